@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Measures the program against Python with the very same LibTorch, in turns, and prints medians, spread and ratios. README.md says
+what is measured and how to read it."""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import harness
+from harness import ALLOCATOR, PEERS, ROOT, Worker, add_ratios, alternate, busy_cores, cpu, peak_memory_mb, python_worker, summary
+
+BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128}
+LAYOUTS = [("float32", False), ("float32", True), ("bfloat16", True)]  # dtype, channels_last
+PLAIN = {"input": "pil", "item": True}
+
+
+def layout_name(dtype, channels_last):
+    return dtype + (" channels_last" if channels_last else "")
+
+
+class BestPython:
+    """The settings that the sweep found on this kind of CPU, else those that won wherever it was run."""
+
+    def __init__(self):
+        path = harness.sweep_file()
+        self.sweep = json.loads(path.read_text()) if path.exists() else {"step": {}, "input": {}}
+        self.source = str(path.relative_to(ROOT)) if path.exists() else "defaults (no sweep for this kind of CPU)"
+
+    def step(self, network):
+        found = self.sweep["step"].get(network)
+        if found:
+            return dict(found[0]["settings"])
+        return {"threads": harness.num_cores(), "channels_last": True, "bfloat16": cpu.has_fast_bfloat16(), "optimizer": "fused", "allocator": True}
+
+    def augmentation(self, dtype, channels_last):
+        """The fastest of those that keep uint8 images."""
+        found = self.sweep["input"].get(layout_name(dtype, channels_last))
+        if found:
+            return next(entry["pipeline"] for entry in found if entry["pipeline"] != "normalized")
+        return "rows" if channels_last else "pixels"
+
+
+def measure_step(options, best, network):
+    """Two results: with ready batches in memory, and with everything from the data set's bytes to the update."""
+    size = BATCH_SIZE[network]
+    common = {"network": network, "batch_size": size, "data": options.data}
+    settings = best.step(network)
+    allocator = settings.pop("allocator")
+    augmentation = best.augmentation("bfloat16" if settings["bfloat16"] else "float32", settings["channels_last"])
+
+    def ours(source):
+        return Worker("ours", [options.bin / "bench_step", "--network", network, "--batch-size", size, "--input", source, "--data", options.data], size)
+
+    def peer(source):
+        return python_worker("best Python", "step.py", {**common, **settings, "input": source}, size, allocator)
+
+    yield f"training step: {network} x {size}", alternate([ours("resident"), peer("resident")], options.rounds, options.seconds)
+    plain = python_worker("plain Python", "step.py", {**common, **PLAIN}, size)
+    yield f"training with input: {network} x {size}", alternate([ours("pipeline"), peer(augmentation), plain], options.rounds, options.seconds)
+
+
+def measure_input(options, best, dtype, channels_last):
+    size = 128
+    common = {"batch_size": size, "dtype": dtype, "channels_last": channels_last, "data": options.data}
+    argv = [options.bin / "bench_input", "--batch-size", size, "--dtype", dtype, "--data", options.data] + ["--channels-last"] * channels_last
+    workers = [Worker("ours", argv, size)]
+    pipelines = {"plain Python": "pil", "best Python": best.augmentation(dtype, channels_last), "normalized before": "normalized"}
+    for name, pipeline in pipelines.items():
+        workers.append(python_worker(name, "input.py", {**common, "pipeline": pipeline}, size, allocator=pipeline != "pil"))
+    return f"input, one thread: {layout_name(dtype, channels_last)}", alternate(workers, options.rounds, options.seconds)
+
+
+def first_step(argv, allocator, run_dir=None):
+    """Seconds from the start of the process to the end of its first step, and its peak memory then. Our program writes the time to
+    metrics.jsonl in run_dir, the Python scripts print it."""
+    env = {**os.environ, **(ALLOCATOR if allocator else {})}
+    pipe = subprocess.PIPE
+    start = time.time()
+    process = subprocess.Popen(argv, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    end = memory = None
+    if run_dir:
+        end = wait_for_train_event(process, run_dir / "metrics.jsonl")
+    elif line := process.stdout.readline():
+        end = float(line.split()[1])
+    if end:
+        memory = peak_memory_mb(process.pid)
+    os.killpg(process.pid, signal.SIGKILL)  # with its loader processes
+    _, errors = process.communicate()
+    if not end:
+        raise SystemExit(f"bench: {' '.join(map(str, argv))} ended before its first step:\n{errors}")
+    return end - start, memory
+
+
+def wait_for_train_event(process, path):
+    while process.poll() is None:
+        for line in path.read_text().splitlines(keepends=True) if path.exists() else []:
+            if line.endswith("\n") and (event := json.loads(line))["event"] == "train":
+                return event["time"]
+        time.sleep(0.01)
+    return None
+
+
+def measure_start(options):
+    """ResNet-18, batch 32."""
+    sample = ROOT / "datasets" / "cifar10_sample"
+    python = sys.executable
+    argvs = {
+        "ours": [options.bin / "trainer", "--config", ROOT / "bench" / "start.yaml", "--run-dir"],
+        "leanest Python": [python, PEERS / "start.py"],
+        "stripped Python": [python, PEERS / "start.py", "--strip"],
+        "plain Python": [python, PEERS / "start_typical.py", sample],
+    }
+    values = {name: [] for name in argvs}
+    memory = {name: [] for name in argvs}
+    foreign = []
+    for i in range(options.rounds + 1):
+        foreign.append(busy_cores(0.5))
+        for name, argv in argvs.items():
+            with tempfile.TemporaryDirectory() as folder:
+                run_dir = pathlib.Path(folder) / "run" if name == "ours" else None
+                seconds, peak = first_step(argv + ([run_dir] if run_dir else []), "Python" in name and name != "plain Python", run_dir)
+            if i > 0:  # the first round only brings the files into memory
+                values[name].append(seconds)
+                memory[name].append(peak)
+    contenders = [{"name": n, **summary(values[n]), "memory_mb": statistics.median(memory[n]), "argv": [str(a) for a in argvs[n]]} for n in argvs]
+    return "process start to first step: resnet18 x 32", {"unit": "s", "contenders": contenders, "foreign_cores": foreign}
+
+
+def measure(options, best):
+    if "step" in options.parts:
+        for network in options.networks:
+            yield from measure_step(options, best, network)
+    if "input" in options.parts:
+        for dtype, channels_last in LAYOUTS:
+            yield measure_input(options, best, dtype, channels_last)
+    if "start" in options.parts:
+        yield measure_start(options)
+
+
+def print_result(title, result):
+    digits = 2 if result["unit"] == "s" else 0
+    print(f"\n{title} [{result['unit']}]")
+    print(f"  {'':18}{'median':>10}{'min - max':>22}{'MB':>8}    our speed / theirs")
+    for c in result["contenders"]:
+        spread = f"{c['min']:,.{digits}f} - {c['max']:,.{digits}f}"
+        ratio = "{median:.2f} ({min:.2f} - {max:.2f})".format(**c["ratio"]) if "ratio" in c else ""
+        print(f"  {c['name']:18}{c['median']:>10,.{digits}f}{spread:>22}{c['memory_mb']:>8,.0f}    {ratio}")
+    if max(result["foreign_cores"]) > 0.2:
+        print(f"  other processes kept up to {max(result['foreign_cores']):.1f} cores busy: do not trust these figures")
+    sys.stdout.flush()
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", help="folder of trainer, bench_step, bench_input")
+    parser.add_argument("--parts", nargs="+", choices=["step", "input", "start"], default=["step", "input", "start"])
+    parser.add_argument("--networks", nargs="+", choices=BATCH_SIZE, default=list(BATCH_SIZE))
+    parser.add_argument("--data", default=harness.default_data(), help="folder of the CIFAR-10 files (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=4, help="of one turn of one contender (default: %(default)s)")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    options.bin = options.bin.resolve()
+    best = BestPython()
+    report = {"machine": harness.machine(), "data": options.data, "rounds": options.rounds, "best_python": best.source, "results": {}}
+    for key, value in {**report["machine"], "data": options.data, "best Python from": best.source}.items():
+        print(f"{key}: {value}")
+    output = ROOT / "build" / "bench" / (time.strftime("%Y%m%d_%H%M%S") + ".json")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    for title, result in measure(options, best):
+        report["results"][title] = add_ratios(result)
+        print_result(title, result)
+        output.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"\nratios are our speed relative to theirs in the same round; everything is in {output.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+// The input pipeline of the program on one thread, as bench.py measures it: crop, flip, normalise, batch.
+
+#include <CLI/CLI.hpp>
+
+#include "base/log.h"
+#include "bench/serve.h"
+#include "config/load.h"
+#include "datasets/registry.h"
+#include "engine/catalog.h"
+#include "input/data_loader.h"
+#include "input/distributed_sampler.h"
+
+int main(int argc, char** argv) {
+  using namespace trainer;
+  CLI::App app("The input pipeline, measured by bench.py");
+  std::string dtype = "float32";
+  std::string data;
+  int64_t batch_size = 128;
+  bool channels_last = false;
+  app.add_option("--batch-size", batch_size);
+  app.add_option("--dtype", dtype)->check(CLI::IsMember({"float32", "bfloat16"}));
+  app.add_flag("--channels-last", channels_last);
+  app.add_option("--data", data)->required();
+  CLI11_PARSE(app, argc, argv);
+
+  static const auto catalog = engine::make_catalog();
+  const auto experiment = config::load_text(
+      "experiment: bench\nmodel: {name: resnet20}\ntraining: {epochs: 1}\ndataset:\n  name: cifar10\n  train_transforms:\n"
+      "    - random_crop: {size: 32, padding: 4}\n    - random_horizontal_flip\n"
+      "    - normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}\n",
+      "bench", {"dataset.root=" + data}, catalog);
+  const auto logger = make_quiet_logger();
+  const auto dataset = datasets::open_dataset(experiment.dataset.part, datasets::Split::kTrain, *logger);
+  const input::Pipeline pipeline(experiment.dataset.train_transforms, dataset->info(),
+                                 {dtype == "float32" ? torch::kFloat32 : torch::kBFloat16, channels_last});
+  input::DataLoader loader(*dataset, pipeline, {.batch_size = batch_size});
+  input::DistributedSampler sampler({.num_samples = dataset->size()});
+  int64_t epoch = 0;
+  bool started = false;
+  bench::serve({{"dtype", dtype}, {"channels_last", channels_last}}, [&](int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto* batch = started ? loader.next() : nullptr;
+      // The short last batch is left out, as by drop_last.
+      if (batch != nullptr && batch->size == batch_size) continue;
+      sampler.set_epoch(epoch);
+      loader.start_epoch(epoch++, sampler.indices());
+      started = true;
+      loader.next();
+    }
+  });
+}

@@ -1,0 +1,146 @@
+"""Processes that are measured in turns, and what has to be known about the machine that they ran on."""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PEERS = ROOT / "bench" / "peers"
+sys.path.insert(0, str(ROOT / "tests" / "golden"))
+import cpu
+
+# Large blocks stay with the process and lie in huge pages: LibTorch otherwise gives a step's memory back and faults it in again.
+ALLOCATOR = {"THP_MEM_ALLOC_ENABLE": "1", "MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
+
+
+def num_cores():
+    return len(os.sched_getaffinity(0))
+
+
+def default_data():
+    """The full CIFAR-10 where there is one, else the sample of the repository."""
+    places = (ROOT.parent / "shared" / "data", ROOT / "data" / "cifar10")
+    return next((str(p) for p in places if p.is_dir()), str(ROOT / "datasets" / "cifar10_sample"))
+
+
+def machine():
+    memory = next(line.split()[1] for line in open("/proc/meminfo") if line.startswith("MemTotal"))
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    return {
+        "cpu": cpu.model(),
+        "cpu_kind": cpu.kind(),
+        "cores": num_cores(),
+        "memory_gib": round(int(memory) / 2**20, 1),
+        "kernel": os.uname().release,
+        "python": sys.version.split()[0],
+        **{name: importlib.metadata.version(name) for name in ("torch", "torchvision", "pillow")},
+        "commit": commit or "unknown",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "load_average": os.getloadavg(),
+    }
+
+
+def sweep_file():
+    kind = cpu.kind().split()
+    extra = [flag for flag in ("avx512_bf16", "amx_bf16") if flag in kind]
+    return ROOT / "bench" / "results" / ("_".join(["sweep", *kind[:2], *extra]).lower() + ".json")
+
+
+def busy_cores(seconds):
+    """How many cores others keep busy (stolen time included) while what is measured here waits."""
+
+    def read():
+        fields = [int(x) for x in open("/proc/stat").readline().split()[1:9]]
+        return sum(fields), fields[3] + fields[4]  # idle, iowait
+
+    total, idle = read()
+    time.sleep(seconds)
+    total, idle = (b - a for a, b in zip((total, idle), read()))
+    return os.cpu_count() * (1 - idle / max(total, 1))
+
+
+def peak_memory_mb(pid):
+    return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmHWM")) / 1024
+
+
+class Worker:
+    """A process that speaks the protocol of peers/worker.py. The next one is made when this one is ready: they do not disturb each other."""
+
+    def __init__(self, name, argv, images_per_step, allocator=False):
+        self.name, self.images_per_step = name, images_per_step
+        env = {**os.environ, **(ALLOCATOR if allocator else {})}
+        self.process = subprocess.Popen([str(a) for a in argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        self.command = {"argv": self.process.args, "allocator": allocator}
+        self.settings = json.loads(self.answer().removeprefix("ready "))
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"bench: {' '.join(self.process.args)} ended with status {self.process.wait()}")
+        return line
+
+    def seconds_for(self, steps):
+        self.process.stdin.write(f"go {steps}\n")
+        self.process.stdin.flush()
+        return json.loads(self.answer())["seconds"]
+
+    def calibrate(self, seconds):
+        """How many steps take about `seconds`; they are done once, as the warm-up."""
+        self.steps = 2
+        while (taken := self.seconds_for(self.steps)) < seconds / 4:
+            self.steps *= 4
+        self.steps = max(2, round(self.steps * seconds / taken))
+        self.seconds_for(self.steps)
+
+    def images_per_second(self):
+        return self.steps * self.images_per_step / self.seconds_for(self.steps)
+
+    def close(self):
+        memory = peak_memory_mb(self.process.pid)
+        self.process.communicate()
+        return memory
+
+
+def python_worker(name, script, options, images_per_step, allocator=False):
+    """options: long option to value; True gives the option alone, False and None leave it out."""
+    argv = [sys.executable, PEERS / script]
+    for key, value in options.items():
+        if value is not None and value is not False:
+            argv += [f"--{key.replace('_', '-')}"] + ([] if value is True else [value])
+    return Worker(name, argv, images_per_step, allocator)
+
+
+def summary(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "values": values}
+
+
+def alternate(workers, rounds, seconds):
+    """Each worker in turn, `rounds` times; the others wait. The first worker is ours."""
+    for worker in workers:
+        worker.calibrate(seconds)
+    rates = {worker.name: [] for worker in workers}
+    foreign = []
+    for i in range(rounds):
+        foreign.append(busy_cores(0.5))
+        for worker in workers if i % 2 == 0 else reversed(workers):
+            time.sleep(0.2)  # until loader processes and spinning threads of the one before are at rest
+            rates[worker.name].append(worker.images_per_second())
+    contenders = [
+        {"name": w.name, **summary(rates[w.name]), "memory_mb": w.close(), "steps": w.steps, **w.command, "settings": w.settings} for w in workers
+    ]
+    return {"unit": "images/s", "contenders": contenders, "foreign_cores": foreign}
+
+
+def add_ratios(result):
+    """Our speed relative to each peer's in the same round."""
+    ours, *peers = result["contenders"]
+    for peer in peers:
+        pairs = zip(ours["values"], peer["values"])
+        peer["ratio"] = summary([b / a if result["unit"] == "s" else a / b for a, b in pairs])
+    return result

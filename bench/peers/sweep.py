@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Finds the fastest settings of the Python peers on this machine and writes them to bench/results/, where bench.py takes them from:
+threads, channels_last, bfloat16, the optimizer's implementation and the allocator setting for the training step, and the formulation of
+the batched augmentation for each dtype and layout. Every setting is a process of its own; all are gone through `--rounds` times."""
+
+import argparse
+import itertools
+import json
+import pathlib
+import sys
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import harness
+from bench import BATCH_SIZE, LAYOUTS, layout_name
+from data import AUGMENTATIONS, read_training_set
+
+
+def step_settings():
+    cores = harness.num_cores()
+    # Without hardware for it bfloat16 is emulated, many times slower: not worth the time.
+    choices = {
+        "threads": sorted({1, cores}),
+        "channels_last": [False, True],
+        "bfloat16": [False, True] if harness.cpu.has_fast_bfloat16() else [False],
+        "optimizer": ["loop", "foreach", "fused"],
+        "allocator": [False, True],
+    }
+    return [dict(zip(choices, values)) for values in itertools.product(*choices.values())]
+
+
+def sweep_step(network, options):
+    settings = step_settings()
+    rates = [[] for _ in settings]
+    for i in range(options.rounds):
+        for setting, values in zip(settings, rates):
+            chosen = {"network": network, "batch_size": BATCH_SIZE[network], "input": "resident", **setting}
+            allocator = chosen.pop("allocator")
+            worker = harness.python_worker("sweep", "step.py", chosen, BATCH_SIZE[network], allocator)
+            worker.calibrate(options.seconds)
+            values.append(worker.images_per_second())
+            worker.close()
+            print(f"{network} round {i + 1}: {setting} {values[-1]:,.0f} images/s", flush=True)
+    entries = [{"settings": s, **harness.summary(v)} for s, v in zip(settings, rates)]
+    return sorted(entries, key=lambda entry: -entry["median"])
+
+
+def sweep_input(dtype, channels_last, options):
+    common = {"dtype": dtype, "channels_last": channels_last, "data": options.data}
+    workers = [harness.python_worker(name, "input.py", {**common, "pipeline": name}, 128, allocator=True) for name in AUGMENTATIONS]
+    contenders = harness.alternate(workers, options.rounds, options.seconds)["contenders"]
+    entries = [{"pipeline": c["name"], **{key: c[key] for key in ("median", "min", "max", "values", "memory_mb")}} for c in contenders]
+    for entry in entries:
+        print(f"{layout_name(dtype, channels_last)}: {entry['pipeline']} {entry['median']:,.0f} images/s, {entry['memory_mb']:,.0f} MB", flush=True)
+    return sorted(entries, key=lambda entry: -entry["median"])
+
+
+def check_augmentations(data):
+    """The formulations are comparable only if the same draws give the same batch."""
+    images = read_training_set(data)[0][:500]
+    for dtype, channels_last in LAYOUTS:
+        batches = []
+        for augmentation in AUGMENTATIONS.values():
+            torch.manual_seed(0)
+            batches.append(augmentation(images, getattr(torch, dtype), channels_last)(torch.arange(len(images))))
+        assert all(torch.equal(batches[0], batch) for batch in batches[1:]), "the augmentations differ"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--networks", nargs="*", choices=BATCH_SIZE, default=list(BATCH_SIZE))
+    parser.add_argument("--data", default=harness.default_data())
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2, help="of one measurement")
+    parser.add_argument("--output", type=pathlib.Path, default=harness.sweep_file())
+    options = parser.parse_args()
+    check_augmentations(options.data)
+    report = {"machine": harness.machine(), "rounds": options.rounds, "seconds": options.seconds}
+    report["step"] = {network: sweep_step(network, options) for network in options.networks}
+    report["input"] = {layout_name(*layout): sweep_input(*layout, options) for layout in LAYOUTS}
+    options.output.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written to {options.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Builds the program and measures it against Python. Takes the options of bench/bench.py.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+scripts/setup.sh --parity
+cmake --preset release >/dev/null
+cmake --build --preset release --target trainer bench_step bench_input
+exec .deps/venv/bin/python bench/bench.py "$@"

@@ -1,0 +1,4 @@
+# Writes OUTPUT with the revision of SOURCE_DIR, only when it changed.
+execute_process(COMMAND git describe --always --dirty --abbrev=12 --exclude=* WORKING_DIRECTORY "${SOURCE_DIR}"
+                OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+file(CONFIGURE OUTPUT "${OUTPUT}" CONTENT "#pragma once\n\n#define TRAINER_GIT_REVISION \"${revision}\"\n")

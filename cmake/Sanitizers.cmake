@@ -1,0 +1,5 @@
+set(TRAINER_SANITIZER "" CACHE STRING "Value of -fsanitize, such as address,undefined or thread; empty: none")
+if(TRAINER_SANITIZER)
+  add_compile_options(-fsanitize=${TRAINER_SANITIZER} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${TRAINER_SANITIZER})
+endif()

@@ -1,0 +1,18 @@
+# ccache and mold where the machine has them; -O2 without debug information for release builds (the kernels are LibTorch's, and
+# the one hot loop of our own asks for -O3 itself).
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+
+find_program(TRAINER_CCACHE ccache)
+if(TRAINER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Precompiled headers need the two sloppiness settings, and ccache has to see a header's content rather than its time.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" ${TRAINER_CCACHE})
+endif()
+
+find_program(TRAINER_MOLD mold)
+if(TRAINER_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()

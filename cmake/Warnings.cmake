@@ -1,0 +1,5 @@
+add_library(trainer_warnings INTERFACE)
+target_compile_options(trainer_warnings INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wpedantic)
+if(TRAINER_WARNINGS_AS_ERRORS)
+  target_compile_options(trainer_warnings INTERFACE -Werror)
+endif()

@@ -1,0 +1,200 @@
+#include "datasets/archive.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/signal.h"
+#include "datasets/download.h"
+
+// Reasons travel as std::runtime_error; fetch_archive adds the URL and the cure.
+
+namespace trainer::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail_with_errno(const std::string& action, const fs::path& path) {
+  throw std::system_error(errno, std::generic_category(), "cannot " + action + " " + path.string());
+}
+
+void create_folders(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw std::system_error(error, "cannot create " + folder.string());
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  int get() const { return value_; }
+  bool ok() const { return value_ >= 0; }
+
+ private:
+  int value_;
+};
+
+// An flock on a file that exists only as long as somebody holds it. Taking it waits for whoever holds it.
+class FileLock {
+ public:
+  FileLock(fs::path path, const ArchiveSource& source, Logger& logger) : path_(std::move(path)) {
+    if (try_lock()) return;
+    logger.info("waiting for another process that downloads {}", source.url);
+    while (!try_lock()) {
+      if (stop_signal() != 0) throw Error(fmt::format("stopped on request while waiting for the download of {}", source.url), ExitCode::kStopped);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+  // Removed while it is still locked, so that no later holder's file goes.
+  ~FileLock() { ::unlink(path_.c_str()); }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  bool try_lock() {
+    Descriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!file.ok()) fail_with_errno("create", path_);
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK || errno == EINTR) return false;
+      fail_with_errno("lock", path_);
+    }
+    // The holder before us may have removed the file between our open and our lock.
+    struct stat ours {};
+    struct stat present {};
+    if (::fstat(file.get(), &ours) != 0) fail_with_errno("lock", path_);
+    if (::stat(path_.c_str(), &present) != 0 || ours.st_ino != present.st_ino || ours.st_dev != present.st_dev) return false;
+    file_ = std::move(file);
+    return true;
+  }
+
+  fs::path path_;
+  Descriptor file_{-1};
+};
+
+// Everything unfinished lies in here.
+class PartialFolder {
+ public:
+  explicit PartialFolder(fs::path path) : path_(std::move(path)) {
+    std::error_code error;
+    fs::remove_all(path_, error);
+    if (error) throw std::system_error(error, "cannot remove " + path_.string());
+    create_folders(path_);
+  }
+  ~PartialFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// The entry's path, when it is a file or folder that stays below where it is unpacked.
+fs::path checked_path(archive_entry* entry) {
+  const char* name = archive_entry_pathname(entry);
+  const fs::path path = name != nullptr ? name : "";
+  bool inside = !path.empty() && path.is_relative();
+  for (const auto& part : path) inside = inside && part != "..";
+  if (!inside) throw std::runtime_error(fmt::format("the archive is refused: it holds the unsafe path \"{}\"", path.string()));
+  const auto type = archive_entry_filetype(entry);
+  if (type != AE_IFREG && type != AE_IFDIR) {  // links have other types
+    throw std::runtime_error(fmt::format("the archive is refused: \"{}\" in it is neither a file nor a folder", path.string()));
+  }
+  return path;
+}
+
+void check(archive* reader, int64_t result) {
+  if (result < ARCHIVE_WARN) throw std::runtime_error(fmt::format("the archive cannot be unpacked: {}", archive_error_string(reader)));
+}
+
+void unpack_file(archive* reader, const fs::path& path) {
+  const std::unique_ptr<std::FILE, decltype(&std::fclose)> output(std::fopen(path.c_str(), "wbxe"), std::fclose);
+  if (!output) fail_with_errno("write", path);
+  std::vector<char> buffer(size_t{1} << 16);
+  while (true) {
+    const la_ssize_t size = archive_read_data(reader, buffer.data(), buffer.size());
+    check(reader, size);
+    if (size <= 0) break;
+    if (std::fwrite(buffer.data(), 1, static_cast<size_t>(size), output.get()) != static_cast<size_t>(size)) fail_with_errno("write", path);
+  }
+  if (std::fflush(output.get()) != 0 || ::fsync(::fileno(output.get())) != 0) fail_with_errno("write", path);
+}
+
+void unpack(const fs::path& file, const fs::path& folder) {
+  const std::unique_ptr<archive, decltype(&archive_read_free)> owner(archive_read_new(), archive_read_free);
+  archive* reader = owner.get();
+  check(reader, archive_read_support_format_tar(reader));
+  check(reader, archive_read_support_filter_gzip(reader));
+  check(reader, archive_read_open_filename(reader, file.c_str(), size_t{1} << 16));
+  create_folders(folder);
+  archive_entry* entry = nullptr;
+  while (true) {
+    const int result = archive_read_next_header(reader, &entry);
+    if (result == ARCHIVE_EOF) break;
+    check(reader, result);
+    const auto path = folder / checked_path(entry);
+    if (archive_entry_filetype(entry) == AE_IFDIR) {
+      create_folders(path);
+    } else {
+      create_folders(path.parent_path());
+      unpack_file(reader, path);
+    }
+  }
+}
+
+void put_into_place(const fs::path& folder, const fs::path& target) {
+  if (!fs::is_directory(folder)) throw std::runtime_error("the archive holds no folder " + target.filename().string());
+  if (::rename(folder.c_str(), target.c_str()) != 0) fail_with_errno("create", target);
+  const Descriptor parent(::open(target.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (parent.ok()) ::fsync(parent.get());
+}
+
+}  // namespace
+
+void fetch_archive(const ArchiveSource& source, const std::filesystem::path& root, Logger& logger) {
+  const auto target = root / source.folder;
+  try {
+    create_folders(root);
+    const FileLock lock(root / fmt::format(".{}.lock", source.folder), source, logger);
+    if (fs::exists(target)) return;
+    const PartialFolder partial(root / fmt::format(".{}.partial", source.folder));
+    logger.info("downloading {} into {}", source.url, root.string());
+    download(source.url, source.md5, partial.path() / "archive", source.stall_timeout, logger);
+    unpack(partial.path() / "archive", partial.path() / "content");
+    put_into_place(partial.path() / "content" / source.folder, target);
+    logger.info("unpacked into {}", target.string());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& reason) {
+    throw DataError(fmt::format("cannot get {}: {}; try again, or unpack that archive by hand, so that {} holds its files", source.url,
+                                reason.what(), target.string()));
+  }
+}
+
+}  // namespace trainer::datasets

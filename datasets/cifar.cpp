@@ -1,0 +1,154 @@
+#include "datasets/cifar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace trainer::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kChannels = 3;
+constexpr int kSide = 32;
+constexpr size_t kImageBytes = size_t{kChannels} * kSide * kSide;
+
+class Cifar : public input::Dataset {
+ public:
+  Cifar(input::DatasetInfo info, std::vector<MappedFile> files, size_t record_bytes)
+      : info_(std::move(info)), files_(std::move(files)), label_offset_(record_bytes - kImageBytes - 1) {
+    for (const auto& file : files_) {
+      const auto bytes = file.bytes();
+      for (size_t offset = 0; offset < bytes.size(); offset += record_bytes) records_.push_back(bytes.data() + offset);
+    }
+  }
+
+  const input::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return static_cast<int64_t>(records_.size()); }
+
+  input::Sample read(int64_t index, input::Scratch&) const override {
+    const uint8_t* label = records_[static_cast<size_t>(index)] + label_offset_;
+    return {.image = input::ImageView::whole(label + 1, kChannels, kSide, kSide), .values = {}, .label = *label, .target = {}};
+  }
+
+ private:
+  input::DatasetInfo info_;
+  std::vector<MappedFile> files_;
+  std::vector<const uint8_t*> records_;
+  size_t label_offset_;
+};
+
+// Also when it cannot be told; opening it then says why.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) || error;
+}
+
+// The folder that holds the files, or at least some of them: the set's own folder in `root`, or `root` itself.
+std::optional<fs::path> find_folder(const CifarLayout& layout, const fs::path& root) {
+  if (is_there(root / layout.archive.folder)) return root / layout.archive.folder;
+  const auto is_here = [&root](const std::string& name) { return is_there(root / name); };
+  if (std::ranges::any_of(layout.train_files, is_here) || std::ranges::any_of(layout.validation_files, is_here)) return root;
+  return std::nullopt;
+}
+
+[[noreturn]] void fail(const CifarLayout& layout, const fs::path& file, const std::string& what) {
+  throw DataError(fmt::format("{}: {}; put the file of {} there by hand, or set dataset.root to a new folder and dataset.download=true",
+                              file.string(), what, layout.archive.url));
+}
+
+void check_records(const CifarLayout& layout, const MappedFile& file) {
+  const auto bytes = file.bytes();
+  const size_t record_bytes = layout.label_counts.size() + kImageBytes;
+  if (bytes.empty()) fail(layout, file.path(), "the file is empty");
+  if (bytes.size() % record_bytes != 0) {
+    fail(layout, file.path(), fmt::format("{} bytes are no whole number of {}-byte records of {}", bytes.size(), record_bytes, layout.title));
+  }
+  for (size_t record = 0; record < bytes.size() / record_bytes; ++record) {
+    for (size_t i = 0; i < layout.label_counts.size(); ++i) {
+      const int label = bytes[record * record_bytes + i];
+      if (label < layout.label_counts[i]) continue;
+      fail(layout, file.path(), fmt::format("record {} (from 0) has the label {}, but those of {} are 0 to {}", record, label, layout.title,
+                                    layout.label_counts[i] - 1));
+    }
+  }
+}
+
+MappedFile open_file(const CifarLayout& layout, const fs::path& path) {
+  if (!is_there(path)) fail(layout, path, "the file is missing");
+  try {
+    MappedFile file(path);
+    check_records(layout, file);
+    return file;
+  } catch (const DataError&) {
+    throw;
+  } catch (const Error& error) {
+    throw DataError(error.what());
+  }
+}
+
+}  // namespace
+
+const CifarLayout& cifar10_layout() {
+  static const CifarLayout layout{
+      .title = "CIFAR-10",
+      .label_counts = {10},
+      .train_files = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
+      .validation_files = {"test_batch.bin"},
+      .archive = {.url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                  .md5 = "c32a1d4ab5d03f1284b67883e8d87530",
+                  .folder = "cifar-10-batches-bin"},
+  };
+  return layout;
+}
+
+const CifarLayout& cifar100_layout() {
+  static const CifarLayout layout{
+      .title = "CIFAR-100",
+      .label_counts = {20, 100},
+      .train_files = {"train.bin"},
+      .validation_files = {"test.bin"},
+      .archive = {.url = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+                  .md5 = "03b5dce01913d631647c71ecec9e9cb8",
+                  .folder = "cifar-100-binary"},
+  };
+  return layout;
+}
+
+void CifarOptions::describe(config::KeyTable& keys) {
+  keys.add("root", root,
+           {.doc = "The folder that holds the data set's own folder (cifar-10-batches-bin or cifar-100-binary), or that folder itself."});
+  keys.add("download", download, {.doc = "Fetch the data set into `root` when it is not there; with it in place, nothing is contacted."});
+}
+
+input::DatasetInfo cifar_info(const CifarLayout& layout, const CifarOptions& options) {
+  if (options.root.empty()) throw UsageError("dataset.root: it is empty; name a folder, or . for the present one");
+  return {.shape = {kChannels, kSide, kSide}, .is_image = true, .num_classes = layout.label_counts.back(), .num_targets = 1};
+}
+
+std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, Split split, Logger& logger) {
+  auto info = cifar_info(layout, options);
+  const fs::path root = options.root;
+  auto folder = find_folder(layout, root);
+  if (!folder && options.download) {
+    fetch_archive(layout.archive, root, logger);
+    folder = root / layout.archive.folder;
+  }
+  if (!folder) {
+    throw DataError(fmt::format("dataset.root: {} holds no {} (there is no {}); set dataset.download=true, or unpack {} in that folder by hand",
+                                options.root, layout.title, (root / layout.archive.folder).string(), layout.archive.url));
+  }
+  std::vector<MappedFile> files;
+  for (const auto& name : split == Split::kTrain ? layout.train_files : layout.validation_files) {
+    files.push_back(open_file(layout, *folder / name));
+  }
+  return std::make_unique<Cifar>(std::move(info), std::move(files), layout.label_counts.size() + kImageBytes);
+}
+
+}  // namespace trainer::datasets

@@ -1,0 +1,123 @@
+#include "datasets/synthetic.h"
+
+#include <fmt/format.h>
+
+#include <numbers>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace trainer::datasets {
+namespace {
+
+constexpr int64_t kMaxValues = int64_t{1} << 28;
+
+// SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014). A sample is made anew at each
+// reading, which costs no memory however many there are; Philox takes ten times as long as this.
+class SampleRandom {
+ public:
+  explicit SampleRandom(uint64_t seed) : state_(seed) {}
+
+  uint64_t next() {
+    uint64_t value = state_ += 0x9E3779B97F4A7C15ULL;
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
+    return value ^ (value >> 31);
+  }
+
+  // Uniform in [-sqrt(3), sqrt(3)]: mean 0, variance 1.
+  void fill(std::span<float> values) {
+    size_t i = 0;
+    for (; i + 1 < values.size(); i += 2) {
+      const uint64_t bits = next();
+      values[i] = unit_variance(static_cast<uint32_t>(bits));
+      values[i + 1] = unit_variance(static_cast<uint32_t>(bits >> 32));
+    }
+    if (i < values.size()) values[i] = unit_variance(static_cast<uint32_t>(next()));
+  }
+
+ private:
+  static float unit_variance(uint32_t bits) {
+    return static_cast<float>(static_cast<int32_t>(bits)) * (0x1.0p-31F * std::numbers::sqrt3_v<float>);
+  }
+
+  uint64_t state_;
+};
+
+int64_t num_values(const std::vector<int64_t>& shape) {
+  int64_t product = 1;
+  for (const auto length : shape) product *= length;
+  return product;
+}
+
+class Synthetic : public input::Dataset {
+ public:
+  Synthetic(input::DatasetInfo info, const SyntheticOptions& options, Split split)
+      : info_(std::move(info)),
+        size_(split == Split::kTrain ? options.num_train : options.num_validation),
+        seed_(mix_seed(static_cast<uint64_t>(options.seed), split == Split::kTrain ? 0 : 1)),
+        labels_(options.labels),
+        num_values_(static_cast<size_t>(num_values(info_.shape))) {}
+
+  const input::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return size_; }
+
+  input::Sample read(int64_t index, input::Scratch& scratch) const override {
+    SampleRandom random(mix_seed(seed_, static_cast<uint64_t>(index)));
+    const auto num_targets = info_.num_classes > 0 ? size_t{0} : static_cast<size_t>(info_.num_targets);
+    // The label comes first, so that it does not depend on the shape.
+    const auto label = random.next() % static_cast<uint64_t>(info_.num_classes > 0 ? info_.num_classes : 1);
+    scratch.values.resize(num_targets + num_values_);
+    random.fill(scratch.values);
+    const std::span<const float> all(scratch.values);
+    return {.image = {},
+            .values = all.subspan(num_targets),
+            .label = labels_ == SyntheticLabels::kRandom ? static_cast<int64_t>(label) : 0,
+            .target = all.first(num_targets)};
+  }
+
+ private:
+  input::DatasetInfo info_;
+  int64_t size_;
+  uint64_t seed_;
+  SyntheticLabels labels_;
+  size_t num_values_;
+};
+
+}  // namespace
+
+void SyntheticOptions::describe(config::KeyTable& keys) {
+  keys.add("num_train", num_train, {.min = 1, .unit = "samples", .doc = "Size of the training set."});
+  keys.add("num_validation", num_validation, {.min = 1, .unit = "samples", .doc = "Size of the validation set."});
+  keys.add("shape", shape, {.min = 1, .max = 65536, .doc = "Shape of a sample: [channels, height, width], or [features]."});
+  keys.add("num_classes", num_classes, {.min = 0, .doc = "Number of classes; 0: the targets are `num_targets` random numbers."});
+  keys.add_choice<SyntheticLabels>("labels", labels, {{"random", SyntheticLabels::kRandom}, {"zero", SyntheticLabels::kZero}},
+                                   {.doc = "Classes drawn at random, or all 0."});
+  keys.add("num_targets", num_targets, {.min = 1, .max = 65536, .doc = "Length of the target where num_classes is 0."});
+  keys.add("seed", seed, {.min = 0, .doc = "Another seed gives other samples."});
+}
+
+input::DatasetInfo synthetic_info(const SyntheticOptions& options) {
+  if (options.shape.size() != 1 && options.shape.size() != 3) {
+    throw UsageError(fmt::format("dataset.shape: {} lengths were given; give [channels, height, width] or [features]", options.shape.size()));
+  }
+  if (num_values(options.shape) > kMaxValues) {
+    throw UsageError(fmt::format("dataset.shape: {} values are too many for one sample; give at most {}", num_values(options.shape), kMaxValues));
+  }
+  if (options.num_classes > 0 && options.num_targets != 1) {
+    throw UsageError(fmt::format("dataset.num_targets: {} contradicts dataset.num_classes={}; for targets that are numbers set num_classes=0",
+                                 options.num_targets, options.num_classes));
+  }
+  if (options.num_classes == 0 && options.labels == SyntheticLabels::kZero) {
+    throw UsageError("dataset.labels: zero contradicts dataset.num_classes=0; without classes leave labels out");
+  }
+  return {.shape = options.shape, .is_image = false, .num_classes = options.num_classes, .num_targets = options.num_targets};
+}
+
+std::unique_ptr<input::Dataset> open_synthetic(const SyntheticOptions& options, Split split) {
+  return std::make_unique<Synthetic>(synthetic_info(options), options, split);
+}
+
+}  // namespace trainer::datasets

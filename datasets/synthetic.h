@@ -1,0 +1,31 @@
+#pragma once
+// Random samples of any shape, for measurements, demonstrations and tests: no files, no reading time to speak of.
+
+#include <memory>
+#include <vector>
+
+#include "datasets/registry.h"
+
+namespace trainer::datasets {
+
+enum class SyntheticLabels { kRandom, kZero };
+
+struct SyntheticOptions : config::Options {
+  int64_t num_train = 1024;
+  int64_t num_validation = 256;
+  std::vector<int64_t> shape = {3, 32, 32};
+  int64_t num_classes = 10;
+  SyntheticLabels labels = SyntheticLabels::kRandom;
+  int64_t num_targets = 1;
+  int64_t seed = 0;
+  void describe(config::KeyTable& keys) override;
+};
+
+// Throws UsageError when the options contradict each other.
+input::DatasetInfo synthetic_info(const SyntheticOptions& options);
+
+// Values, and targets where there are no classes, are uniform with mean 0 and variance 1. A sample is a function of (seed, split,
+// index): every rank and every reading sees the same one.
+std::unique_ptr<input::Dataset> open_synthetic(const SyntheticOptions& options, Split split);
+
+}  // namespace trainer::datasets

@@ -1,0 +1,97 @@
+#include "models/cifar_resnet.h"
+
+#include "nn/init.h"
+#include "nn/layers.h"
+
+namespace trainer::models {
+namespace {
+
+class CifarBlock : public torch::nn::Module {
+ public:
+  CifarBlock(int64_t in_channels, int64_t channels, int64_t stride, const nn::NormFactory& norm)
+      : stride_(stride), added_channels_(channels - in_channels) {
+    conv1_ = register_module("conv1", nn::conv3x3(in_channels, channels, stride));
+    bn1_ = register_module("bn1", norm(channels));
+    conv2_ = register_module("conv2", nn::conv3x3(channels, channels));
+    bn2_ = register_module("bn2", norm(channels));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    const torch::Tensor y = bn1_->forward(conv1_->forward(x)).relu_();
+    return bn2_->forward(conv2_->forward(y)).add_(shortcut(x)).relu_();
+  }
+
+ private:
+  // Option A: every second row and column, and zeros for the channels that x lacks.
+  torch::Tensor shortcut(const torch::Tensor& x) const {
+    if (added_channels_ == 0) return x;
+    const torch::Tensor kept = x.slice(2, std::nullopt, std::nullopt, stride_).slice(3, std::nullopt, std::nullopt, stride_);
+    return at::constant_pad_nd(kept, {0, 0, 0, 0, 0, added_channels_});
+  }
+
+  int64_t stride_;
+  int64_t added_channels_;
+  std::shared_ptr<nn::Conv2d> conv1_, conv2_;
+  nn::BatchNormPtr bn1_, bn2_;
+};
+
+class CifarResNet : public Model {
+ public:
+  CifarResNet(int64_t blocks_per_stage, const CifarResNetOptions& options, const BuildContext& context)
+      : num_classes_(options.num_classes) {
+    conv1_ = register_module("conv1", nn::conv3x3(3, 16));
+    bn1_ = register_module("bn1", context.norm(16));
+    layer1_ = register_module("layer1", make_stage(16, 16, 1, blocks_per_stage, context.norm));
+    layer2_ = register_module("layer2", make_stage(16, 32, 2, blocks_per_stage, context.norm));
+    layer3_ = register_module("layer3", make_stage(32, 64, 2, blocks_per_stage, context.norm));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(64, num_classes_));
+    nn::init_convolutions_(*this, context.init_generator);
+    nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override {
+    torch::Tensor y = bn1_->forward(conv1_->forward(x)).relu_();
+    y = layer3_->forward(layer2_->forward(layer1_->forward(y)));
+    return fc_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1));
+  }
+  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
+  int64_t num_outputs() const override { return num_classes_; }
+
+ private:
+  static torch::nn::Sequential make_stage(int64_t in_channels, int64_t channels, int64_t stride, int64_t num_blocks,
+                                          const nn::NormFactory& norm) {
+    torch::nn::Sequential stage(std::make_shared<CifarBlock>(in_channels, channels, stride, norm));
+    for (int64_t i = 1; i < num_blocks; ++i) stage->push_back(std::make_shared<CifarBlock>(channels, channels, 1, norm));
+    return stage;
+  }
+
+  int64_t num_classes_;
+  std::shared_ptr<nn::Conv2d> conv1_;
+  nn::BatchNormPtr bn1_;
+  torch::nn::Sequential layer1_, layer2_, layer3_;
+  std::shared_ptr<nn::Linear> fc_;
+};
+
+}  // namespace
+
+void CifarResNetOptions::describe(config::KeyTable& keys) {
+  keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+}
+
+std::shared_ptr<Model> resnet20(const CifarResNetOptions& options, const BuildContext& context) {
+  return std::make_shared<CifarResNet>(3, options, context);
+}
+
+std::shared_ptr<Model> resnet32(const CifarResNetOptions& options, const BuildContext& context) {
+  return std::make_shared<CifarResNet>(5, options, context);
+}
+
+std::shared_ptr<Model> resnet44(const CifarResNetOptions& options, const BuildContext& context) {
+  return std::make_shared<CifarResNet>(7, options, context);
+}
+
+std::shared_ptr<Model> resnet56(const CifarResNetOptions& options, const BuildContext& context) {
+  return std::make_shared<CifarResNet>(9, options, context);
+}
+
+}  // namespace trainer::models

@@ -1,0 +1,68 @@
+#include "models/demo.h"
+
+#include "nn/init.h"
+#include "nn/layers.h"
+
+namespace trainer::models {
+namespace {
+
+class DemoLinear : public Model {
+ public:
+  DemoLinear(const DemoLinearOptions& options, const BuildContext& context)
+      : in_features_(options.in_features), out_features_(options.out_features) {
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(in_features_, out_features_));
+    nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override { return fc_->forward(x); }
+  std::vector<int64_t> input_shape() const override { return {in_features_}; }
+  int64_t num_outputs() const override { return out_features_; }
+
+ private:
+  int64_t in_features_;
+  int64_t out_features_;
+  std::shared_ptr<nn::Linear> fc_;
+};
+
+class DemoConv : public Model {
+ public:
+  DemoConv(const DemoConvOptions& options, const BuildContext& context) : num_classes_(options.num_classes) {
+    conv_ = register_module("conv", std::make_shared<nn::Conv2d>(3, kChannels, 3, nn::Conv2dOptions{.bias = true}));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(kChannels * kOutputSize * kOutputSize, num_classes_));
+    nn::default_uniform_(conv_->weight, conv_->bias, context.init_generator);
+    nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override { return fc_->forward(conv_->forward(x).relu_().flatten(1)); }
+  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
+  int64_t num_outputs() const override { return num_classes_; }
+
+ private:
+  static constexpr int64_t kChannels = 16;
+  static constexpr int64_t kOutputSize = 30;  // 32 less the kernel's border
+
+  int64_t num_classes_;
+  std::shared_ptr<nn::Conv2d> conv_;
+  std::shared_ptr<nn::Linear> fc_;
+};
+
+}  // namespace
+
+void DemoLinearOptions::describe(config::KeyTable& keys) {
+  keys.add("in_features", in_features, {.min = 1, .doc = "Values of one sample."});
+  keys.add("out_features", out_features, {.min = 1, .doc = "Outputs of the layer."});
+}
+
+void DemoConvOptions::describe(config::KeyTable& keys) {
+  keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+}
+
+std::shared_ptr<Model> demo_linear(const DemoLinearOptions& options, const BuildContext& context) {
+  return std::make_shared<DemoLinear>(options, context);
+}
+
+std::shared_ptr<Model> demo_conv(const DemoConvOptions& options, const BuildContext& context) {
+  return std::make_shared<DemoConv>(options, context);
+}
+
+}  // namespace trainer::models

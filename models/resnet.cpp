@@ -1,0 +1,162 @@
+#include "models/resnet.h"
+
+#include <array>
+
+#include "nn/dropout.h"
+#include "nn/init.h"
+#include "nn/layers.h"
+
+namespace trainer::models {
+namespace {
+
+// The shortcut where shapes change: a strided 1×1 convolution and a norm. Elsewhere null.
+torch::nn::Sequential make_downsample(int64_t in_channels, int64_t out_channels, int64_t stride, const nn::NormFactory& norm) {
+  if (stride == 1 && in_channels == out_channels) return nullptr;
+  return torch::nn::Sequential(nn::conv1x1(in_channels, out_channels, stride), norm(out_channels));
+}
+
+class BasicBlock : public torch::nn::Module {
+ public:
+  static constexpr int64_t kExpansion = 1;
+
+  BasicBlock(int64_t in_channels, int64_t channels, int64_t stride, const nn::NormFactory& norm)
+      : downsample_(make_downsample(in_channels, channels * kExpansion, stride, norm)) {
+    conv1_ = register_module("conv1", nn::conv3x3(in_channels, channels, stride));
+    bn1_ = register_module("bn1", norm(channels));
+    conv2_ = register_module("conv2", nn::conv3x3(channels, channels));
+    bn2_ = register_module("bn2", norm(channels));
+    if (downsample_) register_module("downsample", downsample_);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    torch::Tensor y = bn1_->forward(conv1_->forward(x)).relu_();
+    y = bn2_->forward(conv2_->forward(y));
+    return y.add_(downsample_ ? downsample_->forward(x) : x).relu_();
+  }
+
+  nn::BatchNorm2d& last_norm() { return *bn2_; }
+
+ private:
+  std::shared_ptr<nn::Conv2d> conv1_, conv2_;
+  nn::BatchNormPtr bn1_, bn2_;
+  torch::nn::Sequential downsample_;
+};
+
+class Bottleneck : public torch::nn::Module {
+ public:
+  static constexpr int64_t kExpansion = 4;
+
+  Bottleneck(int64_t in_channels, int64_t channels, int64_t stride, const nn::NormFactory& norm)
+      : downsample_(make_downsample(in_channels, channels * kExpansion, stride, norm)) {
+    conv1_ = register_module("conv1", nn::conv1x1(in_channels, channels));
+    bn1_ = register_module("bn1", norm(channels));
+    conv2_ = register_module("conv2", nn::conv3x3(channels, channels, stride));
+    bn2_ = register_module("bn2", norm(channels));
+    conv3_ = register_module("conv3", nn::conv1x1(channels, channels * kExpansion));
+    bn3_ = register_module("bn3", norm(channels * kExpansion));
+    if (downsample_) register_module("downsample", downsample_);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    torch::Tensor y = bn1_->forward(conv1_->forward(x)).relu_();
+    y = bn2_->forward(conv2_->forward(y)).relu_();
+    y = bn3_->forward(conv3_->forward(y));
+    return y.add_(downsample_ ? downsample_->forward(x) : x).relu_();
+  }
+
+  nn::BatchNorm2d& last_norm() { return *bn3_; }
+
+ private:
+  std::shared_ptr<nn::Conv2d> conv1_, conv2_, conv3_;
+  nn::BatchNormPtr bn1_, bn2_, bn3_;
+  torch::nn::Sequential downsample_;
+};
+
+using BlocksPerStage = std::array<int64_t, 4>;
+
+template <class Block>
+class ResNet : public Model {
+ public:
+  ResNet(const BlocksPerStage& blocks_per_stage, const ResNetOptions& options, const BuildContext& context) : options_(options) {
+    conv1_ = register_module("conv1", make_stem(options.stem));
+    bn1_ = register_module("bn1", context.norm(64));
+    layer1_ = register_module("layer1", make_stage(64, 1, blocks_per_stage[0], context.norm));
+    layer2_ = register_module("layer2", make_stage(128, 2, blocks_per_stage[1], context.norm));
+    layer3_ = register_module("layer3", make_stage(256, 2, blocks_per_stage[2], context.norm));
+    layer4_ = register_module("layer4", make_stage(512, 2, blocks_per_stage[3], context.norm));
+    dropout_ = register_module("dropout", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(stage_channels_, options.num_classes));
+    nn::init_convolutions_(*this, context.init_generator);
+    nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override {
+    torch::Tensor y = bn1_->forward(conv1_->forward(x)).relu_();
+    if (options_.stem == ResNetStem::kImagenet) y = at::max_pool2d(y, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
+    y = layer4_->forward(layer3_->forward(layer2_->forward(layer1_->forward(y))));
+    return fc_->forward(dropout_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1)));
+  }
+  std::vector<int64_t> input_shape() const override {
+    if (options_.stem == ResNetStem::kCifar) return {3, 32, 32};
+    return {3, -1, -1};
+  }
+  int64_t num_outputs() const override { return options_.num_classes; }
+
+ private:
+  static std::shared_ptr<nn::Conv2d> make_stem(ResNetStem stem) {
+    if (stem == ResNetStem::kCifar) return nn::conv3x3(3, 64);
+    return std::make_shared<nn::Conv2d>(3, 64, 7, nn::Conv2dOptions{.stride = 2, .padding = 3});
+  }
+
+  torch::nn::Sequential make_stage(int64_t channels, int64_t stride, int64_t num_blocks, const nn::NormFactory& norm) {
+    torch::nn::Sequential stage;
+    for (int64_t i = 0; i < num_blocks; ++i) {
+      const auto block = std::make_shared<Block>(stage_channels_, channels, i == 0 ? stride : 1, norm);
+      if (options_.zero_init_last_norm) torch::nn::init::zeros_(block->last_norm().weight);
+      stage->push_back(block);
+      stage_channels_ = channels * Block::kExpansion;
+    }
+    return stage;
+  }
+
+  ResNetOptions options_;
+  int64_t stage_channels_ = 64;  // of the stage made last
+  std::shared_ptr<nn::Conv2d> conv1_;
+  nn::BatchNormPtr bn1_;
+  torch::nn::Sequential layer1_, layer2_, layer3_, layer4_;
+  std::shared_ptr<nn::Dropout> dropout_;
+  std::shared_ptr<nn::Linear> fc_;
+};
+
+}  // namespace
+
+void ResNetOptions::describe(config::KeyTable& keys) {
+  keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+  keys.add_choice("stem", stem, {{"imagenet", ResNetStem::kImagenet}, {"cifar", ResNetStem::kCifar}},
+                  {.doc = "First layers: imagenet, a 7×7 convolution and a max-pool, both of stride 2; cifar, a 3×3 convolution."});
+  keys.add("zero_init_last_norm", zero_init_last_norm, {.doc = "Start each block's last norm at 0: the block is then the identity."});
+  keys.add("dropout", dropout,
+           {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a feature before the last layer."});
+}
+
+std::shared_ptr<Model> resnet18(const ResNetOptions& options, const BuildContext& context) {
+  return std::make_shared<ResNet<BasicBlock>>(BlocksPerStage{2, 2, 2, 2}, options, context);
+}
+
+std::shared_ptr<Model> resnet34(const ResNetOptions& options, const BuildContext& context) {
+  return std::make_shared<ResNet<BasicBlock>>(BlocksPerStage{3, 4, 6, 3}, options, context);
+}
+
+std::shared_ptr<Model> resnet50(const ResNetOptions& options, const BuildContext& context) {
+  return std::make_shared<ResNet<Bottleneck>>(BlocksPerStage{3, 4, 6, 3}, options, context);
+}
+
+std::shared_ptr<Model> resnet101(const ResNetOptions& options, const BuildContext& context) {
+  return std::make_shared<ResNet<Bottleneck>>(BlocksPerStage{3, 4, 23, 3}, options, context);
+}
+
+std::shared_ptr<Model> resnet152(const ResNetOptions& options, const BuildContext& context) {
+  return std::make_shared<ResNet<Bottleneck>>(BlocksPerStage{3, 8, 36, 3}, options, context);
+}
+
+}  // namespace trainer::models

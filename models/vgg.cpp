@@ -1,0 +1,101 @@
+#include "models/vgg.h"
+
+#include <array>
+
+#include "nn/dropout.h"
+#include "nn/init.h"
+#include "nn/layers.h"
+
+namespace trainer::models {
+namespace {
+
+using ConvolutionsPerStage = std::array<int64_t, 5>;
+constexpr std::array<int64_t, 5> kStageChannels = {64, 128, 256, 512, 512};
+
+torch::nn::ReLU relu_in_place() { return torch::nn::ReLU(torch::nn::ReLUOptions(/*inplace=*/true)); }
+
+torch::nn::Sequential make_features(const ConvolutionsPerStage& convolutions_per_stage, const nn::NormFactory& norm) {
+  torch::nn::Sequential features;
+  int64_t in_channels = 3;
+  for (size_t stage = 0; stage < kStageChannels.size(); ++stage) {
+    const int64_t channels = kStageChannels[stage];
+    for (int64_t i = 0; i < convolutions_per_stage[stage]; ++i) {
+      features->push_back(std::make_shared<nn::Conv2d>(in_channels, channels, 3, nn::Conv2dOptions{.padding = 1, .bias = true}));
+      features->push_back(norm(channels));
+      features->push_back(relu_in_place());
+      in_channels = channels;
+    }
+    features->push_back(torch::nn::MaxPool2d(2));
+  }
+  return features;
+}
+
+torch::nn::Sequential make_classifier(const VggOptions& options, const BuildContext& context) {
+  const auto dropout = [&] { return std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator); };
+  if (options.head == VggHead::kCifar) {
+    return torch::nn::Sequential(dropout(), std::make_shared<nn::Linear>(512, options.num_classes));
+  }
+  return torch::nn::Sequential(std::make_shared<nn::Linear>(512 * 7 * 7, 4096), relu_in_place(), dropout(),  //
+                               std::make_shared<nn::Linear>(4096, 4096), relu_in_place(), dropout(),         //
+                               std::make_shared<nn::Linear>(4096, options.num_classes));
+}
+
+class Vgg : public Model {
+ public:
+  Vgg(const ConvolutionsPerStage& convolutions_per_stage, const VggOptions& options, const BuildContext& context) : options_(options) {
+    features_ = register_module("features", make_features(convolutions_per_stage, context.norm));
+    classifier_ = register_module("classifier", make_classifier(options, context));
+    nn::init_convolutions_(*this, context.init_generator);
+    for (const auto& module : classifier_->modules(/*include_self=*/false)) {
+      auto* linear = module->as<nn::Linear>();
+      if (linear == nullptr) continue;
+      nn::normal_(linear->weight, 0.0, 0.01, context.init_generator);
+      torch::nn::init::zeros_(linear->bias);
+    }
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override {
+    const int64_t pooled_size = options_.head == VggHead::kImagenet ? 7 : 1;
+    return classifier_->forward(at::adaptive_avg_pool2d(features_->forward(x), {pooled_size, pooled_size}).flatten(1));
+  }
+  std::vector<int64_t> input_shape() const override {
+    if (options_.head == VggHead::kCifar) return {3, 32, 32};
+    return {3, -1, -1};
+  }
+  int64_t num_outputs() const override { return options_.num_classes; }
+
+ private:
+  VggOptions options_;
+  torch::nn::Sequential features_, classifier_;
+};
+
+}  // namespace
+
+void VggOptions::describe(config::KeyTable& keys) {
+  keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+  keys.add_choice("head", head, {{"imagenet", VggHead::kImagenet}, {"cifar", VggHead::kCifar}},
+                  {.doc = "Last layers: imagenet, three linear layers on 7×7 features; cifar, one on the average of each channel."});
+  keys.add("dropout", dropout,
+           {.min = 0.0,
+            .max = 1.0,
+            .max_excluded = true,
+            .doc = "Probability of dropping an input of the last two linear layers, or of the only one."});
+}
+
+std::shared_ptr<Model> vgg11_bn(const VggOptions& options, const BuildContext& context) {
+  return std::make_shared<Vgg>(ConvolutionsPerStage{1, 1, 2, 2, 2}, options, context);
+}
+
+std::shared_ptr<Model> vgg13_bn(const VggOptions& options, const BuildContext& context) {
+  return std::make_shared<Vgg>(ConvolutionsPerStage{2, 2, 2, 2, 2}, options, context);
+}
+
+std::shared_ptr<Model> vgg16_bn(const VggOptions& options, const BuildContext& context) {
+  return std::make_shared<Vgg>(ConvolutionsPerStage{2, 2, 3, 3, 3}, options, context);
+}
+
+std::shared_ptr<Model> vgg19_bn(const VggOptions& options, const BuildContext& context) {
+  return std::make_shared<Vgg>(ConvolutionsPerStage{2, 2, 4, 4, 4}, options, context);
+}
+
+}  // namespace trainer::models

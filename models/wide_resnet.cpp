@@ -1,0 +1,92 @@
+#include "models/wide_resnet.h"
+
+#include "base/error.h"
+#include "nn/dropout.h"
+#include "nn/init.h"
+#include "nn/layers.h"
+
+namespace trainer::models {
+namespace {
+
+class WideBlock : public torch::nn::Module {
+ public:
+  WideBlock(int64_t in_channels, int64_t channels, int64_t stride, double dropout, const BuildContext& context) {
+    bn1_ = register_module("bn1", context.norm(in_channels));
+    conv1_ = register_module("conv1", nn::conv3x3(in_channels, channels, stride));
+    bn2_ = register_module("bn2", context.norm(channels));
+    dropout_ = register_module("dropout", std::make_shared<nn::Dropout>(dropout, context.dropout_generator));
+    conv2_ = register_module("conv2", nn::conv3x3(channels, channels));
+    if (in_channels != channels) shortcut_ = register_module("shortcut", nn::conv1x1(in_channels, channels, stride));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    const torch::Tensor activated = bn1_->forward(x).relu_();
+    const torch::Tensor y = bn2_->forward(conv1_->forward(activated)).relu_();
+    return conv2_->forward(dropout_->forward(y)).add_(shortcut_ ? shortcut_->forward(activated) : x);
+  }
+
+ private:
+  nn::BatchNormPtr bn1_, bn2_;
+  std::shared_ptr<nn::Conv2d> conv1_, conv2_, shortcut_;
+  std::shared_ptr<nn::Dropout> dropout_;
+};
+
+class WideResNet : public Model {
+ public:
+  WideResNet(const WideResNetOptions& options, const BuildContext& context) : num_classes_(options.num_classes) {
+    const int64_t channels = 16 * options.width;
+    conv1_ = register_module("conv1", nn::conv3x3(3, 16));
+    layer1_ = register_module("layer1", make_stage(16, channels, 1, options, context));
+    layer2_ = register_module("layer2", make_stage(channels, 2 * channels, 2, options, context));
+    layer3_ = register_module("layer3", make_stage(2 * channels, 4 * channels, 2, options, context));
+    bn_ = register_module("bn", context.norm(4 * channels));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(4 * channels, num_classes_));
+    nn::init_convolutions_(*this, context.init_generator);
+    nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override {
+    torch::Tensor y = layer3_->forward(layer2_->forward(layer1_->forward(conv1_->forward(x))));
+    y = bn_->forward(y).relu_();
+    return fc_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1));
+  }
+  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
+  int64_t num_outputs() const override { return num_classes_; }
+
+ private:
+  static torch::nn::Sequential make_stage(int64_t in_channels, int64_t channels, int64_t stride, const WideResNetOptions& options,
+                                          const BuildContext& context) {
+    torch::nn::Sequential stage(std::make_shared<WideBlock>(in_channels, channels, stride, options.dropout, context));
+    const int64_t num_blocks = (options.depth - 4) / 6;
+    for (int64_t i = 1; i < num_blocks; ++i) {
+      stage->push_back(std::make_shared<WideBlock>(channels, channels, 1, options.dropout, context));
+    }
+    return stage;
+  }
+
+  int64_t num_classes_;
+  std::shared_ptr<nn::Conv2d> conv1_;
+  torch::nn::Sequential layer1_, layer2_, layer3_;
+  nn::BatchNormPtr bn_;
+  std::shared_ptr<nn::Linear> fc_;
+};
+
+}  // namespace
+
+void WideResNetOptions::describe(config::KeyTable& keys) {
+  keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Layers with weights; 6n + 4 for n blocks per stage."});
+  keys.add("width", width, {.min = 1, .doc = "Factor on the channels of the three stages, which are 16, 32 and 64 times it."});
+  keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+  keys.add("dropout", dropout,
+           {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value between a block's convolutions."});
+}
+
+std::shared_ptr<Model> wide_resnet(const WideResNetOptions& options, const BuildContext& context) {
+  if (options.depth < 10 || (options.depth - 4) % 6 != 0) {
+    throw UsageError("model.depth: wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is " +
+                     std::to_string(options.depth));
+  }
+  return std::make_shared<WideResNet>(options, context);
+}
+
+}  // namespace trainer::models

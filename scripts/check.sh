@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# The one command before a commit.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/check.sh [--fix] [--all] [--asan] [--tsan]
+Checks format, includes, scripts and clang-tidy, builds, and runs the tests. The tools come with scripts/setup.sh --dev.
+  --fix    write the format instead of checking it
+  --all    clang-tidy on every source, not only on those changed since HEAD
+  --asan   then also the unit tests under the address and undefined behaviour sanitizers
+  --tsan   then also the unit tests under the thread sanitizer
+TEXT
+}
+
+fix=() all=false sanitizers=()
+for argument in "$@"; do
+  case "$argument" in
+    --fix) fix=(--fix) ;;
+    --all) all=true ;;
+    --asan) sanitizers+=(asan) ;;
+    --tsan) sanitizers+=(tsan) ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage >&2; echo "check: unknown argument '$argument'" >&2; exit 2 ;;
+  esac
+done
+
+# Files whose sources are to be linted, each ended by a NUL: all, or those changed since HEAD.
+files_to_lint() (
+  cd "$root"
+  if $all; then
+    find src models datasets -name '*.cpp' -print0
+  else
+    git diff --name-only -z HEAD -- src models datasets
+    git ls-files -z --others --exclude-standard -- src models datasets
+  fi
+)
+
+# A changed header counts as the source of its name.
+lint() {
+  local build source
+  build=$(build_folder)
+  mkdir -p "$build/lint"
+  # clang cannot read gcc's precompiled header.
+  sed 's/ -Winvalid-pch -include [^ ]*cmake_pch.hxx//' "$build/compile_commands.json" >"$build/lint/compile_commands.json"
+  files_to_lint | sed -zn 's/\.h$/.cpp/; /\.cpp$/p' | sort -zu | while IFS= read -r -d '' source; do
+    # Only what is built here: no CUDA module without CUDA's headers, say.
+    if grep -qF "\"file\": \"$root/$source\"" "$build/lint/compile_commands.json"; then printf '%s\0' "$root/$source"; fi
+  done | xargs -0 -r -n 1 -P "$(num_build_jobs)" clang-tidy --quiet -p "$build/lint"
+}
+
+stage set-up set_up --dev
+stage format check_format "${fix[@]}"
+stage includes check_includes
+stage scripts check_scripts
+stage configure configure
+stage build build_targets
+stage clang-tidy lint
+stage tests run_tests
+for preset in "${sanitizers[@]}"; do
+  stage "$preset configure" configure
+  stage "$preset build" build_targets
+  stage "$preset tests" run_tests -L unit
+done

@@ -1,0 +1,84 @@
+# shellcheck shell=bash
+# Sourced by the other scripts: stages with their time, and the steps of a build. What they say goes to stderr; stdout is the program's.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+preset=release
+if [ "${CI:-}" = true ]; then preset=ci; fi
+if [ -n "${TRAINER_TORCH_DIR:-}" ]; then TRAINER_TORCH_DIR=$(realpath -m -- "$TRAINER_TORCH_DIR") && export TRAINER_TORCH_DIR; fi
+
+# Stages shorter than this many seconds are not mentioned.
+quiet_below=0
+
+# stage NAME COMMAND...: runs the command and says how long it took. A failure ends the script and is named.
+stage() {
+  local start=$SECONDS
+  current_stage=$1
+  shift
+  "$@"
+  if [ $((SECONDS - start)) -ge "$quiet_below" ]; then printf '== %s: %d s\n' "$current_stage" $((SECONDS - start)) >&2; fi
+  current_stage=
+}
+trap 'status=$?; if [ "$status" -ne 0 ] && [ -n "${current_stage:-}" ]; then echo "== $current_stage: failed" >&2; fi' EXIT
+
+set_up() { "$root/scripts/setup.sh" "$@"; }
+
+build_folder() { echo "$root/build/$preset"; }
+
+# One compiler process with LibTorch's headers takes up to 2 GB.
+num_build_jobs() {
+  local cores by_memory
+  cores=$(nproc)
+  by_memory=$(awk '/^MemAvailable:/ { print int($2 / (2 * 1024 * 1024)) }' /proc/meminfo)
+  if [ "$by_memory" -lt 1 ]; then by_memory=1; fi
+  echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$((cores < by_memory ? cores : by_memory))}"
+}
+
+# Only when there is no build folder yet, or when what was installed or asked for has changed.
+configure() {
+  local build options settings
+  build=$(build_folder)
+  options=(-D "TRAINER_WITH_OPENCV=${TRAINER_WITH_OPENCV:-ON}" -D "TRAINER_TORCH_DIR=${TRAINER_TORCH_DIR:-}")
+  settings="${options[*]} $(cd "$root/.deps/done" && echo *)"
+  if [ -e "$build/build.ninja" ] && [ "$settings" = "$(cat "$build/settings" 2>/dev/null)" ]; then return; fi
+  (cd "$root" && cmake --preset "$preset" -U 'TRAINER_CUDA_*' -U 'TRAINER_OPENCV_*' "${options[@]}") >&2
+  echo "$settings" >"$build/settings"
+}
+
+# build_targets [TARGET...]: what has changed; no target: everything.
+build_targets() {
+  ninja -C "$(build_folder)" -j "$(num_build_jobs)" "${ninja_options[@]}" "$@" >&2
+}
+ninja_options=()
+
+# run_tests [CTEST ARGUMENT...]: and the ten slowest.
+run_tests() {
+  local build status=0
+  build=$(build_folder)
+  ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)" \
+    --output-junit "$build/tests.xml" "$@" || status=$?
+  if [ -e "$build/tests.xml" ]; then
+    echo "slowest tests:"
+    sed -n 's/.*<testcase name="\([^"]*\)".* time="\([0-9.]*\)".*/\2 \1/p' "$build/tests.xml" | sort -rn |
+      awk 'NR <= 10 { printf "%8.2f s  %s\n", $1, $2 }'
+  fi
+  return "$status"
+}
+
+# The C++ files of the project, each ended by a NUL.
+cpp_files() {
+  (cd "$root" && find src models datasets tests bench \( -name '*.cpp' -o -name '*.h' \) -print0 | sort -z)
+}
+
+# check_format [--fix]
+check_format() {
+  local mode=(--dry-run --Werror)
+  if [ "${1:-}" = --fix ]; then mode=(-i); fi
+  cpp_files | (cd "$root" && xargs -0 -r clang-format "${mode[@]}") || {
+    echo "scripts/check.sh --fix corrects the format" >&2
+    return 1
+  }
+}
+
+check_includes() { "$root/scripts/check_includes.py"; }
+
+check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh); }

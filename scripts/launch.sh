@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Sets up, builds what has changed and runs `trainer`.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+if [ "$#" -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
+  cat <<'TEXT'
+usage: scripts/launch.sh --config FILE [key=value ...]
+       scripts/launch.sh COMMAND ...
+Installs what is missing (scripts/setup.sh), builds what has changed and runs build/release/bin/trainer with the same
+arguments, in one process; `scripts/launch.sh train --help` shows them. Paths, those inside a configuration too, are
+relative to the folder from which this script is called; the shipped configurations expect the repository's root.
+TEXT
+  exit 0
+fi
+
+program="$(build_folder)/bin/trainer"
+quiet_below=2
+stage set-up set_up
+stage configure configure
+# No progress display where nothing has changed.
+sources=("$root"/{CMakeLists.txt,cmake,src,models,datasets})
+if [ -e "$program" ] && [ -z "$(find "${sources[@]}" -newer "$program" -print -quit)" ]; then ninja_options=(--quiet); fi
+stage build build_targets trainer
+exec "$program" "$@"

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Installs what building and running `trainer` needs on Debian 12 or newer: distribution packages, and LibTorch in .deps/.
+# Safe to call again: what is there is left alone.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/setup.sh [--cuda] [--parity] [--dev]
+  --cuda    also the NVIDIA libraries and headers (about 1.9 GB to download); by itself where an NVIDIA driver is found
+  --parity  --cuda, and a small Python environment that imports the very same LibTorch (for tests/parity and bench/)
+  --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh
+environment:
+  TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and fetch none
+  TRAINER_WITH_OPENCV=OFF    build without image files; OpenCV is then not installed
+TEXT
+}
+
+cuda=false parity=false dev=false
+for argument in "$@"; do
+  case "$argument" in
+    --cuda) cuda=true ;;
+    --parity) cuda=true parity=true ;;
+    --dev) dev=true ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage >&2; echo "setup: unknown argument '$argument'" >&2; exit 2 ;;
+  esac
+done
+if [ -e /proc/driver/nvidia/version ]; then cuda=true; fi
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+deps="$root/.deps"
+python="$deps/venv/bin/python"
+mkdir -p "$deps/done"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { printf 'setup: %s\n' "$1" "$2" >&2; exit 1; }
+
+# The packages of one list that are not installed yet.
+missing_packages() {
+  local installed
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p' || true)
+  comm -23 <(printf '%s\n' "$@" | sort -u) <(sort -u <<<"$installed")
+}
+
+install_packages() {
+  local packages=(g++ cmake ninja-build ccache mold git ca-certificates python3-venv libspdlog-dev libyaml-cpp-dev libcli11-dev
+    nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev libgtest-dev libgmock-dev libbenchmark-dev)
+  if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
+  if $dev; then packages+=(clang-format clang-tidy clang shellcheck); fi
+  local missing as_root=()
+  mapfile -t missing < <(missing_packages "${packages[@]}")
+  if [ "${#missing[@]}" -eq 0 ]; then return; fi
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "these packages are missing: ${missing[*]}" \
+      "become root and run: apt-get install --no-install-recommends ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "installing ${#missing[@]} distribution packages: ${missing[*]}"
+  local log="$deps/apt.log" start=$SECONDS
+  if ! { "${as_root[@]}" apt-get update &&
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 5 "$log" >&2
+    fail "the distribution packages could not be installed" "read $log; when the network is the cause, run this script again"
+  fi
+  say "$(sed -n 's/^After this operation, \(.*\) of additional disk space will be used\./\1 on disk,/p; s/^Need to get \(.*\) of archives\./\1 downloaded,/p' "$log" |
+    tr '\n' ' ')$((SECONDS - start)) s"
+}
+
+make_python_environment() {
+  if [ -x "$python" ]; then return; fi
+  rm -rf "$deps/venv"
+  # Debian's own Python: the wheel has to fit the interpreter that a later call on this machine finds again.
+  local system_python=/usr/bin/python3
+  [ -x "$system_python" ] || system_python=python3
+  "$system_python" -m venv "$deps/venv" || fail "no Python environment could be made in $deps/venv" "install python3-venv"
+}
+
+# fetch NAME SIZE: the wheels of requirements/NAME.txt, once for each content of that list.
+fetch() {
+  local list="$root/scripts/requirements/$1.txt" stamp
+  stamp="$deps/done/$1-$(cksum <"$list" | tr ' ' -)"
+  if [ -e "$stamp" ]; then return; fi
+  make_python_environment
+  say "fetching $1 ($2 to download): $(grep -v '^#' "$list" | tr '\n' ' ')"
+  local start=$SECONDS quiet=()
+  if ! [ -t 2 ]; then quiet=(--quiet); fi
+  "$python" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps --no-compile --no-cache-dir -r "$list" >&2 ||
+    fail "the wheels of scripts/requirements/$1.txt could not be fetched" "check the network and the disk ($(df -h --output=avail "$deps" | tail -n 1 | tr -d ' ') free), then run this script again"
+  rm -f "$deps/done/$1-"*
+  touch "$stamp"
+  say "$1: $((SECONDS - start)) s; .deps is now $(du -sh "$deps" | cut -f 1)"
+}
+
+install_packages
+if [ -n "${TRAINER_TORCH_DIR:-}" ]; then
+  [ -e "$TRAINER_TORCH_DIR/lib/libtorch_cpu.so" ] || fail "TRAINER_TORCH_DIR=$TRAINER_TORCH_DIR holds no lib/libtorch_cpu.so" \
+    "name the folder that holds lib/ and include/ (an unpacked LibTorch, or .../site-packages/torch)"
+  if $parity; then fail "--parity and TRAINER_TORCH_DIR exclude each other" "the comparison needs the wheel that this script fetches: unset TRAINER_TORCH_DIR"; fi
+  exit 0
+fi
+fetch torch "about 510 MB"
+ln -sfn "$(cd "$deps" && echo venv/lib/python3*/site-packages/torch)" "$deps/torch"
+if $cuda; then fetch cuda "about 1.9 GB"; fi
+if $parity; then fetch parity "about 40 MB"; fi

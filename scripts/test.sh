@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Sets up, builds everything and runs the tests.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+parity=()
+case "${1:-}" in
+  -h | --help)
+    cat <<'TEXT'
+usage: scripts/test.sh [--parity] [CTEST ARGUMENT ...]
+  --parity   fetch the Python of the same LibTorch first (scripts/setup.sh --parity), so that the parity tests run; they are
+             skipped where it is missing
+Arguments of ctest choose tests, for example: -L unit (labels: unit, e2e, parity, gpu), -R config, -N (list only).
+TEXT
+    exit 0
+    ;;
+  --parity)
+    parity=(--parity)
+    shift
+    ;;
+esac
+
+stage set-up set_up "${parity[@]}"
+stage configure configure
+stage build build_targets
+stage tests run_tests "$@"

@@ -1,0 +1,54 @@
+#pragma once
+// Files: whole reads, writes that are complete or absent, appends, and read-only maps. Every failure is an Error that names the
+// path and the system's reason.
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace trainer {
+
+std::string read_file(const std::filesystem::path& path);
+
+// Written to a temporary name beside `path`, flushed to the disk, renamed, and the folder flushed: a reader sees the old file or
+// the new one, never a part.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// Appends whole lines; each is handed to the system before write_line returns.
+class LineFile {
+ public:
+  explicit LineFile(const std::filesystem::path& path);
+  ~LineFile();
+  LineFile(const LineFile&) = delete;
+  LineFile& operator=(const LineFile&) = delete;
+
+  // `line` without its newline.
+  void write_line(std::string_view line);
+  void write(std::string_view bytes);
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
+// A read-only memory map of a whole file; pages are shared between the processes of a machine.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+  MappedFile(const MappedFile&) = delete;
+
+  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace trainer

@@ -1,0 +1,49 @@
+#include "base/log.h"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include "base/error.h"
+
+namespace trainer {
+namespace {
+
+// Prints "warning: " in front of lines that are not plain information, and nothing in front of the others.
+class LevelPrefix : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
+    if (message.level == spdlog::level::info) return;
+    const auto name = spdlog::level::to_string_view(message.level);
+    out.append(name.data(), name.data() + name.size());
+    out.push_back(':');
+    out.push_back(' ');
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LevelPrefix>(); }
+};
+
+}  // namespace
+
+std::shared_ptr<Logger> make_console_logger() {
+  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<LevelPrefix>('*').set_pattern("%*%v");
+  sink->set_formatter(std::move(formatter));
+  auto logger = std::make_shared<Logger>("trainer", std::move(sink));
+  logger->flush_on(spdlog::level::info);
+  return logger;
+}
+
+void add_file(Logger& logger, const std::filesystem::path& file) {
+  try {
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
+    sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
+    logger.sinks().push_back(std::move(sink));
+  } catch (const spdlog::spdlog_ex& error) {
+    throw Error("cannot write the log " + file.string() + ": " + error.what());
+  }
+}
+
+std::shared_ptr<Logger> make_quiet_logger() { return std::make_shared<Logger>("quiet"); }
+
+}  // namespace trainer

@@ -1,0 +1,40 @@
+#include "base/random.h"
+
+namespace trainer {
+
+std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{0xD2511F53U} * counter[0];
+    const uint64_t product1 = uint64_t{0xCD9E8D57U} * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(product0)};
+    key[0] += 0x9E3779B9U;
+    key[1] += 0xBB67AE85U;
+  }
+  return counter;
+}
+
+CounterRandom::CounterRandom(uint64_t seed, uint64_t stream, uint32_t substream)
+    : key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
+      counter_{0, substream, static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)} {}
+
+uint32_t CounterRandom::next_uint32() {
+  if (used_ == block_.size()) {
+    block_ = philox4x32(counter_, key_);
+    ++counter_[0];
+    used_ = 0;
+  }
+  return block_[used_++];
+}
+
+uint64_t mix_seed(uint64_t seed, uint64_t a, uint64_t b) {
+  const auto finalise = [](uint64_t value) {
+    value += 0x9E3779B97F4A7C15ULL;
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
+    return value ^ (value >> 31);
+  };
+  return finalise(finalise(finalise(seed) + a) + b);
+}
+
+}  // namespace trainer

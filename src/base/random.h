@@ -1,0 +1,37 @@
+#pragma once
+// Counter-based random numbers: a value is a function of its key and its position, so a sample's augmentation depends on
+// (seed, epoch, sample index) alone, not on worker threads, ranks or what was drawn before.
+// Philox4x32-10 of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
+
+#include <array>
+#include <cstdint>
+
+namespace trainer {
+
+// The ten rounds over one counter block; exposed for the known-answer tests.
+std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+// A stream of numbers for one (seed, stream, substream). Cheap to make; not thread-safe.
+class CounterRandom {
+ public:
+  CounterRandom(uint64_t seed, uint64_t stream, uint32_t substream = 0);
+
+  uint32_t next_uint32();
+  // Uniform in [0, 1), 24 bits.
+  float next_float() { return static_cast<float>(next_uint32() >> 8) * 0x1.0p-24F; }
+  // Uniform in {0, …, bound - 1}; bound >= 1. Multiply-shift: the bias is below bound / 2^32.
+  uint32_t next_below(uint32_t bound) { return static_cast<uint32_t>((uint64_t{next_uint32()} * bound) >> 32); }
+  // True with probability p.
+  bool next_bool(double p) { return static_cast<double>(next_uint32()) * 0x1.0p-32 < p; }
+
+ private:
+  std::array<uint32_t, 2> key_;
+  std::array<uint32_t, 4> counter_;
+  std::array<uint32_t, 4> block_{};
+  unsigned used_ = 4;
+};
+
+// Mixes several integers into one seed (SplitMix64's finaliser over their chain), for generators that take a single seed.
+uint64_t mix_seed(uint64_t seed, uint64_t a, uint64_t b = 0);
+
+}  // namespace trainer

@@ -1,0 +1,13 @@
+#pragma once
+// Requests to stop. The handler only notes the signal; the training loop looks at it at step boundaries and ends in order.
+
+namespace trainer {
+
+// Takes SIGINT and SIGTERM over. A second SIGINT, one second or more after the first, ends the process at once (the same signal
+// may reach a process twice, from its terminal and from its launcher). To be called once, by main.
+void install_stop_handlers();
+
+// The signal that asked to stop, or 0.
+int stop_signal();
+
+}  // namespace trainer

@@ -1,0 +1,21 @@
+#pragma once
+// Text for people: durations, sizes, counts, and the nearest of several names.
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainer {
+
+std::string format_duration(std::chrono::duration<double> duration);  // "8.3s", "3m12s", "2h05m"
+std::string format_bytes(uint64_t bytes);                             // "512 B", "1.2 GiB"
+std::string join(std::span<const std::string> parts, std::string_view separator);
+
+// The candidate that `text` was most likely meant to be: few edits away, or the first letters of its words ("learning_rate" for
+// "lr"); empty when none is near.
+std::string nearest_name(std::string_view text, std::span<const std::string> candidates);
+
+}  // namespace trainer

@@ -1,0 +1,54 @@
+#include "commands/command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "commands/version.h"
+
+namespace trainer::commands {
+namespace {
+
+constexpr std::array kCommands = {
+    Command{"train", "train as an experiment file says; the default command", &train},
+    Command{"config", "reference of all keys, or a file as it is understood", &config},
+    Command{"data", "look at a data set as the network sees it", &data},
+    Command{"list", "the models, datasets, transforms and other parts there are", &list},
+};
+
+void print_help() {
+  fmt::print("trainer: trains image classifiers from a YAML experiment file\n\n"
+             "usage: trainer --config FILE [key=value ...]\n"
+             "       trainer COMMAND [arguments]\n\ncommands:\n");
+  for (const auto& command : kCommands) fmt::print("  {:<8} {}\n", command.name, command.doc);
+  fmt::print("\n`trainer COMMAND --help` says more. Exit codes: 0 done, 1 failure while running, 2 command line or configuration, 3 data,\n"
+             "75 stopped on request.\n");
+}
+
+}  // namespace
+
+ExitCode run(std::vector<std::string> args) {
+  if (args.empty() || args.front() == "--help" || args.front() == "-h") {
+    print_help();
+    return args.empty() ? ExitCode::kUsage : ExitCode::kDone;
+  }
+  if (args.front() == "--version") {
+    fmt::print("{}\n", version_text());
+    return ExitCode::kDone;
+  }
+  if (args.front().starts_with("-")) return train(args);
+  const auto found = std::ranges::find_if(kCommands, [&](const Command& command) { return args.front() == command.name; });
+  if (found == kCommands.end()) {
+    std::vector<std::string> names;
+    for (const auto& command : kCommands) names.emplace_back(command.name);
+    const auto near = nearest_name(args.front(), names);
+    throw UsageError(fmt::format("\"{}\" is no command{}; `trainer --help` lists them", args.front(),
+                                 near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+  }
+  args.erase(args.begin());
+  return found->run(args);
+}
+
+}  // namespace trainer::commands

@@ -1,0 +1,33 @@
+#include <fmt/format.h>
+
+#include "commands/arguments.h"
+#include "commands/command.h"
+#include "config/reference.h"
+#include "engine/catalog.h"
+
+namespace trainer::commands {
+
+ExitCode config(const std::vector<std::string>& args) {
+  CLI::App app("The keys of experiment files.", "trainer config");
+  app.require_subcommand(1);
+
+  auto* reference = app.add_subcommand("reference", "every key with type, default, range, unit and meaning");
+  std::string format = "text";
+  reference->add_option("--format", format, "text or markdown")->check(CLI::IsMember({"text", "markdown"}));
+
+  auto* show = app.add_subcommand("show", "a file with its overrides and defaults, as training would understand it");
+  ExperimentArguments arguments;
+  arguments.add_to(*show);
+
+  parse(app, args);
+  const auto catalog = engine::make_catalog();
+  if (reference->parsed()) {
+    fmt::print("{}", format == "text" ? config::reference_text(catalog) : config::reference_markdown(catalog));
+  } else {
+    auto experiment = config::load(arguments.file, arguments.overrides, catalog);
+    fmt::print("{}", config::to_yaml(experiment, catalog));
+  }
+  return ExitCode::kDone;
+}
+
+}  // namespace trainer::commands

@@ -1,0 +1,33 @@
+#pragma once
+// The whole experiment file, as one struct.
+
+#include "config/sections/dataloader.h"
+#include "config/sections/dataset.h"
+#include "config/sections/model.h"
+#include "config/sections/optimization.h"
+#include "config/sections/runtime.h"
+#include "config/sections/training.h"
+
+namespace trainer::config {
+
+struct Experiment {
+  std::string experiment;
+  int64_t seed = 42;
+  std::string output_dir = "runs";
+  ModelSection model;
+  DatasetSection dataset;
+  DataLoaderSection dataloader;
+  LossSection loss;
+  OptimizerSection optimizer;
+  LrSchedulerSection lr_scheduler;
+  TrainingSection training;
+  RuntimeSection runtime;
+  AmpSection amp;
+  ValidationSection validation;
+  LoggingSection logging;
+
+  // The top-level table. `catalog` must outlive it.
+  void describe(KeyTable& keys, const Catalog& catalog);
+};
+
+}  // namespace trainer::config

@@ -1,0 +1,142 @@
+#pragma once
+// Key tables: the one place that says a key's name, type, default, range, unit and meaning. A section is a plain struct whose
+// members carry their defaults; its describe() binds each member to its key. Reading, writing, the reference and the checks all
+// walk the same table.
+//
+//   struct LoggingSection {
+//     int64_t every_steps = 50;
+//     void describe(KeyTable& keys) {
+//       keys.add("every_steps", every_steps, {.min = 1, .unit = "steps", .doc = "Steps between two lines."});
+//     }
+//   };
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/node.h"
+
+namespace trainer::config {
+
+class KeyTable;
+
+// A value that the program chooses when the file says `auto`.
+template <class T>
+struct Auto {
+  std::optional<T> value;
+  bool operator==(const Auto&) const = default;
+};
+
+// Base of the key tables that models, datasets, transforms, losses, optimizers and schedules bring along.
+struct Options {
+  virtual ~Options() = default;
+  virtual void describe(KeyTable& keys) = 0;
+};
+
+// One choice of a family: what `name: …` may say.
+struct PartKind {
+  std::string name;
+  std::string doc;  // one line
+  std::function<std::unique_ptr<Options>()> make_options;
+};
+using Family = std::vector<PartKind>;
+
+// The part that a file chose: which kind, and its values. `options` is of the kind's own type.
+struct Part {
+  std::string name;
+  std::shared_ptr<Options> options;
+};
+
+// The kind of that name, or nullptr.
+const PartKind* find_kind(const Family& family, const std::string& name);
+std::vector<std::string> names_of(const Family& family);
+
+// What is said about a key beside its name and default.
+struct KeyInfo {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool min_excluded = false;
+  bool max_excluded = false;
+  std::string unit{};
+  std::string doc{};
+  bool required = false;
+};
+
+// One described key, bound to the struct member that it fills.
+struct Key {
+  std::string name;
+  std::string type;   // for people: "integer", "number or null", "list of numbers", "cpu | cuda | auto"
+  std::string range;  // for people: ">= 1", "0 to 1", or empty
+  std::string unit;
+  std::string doc;
+  bool required = false;
+  // Fills the member; on failure leaves it and returns what was expected ("an integer >= 1").
+  std::function<std::optional<std::string>(const Node&)> read;
+  std::function<Node()> write;
+  // Values that must be refused, in YAML: one of the wrong type and, where the range allows one, some out of range.
+  std::vector<std::string> refused_examples;
+  // Set for a nested section, a named part and a list of parts instead of `read`.
+  std::function<void(KeyTable&)> section;
+  const Family* family = nullptr;
+  Part* part = nullptr;
+  std::vector<Part>* parts = nullptr;
+};
+
+// The spelling of each value of an enum, for KeyTable::add_choice.
+template <class E>
+using Choices = std::vector<std::pair<std::string, E>>;
+
+// The keys of one section, in the order of the reference. It refers to the section's struct, which must outlive it.
+class KeyTable {
+ public:
+  void add(std::string name, bool& field, KeyInfo info);
+  void add(std::string name, int64_t& field, KeyInfo info);
+  void add(std::string name, double& field, KeyInfo info);
+  void add(std::string name, std::string& field, KeyInfo info);
+  void add(std::string name, std::optional<int64_t>& field, KeyInfo info);  // null: not set
+  void add(std::string name, std::optional<double>& field, KeyInfo info);
+  void add(std::string name, Auto<int64_t>& field, KeyInfo info);
+  void add(std::string name, Auto<bool>& field, KeyInfo info);
+  void add(std::string name, std::vector<int64_t>& field, KeyInfo info);  // the range is each item's
+  void add(std::string name, std::vector<double>& field, KeyInfo info);
+
+  template <class E>
+  void add_choice(std::string name, E& field, const Choices<E>& choices, KeyInfo info) {
+    std::vector<std::string> spellings;
+    for (const auto& choice : choices) spellings.push_back(choice.first);
+    add_spelled(
+        std::move(name), spellings,
+        [&field, choices](size_t index) { field = choices[index].second; },
+        [&field, choices] {
+          size_t index = 0;
+          while (choices[index].second != field) ++index;
+          return index;
+        },
+        std::move(info));
+  }
+
+  // A nested section: `name: {key: value, …}`, with the keys that `describe` adds.
+  void add_section(std::string name, std::function<void(KeyTable&)> describe, std::string doc);
+
+  // `name: KIND` inside a section, whose other keys are the section's own and the kind's. `default_kind` empty: required.
+  void add_part(std::string name, Part& part, const Family& family, const std::string& default_kind, std::string doc);
+
+  // A list of parts, each written `- kind: {key: value}` or `- kind`.
+  void add_parts(std::string name, std::vector<Part>& parts, const Family& family, std::string doc);
+
+  const std::vector<Key>& keys() const { return keys_; }
+
+ private:
+  void add_spelled(std::string name, const std::vector<std::string>& spellings, std::function<void(size_t)> set,
+                   std::function<size_t()> get, KeyInfo info);
+
+  std::vector<Key> keys_;
+};
+
+}  // namespace trainer::config

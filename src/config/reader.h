@@ -1,0 +1,18 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "config/key_table.h"
+#include "config/problems.h"
+
+namespace trainer::config {
+
+// Fills the structs behind the keys that `describe` adds from a map node; what is unknown, missing, mistyped or out of range goes
+// to `problems`. `path` is the section's key path, empty at the top.
+void read_section(const Node& node, const std::function<void(KeyTable&)>& describe, const std::string& path, Problems& problems);
+
+// The tree of every key's present value, in the tables' order.
+Node write_section(const std::function<void(KeyTable&)>& describe);
+
+}  // namespace trainer::config

@@ -1,0 +1,39 @@
+#pragma once
+// The loss, the optimizer and its schedule.
+
+#include "config/catalog.h"
+
+namespace trainer::config {
+
+struct LossSection {
+  Part part;
+
+  void describe(KeyTable& keys, const Catalog& catalog) { keys.add_part("name", part, catalog.losses, "cross_entropy", "What is minimised."); }
+};
+
+struct OptimizerSection {
+  Part part;
+  bool decay_norm_and_bias = true;
+
+  void describe(KeyTable& keys, const Catalog& catalog) {
+    keys.add_part("name", part, catalog.optimizers, "sgd", "The update rule.");
+    keys.add("decay_norm_and_bias", decay_norm_and_bias,
+             {.doc = "Apply the optimizer's weight_decay to normalisation weights and to biases too, as PyTorch does; false: only to weights with two or more dimensions."});
+  }
+};
+
+struct LrSchedulerSection {
+  Part part;
+  int64_t warmup_steps = 0;
+  double warmup_epochs = 0;
+  double warmup_start_factor = 0;
+
+  void describe(KeyTable& keys, const Catalog& catalog) {
+    keys.add_part("name", part, catalog.lr_schedulers, "constant", "The learning rate as a function of the step.");
+    keys.add("warmup_steps", warmup_steps, {.min = 0, .unit = "steps", .doc = "Linear warm-up before the schedule, which then covers the remaining steps; this or warmup_epochs."});
+    keys.add("warmup_epochs", warmup_epochs, {.min = 0, .unit = "epochs", .doc = "The same in epochs; fractions allowed."});
+    keys.add("warmup_start_factor", warmup_start_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that the warm-up starts from."});
+  }
+};
+
+}  // namespace trainer::config

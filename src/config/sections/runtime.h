@@ -1,0 +1,43 @@
+#pragma once
+// Where and in which precision the work is done.
+
+#include "config/key_table.h"
+
+namespace trainer::config {
+
+enum class DeviceChoice { kAuto, kCpu, kCuda };
+enum class DtypeChoice { kFloat32, kFloat64 };
+
+struct RuntimeSection {
+  DeviceChoice device = DeviceChoice::kAuto;
+  DtypeChoice dtype = DtypeChoice::kFloat32;
+  Auto<int64_t> threads = {};
+  bool deterministic = false;
+  bool cudnn_benchmark = true;
+  Auto<bool> channels_last = {};
+
+  void describe(KeyTable& keys) {
+    keys.add_choice("device", device, {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}},
+                    {.doc = "auto: the GPU where there is one."});
+    keys.add_choice("dtype", dtype, {{"float32", DtypeChoice::kFloat32}, {"float64", DtypeChoice::kFloat64}},
+                    {.doc = "Type of parameters and images; float64 is for exact comparisons."});
+    keys.add("threads", threads, {.min = 1, .max = 1024, .unit = "threads", .doc = "Compute threads of this process; auto: the cores that it may use (affinity, cgroup, Slurm) divided by the ranks on this host."});
+    keys.add("deterministic", deterministic, {.doc = "Refuse operations that are not deterministic."});
+    keys.add("cudnn_benchmark", cudnn_benchmark, {.doc = "Let cuDNN try its algorithms on the first steps and keep the fastest; off under deterministic."});
+    keys.add("channels_last", channels_last, {.doc = "Images and filters in NHWC order in memory; auto: on, except for float64."});
+  }
+};
+
+enum class AmpDtype { kAuto, kBfloat16 };
+
+struct AmpSection {
+  Auto<bool> enabled = {};
+  AmpDtype dtype = AmpDtype::kAuto;
+
+  void describe(KeyTable& keys) {
+    keys.add("enabled", enabled, {.doc = "Forward and loss under autocast; auto: where bfloat16 is fast (avx512_bf16 or AMX on a CPU, compute capability 8 on a GPU)."});
+    keys.add_choice("dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}}, {.doc = "Type of the autocast operations."});
+  }
+};
+
+}  // namespace trainer::config

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "config/key_table.h"
+
+namespace trainer::config {
+
+struct TrainingSection {
+  int64_t epochs = 0;
+  int64_t accumulation_steps = 1;
+  std::optional<double> max_grad_norm;
+
+  void describe(KeyTable& keys) {
+    keys.add("epochs", epochs, {.min = 1, .unit = "epochs", .doc = "Passes over the training set.", .required = true});
+    keys.add("accumulation_steps", accumulation_steps,
+             {.min = 1, .unit = "micro-steps", .doc = "Micro-steps whose gradients are joined into one optimizer step. A shorter group at an epoch's end is averaged over the images that it has."});
+    keys.add("max_grad_norm", max_grad_norm, {.min = 0, .min_excluded = true, .doc = "Scale the gradient down to this 2-norm when it is longer; null: never."});
+  }
+};
+
+struct ValidationSection {
+  int64_t every_epochs = 1;
+  int64_t batch_size = 256;
+
+  void describe(KeyTable& keys) {
+    keys.add("every_epochs", every_epochs, {.min = 1, .unit = "epochs", .doc = "Epochs between two validations; there is always one after the last epoch."});
+    keys.add("batch_size", batch_size, {.min = 1, .unit = "images", .doc = "Images in a validation batch."});
+  }
+};
+
+struct LoggingSection {
+  int64_t every_steps = 50;
+  bool tensorboard = true;
+
+  void describe(KeyTable& keys) {
+    keys.add("every_steps", every_steps, {.min = 1, .unit = "steps", .doc = "Optimizer steps between two training lines."});
+    keys.add("tensorboard", tensorboard, {.doc = "Write TensorBoard event files too."});
+  }
+};
+
+}  // namespace trainer::config

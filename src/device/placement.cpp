@@ -1,0 +1,82 @@
+#include "device/placement.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+
+#include "base/error.h"
+
+namespace trainer::device {
+namespace {
+
+bool has_fast_bfloat16(const Placement& placement) {
+  constexpr int kFirstWithBfloat16 = 8;
+  return placement.cuda != nullptr ? placement.cuda->compute_capability_major(placement.device.index()) >= kFirstWithBfloat16
+                                   : cpu_has_fast_bfloat16();
+}
+
+}  // namespace
+
+bool cpu_has_fast_bfloat16() { return __builtin_cpu_supports("avx512bf16"); }
+
+Placement choose_placement(const config::RuntimeSection& runtime, const config::AmpSection& amp, const config::Auto<bool>& pin_memory,
+                           int num_cpus, const CudaModule* cuda) {
+  Placement placement;
+  if (runtime.device == config::DeviceChoice::kCuda && cuda == nullptr) {
+    throw UsageError("runtime.device: cuda was asked for, but this machine offers no GPU to this program; set cpu or auto");
+  }
+  if (cuda != nullptr && runtime.device != config::DeviceChoice::kCpu) {
+    placement.device = torch::Device(torch::kCUDA, 0);
+    placement.cuda = cuda;
+  }
+  const bool float64 = runtime.dtype == config::DtypeChoice::kFloat64;
+  placement.dtype = float64 ? torch::kFloat64 : torch::kFloat32;
+  if (amp.enabled.value.value_or(!float64 && has_fast_bfloat16(placement))) placement.autocast_dtype = torch::kBFloat16;
+  placement.input_dtype = placement.autocast_dtype.value_or(placement.dtype);
+  if (runtime.channels_last.value.value_or(!float64)) placement.memory_format = torch::MemoryFormat::ChannelsLast;
+  placement.num_threads = static_cast<int>(runtime.threads.value.value_or(num_cpus));
+  placement.pin_memory = pin_memory.value.value_or(placement.cuda != nullptr) && placement.cuda != nullptr;
+  return placement;
+}
+
+std::string to_string(const Placement& placement) {
+  const char* precision = placement.dtype == torch::kFloat64 ? "float64" : "float32";
+  return fmt::format("{}, {} threads, {}{}{}", placement.device.str(), placement.num_threads, precision,
+                     placement.autocast_dtype ? " with bfloat16 autocast" : "",
+                     placement.memory_format == torch::MemoryFormat::ChannelsLast ? ", channels_last" : "");
+}
+
+void configure_cpu_allocator() {
+  constexpr int kNever = std::numeric_limits<int>::max();
+  mallopt(M_MMAP_THRESHOLD, kNever);
+  mallopt(M_TRIM_THRESHOLD, kNever);
+  // LibTorch reads it at its first large allocation.
+  setenv("THP_MEM_ALLOC_ENABLE", "1", 0);
+}
+
+void apply_placement(const Placement& placement, const config::RuntimeSection& runtime) {
+  at::set_num_threads(placement.num_threads);
+  auto& context = at::globalContext();
+  context.setDeterministicAlgorithms(runtime.deterministic, /*warn_only=*/false);
+  context.setDeterministicCuDNN(runtime.deterministic);
+  context.setBenchmarkCuDNN(runtime.cudnn_benchmark && !runtime.deterministic);
+  // cuBLAS is deterministic only with a fixed workspace, and reads this when it is first used.
+  if (runtime.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+}
+
+uint64_t memory_in_use(const Placement& placement) {
+  if (placement.cuda != nullptr) return placement.cuda->peak_memory(placement.device.index());
+  std::ifstream statm("/proc/self/statm");
+  uint64_t pages_mapped = 0;
+  uint64_t pages_resident = 0;
+  statm >> pages_mapped >> pages_resident;
+  return pages_resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace trainer::device

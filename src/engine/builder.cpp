@@ -1,0 +1,156 @@
+// From a configuration to parts: the one file that knows every kind of part.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "engine/catalog.h"
+#include "engine/out_of_memory.h"
+#include "engine/parts.h"
+
+namespace trainer::engine {
+namespace {
+
+// Independent streams under one user-given seed.
+enum Stream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream };
+
+input::BatchLayout batch_layout(const device::Placement& placement, const input::DatasetInfo& info) {
+  return {placement.input_dtype, info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast};
+}
+
+// `count` of the `size` sample indices, chosen by the seed alone, ascending; and the others.
+std::pair<std::vector<int64_t>, std::vector<int64_t>> split_indices(int64_t size, double part, uint64_t seed) {
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  CounterRandom random(seed, kSplitStream);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.next_below(static_cast<uint32_t>(i))]);
+  const auto middle = order.begin() + static_cast<int64_t>(static_cast<double>(size) * part + 0.5);
+  std::sort(order.begin(), middle);
+  std::sort(middle, order.end());
+  return {{order.begin(), middle}, {middle, order.end()}};
+}
+
+void open_files(const config::Experiment& experiment, Logger& logger, DataSource& train, DataSource& validation) {
+  const auto& section = experiment.dataset;
+  const auto open = [&](datasets::Split split) { return datasets::open_dataset(section.part, split, logger); };
+  train.files = open(datasets::Split::kTrain);
+  if (section.validation_split == 0) {
+    validation.files = open(datasets::Split::kValidation);
+    return;
+  }
+  validation.files = open(datasets::Split::kTrain);
+  const auto [held_out, rest] = split_indices(train.files->size(), section.validation_split, static_cast<uint64_t>(experiment.seed));
+  if (held_out.empty() || rest.empty()) {
+    throw UsageError(fmt::format("dataset.validation_split: {} of {} images leaves one side empty; choose another part", section.validation_split,
+                                 train.files->size()));
+  }
+  train.part = std::make_unique<input::Subset>(*train.files, rest);
+  validation.part = std::make_unique<input::Subset>(*validation.files, held_out);
+}
+
+void make_loader(DataSource& source, const std::vector<config::Part>& transforms, int64_t batch_size, const config::Experiment& experiment,
+                 const device::Placement& placement) {
+  const auto& info = source.dataset().info();
+  source.pipeline = std::make_unique<input::Pipeline>(transforms, info, batch_layout(placement, info));
+  const input::LoaderOptions options{.batch_size = std::min(batch_size, source.dataset().size()),
+                                     .num_workers = experiment.dataloader.num_workers,
+                                     .prefetch = experiment.dataloader.prefetch,
+                                     .pin_memory = placement.pin_memory,
+                                     .target_dtype = placement.dtype,
+                                     .seed = mix_seed(static_cast<uint64_t>(experiment.seed), kAugmentStream)};
+  try {
+    source.loader = std::make_unique<input::DataLoader>(source.dataset(), *source.pipeline, options);
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    throw Error(fmt::format("out of memory for {} batches of batch_size {}; lower dataloader.batch_size or dataloader.prefetch",
+                            options.prefetch + 1, options.batch_size));
+  }
+}
+
+std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, const at::Generator& dropout_generator) {
+  const auto seed = mix_seed(static_cast<uint64_t>(experiment.seed), kInitStream);
+  return models::make_model(experiment.model.part, {.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
+                                                    .dropout_generator = dropout_generator,
+                                                    .norm = nn::local_batch_norm()});
+}
+
+void place_model(models::Model& model, const device::Placement& placement) {
+  model.to(placement.device, placement.dtype);
+  for (auto& parameter : model.parameters()) {
+    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(placement.memory_format));
+  }
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
+
+// Throws one UsageError that lists what does not fit together.
+void check_fit(const config::Experiment& experiment, const models::Model& model, const nn::Loss& loss) {
+  std::vector<std::string> problems;
+  const auto info = datasets::dataset_info(experiment.dataset.part);
+  const auto& data_name = experiment.dataset.part.name;
+  if (loss.has_classes() != (info.num_classes > 0)) {
+    problems.push_back(fmt::format("loss.name: {} needs {}, but {} gives {}", experiment.loss.part.name,
+                                   loss.has_classes() ? "class labels" : "floating-point targets", data_name,
+                                   loss.has_classes() ? "floating-point targets" : "class labels"));
+  }
+  const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
+  if (model.num_outputs() != num_targets) {
+    problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.part.name, model.num_outputs(), data_name,
+                                   num_targets, info.num_classes > 0 ? "classes" : "targets"));
+  }
+  const auto check_transforms = [&](const char* key, const std::vector<config::Part>& transforms) {
+    try {
+      const auto shape = input::Pipeline(transforms, info, {}).output_shape();
+      const bool fits = std::ranges::equal(model.input_shape(), shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
+      if (!fits) {
+        problems.push_back(fmt::format("model: {} takes samples of shape {}, but {} has {} after {}", experiment.model.part.name,
+                                       shape_text(model.input_shape()), data_name, shape_text(shape), key));
+      }
+    } catch (const UsageError& error) {
+      problems.push_back(fmt::format("{}: {}", key, error.what()));
+    }
+  };
+  check_transforms("dataset.train_transforms", experiment.dataset.train_transforms);
+  check_transforms("dataset.validation_transforms", experiment.dataset.validation_transforms);
+  if (!problems.empty()) throw UsageError(join(problems, "\n"));
+}
+
+}  // namespace
+
+config::Catalog make_catalog() {
+  return {.models = models::model_family(),
+          .datasets = datasets::dataset_family(),
+          .transforms = input::transform_family(),
+          .losses = nn::loss_family(),
+          .optimizers = optim::optimizer_family(),
+          .lr_schedulers = optim::lr_scheduler_family()};
+}
+
+Parts build_parts(const config::Experiment& experiment, const device::Placement& placement) {
+  Parts parts;
+  parts.placement = placement;
+  parts.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
+  parts.model = make_model(experiment, parts.dropout_generator);
+  parts.loss = nn::make_loss(experiment.loss.part);
+  check_fit(experiment, *parts.model, *parts.loss);
+  place_model(*parts.model, placement);
+  parts.optimizer = optim::make_optimizer(experiment.optimizer.part,
+                                          optim::group_parameters(*parts.model, experiment.optimizer.decay_norm_and_bias));
+  return parts;
+}
+
+void open_data(const config::Experiment& experiment, Parts& parts, Logger& logger) {
+  open_files(experiment, logger, parts.train, parts.validation);
+  parts.plan = make_plan(experiment, parts.train.dataset().size());
+  parts.lr_factor = optim::make_lr_schedule(experiment.lr_scheduler, parts.plan.total_steps, parts.plan.steps_per_epoch);
+  parts.sampler = std::make_unique<input::DistributedSampler>(
+      input::SamplerOptions{.num_samples = parts.train.dataset().size(), .seed = static_cast<uint64_t>(experiment.seed)});
+  make_loader(parts.train, experiment.dataset.train_transforms, parts.plan.batch_size, experiment, parts.placement);
+  make_loader(parts.validation, experiment.dataset.validation_transforms, experiment.validation.batch_size, experiment, parts.placement);
+}
+
+}  // namespace trainer::engine

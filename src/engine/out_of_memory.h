@@ -1,0 +1,20 @@
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <new>
+#include <string_view>
+
+namespace trainer::engine {
+
+// Whether an exception says that memory ran out, on the host or on a GPU. LibTorch's CPU allocator reports it as a general error.
+inline bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  const auto* general = dynamic_cast<const c10::Error*>(&error);
+  if (general == nullptr) return false;
+  const std::string_view message = general->msg();
+  return message.find("can't allocate memory") != std::string_view::npos || message.find("not enough memory") != std::string_view::npos;
+}
+
+}  // namespace trainer::engine

@@ -1,0 +1,52 @@
+#pragma once
+// Everything that a run is made of, built from a configuration.
+
+#include <memory>
+
+#include "base/log.h"
+#include "config/experiment.h"
+#include "datasets/registry.h"
+#include "device/placement.h"
+#include "engine/plan.h"
+#include "input/data_loader.h"
+#include "input/distributed_sampler.h"
+#include "models/registry.h"
+#include "nn/loss.h"
+#include "optim/lr_scheduler.h"
+#include "optim/optimizer.h"
+
+namespace trainer::engine {
+
+// One side of the data: the samples and what is done to them.
+struct DataSource {
+  std::unique_ptr<input::Dataset> files;  // as opened
+  std::unique_ptr<input::Dataset> part;   // what is used of them, where it is not all
+  std::unique_ptr<input::Pipeline> pipeline;
+  std::unique_ptr<input::DataLoader> loader;
+
+  const input::Dataset& dataset() const { return part ? *part : *files; }
+};
+
+struct Parts {
+  device::Placement placement;
+  at::Generator dropout_generator;
+  std::shared_ptr<models::Model> model;  // on the placement's device
+  std::unique_ptr<nn::Loss> loss;
+  std::unique_ptr<optim::Optimizer> optimizer;
+
+  // From here on: by open_data.
+  DataSource train;
+  DataSource validation;
+  Plan plan;
+  std::unique_ptr<input::DistributedSampler> sampler;
+  optim::LrSchedule lr_factor;
+};
+
+// Model, loss, optimizer: all that needs no data. Checks that model, data set, transforms and loss fit together before anything is
+// opened; throws one UsageError that lists all that does not.
+Parts build_parts(const config::Experiment& experiment, const device::Placement& placement);
+
+// Opens the data and completes `parts` with what depends on its size. Throws UsageError and DataError.
+void open_data(const config::Experiment& experiment, Parts& parts, Logger& logger);
+
+}  // namespace trainer::engine

@@ -1,0 +1,27 @@
+#pragma once
+// The arithmetic of batches and steps: what follows from the configuration and the size of the training set.
+
+#include <cstdint>
+
+#include "config/experiment.h"
+
+namespace trainer::engine {
+
+struct Plan {
+  int64_t batch_size = 0;         // of a micro-step
+  int64_t global_batch_size = 0;  // of an optimizer step
+  int64_t accumulation_steps = 1;
+  int64_t batches_per_epoch = 0;
+  int64_t steps_per_epoch = 0;    // the last one may have fewer micro-steps
+  int64_t num_epochs = 0;
+  int64_t total_steps = 0;
+  int64_t num_train = 0;          // samples
+};
+
+// Throws UsageError when no batch can be made (fewer samples than a batch under drop_last).
+Plan make_plan(const config::Experiment& experiment, int64_t num_train);
+
+// Samples in the group of micro-steps that begins with batch number `first_batch` of an epoch.
+int64_t samples_in_group(const Plan& plan, int64_t first_batch);
+
+}  // namespace trainer::engine

@@ -1,0 +1,219 @@
+#include "input/data_loader.h"
+
+#include <ATen/Dispatch.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+
+namespace trainer::input {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The buffers of one batch. A worker owns them while it prepares a batch, the loader's thread from then until the batch is released.
+struct Slot {
+  torch::Tensor images;   // of a full batch
+  torch::Tensor targets;  // of a full batch
+  Batch batch;
+  int64_t number = -1;  // of the batch that lies ready
+  std::optional<std::string> error;
+};
+
+Slot make_slot(const DatasetInfo& info, const Pipeline& pipeline, const LoaderOptions& options) {
+  const auto& shape = pipeline.output_shape();
+  std::vector<int64_t> sizes{options.batch_size};
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  const bool channels_last = pipeline.layout().channels_last && shape.size() == 3;
+  const auto in_memory = torch::TensorOptions().pinned_memory(options.pin_memory);
+  Slot slot;
+  slot.images = at::empty(sizes, in_memory.dtype(pipeline.layout().dtype),
+                          channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  slot.targets = info.num_classes > 0 ? at::empty({options.batch_size}, in_memory.dtype(torch::kInt64))
+                                      : at::empty({options.batch_size, info.num_targets}, in_memory.dtype(options.target_dtype));
+  return slot;
+}
+
+void write_target(const Sample& sample, const DatasetInfo& info, torch::ScalarType dtype, void* out) {
+  if (info.num_classes > 0) {
+    if (sample.label < 0 || sample.label >= info.num_classes) {
+      throw DataError(fmt::format("its label is {}, but labels must lie in 0 to {}", sample.label, info.num_classes - 1));
+    }
+    *static_cast<int64_t*>(out) = sample.label;
+    return;
+  }
+  TORCH_CHECK(static_cast<int64_t>(sample.target.size()) == info.num_targets, "it has ", sample.target.size(), " targets, not ",
+              info.num_targets);
+  AT_DISPATCH_FLOATING_TYPES_AND(torch::kBFloat16, dtype, "write_target", [&] {
+    std::transform(sample.target.begin(), sample.target.end(), static_cast<scalar_t*>(out),
+                   [](float value) { return static_cast<scalar_t>(value); });
+  });
+}
+
+// Address of one entry of a batch's tensor.
+void* entry(const torch::Tensor& tensor, int64_t index) {
+  const auto entry_bytes = static_cast<int64_t>(tensor.element_size()) * tensor.stride(0);
+  return static_cast<char*>(tensor.data_ptr()) + index * entry_bytes;
+}
+
+}  // namespace
+
+// Batches are numbered from 0 in each epoch; batch n lies in slot n modulo the number of slots. Workers take the numbers in order,
+// as far as slots are free, and call no operator of torch.
+class DataLoader::State {
+ public:
+  State(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options)
+      : dataset_(dataset), pipeline_(pipeline), options_(options) {
+    TORCH_CHECK(options.batch_size >= 1 && options.num_workers >= 0 && options.prefetch >= 1, "batch_size ", options.batch_size,
+                ", num_workers ", options.num_workers, ", prefetch ", options.prefetch);
+    const int64_t num_slots = options.num_workers == 0 ? 1 : options.prefetch + 1;
+    for (int64_t i = 0; i < num_slots; ++i) slots_.push_back(make_slot(dataset.info(), pipeline, options));
+  }
+
+  ~State() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      cancelled_ = true;
+    }
+    work_.notify_all();
+    for (auto& thread : threads_) thread.join();
+  }
+
+  void start_threads() {
+    for (int64_t i = 0; i < options_.num_workers; ++i) threads_.emplace_back([this] { work(); });
+  }
+
+  void start_epoch(int64_t epoch, std::vector<int64_t> indices) {
+    const int64_t size = dataset_.size();
+    for (const int64_t index : indices) TORCH_CHECK(index >= 0 && index < size, "index ", index, " in a data set of ", size, " samples");
+    std::unique_lock lock(mutex_);
+    num_batches_ = 0;
+    cancelled_ = true;
+    ready_.wait(lock, [this] { return num_busy_ == 0; });
+    cancelled_ = false;
+    for (auto& slot : slots_) slot.number = -1;
+    epoch_seed_ = mix_seed(options_.seed, static_cast<uint64_t>(epoch));
+    indices_ = std::move(indices);
+    num_batches_ = (static_cast<int64_t>(indices_.size()) + options_.batch_size - 1) / options_.batch_size;
+    num_taken_ = num_released_ = next_ = 0;
+    work_.notify_all();
+  }
+
+  const Batch* next() {
+    const auto begin = Clock::now();
+    Slot* slot = options_.num_workers == 0 ? prepare_next() : wait_for_next();
+    waited_ += Clock::now() - begin;
+    if (slot == nullptr) return nullptr;
+    if (slot->error) throw DataError(*slot->error);
+    const int64_t size = batch_size(next_++);
+    slot->batch = {slot->images.narrow(0, 0, size), slot->targets.narrow(0, 0, size), size};
+    return &slot->batch;
+  }
+
+  std::chrono::duration<double> waited() const { return waited_; }
+
+ private:
+  int64_t batch_size(int64_t number) const {
+    return std::min(options_.batch_size, static_cast<int64_t>(indices_.size()) - number * options_.batch_size);
+  }
+  Slot& slot_of(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
+
+  Slot* prepare_next() {
+    if (next_ == num_batches_) return nullptr;
+    prepare(slots_.front(), next_, scratch_);
+    return &slots_.front();
+  }
+
+  Slot* wait_for_next() {
+    std::unique_lock lock(mutex_);
+    num_released_ = next_;
+    work_.notify_one();
+    if (next_ == num_batches_) return nullptr;
+    Slot& slot = slot_of(next_);
+    ready_.wait(lock, [&] { return slot.number == next_; });
+    return &slot;
+  }
+
+  void work() {
+    Scratch scratch;
+    std::unique_lock lock(mutex_);
+    const auto may_take = [this] { return num_taken_ < num_batches_ && num_taken_ < num_released_ + static_cast<int64_t>(slots_.size()); };
+    while (true) {
+      work_.wait(lock, [&] { return stopping_ || may_take(); });
+      if (stopping_) return;
+      const int64_t number = num_taken_++;
+      Slot& slot = slot_of(number);
+      ++num_busy_;
+      lock.unlock();
+      prepare(slot, number, scratch);
+      lock.lock();
+      slot.number = number;
+      --num_busy_;
+      ready_.notify_one();
+    }
+  }
+
+  // Leaves the rest undone when the epoch is given up.
+  void prepare(Slot& slot, int64_t number, Scratch& scratch) const {
+    slot.error.reset();
+    const int64_t size = batch_size(number);
+    for (int64_t i = 0; i < size && !cancelled_; ++i) {
+      const int64_t index = indices_[static_cast<size_t>(number * options_.batch_size + i)];
+      try {
+        const Sample sample = dataset_.read(index, scratch);
+        pipeline_.write(sample, CounterRandom(epoch_seed_, static_cast<uint64_t>(index)), entry(slot.images, i));
+        write_target(sample, dataset_.info(), options_.target_dtype, entry(slot.targets, i));
+      } catch (const c10::Error& error) {
+        slot.error = fmt::format("sample {}: {}", index, error.what_without_backtrace());
+        return;
+      } catch (const std::exception& error) {
+        slot.error = fmt::format("sample {}: {}", index, error.what());
+        return;
+      }
+    }
+  }
+
+  const Dataset& dataset_;
+  const Pipeline& pipeline_;
+  const LoaderOptions options_;
+  std::vector<Slot> slots_;
+  Scratch scratch_;  // of the loader's own thread
+  std::chrono::duration<double> waited_{0};
+  int64_t next_ = 0;  // the batch that next() returns next
+
+  // Of the epoch; changed only while no worker is busy.
+  uint64_t epoch_seed_ = 0;
+  std::vector<int64_t> indices_;
+
+  std::mutex mutex_;               // guards what follows, and each slot's number
+  std::condition_variable work_;   // a batch may be taken, or stopping
+  std::condition_variable ready_;  // a worker has put a batch down
+  int64_t num_batches_ = 0;
+  int64_t num_taken_ = 0;
+  int64_t num_released_ = 0;
+  int64_t num_busy_ = 0;
+  bool stopping_ = false;
+  std::atomic<bool> cancelled_ = false;  // read without the lock
+  std::vector<std::thread> threads_;
+};
+
+DataLoader::DataLoader(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options)
+    : state_(std::make_unique<State>(dataset, pipeline, options)) {
+  state_->start_threads();
+}
+DataLoader::~DataLoader() = default;
+
+void DataLoader::start_epoch(int64_t epoch, std::vector<int64_t> indices) { state_->start_epoch(epoch, std::move(indices)); }
+const Batch* DataLoader::next() { return state_->next(); }
+std::chrono::duration<double> DataLoader::waited() const { return state_->waited(); }
+
+}  // namespace trainer::input

@@ -1,0 +1,55 @@
+#pragma once
+// Batches of a data set in a given order, prepared ahead by threads. Results depend on (seed, epoch, sample index) only, not on the
+// number of threads or their timing.
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "input/dataset.h"
+#include "input/transforms.h"
+
+namespace trainer::input {
+
+struct Batch {
+  torch::Tensor images;   // [size, …] in the pipeline's dtype and layout, on the CPU (pinned if asked for)
+  torch::Tensor targets;  // int64 [size], or floating point [size, num_targets] in `target_dtype`
+  int64_t size = 0;
+};
+
+struct LoaderOptions {
+  int64_t batch_size = 1;
+  int64_t num_workers = 0;  // 0: next() prepares the batch itself, and nothing is prefetched
+  int64_t prefetch = 4;     // batches kept ready beside the one in use
+  bool pin_memory = false;
+  torch::ScalarType target_dtype = torch::kFloat32;  // of floating-point targets
+  uint64_t seed = 0;
+};
+
+// Belongs to one thread; its workers are its own.
+class DataLoader {
+ public:
+  // `dataset` and `pipeline` must outlive the loader. Buffers for prefetch + 1 batches (one without workers) are allocated here and
+  // reused.
+  DataLoader(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options);
+  ~DataLoader();
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
+
+  // Begins an epoch over `indices`, the last batch possibly smaller. What was left of an earlier epoch is dropped.
+  void start_epoch(int64_t epoch, std::vector<int64_t> indices);
+  // The next batch, or nullptr after the last. It stays as it is until the next call of next() or start_epoch(). An exception of a
+  // reader or transform is thrown here, as DataError naming the sample's index, in the place of its batch, which no later call passes.
+  const Batch* next();
+  // Time that next() has taken since the loader was made: waiting for workers, or preparing batches where there are none.
+  std::chrono::duration<double> waited() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trainer::input

@@ -1,0 +1,33 @@
+#pragma once
+// Which samples a rank takes in an epoch, in which order: the lists of torch.utils.data.DistributedSampler, index for index
+// (pytorch/torch/utils/data/distributed.py).
+
+#include <cstdint>
+#include <vector>
+
+namespace trainer::input {
+
+struct SamplerOptions {
+  int64_t num_samples = 0;  // of the whole data set
+  int rank = 0;
+  int world_size = 1;
+  bool shuffle = true;
+  bool drop_last = false;  // cut to a multiple of world_size; otherwise padded with the list's head
+  uint64_t seed = 0;
+};
+
+class DistributedSampler {
+ public:
+  explicit DistributedSampler(SamplerOptions options);
+  // The permutation is a function of seed + epoch.
+  void set_epoch(int64_t epoch) { epoch_ = epoch; }
+  // This rank's indices of the epoch that was set.
+  std::vector<int64_t> indices() const;
+  int64_t num_samples_per_rank() const;
+
+ private:
+  SamplerOptions options_;
+  int64_t epoch_ = 0;
+};
+
+}  // namespace trainer::input

@@ -1,0 +1,31 @@
+#pragma once
+// An image as transforms see it: a window into stored pixels, so that crop and flip cost nothing until the one loop that writes
+// the network's input.
+
+#include <cstdint>
+
+namespace trainer::input {
+
+enum class Padding { kZero, kReflect };
+
+// A planar uint8 image (channel after channel, row by row), of which a window is looked at. The window may reach over the edge;
+// what is there follows `padding`. `mirrored` reads each row of the window from right to left.
+struct ImageView {
+  const uint8_t* pixels = nullptr;  // [channels][height][width]
+  int channels = 0;
+  int height = 0;
+  int width = 0;
+  int top = 0;  // window's first row and column, in the stored image's coordinates
+  int left = 0;
+  int window_height = 0;
+  int window_width = 0;
+  bool mirrored = false;
+  Padding padding = Padding::kZero;
+
+  static ImageView whole(const uint8_t* pixels, int channels, int height, int width) {
+    return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero};
+  }
+  bool operator==(const ImageView&) const = default;
+};
+
+}  // namespace trainer::input

@@ -1,0 +1,25 @@
+#pragma once
+// The one loop from stored pixels to the network's input: window, padding, mirroring, normalisation, element type and memory order
+// in a single pass. The element types are float, double and uint16_t, which stands for the bits of a bfloat16.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "input/image.h"
+
+namespace trainer::input {
+
+// What each of the 256 pixel values of each channel becomes, [channels][256]: (pixel / 255 - mean) / std, computed like torchvision's
+// ToTensor and Normalize: in float with mean and std rounded to float, or in double. bfloat16 is the float value rounded to nearest
+// even. `mean` and `std` hold one value for each channel.
+template <class T>
+std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const double> std);
+
+// Writes the image's window to `out`, which has room for channels * window_height * window_width elements: as
+// [channels][height][width], or with `channels_last` as [height][width][channels]. Zero padding writes what pixel value 0 becomes;
+// under reflection the window reaches less than the stored height or width over an edge. `table` has 256 values for each channel.
+template <class T>
+void write_image(const ImageView& image, std::span<const T> table, bool channels_last, T* out);
+
+}  // namespace trainer::input

@@ -1,0 +1,253 @@
+#include "input/transforms.h"
+
+#include <ATen/Dispatch.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <variant>
+
+#include "base/error.h"
+#include "input/image_write.h"
+
+namespace trainer::input {
+namespace {
+
+// Keeps windows far from the limits of int.
+constexpr double kMaxPixels = 32768;
+
+// What is known of every image at one place of a list.
+struct Frame {
+  int height = 0;
+  int width = 0;
+  bool cut = false;  // may show a part of the stored image only
+};
+
+// A transform that moves the window. Several threads apply it at once.
+class ImageTransform : public config::Options {
+ public:
+  // The frame that it makes of `frame`. Throws UsageError when it cannot be applied there.
+  virtual Frame plan(Frame frame) const = 0;
+  virtual void apply(ImageView& image, CounterRandom& random) const = 0;
+};
+
+class RandomCrop final : public ImageTransform {
+ public:
+  void describe(config::KeyTable& keys) override {
+    keys.add("size", size_,
+             {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = "Height and width of what is cut out.", .required = true});
+    keys.add("padding", padding_, {.min = 0, .max = kMaxPixels, .unit = "pixels", .doc = "Added on each side before cutting."});
+    keys.add_choice("padding_mode", padding_mode_, {{"zero", Padding::kZero}, {"reflect", Padding::kReflect}},
+                    {.doc = "Black, or the image mirrored at its edge (which is not repeated)."});
+  }
+
+  Frame plan(Frame frame) const override {
+    if (padding_ > 0 && frame.cut) {
+      throw UsageError(
+          fmt::format("transform random_crop: padding {} comes after another random_crop, which has cut off what lies around; "
+                      "give the padding to the first random_crop",
+                      padding_));
+    }
+    if (padding_mode_ == Padding::kReflect && padding_ >= std::min(frame.height, frame.width)) {
+      throw UsageError(
+          fmt::format("transform random_crop: padding {} with padding_mode reflect must be smaller than the image, which is "
+                      "{} x {} pixels",
+                      padding_, frame.height, frame.width));
+    }
+    if (size_ > std::min(frame.height, frame.width) + 2 * padding_) {
+      throw UsageError(
+          fmt::format("transform random_crop: size {} does not fit into the image of {} x {} pixels with padding {}; "
+                      "choose a smaller size or more padding",
+                      size_, frame.height, frame.width, padding_));
+    }
+    return {static_cast<int>(size_), static_cast<int>(size_), true};
+  }
+
+  void apply(ImageView& image, CounterRandom& random) const override {
+    const int size = static_cast<int>(size_);
+    const int top = draw_offset(image.window_height, random);
+    const int left = draw_offset(image.window_width, random);
+    image.top += top;
+    image.left += image.mirrored ? image.window_width - size - left : left;
+    image.window_height = size;
+    image.window_width = size;
+    if (padding_ > 0) image.padding = padding_mode_;
+  }
+
+ private:
+  // Where the crop begins, relative to an image of that extent before padding.
+  int draw_offset(int extent, CounterRandom& random) const {
+    const int64_t num_places = extent + 2 * padding_ - size_ + 1;
+    return static_cast<int>(random.next_below(static_cast<uint32_t>(num_places)) - padding_);
+  }
+
+  int64_t size_ = 0;
+  int64_t padding_ = 0;
+  Padding padding_mode_ = Padding::kZero;
+};
+
+class RandomHorizontalFlip final : public ImageTransform {
+ public:
+  void describe(config::KeyTable& keys) override {
+    keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is mirrored."});
+  }
+
+  Frame plan(Frame frame) const override { return frame; }
+
+  void apply(ImageView& image, CounterRandom& random) const override {
+    if (random.next_bool(p_)) image.mirrored = !image.mirrored;
+  }
+
+ private:
+  double p_ = 0.5;
+};
+
+// Applied while pixels are written, so it is no ImageTransform.
+struct Normalize final : config::Options {
+  std::vector<double> mean;
+  std::vector<double> std;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("mean", mean, {.doc = "One for each channel, of pixel values from 0 to 1.", .required = true});
+    keys.add("std", std, {.min = 0, .min_excluded = true, .doc = "One for each channel.", .required = true});
+  }
+};
+
+template <class Kind>
+config::PartKind kind(std::string name, std::string doc) {
+  return {std::move(name), std::move(doc), [] { return std::make_unique<Kind>(); }};
+}
+
+using PixelTable = std::variant<std::vector<float>, std::vector<double>, std::vector<uint16_t>>;
+
+PixelTable make_table(const std::vector<double>& mean, const std::vector<double>& std, torch::ScalarType dtype) {
+  switch (dtype) {
+    case torch::kFloat32:
+      return make_pixel_table<float>(mean, std);
+    case torch::kFloat64:
+      return make_pixel_table<double>(mean, std);
+    case torch::kBFloat16:
+      return make_pixel_table<uint16_t>(mean, std);
+    default:
+      TORCH_CHECK(false, "batches cannot be made of ", dtype);
+  }
+}
+
+void check_normalize(const Normalize& normalize, int64_t channels) {
+  const auto count = static_cast<size_t>(channels);
+  if (normalize.mean.size() != count || normalize.std.size() != count) {
+    throw UsageError(
+        fmt::format("transform normalize: mean has {} values and std {}, but the images have {} channels; give one value for "
+                    "each channel",
+                    normalize.mean.size(), normalize.std.size(), channels));
+  }
+  for (size_t c = 0; c < count; ++c) {
+    for (const float value : make_pixel_table<float>({&normalize.mean[c], 1}, {&normalize.std[c], 1})) {
+      if (!std::isfinite(value)) {
+        throw UsageError(
+            fmt::format("transform normalize: mean {} and std {} make values that float32 cannot hold; pixel values lie between "
+                        "0 and 1",
+                        normalize.mean[c], normalize.std[c]));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+config::Family transform_family() {
+  return {
+      kind<RandomCrop>("random_crop", "Cuts a square out of the image, padded if asked for, at a random place."),
+      kind<RandomHorizontalFlip>("random_horizontal_flip", "Mirrors the image, left for right, with probability p."),
+      kind<Normalize>("normalize", "Subtracts a mean from each channel and divides by a standard deviation; the last transform."),
+  };
+}
+
+struct Pipeline::State {
+  DatasetInfo info;
+  BatchLayout layout;
+  std::vector<int64_t> output_shape;
+  std::vector<std::shared_ptr<const ImageTransform>> transforms;
+  PixelTable table;
+
+  State(const std::vector<config::Part>& parts, const DatasetInfo& dataset_info, BatchLayout batch_layout)
+      : info(dataset_info), layout(batch_layout), output_shape(dataset_info.shape) {
+    if (info.is_image) {
+      plan_images(parts);
+    } else if (!parts.empty()) {
+      throw UsageError(fmt::format("transform {}: this data set holds no images; leave its list of transforms empty", parts.front().name));
+    }
+  }
+
+  void plan_images(const std::vector<config::Part>& parts) {
+    TORCH_CHECK(info.shape.size() == 3, "images of ", info.shape.size(), " dimensions");
+    const auto channels = info.shape[0];
+    Frame frame{static_cast<int>(info.shape[1]), static_cast<int>(info.shape[2]), false};
+    std::vector<double> mean(static_cast<size_t>(channels), 0.0);
+    std::vector<double> std(static_cast<size_t>(channels), 1.0);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (const auto* normalize = dynamic_cast<const Normalize*>(parts[i].options.get())) {
+        if (i + 1 != parts.size()) {
+          throw UsageError(fmt::format("transform normalize: it is number {} of {} in its list; it must be the last", i + 1, parts.size()));
+        }
+        check_normalize(*normalize, channels);
+        mean = normalize->mean;
+        std = normalize->std;
+      } else {
+        const auto transform = std::dynamic_pointer_cast<const ImageTransform>(parts[i].options);
+        TORCH_CHECK(transform != nullptr, parts[i].name, " is no transform");
+        frame = transform->plan(frame);
+        transforms.push_back(transform);
+      }
+    }
+    output_shape = {channels, frame.height, frame.width};
+    table = make_table(mean, std, layout.dtype);
+  }
+
+  void write_pixels(const Sample& sample, CounterRandom random, void* out) const {
+    ImageView image = sample.image;
+    TORCH_CHECK(image == ImageView::whole(image.pixels, static_cast<int>(info.shape[0]), static_cast<int>(info.shape[1]),
+                                          static_cast<int>(info.shape[2])),
+                "the image has ", image.channels, " x ", image.height, " x ", image.width, " pixels, the data set ",
+                fmt::format("{}", fmt::join(info.shape, " x ")));
+    for (const auto& transform : transforms) transform->apply(image, random);
+    const auto write = [&]<class T>(const std::vector<T>& values) {
+      write_image<T>(image, values, layout.channels_last, static_cast<T*>(out));
+    };
+    std::visit(write, table);
+  }
+
+  void write_values(const Sample& sample, void* out) const {
+    const size_t count = sample.values.size();
+    TORCH_CHECK(static_cast<int64_t>(count) == c10::multiply_integers(info.shape), "the sample has ", count, " values, the data set ",
+                fmt::format("{}", fmt::join(info.shape, " x ")));
+    const size_t channels = layout.channels_last && info.shape.size() == 3 ? static_cast<size_t>(info.shape[0]) : 1;
+    const size_t plane = count / channels;
+    AT_DISPATCH_FLOATING_TYPES_AND(torch::kBFloat16, layout.dtype, "write_values", [&] {
+      auto* to = static_cast<scalar_t*>(out);
+      for (size_t c = 0; c < channels; ++c) {
+        for (size_t i = 0; i < plane; ++i) to[i * channels + c] = static_cast<scalar_t>(sample.values[c * plane + i]);
+      }
+    });
+  }
+};
+
+Pipeline::Pipeline(const std::vector<config::Part>& parts, const DatasetInfo& info, BatchLayout layout)
+    : state_(std::make_unique<State>(parts, info, layout)) {}
+Pipeline::~Pipeline() = default;
+Pipeline::Pipeline(Pipeline&&) noexcept = default;
+Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
+
+const std::vector<int64_t>& Pipeline::output_shape() const { return state_->output_shape; }
+const BatchLayout& Pipeline::layout() const { return state_->layout; }
+
+void Pipeline::write(const Sample& sample, CounterRandom random, void* out) const {
+  if (state_->info.is_image) {
+    state_->write_pixels(sample, random, out);
+  } else {
+    state_->write_values(sample, out);
+  }
+}
+
+}  // namespace trainer::input

@@ -1,0 +1,45 @@
+#pragma once
+// Image transforms, and the family that a configuration chooses from. A list of them becomes a Pipeline, which turns a stored image
+// into the network's input in one pass.
+
+#include <torch/types.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/random.h"
+#include "config/key_table.h"
+#include "input/dataset.h"
+
+namespace trainer::input {
+
+config::Family transform_family();
+
+// How a batch's images lie in memory.
+struct BatchLayout {
+  torch::ScalarType dtype = torch::kFloat32;  // float32, float64 or bfloat16
+  bool channels_last = false;
+};
+
+// Immutable and thread-safe.
+class Pipeline {
+ public:
+  // `parts` must come from transform_family(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
+  // data set without images, normalize not last or with another number of channels, a crop that does not fit …).
+  Pipeline(const std::vector<config::Part>& parts, const DatasetInfo& info, BatchLayout layout);
+  ~Pipeline();
+  Pipeline(Pipeline&&) noexcept;
+  Pipeline& operator=(Pipeline&&) noexcept;
+
+  // Shape of one transformed sample.
+  const std::vector<int64_t>& output_shape() const;
+  const BatchLayout& layout() const;
+  // Writes one transformed sample to `out`, which has room for it in the layout's type. All randomness is drawn from `random`.
+  void write(const Sample& sample, CounterRandom random, void* out) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trainer::input

@@ -1,0 +1,36 @@
+// Command line -> command -> one catch -> exit code.
+
+#include <CLI/Error.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "commands/command.h"
+
+namespace {
+
+int complain(const std::string& message, trainer::ExitCode exit_code) {
+  // A configuration's problems are lines of their own, each with its place.
+  const bool is_list = message.find('\n') != std::string::npos;
+  std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", message.c_str());
+  return static_cast<int>(exit_code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return static_cast<int>(trainer::commands::run({argv + 1, argv + argc}));
+  } catch (const CLI::CallForHelp&) {
+    return static_cast<int>(trainer::ExitCode::kDone);
+  } catch (const CLI::ParseError& error) {
+    return complain(error.what(), trainer::ExitCode::kUsage);
+  } catch (const trainer::Error& error) {
+    return complain(error.what(), error.exit_code());
+  } catch (const std::exception& error) {
+    return complain(error.what(), trainer::ExitCode::kFailure);
+  }
+}

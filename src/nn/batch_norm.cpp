@@ -1,0 +1,45 @@
+#include "nn/batch_norm.h"
+
+#include <c10/util/StringUtil.h>
+
+#include "base/error.h"
+
+namespace trainer::nn {
+
+BatchNorm2d::BatchNorm2d(int64_t num_channels, double eps, double momentum) : eps_(eps), momentum_(momentum) {
+  weight = register_parameter("weight", torch::ones({num_channels}));
+  bias = register_parameter("bias", torch::zeros({num_channels}));
+  running_mean = register_buffer("running_mean", torch::zeros({num_channels}));
+  running_var = register_buffer("running_var", torch::ones({num_channels}));
+  num_batches_tracked = register_buffer("num_batches_tracked", torch::zeros({}, torch::kInt64));
+}
+
+torch::Tensor BatchNorm2d::forward(const torch::Tensor& x) {
+  if (is_training()) {
+    if (x.numel() == x.size(1)) {
+      throw UsageError(c10::str("batch normalisation cannot train on one value per channel (its input is ", x.sizes(),
+                                "); use a larger dataloader.batch_size or larger images"));
+    }
+    const torch::NoGradGuard no_grad;
+    num_batches_tracked.add_(1);
+  }
+  return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), momentum_, eps_, at::globalContext().userEnabledCuDNN());
+}
+
+void BatchNorm2d::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
+  const torch::Tensor count = num_batches_tracked.detach();
+  torch::nn::Module::to(device, dtype, non_blocking);
+  num_batches_tracked.set_data(count.to(device, non_blocking));
+}
+
+void BatchNorm2d::to(torch::Dtype dtype, bool non_blocking) {
+  const torch::Tensor count = num_batches_tracked.detach();
+  torch::nn::Module::to(dtype, non_blocking);
+  num_batches_tracked.set_data(count);
+}
+
+NormFactory local_batch_norm() {
+  return [](int64_t num_channels) { return std::make_shared<BatchNorm2d>(num_channels); };
+}
+
+}  // namespace trainer::nn

@@ -1,0 +1,45 @@
+#pragma once
+// Layers with learned weights. The constructors of torch::nn::Conv2d and Linear draw from the process-wide generator; these leave
+// their parameters uninitialised, for whoever builds the network to fill (nn/init.h). Parameter names are PyTorch's.
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace trainer::nn {
+
+struct Conv2dOptions {
+  int64_t stride = 1;
+  int64_t padding = 0;
+  bool bias = false;
+};
+
+// torch.nn.Conv2d with a square kernel and zero padding.
+class Conv2d : public torch::nn::Module {
+ public:
+  Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
+  torch::Tensor forward(const torch::Tensor& x);  // [N, C, H, W]
+
+  torch::Tensor weight;
+  torch::Tensor bias;  // undefined without one
+
+ private:
+  int64_t stride_;
+  int64_t padding_;
+};
+
+// The two convolutions of residual networks, without bias; the 3×3 one pads by 1.
+std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
+std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
+
+// torch.nn.Linear, with a bias.
+class Linear : public torch::nn::Module {
+ public:
+  Linear(int64_t in_features, int64_t out_features);
+  torch::Tensor forward(const torch::Tensor& x);  // [N, in_features]
+
+  torch::Tensor weight, bias;
+};
+
+}  // namespace trainer::nn

@@ -1,0 +1,86 @@
+#include "nn/loss.h"
+
+#include "base/error.h"
+
+namespace trainer::nn {
+namespace {
+
+// Softmax and sums over classes in half precision lose too much; autocast widens here too.
+torch::Tensor at_least_float32(const torch::Tensor& outputs) {
+  return at::isReducedFloatingType(outputs.scalar_type()) ? outputs.to(torch::kFloat32) : outputs;
+}
+
+struct CrossEntropyOptions : config::Options {
+  double label_smoothing = 0.0;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("label_smoothing", label_smoothing,
+             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Share of the target that is spread evenly over all classes."});
+  }
+};
+
+class CrossEntropy : public Loss {
+ public:
+  explicit CrossEntropy(double label_smoothing) : label_smoothing_(label_smoothing) {}
+
+  torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
+    constexpr int64_t kIgnoredClass = -100;  // PyTorch's default; no dataset has it
+    return at::cross_entropy_loss(at_least_float32(outputs), targets, /*weight=*/{}, at::Reduction::Mean, kIgnoredClass, label_smoothing_);
+  }
+  bool has_classes() const override { return true; }
+
+ private:
+  double label_smoothing_;
+};
+
+struct MeanSquaredErrorOptions : config::Options {
+  void describe(config::KeyTable&) override {}
+};
+
+class MeanSquaredError : public Loss {
+ public:
+  torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
+    if (outputs.sizes() != targets.sizes()) {
+      throw UsageError(c10::str("loss mse needs targets of the outputs' shape, but the model's outputs are ", outputs.sizes(),
+                                " and the dataset's targets ", targets.sizes(), "; choose another loss, model or dataset"));
+    }
+    const torch::Tensor wide = at_least_float32(outputs);
+    return at::mse_loss(wide, targets.to(wide.scalar_type()), at::Reduction::Mean);
+  }
+  bool has_classes() const override { return false; }
+};
+
+struct LossEntry {
+  config::PartKind kind;
+  std::function<std::unique_ptr<Loss>(const config::Options&)> make;
+};
+
+const std::vector<LossEntry>& losses() {
+  static const std::vector<LossEntry> entries = {
+      {{"cross_entropy", "Softmax and negative log-likelihood of the target class.",
+        [] { return std::make_unique<CrossEntropyOptions>(); }},
+       [](const config::Options& options) {
+         return std::make_unique<CrossEntropy>(dynamic_cast<const CrossEntropyOptions&>(options).label_smoothing);
+       }},
+      {{"mse", "Mean squared difference between outputs and targets.", [] { return std::make_unique<MeanSquaredErrorOptions>(); }},
+       [](const config::Options&) { return std::make_unique<MeanSquaredError>(); }},
+  };
+  return entries;
+}
+
+}  // namespace
+
+config::Family loss_family() {
+  config::Family family;
+  for (const LossEntry& entry : losses()) family.push_back(entry.kind);
+  return family;
+}
+
+std::unique_ptr<Loss> make_loss(const config::Part& part) {
+  for (const LossEntry& entry : losses()) {
+    if (entry.kind.name == part.name) return entry.make(*part.options);
+  }
+  TORCH_CHECK(false, "no loss is called ", part.name);
+}
+
+}  // namespace trainer::nn

@@ -1,0 +1,27 @@
+#pragma once
+// Losses, and the family that a configuration chooses from.
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+
+#include "config/key_table.h"
+
+namespace trainer::nn {
+
+class Loss {
+ public:
+  virtual ~Loss() = default;
+  // Mean over the batch, a scalar of float32 or wider. `outputs` [N, K]; `targets` int64 [N] for a loss with classes, else the
+  // outputs' shape and a floating type.
+  virtual torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const = 0;
+  // True when targets are class labels, so that top1 and top5 mean something.
+  virtual bool has_classes() const = 0;
+};
+
+config::Family loss_family();
+// `part` must come from loss_family().
+std::unique_ptr<Loss> make_loss(const config::Part& part);
+
+}  // namespace trainer::nn

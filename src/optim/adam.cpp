@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "optim/kinds.h"
+#include "optim/optimizer.h"
+
+namespace trainer::optim {
+namespace {
+
+struct AdamOptions : OptimizerOptions {
+  explicit AdamOptions(bool decoupled) : decoupled_weight_decay(decoupled), weight_decay(decoupled ? 0.01 : 0) {}
+
+  bool decoupled_weight_decay;  // AdamW: shrinks the parameter; Adam: adds to its gradient
+  double lr = 0.001;
+  std::vector<double> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
+    keys.add("betas", betas,
+             {.min = 0,
+              .max = 1,
+              .max_excluded = true,
+              .doc = "Two numbers: how much of the running means of the gradient and of its square is kept."});
+    keys.add("eps", eps, {.min = 0, .min_excluded = true, .doc = "Added to the denominator."});
+    keys.add("weight_decay", weight_decay,
+             {.min = 0,
+              .doc = decoupled_weight_decay ? "Times lr and the parameter, subtracted from the parameter."
+                                            : "Times the parameter, added to its gradient."});
+  }
+  std::unique_ptr<Optimizer> make(std::vector<ParamGroup> groups) const override;
+};
+
+// Of one parameter, from its first gradient on; undefined before.
+struct AdamState {
+  torch::Tensor step;  // float32 scalar on the parameter's device, as the kernels want it
+  torch::Tensor exp_avg;
+  torch::Tensor exp_avg_sq;
+};
+
+// Adam and AdamW.
+class Adam final : public Optimizer {
+ public:
+  Adam(const AdamOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
+    for (const auto& group : groups_) states_.emplace_back(group.params.size());
+  }
+
+  void step(double lr) override {
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < groups_.size(); ++i) step_group(groups_[i], states_[i], lr);
+  }
+
+  double base_lr() const override { return options_.lr; }
+
+ private:
+  void step_group(const ParamGroup& group, std::vector<AdamState>& states, double lr) const {
+    std::vector<torch::Tensor> params;
+    std::vector<torch::Tensor> grads;
+    std::vector<torch::Tensor> exp_avgs;
+    std::vector<torch::Tensor> exp_avg_sqs;
+    std::vector<torch::Tensor> steps;
+    for (size_t i = 0; i < group.params.size(); ++i) {
+      const auto& param = group.params[i];
+      const auto grad = aligned_grad(param);
+      if (!grad.defined()) continue;
+      auto& state = states[i];
+      if (!state.step.defined()) {
+        state = {torch::zeros({}, param.options().dtype(torch::kFloat32)), torch::zeros_like(param), torch::zeros_like(param)};
+      }
+      params.push_back(param);
+      grads.push_back(grad);
+      exp_avgs.push_back(state.exp_avg);
+      exp_avg_sqs.push_back(state.exp_avg_sq);
+      steps.push_back(state.step);
+    }
+    if (params.empty()) return;
+    at::_foreach_add_(steps, 1);
+    const auto update = options_.decoupled_weight_decay ? kUpdateAdamW : kUpdateAdam;
+    update(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, options_.betas[0], options_.betas[1],
+           group.decay ? options_.weight_decay : 0, options_.eps, /*amsgrad=*/false, /*maximize=*/false, {}, {});
+  }
+
+  // The kernels' overloads that take lr as a number.
+  using Update = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, double, double,
+                          double, double, double, bool, bool, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
+  static constexpr Update kUpdateAdam = at::_fused_adam_;
+  static constexpr Update kUpdateAdamW = at::_fused_adamw_;
+
+  AdamOptions options_;
+  std::vector<std::vector<AdamState>> states_;  // like groups_
+};
+
+std::unique_ptr<Optimizer> AdamOptions::make(std::vector<ParamGroup> groups) const {
+  if (betas.size() != 2) {
+    throw UsageError(fmt::format("optimizer.betas: [{}] has {} numbers; give two", fmt::join(betas, ", "), betas.size()));
+  }
+  return std::make_unique<Adam>(*this, std::move(groups));
+}
+
+}  // namespace
+
+config::PartKind adam_kind() {
+  return {"adam", "Adam (Kingma and Ba 2014); weight decay is part of the gradient.", [] { return std::make_unique<AdamOptions>(false); }};
+}
+
+config::PartKind adamw_kind() {
+  return {"adamw", "Adam with decoupled weight decay (Loshchilov and Hutter 2017).", [] { return std::make_unique<AdamOptions>(true); }};
+}
+
+}  // namespace trainer::optim

@@ -1,0 +1,12 @@
+#pragma once
+// The optimizers that optimizer_family() lists; each has a source file of its own.
+
+#include "config/key_table.h"
+
+namespace trainer::optim {
+
+config::PartKind sgd_kind();    // torch.optim.SGD
+config::PartKind adam_kind();   // torch.optim.Adam
+config::PartKind adamw_kind();  // torch.optim.AdamW
+
+}  // namespace trainer::optim

@@ -1,0 +1,191 @@
+#include "optim/lr_scheduler.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace trainer::optim {
+namespace {
+
+// Where in the training a factor is asked for.
+struct Position {
+  int64_t step;       // since the warm-up's end, from 0
+  int64_t num_steps;  // from the warm-up's end to the training's, at least 1
+  double epoch;       // since the beginning of the training
+
+  double progress() const { return static_cast<double>(step) / static_cast<double>(num_steps); }
+};
+
+struct ScheduleOptions : config::Options {
+  virtual double factor(const Position& position) const = 0;
+  // Throws UsageError when the values contradict each other.
+  virtual void check() const {}
+  virtual bool has_own_warmup() const { return false; }
+};
+
+double interpolate(double start, double end, double progress) { return start + (end - start) * progress; }
+
+double cosine_anneal(double start, double end, double progress) {
+  return end + (start - end) * (1 + std::cos(std::numbers::pi * progress)) / 2;
+}
+
+struct ConstantOptions final : ScheduleOptions {
+  void describe(config::KeyTable& /*keys*/) override {}
+  double factor(const Position& /*position*/) const override { return 1; }
+};
+
+struct StepOptions final : ScheduleOptions {
+  int64_t step_epochs = 1;
+  double gamma = 0.1;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("step_epochs", step_epochs, {.min = 1, .unit = "epochs", .doc = "Epochs between two drops.", .required = true});
+    keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
+  }
+  double factor(const Position& position) const override {
+    return std::pow(gamma, std::floor(position.epoch / static_cast<double>(step_epochs)));
+  }
+};
+
+struct MultistepOptions final : ScheduleOptions {
+  std::vector<double> milestones;
+  double gamma = 0.1;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("milestones", milestones,
+             {.min = 0,
+              .min_excluded = true,
+              .unit = "epochs",
+              .doc = "When the drops come, in increasing order; fractions allowed.",
+              .required = true});
+    keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
+  }
+  void check() const override {
+    if (std::adjacent_find(milestones.begin(), milestones.end(), std::greater_equal<>()) == milestones.end()) return;
+    throw UsageError(fmt::format("lr_scheduler.milestones: [{}] does not increase from each to the next; sort it and give each epoch once",
+                                 fmt::join(milestones, ", ")));
+  }
+  double factor(const Position& position) const override {
+    const auto drops = std::upper_bound(milestones.begin(), milestones.end(), position.epoch) - milestones.begin();
+    return std::pow(gamma, static_cast<double>(drops));
+  }
+};
+
+struct CosineOptions final : ScheduleOptions {
+  double final_factor = 0;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
+  }
+  double factor(const Position& position) const override { return cosine_anneal(1, final_factor, position.progress()); }
+};
+
+struct LinearOptions final : ScheduleOptions {
+  double start_factor = 1;
+  double end_factor = 0;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("start_factor", start_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the start."});
+    keys.add("end_factor", end_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the end."});
+  }
+  double factor(const Position& position) const override { return interpolate(start_factor, end_factor, position.progress()); }
+};
+
+struct PolynomialOptions final : ScheduleOptions {
+  double power = 1;
+  double final_factor = 0;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("power", power, {.min = 0, .min_excluded = true, .doc = "Exponent of the part of the steps left; 1: a straight line."});
+    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
+  }
+  double factor(const Position& position) const override {
+    return interpolate(final_factor, 1, std::pow(1 - position.progress(), power));
+  }
+};
+
+struct OneCycleOptions final : ScheduleOptions {
+  double pct_start = 0.3;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("pct_start", pct_start,
+             {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the steps in which the learning rate rises, to the optimizer's."});
+    keys.add("div_factor", div_factor,
+             {.min = 0, .min_excluded = true, .doc = "The learning rate starts at the optimizer's lr divided by this."});
+    keys.add("final_div_factor", final_div_factor,
+             {.min = 0, .min_excluded = true, .doc = "The learning rate ends at the starting one divided by this."});
+  }
+  bool has_own_warmup() const override { return true; }
+  double factor(const Position& position) const override {
+    const double last = static_cast<double>(position.num_steps - 1);
+    const double step = std::min(static_cast<double>(position.step), last);
+    const double peak = pct_start * static_cast<double>(position.num_steps) - 1;
+    // A peak at step 0 has no rise; PyTorch divides by zero there.
+    if (peak > 0 && step <= peak) return cosine_anneal(1 / div_factor, 1, step / peak);
+    return cosine_anneal(1, 1 / (div_factor * final_div_factor), (step - peak) / (last - peak));
+  }
+};
+
+template <class O>
+config::PartKind kind(std::string name, std::string doc) {
+  return {std::move(name), std::move(doc), [] { return std::make_unique<O>(); }};
+}
+
+// Of either key, in steps; a warm-up that was asked for is one step at least.
+int64_t warmup_length(const config::LrSchedulerSection& section, int64_t steps_per_epoch) {
+  if (section.warmup_steps > 0 && section.warmup_epochs > 0) {
+    throw UsageError(fmt::format("lr_scheduler.warmup_steps: {} contradicts warmup_epochs {}; give one of the two", section.warmup_steps,
+                                 section.warmup_epochs));
+  }
+  if (section.warmup_epochs == 0) return section.warmup_steps;
+  return std::max<int64_t>(1, std::llround(section.warmup_epochs * static_cast<double>(steps_per_epoch)));
+}
+
+}  // namespace
+
+config::Family lr_scheduler_family() {
+  return {
+      kind<ConstantOptions>("constant", "The learning rate stays as it is."),
+      kind<StepOptions>("step", "Multiplied by gamma every step_epochs epochs."),
+      kind<MultistepOptions>("multistep", "Multiplied by gamma at each milestone."),
+      kind<CosineOptions>("cosine", "Half a cosine down to final_factor."),
+      kind<LinearOptions>("linear", "A straight line from start_factor to end_factor."),
+      kind<PolynomialOptions>("polynomial", "A power of the part of the steps that is left, down to final_factor."),
+      kind<OneCycleOptions>("onecycle", "Up and down again, each half a cosine (Smith and Topin 2017)."),
+  };
+}
+
+LrSchedule make_lr_schedule(const config::LrSchedulerSection& section, int64_t total_steps, int64_t steps_per_epoch) {
+  const auto& options = dynamic_cast<const ScheduleOptions&>(*section.part.options);
+  options.check();
+  const int64_t warmup = warmup_length(section, steps_per_epoch);
+  const char* key = section.warmup_epochs > 0 ? "warmup_epochs" : "warmup_steps";
+  if (warmup > 0 && options.has_own_warmup()) {
+    throw UsageError(fmt::format("lr_scheduler.{}: {} has a warm-up of its own; remove this key", key, section.part.name));
+  }
+  if (warmup >= total_steps) {
+    throw UsageError(fmt::format("lr_scheduler.{}: a warm-up of {} steps leaves nothing of a training of {} steps; shorten it or train "
+                                 "longer",
+                                 key, warmup, total_steps));
+  }
+  // The part owns the options, the function shares it.
+  const std::shared_ptr<const ScheduleOptions> schedule(section.part.options, &options);
+  return [schedule, warmup, start = section.warmup_start_factor, total_steps, steps_per_epoch](int64_t step) {
+    if (step < warmup) return interpolate(start, 1, static_cast<double>(step) / static_cast<double>(warmup));
+    const int64_t bounded = std::min(step, total_steps);
+    return schedule->factor({.step = bounded - warmup,
+                             .num_steps = total_steps - warmup,
+                             .epoch = static_cast<double>(bounded) / static_cast<double>(steps_per_epoch)});
+  };
+}
+
+}  // namespace trainer::optim

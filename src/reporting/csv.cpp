@@ -1,0 +1,38 @@
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "reporting/sinks.h"
+
+namespace trainer::reporting {
+namespace {
+
+// The digits that give the same double back.
+std::string cell(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : std::string(); }
+
+class Csv : public Sink {
+ public:
+  explicit Csv(const std::filesystem::path& file) : file_(file) {
+    if (std::filesystem::file_size(file) > 0) return;
+    file_.write_line("epoch,step,lr,train_loss,train_top1,validation_loss,validation_top1,validation_top5,seconds,images_per_second");
+  }
+
+  void on_epoch(const EpochEvent& event) override {
+    std::optional<double> loss, top1, top5;
+    if (event.validation) {
+      loss = event.validation->loss;
+      top1 = event.validation->top1;
+      top5 = event.validation->top5;
+    }
+    file_.write_line(fmt::format("{},{},{},{},{},{},{},{},{},{}", event.epoch, event.step, event.lr, event.train_loss,
+                                 cell(event.train_top1), cell(loss), cell(top1), cell(top5), event.seconds, event.images_per_second));
+  }
+
+ private:
+  LineFile file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_csv(const std::filesystem::path& file) { return std::make_unique<Csv>(file); }
+
+}  // namespace trainer::reporting

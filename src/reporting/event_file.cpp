@@ -1,0 +1,101 @@
+#include "reporting/event_file.h"
+
+#include <array>
+#include <bit>
+#include <concepts>
+
+namespace trainer::reporting {
+namespace {
+
+constexpr std::array<uint32_t, 256> make_crc_table() {
+  constexpr uint32_t kReversedPolynomial = 0x82f63b78;
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kReversedPolynomial : 0);
+    table[byte] = crc;
+  }
+  return table;
+}
+
+constexpr auto kCrcTable = make_crc_table();
+
+template <std::unsigned_integral T>
+void append_fixed(std::string& out, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>((value >> (8 * i)) & 0xff);
+}
+
+// The mask keeps the checksum of bytes that themselves hold checksums from degenerating.
+uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8; }
+
+// Protobuf's wire types.
+enum class Wire : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+void append_varint(std::string& out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7f) | 0x80);
+  out += static_cast<char>(value);
+}
+
+void append_key(std::string& out, unsigned field, Wire wire) { append_varint(out, (field << 3) | static_cast<unsigned>(wire)); }
+
+void append_int64(std::string& out, unsigned field, int64_t value) {
+  append_key(out, field, Wire::kVarint);
+  append_varint(out, static_cast<uint64_t>(value));
+}
+
+void append_double(std::string& out, unsigned field, double value) {
+  append_key(out, field, Wire::kFixed64);
+  append_fixed(out, std::bit_cast<uint64_t>(value));
+}
+
+void append_float(std::string& out, unsigned field, float value) {
+  append_key(out, field, Wire::kFixed32);
+  append_fixed(out, std::bit_cast<uint32_t>(value));
+}
+
+void append_bytes(std::string& out, unsigned field, std::string_view bytes) {
+  append_key(out, field, Wire::kBytes);
+  append_varint(out, bytes.size());
+  out += bytes;
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = 0xffffffff;
+  for (const char byte : bytes) crc = (crc >> 8) ^ kCrcTable[(crc ^ static_cast<uint8_t>(byte)) & 0xff];
+  return ~crc;
+}
+
+std::string make_record(std::string_view data) {
+  std::string record;
+  append_fixed(record, uint64_t{data.size()});
+  append_fixed(record, masked_crc32c(record));
+  record += data;
+  append_fixed(record, masked_crc32c(data));
+  return record;
+}
+
+EventFile::EventFile(const std::filesystem::path& file, double time) : file_(file) {
+  std::string event;
+  append_double(event, 1, time);
+  append_bytes(event, 3, "brain.Event:2");
+  file_.write(make_record(event));
+}
+
+void EventFile::write(double time, int64_t step, std::span<const Scalar> scalars) {
+  std::string summary;
+  for (const auto& scalar : scalars) {
+    std::string value;
+    append_bytes(value, 1, scalar.tag);
+    append_float(value, 2, static_cast<float>(scalar.value));
+    append_bytes(summary, 1, value);
+  }
+  std::string event;
+  append_double(event, 1, time);
+  append_int64(event, 2, step);
+  append_bytes(event, 5, summary);
+  file_.write(make_record(event));
+}
+
+}  // namespace trainer::reporting

@@ -1,0 +1,100 @@
+#pragma once
+// What a run has to tell, and to whom. The engine fills events; each sink writes them in its own form. Every member has a default, so
+// that an event may be given by the members that it has.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainer::reporting {
+
+struct StartEvent {
+  int64_t num_epochs = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t world_size = 1;
+  int64_t global_batch_size = 0;
+  int64_t num_parameters = 0;
+};
+
+// One logging interval.
+struct TrainEvent {
+  int64_t epoch = 0;                // from 0
+  int64_t num_epochs = 0;
+  int64_t step = 0;                 // updates attempted since the beginning of the run
+  int64_t step_in_epoch = 0;        // from 1
+  int64_t steps_per_epoch = 0;
+  double loss = 0;
+  std::optional<double> top1 = {};  // fraction
+  double lr = 0;
+  double images_per_second = 0;
+  double data_wait = 0;             // fraction of the interval's time
+  uint64_t memory_bytes = 0;
+  double eta_seconds = 0;           // to the end of training
+};
+
+struct ValidationEvent {
+  int64_t epoch = 0;
+  int64_t num_epochs = 0;
+  int64_t step = 0;
+  double loss = 0;
+  std::optional<double> top1 = {};
+  std::optional<double> top5 = {};
+  int64_t num_samples = 0;
+  double seconds = 0;
+};
+
+// Emitted once after each epoch and its validation, if there was one.
+struct EpochEvent {
+  int64_t epoch = 0;
+  int64_t step = 0;
+  double lr = 0;
+  double train_loss = 0;  // mean over the epoch
+  std::optional<double> train_top1 = {};
+  double seconds = 0;     // of training, validation left out
+  double images_per_second = 0;
+  std::optional<ValidationEvent> validation = {};
+};
+
+struct EndEvent {
+  std::string reason = {};       // "done", "stopped", "failed"
+  std::string message = {};      // of a failure
+  int64_t epoch = 0;
+  int64_t step = 0;
+  double seconds = 0;
+  double images_per_second = 0;  // over the whole training time
+  std::string monitor = {};      // "validation/top1" or "validation/loss"
+  std::optional<ValidationEvent> final_validation = {};
+  std::optional<ValidationEvent> best_validation = {};
+};
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void on_start(const StartEvent&) {}
+  virtual void on_train(const TrainEvent&) {}
+  // After every step, and after on_train where the step ends an interval. `step_in_epoch` from 1.
+  virtual void on_step(int64_t /*step_in_epoch*/, int64_t /*steps_per_epoch*/) {}
+  virtual void on_validation(const ValidationEvent&) {}
+  virtual void on_epoch(const EpochEvent&) {}
+  virtual void on_end(const EndEvent&) {}
+};
+
+// Hands every event to every sink, in the order in which they were added.
+class Reporter : public Sink {
+ public:
+  void add(std::unique_ptr<Sink> sink) { sinks_.push_back(std::move(sink)); }
+  void on_start(const StartEvent& event) override;
+  void on_train(const TrainEvent& event) override;
+  void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override;
+  void on_validation(const ValidationEvent& event) override;
+  void on_epoch(const EpochEvent& event) override;
+  void on_end(const EndEvent& event) override;
+
+ private:
+  std::vector<std::unique_ptr<Sink>> sinks_;
+};
+
+}  // namespace trainer::reporting

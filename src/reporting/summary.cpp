@@ -1,0 +1,42 @@
+#include "base/file.h"
+#include "reporting/json.h"
+#include "reporting/sinks.h"
+
+namespace trainer::reporting {
+namespace {
+
+Json validation_object(const ValidationEvent& event) {
+  Json object;
+  object["epoch"] = event.epoch;
+  object["step"] = event.step;
+  add_scores(object, event);
+  return object;
+}
+
+class Summary : public Sink {
+ public:
+  explicit Summary(const std::filesystem::path& file) : file_(file) {}
+
+  void on_end(const EndEvent& event) override {
+    Json summary;
+    summary["reason"] = event.reason;
+    if (!event.message.empty()) summary["message"] = event.message;
+    summary["epoch"] = event.epoch;
+    summary["step"] = event.step;
+    summary["seconds"] = event.seconds;
+    summary["images_per_second"] = event.images_per_second;
+    summary["monitor"] = event.monitor;
+    if (event.final_validation) summary["final"] = validation_object(*event.final_validation);
+    if (event.best_validation) summary["best"] = validation_object(*event.best_validation);
+    write_file_atomically(file_, to_text(summary, 2) + '\n');
+  }
+
+ private:
+  std::filesystem::path file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_summary(const std::filesystem::path& file) { return std::make_unique<Summary>(file); }
+
+}  // namespace trainer::reporting

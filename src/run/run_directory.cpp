@@ -1,0 +1,76 @@
+#include "run/run_directory.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <nlohmann/json.hpp>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace trainer::run {
+namespace {
+
+// What the lock file says while it is held; the message of a second start quotes it.
+std::string describe_this_process() {
+  char host[HOST_NAME_MAX + 1] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  return fmt::format("process {} on {} since {:%Y-%m-%d %H:%M:%S %z}", ::getpid(), host, fmt::localtime(std::time(nullptr)));
+}
+
+bool replace_content(int descriptor, const std::string& content) {
+  const auto size = static_cast<ssize_t>(content.size());
+  return ::ftruncate(descriptor, 0) == 0 && ::pwrite(descriptor, content.data(), content.size(), 0) == size;
+}
+
+[[noreturn]] void fail(const std::filesystem::path& path, const std::string& reason) {
+  throw Error(fmt::format("cannot use the run directory {}: {}; choose another with --run-dir", path.string(), reason));
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::filesystem::path& lock_file) {
+  // Empty for the moment between the other's lock and its description.
+  const std::string holder = read_file(lock_file);
+  throw UsageError(fmt::format("the run directory {} is in use by {}; wait until that ends, or choose another with --run-dir",
+                               path.string(), holder.empty() ? "another process" : holder));
+}
+
+bool says_done(const std::filesystem::path& summary_file) {
+  const auto summary = nlohmann::json::parse(read_file(summary_file), nullptr, /*allow_exceptions=*/false);
+  return summary.is_object() && summary.value("reason", nlohmann::json()) == "done";
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
+  std::error_code error;
+  std::filesystem::create_directories(path_, error);
+  if (error) fail(path_, error.message());
+
+  const auto lock_file = path_ / ".lock";
+  lock_ = ::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_ < 0) fail(path_, ".lock: " + std::string(std::strerror(errno)));
+  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0 && replace_content(lock_, describe_this_process())) return;
+  const int reason = errno;
+  ::close(lock_);
+  if (reason == EWOULDBLOCK) refuse(path_, lock_file);
+  fail(path_, ".lock: " + std::string(std::strerror(reason)));
+}
+
+// The file stays: were it removed, a third process could lock a new one while a second holds the old.
+RunDirectory::~RunDirectory() { ::close(lock_); }
+
+RunDirectory::Earlier RunDirectory::earlier() const {
+  const bool has_summary = std::filesystem::exists(summary_file());
+  if (has_summary && says_done(summary_file())) return Earlier::kFinished;
+  const bool has_traces = has_summary || std::filesystem::exists(metrics_file()) || std::filesystem::exists(config_file());
+  return has_traces ? Earlier::kUnfinished : Earlier::kNothing;
+}
+
+}  // namespace trainer::run

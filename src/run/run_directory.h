@@ -1,0 +1,38 @@
+#pragma once
+// The folder of one run: the names of its files, its lock, and the writing that one process alone may do.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace trainer::run {
+
+class RunDirectory {
+ public:
+  // Creates the folder where needed and takes its lock, which ends with the object or the process. Throws UsageError when another
+  // process holds the lock (naming process, host and since when), and Error when the folder cannot be written.
+  explicit RunDirectory(const std::filesystem::path& path);
+  ~RunDirectory();
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path config_file() const { return path_ / "config.yaml"; }
+  std::filesystem::path environment_file() const { return path_ / "environment.json"; }
+  std::filesystem::path log_file() const { return path_ / "train.log"; }
+  std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path metrics_table_file() const { return path_ / "metrics.csv"; }
+  std::filesystem::path tensorboard_folder() const { return path_ / "tensorboard"; }
+  std::filesystem::path summary_file() const { return path_ / "summary.json"; }
+
+  // What an earlier run left here.
+  enum class Earlier { kNothing, kUnfinished, kFinished };
+  Earlier earlier() const;
+
+ private:
+  std::filesystem::path path_;
+  int lock_ = -1;
+};
+
+}  // namespace trainer::run

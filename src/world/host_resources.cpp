@@ -1,0 +1,84 @@
+#include "world/host_resources.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace trainer::world {
+namespace {
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return std::move(text).str();
+}
+
+std::optional<int> cgroup_cpus() {
+  std::optional<int> least;
+  const auto take = [&least](std::optional<int> cpus) {
+    if (cpus) least = std::min(least.value_or(*cpus), *cpus);
+  };
+  // Version 2: "0::/path" names the group below the mount; the limits of all its ancestors hold too.
+  std::istringstream lines(read_text("/proc/self/cgroup"));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("0::")) continue;
+    std::filesystem::path group = line.substr(3);
+    while (true) {
+      take(parse_cpu_max(read_text("/sys/fs/cgroup" / group.relative_path() / "cpu.max")));
+      if (group == group.parent_path()) break;
+      group = group.parent_path();
+    }
+  }
+  // Version 1, as a container sees its own group.
+  take(parse_cpu_max(read_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " + read_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
+  return least;
+}
+
+std::optional<int> positive_number(const char* text) {
+  if (text == nullptr) return std::nullopt;
+  int value = 0;
+  const std::string_view view(text);
+  const auto result = std::from_chars(view.data(), view.data() + view.size(), value);
+  if (result.ec != std::errc{} || value < 1) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<int> parse_cpu_max(std::string_view text) {
+  std::istringstream stream{std::string(text)};
+  double quota = 0;
+  double period = 0;
+  if (!(stream >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
+  return std::max(1, static_cast<int>(quota / period));
+}
+
+int available_cpus() {
+  cpu_set_t mask;
+  int cpus = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : static_cast<int>(std::thread::hardware_concurrency());
+  for (const auto limit : {cgroup_cpus(), positive_number(std::getenv("SLURM_CPUS_PER_TASK"))}) {
+    if (limit) cpus = std::min(cpus, *limit);
+  }
+  return std::max(cpus, 1);
+}
+
+bool wants_colour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  return (no_colour == nullptr || *no_colour == '\0') && terminal != nullptr && std::string_view(terminal) != "dumb";
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+}  // namespace trainer::world

@@ -1,0 +1,23 @@
+#pragma once
+// What this process may use of its host.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trainer::world {
+
+// Cores that this process may keep busy: its affinity mask, the cgroup's CPU quota and Slurm's SLURM_CPUS_PER_TASK, whichever is
+// least; at least 1.
+int available_cpus();
+
+// The name of this host.
+std::string host_name();
+
+// False when NO_COLOR is set (no-color.org) or the terminal is dumb.
+bool wants_colour();
+
+// "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max" and for what is no quota.
+std::optional<int> parse_cpu_max(std::string_view text);
+
+}  // namespace trainer::world

@@ -1,0 +1,214 @@
+"""The real program, started as a user starts it. TRAINER_BINARY names it, TRAINER_OPENCV says whether it was built with OpenCV."""
+
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ["TRAINER_BINARY"]
+LINEAR = ROOT / "configs" / "demo_linear.yaml"
+IMAGES = ["--config", ROOT / "configs" / "quickstart.yaml", "training.epochs=1", "dataloader.global_batch_size=500", "logging.every_steps=1"]
+
+
+def start(*args, cwd=ROOT, **options):
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([BINARY, *map(str, args)], cwd=cwd, **pipes, **options)
+
+
+def trainer(*args, **options):
+    process = start(*args, **options)
+    process.out, process.err = process.communicate(timeout=120)
+    return process
+
+
+def events(run_dir, kind=None):
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if kind in (None, line["event"])]
+
+
+def results(run_dir):
+    """What has to be equal between equal runs."""
+    keys = ("event", "epoch", "step", "loss", "top1", "top5", "lr", "num_samples")
+    return [{key: event[key] for key in keys if key in event} for event in events(run_dir)]
+
+
+class TrainerTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-e2e-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.run_dir = self.folder / "run"
+
+    def train(self, *args, **options):
+        return trainer(*args, "--run-dir", self.run_dir, **options)
+
+    def test_a_run_leaves_what_is_promised(self):
+        run = self.train("--config", LINEAR)
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertEqual(run.out, "")
+        self.assertNotIn("\x1b", run.err)
+        self.assertRegex(run.err, r"epoch 1/5  step 10/32  loss \d\.\d{4}  lr 0\.0100  \d+ img/s  data \d+%  mem \d+\.\d [KMG]iB  ETA ")
+        for name in ("config.yaml", "environment.json", "train.log", "metrics.jsonl", "metrics.csv", "tensorboard", "summary.json"):
+            self.assertTrue((self.run_dir / name).exists(), name)
+        train = events(self.run_dir, "train")
+        self.assertEqual([event["step"] for event in train[:4]], [10, 20, 30, 32])
+        self.assertLessEqual({"event", "time", "epoch", "step", "loss", "lr", "images_per_second", "data_wait"}, set(train[0]))
+        self.assertEqual([event["num_samples"] for event in events(self.run_dir, "validation")], [256] * 5)
+        summary = json.loads((self.run_dir / "summary.json").read_text())
+        self.assertEqual((summary["reason"], summary["step"], summary["monitor"]), ("done", 160, "validation/loss"))
+        environment = json.loads((self.run_dir / "environment.json").read_text())
+        self.assertEqual(environment["libtorch_version"].split("+")[0], "2.11.0")
+        self.assertEqual(len((self.run_dir / "metrics.csv").read_text().splitlines()), 6)
+
+    def test_the_resolved_file_runs_again_to_the_same_numbers(self):
+        self.assertEqual(self.train("--config", LINEAR, "training.epochs=2").returncode, 0)
+        again = self.folder / "again"
+        run = trainer("--config", self.run_dir / "config.yaml", "--run-dir", again)
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertEqual(results(again), results(self.run_dir))
+        self.assertEqual((again / "config.yaml").read_text(), (self.run_dir / "config.yaml").read_text())
+
+    def test_image_runs_are_equal_for_any_number_of_workers(self):
+        reference = None
+        for workers in (0, 1, 3):
+            run_dir = self.folder / str(workers)
+            run = trainer("train", *IMAGES, f"dataloader.num_workers={workers}", "--run-dir", run_dir)
+            self.assertEqual(run.returncode, 0, run.err)
+            reference = reference or results(run_dir)
+            self.assertEqual(results(run_dir), reference)
+        self.assertGreater(len(reference), 4)
+
+    def test_a_finished_run_is_left_alone(self):
+        self.assertEqual(self.train("--config", LINEAR).returncode, 0)
+        before = (self.run_dir / "metrics.jsonl").read_text()
+        again = self.train("--config", LINEAR)
+        self.assertEqual(again.returncode, 0)
+        self.assertIn("holds a finished run", again.err)
+        self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
+
+    def test_interrupt_ends_in_order_and_the_rest_is_not_overwritten(self):
+        process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)
+        for line in process.stderr:
+            if line.startswith("epoch 2"):
+                break
+        second = self.train("--config", LINEAR)
+        self.assertEqual(second.returncode, 2)
+        self.assertIn(f"process {process.pid}", second.err)
+        process.send_signal(signal.SIGINT)
+        self.assertIn("stopped", process.stderr.read())
+        process.stderr.close()
+        process.stdout.close()
+        self.assertEqual(process.wait(), 75)
+        self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "stopped")
+        again = self.train("--config", LINEAR)
+        self.assertEqual(again.returncode, 2)
+        self.assertIn("holds an unfinished run", again.err)
+
+    def test_configuration_errors_name_every_place_and_start_nothing(self):
+        config = self.folder / "x.yaml"
+        config.write_text(LINEAR.read_text().replace("lr: 0.01", "learning_rate: 0.01"))
+        run = self.train("--config", config, "training.epochs=none")
+        self.assertEqual(run.returncode, 2)
+        self.assertRegex(run.err, r"x\.yaml:\d+:\d+: optimizer\.learning_rate: unknown key; did you mean \"lr\"\?")
+        self.assertIn("command line: training.epochs: expected an integer >= 1, got none", run.err)
+        self.assertFalse(self.run_dir.exists())
+
+    def test_files_that_are_no_configuration(self):
+        for name, content in {
+            "empty": b"",
+            "tabs": b"model:\n\tname: x\n",
+            "twice": b"seed: 1\nseed: 2\n",
+            "anchor": b"a: &b 1\n",
+            "latin1": b"experiment: caf\xe9\n",
+            "binary": bytes(range(256)) * 64,
+            "deep": b"a: " + b"[" * 10_000_000,
+            "deep_in_a_megabyte": b"a: " + b"{a: " * 200_000,
+        }.items():
+            with self.subTest(name):
+                path = self.folder / name
+                path.write_bytes(content)
+                run = self.train("--config", path)
+                self.assertEqual(run.returncode, 2, run.err)
+                self.assertIn(str(path), run.err)
+        for path in (self.folder, self.folder / "absent"):
+            run = self.train("--config", path)
+            self.assertEqual((run.returncode, str(path) in run.err), (2, True), run.err)
+
+    def test_missing_data_says_what_to_do(self):
+        run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")
+        self.assertEqual(run.returncode, 3)
+        self.assertIn("data_batch_1.bin", run.err)
+        self.assertIn("dataset.download", run.err)
+
+    def test_a_loss_that_is_not_finite(self):
+        run = self.train("--config", LINEAR, "optimizer.lr=1.0e30")
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(run.err, r"the loss of step \d+.* is not finite, at learning rate 1e\+30")
+        self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "failed")
+
+    def test_out_of_memory_names_the_batch_size(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        small = ["dataloader.global_batch_size=2000", "dataloader.prefetch=1", "amp.enabled=false"]
+        step = self.train(*IMAGES, *small, "model={name: resnet50, stem: cifar}", preexec_fn=limit)
+        self.assertEqual(step.returncode, 1, step.err)
+        self.assertIn("out of memory in step 0 at batch_size 2000", step.err)
+        self.run_dir = self.folder / "loader"
+        loader = self.train(*IMAGES, "dataloader.global_batch_size=2000", "dataloader.prefetch=500", preexec_fn=limit)
+        self.assertEqual(loader.returncode, 1, loader.err)
+        self.assertIn("out of memory for 501 batches of batch_size 2000", loader.err)
+
+    def test_command_lines(self):
+        for args, code, text in (
+            (["--help"], 0, "usage: trainer"),
+            (["--version"], 0, "LibTorch 2.11.0"),
+            (["train", "--help"], 0, "--run-dir"),
+            (["list", "models"], 0, "resnet18"),
+            (["list", "modells"], 2, "modells"),
+            (["tain"], 2, 'did you mean "train"?'),
+            (["--config"], 2, "--config"),
+            (["--confg", "x"], 2, "--config is required"),
+            ([], 2, "usage: trainer"),
+            (["config", "show", "--config", LINEAR, "seed=7"], 0, "seed: 7"),
+            (["config", "reference"], 0, "weight_decay"),
+        ):
+            with self.subTest(args=args):
+                run = trainer(*args)
+                self.assertEqual(run.returncode, code, run.err)
+                self.assertIn(text, run.out if code == 0 or not args else run.err)
+        reference = trainer("config", "reference", "--format", "markdown").out
+        self.assertEqual(reference, (ROOT / "docs" / "configuration.md").read_text())
+
+    def test_data_show(self):
+        picture = self.folder / "grid.png"
+        run = trainer("data", "show", "--config", ROOT / "configs" / "quickstart.yaml", "--output", picture)
+        if os.environ.get("TRAINER_OPENCV") == "0":
+            self.assertEqual((run.returncode, "without OpenCV" in run.err), (2, True), run.err)
+            return
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertEqual(picture.read_bytes()[:4], b"\x89PNG")
+        self.assertIn("64 of 2000 training images", run.out)
+        run = trainer("data", "show", "--config", LINEAR, "--output", picture)
+        self.assertEqual((run.returncode, "has no images to show" in run.err), (2, True), run.err)
+
+    def test_only_the_cpu_half_of_libtorch_is_loaded(self):
+        process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)
+        for line in process.stderr:
+            if line.startswith("epoch 1"):
+                break
+        maps = pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+        self.assertEqual(process.returncode, 75)
+        self.assertIn("libtorch_cpu.so", maps)
+        if not pathlib.Path("/proc/driver/nvidia/version").exists():
+            for library in ("libtorch_cuda", "libcublas", "libcudnn", "libnccl", "libtrainer_cuda"):
+                self.assertNotIn(library, maps)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Writes losses.json: losses of training steps in Python, which the program has to repeat.
+
+A case is one network trained on random images and labels. All that it draws comes from two CPU generators and torch.float64:
+  weights  networks.fill(network, seed), which says the order; then rounded to the case's dtype
+  data     a generator seeded seed + 1: images = randn(steps, batch, 3, 32, 32), rounded to the dtype, then
+           labels = randint(0, 10, (steps, batch)); step i takes images[i] and labels[i]
+Contiguous tensors, one thread, no autocast, training mode, mean cross entropy. `losses` are those before each update;
+`sum` and `sum_of_squares` go over all parameters after the last one, in float64.
+
+`tolerance` is the relative difference that is allowed. float64: 1e-9 for all numbers. float32: for the losses and sum_of_squares, four
+times the largest difference between Python's losses with 1 and with 2 threads, at least 1e-5; these cases hold for one kind of CPU
+(`cpu`, see cpu.py), and a run of this script replaces only those of the CPU that it runs on. float32 takes the fused optimizer, whose kernels the
+program uses: another order of roundings would be amplified beyond the difference between thread counts.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+import cpu
+import torch
+import torch.nn.functional as F
+from networks import NETWORKS, fill
+
+BATCH = {"demo_conv": 16, "resnet20": 8, "resnet18": 4}  # float64 has no fast convolutions: small enough for a test
+OPTIMIZERS = {
+    "sgd": {"lr": 0.001, "momentum": 0.9, "weight_decay": 5e-4},
+    "adamw": {"lr": 0.001, "weight_decay": 0.01},
+}
+STEPS = {"float64": 10, "float32": 5}
+
+
+def cases(dtype):
+    return [
+        {"network": network, "optimizer": optimizer, **options, "dtype": dtype, "batch": batch, "steps": STEPS[dtype], "seed": 1}
+        for network, batch in BATCH.items()
+        for optimizer, options in OPTIMIZERS.items()
+    ]
+
+
+def train(case, threads=1):
+    """The case with its results: losses, sum, sum_of_squares."""
+    torch.set_num_threads(threads)
+    dtype = getattr(torch, case["dtype"])
+    network = NETWORKS[case["network"]]().to(dtype)
+    fill(network, case["seed"])
+    steps, batch = case["steps"], case["batch"]
+    generator = torch.Generator().manual_seed(case["seed"] + 1)
+    images = torch.randn(steps, batch, 3, 32, 32, generator=generator, dtype=torch.float64).to(dtype)
+    labels = torch.randint(0, 10, (steps, batch), generator=generator)
+
+    parameters = list(network.parameters())
+    options = {key: case[key] for key in OPTIMIZERS[case["optimizer"]]}
+    make = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[case["optimizer"]]
+    optimizer = make(parameters, fused=dtype == torch.float32, **options)
+    losses = []
+    for x, y in zip(images, labels):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(network(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    values = [p.detach().double() for p in parameters]
+    return {**case, "losses": losses, "sum": sum(v.sum().item() for v in values), "sum_of_squares": sum(v.square().sum().item() for v in values)}
+
+
+def with_tolerance(case):
+    """What `train` returns, and the tolerance."""
+    result = train(case)
+    if case["dtype"] == "float64":
+        return {**result, "tolerance": 1e-9}
+    difference = max(abs(a - b) / abs(a) for a, b in zip(result["losses"], train(case, threads=2)["losses"]))
+    return {**result, "tolerance": max(4 * difference, 1e-5)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--live", action="store_true", help="print instead of writing losses.json, and only what was computed now")
+    arguments = parser.parse_args()
+    path = pathlib.Path(__file__).with_name("losses.json")
+
+    kind = cpu.kind()
+    others = []
+    if not arguments.live and path.exists():
+        others = [entry for entry in json.loads(path.read_text())["float32"] if entry["cpu"] != kind]
+    golden = {
+        "torch": torch.__version__,
+        "float64": [with_tolerance(case) for case in cases("float64")],
+        "float32": [*others, {"cpu": kind, "model": cpu.model(), "cases": [with_tolerance(case) for case in cases("float32")]}],
+    }
+    text = json.dumps(golden, indent=1) + "\n"
+    if arguments.live:
+        sys.stdout.write(text)
+    else:
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

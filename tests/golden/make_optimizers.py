@@ -1,0 +1,87 @@
+"""Writes optimizers.txt: the parameters of a small problem under torch.optim, after each of five updates in float64.
+
+One line per update: the case, then all elements of all parameters. The default and the fused implementation must agree, else nothing
+is written. tests/unit/optim/golden.h sets up the same problem. Run from the repository root:
+    .deps/venv/bin/python tests/golden/make_optimizers.py
+"""
+
+import pathlib
+
+import torch
+
+UPDATES = 5
+SHAPES = {"weight": (2, 3, 2, 2), "bias": (3,), "unused": (2,)}
+
+
+def pattern(shape, offset):
+    """Multiples of 1/16 between -1 and 1: exact in every language."""
+    count = torch.Size(shape).numel()
+    return torch.tensor([((7 * i + 5 * offset) % 33 - 16) / 16 for i in range(count)], dtype=torch.float64).reshape(shape)
+
+
+def run(make_optimizer, first_update_of_bias=0, fused=None):
+    params = {name: pattern(shape, index).requires_grad_() for index, (name, shape) in enumerate(SHAPES.items())}
+    optimizer = make_optimizer(params, fused)
+    base_lr = optimizer.param_groups[0]["lr"]
+    rows = []
+    for update in range(UPDATES):
+        for group in optimizer.param_groups:
+            group["lr"] = base_lr * (1 - update / 8)
+        # a quadratic bowl that moves; `unused` never gets a gradient
+        params["weight"].grad = 0.5 * params["weight"].detach() + pattern(SHAPES["weight"], 3 + update)
+        if update >= first_update_of_bias:
+            params["bias"].grad = 0.5 * params["bias"].detach() + pattern(SHAPES["bias"], 4 + update)
+        optimizer.step()
+        rows.append(torch.cat([param.detach().flatten() for param in params.values()]))
+    return torch.stack(rows)
+
+
+def one_group(kind, **options):
+    return lambda params, fused: kind(list(params.values()), fused=fused, **options)
+
+
+def two_groups(kind, weight_decay, **options):
+    def make(params, fused):
+        groups = [
+            {"params": [params["weight"]], "weight_decay": weight_decay},
+            {"params": [params["bias"], params["unused"]], "weight_decay": 0.0},
+        ]
+        return kind(groups, fused=fused, **options)
+
+    return make
+
+
+SGD, Adam, AdamW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+
+# name -> (optimizer, first update in which `bias` has a gradient)
+CASES = {
+    "sgd": (one_group(SGD, lr=0.1), 0),
+    "sgd_decay": (one_group(SGD, lr=0.1, weight_decay=0.02), 0),
+    "sgd_momentum": (one_group(SGD, lr=0.1, momentum=0.9, dampening=0.25, weight_decay=0.02), 0),
+    "sgd_nesterov": (one_group(SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.02), 0),
+    "sgd_late_gradient": (one_group(SGD, lr=0.1, momentum=0.9, dampening=0.5), 2),
+    "sgd_two_groups": (two_groups(SGD, 0.125, lr=0.1, momentum=0.9), 0),
+    "adam": (one_group(Adam, lr=0.01), 0),
+    "adam_decay": (one_group(Adam, lr=0.01, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1), 0),
+    "adam_late_gradient": (one_group(Adam, lr=0.01), 2),
+    "adamw": (one_group(AdamW, lr=0.01), 0),
+    "adamw_late_gradient": (one_group(AdamW, lr=0.01, weight_decay=0.1), 2),
+    "adamw_two_groups": (two_groups(AdamW, 0.5, lr=0.01), 0),
+}
+
+# PyTorch's fused SGD fails when momentum buffers are there for a part of the parameters only.
+WITHOUT_FUSED = {"sgd_late_gradient"}
+
+
+def main():
+    lines = [f"# torch {torch.__version__.split('+')[0]}, made by make_optimizers.py"]
+    for name, (make_optimizer, first_update_of_bias) in CASES.items():
+        expected = run(make_optimizer, first_update_of_bias)
+        if name not in WITHOUT_FUSED:
+            torch.testing.assert_close(run(make_optimizer, first_update_of_bias, fused=True), expected, rtol=0, atol=1e-14)
+        lines += [" ".join([name, *(repr(value) for value in row)]) for row in expected.tolist()]
+    pathlib.Path(__file__).with_name("optimizers.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The program's losses against those of the Python that imports the very same LibTorch, computed now.
+
+TRAINER_PARITY_LOSSES names the program build/<preset>/bin/parity_losses. It reads {"cases": [...]} on stdin and prints the same object
+with losses, sum and sum_of_squares added to each case; tests/golden/make_losses.py says what they mean and how close they have to be.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+import make_losses
+
+
+class LossesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        program = os.environ["TRAINER_PARITY_LOSSES"]
+        cases = make_losses.cases("float64") + make_losses.cases("float32")
+        process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process.stdin.write(json.dumps({"cases": cases}))
+        process.stdin.close()
+        # float64 is slow: both sides at once, a thread each. float32 is measured with two threads: after the other side has ended.
+        cls.expected = [make_losses.with_tolerance(case) for case in make_losses.cases("float64")]
+        output = process.stdout.read()
+        process.stdout.close()
+        if process.wait() != 0:
+            raise RuntimeError(f"{program} ended with status {process.returncode}")
+        cls.expected += [make_losses.with_tolerance(case) for case in make_losses.cases("float32")]
+        cls.actual = json.loads(output)["cases"]
+
+    def check(self, dtype, checksums):
+        self.assertEqual(len(self.actual), len(self.expected))
+        for expected, actual in zip(self.expected, self.actual):
+            if expected["dtype"] != dtype:
+                continue
+            with self.subTest(network=expected["network"], optimizer=expected["optimizer"]):
+                self.assertEqual([actual[key] for key in ("network", "optimizer", "dtype")], [expected[key] for key in ("network", "optimizer", "dtype")])
+                self.assertEqual(len(actual["losses"]), expected["steps"])
+                wanted = expected["losses"] + [expected[name] for name in checksums]
+                got = actual["losses"] + [actual[name] for name in checksums]
+                for index, (a, b) in enumerate(zip(got, wanted)):
+                    self.assertLessEqual(abs(a - b), expected["tolerance"] * abs(b), f"number {index}: {a!r}, Python {b!r}")
+
+    def test_float64(self):
+        self.check("float64", ["sum", "sum_of_squares"])
+
+    def test_float32(self):
+        self.check("float32", ["sum_of_squares"])
+
+
+if __name__ == "__main__":
+    unittest.main()

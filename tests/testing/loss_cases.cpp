@@ -1,0 +1,107 @@
+#include "tests/testing/loss_cases.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <array>
+#include <fstream>
+#include <sstream>
+
+#include "config/load.h"
+#include "engine/catalog.h"
+#include "engine/train_step.h"
+
+namespace trainer::testing {
+namespace {
+
+config::Experiment experiment_of(const nlohmann::json& case_json) {
+  static const auto catalog = engine::make_catalog();
+  const auto network = case_json.at("network").get<std::string>();
+  const auto number = [&](const char* key) { return case_json.at(key).dump(); };
+  std::string optimizer = fmt::format("{{name: {}, lr: {}, weight_decay: {}", case_json.at("optimizer").get<std::string>(), number("lr"),
+                                      number("weight_decay"));
+  if (case_json.contains("momentum")) optimizer += ", momentum: " + number("momentum");
+  const auto text = fmt::format(
+      "experiment: losses\nmodel: {{name: {}{}}}\ndataset: {{name: synthetic, shape: [3, 32, 32]}}\noptimizer: {}}}\ntraining: {{epochs: 1}}\n"
+      "runtime: {{device: cpu, dtype: {}, threads: 1, channels_last: false}}\namp: {{enabled: false}}\n",
+      network, network == "resnet18" ? ", stem: cifar" : "", optimizer, case_json.at("dtype").get<std::string>());
+  return config::load_text(text, "case", {}, catalog);
+}
+
+// networks.fill of tests/golden/networks.py.
+void fill(models::Model& model, uint64_t seed) {
+  const torch::NoGradGuard no_grad;
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  for (auto& item : model.named_parameters()) {
+    auto values = torch::randn(item.value().sizes(), generator, torch::kFloat64);
+    if (values.dim() >= 2) {
+      values *= std::sqrt(2.0 / (static_cast<double>(values.numel()) / static_cast<double>(values.size(0))));
+    } else {
+      values = values * 0.1 + (item.key().ends_with("weight") ? 1 : 0);
+    }
+    item.value().copy_(values);
+  }
+}
+
+}  // namespace
+
+nlohmann::json run_loss_case(const nlohmann::json& case_json) {
+  const auto experiment = experiment_of(case_json);
+  const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, 1, nullptr);
+  at::set_num_threads(1);
+  auto parts = engine::build_parts(experiment, placement);
+  const auto seed = case_json.at("seed").get<uint64_t>();
+  fill(*parts.model, seed);
+  parts.model->train();
+
+  const auto steps = case_json.at("steps").get<int64_t>();
+  const auto batch_size = case_json.at("batch").get<int64_t>();
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed + 1);
+  const auto images = torch::randn({steps, batch_size, 3, 32, 32}, generator, torch::kFloat64).to(placement.dtype);
+  const auto labels = torch::randint(0, 10, {steps, batch_size}, generator, torch::kInt64);
+
+  metrics::ScoreMeter meter(placement.device, /*has_classes=*/true, /*with_top5=*/false);
+  engine::TrainStep train_step(parts, seed, std::nullopt, meter);
+  const double lr = parts.optimizer->base_lr();
+  auto result = case_json;
+  result["losses"] = nlohmann::json::array();
+  for (int64_t step = 0; step < steps; ++step) {
+    train_step.micro_step({images[step], labels[step], batch_size}, step, 0, batch_size);
+    train_step.update(lr);
+    result["losses"].push_back(meter.read().loss);
+    meter.reset();
+  }
+  double sum = 0;
+  double sum_of_squares = 0;
+  for (const auto& parameter : parts.model->parameters()) {
+    const auto values = parameter.detach().to(torch::kFloat64);
+    sum += values.sum().item<double>();
+    sum_of_squares += values.square().sum().item<double>();
+  }
+  result["sum"] = sum;
+  result["sum_of_squares"] = sum_of_squares;
+  return result;
+}
+
+std::string cpu_kind() {
+  static constexpr std::array kKernelFlags = {"amx_bf16", "amx_tile",  "avx2",    "avx512_bf16", "avx512_fp16", "avx512_vnni",
+                                              "avx512bw", "avx512dq", "avx512f", "avx512vl",    "avx_vnni",    "fma"};
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  std::string vendor;
+  std::string flags;
+  for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
+    const auto value = line.substr(std::min(line.find(':') + 2, line.size()));
+    if (line.starts_with("vendor_id")) vendor = value;
+    if (line.starts_with("flags")) flags = " " + value + " ";
+  }
+  std::string kind = vendor + " " + at::get_cpu_capability();
+  for (const auto* flag : kKernelFlags) {
+    if (flags.find(fmt::format(" {} ", flag)) != std::string::npos) kind += fmt::format(" {}", flag);
+  }
+  return kind;
+}
+
+}  // namespace trainer::testing

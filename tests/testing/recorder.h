@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "reporting/events.h"
+
+namespace trainer::testing {
+
+// Keeps every event of a run.
+class Recorder : public reporting::Sink {
+ public:
+  void on_start(const reporting::StartEvent& event) override { start = event; }
+  void on_train(const reporting::TrainEvent& event) override { train.push_back(event); }
+  void on_validation(const reporting::ValidationEvent& event) override { validation.push_back(event); }
+  void on_epoch(const reporting::EpochEvent& event) override { epochs.push_back(event); }
+  void on_end(const reporting::EndEvent& event) override { end = event; }
+
+  reporting::StartEvent start;
+  std::vector<reporting::TrainEvent> train;
+  std::vector<reporting::ValidationEvent> validation;
+  std::vector<reporting::EpochEvent> epochs;
+  reporting::EndEvent end;
+};
+
+}  // namespace trainer::testing

@@ -1,0 +1,63 @@
+#pragma once
+// Whole runs inside a test: from the text of an experiment file to the trained parts.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/load.h"
+#include "device/placement.h"
+#include "engine/catalog.h"
+#include "engine/trainer.h"
+#include "tests/testing/recorder.h"
+
+namespace trainer::testing {
+
+struct SmallRun {
+  config::Experiment experiment;
+  engine::Parts parts;
+  Recorder events;
+  bool done = false;
+};
+
+inline const config::Catalog& catalog() {
+  static const auto catalog = engine::make_catalog();
+  return catalog;
+}
+
+// Trains on the CPU until the end or until `max_steps` steps are done.
+inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1) {
+  SmallRun run{.experiment = std::move(experiment), .parts = {}, .events = {}};
+  run.experiment.runtime.device = config::DeviceChoice::kCpu;
+  const auto placement = device::choose_placement(run.experiment.runtime, run.experiment.amp, run.experiment.dataloader.pin_memory, 2, nullptr);
+  device::apply_placement(placement, run.experiment.runtime);
+  const auto logger = make_quiet_logger();
+  run.parts = engine::build_parts(run.experiment, placement);
+  engine::open_data(run.experiment, run.parts, *logger);
+  int64_t asked = 0;
+  engine::Trainer trainer(run.experiment, run.parts, run.events, [&] { return max_steps >= 0 && asked++ >= max_steps; });
+  run.done = trainer.run();
+  return run;
+}
+
+inline SmallRun train_text(const std::string& text, const std::vector<std::string>& overrides = {}, int64_t max_steps = -1) {
+  return train(config::load_text(text, "test.yaml", overrides, catalog()), max_steps);
+}
+
+// Parameters and buffers, in the order of their names' registration.
+inline std::vector<torch::Tensor> state_of(const engine::Parts& parts) {
+  auto state = parts.model->parameters();
+  const auto buffers = parts.model->buffers();
+  state.insert(state.end(), buffers.begin(), buffers.end());
+  return state;
+}
+
+inline bool bitwise_equal(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!torch::equal(a[i], b[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace trainer::testing

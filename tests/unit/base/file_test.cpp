@@ -1,0 +1,77 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer {
+namespace {
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(File, WritesWholeFilesAndLeavesNothingElse) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "a.txt";
+  write_file_atomically(path, "one");
+  write_file_atomically(path, "two\n");
+  EXPECT_EQ(read_file(path), "two\n");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(File, FailuresNameThePathAndTheReason) {
+  const testing::TemporaryFolder folder;
+  const auto absent = folder.path() / "absent";
+  EXPECT_EQ(message_of([&] { read_file(absent); }), "cannot read " + absent.string() + ": No such file or directory");
+  EXPECT_EQ(message_of([&] { read_file(folder.path()); }), "cannot read " + folder.path().string() + ": it is a folder");
+  EXPECT_NE(message_of([&] { write_file_atomically(absent / "x", "y"); }).find("No such file or directory"), std::string::npos);
+  EXPECT_NE(message_of([&] { write_file_atomically(folder.path(), "y"); }).find("cannot write"), std::string::npos);
+  EXPECT_EQ(message_of([&] { const MappedFile map(folder.path()); }), "cannot read " + folder.path().string() + ": it is no regular file");
+  EXPECT_NE(message_of([&] { const LineFile file(absent / "x"); }).find("cannot write"), std::string::npos);
+}
+
+TEST(File, LinesAreThereAtOnce) {
+  const testing::TemporaryFolder folder;
+  LineFile file(folder.path() / "lines");
+  file.write_line("first");
+  EXPECT_EQ(read_file(folder.path() / "lines"), "first\n");
+  LineFile again(folder.path() / "lines");
+  again.write_line("second");
+  EXPECT_EQ(read_file(folder.path() / "lines"), "first\nsecond\n");
+}
+
+TEST(File, MapsWholeFiles) {
+  const testing::TemporaryFolder folder;
+  write_file_atomically(folder.path() / "bytes", "abc");
+  write_file_atomically(folder.path() / "empty", "");
+  MappedFile map(folder.path() / "bytes");
+  const MappedFile moved(std::move(map));
+  EXPECT_EQ(std::string(moved.bytes().begin(), moved.bytes().end()), "abc");
+  EXPECT_TRUE(MappedFile(folder.path() / "empty").bytes().empty());
+}
+
+TEST(Log, AFileReceivesWhatIsSaid) {
+  const testing::TemporaryFolder folder;
+  const auto logger = make_quiet_logger();
+  add_file(*logger, folder.path() / "train.log");
+  logger->info("hello {}", 1);
+  logger->warn("careful");
+  logger->flush();
+  const auto text = read_file(folder.path() / "train.log");
+  EXPECT_NE(text.find(" info: hello 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(" warning: careful\n"), std::string::npos) << text;
+  EXPECT_NE(message_of([&] { add_file(*logger, folder.path()); }).find("cannot write the log"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainer

@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "config/node.h"
+
+namespace trainer::config {
+namespace {
+
+std::string parse_error(const std::string& text) {
+  try {
+    parse_yaml(text, "x.yaml");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ParseYaml, KeepsOrderAndPositions) {
+  const Node root = parse_yaml("b: 1\na:\n  - x\n  - {c: \"2\"}\n", "x.yaml");
+  ASSERT_EQ(root.members.size(), 2U);
+  EXPECT_EQ(root.members[0].name, "b");
+  EXPECT_EQ(to_string(root.members[1].position), "x.yaml:2:1");
+  const Node& list = root.members[1].value;
+  ASSERT_EQ(list.items.size(), 2U);
+  EXPECT_EQ(to_string(list.items[0].position), "x.yaml:3:5");
+  EXPECT_EQ(list.items[1].members[0].value.text, "2");
+  EXPECT_TRUE(list.items[1].members[0].value.quoted);
+  EXPECT_FALSE(root.members[0].value.quoted);
+}
+
+TEST(ParseYaml, NullInItsSpellings) {
+  const Node root = parse_yaml("a:\nb: ~\nc: null\nd: \"null\"\n", "x.yaml");
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(root.members[i].value.kind, Node::Kind::kNull) << i;
+  EXPECT_EQ(root.members[3].value.kind, Node::Kind::kScalar);
+}
+
+TEST(ParseYaml, EmptyTextIsNull) {
+  EXPECT_EQ(parse_yaml("", "x.yaml").kind, Node::Kind::kNull);
+  EXPECT_EQ(parse_yaml("# only a comment\n", "x.yaml").kind, Node::Kind::kNull);
+}
+
+TEST(ParseYaml, InvalidYamlNamesItsPlace) {
+  EXPECT_TRUE(parse_error("a: [1, 2\nb: 3\n").starts_with("x.yaml:2:")) << parse_error("a: [1, 2\nb: 3\n");
+  EXPECT_NE(parse_error("a: 'open").find("invalid YAML"), std::string::npos);
+}
+
+TEST(ParseYaml, TabsAreExplained) {
+  const auto error = parse_error("model:\n\tname: resnet18\n");
+  EXPECT_NE(error.find("tab"), std::string::npos) << error;
+  EXPECT_TRUE(error.starts_with("x.yaml:")) << error;
+}
+
+TEST(ParseYaml, DuplicateKeysNameBothPlaces) {
+  EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "x.yaml:3:1: \"a\" stands here a second time (first at line 1); keep one");
+  EXPECT_NE(parse_error("m: {a: 1, a: 2}\n").find("second time"), std::string::npos);
+}
+
+TEST(ParseYaml, AnchorsAliasesAndTagsAreRefused) {
+  EXPECT_NE(parse_error("a: &x 1\n").find("anchors"), std::string::npos);
+  EXPECT_NE(parse_error("a: &x {b: 1}\nc: *x\n").find("anchors"), std::string::npos);
+  EXPECT_NE(parse_error("a: !!python/object:os.system x\n").find("tags"), std::string::npos);
+}
+
+TEST(ParseYaml, SecondDocumentIsRefused) {
+  EXPECT_EQ(parse_error("a: 1\n---\nb: 2\n"), "x.yaml:2:1: a second YAML document begins here; an experiment file holds one");
+}
+
+TEST(ParseYaml, StructuredKeysAreRefused) { EXPECT_NE(parse_error("? [a, b]\n: 1\n").find("a key must be plain text"), std::string::npos); }
+
+TEST(ParseYaml, NestingIsBounded) {
+  EXPECT_NE(parse_error("a: " + std::string(400'000, '[') + std::string(400'000, ']')).find("nested more than 32 deep"), std::string::npos);
+  EXPECT_TRUE(parse_error("a: " + std::string(500'000, '[')).starts_with("x.yaml:1:"));
+  EXPECT_NE(parse_error("a: " + std::string(10'000'000, '[')).find("at most 1 MiB"), std::string::npos);
+  std::string map;
+  for (int depth = 0; depth < 200; ++depth) map += std::string(static_cast<size_t>(depth), ' ') + "a:\n";
+  EXPECT_NE(parse_error(map).find("nested more than 32 deep"), std::string::npos);
+}
+
+TEST(ParseYaml, OnlyUtf8Text) {
+  EXPECT_EQ(parse_error("a: 1\nb: caf\xE9\n"), "x.yaml:2:7: byte 0xe9 is not UTF-8 text; save the file as UTF-8");
+  EXPECT_NE(parse_error(std::string("\xFF\xFE" "a\0:\0", 6)).find("x.yaml:1:1: byte 0xff"), std::string::npos);
+  EXPECT_NE(parse_error(std::string("a: \0b", 5)).find("byte 0x00"), std::string::npos);
+  EXPECT_NE(parse_error("a: \xED\xA0\x80").find("not UTF-8"), std::string::npos);          // a surrogate
+  EXPECT_NE(parse_error("a: \xC0\xAF").find("not UTF-8"), std::string::npos);              // overlong
+  EXPECT_EQ(parse_yaml("a: \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\n", "x.yaml").members[0].value.text, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
+}
+
+TEST(ToYaml, ReadsBackToTheSameTree) {
+  Node root = Node::map();
+  root.set("plain", Node::scalar("a/b.c-d"));
+  root.set("empty", Node::scalar(""));
+  root.set("words", Node::scalar("two words: # no comment"));
+  root.set("looks_null", Node::scalar("null"));
+  root.set("escapes", Node::scalar("quote \" backslash \\ newline \n tab \t end"));
+  root.set("nothing", Node{});
+  root.set("numbers", Node::list({Node::scalar("1"), Node::scalar("-2.5e-4")}));
+  Node part = Node::map();
+  part.set("random_crop", Node::map()).set("size", Node::scalar("32"));
+  root.set("parts", Node::list({part}));
+  root.set("section", Node::map()).set("key", Node::scalar("value"));
+  const Node again = parse_yaml(to_yaml(root), "again");
+  EXPECT_EQ(to_yaml(again), to_yaml(root));
+  EXPECT_EQ(again.find("words")->value.text, "two words: # no comment");
+  EXPECT_EQ(again.find("escapes")->value.text, "quote \" backslash \\ newline \n tab \t end");
+  EXPECT_EQ(again.find("looks_null")->value.kind, Node::Kind::kScalar);
+  EXPECT_EQ(again.find("nothing")->value.kind, Node::Kind::kNull);
+}
+
+}  // namespace
+}  // namespace trainer::config

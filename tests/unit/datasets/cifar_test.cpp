@@ -1,0 +1,249 @@
+#include "datasets/cifar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::datasets::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr size_t kCifarImageBytes = 3072;
+
+// A record whose pixel i is (i * 7 + salt) modulo 256.
+std::string cifar_record(const std::vector<int>& labels, size_t salt) {
+  std::string record;
+  for (const int label : labels) record += static_cast<char>(label);
+  for (size_t i = 0; i < kCifarImageBytes; ++i) record += static_cast<char>((i * 7 + salt) % 256);
+  return record;
+}
+
+void write_bytes(const std::filesystem::path& path, const std::string& content) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+// Five training files with 1, 2, 3, 4 and 5 records and a test file with 2; the labels count up through the training files.
+void write_small_cifar10(const std::filesystem::path& folder) {
+  size_t index = 0;
+  for (size_t file = 1; file <= 5; ++file) {
+    std::string content;
+    for (size_t i = 0; i < file; ++i, ++index) content += cifar_record({static_cast<int>(index % 10)}, index);
+    write_bytes(folder / ("data_batch_" + std::to_string(file) + ".bin"), content);
+  }
+  write_bytes(folder / "test_batch.bin", cifar_record({9}, 100) + cifar_record({3}, 101));
+}
+
+CifarOptions cifar_options(const std::filesystem::path& root) {
+  CifarOptions options;
+  options.root = root.string();
+  return options;
+}
+
+std::unique_ptr<input::Dataset> open_quietly(const CifarLayout& layout, const std::filesystem::path& root, Split split) {
+  const auto logger = make_quiet_logger();
+  return open_cifar(layout, cifar_options(root), split, *logger);
+}
+
+// The text of the DataError that `action` throws.
+std::string cifar_data_error(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no DataError";
+  return "";
+}
+
+std::string cifar10_train_error(const std::filesystem::path& root) {
+  return cifar_data_error([&] { open_quietly(cifar10_layout(), root, Split::kTrain); });
+}
+
+class Cifar10 : public ::testing::Test {
+ protected:
+  Cifar10() { write_small_cifar10(own()); }
+  std::filesystem::path own() const { return folder_.path() / "cifar-10-batches-bin"; }
+  std::filesystem::path file(const std::string& name) const { return own() / name; }
+  const std::filesystem::path& root() const { return folder_.path(); }
+
+ private:
+  trainer::testing::TemporaryFolder folder_;
+};
+
+TEST_F(Cifar10, JoinsTheTrainingFilesInTheirOrder) {
+  const auto dataset = open_quietly(cifar10_layout(), root(), Split::kTrain);
+  ASSERT_EQ(dataset->size(), 15);
+  input::Scratch scratch;
+  for (int64_t index = 0; index < dataset->size(); ++index) {
+    const auto sample = dataset->read(index, scratch);
+    EXPECT_EQ(sample.label, index % 10);
+    for (const size_t pixel : {size_t{0}, size_t{1}, kCifarImageBytes - 1}) {
+      EXPECT_EQ(sample.image.pixels[pixel], (pixel * 7 + static_cast<size_t>(index)) % 256) << "sample " << index << " pixel " << pixel;
+    }
+  }
+}
+
+TEST_F(Cifar10, ShowsTheWholeImage) {
+  const auto dataset = open_quietly(cifar10_layout(), root(), Split::kTrain);
+  input::Scratch scratch;
+  const auto image = dataset->read(0, scratch).image;
+  const std::array window = {image.channels, image.height, image.width, image.top, image.left, image.window_height, image.window_width};
+  EXPECT_THAT(window, ElementsAre(3, 32, 32, 0, 0, 32, 32));
+  EXPECT_FALSE(image.mirrored);
+}
+
+TEST_F(Cifar10, ValidationIsTheTestFile) {
+  const auto dataset = open_quietly(cifar10_layout(), root(), Split::kValidation);
+  ASSERT_EQ(dataset->size(), 2);
+  input::Scratch scratch;
+  EXPECT_EQ(dataset->read(0, scratch).label, 9);
+  EXPECT_EQ(dataset->read(1, scratch).label, 3);
+  EXPECT_EQ(dataset->read(1, scratch).image.pixels[0], 101);
+}
+
+TEST_F(Cifar10, ValidationNeedsNoTrainingFile) {
+  std::filesystem::remove(file("data_batch_2.bin"));
+  EXPECT_EQ(open_quietly(cifar10_layout(), root(), Split::kValidation)->size(), 2);
+}
+
+TEST_F(Cifar10, RootMayBeTheDataSetsOwnFolder) {
+  EXPECT_EQ(open_quietly(cifar10_layout(), own(), Split::kTrain)->size(), 15);
+  EXPECT_EQ(open_quietly(cifar10_layout(), own().string() + "/", Split::kValidation)->size(), 2);
+}
+
+TEST_F(Cifar10, DescribesItsSamples) {
+  const auto dataset = open_quietly(cifar10_layout(), root(), Split::kTrain);
+  EXPECT_THAT(dataset->info().shape, ElementsAre(3, 32, 32));
+  EXPECT_TRUE(dataset->info().is_image);
+  EXPECT_EQ(dataset->info().num_classes, 10);
+}
+
+TEST_F(Cifar10, CutFileIsRefused) {
+  std::filesystem::resize_file(file("data_batch_4.bin"), 4 * 3073 - 1);
+  EXPECT_EQ(cifar10_train_error(root()),
+            file("data_batch_4.bin").string() +
+                ": 12291 bytes are no whole number of 3073-byte records of CIFAR-10; put the file of "
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz there by hand, or set dataset.root to a new folder and "
+                "dataset.download=true");
+}
+
+TEST_F(Cifar10, EmptyFileIsRefused) {
+  std::filesystem::resize_file(file("data_batch_5.bin"), 0);
+  EXPECT_THAT(cifar10_train_error(root()), StartsWith(file("data_batch_5.bin").string() + ": the file is empty; put the file of https://"));
+}
+
+TEST_F(Cifar10, MissingFileIsNamed) {
+  std::filesystem::remove(file("data_batch_3.bin"));
+  EXPECT_THAT(cifar10_train_error(root()), StartsWith(file("data_batch_3.bin").string() + ": the file is missing; put the file of https://"));
+}
+
+TEST_F(Cifar10, MissingFileOfRootItselfIsNamed) {
+  std::filesystem::remove(file("data_batch_1.bin"));
+  EXPECT_THAT(cifar10_train_error(own()), StartsWith(file("data_batch_1.bin").string() + ": the file is missing"));
+}
+
+TEST_F(Cifar10, LabelThatDoesNotExistIsRefused) {
+  write_bytes(file("data_batch_2.bin"), cifar_record({9}, 0) + cifar_record({10}, 0));
+  EXPECT_THAT(cifar10_train_error(root()),
+              StartsWith(file("data_batch_2.bin").string() + ": record 1 (from 0) has the label 10, but those of CIFAR-10 are 0 to 9; put"));
+}
+
+TEST_F(Cifar10, HighestLabelByteIsRefused) {
+  write_bytes(file("test_batch.bin"), cifar_record({255}, 0));
+  EXPECT_THAT(cifar_data_error([&] { open_quietly(cifar10_layout(), root(), Split::kValidation); }), HasSubstr("has the label 255"));
+}
+
+TEST_F(Cifar10, FolderInAFilesPlaceIsRefused) {
+  std::filesystem::remove(file("data_batch_1.bin"));
+  std::filesystem::create_directory(file("data_batch_1.bin"));
+  EXPECT_EQ(cifar10_train_error(root()), "cannot read " + file("data_batch_1.bin").string() + ": it is no regular file");
+}
+
+TEST_F(Cifar10, UnreadableFileIsRefusedWithTheSystemsReason) {
+  std::filesystem::remove(file("data_batch_1.bin"));
+  std::filesystem::create_symlink("data_batch_1.bin", file("data_batch_1.bin"));
+  EXPECT_EQ(cifar10_train_error(root()), "cannot read " + file("data_batch_1.bin").string() + ": Too many levels of symbolic links");
+}
+
+TEST_F(Cifar10, Cifar100IsNotFoundInItsFolder) {
+  EXPECT_THAT(cifar_data_error([&] { open_quietly(cifar100_layout(), root(), Split::kTrain); }),
+              AllOf(StartsWith("dataset.root: "), HasSubstr("holds no CIFAR-100"), HasSubstr("cifar-100-binary.tar.gz")));
+}
+
+TEST(Cifar10Root, MissingFolderSaysWhatToDo) {
+  const trainer::testing::TemporaryFolder folder;
+  const auto root = (folder.path() / "data").string();
+  EXPECT_EQ(cifar10_train_error(root), "dataset.root: " + root + " holds no CIFAR-10 (there is no " + root +
+                                           "/cifar-10-batches-bin); set dataset.download=true, or unpack "
+                                           "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz in that folder by hand");
+  EXPECT_FALSE(std::filesystem::exists(root));
+}
+
+TEST(Cifar10Root, EmptyNameIsRefused) {
+  EXPECT_THROW(cifar_info(cifar10_layout(), cifar_options("")), UsageError);
+  EXPECT_THROW(open_quietly(cifar10_layout(), "", Split::kTrain), UsageError);
+}
+
+TEST(Cifar100, LabelIsTheFineOne) {
+  const trainer::testing::TemporaryFolder folder;
+  write_bytes(folder.path() / "cifar-100-binary" / "train.bin", cifar_record({19, 99}, 5) + cifar_record({0, 42}, 6));
+  write_bytes(folder.path() / "cifar-100-binary" / "test.bin", cifar_record({3, 7}, 8));
+  const auto train = open_quietly(cifar100_layout(), folder.path(), Split::kTrain);
+  const auto validation = open_quietly(cifar100_layout(), folder.path(), Split::kValidation);
+  ASSERT_EQ(train->size(), 2);
+  ASSERT_EQ(validation->size(), 1);
+  EXPECT_EQ(train->info().num_classes, 100);
+  input::Scratch scratch;
+  EXPECT_EQ(train->read(0, scratch).label, 99);
+  EXPECT_EQ(train->read(1, scratch).label, 42);
+  EXPECT_EQ(train->read(1, scratch).image.pixels[1], 13);
+  EXPECT_EQ(validation->read(0, scratch).label, 7);
+}
+
+TEST(Cifar100, EitherLabelIsChecked) {
+  const trainer::testing::TemporaryFolder folder;
+  const auto file = folder.path() / "cifar-100-binary" / "train.bin";
+  const auto error = [&] { return cifar_data_error([&] { open_quietly(cifar100_layout(), folder.path(), Split::kTrain); }); };
+  write_bytes(file, cifar_record({20, 0}, 0));
+  EXPECT_THAT(error(), HasSubstr("record 0 (from 0) has the label 20, but those of CIFAR-100 are 0 to 19"));
+  write_bytes(file, cifar_record({0, 0}, 0) + cifar_record({0, 100}, 0));
+  EXPECT_THAT(error(), HasSubstr("record 1 (from 0) has the label 100, but those of CIFAR-100 are 0 to 99"));
+  write_bytes(file, cifar_record({0}, 0));
+  EXPECT_THAT(error(), HasSubstr("3073 bytes are no whole number of 3074-byte records of CIFAR-100"));
+}
+
+TEST(Cifar10Sample, HasAsManyImagesOfEachClass) {
+  const auto root = std::filesystem::path(TRAINER_SOURCE_DIR) / "datasets" / "cifar10_sample";
+  for (const auto& [split, per_class] : {std::pair{Split::kTrain, 200}, std::pair{Split::kValidation, 50}}) {
+    const auto dataset = open_quietly(cifar10_layout(), root, split);
+    EXPECT_EQ(dataset->size(), per_class * 10);
+    std::vector<int> counts(10);
+    input::Scratch scratch;
+    for (int64_t index = 0; index < dataset->size(); ++index) ++counts[static_cast<size_t>(dataset->read(index, scratch).label)];
+    EXPECT_THAT(counts, ::testing::Each(per_class));
+  }
+}
+
+TEST(CifarArchives, AreTheOfficialOnes) {
+  EXPECT_THAT(cifar10_layout().archive.url, AllOf(StartsWith("https://"), EndsWith("/cifar-10-binary.tar.gz")));
+  EXPECT_EQ(cifar10_layout().archive.md5, "c32a1d4ab5d03f1284b67883e8d87530");
+  EXPECT_THAT(cifar100_layout().archive.url, AllOf(StartsWith("https://"), EndsWith("/cifar-100-binary.tar.gz")));
+  EXPECT_EQ(cifar100_layout().archive.md5, "03b5dce01913d631647c71ecec9e9cb8");
+}
+
+}  // namespace
+}  // namespace trainer::datasets::test

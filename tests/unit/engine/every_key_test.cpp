@@ -1,0 +1,118 @@
+// Walks every key table there is: each key misspelt, mistyped and out of range, and the documents that are made from the tables.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "config/load.h"
+#include "config/reference.h"
+#include "engine/catalog.h"
+
+namespace trainer::engine {
+namespace {
+
+const config::Catalog& catalog() {
+  static const auto catalog = make_catalog();
+  return catalog;
+}
+
+std::string error_of(const std::string& override_text) {
+  static constexpr const char* kBase =
+      "experiment: keys\nmodel: {name: demo_conv}\ndataset: {name: synthetic}\ntraining: {epochs: 1}\n";
+  try {
+    config::load_text(kBase, "x.yaml", {override_text}, catalog());
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// The override that gives a key of some section this value.
+using Write = std::function<std::string(const std::string& name, const std::string& value)>;
+
+// `section`: the key path that errors show in front of the key's name.
+void check_key(const config::Key& key, const std::string& section, const Write& write) {
+  const auto path = section + key.name;
+  const auto misspelt = error_of(write(key.name + "x", "1"));
+  // One letter more than a single letter is as far from it as from anything.
+  EXPECT_NE(misspelt.find(path + "x: unknown key" + (key.name.size() > 1 ? "; did you mean \"" : "")), std::string::npos) << misspelt;
+  EXPECT_FALSE(key.doc.empty()) << path;
+  EXPECT_FALSE(key.refused_examples.empty()) << path;
+  for (const auto& value : key.refused_examples) {
+    const auto error = error_of(write(key.name, value));
+    EXPECT_NE(error.find("command line: " + path), std::string::npos) << path << "=" << value << " gave: " << error;
+  }
+}
+
+// The own keys of each kind of a family; returns how many there were. `write` and `section` are given the kind's name too.
+int check_kinds(const config::Family& family, const std::function<std::string(const std::string& kind)>& section,
+                const std::function<Write(const std::string& kind)>& write) {
+  int num_keys = 0;
+  for (const auto& kind : family) {
+    EXPECT_FALSE(kind.doc.empty()) << kind.name;
+    const auto options = kind.make_options();
+    config::KeyTable table;
+    options->describe(table);
+    for (const auto& key : table.keys()) check_key(key, section(kind.name), write(kind.name));
+    num_keys += static_cast<int>(table.keys().size());
+  }
+  return num_keys;
+}
+
+int check_section(const config::Key& section_key) {
+  const auto section = section_key.name + ".";
+  config::KeyTable table;
+  section_key.section(table);
+  auto num_keys = static_cast<int>(table.keys().size());
+  for (const auto& key : table.keys()) {
+    check_key(key, section, [&](const std::string& name, const std::string& value) { return section + name + "=" + value; });
+    if (key.part != nullptr) {
+      num_keys += check_kinds(*key.family, [&](const std::string&) { return section; }, [&](const std::string& kind) {
+        return [&section_key, kind](const std::string& name, const std::string& value) {
+          return fmt::format("{}={{name: {}, {}: {}}}", section_key.name, kind, name, value);
+        };
+      });
+    }
+    if (key.parts != nullptr) {
+      const auto path = section + key.name;
+      num_keys += check_kinds(*key.family, [&](const std::string& kind) { return fmt::format("{}[0].{}.", path, kind); }, [&](const std::string& kind) {
+        return [path, kind](const std::string& name, const std::string& value) { return fmt::format("{}=[{{{}: {{{}: {}}}}}]", path, kind, name, value); };
+      });
+    }
+  }
+  return num_keys;
+}
+
+TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
+  config::Experiment experiment;
+  config::KeyTable top;
+  experiment.describe(top, catalog());
+  int num_keys = 0;
+  for (const auto& key : top.keys()) {
+    check_key(key, "", [](const std::string& name, const std::string& value) { return name + "=" + value; });
+    num_keys += key.section ? check_section(key) : 1;
+  }
+  EXPECT_GT(num_keys, 60);
+}
+
+TEST(EveryKey, TheReferenceInDocsIsTheTables) {
+  const auto file = std::filesystem::path(TRAINER_SOURCE_DIR) / "docs/configuration.md";
+  EXPECT_EQ(read_file(file), config::reference_markdown(catalog()))
+      << "the key tables changed; run: trainer config reference --format markdown > docs/configuration.md";
+}
+
+TEST(EveryKey, EveryConfigReadsBackFromItsResolvedForm) {
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TRAINER_SOURCE_DIR) / "configs")) {
+    auto experiment = config::load(entry.path(), {}, catalog());
+    const auto text = config::to_yaml(experiment, catalog());
+    auto again = config::load_text(text, "resolved", {}, catalog());
+    EXPECT_EQ(config::to_yaml(again, catalog()), text) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace trainer::engine

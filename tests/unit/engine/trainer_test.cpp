@@ -1,0 +1,186 @@
+#include "engine/trainer.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "tests/testing/small_run.h"
+
+namespace trainer::engine {
+namespace {
+
+using testing::bitwise_equal;
+using testing::SmallRun;
+using testing::state_of;
+using testing::train_text;
+
+// ResNet-20 on the bundled images, with crop and flip.
+std::string images_text() {
+  return fmt::format(
+      "experiment: images\n"
+      "model: {{name: resnet20}}\n"
+      "dataset:\n"
+      "  name: cifar10\n"
+      "  root: {}/datasets/cifar10_sample\n"
+      "  train_transforms: [{{random_crop: {{size: 32, padding: 4}}}}, random_horizontal_flip,"
+      " {{normalize: {{mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}}}}]\n"
+      "dataloader: {{batch_size: 32}}\n"
+      "optimizer: {{name: sgd, lr: 0.05, momentum: 0.9}}\n"
+      "training: {{epochs: 1}}\n"
+      "amp: {{enabled: false}}\n"
+      "logging: {{every_steps: 2}}\n",
+      TRAINER_SOURCE_DIR);
+}
+
+constexpr const char* kRandom =
+    "experiment: random\n"
+    "model: {name: demo_conv}\n"
+    "dataset: {name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 40, num_validation: 12}\n"
+    "dataloader: {batch_size: 8}\n"
+    "optimizer: {name: sgd, lr: 0.001, momentum: 0.9}\n"
+    "validation: {batch_size: 5}\n"
+    "runtime: {dtype: float64}\n"
+    "training: {epochs: 2}\n"
+    "logging: {every_steps: 2}\n";
+
+void expect_equal_runs(const SmallRun& a, const SmallRun& b) {
+  ASSERT_EQ(a.events.train.size(), b.events.train.size());
+  for (size_t i = 0; i < a.events.train.size(); ++i) {
+    EXPECT_EQ(a.events.train[i].loss, b.events.train[i].loss) << "line " << i;
+    EXPECT_EQ(a.events.train[i].top1, b.events.train[i].top1) << "line " << i;
+  }
+  EXPECT_TRUE(bitwise_equal(state_of(a.parts), state_of(b.parts)));
+}
+
+TEST(Trainer, TheSameBitForBitForAnyNumberOfWorkers) {
+  const auto text = images_text();
+  const auto reference = train_text(text, {"dataloader.num_workers=0"}, 6);
+  ASSERT_EQ(reference.events.train.size(), 3U);
+  for (const char* workers : {"dataloader.num_workers=0", "dataloader.num_workers=1", "dataloader.num_workers=3"}) {
+    SCOPED_TRACE(workers);
+    expect_equal_runs(reference, train_text(text, {workers, "dataloader.prefetch=2"}, 6));
+  }
+  const auto other_seed = train_text(text, {"seed=43"}, 6);
+  EXPECT_NE(reference.events.train[0].loss, other_seed.events.train[0].loss);
+}
+
+TEST(Trainer, TellsWhatHappens) {
+  const auto run = train_text(kRandom);
+  EXPECT_TRUE(run.done);
+  EXPECT_EQ(run.events.start.steps_per_epoch, 5);
+  EXPECT_EQ(run.events.start.num_parameters, 3 * 16 * 9 + 16 + 14400 * 10 + 10);
+  ASSERT_EQ(run.events.train.size(), 6U);  // after steps 2, 4 and 5 of each epoch
+  EXPECT_EQ(run.events.train[2].step, 5);
+  EXPECT_EQ(run.events.train[3].step_in_epoch, 2);
+  ASSERT_EQ(run.events.validation.size(), 2U);
+  EXPECT_EQ(run.events.validation[0].num_samples, 12);
+  ASSERT_EQ(run.events.epochs.size(), 2U);
+  const auto& lines = run.events.train;
+  EXPECT_DOUBLE_EQ(run.events.epochs[0].train_loss, (2 * lines[0].loss + 2 * lines[1].loss + lines[2].loss) / 5);
+  EXPECT_EQ(run.events.end.reason, "done");
+  EXPECT_EQ(run.events.end.step, 10);
+  EXPECT_EQ(run.events.end.monitor, "validation/top1");
+  ASSERT_TRUE(run.events.end.best_validation.has_value());
+  EXPECT_GE(*run.events.end.best_validation->top1, *run.events.end.final_validation->top1);
+}
+
+TEST(Trainer, AccumulatedMicroStepsAreOneBigBatch) {
+  const auto whole = train_text(kRandom, {"dataloader.batch_size=16", "dataloader.drop_last=false"});
+  const auto parts = train_text(kRandom, {"dataloader.batch_size=4", "training.accumulation_steps=4", "dataloader.drop_last=false"});
+  // 40 samples: two groups of 16 and a short one of 8 in both.
+  ASSERT_EQ(whole.events.start.steps_per_epoch, 3);
+  ASSERT_EQ(parts.events.start.steps_per_epoch, 3);
+  const auto a = state_of(whole.parts);
+  const auto b = state_of(parts.parts);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_LT((a[i] - b[i]).abs().max().item<double>(), 1e-13);
+  EXPECT_NEAR(whole.events.end.final_validation->loss, parts.events.end.final_validation->loss, 1e-12);
+}
+
+TEST(Trainer, ValidationDoesNotDependOnItsBatches) {
+  const auto small = train_text(kRandom, {"validation.batch_size=5"});
+  const auto large = train_text(kRandom, {"validation.batch_size=500"});
+  EXPECT_EQ(*small.events.end.final_validation->top1, *large.events.end.final_validation->top1);
+  EXPECT_NEAR(small.events.end.final_validation->loss, large.events.end.final_validation->loss, 1e-12);
+}
+
+TEST(Trainer, StopsAtAStepWhenAsked) {
+  const auto run = train_text(kRandom, {}, 3);
+  EXPECT_FALSE(run.done);
+  EXPECT_EQ(run.events.end.reason, "stopped");
+  EXPECT_EQ(run.events.end.step, 3);
+}
+
+TEST(Trainer, AStopDuringValidationReportsNone) {
+  const auto run = train_text(kRandom, {}, 6);  // five steps, one validation batch
+  EXPECT_FALSE(run.done);
+  EXPECT_TRUE(run.events.validation.empty());
+  EXPECT_EQ(run.events.end.reason, "stopped");
+}
+
+TEST(Trainer, WithoutClassesTheLossIsMonitored) {
+  const auto run = train_text(
+      "experiment: mse\nmodel: {name: demo_linear}\nloss: {name: mse}\n"
+      "dataset: {name: synthetic, shape: [10], num_classes: 0, num_targets: 10, num_train: 64, num_validation: 32}\n"
+      "dataloader: {batch_size: 8}\noptimizer: {name: sgd, lr: 0.01}\ntraining: {epochs: 3}\n");
+  EXPECT_EQ(run.events.end.monitor, "validation/loss");
+  EXPECT_FALSE(run.events.train[0].top1.has_value());
+  EXPECT_FALSE(run.events.end.final_validation->top1.has_value());
+  EXPECT_LE(run.events.end.best_validation->loss, run.events.validation[0].loss);
+}
+
+TEST(Trainer, ALossThatIsNotFiniteStopsWithStepAndLearningRate) {
+  try {
+    train_text(kRandom, {"optimizer.lr=1.0e200", "training.epochs=5"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the loss of step "), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("is not finite, at learning rate 1e+200"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Trainer, HeldOutPartOfTheTrainingSet) {
+  const auto run = train_text(kRandom, {"dataset.validation_split=0.25"});
+  EXPECT_EQ(run.parts.train.dataset().size(), 30);
+  EXPECT_EQ(run.parts.validation.dataset().size(), 10);
+  EXPECT_EQ(run.events.validation[0].num_samples, 10);
+  EXPECT_THROW(train_text(kRandom, {"dataset.validation_split=0.001"}), UsageError);
+}
+
+TEST(Trainer, GradientClippingAndAdamWTrain) {
+  const auto run = train_text(kRandom, {"optimizer={name: adamw, lr: 0.001}", "training.max_grad_norm=0.1", "optimizer.decay_norm_and_bias=false"});
+  EXPECT_TRUE(run.done);
+  EXPECT_TRUE(std::isfinite(run.events.train.back().loss));
+}
+
+TEST(Trainer, Bfloat16AutocastStaysNearFloat32) {
+  const auto full = train_text(kRandom, {"runtime.dtype=float32"}, 4);
+  const auto mixed = train_text(kRandom, {"runtime.dtype=float32", "amp.enabled=true"}, 4);
+  // bfloat16 has 8 bits of mantissa: losses of order 2.3 differ in the third digit.
+  EXPECT_NEAR(full.events.train[0].loss, mixed.events.train[0].loss, 0.05);
+  EXPECT_NE(full.events.train[0].loss, mixed.events.train[0].loss);
+}
+
+TEST(Trainer, StrictDeterminismTrains) { EXPECT_TRUE(train_text(kRandom, {"runtime.deterministic=true", "training.epochs=1"}).done); }
+
+TEST(BuildParts, WhatDoesNotFitIsListedTogether) {
+  const auto error = [](const std::vector<std::string>& overrides) {
+    try {
+      train_text(kRandom, overrides);
+    } catch (const UsageError& usage) {
+      return std::string(usage.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error({"loss={name: mse}", "dataset.num_classes=100"}),
+            "loss.name: mse needs floating-point targets, but synthetic gives class labels\n"
+            "model: demo_conv has 10 outputs, but synthetic has 100 classes");
+  EXPECT_NE(error({"dataset.shape=[3, 28, 28]"}).find("model: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28"),
+            std::string::npos);
+  EXPECT_NE(error({"dataset.train_transforms=[random_horizontal_flip]"}).find("dataset.train_transforms"), std::string::npos)
+      << error({"dataset.train_transforms=[random_horizontal_flip]"});
+}
+
+}  // namespace
+}  // namespace trainer::engine

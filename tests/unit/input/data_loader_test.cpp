@@ -1,0 +1,285 @@
+#include "input/data_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "config/reader.h"
+
+namespace trainer::input {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int64_t kImageSize = 8;
+
+std::vector<int64_t> first_indices(int64_t count) {
+  std::vector<int64_t> indices(static_cast<size_t>(count));
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+// Images of random pixels, labelled by their index. Readers decode into scratch memory, as those of real files do.
+class CountingImages : public Dataset {
+ public:
+  explicit CountingImages(int64_t size) : size_(size) {}
+  const DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return size_; }
+  Sample read(int64_t index, Scratch& scratch) const override {
+    ++num_reads;
+    if (index == fail_at) throw std::runtime_error("the file is damaged");
+    CounterRandom random(11, static_cast<uint64_t>(index));
+    scratch.bytes.resize(3 * kImageSize * kImageSize);
+    for (auto& byte : scratch.bytes) byte = static_cast<uint8_t>(random.next_below(256));
+    Sample sample;
+    sample.image = ImageView::whole(scratch.bytes.data(), 3, kImageSize, kImageSize);
+    sample.label = index + label_offset;
+    return sample;
+  }
+
+  mutable std::atomic<int64_t> num_reads = 0;
+  int64_t fail_at = -1;
+  int64_t label_offset = 0;
+
+ private:
+  DatasetInfo info_{.shape = {3, kImageSize, kImageSize}, .num_classes = 1000};
+  int64_t size_;
+};
+
+// Sample i has the values i, i + 0.5 and the targets -i, 2 i, 1 / 3.
+class LinearSamples : public Dataset {
+ public:
+  const DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return 10; }
+  Sample read(int64_t index, Scratch& scratch) const override {
+    const auto i = static_cast<float>(index);
+    scratch.values = {i, i + 0.5F, -i, 2 * i, 1.0F / 3.0F};
+    Sample sample;
+    sample.values = std::span(scratch.values).first(2);
+    sample.target = std::span(scratch.values).subspan(2);
+    return sample;
+  }
+
+ private:
+  DatasetInfo info_{.shape = {2}, .is_image = false, .num_classes = 0, .num_targets = 3};
+};
+
+Pipeline augmenting_pipeline(const DatasetInfo& info, BatchLayout layout = {}) {
+  const auto family = transform_family();
+  const auto yaml = config::parse_yaml("transforms: [random_crop: {size: 8, padding: 2}, random_horizontal_flip]", "test");
+  std::vector<config::Part> parts;
+  config::Problems problems;
+  config::read_section(
+      yaml, [&](config::KeyTable& keys) { keys.add_parts("transforms", parts, family, ""); }, "", problems);
+  return {parts, info, layout};
+}
+
+struct LoadedEpoch {
+  std::vector<torch::Tensor> images;
+  std::vector<torch::Tensor> targets;
+};
+
+LoadedEpoch load_all(DataLoader& loader) {
+  LoadedEpoch all;
+  while (const Batch* batch = loader.next()) {
+    EXPECT_EQ(batch->images.size(0), batch->size);
+    EXPECT_EQ(batch->targets.size(0), batch->size);
+    all.images.push_back(batch->images.clone());
+    all.targets.push_back(batch->targets.clone());
+  }
+  return all;
+}
+
+torch::Tensor joined_labels(const LoadedEpoch& epoch) { return torch::cat(epoch.targets); }
+
+TEST(DataLoader, ResultsDependOnSeedEpochAndIndexOnly) {
+  const CountingImages dataset(50);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  const auto load = [&](int64_t batch_size, int64_t num_workers, int64_t prefetch, uint64_t seed, int64_t epoch,
+                        std::vector<int64_t> indices) {
+    DataLoader loader(dataset, pipeline, {.batch_size = batch_size, .num_workers = num_workers, .prefetch = prefetch, .seed = seed});
+    loader.start_epoch(epoch, std::move(indices));
+    return torch::cat(load_all(loader).images);
+  };
+  const auto reference = load(4, 0, 4, 1, 2, first_indices(50));
+  for (const int64_t num_workers : {0, 1, 3}) {
+    for (const int64_t prefetch : {1, 2, 100}) {
+      EXPECT_TRUE(torch::equal(load(4, num_workers, prefetch, 1, 2, first_indices(50)), reference)) << num_workers << ", " << prefetch;
+    }
+  }
+  EXPECT_TRUE(torch::equal(load(7, 2, 2, 1, 2, first_indices(50)), reference));
+  EXPECT_TRUE(torch::equal(load(1, 1, 1, 1, 2, {41, 3}), torch::stack({reference[41], reference[3]})));
+  EXPECT_FALSE(torch::equal(load(4, 1, 1, 2, 2, first_indices(50)), reference));
+  EXPECT_FALSE(torch::equal(load(4, 1, 1, 1, 3, first_indices(50)), reference));
+}
+
+TEST(DataLoader, SamplesAreDrawnWithNumbersOfTheirOwn) {
+  const CountingImages dataset(50);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  DataLoader loader(dataset, pipeline, {.batch_size = 50});
+  loader.start_epoch(0, first_indices(50));
+  const torch::Tensor images = loader.next()->images;
+  std::map<std::pair<int64_t, int64_t>, int> dark_rows_and_columns;
+  for (int64_t i = 0; i < 50; ++i) {
+    const torch::Tensor dark = images[i].amax(0) == 0;
+    ++dark_rows_and_columns[{dark.all(1).sum().item<int64_t>(), dark.all(0).sum().item<int64_t>()}];
+  }
+  EXPECT_GE(dark_rows_and_columns.size(), 7U);  // of 9 combinations of 0, 1 or 2 padded rows and columns
+}
+
+TEST(DataLoader, BatchesComeInOrderAndTheLastMayBeSmaller) {
+  const CountingImages dataset(100);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  std::vector<int64_t> indices = {5, 99, 0, 5, 17, 4, 3};
+  for (const int64_t num_workers : {0, 1, 3}) {
+    DataLoader loader(dataset, pipeline, {.batch_size = 3, .num_workers = num_workers, .prefetch = 2});
+    loader.start_epoch(0, indices);
+    const auto epoch = load_all(loader);
+    ASSERT_EQ(epoch.targets.size(), 3U);
+    EXPECT_EQ(epoch.images.back().sizes(), (std::vector<int64_t>{1, 3, 8, 8}));
+    EXPECT_TRUE(torch::equal(joined_labels(epoch), torch::tensor(indices)));
+    EXPECT_EQ(loader.next(), nullptr);
+  }
+}
+
+TEST(DataLoader, OddSizes) {
+  const CountingImages dataset(10);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  for (const int64_t num_workers : {0, 2}) {
+    DataLoader loader(dataset, pipeline, {.batch_size = 64, .num_workers = num_workers, .prefetch = 8});
+    EXPECT_EQ(loader.next(), nullptr) << "before an epoch";
+    loader.start_epoch(0, {});
+    EXPECT_EQ(loader.next(), nullptr) << "an empty list";
+    for (int64_t epoch = 1; epoch < 4; ++epoch) {
+      loader.start_epoch(epoch, first_indices(10));
+      const Batch* batch = loader.next();
+      ASSERT_NE(batch, nullptr);
+      EXPECT_EQ(batch->size, 10);
+      EXPECT_EQ(loader.next(), nullptr);
+    }
+  }
+}
+
+TEST(DataLoader, StaysWithinItsBuffersAndLeavesTheBatchInUseAlone) {
+  constexpr int64_t kPrefetch = 2;
+  const CountingImages dataset(200);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  DataLoader loader(dataset, pipeline, {.batch_size = 2, .num_workers = 3, .prefetch = kPrefetch});
+  loader.start_epoch(0, first_indices(200));
+  int64_t num_batches = 0;
+  while (const Batch* batch = loader.next()) {
+    const int64_t first = 2 * num_batches++;
+    EXPECT_LE(dataset.num_reads, 2 * (num_batches + kPrefetch));
+    EXPECT_TRUE(torch::equal(batch->targets, torch::tensor({first, first + 1})));
+  }
+  EXPECT_EQ(dataset.num_reads, 200);
+}
+
+TEST(DataLoader, MemoryFollowsTheLayout) {
+  const CountingImages dataset(6);
+  torch::Tensor planar;
+  for (const bool channels_last : {false, true}) {
+    const auto pipeline = augmenting_pipeline(dataset.info(), {torch::kBFloat16, channels_last});
+    DataLoader loader(dataset, pipeline, {.batch_size = 4, .num_workers = 1});
+    loader.start_epoch(0, first_indices(6));
+    const auto epoch = load_all(loader);
+    EXPECT_EQ(epoch.images[1].scalar_type(), torch::kBFloat16);
+    EXPECT_EQ(epoch.images[1].is_contiguous(at::MemoryFormat::ChannelsLast), channels_last);
+    EXPECT_EQ(epoch.targets[1].scalar_type(), torch::kInt64);
+    const auto images = torch::cat(epoch.images).contiguous();
+    if (!channels_last) planar = images;
+    EXPECT_TRUE(torch::equal(images, planar));
+  }
+}
+
+TEST(DataLoader, FloatingPointTargets) {
+  const LinearSamples dataset;
+  for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kBFloat16}) {
+    const Pipeline pipeline({}, dataset.info(), {torch::kFloat64, true});
+    DataLoader loader(dataset, pipeline, {.batch_size = 2, .num_workers = 1, .target_dtype = dtype});
+    loader.start_epoch(0, {3, 4, 9});
+    const auto epoch = load_all(loader);
+    const torch::Tensor i = torch::tensor({3.0, 4.0, 9.0}, torch::kFloat64);
+    EXPECT_TRUE(torch::equal(torch::cat(epoch.images), torch::stack({i, i + 0.5}, 1)));
+    EXPECT_TRUE(torch::equal(torch::cat(epoch.targets), torch::stack({-i, 2 * i, torch::full_like(i, 1.0F / 3.0F)}, 1).to(dtype))) << dtype;
+  }
+}
+
+TEST(DataLoader, AReadersExceptionComesOutInTheBatchsPlaceNamingTheSample) {
+  CountingImages dataset(20);
+  dataset.fail_at = 13;
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  for (const int64_t num_workers : {0, 1, 3}) {
+    DataLoader loader(dataset, pipeline, {.batch_size = 5, .num_workers = num_workers});
+    loader.start_epoch(0, first_indices(20));
+    EXPECT_NE(loader.next(), nullptr);
+    EXPECT_NE(loader.next(), nullptr);
+    for (int call = 0; call < 2; ++call) {
+      EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>("sample 13: the file is damaged")) << num_workers;
+    }
+    loader.start_epoch(1, {1, 2});
+    EXPECT_TRUE(torch::equal(joined_labels(load_all(loader)), torch::tensor({1, 2})));
+  }
+}
+
+TEST(DataLoader, ALabelOutsideTheClassesIsRefused) {
+  CountingImages dataset(5);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  DataLoader loader(dataset, pipeline, {.batch_size = 5});
+  dataset.label_offset = 997;
+  loader.start_epoch(0, first_indices(5));
+  EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>("sample 3: its label is 1000, but labels must lie in 0 to 999"));
+  dataset.label_offset = -1;
+  EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>(HasSubstr("sample 0: its label is -1")));
+}
+
+TEST(DataLoader, AnEpochMayBeGivenUpAtAnyTime) {
+  const CountingImages dataset(60);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  for (const int64_t num_workers : {0, 1, 3}) {
+    DataLoader loader(dataset, pipeline, {.batch_size = 4, .num_workers = num_workers, .prefetch = 3});
+    for (int64_t round = 0; round < 30; ++round) {
+      loader.start_epoch(round, first_indices(60));
+      for (int64_t i = 0; i < round % 5; ++i) loader.next();
+    }
+    loader.start_epoch(0, {7, 8, 9, 10, 11});
+    EXPECT_TRUE(torch::equal(joined_labels(load_all(loader)), torch::tensor({7, 8, 9, 10, 11})));
+  }
+}
+
+TEST(DataLoader, MayEndInMidEpoch) {
+  const CountingImages dataset(60);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  for (int64_t round = 0; round < 30; ++round) {
+    DataLoader loader(dataset, pipeline, {.batch_size = 4, .num_workers = 3, .prefetch = 3});
+    if (round > 0) loader.start_epoch(0, first_indices(60));
+    for (int64_t i = 0; i < round % 5; ++i) loader.next();
+  }
+}
+
+TEST(DataLoader, WaitedCountsTheWorkThatNextDoesItself) {
+  const CountingImages dataset(10);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  DataLoader loader(dataset, pipeline, {.batch_size = 10});
+  EXPECT_EQ(loader.waited().count(), 0);
+  loader.start_epoch(0, first_indices(10));
+  loader.next();
+  EXPECT_GT(loader.waited().count(), 0);
+}
+
+TEST(DataLoader, RefusesIndicesThatTheDataSetDoesNotHave) {
+  const CountingImages dataset(10);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  DataLoader loader(dataset, pipeline, {});
+  EXPECT_ANY_THROW(loader.start_epoch(0, {3, 10}));
+  EXPECT_ANY_THROW(loader.start_epoch(0, {-1}));
+}
+
+}  // namespace
+}  // namespace trainer::input

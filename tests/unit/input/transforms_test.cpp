@@ -1,0 +1,263 @@
+#include "input/transforms.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "config/reader.h"
+#include "input/image_write.h"
+
+namespace trainer::input {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// The parts of a list written in YAML, as a configuration gives them.
+std::vector<config::Part> transform_parts(const std::string& yaml) {
+  const auto family = transform_family();
+  std::vector<config::Part> parts;
+  config::Problems problems;
+  config::read_section(
+      config::parse_yaml("transforms: " + yaml, "test"), [&](config::KeyTable& keys) { keys.add_parts("transforms", parts, family, ""); },
+      "", problems);
+  problems.throw_if_any();
+  return parts;
+}
+
+DatasetInfo image_info(int64_t channels, int64_t height, int64_t width) { return {.shape = {channels, height, width}, .num_classes = 10}; }
+
+Pipeline make_pipeline(const std::string& yaml, const DatasetInfo& info, BatchLayout layout = {torch::kFloat64}) {
+  return {transform_parts(yaml), info, layout};
+}
+
+// A planar image that owns its pixels, for references that really pad, cut and mirror.
+struct StoredImage {
+  int channels;
+  int height;
+  int width;
+  std::vector<uint8_t> pixels;
+
+  uint8_t at(int c, int y, int x) const { return pixels[static_cast<size_t>((c * height + y) * width + x)]; }
+  Sample sample() const {
+    Sample sample;
+    sample.image = ImageView::whole(pixels.data(), channels, height, width);
+    return sample;
+  }
+};
+
+StoredImage random_image(int channels, int height, int width) {
+  CounterRandom random(5, 5);
+  StoredImage image{channels, height, width, {}};
+  for (int i = 0; i < channels * height * width; ++i) image.pixels.push_back(static_cast<uint8_t>(random.next_below(256)));
+  return image;
+}
+
+// `pixel(c, y, x)` for each pixel of an image of that size.
+template <class Pixel>
+StoredImage build_image(int channels, int height, int width, Pixel pixel) {
+  StoredImage image{channels, height, width, {}};
+  for (int c = 0; c < channels; ++c) {
+    for (int y = 0; y < height; ++y) {
+      for (int x = 0; x < width; ++x) image.pixels.push_back(static_cast<uint8_t>(pixel(c, y, x)));
+    }
+  }
+  return image;
+}
+
+StoredImage pad_image(const StoredImage& from, int padding, Padding mode) {
+  const auto source = [&](int at, int size) { return at < 0 ? -at : at >= size ? 2 * size - 2 - at : at; };
+  return build_image(from.channels, from.height + 2 * padding, from.width + 2 * padding, [&](int c, int y, int x) -> int {
+    const int row = y - padding;
+    const int column = x - padding;
+    const bool inside = row >= 0 && row < from.height && column >= 0 && column < from.width;
+    if (mode == Padding::kZero) return inside ? from.at(c, row, column) : 0;
+    return from.at(c, source(row, from.height), source(column, from.width));
+  });
+}
+
+StoredImage crop_image(const StoredImage& from, int size, int padding, Padding mode, CounterRandom& random) {
+  const auto padded = pad_image(from, padding, mode);
+  const int top = static_cast<int>(random.next_below(static_cast<uint32_t>(padded.height - size + 1)));
+  const int left = static_cast<int>(random.next_below(static_cast<uint32_t>(padded.width - size + 1)));
+  return build_image(from.channels, size, size, [&](int c, int y, int x) { return padded.at(c, top + y, left + x); });
+}
+
+StoredImage flip_image(const StoredImage& from, double p, CounterRandom& random) {
+  if (!random.next_bool(p)) return from;
+  return build_image(from.channels, from.height, from.width, [&](int c, int y, int x) { return from.at(c, y, from.width - 1 - x); });
+}
+
+// Pixel values that the pipeline writes in float64 without normalisation.
+std::vector<uint8_t> written_pixels(const Pipeline& pipeline, const Sample& sample, CounterRandom random) {
+  std::vector<double> out(static_cast<size_t>(c10::multiply_integers(pipeline.output_shape())));
+  pipeline.write(sample, random, out.data());
+  std::vector<uint8_t> pixels;
+  for (const double value : out) pixels.push_back(static_cast<uint8_t>(std::lround(value * 255.0)));
+  return pixels;
+}
+
+struct Composition {
+  const char* yaml;
+  std::function<StoredImage(const StoredImage&, CounterRandom&)> reference;
+};
+
+TEST(Transforms, ListsEqualWhatPaddingCuttingAndMirroringOneByOneGive) {
+  const auto zero = Padding::kZero;
+  const auto reflect = Padding::kReflect;
+  const std::vector<Composition> compositions = {
+      {"[random_crop: {size: 6, padding: 4}]", [=](const auto& x, auto& random) { return crop_image(x, 6, 4, zero, random); }},
+      {"[random_crop: {size: 9, padding: 4, padding_mode: reflect}]",
+       [=](const auto& x, auto& random) { return crop_image(x, 9, 4, reflect, random); }},
+      {"[random_crop: {size: 3, padding: 20}]", [=](const auto& x, auto& random) { return crop_image(x, 3, 20, zero, random); }},
+      {"[random_crop: {size: 1}]", [=](const auto& x, auto& random) { return crop_image(x, 1, 0, zero, random); }},
+      {"[random_horizontal_flip, random_crop: {size: 7, padding: 3}]",
+       [=](const auto& x, auto& random) { return crop_image(flip_image(x, 0.5, random), 7, 3, zero, random); }},
+      {"[random_crop: {size: 7, padding: 3}, random_horizontal_flip]",
+       [=](const auto& x, auto& random) { return flip_image(crop_image(x, 7, 3, zero, random), 0.5, random); }},
+      {"[random_horizontal_flip: {p: 0.3}, random_crop: {size: 8, padding: 4, padding_mode: reflect}, random_horizontal_flip: {p: 0.9}]",
+       [=](const auto& x, auto& random) { return flip_image(crop_image(flip_image(x, 0.3, random), 8, 4, reflect, random), 0.9, random); }},
+      {"[random_crop: {size: 8, padding: 3}, random_horizontal_flip, random_crop: {size: 5}]",
+       [=](const auto& x, auto& random) {
+         return crop_image(flip_image(crop_image(x, 8, 3, zero, random), 0.5, random), 5, 0, zero, random);
+       }},
+      {"[random_crop: {size: 9, padding: 4, padding_mode: reflect}, random_crop: {size: 4, padding_mode: zero}]",
+       [=](const auto& x, auto& random) { return crop_image(crop_image(x, 9, 4, reflect, random), 4, 0, zero, random); }},
+  };
+  const auto image = random_image(3, 5, 7);
+  for (const auto& [yaml, reference] : compositions) {
+    const auto pipeline = make_pipeline(yaml, image_info(3, 5, 7));
+    for (uint64_t key = 0; key < 100; ++key) {
+      CounterRandom random(3, key);
+      const auto expected = reference(image, random);
+      EXPECT_EQ(pipeline.output_shape(), (std::vector<int64_t>{3, expected.height, expected.width}));
+      ASSERT_EQ(written_pixels(pipeline, image.sample(), CounterRandom(3, key)), expected.pixels) << yaml << " key " << key;
+    }
+  }
+}
+
+TEST(Transforms, EveryPlaceIsCutEquallyOften) {
+  constexpr int kDraws = 12000;
+  const StoredImage image{1, 2, 2, {10, 20, 30, 40}};
+  const auto pipeline = make_pipeline("[random_crop: {size: 2, padding: 1}]", image_info(1, 2, 2));
+  std::map<std::vector<uint8_t>, int> counts;
+  for (uint64_t key = 0; key < kDraws; ++key) ++counts[written_pixels(pipeline, image.sample(), CounterRandom(1, key))];
+  ASSERT_EQ(counts.size(), 9U);
+  double chi_squared = 0;
+  for (const auto& [pixels, count] : counts) chi_squared += std::pow(count - kDraws / 9.0, 2) / (kDraws / 9.0);
+  EXPECT_LT(chi_squared, 26.1);  // exceeded once in 1000 with 8 degrees of freedom
+}
+
+TEST(Transforms, FlipsAsOftenAsAsked) {
+  constexpr int kDraws = 10000;
+  const StoredImage image{1, 1, 2, {0, 255}};
+  for (const double p : {0.0, 0.2, 0.5, 1.0}) {
+    const auto pipeline = make_pipeline(fmt::format("[random_horizontal_flip: {{p: {}}}]", p), image_info(1, 1, 2));
+    int flips = 0;
+    for (uint64_t key = 0; key < kDraws; ++key) {
+      if (written_pixels(pipeline, image.sample(), CounterRandom(1, key))[0] == 255) ++flips;
+    }
+    EXPECT_NEAR(flips, p * kDraws, 3.3 * std::sqrt(p * (1 - p) * kDraws)) << p;
+  }
+}
+
+TEST(Transforms, NormalizesInEachLayout) {
+  const auto image = random_image(3, 4, 6);
+  const torch::Tensor pixels = torch::from_blob(const_cast<uint8_t*>(image.pixels.data()), {3, 4, 6}, torch::kUInt8);
+  const auto channel = [](std::vector<double> values) { return torch::tensor(values, torch::kFloat64).view({3, 1, 1}); };
+  for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kBFloat16}) {
+    const auto precision = dtype == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
+    const torch::Tensor expected =
+        ((pixels.to(precision) / 255 - channel({0.5, 0.4, 0.3}).to(precision)) / channel({0.2, 0.25, 0.3}).to(precision)).to(dtype);
+    for (const bool channels_last : {false, true}) {
+      const auto pipeline =
+          make_pipeline("[normalize: {mean: [0.5, 0.4, 0.3], std: [0.2, 0.25, 0.3]}]", image_info(3, 4, 6), {dtype, channels_last});
+      torch::Tensor out = torch::empty({1, 3, 4, 6}, torch::TensorOptions(dtype),
+                                       channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+      pipeline.write(image.sample(), CounterRandom(0, 0), out.data_ptr());
+      EXPECT_TRUE(torch::equal(out[0], expected)) << dtype << " channels_last " << channels_last;
+    }
+  }
+}
+
+TEST(Transforms, WithoutImagesValuesAreConvertedAndReordered) {
+  DatasetInfo info{.shape = {2, 1, 3}, .is_image = false, .num_classes = 2};
+  const std::vector<float> values = {1.0F, 1.0F + 0x1p-8F, -3.5F, 4.0F, 5.0F, 0.1F};
+  Sample sample;
+  sample.values = values;
+  for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kBFloat16}) {
+    for (const bool channels_last : {false, true}) {
+      const Pipeline pipeline({}, info, {dtype, channels_last});
+      EXPECT_EQ(pipeline.output_shape(), info.shape);
+      torch::Tensor out = torch::empty({1, 2, 1, 3}, torch::TensorOptions(dtype),
+                                       channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+      pipeline.write(sample, CounterRandom(0, 0), out.data_ptr());
+      EXPECT_TRUE(torch::equal(out[0], torch::tensor(values).view({2, 1, 3}).to(dtype))) << dtype << " channels_last " << channels_last;
+    }
+  }
+}
+
+TEST(Transforms, FeatureVectorsIgnoreTheMemoryOrder) {
+  const std::vector<float> values = {1, 2, 3, 4};
+  Sample sample;
+  sample.values = values;
+  const Pipeline pipeline({}, {.shape = {4}, .is_image = false}, {torch::kFloat32, true});
+  std::vector<float> out(4);
+  pipeline.write(sample, CounterRandom(0, 0), out.data());
+  EXPECT_EQ(out, values);
+}
+
+TEST(Transforms, ListsThatCannotBeAppliedAreRefused) {
+  const auto info = image_info(3, 32, 24);
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {"[random_crop: {size: 33, padding: 4}]",
+       "transform random_crop: size 33 does not fit into the image of 32 x 24 pixels with padding 4; choose a smaller size or more "
+       "padding"},
+      {"[random_crop: {size: 24}, random_crop: {size: 25}]", "size 25 does not fit into the image of 24 x 24 pixels with padding 0"},
+      {"[random_crop: {size: 8, padding: 24, padding_mode: reflect}]",
+       "transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which is 32 x 24 pixels"},
+      {"[random_crop: {size: 24}, random_crop: {size: 24, padding: 2}]",
+       "transform random_crop: padding 2 comes after another random_crop, which has cut off what lies around; give the padding to the "
+       "first"},
+      {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
+       "transform normalize: it is number 1 of 2 in its list; it must be the last"},
+      {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]", "it must be the last"},
+      {"[normalize: {mean: [0.5], std: [1, 1]}]",
+       "transform normalize: mean has 1 values and std 2, but the images have 3 channels; give one value for each channel"},
+      {"[normalize: {mean: [0, 0, 0], std: [1, 1e-60, 1]}]",
+       "transform normalize: mean 0 and std 1e-60 make values that float32 cannot hold; pixel values lie between 0 and 1"},
+  };
+  for (const auto& [yaml, message] : refused) {
+    EXPECT_THAT([&] { make_pipeline(yaml, info); }, ThrowsMessage<UsageError>(HasSubstr(message))) << yaml;
+  }
+  EXPECT_THAT(
+      [&] { make_pipeline("[random_horizontal_flip]", {.shape = {8}, .is_image = false}); },
+      ThrowsMessage<UsageError>("transform random_horizontal_flip: this data set holds no images; leave its list of transforms empty"));
+}
+
+TEST(Transforms, KeysAreChecked) {
+  for (const char* yaml : {"[random_crop]", "[random_crop: {size: 0}]", "[random_crop: {size: 4, padding: -1}]",
+                           "[random_crop: {size: 4, padding_mode: edge}]", "[random_horizontal_flip: {p: 1.5}]", "[normalize: {mean: [0]}]",
+                           "[normalize: {mean: [0], std: [0]}]", "[no_such_transform]"}) {
+    EXPECT_THROW(transform_parts(yaml), UsageError) << yaml;
+  }
+}
+
+TEST(Transforms, AReaderThatBreaksItsPromiseIsNamed) {
+  const auto image = random_image(3, 4, 4);
+  std::vector<double> out(3 * 5 * 5);
+  EXPECT_THAT([&] { make_pipeline("[]", image_info(3, 5, 5)).write(image.sample(), CounterRandom(0, 0), out.data()); },
+              ThrowsMessage<c10::Error>(HasSubstr("the image has 3 x 4 x 4 pixels, the data set 3 x 5 x 5")));
+  EXPECT_THAT([&] { Pipeline({}, {.shape = {8}, .is_image = false}, {}).write(Sample{}, CounterRandom(0, 0), out.data()); },
+              ThrowsMessage<c10::Error>(HasSubstr("the sample has 0 values, the data set 8")));
+}
+
+}  // namespace
+}  // namespace trainer::input

@@ -1,0 +1,75 @@
+#pragma once
+// What the tests of the networks share: building one by name, and looking at its state.
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "models/registry.h"
+
+namespace trainer::models::test {
+
+inline BuildContext make_context(uint64_t seed = 1) {
+  return {at::detail::createCPUGenerator(seed), at::detail::createCPUGenerator(seed + 1000), nn::local_batch_norm()};
+}
+
+// The network of that name; `configure` changes its options, whose type is O.
+template <class O>
+std::shared_ptr<Model> build(const std::string& name, const std::function<void(O&)>& configure,
+                             const BuildContext& context = make_context()) {
+  const config::Family family = model_family();
+  const config::Part part{name, config::find_kind(family, name)->make_options()};
+  configure(dynamic_cast<O&>(*part.options));
+  return make_model(part, context);
+}
+
+inline std::shared_ptr<Model> build(const std::string& name, const BuildContext& context = make_context()) {
+  return build<config::Options>(
+      name, [](config::Options&) {}, context);
+}
+
+inline torch::Tensor random_images(int64_t count, int64_t size = 32, torch::ScalarType dtype = torch::kFloat32) {
+  return at::randn({count, 3, size, size}, at::detail::createCPUGenerator(5), dtype);
+}
+
+inline int64_t count_parameters(const Model& model) {
+  int64_t count = 0;
+  for (const torch::Tensor& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+// "name shape" of each parameter and buffer, in the order of Python's state_dict, as in tests/golden/torchvision_names.txt.
+inline void append_state_names(const torch::nn::Module& module, const std::string& prefix, std::vector<std::string>& lines) {
+  const auto append = [&](const auto& named_tensors) {
+    for (const auto& item : named_tensors) {
+      std::string shape;
+      for (const int64_t size : item.value().sizes()) shape += (shape.empty() ? "" : "x") + std::to_string(size);
+      lines.push_back(prefix + item.key() + " " + (shape.empty() ? "()" : shape));
+    }
+  };
+  append(module.named_parameters(/*recurse=*/false));
+  append(module.named_buffers(/*recurse=*/false));
+  for (const auto& child : module.named_children()) append_state_names(*child.value(), prefix + child.key() + ".", lines);
+}
+
+inline std::vector<std::string> state_names(const Model& model) {
+  std::vector<std::string> lines;
+  append_state_names(model, "", lines);
+  return lines;
+}
+
+// The golden lines of one of torchvision's networks.
+inline std::vector<std::string> torchvision_names(const std::string& network) {
+  std::ifstream file(std::string(TRAINER_SOURCE_DIR) + "/tests/golden/torchvision_names.txt");
+  std::vector<std::string> lines;
+  bool wanted = false;
+  for (std::string line; std::getline(file, line);) {
+    const bool is_heading = line.find(' ') == std::string::npos;
+    if (is_heading) wanted = line == network;
+    if (wanted && !is_heading) lines.push_back(line);
+  }
+  return lines;
+}
+
+}  // namespace trainer::models::test

@@ -1,0 +1,134 @@
+#include "models/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "models/vgg.h"
+#include "models/wide_resnet.h"
+#include "tests/unit/models/build_model.h"
+
+namespace trainer::models::test {
+namespace {
+
+// Options with which the network fits a unit test; for the rest their defaults.
+void make_light(config::Options& options) {
+  if (auto* vgg = dynamic_cast<VggOptions*>(&options)) vgg->head = VggHead::kCifar;
+  if (auto* wide = dynamic_cast<WideResNetOptions*>(&options)) {
+    wide->depth = 10;
+    wide->width = 2;
+    wide->dropout = 0.3;
+  }
+}
+
+std::shared_ptr<Model> build_light(const std::string& name, const BuildContext& context = make_context()) {
+  return build<config::Options>(name, make_light, context);
+}
+
+torch::Tensor input_of(const Model& model, int64_t batch_size) {
+  std::vector<int64_t> shape = model.input_shape();
+  for (int64_t& size : shape) size = size == -1 ? 32 : size;
+  shape.insert(shape.begin(), batch_size);
+  return at::randn(shape, at::detail::createCPUGenerator(5));
+}
+
+// Counts the norm layers and remembers whether one was given anything but channels_last.
+struct NormLog {
+  int64_t num_layers = 0;
+  int64_t num_forwards = 0;
+  bool all_channels_last = true;
+};
+
+class LoggingNorm : public nn::BatchNorm2d {
+ public:
+  LoggingNorm(int64_t num_channels, std::shared_ptr<NormLog> log) : BatchNorm2d(num_channels), log_(std::move(log)) { ++log_->num_layers; }
+  torch::Tensor forward(const torch::Tensor& x) override {
+    ++log_->num_forwards;
+    log_->all_channels_last = log_->all_channels_last && x.is_contiguous(torch::MemoryFormat::ChannelsLast);
+    return BatchNorm2d::forward(x);
+  }
+
+ private:
+  std::shared_ptr<NormLog> log_;
+};
+
+TEST(ModelRegistry, EntriesAndKeysAreNamedOnceAndDocumented) {
+  std::set<std::string> names;
+  for (const ModelEntry& entry : registry()) {
+    EXPECT_TRUE(names.insert(entry.kind.name).second) << entry.kind.name;
+    EXPECT_FALSE(entry.kind.doc.empty()) << entry.kind.name;
+    EXPECT_EQ(entry.kind.doc.find('\n'), std::string::npos) << entry.kind.name;
+    const auto options = entry.kind.make_options();
+    config::KeyTable keys;
+    options->describe(keys);
+    std::set<std::string> key_names;
+    for (const config::Key& key : keys.keys()) {
+      EXPECT_TRUE(key_names.insert(key.name).second) << entry.kind.name << " " << key.name;
+      EXPECT_FALSE(key.doc.empty()) << entry.kind.name << " " << key.name;
+    }
+  }
+  EXPECT_EQ(model_family().size(), registry().size());
+}
+
+TEST(ModelRegistry, AnUnknownNameIsAProgrammersError) { EXPECT_THROW(make_model({"resnet19", nullptr}, make_context()), c10::Error); }
+
+class EveryModel : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EveryModel, GoesForwardAndBackward) {
+  const auto model = build_light(GetParam());
+  const torch::Tensor output = model->forward(input_of(*model, 3));
+  EXPECT_EQ(output.sizes(), (std::vector<int64_t>{3, model->num_outputs()}));
+  EXPECT_EQ(model->num_outputs(), 10);
+  EXPECT_TRUE(output.isfinite().all().item<bool>());
+  output.square().mean().backward();
+  for (const auto& item : model->named_parameters()) {
+    ASSERT_TRUE(item.value().grad().defined()) << item.key();
+    EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
+  }
+}
+
+TEST_P(EveryModel, DrawsFromItsOwnGeneratorsAlone) {
+  const torch::Tensor before = at::globalContext().defaultGenerator(torch::kCPU).get_state();
+  const auto model = build_light(GetParam());
+  model->forward(input_of(*model, 2)).sum().backward();
+  EXPECT_TRUE(at::equal(at::globalContext().defaultGenerator(torch::kCPU).get_state(), before));
+}
+
+TEST_P(EveryModel, WeightsAreAFunctionOfTheSeed) {
+  const auto parameters_of = [](uint64_t seed) { return build_light(GetParam(), make_context(seed))->parameters(); };
+  const auto first = parameters_of(1);
+  const auto again = parameters_of(1);
+  const auto other = parameters_of(2);
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(at::equal(first[i], again[i]));
+  EXPECT_FALSE(at::equal(first[0], other[0]));
+}
+
+TEST_P(EveryModel, TakesNormsFromTheFactoryAndStaysInChannelsLast) {
+  const auto log = std::make_shared<NormLog>();
+  BuildContext context = make_context();
+  context.norm = [log](int64_t num_channels) { return std::make_shared<LoggingNorm>(num_channels, log); };
+  const auto model = build_light(GetParam(), context);
+  int64_t num_norms = 0;
+  for (const auto& module : model->modules()) num_norms += module->as<nn::BatchNorm2d>() == nullptr ? 0 : 1;
+  EXPECT_EQ(num_norms, log->num_layers);
+
+  model->eval();
+  torch::Tensor input = input_of(*model, 2);
+  const torch::Tensor expected = model->forward(input);
+  log->num_forwards = 0;
+  log->all_channels_last = true;
+  if (input.dim() == 4) input = input.contiguous(torch::MemoryFormat::ChannelsLast);
+  for (torch::Tensor& parameter : model->parameters()) {
+    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(torch::MemoryFormat::ChannelsLast));
+  }
+  EXPECT_TRUE(at::allclose(model->forward(input), expected, 1e-3, 1e-4));
+  EXPECT_EQ(log->num_forwards, num_norms);
+  EXPECT_TRUE(log->all_channels_last);
+}
+
+std::vector<std::string> registered_names() { return config::names_of(model_family()); }
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryModel, ::testing::ValuesIn(registered_names()), [](const auto& parameter) { return parameter.param; });
+
+}  // namespace
+}  // namespace trainer::models::test

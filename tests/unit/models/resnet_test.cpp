@@ -1,0 +1,86 @@
+#include "models/resnet.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/unit/models/build_model.h"
+
+namespace trainer::models::test {
+namespace {
+
+void thousand_classes(ResNetOptions& options) { options.num_classes = 1000; }
+
+TEST(ResNet, HasTorchvisionsParameterCounts) {
+  EXPECT_EQ(count_parameters(*build<ResNetOptions>("resnet18", thousand_classes)), 11689512);
+  EXPECT_EQ(count_parameters(*build<ResNetOptions>("resnet34", thousand_classes)), 21797672);
+  EXPECT_EQ(count_parameters(*build<ResNetOptions>("resnet50", thousand_classes)), 25557032);
+  EXPECT_EQ(count_parameters(*build<ResNetOptions>("resnet101", thousand_classes)), 44549160);
+  EXPECT_EQ(count_parameters(*build<ResNetOptions>("resnet152", thousand_classes)), 60192808);
+}
+
+TEST(ResNet, HasTorchvisionsNamesAndShapes) {
+  for (const char* name : {"resnet18", "resnet50"}) {
+    EXPECT_EQ(state_names(*build<ResNetOptions>(name, thousand_classes)), torchvision_names(name)) << name;
+  }
+}
+
+TEST(ResNet, StartsWithTorchvisionsValues) {
+  const auto model = build("resnet18");
+  const auto near_std = [](const torch::Tensor& weight, double std) { EXPECT_NEAR(weight.std().item<double>(), std, 0.02 * std); };
+  const auto weights = model->named_parameters();
+  near_std(weights["conv1.weight"], std::sqrt(2.0 / (64 * 49)));
+  near_std(weights["layer2.0.conv1.weight"], std::sqrt(2.0 / (128 * 9)));
+  near_std(weights["layer4.0.downsample.0.weight"], std::sqrt(2.0 / 512));
+  EXPECT_NEAR(weights["fc.weight"].abs().max().item<double>(), 1.0 / std::sqrt(512.0), 1e-3);
+  for (const auto& item : weights) {
+    const bool is_norm = item.key().find("bn") != std::string::npos || item.key().find("downsample.1") != std::string::npos;
+    if (!is_norm) continue;
+    const double expected = item.key().ends_with("weight") ? 1.0 : 0.0;
+    EXPECT_TRUE((item.value() == expected).all().item<bool>()) << item.key();
+  }
+}
+
+TEST(ResNet, ZeroInitLastNormTouchesTheLastNormOfEachBlockAlone) {
+  for (const auto& [name, last_norm] : {std::pair{"resnet18", ".bn2.weight"}, std::pair{"resnet50", ".bn3.weight"}}) {
+    const auto model = build<ResNetOptions>(name, [](ResNetOptions& options) { options.zero_init_last_norm = true; });
+    for (const auto& item : model->named_parameters()) {
+      if (!item.key().ends_with("weight")) continue;
+      EXPECT_EQ((item.value() == 0).all().item<bool>(), item.key().ends_with(last_norm)) << name << " " << item.key();
+      EXPECT_TRUE(item.value().requires_grad());
+    }
+  }
+}
+
+TEST(ResNet, CifarStemKeepsTheSize) {
+  const auto cifar = build<ResNetOptions>("resnet18", [](ResNetOptions& options) { options.stem = ResNetStem::kCifar; });
+  EXPECT_EQ(cifar->input_shape(), (std::vector<int64_t>{3, 32, 32}));
+  EXPECT_EQ(cifar->named_parameters()["conv1.weight"].sizes(), (std::vector<int64_t>{64, 3, 3, 3}));
+  EXPECT_EQ(count_parameters(*cifar), 11173962);
+  // 32 / 8 = 4 pixels a side reach the last stage, so that even one image trains; the imagenet stem leaves one pixel.
+  EXPECT_EQ(cifar->forward(random_images(1)).sizes(), (std::vector<int64_t>{1, 10}));
+
+  const auto imagenet = build("resnet18");
+  EXPECT_EQ(imagenet->input_shape(), (std::vector<int64_t>{3, -1, -1}));
+  EXPECT_THROW(imagenet->forward(random_images(1)), UsageError);
+  EXPECT_EQ(imagenet->forward(random_images(1, 64)).sizes(), (std::vector<int64_t>{1, 10}));
+}
+
+TEST(ResNet, DropoutActsInTrainingAndFollowsItsGenerator) {
+  BuildContext context = make_context();
+  const auto model = build<ResNetOptions>(
+      "resnet18", [](ResNetOptions& options) { options.dropout = 0.5; }, context);
+  const torch::Tensor x = random_images(2);
+  const torch::NoGradGuard no_grad;
+  const auto forward_seeded = [&](uint64_t seed) {
+    context.dropout_generator.set_current_seed(seed);
+    return model->forward(x);
+  };
+  const torch::Tensor first = forward_seeded(1);
+  EXPECT_TRUE(at::equal(forward_seeded(1), first));
+  EXPECT_FALSE(at::allclose(forward_seeded(2), first));
+  model->eval();
+  EXPECT_TRUE(at::equal(forward_seeded(1), forward_seeded(2)));
+}
+
+}  // namespace
+}  // namespace trainer::models::test

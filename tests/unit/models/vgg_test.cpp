@@ -1,0 +1,66 @@
+#include "models/vgg.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/models/build_model.h"
+
+namespace trainer::models::test {
+namespace {
+
+TEST(Vgg, HasTorchvisionsParameterCountsNamesAndShapes) {
+  for (const auto& [name, num_parameters] : {std::pair{"vgg11_bn", int64_t{132868840}}, std::pair{"vgg16_bn", int64_t{138365992}}}) {
+    const auto model = build<VggOptions>(name, [](VggOptions& options) { options.num_classes = 1000; });
+    EXPECT_EQ(count_parameters(*model), num_parameters) << name;
+    EXPECT_EQ(state_names(*model), torchvision_names(name)) << name;
+  }
+}
+
+TEST(Vgg, ImagenetHeadGoesForwardAndBackwardAndStartsWithTorchvisionsValues) {
+  BuildContext context = make_context();
+  const auto model = build("vgg11_bn", context);
+  EXPECT_EQ(model->input_shape(), (std::vector<int64_t>{3, -1, -1}));
+  const auto weights = model->named_parameters();
+  const double std = std::sqrt(2.0 / (512 * 9));
+  EXPECT_NEAR(weights["features.25.weight"].std().item<double>(), std, 0.02 * std);
+  EXPECT_NEAR(weights["classifier.3.weight"].std().item<double>(), 0.01, 1e-4);
+  for (const auto& item : weights) {
+    if (item.key().ends_with("bias")) {
+      EXPECT_TRUE((item.value() == 0).all().item<bool>()) << item.key();
+    }
+  }
+
+  const torch::Tensor dropout_state = context.dropout_generator.get_state();
+  const torch::Tensor output = model->forward(random_images(2));
+  EXPECT_FALSE(at::equal(context.dropout_generator.get_state(), dropout_state));
+  EXPECT_EQ(output.sizes(), (std::vector<int64_t>{2, 10}));
+  output.square().mean().backward();
+  for (const auto& item : weights) EXPECT_TRUE(item.value().grad().defined()) << item.key();
+}
+
+TEST(Vgg, CifarHeadIsOneLinearLayer) {
+  const auto model = build<VggOptions>("vgg16_bn", [](VggOptions& options) { options.head = VggHead::kCifar; });
+  EXPECT_EQ(model->input_shape(), (std::vector<int64_t>{3, 32, 32}));
+  const std::vector<std::string> names = state_names(*model);
+  EXPECT_EQ(names[names.size() - 2], "classifier.1.weight 10x512");
+  EXPECT_EQ(count_parameters(*model), 14728266);
+}
+
+TEST(Vgg, DropoutFollowsItsGenerator) {
+  BuildContext context = make_context();
+  const auto model = build<VggOptions>(
+      "vgg11_bn", [](VggOptions& options) { options.head = VggHead::kCifar; }, context);
+  const torch::Tensor x = random_images(2);
+  const torch::NoGradGuard no_grad;
+  const auto forward_seeded = [&](uint64_t seed) {
+    context.dropout_generator.set_current_seed(seed);
+    return model->forward(x);
+  };
+  const torch::Tensor first = forward_seeded(1);
+  EXPECT_TRUE(at::equal(forward_seeded(1), first));
+  EXPECT_FALSE(at::equal(forward_seeded(2), first));
+  model->eval();
+  EXPECT_TRUE(at::equal(forward_seeded(1), forward_seeded(2)));
+}
+
+}  // namespace
+}  // namespace trainer::models::test

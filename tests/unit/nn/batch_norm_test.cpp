@@ -1,0 +1,126 @@
+#include "nn/batch_norm.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace trainer::nn::test {
+namespace {
+
+constexpr int64_t kNormChannels = 5;
+
+torch::Tensor norm_input(uint64_t seed, torch::ScalarType dtype = torch::kFloat64) {
+  return at::randn({4, kNormChannels, 3, 6}, at::detail::createCPUGenerator(seed), dtype).mul_(2.0).add_(0.7);
+}
+
+void copy_state(const BatchNorm2d& from, torch::nn::BatchNorm2dImpl& to) {
+  const torch::NoGradGuard no_grad;
+  to.weight.copy_(from.weight);
+  to.bias.copy_(from.bias);
+}
+
+void expect_close(const torch::Tensor& actual, const torch::Tensor& expected) {
+  EXPECT_TRUE(at::allclose(actual, expected, 1e-12, 1e-12)) << actual << "\n" << expected;
+}
+
+class BatchNormAgainstTorch : public ::testing::TestWithParam<torch::MemoryFormat> {
+ protected:
+  void SetUp() override {
+    ours_->to(torch::kFloat64);
+    const torch::NoGradGuard no_grad;
+    ours_->weight.copy_(at::linspace(0.5, 2.0, kNormChannels));
+    ours_->bias.copy_(at::linspace(-1.0, 1.0, kNormChannels));
+    theirs_->to(torch::kFloat64);
+    copy_state(*ours_, *theirs_);
+  }
+
+  // Forward and backward of both, in their present mode.
+  void step(uint64_t seed) {
+    const torch::Tensor x = norm_input(seed).contiguous(GetParam()).requires_grad_();
+    const torch::Tensor y = x.detach().clone().requires_grad_();
+    const torch::Tensor ours = ours_->forward(x);
+    const torch::Tensor theirs = theirs_->forward(y);
+    const torch::Tensor gradient = norm_input(seed + 100).contiguous(GetParam());
+    ours.backward(gradient);
+    theirs.backward(gradient);
+    expect_close(ours, theirs);
+    expect_close(x.grad(), y.grad());
+    expect_close(ours_->weight.grad(), theirs_->weight.grad());
+    expect_close(ours_->bias.grad(), theirs_->bias.grad());
+    expect_close(ours_->running_mean, theirs_->running_mean);
+    expect_close(ours_->running_var, theirs_->running_var);
+    EXPECT_TRUE(ours.is_contiguous(GetParam()));
+  }
+
+  BatchNormPtr ours_ = local_batch_norm()(kNormChannels);
+  torch::nn::BatchNorm2d theirs_{kNormChannels};
+};
+
+TEST_P(BatchNormAgainstTorch, TrainingAndEvaluationAgree) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) step(seed);
+  EXPECT_EQ(ours_->num_batches_tracked.item<int64_t>(), 3);
+
+  ours_->eval();
+  theirs_->eval();
+  const torch::Tensor mean = ours_->running_mean.clone();
+  const torch::Tensor var = ours_->running_var.clone();
+  step(4);
+  EXPECT_TRUE(at::equal(ours_->running_mean, mean));
+  EXPECT_TRUE(at::equal(ours_->running_var, var));
+  EXPECT_EQ(ours_->num_batches_tracked.item<int64_t>(), 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(MemoryFormats, BatchNormAgainstTorch,
+                         ::testing::Values(torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast));
+
+TEST(BatchNorm, TakesEpsAndMomentum) {
+  BatchNorm2d norm(kNormChannels, /*eps=*/1.0, /*momentum=*/1.0);
+  const torch::Tensor x = norm_input(1, torch::kFloat32);
+  const torch::Tensor mean = x.mean({0, 2, 3});
+  const torch::Tensor y = norm.forward(x);
+  EXPECT_TRUE(at::allclose(norm.running_mean, mean));
+  EXPECT_TRUE(at::allclose(norm.running_var, x.var({0, 2, 3}, /*unbiased=*/true)));
+  const torch::Tensor var = x.var({0, 2, 3}, /*unbiased=*/false);
+  EXPECT_TRUE(at::allclose(y, (x - mean.view({1, -1, 1, 1})) / (var + 1.0).sqrt().view({1, -1, 1, 1}), 1e-5, 1e-6));
+}
+
+TEST(BatchNorm, StateHasPyTorchsNamesInItsOrder) {
+  const auto norm = local_batch_norm()(kNormChannels);
+  EXPECT_EQ(norm->named_parameters().keys(), (std::vector<std::string>{"weight", "bias"}));
+  EXPECT_EQ(norm->named_buffers().keys(), (std::vector<std::string>{"running_mean", "running_var", "num_batches_tracked"}));
+  EXPECT_TRUE(at::equal(norm->weight, torch::ones(kNormChannels)));
+  EXPECT_TRUE(at::equal(norm->running_var, torch::ones(kNormChannels)));
+}
+
+TEST(BatchNorm, CountStaysAnIntegerWhenTheTypeChanges) {
+  const auto norm = local_batch_norm()(kNormChannels);
+  norm->num_batches_tracked.fill_(123457);
+  norm->to(torch::kBFloat16);
+  norm->to(torch::kCPU, torch::kFloat64);
+  EXPECT_EQ(norm->weight.scalar_type(), torch::kFloat64);
+  EXPECT_EQ(norm->running_var.scalar_type(), torch::kFloat64);
+  EXPECT_EQ(norm->num_batches_tracked.scalar_type(), torch::kInt64);
+  EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 123457);
+  norm->forward(norm_input(1));
+  EXPECT_EQ(norm->named_buffers()["num_batches_tracked"].item<int64_t>(), 123458);
+}
+
+TEST(BatchNorm, TakesBfloat16WithFloat32Weights) {
+  const auto norm = local_batch_norm()(kNormChannels);
+  const torch::Tensor x = norm_input(1, torch::kFloat32).to(torch::kBFloat16);
+  const torch::Tensor y = norm->forward(x);
+  EXPECT_EQ(y.scalar_type(), torch::kBFloat16);
+  EXPECT_TRUE(at::allclose(norm->running_mean, 0.1 * x.to(torch::kFloat32).mean({0, 2, 3}), 1e-4, 1e-5));
+}
+
+TEST(BatchNorm, RefusesToTrainOnOneValuePerChannel) {
+  const auto norm = local_batch_norm()(kNormChannels);
+  const torch::Tensor single = torch::zeros({1, kNormChannels, 1, 1});
+  EXPECT_THROW(norm->forward(single), UsageError);
+  EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 0);
+  norm->eval();
+  EXPECT_NO_THROW(norm->forward(single));
+}
+
+}  // namespace
+}  // namespace trainer::nn::test

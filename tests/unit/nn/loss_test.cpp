@@ -1,0 +1,94 @@
+#include "nn/loss.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace trainer::nn::test {
+namespace {
+
+// The loss of that name, keys set as a file would.
+std::unique_ptr<Loss> configured_loss(const std::string& name, const std::vector<std::pair<std::string, std::string>>& values = {}) {
+  const config::Family family = loss_family();
+  const config::PartKind* kind = config::find_kind(family, name);
+  config::Part part{name, kind->make_options()};
+  config::KeyTable keys;
+  part.options->describe(keys);
+  for (const auto& [key_name, value] : values) {
+    for (const config::Key& key : keys.keys()) {
+      if (key.name != key_name) continue;
+      EXPECT_EQ(key.read(config::Node::scalar(value)), std::nullopt);
+    }
+  }
+  return make_loss(part);
+}
+
+torch::Tensor some_outputs(torch::ScalarType dtype = torch::kFloat64) {
+  return at::randn({6, 4}, at::detail::createCPUGenerator(3), torch::kFloat64).mul_(3.0).to(dtype);
+}
+torch::Tensor some_classes() { return torch::tensor({0, 3, 1, 1, 2, 0}, torch::kInt64); }
+
+TEST(CrossEntropy, IsTheMeanNegativeLogLikelihood) {
+  const torch::Tensor outputs = some_outputs();
+  const torch::Tensor log_probability = outputs - outputs.logsumexp(1, /*keepdim=*/true);
+  const torch::Tensor expected = -log_probability.gather(1, some_classes().unsqueeze(1)).mean();
+  const auto loss = configured_loss("cross_entropy");
+  EXPECT_TRUE(loss->has_classes());
+  EXPECT_NEAR((*loss)(outputs, some_classes()).item<double>(), expected.item<double>(), 1e-12);
+}
+
+TEST(CrossEntropy, SmoothingSpreadsAShareOverAllClasses) {
+  const torch::Tensor outputs = some_outputs();
+  const torch::Tensor log_probability = outputs - outputs.logsumexp(1, /*keepdim=*/true);
+  const torch::Tensor target = at::one_hot(some_classes(), 4).to(torch::kFloat64) * 0.8 + 0.2 / 4;
+  const torch::Tensor expected = -(target * log_probability).sum(1).mean();
+  const auto loss = configured_loss("cross_entropy", {{"label_smoothing", "0.2"}});
+  EXPECT_NEAR((*loss)(outputs, some_classes()).item<double>(), expected.item<double>(), 1e-12);
+}
+
+TEST(CrossEntropy, SmoothingMustBeBelowOne) {
+  const auto options = loss_family().front().make_options();
+  config::KeyTable keys;
+  options->describe(keys);
+  ASSERT_EQ(keys.keys().size(), 1U);
+  EXPECT_EQ(keys.keys()[0].name, "label_smoothing");
+  EXPECT_TRUE(keys.keys()[0].read(config::Node::scalar("1.0")).has_value());
+  EXPECT_TRUE(keys.keys()[0].read(config::Node::scalar("-0.1")).has_value());
+}
+
+TEST(MeanSquaredError, IsTheMeanOverAllElements) {
+  const torch::Tensor outputs = torch::tensor({{1.0, 2.0}, {3.0, 4.0}});
+  const torch::Tensor targets = torch::tensor({{1.0, 0.0}, {0.0, 4.0}});
+  const auto loss = configured_loss("mse");
+  EXPECT_FALSE(loss->has_classes());
+  EXPECT_FLOAT_EQ((*loss)(outputs, targets).item<float>(), (4.0F + 9.0F) / 4.0F);
+}
+
+TEST(MeanSquaredError, RefusesTargetsOfAnotherShape) {
+  const auto loss = configured_loss("mse");
+  EXPECT_THROW((*loss)(torch::zeros({4, 3}), torch::zeros({4, 1})), UsageError);
+  EXPECT_THROW((*loss)(torch::zeros({4, 3}), torch::zeros({4}, torch::kInt64)), UsageError);
+}
+
+TEST(Loss, IsFloat32OrWiderAndItsGradientOfTheOutputsType) {
+  for (const std::string& name : config::names_of(loss_family())) {
+    const auto loss = configured_loss(name);
+    for (const auto dtype : {torch::kBFloat16, torch::kHalf, torch::kFloat32, torch::kFloat64}) {
+      const torch::Tensor outputs = some_outputs(dtype).requires_grad_();
+      const torch::Tensor targets = loss->has_classes() ? some_classes() : torch::zeros({6, 4});
+      const torch::Tensor value = (*loss)(outputs, targets);
+      EXPECT_EQ(value.dim(), 0);
+      EXPECT_EQ(value.scalar_type(), dtype == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32) << name << " of " << dtype;
+      const torch::Tensor wide = (*loss)(outputs.detach().to(torch::kFloat64), targets);
+      EXPECT_NEAR(value.item<double>(), wide.item<double>(), 1e-5 * wide.item<double>()) << name << " of " << dtype;
+      value.backward();
+      EXPECT_EQ(outputs.grad().scalar_type(), dtype);
+      EXPECT_TRUE(outputs.grad().isfinite().all().item<bool>());
+    }
+  }
+}
+
+TEST(Loss, AnUnknownNameIsAProgrammersError) { EXPECT_THROW(make_loss({"hinge", nullptr}), c10::Error); }
+
+}  // namespace
+}  // namespace trainer::nn::test

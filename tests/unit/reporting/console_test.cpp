@@ -1,0 +1,171 @@
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "reporting/sinks.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::reporting::test {
+namespace {
+
+const TrainEvent kConsoleInterval = {
+    .epoch = 2,
+    .num_epochs = 100,
+    .step = 902,
+    .step_in_epoch = 120,
+    .steps_per_epoch = 391,
+    .loss = 1.23449,
+    .top1 = 0.55211,
+    .lr = 0.08,
+    .images_per_second = 4321.4,
+    .data_wait = 0.021,
+    .memory_bytes = 1288490189,
+    .eta_seconds = 192};
+const std::string kConsoleIntervalLine =
+    "epoch 3/100  step 120/391  loss 1.2345  top1 55.21%  lr 0.0800  4321 img/s  data 2%  mem 1.2 GiB  ETA 3m12s";
+const ValidationEvent kConsoleValidation = {
+    .epoch = 2, .num_epochs = 100, .step = 1173, .loss = 1.0012, .top1 = 0.634, .top5 = 0.9612, .num_samples = 10000, .seconds = 2.1};
+const std::string kConsoleValidationLine = "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  10000 images  2.1s\n";
+
+// What `emit` prints through a plain console.
+template <typename Emit>
+std::string console_text(Emit emit) {
+  std::ostringstream text;
+  Logger logger("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  logger.set_pattern("%v");
+  emit(*make_console(logger, Progress::kPlain, false));
+  return text.str();
+}
+
+struct ConsoleWritten {
+  std::string terminal;
+  std::string file;
+};
+
+// What `emit` leaves on stderr and in the log file.
+template <typename Emit>
+ConsoleWritten console_written(Progress progress, bool colour, Emit emit) {
+  const testing::TemporaryFolder folder;
+  ::testing::internal::CaptureStderr();
+  {
+    const auto logger = make_console_logger();
+    add_file(*logger, folder.path() / "train.log");
+    logger->sinks().back()->set_pattern("%v");
+    const auto sink = make_console(*logger, progress, colour);
+    emit(*sink, *logger);
+  }
+  return {::testing::internal::GetCapturedStderr(), read_file(folder.path() / "train.log")};
+}
+
+TEST(Console, TheLineOfAnInterval) {
+  EXPECT_EQ(console_text([](Sink& sink) { sink.on_train(kConsoleInterval); }), kConsoleIntervalLine + "\n");
+}
+
+TEST(Console, WithoutClassesThereIsNoTop1) {
+  auto event = kConsoleInterval;
+  event.top1.reset();
+  EXPECT_EQ(console_text([&](Sink& sink) { sink.on_train(event); }),
+            "epoch 3/100  step 120/391  loss 1.2345  lr 0.0800  4321 img/s  data 2%  mem 1.2 GiB  ETA 3m12s\n");
+}
+
+TEST(Console, SmallAndLargeValuesStayReadable) {
+  const auto line = [](double loss, double lr, double rate) {
+    return console_text([&](Sink& sink) { sink.on_train({.loss = loss, .lr = lr, .images_per_second = rate}); });
+  };
+  EXPECT_NE(line(1, 1e-5, 1).find("  lr 1.0e-05  1.0 img/s  "), std::string::npos) << line(1, 1e-5, 1);
+  EXPECT_NE(line(1, 0, 9.4).find("  lr 0.0000  9.4 img/s  "), std::string::npos) << line(1, 0, 9.4);
+  EXPECT_NE(line(1.23456e-7, 0.001, 10).find("  loss 1.2346e-07  lr 0.0010  10 img/s  "), std::string::npos);
+  EXPECT_NE(line(1.5e30, 1, 10).find("  loss 1.5000e+30  "), std::string::npos);
+  EXPECT_NE(line(std::nan(""), 1, 10).find("  loss nan  "), std::string::npos);
+}
+
+TEST(Console, TheLineOfAValidation) {
+  EXPECT_EQ(console_text([](Sink& sink) { sink.on_validation(kConsoleValidation); }), kConsoleValidationLine);
+  EXPECT_EQ(console_text([](Sink& sink) { sink.on_validation({.num_epochs = 1, .loss = 0.5, .num_samples = 7, .seconds = 0.25}); }),
+            "validation  epoch 1/1  loss 0.5000  7 images  0.2s\n");
+}
+
+TEST(Console, TheStartSaysWhatWasDerived) {
+  const StartEvent event = {
+      .num_epochs = 100, .steps_per_epoch = 391, .world_size = 4, .global_batch_size = 512, .num_parameters = 11173962};
+  EXPECT_EQ(console_text([&](Sink& sink) { sink.on_start(event); }),
+            "training  100 epochs  391 steps per epoch  global_batch_size 512  world_size 4  11173962 parameters\n");
+}
+
+TEST(Console, TheEndSaysFinalAndBest) {
+  EndEvent event = {.reason = "done", .epoch = 99, .step = 39100, .seconds = 3720, .images_per_second = 4321.4};
+  event.monitor = "validation/top1";
+  const auto text = [&] { return console_text([&](Sink& sink) { sink.on_end(event); }); };
+  EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\n");
+  event.final_validation = ValidationEvent{.epoch = 99, .loss = 0.25, .top1 = 0.931};
+  event.best_validation = ValidationEvent{.epoch = 86, .loss = 0.2, .top1 = 0.934};
+  EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/top1  final 93.10%  best 93.40% in epoch 87\n");
+  event.monitor = "validation/loss";
+  EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/loss  final 0.2500  best 0.2000 in epoch 87\n");
+}
+
+TEST(Console, PlainLinesGoToTerminalAndFile) {
+  const auto written = console_written(Progress::kPlain, false, [](Sink& sink, Logger&) {
+    sink.on_train(kConsoleInterval);
+    sink.on_step(120, 391);
+  });
+  EXPECT_EQ(written.terminal, kConsoleIntervalLine + "\n");
+  EXPECT_EQ(written.file, kConsoleIntervalLine + "\n");
+}
+
+TEST(Console, WithoutProgressTrainingIsInTheFileAlone) {
+  const auto written = console_written(Progress::kNone, false, [](Sink& sink, Logger&) {
+    sink.on_train(kConsoleInterval);
+    sink.on_step(120, 391);
+    sink.on_validation(kConsoleValidation);
+  });
+  EXPECT_EQ(written.terminal, kConsoleValidationLine);
+  EXPECT_EQ(written.file, kConsoleIntervalLine + "\n" + kConsoleValidationLine);
+}
+
+TEST(Console, TheBarMakesRoomForEveryLine) {
+  const std::string bar = " 31%  epoch 3/100  step 120/391  loss 1.2345  top1 55.21%  lr 0.0800  ETA 3m12s";
+  const auto written = console_written(Progress::kBar, false, [](Sink& sink, Logger& logger) {
+    sink.on_train(kConsoleInterval);
+    sink.on_step(120, 391);
+    logger.warn("a slow disk");
+    sink.on_validation(kConsoleValidation);
+    sink.on_end({.reason = "done", .step = 391, .seconds = 1, .images_per_second = 10});
+  });
+  EXPECT_EQ(written.terminal, "\r\x1b[K" + bar +                                   //
+                                  "\r\x1b[Kwarning: a slow disk\n" + bar +         //
+                                  "\r\x1b[K" + kConsoleValidationLine + bar +             //
+                                  "\r\x1b[Kdone  391 steps  1.0s  10 img/s\n");
+  EXPECT_EQ(written.file, kConsoleIntervalLine + "\na slow disk\n" + kConsoleValidationLine + "done  391 steps  1.0s  10 img/s\n");
+}
+
+TEST(Console, TheBarBeforeTheFirstIntervalHasTheStepAlone) {
+  const auto written = console_written(Progress::kBar, true, [](Sink& sink, Logger&) { sink.on_step(1, 4); });
+  EXPECT_EQ(written.terminal, "\r\x1b[K\x1b[2m 25% [=====               ]\x1b[0m  step 1/4\r\x1b[K");
+}
+
+TEST(Console, TheBarFollowsTheEpoch) {
+  const auto written = console_written(Progress::kBar, false, [](Sink& sink, Logger&) {
+    sink.on_train(kConsoleInterval);
+    sink.on_epoch({.epoch = 2});
+    sink.on_step(1, 391);
+  });
+  EXPECT_EQ(written.terminal.find("\r\x1b[K  0%  epoch 4/100  step 1/391  loss 1.2345"), 0U) << written.terminal;
+}
+
+TEST(Console, GivesTheLoggerItsTerminalBack) {
+  const auto logger = make_console_logger();
+  const auto terminal = logger->sinks().front();
+  {
+    const auto sink = make_console(*logger, Progress::kBar, false);
+    EXPECT_NE(logger->sinks().front(), terminal);
+  }
+  EXPECT_EQ(logger->sinks().front(), terminal);
+}
+
+}  // namespace
+}  // namespace trainer::reporting::test

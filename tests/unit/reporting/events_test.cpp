@@ -1,0 +1,41 @@
+#include "reporting/events.h"
+
+#include <gtest/gtest.h>
+
+namespace trainer::reporting::test {
+namespace {
+
+class RecordingSink : public Sink {
+ public:
+  RecordingSink(std::string name, std::vector<std::string>& seen) : name_(std::move(name)), seen_(seen) {}
+  void on_start(const StartEvent&) override { seen_.push_back(name_ + " start"); }
+  void on_train(const TrainEvent&) override { seen_.push_back(name_ + " train"); }
+  void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override {
+    seen_.push_back(name_ + " step " + std::to_string(step_in_epoch) + "/" + std::to_string(steps_per_epoch));
+  }
+  void on_validation(const ValidationEvent&) override { seen_.push_back(name_ + " validation"); }
+  void on_epoch(const EpochEvent&) override { seen_.push_back(name_ + " epoch"); }
+  void on_end(const EndEvent&) override { seen_.push_back(name_ + " end"); }
+
+ private:
+  std::string name_;
+  std::vector<std::string>& seen_;
+};
+
+TEST(Reporter, HandsEveryEventToEverySinkInOrder) {
+  std::vector<std::string> seen;
+  Reporter reporter;
+  reporter.add(std::make_unique<RecordingSink>("a", seen));
+  reporter.add(std::make_unique<RecordingSink>("b", seen));
+  reporter.on_start({});
+  reporter.on_train({});
+  reporter.on_step(3, 5);
+  reporter.on_validation({});
+  reporter.on_epoch({});
+  reporter.on_end({});
+  EXPECT_EQ(seen, (std::vector<std::string>{"a start", "b start", "a train", "b train", "a step 3/5", "b step 3/5", "a validation",
+                                            "b validation", "a epoch", "b epoch", "a end", "b end"}));
+}
+
+}  // namespace
+}  // namespace trainer::reporting::test

@@ -1,0 +1,118 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "reporting/sinks.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::reporting::test {
+namespace {
+
+using nlohmann::json;
+
+// The lines that `emit` leaves in a metrics file, each without its time, which is checked.
+template <typename Emit>
+std::vector<json> jsonl_lines(Emit emit) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "metrics.jsonl";
+  const auto seconds = [] { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); };
+  const double before = seconds();
+  const auto sink = make_jsonl(file);
+  emit(*sink);
+  std::istringstream content(read_file(file));
+  std::vector<json> lines;
+  for (std::string line; std::getline(content, line);) {
+    lines.push_back(json::parse(line));
+    EXPECT_GE(lines.back().at("time").get<double>(), before);
+    EXPECT_LE(lines.back().at("time").get<double>(), seconds());
+    lines.back().erase("time");
+  }
+  return lines;
+}
+
+TEST(Jsonl, OneObjectForEachEventWithThePromisedKeys) {
+  const auto lines = jsonl_lines([](Sink& sink) {
+    sink.on_start({.num_epochs = 2, .steps_per_epoch = 5, .world_size = 4, .global_batch_size = 512, .num_parameters = 11173962});
+    sink.on_train({.epoch = 1, .num_epochs = 2, .step = 7, .step_in_epoch = 2, .steps_per_epoch = 5, .loss = 1.5, .top1 = 0.25,
+                   .lr = 0.1, .images_per_second = 4321.5, .data_wait = 0.02, .memory_bytes = 1024, .eta_seconds = 9});
+    sink.on_validation({.epoch = 1, .num_epochs = 2, .step = 10, .loss = 1.25, .top1 = 0.5, .top5 = 0.75, .num_samples = 10000,
+                        .seconds = 2.5});
+    sink.on_end({.reason = "done", .epoch = 1, .step = 10, .seconds = 60.5, .images_per_second = 4000.0});
+  });
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[0], json::parse(R"({"event": "start", "epoch": 0, "step": 0, "num_epochs": 2, "steps_per_epoch": 5, "world_size": 4,
+                                      "global_batch_size": 512, "num_parameters": 11173962})"));
+  EXPECT_EQ(lines[1], json::parse(R"({"event": "train", "epoch": 1, "step": 7, "loss": 1.5, "top1": 0.25, "lr": 0.1,
+                                      "images_per_second": 4321.5, "data_wait": 0.02})"));
+  EXPECT_EQ(lines[2], json::parse(R"({"event": "validation", "epoch": 1, "step": 10, "loss": 1.25, "top1": 0.5, "top5": 0.75,
+                                      "num_samples": 10000, "seconds": 2.5})"));
+  EXPECT_EQ(lines[3], json::parse(R"({"event": "end", "epoch": 1, "step": 10, "reason": "done", "seconds": 60.5,
+                                      "images_per_second": 4000.0})"));
+}
+
+TEST(Jsonl, LeavesOutWhatAnEventDoesNotHave) {
+  const auto lines = jsonl_lines([](Sink& sink) {
+    sink.on_train({.loss = 1.5});
+    sink.on_validation({.loss = 1.25});
+  });
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_FALSE(lines[0].contains("top1"));
+  EXPECT_FALSE(lines[1].contains("top1"));
+  EXPECT_FALSE(lines[1].contains("top5"));
+}
+
+TEST(Jsonl, NumbersComeBackExactly) {
+  for (const double value : {1.0 / 3, 0.1, 2.3283064365386963e-10, 5e-324, std::numeric_limits<double>::max(), 1.0, 0.0}) {
+    const auto lines = jsonl_lines([&](Sink& sink) { sink.on_train({.loss = value, .lr = value}); });
+    EXPECT_EQ(lines.at(0).at("loss").get<double>(), value);
+    EXPECT_EQ(lines.at(0).at("lr").get<double>(), value);
+  }
+}
+
+TEST(Jsonl, ALossThatIsNotFiniteIsNull) {
+  const auto lines = jsonl_lines([](Sink& sink) {
+    sink.on_train({.loss = std::nan("")});
+    sink.on_validation({.loss = std::numeric_limits<double>::infinity()});
+  });
+  EXPECT_TRUE(lines.at(0).at("loss").is_null());
+  EXPECT_TRUE(lines.at(1).at("loss").is_null());
+}
+
+TEST(Jsonl, AFailureBringsItsMessage) {
+  const auto lines = jsonl_lines([](Sink& sink) { sink.on_end({.reason = "failed", .message = "cannot read \xff.png"}); });
+  EXPECT_EQ(lines.at(0).at("reason"), "failed");
+  EXPECT_EQ(lines.at(0).at("message"), "cannot read \ufffd.png");
+}
+
+TEST(Jsonl, ContinuesAFile) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "metrics.jsonl";
+  make_jsonl(file)->on_train({.step = 1});
+  make_jsonl(file)->on_train({.step = 2});
+  std::istringstream content(read_file(file));
+  std::string line;
+  ASSERT_TRUE(std::getline(content, line));
+  EXPECT_EQ(json::parse(line).at("step"), 1);
+  ASSERT_TRUE(std::getline(content, line));
+  EXPECT_EQ(json::parse(line).at("step"), 2);
+}
+
+TEST(Jsonl, AFileThatCannotBeWrittenIsNamed) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "absent" / "metrics.jsonl";
+  try {
+    make_jsonl(file);
+    FAIL() << "made";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(file.string()), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace trainer::reporting::test

@@ -1,0 +1,52 @@
+#include "world/host_resources.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <cstdlib>
+
+namespace trainer::world {
+namespace {
+
+TEST(HostResources, CgroupQuotas) {
+  EXPECT_EQ(parse_cpu_max("200000 100000\n"), 2);
+  EXPECT_EQ(parse_cpu_max("250000 100000\n"), 2);
+  EXPECT_EQ(parse_cpu_max("50000 100000\n"), 1);
+  EXPECT_EQ(parse_cpu_max("max 100000\n"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max("-1\n 100000\n"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max(""), std::nullopt);
+}
+
+TEST(HostResources, AffinityAndSlurmLimitTheCores) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &before) && CPU_COUNT(&one) == 0) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(available_cpus(), 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_LE(available_cpus(), CPU_COUNT(&before));
+
+  setenv("SLURM_CPUS_PER_TASK", "1", 1);
+  EXPECT_EQ(available_cpus(), 1);
+  setenv("SLURM_CPUS_PER_TASK", "many", 1);
+  EXPECT_GE(available_cpus(), 1);
+  unsetenv("SLURM_CPUS_PER_TASK");
+}
+
+TEST(HostResources, Colour) {
+  setenv("TERM", "xterm", 1);
+  unsetenv("NO_COLOR");
+  EXPECT_TRUE(wants_colour());
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(wants_colour());
+  unsetenv("NO_COLOR");
+  setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(wants_colour());
+}
+
+}  // namespace
+}  // namespace trainer::world
