@@ -24,7 +24,8 @@ config::Experiment make_experiment(const std::string& network, int64_t batch_siz
       "optimizer: {{name: sgd, lr: 0.01, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}}\ntraining: {{epochs: 1}}\n",
       network, data, batch_size);
   static const auto catalog = engine::make_catalog();
-  return config::load_text(text, "bench", network == "resnet18" ? std::vector<std::string>{"model.stem=cifar"} : std::vector<std::string>{}, catalog);
+  return config::load_text(text, "bench", network == "resnet18" ? std::vector<std::string>{"model.stem=cifar"} : std::vector<std::string>{},
+                           catalog);
 }
 
 // Hands out batches for ever: eight ready ones in memory, or the loader's.

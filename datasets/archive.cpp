@@ -64,7 +64,8 @@ class FileLock {
     if (try_lock()) return;
     logger.info("waiting for another process that downloads {}", source.url);
     while (!try_lock()) {
-      if (stop_signal() != 0) throw Error(fmt::format("stopped on request while waiting for the download of {}", source.url), ExitCode::kStopped);
+      if (stop_signal() != 0)
+        throw Error(fmt::format("stopped on request while waiting for the download of {}", source.url), ExitCode::kStopped);
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }

@@ -10,9 +10,9 @@
 namespace trainer::datasets {
 
 struct ArchiveSource {
-  std::string url;     // http or https; redirects are followed. A tar file, plain or compressed with gzip
-  std::string md5;     // of the archive, 32 lower-case hexadecimal digits
-  std::string folder;  // the archive's top folder, which is what is put into place
+  std::string url;                                  // http or https; redirects are followed. A tar file, plain or compressed with gzip
+  std::string md5;                                  // of the archive, 32 lower-case hexadecimal digits
+  std::string folder;                               // the archive's top folder, which is what is put into place
   std::chrono::milliseconds stall_timeout{30'000};  // the longest time without a byte
 };
 

@@ -68,14 +68,16 @@ void check_records(const CifarLayout& layout, const MappedFile& file) {
   const size_t record_bytes = layout.label_counts.size() + kImageBytes;
   if (bytes.empty()) fail(layout, file.path(), "the file is empty");
   if (bytes.size() % record_bytes != 0) {
-    fail(layout, file.path(), fmt::format("{} bytes are no whole number of {}-byte records of {}", bytes.size(), record_bytes, layout.title));
+    fail(layout, file.path(),
+         fmt::format("{} bytes are no whole number of {}-byte records of {}", bytes.size(), record_bytes, layout.title));
   }
   for (size_t record = 0; record < bytes.size() / record_bytes; ++record) {
     for (size_t i = 0; i < layout.label_counts.size(); ++i) {
       const int label = bytes[record * record_bytes + i];
       if (label < layout.label_counts[i]) continue;
-      fail(layout, file.path(), fmt::format("record {} (from 0) has the label {}, but those of {} are 0 to {}", record, label, layout.title,
-                                    layout.label_counts[i] - 1));
+      fail(layout, file.path(),
+           fmt::format("record {} (from 0) has the label {}, but those of {} are 0 to {}", record, label, layout.title,
+                       layout.label_counts[i] - 1));
     }
   }
 }
@@ -141,8 +143,9 @@ std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const Cifa
     folder = root / layout.archive.folder;
   }
   if (!folder) {
-    throw DataError(fmt::format("dataset.root: {} holds no {} (there is no {}); set dataset.download=true, or unpack {} in that folder by hand",
-                                options.root, layout.title, (root / layout.archive.folder).string(), layout.archive.url));
+    throw DataError(
+        fmt::format("dataset.root: {} holds no {} (there is no {}); set dataset.download=true, or unpack {} in that folder by hand",
+                    options.root, layout.title, (root / layout.archive.folder).string(), layout.archive.url));
   }
   std::vector<MappedFile> files;
   for (const auto& name : split == Split::kTrain ? layout.train_files : layout.validation_files) {

@@ -65,7 +65,8 @@ class Transfer {
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &Transfer::on_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, this);
     const CURLcode result = curl_easy_perform(curl);
-    if (result != CURLE_OK && stop_signal() != 0) throw Error(fmt::format("stopped on request while downloading {}", url), ExitCode::kStopped);
+    if (result != CURLE_OK && stop_signal() != 0)
+      throw Error(fmt::format("stopped on request while downloading {}", url), ExitCode::kStopped);
     if (result != CURLE_OK) throw std::runtime_error(reason(result, details.data()));
     return md5_.hexadecimal();
   }
@@ -121,7 +122,8 @@ class Transfer {
       curl_easy_getinfo(curl_.get(), CURLINFO_RESPONSE_CODE, &status);
       return fmt::format("the server answered with HTTP status {}", status);
     }
-    if (result == CURLE_PARTIAL_FILE) return fmt::format("the connection was closed after {}", format_bytes(static_cast<uint64_t>(num_bytes_)));
+    if (result == CURLE_PARTIAL_FILE)
+      return fmt::format("the connection was closed after {}", format_bytes(static_cast<uint64_t>(num_bytes_)));
     return details.empty() ? curl_easy_strerror(result) : std::string(details);
   }
 

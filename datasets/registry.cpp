@@ -18,11 +18,12 @@ DatasetEntry cifar_entry(std::string name, std::string doc, const CifarLayout& l
 }
 
 DatasetEntry synthetic_entry() {
-  return {{"synthetic", "Random numbers of any shape, with random classes or targets.", [] { return std::make_unique<SyntheticOptions>(); }},
-          [](const config::Options& options) { return synthetic_info(dynamic_cast<const SyntheticOptions&>(options)); },
-          [](const config::Options& options, Split split, Logger&) {
-            return open_synthetic(dynamic_cast<const SyntheticOptions&>(options), split);
-          }};
+  return {
+      {"synthetic", "Random numbers of any shape, with random classes or targets.", [] { return std::make_unique<SyntheticOptions>(); }},
+      [](const config::Options& options) { return synthetic_info(dynamic_cast<const SyntheticOptions&>(options)); },
+      [](const config::Options& options, Split split, Logger&) {
+        return open_synthetic(dynamic_cast<const SyntheticOptions&>(options), split);
+      }};
 }
 
 const DatasetEntry& entry_of(const config::Part& part) {

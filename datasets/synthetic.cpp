@@ -101,14 +101,17 @@ void SyntheticOptions::describe(config::KeyTable& keys) {
 
 input::DatasetInfo synthetic_info(const SyntheticOptions& options) {
   if (options.shape.size() != 1 && options.shape.size() != 3) {
-    throw UsageError(fmt::format("dataset.shape: {} lengths were given; give [channels, height, width] or [features]", options.shape.size()));
+    throw UsageError(
+        fmt::format("dataset.shape: {} lengths were given; give [channels, height, width] or [features]", options.shape.size()));
   }
   if (num_values(options.shape) > kMaxValues) {
-    throw UsageError(fmt::format("dataset.shape: {} values are too many for one sample; give at most {}", num_values(options.shape), kMaxValues));
+    throw UsageError(
+        fmt::format("dataset.shape: {} values are too many for one sample; give at most {}", num_values(options.shape), kMaxValues));
   }
   if (options.num_classes > 0 && options.num_targets != 1) {
-    throw UsageError(fmt::format("dataset.num_targets: {} contradicts dataset.num_classes={}; for targets that are numbers set num_classes=0",
-                                 options.num_targets, options.num_classes));
+    throw UsageError(
+        fmt::format("dataset.num_targets: {} contradicts dataset.num_classes={}; for targets that are numbers set num_classes=0",
+                    options.num_targets, options.num_classes));
   }
   if (options.num_classes == 0 && options.labels == SyntheticLabels::kZero) {
     throw UsageError("dataset.labels: zero contradicts dataset.num_classes=0; without classes leave labels out");

@@ -1,7 +1,6 @@
 // Command line -> command -> one catch -> exit code.
 
 #include <CLI/Error.hpp>
-
 #include <cstdio>
 #include <exception>
 #include <string>

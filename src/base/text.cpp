@@ -57,9 +57,7 @@ std::string format_bytes(uint64_t bytes) {
   return fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
-std::string join(std::span<const std::string> parts, std::string_view separator) {
-  return fmt::format("{}", fmt::join(parts, separator));
-}
+std::string join(std::span<const std::string> parts, std::string_view separator) { return fmt::format("{}", fmt::join(parts, separator)); }
 
 std::string nearest_name(std::string_view text, std::span<const std::string> candidates) {
   std::string best;

@@ -2,7 +2,6 @@
 // What several commands have in common on their command lines.
 
 #include <CLI/CLI.hpp>
-
 #include <filesystem>
 #include <string>
 #include <vector>

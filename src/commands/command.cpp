@@ -19,12 +19,14 @@ constexpr std::array kCommands = {
 };
 
 void print_help() {
-  fmt::print("trainer: trains image classifiers from a YAML experiment file\n\n"
-             "usage: trainer --config FILE [key=value ...]\n"
-             "       trainer COMMAND [arguments]\n\ncommands:\n");
+  fmt::print(
+      "trainer: trains image classifiers from a YAML experiment file\n\n"
+      "usage: trainer --config FILE [key=value ...]\n"
+      "       trainer COMMAND [arguments]\n\ncommands:\n");
   for (const auto& command : kCommands) fmt::print("  {:<8} {}\n", command.name, command.doc);
-  fmt::print("\n`trainer COMMAND --help` says more. Exit codes: 0 done, 1 failure while running, 2 command line or configuration, 3 data,\n"
-             "75 stopped on request.\n");
+  fmt::print(
+      "\n`trainer COMMAND --help` says more. Exit codes: 0 done, 1 failure while running, 2 command line or configuration, 3 data,\n"
+      "75 stopped on request.\n");
 }
 
 }  // namespace

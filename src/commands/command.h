@@ -21,7 +21,6 @@ ExitCode config(const std::vector<std::string>& args);
 ExitCode data(const std::vector<std::string>& args);
 ExitCode list(const std::vector<std::string>& args);
 
-
 // Finds and runs the command that the arguments name; without a name they are train's.
 ExitCode run(std::vector<std::string> args);
 

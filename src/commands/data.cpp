@@ -33,7 +33,8 @@ input::RgbImage draw_grid(const config::Experiment& experiment, const input::Dat
   input::Scratch scratch;
   std::vector<float> values(static_cast<size_t>(channels) * static_cast<size_t>(height) * static_cast<size_t>(width));
   for (int64_t i = 0; i < count; ++i) {
-    pipeline.write(dataset.read(i, scratch), CounterRandom(static_cast<uint64_t>(experiment.seed), static_cast<uint64_t>(i)), values.data());
+    pipeline.write(dataset.read(i, scratch), CounterRandom(static_cast<uint64_t>(experiment.seed), static_cast<uint64_t>(i)),
+                   values.data());
     const int top = kMargin + static_cast<int>(i) / columns * (height + kMargin);
     const int left = kMargin + static_cast<int>(i) % columns * (width + kMargin);
     for (int y = 0; y < height; ++y) {

@@ -28,7 +28,8 @@ TrainArguments parse_arguments(const std::vector<std::string>& args) {
   CLI::App app("Trains as an experiment file says.", "trainer train");
   arguments.experiment.add_to(app);
   app.add_option("--run-dir", arguments.run_directory, "folder of this run; default: <output_dir>/<experiment>")->type_name("DIR");
-  app.add_option("--progress", arguments.progress, "bar, plain (a line each logging.every_steps) or none; default: bar on a terminal, else plain")
+  app.add_option("--progress", arguments.progress,
+                 "bar, plain (a line each logging.every_steps) or none; default: bar on a terminal, else plain")
       ->check(CLI::IsMember({"bar", "plain", "none"}));
   parse(app, args);
   return arguments;
@@ -72,11 +73,12 @@ bool is_finished(const run::RunDirectory& directory, Logger& logger) {
     case run::RunDirectory::Earlier::kNothing:
       return false;
     case run::RunDirectory::Earlier::kFinished:
-      logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder", directory.path().string(),
-                  directory.summary_file().string());
+      logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
+                  directory.path().string(), directory.summary_file().string());
       return true;
     case run::RunDirectory::Earlier::kUnfinished:
-      throw UsageError(directory.path().string() + " holds an unfinished run, which is not overwritten; choose another --run-dir or remove the folder");
+      throw UsageError(directory.path().string() +
+                       " holds an unfinished run, which is not overwritten; choose another --run-dir or remove the folder");
   }
   return false;
 }

@@ -6,18 +6,29 @@ void Experiment::describe(KeyTable& keys, const Catalog& catalog) {
   keys.add("experiment", experiment, {.doc = "Names the run and its folder.", .required = true});
   keys.add("seed", seed, {.min = 0, .doc = "Every random choice is a function of it."});
   keys.add("output_dir", output_dir, {.doc = "The run lives in <output_dir>/<experiment>, unless --run-dir says otherwise."});
-  keys.add_section("model", [&](KeyTable& section) { model.describe(section, catalog); }, "The network.");
-  keys.add_section("dataset", [&](KeyTable& section) { dataset.describe(section, catalog); }, "The images and what is done to them.");
-  keys.add_section("dataloader", [&](KeyTable& section) { dataloader.describe(section); }, "How batches are made.");
-  keys.add_section("loss", [&](KeyTable& section) { loss.describe(section, catalog); }, "What is minimised.");
-  keys.add_section("optimizer", [&](KeyTable& section) { optimizer.describe(section, catalog); }, "How parameters are updated.");
-  keys.add_section("lr_scheduler", [&](KeyTable& section) { lr_scheduler.describe(section, catalog); },
-                   "The learning rate over the training, as a factor on the optimizer's lr.");
-  keys.add_section("training", [&](KeyTable& section) { training.describe(section); }, "The training loop.");
-  keys.add_section("runtime", [&](KeyTable& section) { runtime.describe(section); }, "Where and in which precision.");
-  keys.add_section("amp", [&](KeyTable& section) { amp.describe(section); }, "Automatic mixed precision.");
-  keys.add_section("validation", [&](KeyTable& section) { validation.describe(section); }, "Measuring on data that is not trained on.");
-  keys.add_section("logging", [&](KeyTable& section) { logging.describe(section); }, "What is written while training.");
+  keys.add_section(
+      "model", [&](KeyTable& section) { model.describe(section, catalog); }, "The network.");
+  keys.add_section(
+      "dataset", [&](KeyTable& section) { dataset.describe(section, catalog); }, "The images and what is done to them.");
+  keys.add_section(
+      "dataloader", [&](KeyTable& section) { dataloader.describe(section); }, "How batches are made.");
+  keys.add_section(
+      "loss", [&](KeyTable& section) { loss.describe(section, catalog); }, "What is minimised.");
+  keys.add_section(
+      "optimizer", [&](KeyTable& section) { optimizer.describe(section, catalog); }, "How parameters are updated.");
+  keys.add_section(
+      "lr_scheduler", [&](KeyTable& section) { lr_scheduler.describe(section, catalog); },
+      "The learning rate over the training, as a factor on the optimizer's lr.");
+  keys.add_section(
+      "training", [&](KeyTable& section) { training.describe(section); }, "The training loop.");
+  keys.add_section(
+      "runtime", [&](KeyTable& section) { runtime.describe(section); }, "Where and in which precision.");
+  keys.add_section(
+      "amp", [&](KeyTable& section) { amp.describe(section); }, "Automatic mixed precision.");
+  keys.add_section(
+      "validation", [&](KeyTable& section) { validation.describe(section); }, "Measuring on data that is not trained on.");
+  keys.add_section(
+      "logging", [&](KeyTable& section) { logging.describe(section); }, "What is written while training.");
 }
 
 }  // namespace trainer::config

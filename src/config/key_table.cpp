@@ -98,7 +98,8 @@ std::optional<T> read_number(const Node& node, const KeyInfo& info) {
 template <class T>
 std::string expectation(const KeyInfo& info) {
   const auto range = range_text(info);
-  return range.empty() ? NumberFormat<T>::kOne : fmt::format("{} {}{}", NumberFormat<T>::kOne, std::isfinite(info.max) ? "from " : "", range);
+  return range.empty() ? NumberFormat<T>::kOne
+                       : fmt::format("{} {}{}", NumberFormat<T>::kOne, std::isfinite(info.max) ? "from " : "", range);
 }
 
 template <class T>
@@ -146,7 +147,8 @@ Key number_list_key(std::string name, std::vector<T>& field, const KeyInfo& info
       const auto value = read_number<T>(item, info);
       if (value) values.push_back(*value);
     }
-    if (node.kind != Node::Kind::kList || values.size() != node.items.size()) return fmt::format("a list, each item {}", expectation<T>(info));
+    if (node.kind != Node::Kind::kList || values.size() != node.items.size())
+      return fmt::format("a list, each item {}", expectation<T>(info));
     field = std::move(values);
     return std::nullopt;
   };
@@ -259,7 +261,8 @@ void KeyTable::add_section(std::string name, std::function<void(KeyTable&)> desc
 
 void KeyTable::add_part(std::string name, Part& part, const Family& family, const std::string& default_kind, std::string doc) {
   if (part.options == nullptr && !default_kind.empty()) part = {default_kind, find_kind(family, default_kind)->make_options()};
-  Key key = describe(std::move(name), fmt::format("{}", fmt::join(names_of(family), " | ")), {.doc = std::move(doc), .required = default_kind.empty()});
+  Key key = describe(std::move(name), fmt::format("{}", fmt::join(names_of(family), " | ")),
+                     {.doc = std::move(doc), .required = default_kind.empty()});
   key.family = &family;
   key.part = &part;
   key.refused_examples = {"no_such_part", "[]", "null"};

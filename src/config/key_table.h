@@ -111,8 +111,7 @@ class KeyTable {
     std::vector<std::string> spellings;
     for (const auto& choice : choices) spellings.push_back(choice.first);
     add_spelled(
-        std::move(name), spellings,
-        [&field, choices](size_t index) { field = choices[index].second; },
+        std::move(name), spellings, [&field, choices](size_t index) { field = choices[index].second; },
         [&field, choices] {
           size_t index = 0;
           while (choices[index].second != field) ++index;

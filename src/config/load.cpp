@@ -19,13 +19,15 @@ Experiment load(const std::filesystem::path& file, const std::vector<std::string
   return load_text(text, file.string(), overrides, catalog);
 }
 
-Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides, const Catalog& catalog) {
+Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
+                     const Catalog& catalog) {
   Node root = parse_yaml(text, source);
   if (root.kind == Node::Kind::kNull) throw UsageError(source + ": the file is empty; `trainer config reference` shows what belongs in it");
   Problems problems;
   for (const auto& override_text : overrides) apply_override(root, override_text, problems);
   Experiment experiment;
-  read_section(root, [&](KeyTable& keys) { experiment.describe(keys, catalog); }, "", problems);
+  read_section(
+      root, [&](KeyTable& keys) { experiment.describe(keys, catalog); }, "", problems);
   if (root.kind == Node::Kind::kMap) check(experiment, root, problems);
   problems.throw_if_any();
   return experiment;

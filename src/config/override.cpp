@@ -62,8 +62,9 @@ void apply_override(Node& root, const std::string& text, Problems& problems) {
     const auto name = path.substr(begin, end - begin);
     if (node->kind == Node::Kind::kNull) node->kind = Node::Kind::kMap;
     if (node->kind != Node::Kind::kMap) {
-      problems.add(kCommandLine, path, fmt::format("{} is no section; give it whole, such as {}={}", path.substr(0, begin - 1),
-                                                   path.substr(0, begin - 1), node->kind == Node::Kind::kList ? "[...]" : "..."));
+      problems.add(kCommandLine, path,
+                   fmt::format("{} is no section; give it whole, such as {}={}", path.substr(0, begin - 1), path.substr(0, begin - 1),
+                               node->kind == Node::Kind::kList ? "[...]" : "..."));
       return;
     }
     auto* member = node->find(name);

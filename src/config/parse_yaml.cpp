@@ -147,7 +147,8 @@ size_t utf8_sequence_length(std::string_view text) {
 
 void check_text(std::string_view text, const std::string& source) {
   if (text.size() > kMaxBytes) {
-    throw UsageError(fmt::format("{}: {} of YAML; an experiment file has at most 1 MiB, so this is hardly one", source, format_bytes(text.size())));
+    throw UsageError(
+        fmt::format("{}: {} of YAML; an experiment file has at most 1 MiB, so this is hardly one", source, format_bytes(text.size())));
   }
   for (size_t i = 0; i < text.size();) {
     const size_t length = utf8_sequence_length(text.substr(i));

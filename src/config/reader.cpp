@@ -30,7 +30,8 @@ std::string unknown_kind(const std::string& name, const Family& family) {
 bool choose_kind(const Node& node, const Family& family, Part& part, const std::string& path, Problems& problems) {
   const PartKind* kind = node.kind == Node::Kind::kScalar ? find_kind(family, node.text) : nullptr;
   if (kind == nullptr) {
-    problems.add(node.position, path, node.kind == Node::Kind::kScalar ? unknown_kind(node.text, family) : fmt::format("expected a name, got {}", shown(node)));
+    problems.add(node.position, path,
+                 node.kind == Node::Kind::kScalar ? unknown_kind(node.text, family) : fmt::format("expected a name, got {}", shown(node)));
     return false;
   }
   part = {kind->name, kind->make_options()};
@@ -60,7 +61,8 @@ void read_parts(const Node& node, const Key& key, const std::string& path, Probl
       values = Node::map();
       values.position = item.position;
     }
-    read_section(values, [&part](KeyTable& keys) { part.options->describe(keys); }, child_path(item_path, part.name), problems);
+    read_section(
+        values, [&part](KeyTable& keys) { part.options->describe(keys); }, child_path(item_path, part.name), problems);
     key.parts->push_back(std::move(part));
   }
 }

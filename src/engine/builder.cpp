@@ -8,9 +8,11 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "datasets/registry.h"
 #include "engine/catalog.h"
 #include "engine/out_of_memory.h"
 #include "engine/parts.h"
+#include "models/registry.h"
 
 namespace trainer::engine {
 namespace {
@@ -45,8 +47,8 @@ void open_files(const config::Experiment& experiment, Logger& logger, DataSource
   validation.files = open(datasets::Split::kTrain);
   const auto [held_out, rest] = split_indices(train.files->size(), section.validation_split, static_cast<uint64_t>(experiment.seed));
   if (held_out.empty() || rest.empty()) {
-    throw UsageError(fmt::format("dataset.validation_split: {} of {} images leaves one side empty; choose another part", section.validation_split,
-                                 train.files->size()));
+    throw UsageError(fmt::format("dataset.validation_split: {} of {} images leaves one side empty; choose another part",
+                                 section.validation_split, train.files->size()));
   }
   train.part = std::make_unique<input::Subset>(*train.files, rest);
   validation.part = std::make_unique<input::Subset>(*validation.files, held_out);
@@ -105,7 +107,8 @@ void check_fit(const config::Experiment& experiment, const models::Model& model,
   const auto check_transforms = [&](const char* key, const std::vector<config::Part>& transforms) {
     try {
       const auto shape = input::Pipeline(transforms, info, {}).output_shape();
-      const bool fits = std::ranges::equal(model.input_shape(), shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
+      const bool fits =
+          std::ranges::equal(model.input_shape(), shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
       if (!fits) {
         problems.push_back(fmt::format("model: {} takes samples of shape {}, but {} has {} after {}", experiment.model.part.name,
                                        shape_text(model.input_shape()), data_name, shape_text(shape), key));
@@ -138,8 +141,8 @@ Parts build_parts(const config::Experiment& experiment, const device::Placement&
   parts.loss = nn::make_loss(experiment.loss.part);
   check_fit(experiment, *parts.model, *parts.loss);
   place_model(*parts.model, placement);
-  parts.optimizer = optim::make_optimizer(experiment.optimizer.part,
-                                          optim::group_parameters(*parts.model, experiment.optimizer.decay_norm_and_bias));
+  parts.optimizer =
+      optim::make_optimizer(experiment.optimizer.part, optim::group_parameters(*parts.model, experiment.optimizer.decay_norm_and_bias));
   return parts;
 }
 

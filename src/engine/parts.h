@@ -5,12 +5,11 @@
 
 #include "base/log.h"
 #include "config/experiment.h"
-#include "datasets/registry.h"
 #include "device/placement.h"
 #include "engine/plan.h"
 #include "input/data_loader.h"
 #include "input/distributed_sampler.h"
-#include "models/registry.h"
+#include "models/model.h"
 #include "nn/loss.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"

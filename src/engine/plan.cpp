@@ -20,12 +20,14 @@ Plan make_plan(const config::Experiment& experiment, int64_t num_train) {
   Plan plan;
   plan.num_train = num_train;
   plan.accumulation_steps = experiment.training.accumulation_steps;
-  plan.batch_size = loader.global_batch_size ? *loader.global_batch_size / plan.accumulation_steps : loader.batch_size.value_or(kDefaultBatchSize);
+  plan.batch_size =
+      loader.global_batch_size ? *loader.global_batch_size / plan.accumulation_steps : loader.batch_size.value_or(kDefaultBatchSize);
   plan.global_batch_size = plan.batch_size * plan.accumulation_steps;
   plan.batches_per_epoch = loader.drop_last ? num_train / plan.batch_size : ceil_div(num_train, plan.batch_size);
   if (plan.batches_per_epoch == 0) {
-    throw UsageError(fmt::format("dataloader.batch_size: {} training images make no batch of {}; lower it, or set dataloader.drop_last: false",
-                                 num_train, plan.batch_size));
+    throw UsageError(
+        fmt::format("dataloader.batch_size: {} training images make no batch of {}; lower it, or set dataloader.drop_last: false",
+                    num_train, plan.batch_size));
   }
   plan.steps_per_epoch = ceil_div(plan.batches_per_epoch, plan.accumulation_steps);
   plan.num_epochs = experiment.training.epochs;

@@ -12,10 +12,10 @@ struct Plan {
   int64_t global_batch_size = 0;  // of an optimizer step
   int64_t accumulation_steps = 1;
   int64_t batches_per_epoch = 0;
-  int64_t steps_per_epoch = 0;    // the last one may have fewer micro-steps
+  int64_t steps_per_epoch = 0;  // the last one may have fewer micro-steps
   int64_t num_epochs = 0;
   int64_t total_steps = 0;
-  int64_t num_train = 0;          // samples
+  int64_t num_train = 0;  // samples
 };
 
 // Throws UsageError when no batch can be made (fewer samples than a batch under drop_last).

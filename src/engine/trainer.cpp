@@ -38,10 +38,12 @@ bool Trainer::run() {
     throw;
   } catch (const std::exception& error) {
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-    message = is_out_of_memory(error)
-                  ? fmt::format("out of memory in step {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps alike",
-                                steps_done_, parts_.plan.batch_size)
-                  : fmt::format("step {}: {}", steps_done_, torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+    message =
+        is_out_of_memory(error)
+            ? fmt::format(
+                  "out of memory in step {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps alike",
+                  steps_done_, parts_.plan.batch_size)
+            : fmt::format("step {}: {}", steps_done_, torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
   }
   finish("failed", message);
   throw Error(message);
@@ -112,18 +114,19 @@ void Trainer::log_interval(int64_t epoch, int64_t step_in_epoch) {
   interval_start_ = Clock::now();
   epoch_.add(interval);
   whole_.add(interval);
-  reporter_.on_train({.epoch = epoch,
-                      .num_epochs = plan.num_epochs,
-                      .step = steps_done_,
-                      .step_in_epoch = step_in_epoch,
-                      .steps_per_epoch = plan.steps_per_epoch,
-                      .loss = interval.scores.loss,
-                      .top1 = interval.scores.top1,
-                      .lr = lr_at(steps_done_ - 1),
-                      .images_per_second = static_cast<double>(interval.scores.num_samples) / interval.seconds,
-                      .data_wait = interval.waited_seconds / interval.seconds,
-                      .memory_bytes = device::memory_in_use(parts_.placement),
-                      .eta_seconds = whole_.seconds / static_cast<double>(steps_done_) * static_cast<double>(plan.total_steps - steps_done_)});
+  reporter_.on_train(
+      {.epoch = epoch,
+       .num_epochs = plan.num_epochs,
+       .step = steps_done_,
+       .step_in_epoch = step_in_epoch,
+       .steps_per_epoch = plan.steps_per_epoch,
+       .loss = interval.scores.loss,
+       .top1 = interval.scores.top1,
+       .lr = lr_at(steps_done_ - 1),
+       .images_per_second = static_cast<double>(interval.scores.num_samples) / interval.seconds,
+       .data_wait = interval.waited_seconds / interval.seconds,
+       .memory_bytes = device::memory_in_use(parts_.placement),
+       .eta_seconds = whole_.seconds / static_cast<double>(steps_done_) * static_cast<double>(plan.total_steps - steps_done_)});
 }
 
 void Trainer::report_epoch(int64_t epoch, bool validated) {
@@ -159,9 +162,10 @@ void Trainer::check_finite(int64_t step) const {
   const auto bad_step = train_step_.non_finite_step();
   if (!bad_step) return;
   const auto seen = *bad_step == step ? std::string() : fmt::format(" (seen at step {})", step);
-  throw Error(fmt::format("the loss of step {}{} is not finite, at learning rate {:.6g}; lower optimizer.lr, add lr_scheduler.warmup_steps, or set "
-                          "training.max_grad_norm",
-                          *bad_step, seen, lr_at(*bad_step)));
+  throw Error(
+      fmt::format("the loss of step {}{} is not finite, at learning rate {:.6g}; lower optimizer.lr, add lr_scheduler.warmup_steps, or set "
+                  "training.max_grad_norm",
+                  *bad_step, seen, lr_at(*bad_step)));
 }
 
 double Trainer::lr_at(int64_t step) const { return parts_.optimizer->base_lr() * parts_.lr_factor(step); }

@@ -9,9 +9,9 @@ namespace trainer::metrics {
 
 struct Scores {
   int64_t num_samples = 0;
-  double loss = 0;                // mean over the samples
-  std::optional<double> top1;     // fraction; only for losses with classes
-  std::optional<double> top5;     // only with five classes or more
+  double loss = 0;             // mean over the samples
+  std::optional<double> top1;  // fraction; only for losses with classes
+  std::optional<double> top5;  // only with five classes or more
 };
 
 class ScoreMeter {

@@ -106,9 +106,7 @@ struct PolynomialOptions final : ScheduleOptions {
     keys.add("power", power, {.min = 0, .min_excluded = true, .doc = "Exponent of the part of the steps left; 1: a straight line."});
     keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
   }
-  double factor(const Position& position) const override {
-    return interpolate(final_factor, 1, std::pow(1 - position.progress(), power));
-  }
+  double factor(const Position& position) const override { return interpolate(final_factor, 1, std::pow(1 - position.progress(), power)); }
 };
 
 struct OneCycleOptions final : ScheduleOptions {
@@ -173,9 +171,10 @@ LrSchedule make_lr_schedule(const config::LrSchedulerSection& section, int64_t t
     throw UsageError(fmt::format("lr_scheduler.{}: {} has a warm-up of its own; remove this key", key, section.part.name));
   }
   if (warmup >= total_steps) {
-    throw UsageError(fmt::format("lr_scheduler.{}: a warm-up of {} steps leaves nothing of a training of {} steps; shorten it or train "
-                                 "longer",
-                                 key, warmup, total_steps));
+    throw UsageError(
+        fmt::format("lr_scheduler.{}: a warm-up of {} steps leaves nothing of a training of {} steps; shorten it or train "
+                    "longer",
+                    key, warmup, total_steps));
   }
   // The part owns the options, the function shares it.
   const std::shared_ptr<const ScheduleOptions> schedule(section.part.options, &options);

@@ -77,9 +77,10 @@ class Sgd final : public Optimizer {
 
 std::unique_ptr<Optimizer> SgdOptions::make(std::vector<ParamGroup> groups) const {
   if (nesterov && (momentum == 0 || dampening != 0)) {
-    throw UsageError(fmt::format("optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is {} and dampening {}; "
-                                 "change those or set nesterov to false",
-                                 momentum, dampening));
+    throw UsageError(
+        fmt::format("optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is {} and dampening {}; "
+                    "change those or set nesterov to false",
+                    momentum, dampening));
   }
   return std::make_unique<Sgd>(*this, std::move(groups));
 }

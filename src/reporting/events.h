@@ -21,18 +21,18 @@ struct StartEvent {
 
 // One logging interval.
 struct TrainEvent {
-  int64_t epoch = 0;                // from 0
+  int64_t epoch = 0;  // from 0
   int64_t num_epochs = 0;
-  int64_t step = 0;                 // updates attempted since the beginning of the run
-  int64_t step_in_epoch = 0;        // from 1
+  int64_t step = 0;           // updates attempted since the beginning of the run
+  int64_t step_in_epoch = 0;  // from 1
   int64_t steps_per_epoch = 0;
   double loss = 0;
   std::optional<double> top1 = {};  // fraction
   double lr = 0;
   double images_per_second = 0;
-  double data_wait = 0;             // fraction of the interval's time
+  double data_wait = 0;  // fraction of the interval's time
   uint64_t memory_bytes = 0;
-  double eta_seconds = 0;           // to the end of training
+  double eta_seconds = 0;  // to the end of training
 };
 
 struct ValidationEvent {
@@ -53,14 +53,14 @@ struct EpochEvent {
   double lr = 0;
   double train_loss = 0;  // mean over the epoch
   std::optional<double> train_top1 = {};
-  double seconds = 0;     // of training, validation left out
+  double seconds = 0;  // of training, validation left out
   double images_per_second = 0;
   std::optional<ValidationEvent> validation = {};
 };
 
 struct EndEvent {
-  std::string reason = {};       // "done", "stopped", "failed"
-  std::string message = {};      // of a failure
+  std::string reason = {};   // "done", "stopped", "failed"
+  std::string message = {};  // of a failure
   int64_t epoch = 0;
   int64_t step = 0;
   double seconds = 0;

@@ -2,7 +2,6 @@
 // What the JSON forms share.
 
 #include <nlohmann/json.hpp>
-
 #include <string>
 
 #include "reporting/events.h"
@@ -21,8 +20,6 @@ inline void add_scores(Json& object, const ValidationEvent& event) {
 
 // `indent` -1: on one line. Numbers have the digits that give the same double back. Always valid JSON: what is not finite becomes
 // null, and bytes that are no UTF-8 (of a path in a message) the replacement character.
-inline std::string to_text(const Json& object, int indent = -1) {
-  return object.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
+inline std::string to_text(const Json& object, int indent = -1) { return object.dump(indent, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace trainer::reporting

@@ -4,13 +4,13 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <limits.h>
-#include <nlohmann/json.hpp>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -69,7 +69,7 @@ RunDirectory::~RunDirectory() { ::close(lock_); }
 RunDirectory::Earlier RunDirectory::earlier() const {
   const bool has_summary = std::filesystem::exists(summary_file());
   if (has_summary && says_done(summary_file())) return Earlier::kFinished;
-  const bool has_traces = has_summary || std::filesystem::exists(metrics_file()) || std::filesystem::exists(config_file());
+  const bool has_traces = has_summary || std::filesystem::exists(metrics_file());
   return has_traces ? Earlier::kUnfinished : Earlier::kNothing;
 }
 

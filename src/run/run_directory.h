@@ -26,7 +26,7 @@ class RunDirectory {
   std::filesystem::path tensorboard_folder() const { return path_ / "tensorboard"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
 
-  // What an earlier run left here.
+  // What an earlier run left here; nothing, when it ended before its first step.
   enum class Earlier { kNothing, kUnfinished, kFinished };
   Earlier earlier() const;
 

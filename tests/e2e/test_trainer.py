@@ -142,8 +142,11 @@ class TrainerTest(unittest.TestCase):
     def test_missing_data_says_what_to_do(self):
         run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")
         self.assertEqual(run.returncode, 3)
-        self.assertIn("data_batch_1.bin", run.err)
+        self.assertIn("cifar-10-batches-bin", run.err)
         self.assertIn("dataset.download", run.err)
+        # Nothing was trained, so nothing is in the way of the next try.
+        again = self.train("--config", LINEAR)
+        self.assertEqual(again.returncode, 0, again.err)
 
     def test_a_loss_that_is_not_finite(self):
         run = self.train("--config", LINEAR, "optimizer.lr=1.0e30")

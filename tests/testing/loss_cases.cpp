@@ -25,7 +25,8 @@ config::Experiment experiment_of(const nlohmann::json& case_json) {
                                       number("weight_decay"));
   if (case_json.contains("momentum")) optimizer += ", momentum: " + number("momentum");
   const auto text = fmt::format(
-      "experiment: losses\nmodel: {{name: {}{}}}\ndataset: {{name: synthetic, shape: [3, 32, 32]}}\noptimizer: {}}}\ntraining: {{epochs: 1}}\n"
+      "experiment: losses\nmodel: {{name: {}{}}}\ndataset: {{name: synthetic, shape: [3, 32, 32]}}\noptimizer: {}}}\ntraining: {{epochs: "
+      "1}}\n"
       "runtime: {{device: cpu, dtype: {}, threads: 1, channels_last: false}}\namp: {{enabled: false}}\n",
       network, network == "resnet18" ? ", stem: cifar" : "", optimizer, case_json.at("dtype").get<std::string>());
   return config::load_text(text, "case", {}, catalog);
@@ -87,7 +88,7 @@ nlohmann::json run_loss_case(const nlohmann::json& case_json) {
 }
 
 std::string cpu_kind() {
-  static constexpr std::array kKernelFlags = {"amx_bf16", "amx_tile",  "avx2",    "avx512_bf16", "avx512_fp16", "avx512_vnni",
+  static constexpr std::array kKernelFlags = {"amx_bf16", "amx_tile", "avx2",    "avx512_bf16", "avx512_fp16", "avx512_vnni",
                                               "avx512bw", "avx512dq", "avx512f", "avx512vl",    "avx_vnni",    "fma"};
   std::ifstream cpuinfo("/proc/cpuinfo");
   std::string vendor;

@@ -29,7 +29,8 @@ inline const config::Catalog& catalog() {
 inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1) {
   SmallRun run{.experiment = std::move(experiment), .parts = {}, .events = {}};
   run.experiment.runtime.device = config::DeviceChoice::kCpu;
-  const auto placement = device::choose_placement(run.experiment.runtime, run.experiment.amp, run.experiment.dataloader.pin_memory, 2, nullptr);
+  const auto placement =
+      device::choose_placement(run.experiment.runtime, run.experiment.amp, run.experiment.dataloader.pin_memory, 2, nullptr);
   device::apply_placement(placement, run.experiment.runtime);
   const auto logger = make_quiet_logger();
   run.parts = engine::build_parts(run.experiment, placement);

@@ -13,11 +13,19 @@ struct DataLoaderSection {
   Auto<bool> pin_memory = {};
 
   void describe(KeyTable& keys) {
-    keys.add("batch_size", batch_size, {.min = 1, .unit = "images", .doc = "Images a rank takes in a micro-step. Give this or `global_batch_size`; neither: 128."});
+    keys.add("batch_size", batch_size,
+             {.min = 1, .unit = "images", .doc = "Images a rank takes in a micro-step. Give this or `global_batch_size`; neither: 128."});
     keys.add("global_batch_size", global_batch_size,
-             {.min = 1, .unit = "images", .doc = "Images all ranks take together in an optimizer step; a multiple of ranks x `training.accumulation_steps`."});
-    keys.add("num_workers", num_workers, {.min = 0, .max = 256, .unit = "threads", .doc = "Threads that prepare batches; 0: the training thread does it. Results do not depend on it."});
-    keys.add("prefetch", prefetch, {.min = 1, .max = 1024, .unit = "batches", .doc = "Batches that are kept ready; their buffers are allocated once."});
+             {.min = 1,
+              .unit = "images",
+              .doc = "Images all ranks take together in an optimizer step; a multiple of ranks x `training.accumulation_steps`."});
+    keys.add("num_workers", num_workers,
+             {.min = 0,
+              .max = 256,
+              .unit = "threads",
+              .doc = "Threads that prepare batches; 0: the training thread does it. Results do not depend on it."});
+    keys.add("prefetch", prefetch,
+             {.min = 1, .max = 1024, .unit = "batches", .doc = "Batches that are kept ready; their buffers are allocated once."});
     keys.add("drop_last", drop_last, {.doc = "Leave out a training epoch's last batch when it is not full."});
     keys.add("pin_memory", pin_memory, {.doc = "Batches in page-locked memory, for faster copies to a GPU; auto: where there is one."});
   }

@@ -8,7 +8,9 @@ namespace trainer::config {
 struct LossSection {
   Part part;
 
-  void describe(KeyTable& keys, const Catalog& catalog) { keys.add_part("name", part, catalog.losses, "cross_entropy", "What is minimised."); }
+  void describe(KeyTable& keys, const Catalog& catalog) {
+    keys.add_part("name", part, catalog.losses, "cross_entropy", "What is minimised.");
+  }
 };
 
 struct OptimizerSection {
@@ -18,7 +20,8 @@ struct OptimizerSection {
   void describe(KeyTable& keys, const Catalog& catalog) {
     keys.add_part("name", part, catalog.optimizers, "sgd", "The update rule.");
     keys.add("decay_norm_and_bias", decay_norm_and_bias,
-             {.doc = "Apply the optimizer's weight_decay to normalisation weights and to biases too, as PyTorch does; false: only to weights with two or more dimensions."});
+             {.doc = "Apply the optimizer's weight_decay to normalisation weights and to biases too, as PyTorch does; false: only to "
+                     "weights with two or more dimensions."});
   }
 };
 
@@ -30,9 +33,13 @@ struct LrSchedulerSection {
 
   void describe(KeyTable& keys, const Catalog& catalog) {
     keys.add_part("name", part, catalog.lr_schedulers, "constant", "The learning rate as a function of the step.");
-    keys.add("warmup_steps", warmup_steps, {.min = 0, .unit = "steps", .doc = "Linear warm-up before the schedule, which then covers the remaining steps; this or warmup_epochs."});
+    keys.add("warmup_steps", warmup_steps,
+             {.min = 0,
+              .unit = "steps",
+              .doc = "Linear warm-up before the schedule, which then covers the remaining steps; this or warmup_epochs."});
     keys.add("warmup_epochs", warmup_epochs, {.min = 0, .unit = "epochs", .doc = "The same in epochs; fractions allowed."});
-    keys.add("warmup_start_factor", warmup_start_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that the warm-up starts from."});
+    keys.add("warmup_start_factor", warmup_start_factor,
+             {.min = 0, .max = 1, .doc = "Part of the learning rate that the warm-up starts from."});
   }
 };
 

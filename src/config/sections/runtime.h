@@ -21,9 +21,15 @@ struct RuntimeSection {
                     {.doc = "auto: the GPU where there is one."});
     keys.add_choice("dtype", dtype, {{"float32", DtypeChoice::kFloat32}, {"float64", DtypeChoice::kFloat64}},
                     {.doc = "Type of parameters and images; float64 is for exact comparisons."});
-    keys.add("threads", threads, {.min = 1, .max = 1024, .unit = "threads", .doc = "Compute threads of this process; auto: the cores that it may use (affinity, cgroup, Slurm) divided by the ranks on this host."});
+    keys.add("threads", threads,
+             {.min = 1,
+              .max = 1024,
+              .unit = "threads",
+              .doc = "Compute threads of this process; auto: the cores that it may use (affinity, cgroup, Slurm) divided by the ranks on "
+                     "this host."});
     keys.add("deterministic", deterministic, {.doc = "Refuse operations that are not deterministic."});
-    keys.add("cudnn_benchmark", cudnn_benchmark, {.doc = "Let cuDNN try its algorithms on the first steps and keep the fastest; off under deterministic."});
+    keys.add("cudnn_benchmark", cudnn_benchmark,
+             {.doc = "Let cuDNN try its algorithms on the first steps and keep the fastest; off under deterministic."});
     keys.add("channels_last", channels_last, {.doc = "Images and filters in NHWC order in memory; auto: on, except for float64."});
   }
 };
@@ -35,8 +41,11 @@ struct AmpSection {
   AmpDtype dtype = AmpDtype::kAuto;
 
   void describe(KeyTable& keys) {
-    keys.add("enabled", enabled, {.doc = "Forward and loss under autocast; auto: where bfloat16 is fast (avx512_bf16 or AMX on a CPU, compute capability 8 on a GPU)."});
-    keys.add_choice("dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}}, {.doc = "Type of the autocast operations."});
+    keys.add("enabled", enabled,
+             {.doc = "Forward and loss under autocast; auto: where bfloat16 is fast (avx512_bf16 or AMX on a CPU, compute capability 8 on "
+                     "a GPU)."});
+    keys.add_choice("dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}},
+                    {.doc = "Type of the autocast operations."});
   }
 };
 

@@ -12,8 +12,12 @@ struct TrainingSection {
   void describe(KeyTable& keys) {
     keys.add("epochs", epochs, {.min = 1, .unit = "epochs", .doc = "Passes over the training set.", .required = true});
     keys.add("accumulation_steps", accumulation_steps,
-             {.min = 1, .unit = "micro-steps", .doc = "Micro-steps whose gradients are joined into one optimizer step. A shorter group at an epoch's end is averaged over the images that it has."});
-    keys.add("max_grad_norm", max_grad_norm, {.min = 0, .min_excluded = true, .doc = "Scale the gradient down to this 2-norm when it is longer; null: never."});
+             {.min = 1,
+              .unit = "micro-steps",
+              .doc = "Micro-steps whose gradients are joined into one optimizer step. A shorter group at an epoch's end is averaged over "
+                     "the images that it has."});
+    keys.add("max_grad_norm", max_grad_norm,
+             {.min = 0, .min_excluded = true, .doc = "Scale the gradient down to this 2-norm when it is longer; null: never."});
   }
 };
 
@@ -22,7 +26,8 @@ struct ValidationSection {
   int64_t batch_size = 256;
 
   void describe(KeyTable& keys) {
-    keys.add("every_epochs", every_epochs, {.min = 1, .unit = "epochs", .doc = "Epochs between two validations; there is always one after the last epoch."});
+    keys.add("every_epochs", every_epochs,
+             {.min = 1, .unit = "epochs", .doc = "Epochs between two validations; there is always one after the last epoch."});
     keys.add("batch_size", batch_size, {.min = 1, .unit = "images", .doc = "Images in a validation batch."});
   }
 };

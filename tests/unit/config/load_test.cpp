@@ -1,8 +1,9 @@
+#include "config/load.h"
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "config/load.h"
 #include "config/reference.h"
 #include "tests/testing/temporary_folder.h"
 
@@ -87,10 +88,10 @@ TEST(Load, FillsDefaults) {
 
 TEST(Load, ReadsEveryKindOfValue) {
   const auto experiment = loaded(std::string(kMinimal) +
-                                 "dataloader: {batch_size: 64, drop_last: false, pin_memory: true}\n"
-                                 "optimizer: {name: adamw, lr: 5.0e-4}\n"
-                                 "runtime: {device: cpu, threads: 3, channels_last: false}\n"
-                                 "validation: {batch_size: 7}\n",
+                                     "dataloader: {batch_size: 64, drop_last: false, pin_memory: true}\n"
+                                     "optimizer: {name: adamw, lr: 5.0e-4}\n"
+                                     "runtime: {device: cpu, threads: 3, channels_last: false}\n"
+                                     "validation: {batch_size: 7}\n",
                                  {"training.max_grad_norm=1.5"});
   EXPECT_EQ(experiment.dataloader.batch_size, 64);
   EXPECT_FALSE(experiment.dataloader.drop_last);
@@ -134,15 +135,18 @@ TEST(Load, UnknownKindSuggestsAndSaysNothingOfItsKeys) {
 
 TEST(Load, WrongShapes) {
   EXPECT_EQ(load_error("- a\n- b\n"), "x.yaml:1:1: expected a section of keys and values, got [a, b]");
-  EXPECT_NE(load_error(std::string(kMinimal) + "logging: 5\n").find("logging: expected a section of keys and values, got 5"), std::string::npos);
-  EXPECT_NE(load_error("experiment: s\nmodel: {name: [net]}\ndataset: {name: data}\ntraining: {epochs: 1}\n").find("expected a name, got [net]"),
+  EXPECT_NE(load_error(std::string(kMinimal) + "logging: 5\n").find("logging: expected a section of keys and values, got 5"),
             std::string::npos);
+  EXPECT_NE(
+      load_error("experiment: s\nmodel: {name: [net]}\ndataset: {name: data}\ntraining: {epochs: 1}\n").find("expected a name, got [net]"),
+      std::string::npos);
   EXPECT_NE(load_error("").find("the file is empty"), std::string::npos);
 }
 
 TEST(Load, ListsOfParts) {
-  const auto experiment = loaded("experiment: s\nmodel: {name: net}\ntraining: {epochs: 1}\ndataset:\n  name: data\n  train_transforms:\n"
-                                 "    - crop: {size: 32}\n    - flip\n");
+  const auto experiment = loaded(
+      "experiment: s\nmodel: {name: net}\ntraining: {epochs: 1}\ndataset:\n  name: data\n  train_transforms:\n"
+      "    - crop: {size: 32}\n    - flip\n");
   ASSERT_EQ(experiment.dataset.train_transforms.size(), 2U);
   EXPECT_EQ(options_of<CropOptions>(experiment.dataset.train_transforms[0]).size, 32);
   const auto error = [](const std::string& list) { return load_error(kMinimal, {"dataset.train_transforms=" + list}); };
@@ -180,7 +184,8 @@ TEST(Load, Contradictions) {
             "x.yaml:5:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them");
   EXPECT_EQ(load_error(kMinimal, {"dataloader.global_batch_size=10", "training.accumulation_steps=4"}),
             "command line: dataloader.global_batch_size: 10 is no multiple of training.accumulation_steps = 4");
-  EXPECT_NE(error("lr_scheduler: {warmup_steps: 5, warmup_epochs: 1}").find("lr_scheduler.warmup_epochs: given together"), std::string::npos);
+  EXPECT_NE(error("lr_scheduler: {warmup_steps: 5, warmup_epochs: 1}").find("lr_scheduler.warmup_epochs: given together"),
+            std::string::npos);
   EXPECT_NE(error("runtime: {dtype: float64}\namp: {enabled: true}").find("amp.enabled: autocast lowers the precision"), std::string::npos);
   EXPECT_NE(load_error(kMinimal, {"experiment=a/b"}).find("cannot name a folder"), std::string::npos);
   EXPECT_NE(load_error(kMinimal, {"experiment=.."}).find("cannot name a folder"), std::string::npos);

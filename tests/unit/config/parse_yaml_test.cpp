@@ -78,11 +78,16 @@ TEST(ParseYaml, NestingIsBounded) {
 
 TEST(ParseYaml, OnlyUtf8Text) {
   EXPECT_EQ(parse_error("a: 1\nb: caf\xE9\n"), "x.yaml:2:7: byte 0xe9 is not UTF-8 text; save the file as UTF-8");
-  EXPECT_NE(parse_error(std::string("\xFF\xFE" "a\0:\0", 6)).find("x.yaml:1:1: byte 0xff"), std::string::npos);
+  EXPECT_NE(parse_error(std::string("\xFF\xFE"
+                                    "a\0:\0",
+                                    6))
+                .find("x.yaml:1:1: byte 0xff"),
+            std::string::npos);
   EXPECT_NE(parse_error(std::string("a: \0b", 5)).find("byte 0x00"), std::string::npos);
-  EXPECT_NE(parse_error("a: \xED\xA0\x80").find("not UTF-8"), std::string::npos);          // a surrogate
-  EXPECT_NE(parse_error("a: \xC0\xAF").find("not UTF-8"), std::string::npos);              // overlong
-  EXPECT_EQ(parse_yaml("a: \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\n", "x.yaml").members[0].value.text, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
+  EXPECT_NE(parse_error("a: \xED\xA0\x80").find("not UTF-8"), std::string::npos);  // a surrogate
+  EXPECT_NE(parse_error("a: \xC0\xAF").find("not UTF-8"), std::string::npos);      // overlong
+  EXPECT_EQ(parse_yaml("a: \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\n", "x.yaml").members[0].value.text,
+            "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
 }
 
 TEST(ToYaml, ReadsBackToTheSameTree) {

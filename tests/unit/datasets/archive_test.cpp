@@ -153,9 +153,9 @@ class FetchArchive : public ::testing::Test {
       text = error.what();
     }
     EXPECT_THAT(left(), IsEmpty());
-    EXPECT_THAT(text, AllOf(StartsWith("cannot get " + archive.url + ": "),
-                            EndsWith("; try again, or unpack that archive by hand, so that " + (root() / "numbers").string() +
-                                     " holds its files")));
+    EXPECT_THAT(text,
+                AllOf(StartsWith("cannot get " + archive.url + ": "), EndsWith("; try again, or unpack that archive by hand, so that " +
+                                                                               (root() / "numbers").string() + " holds its files")));
     return text;
   }
 
@@ -367,7 +367,8 @@ TEST_F(FetchArchive, ContentThatCannotBeWritten) {
     const FileSizeLimit limit(199'999);
     text = failure_with(body);
   }
-  EXPECT_THAT(text, HasSubstr(": cannot write " + (root() / ".numbers.partial" / "content" / "numbers" / "zeros").string() + ": File too large;"));
+  EXPECT_THAT(
+      text, HasSubstr(": cannot write " + (root() / ".numbers.partial" / "content" / "numbers" / "zeros").string() + ": File too large;"));
 }
 
 TEST_F(FetchArchive, RootThatCannotBeMade) {

@@ -148,7 +148,8 @@ TEST_F(Cifar10, EmptyFileIsRefused) {
 
 TEST_F(Cifar10, MissingFileIsNamed) {
   std::filesystem::remove(file("data_batch_3.bin"));
-  EXPECT_THAT(cifar10_train_error(root()), StartsWith(file("data_batch_3.bin").string() + ": the file is missing; put the file of https://"));
+  EXPECT_THAT(cifar10_train_error(root()),
+              StartsWith(file("data_batch_3.bin").string() + ": the file is missing; put the file of https://"));
 }
 
 TEST_F(Cifar10, MissingFileOfRootItselfIsNamed) {
@@ -158,8 +159,8 @@ TEST_F(Cifar10, MissingFileOfRootItselfIsNamed) {
 
 TEST_F(Cifar10, LabelThatDoesNotExistIsRefused) {
   write_bytes(file("data_batch_2.bin"), cifar_record({9}, 0) + cifar_record({10}, 0));
-  EXPECT_THAT(cifar10_train_error(root()),
-              StartsWith(file("data_batch_2.bin").string() + ": record 1 (from 0) has the label 10, but those of CIFAR-10 are 0 to 9; put"));
+  EXPECT_THAT(cifar10_train_error(root()), StartsWith(file("data_batch_2.bin").string() +
+                                                      ": record 1 (from 0) has the label 10, but those of CIFAR-10 are 0 to 9; put"));
 }
 
 TEST_F(Cifar10, HighestLabelByteIsRefused) {

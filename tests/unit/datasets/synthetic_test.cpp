@@ -177,8 +177,8 @@ TEST(SyntheticOptions, ShapeIsAnImageOrFeatures) {
   for (const auto& shape : std::vector<std::vector<int64_t>>{{}, {3, 32}, {1, 3, 32, 32}}) {
     SyntheticOptions options;
     options.shape = shape;
-    EXPECT_EQ(synthetic_usage_error(options), "dataset.shape: " + std::to_string(shape.size()) +
-                                                  " lengths were given; give [channels, height, width] or [features]");
+    EXPECT_EQ(synthetic_usage_error(options),
+              "dataset.shape: " + std::to_string(shape.size()) + " lengths were given; give [channels, height, width] or [features]");
     EXPECT_THROW(open_synthetic(options, Split::kTrain), UsageError);
   }
 }
@@ -186,8 +186,7 @@ TEST(SyntheticOptions, ShapeIsAnImageOrFeatures) {
 TEST(SyntheticOptions, SampleThatIsTooLargeIsRefused) {
   SyntheticOptions options;
   options.shape = {65536, 65536, 65536};
-  EXPECT_EQ(synthetic_usage_error(options),
-            "dataset.shape: 281474976710656 values are too many for one sample; give at most 268435456");
+  EXPECT_EQ(synthetic_usage_error(options), "dataset.shape: 281474976710656 values are too many for one sample; give at most 268435456");
 }
 
 TEST(SyntheticOptions, TargetsAndClassesContradict) {

@@ -12,7 +12,8 @@ namespace {
 
 std::vector<std::filesystem::path> shipped_configs() {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TRAINER_SOURCE_DIR) / "configs")) files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TRAINER_SOURCE_DIR) / "configs"))
+    files.push_back(entry.path());
   std::ranges::sort(files);
   return files;
 }

@@ -21,8 +21,7 @@ const config::Catalog& catalog() {
 }
 
 std::string error_of(const std::string& override_text) {
-  static constexpr const char* kBase =
-      "experiment: keys\nmodel: {name: demo_conv}\ndataset: {name: synthetic}\ntraining: {epochs: 1}\n";
+  static constexpr const char* kBase = "experiment: keys\nmodel: {name: demo_conv}\ndataset: {name: synthetic}\ntraining: {epochs: 1}\n";
   try {
     config::load_text(kBase, "x.yaml", {override_text}, catalog());
   } catch (const UsageError& error) {
@@ -71,17 +70,23 @@ int check_section(const config::Key& section_key) {
   for (const auto& key : table.keys()) {
     check_key(key, section, [&](const std::string& name, const std::string& value) { return section + name + "=" + value; });
     if (key.part != nullptr) {
-      num_keys += check_kinds(*key.family, [&](const std::string&) { return section; }, [&](const std::string& kind) {
-        return [&section_key, kind](const std::string& name, const std::string& value) {
-          return fmt::format("{}={{name: {}, {}: {}}}", section_key.name, kind, name, value);
-        };
-      });
+      num_keys += check_kinds(
+          *key.family, [&](const std::string&) { return section; },
+          [&](const std::string& kind) {
+            return [&section_key, kind](const std::string& name, const std::string& value) {
+              return fmt::format("{}={{name: {}, {}: {}}}", section_key.name, kind, name, value);
+            };
+          });
     }
     if (key.parts != nullptr) {
       const auto path = section + key.name;
-      num_keys += check_kinds(*key.family, [&](const std::string& kind) { return fmt::format("{}[0].{}.", path, kind); }, [&](const std::string& kind) {
-        return [path, kind](const std::string& name, const std::string& value) { return fmt::format("{}=[{{{}: {{{}: {}}}}}]", path, kind, name, value); };
-      });
+      num_keys += check_kinds(
+          *key.family, [&](const std::string& kind) { return fmt::format("{}[0].{}.", path, kind); },
+          [&](const std::string& kind) {
+            return [path, kind](const std::string& name, const std::string& value) {
+              return fmt::format("{}=[{{{}: {{{}: {}}}}}]", path, kind, name, value);
+            };
+          });
     }
   }
   return num_keys;

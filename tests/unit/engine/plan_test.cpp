@@ -7,7 +7,8 @@
 namespace trainer::engine {
 namespace {
 
-config::Experiment experiment_with(std::optional<int64_t> batch_size, std::optional<int64_t> global_batch_size, int64_t accumulation_steps, bool drop_last) {
+config::Experiment experiment_with(std::optional<int64_t> batch_size, std::optional<int64_t> global_batch_size, int64_t accumulation_steps,
+                                   bool drop_last) {
   config::Experiment experiment;
   experiment.dataloader.batch_size = batch_size;
   experiment.dataloader.global_batch_size = global_batch_size;

@@ -149,7 +149,8 @@ TEST(Trainer, HeldOutPartOfTheTrainingSet) {
 }
 
 TEST(Trainer, GradientClippingAndAdamWTrain) {
-  const auto run = train_text(kRandom, {"optimizer={name: adamw, lr: 0.001}", "training.max_grad_norm=0.1", "optimizer.decay_norm_and_bias=false"});
+  const auto run =
+      train_text(kRandom, {"optimizer={name: adamw, lr: 0.001}", "training.max_grad_norm=0.1", "optimizer.decay_norm_and_bias=false"});
   EXPECT_TRUE(run.done);
   EXPECT_TRUE(std::isfinite(run.events.train.back().loss));
 }

@@ -128,7 +128,8 @@ TEST_P(EveryModel, TakesNormsFromTheFactoryAndStaysInChannelsLast) {
 
 std::vector<std::string> registered_names() { return config::names_of(model_family()); }
 
-INSTANTIATE_TEST_SUITE_P(Registry, EveryModel, ::testing::ValuesIn(registered_names()), [](const auto& parameter) { return parameter.param; });
+INSTANTIATE_TEST_SUITE_P(Registry, EveryModel, ::testing::ValuesIn(registered_names()),
+                         [](const auto& parameter) { return parameter.param; });
 
 }  // namespace
 }  // namespace trainer::models::test

@@ -38,8 +38,7 @@ inline config::Part read_part(const config::Family& family, const std::string& y
   config::Part part;
   config::Problems problems;
   config::read_section(
-      config::parse_yaml(yaml, "test"),
-      [&](config::KeyTable& keys) { keys.add_part("name", part, family, "", "doc"); }, "part", problems);
+      config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { keys.add_part("name", part, family, "", "doc"); }, "part", problems);
   problems.throw_if_any();
   return part;
 }
@@ -64,9 +63,7 @@ struct OptimizerProblem {
   }
 
   std::vector<ParamGroup> one_group() const { return {{.params = {weight, bias, unused}, .decay = true}}; }
-  std::vector<ParamGroup> two_groups() const {
-    return {{.params = {weight}, .decay = true}, {.params = {bias, unused}, .decay = false}};
-  }
+  std::vector<ParamGroup> two_groups() const { return {{.params = {weight}, .decay = true}, {.params = {bias, unused}, .decay = false}}; }
 
   void set_gradients(int update, int first_update_of_bias = 0) {
     const auto gradient = 0.5 * weight.detach() + pattern(weight.sizes(), 3 + update).to(weight.dtype());

@@ -54,19 +54,19 @@ TEST_P(LrScheduleLikePython, AtEveryStep) {
 
 INSTANTIATE_TEST_SUITE_P(
     Golden, LrScheduleLikePython,
-    ::testing::Values(
-        GoldenSchedule{"constant", "{name: constant}"}, GoldenSchedule{"step", "{name: step, step_epochs: 2, gamma: 0.2}"},
-        GoldenSchedule{"multistep", "{name: multistep, milestones: [1, 2.5, 5], gamma: 0.3}"}, GoldenSchedule{"cosine", "{name: cosine}"},
-        GoldenSchedule{"cosine_final", "{name: cosine, final_factor: 0.05}"},
-        GoldenSchedule{"linear", "{name: linear, start_factor: 0.8, end_factor: 0.1}"},
-        GoldenSchedule{"polynomial", "{name: polynomial, power: 2.5}"}, GoldenSchedule{"onecycle", "{name: onecycle}"},
-        GoldenSchedule{"onecycle_keys", "{name: onecycle, pct_start: 0.45, div_factor: 10, final_div_factor: 50}"},
-        GoldenSchedule{"onecycle_without_rise", "{name: onecycle, pct_start: 0}"},
-        GoldenSchedule{"warmup_constant", "{name: constant, warmup_steps: 6, warmup_start_factor: 0.25}"},
-        GoldenSchedule{"warmup_cosine", "{name: cosine, warmup_epochs: 1.5, warmup_start_factor: 0.1}"},
-        GoldenSchedule{"warmup_polynomial", "{name: polynomial, power: 2, warmup_steps: 6, warmup_start_factor: 0.1}"},
-        GoldenSchedule{"warmup_multistep", "{name: multistep, milestones: [2, 4], warmup_steps: 6, warmup_start_factor: 0.5}"},
-        GoldenSchedule{"warmup_step", "{name: step, step_epochs: 3, warmup_steps: 6, warmup_start_factor: 0.5}"}),
+    ::testing::Values(GoldenSchedule{"constant", "{name: constant}"}, GoldenSchedule{"step", "{name: step, step_epochs: 2, gamma: 0.2}"},
+                      GoldenSchedule{"multistep", "{name: multistep, milestones: [1, 2.5, 5], gamma: 0.3}"},
+                      GoldenSchedule{"cosine", "{name: cosine}"}, GoldenSchedule{"cosine_final", "{name: cosine, final_factor: 0.05}"},
+                      GoldenSchedule{"linear", "{name: linear, start_factor: 0.8, end_factor: 0.1}"},
+                      GoldenSchedule{"polynomial", "{name: polynomial, power: 2.5}"}, GoldenSchedule{"onecycle", "{name: onecycle}"},
+                      GoldenSchedule{"onecycle_keys", "{name: onecycle, pct_start: 0.45, div_factor: 10, final_div_factor: 50}"},
+                      GoldenSchedule{"onecycle_without_rise", "{name: onecycle, pct_start: 0}"},
+                      GoldenSchedule{"warmup_constant", "{name: constant, warmup_steps: 6, warmup_start_factor: 0.25}"},
+                      GoldenSchedule{"warmup_cosine", "{name: cosine, warmup_epochs: 1.5, warmup_start_factor: 0.1}"},
+                      GoldenSchedule{"warmup_polynomial", "{name: polynomial, power: 2, warmup_steps: 6, warmup_start_factor: 0.1}"},
+                      GoldenSchedule{"warmup_multistep",
+                                     "{name: multistep, milestones: [2, 4], warmup_steps: 6, warmup_start_factor: 0.5}"},
+                      GoldenSchedule{"warmup_step", "{name: step, step_epochs: 3, warmup_steps: 6, warmup_start_factor: 0.5}"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(LrSchedule, EveryKindIsTested) {

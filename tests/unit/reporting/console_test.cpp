@@ -12,19 +12,18 @@
 namespace trainer::reporting::test {
 namespace {
 
-const TrainEvent kConsoleInterval = {
-    .epoch = 2,
-    .num_epochs = 100,
-    .step = 902,
-    .step_in_epoch = 120,
-    .steps_per_epoch = 391,
-    .loss = 1.23449,
-    .top1 = 0.55211,
-    .lr = 0.08,
-    .images_per_second = 4321.4,
-    .data_wait = 0.021,
-    .memory_bytes = 1288490189,
-    .eta_seconds = 192};
+const TrainEvent kConsoleInterval = {.epoch = 2,
+                                     .num_epochs = 100,
+                                     .step = 902,
+                                     .step_in_epoch = 120,
+                                     .steps_per_epoch = 391,
+                                     .loss = 1.23449,
+                                     .top1 = 0.55211,
+                                     .lr = 0.08,
+                                     .images_per_second = 4321.4,
+                                     .data_wait = 0.021,
+                                     .memory_bytes = 1288490189,
+                                     .eta_seconds = 192};
 const std::string kConsoleIntervalLine =
     "epoch 3/100  step 120/391  loss 1.2345  top1 55.21%  lr 0.0800  4321 img/s  data 2%  mem 1.2 GiB  ETA 3m12s";
 const ValidationEvent kConsoleValidation = {
@@ -136,9 +135,9 @@ TEST(Console, TheBarMakesRoomForEveryLine) {
     sink.on_validation(kConsoleValidation);
     sink.on_end({.reason = "done", .step = 391, .seconds = 1, .images_per_second = 10});
   });
-  EXPECT_EQ(written.terminal, "\r\x1b[K" + bar +                                   //
-                                  "\r\x1b[Kwarning: a slow disk\n" + bar +         //
-                                  "\r\x1b[K" + kConsoleValidationLine + bar +             //
+  EXPECT_EQ(written.terminal, "\r\x1b[K" + bar +                               //
+                                  "\r\x1b[Kwarning: a slow disk\n" + bar +     //
+                                  "\r\x1b[K" + kConsoleValidationLine + bar +  //
                                   "\r\x1b[Kdone  391 steps  1.0s  10 img/s\n");
   EXPECT_EQ(written.file, kConsoleIntervalLine + "\na slow disk\n" + kConsoleValidationLine + "done  391 steps  1.0s  10 img/s\n");
 }

@@ -16,7 +16,12 @@ TEST(Csv, OneRowAnEpochWithFullPrecision) {
   const auto sink = make_csv(file);
   EXPECT_EQ(read_file(file), kCsvHeader);
   sink->on_train({.loss = 9});  // no row
-  sink->on_epoch({.epoch = 0, .step = 391, .lr = 0.1, .train_loss = 1.0 / 3, .train_top1 = 0.5525, .seconds = 12.5,
+  sink->on_epoch({.epoch = 0,
+                  .step = 391,
+                  .lr = 0.1,
+                  .train_loss = 1.0 / 3,
+                  .train_top1 = 0.5525,
+                  .seconds = 12.5,
                   .images_per_second = 4000.25,
                   .validation = ValidationEvent{.loss = 0.1 + 0.2, .top1 = 0.625, .top5 = 0.96875}});
   EXPECT_EQ(read_file(file), kCsvHeader + "0,391,0.1,0.3333333333333333,0.5525,0.30000000000000004,0.625,0.96875,12.5,4000.25\n");
@@ -27,7 +32,12 @@ TEST(Csv, CellsWithoutAValueAreEmpty) {
   const auto file = folder.path() / "metrics.csv";
   const auto sink = make_csv(file);
   sink->on_epoch({.epoch = 1, .step = 2, .lr = 1e-5, .train_loss = 1.5, .seconds = 3, .images_per_second = 4});
-  sink->on_epoch({.epoch = 2, .step = 3, .lr = 1e-5, .train_loss = 1.25, .seconds = 3, .images_per_second = 4,
+  sink->on_epoch({.epoch = 2,
+                  .step = 3,
+                  .lr = 1e-5,
+                  .train_loss = 1.25,
+                  .seconds = 3,
+                  .images_per_second = 4,
                   .validation = ValidationEvent{.loss = 2.5}});
   EXPECT_EQ(read_file(file), kCsvHeader + "1,2,1e-05,1.5,,,,,3,4\n2,3,1e-05,1.25,,2.5,,,3,4\n");
 }

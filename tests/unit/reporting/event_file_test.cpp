@@ -47,8 +47,9 @@ TEST(EventFile, HoldsTheBytesOfTensorboardsOwnWriter) {
   EXPECT_EQ(event_file_hex(read_file(path)), version);
   file.write(1700000001.25, 300, std::array{Scalar{"train/loss", 1.5}, Scalar{"train/lr", 0.1}});
   EXPECT_EQ(event_file_hex(read_file(path)),
-            version + "3200000000000000241956ec0900005040fc54d94110ac022a240a110a0a747261696e2f6c6f7373150000c03f0a0f0a08747261696e2f"
-                      "6c7215cdcccc3d555fc883");
+            version +
+                "3200000000000000241956ec0900005040fc54d94110ac022a240a110a0a747261696e2f6c6f7373150000c03f0a0f0a08747261696e2f"
+                "6c7215cdcccc3d555fc883");
 }
 
 TEST(Tensorboard, MakesItsFolderAndOneFileNamedForTheProcess) {

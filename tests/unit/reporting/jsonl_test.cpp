@@ -39,10 +39,20 @@ std::vector<json> jsonl_lines(Emit emit) {
 TEST(Jsonl, OneObjectForEachEventWithThePromisedKeys) {
   const auto lines = jsonl_lines([](Sink& sink) {
     sink.on_start({.num_epochs = 2, .steps_per_epoch = 5, .world_size = 4, .global_batch_size = 512, .num_parameters = 11173962});
-    sink.on_train({.epoch = 1, .num_epochs = 2, .step = 7, .step_in_epoch = 2, .steps_per_epoch = 5, .loss = 1.5, .top1 = 0.25,
-                   .lr = 0.1, .images_per_second = 4321.5, .data_wait = 0.02, .memory_bytes = 1024, .eta_seconds = 9});
-    sink.on_validation({.epoch = 1, .num_epochs = 2, .step = 10, .loss = 1.25, .top1 = 0.5, .top5 = 0.75, .num_samples = 10000,
-                        .seconds = 2.5});
+    sink.on_train({.epoch = 1,
+                   .num_epochs = 2,
+                   .step = 7,
+                   .step_in_epoch = 2,
+                   .steps_per_epoch = 5,
+                   .loss = 1.5,
+                   .top1 = 0.25,
+                   .lr = 0.1,
+                   .images_per_second = 4321.5,
+                   .data_wait = 0.02,
+                   .memory_bytes = 1024,
+                   .eta_seconds = 9});
+    sink.on_validation(
+        {.epoch = 1, .num_epochs = 2, .step = 10, .loss = 1.25, .top1 = 0.5, .top5 = 0.75, .num_samples = 10000, .seconds = 2.5});
     sink.on_end({.reason = "done", .epoch = 1, .step = 10, .seconds = 60.5, .images_per_second = 4000.0});
   });
   ASSERT_EQ(lines.size(), 4U);

@@ -49,9 +49,7 @@ TEST(FormatBar, FitsIntoItsWidth) {
   EXPECT_EQ(format_bar(kBarFields, 0.5, 20, false), " 50%  epoch 3/100  E");
 }
 
-TEST(FormatBar, ColourIsOffTheFields) {
-  EXPECT_EQ(format_bar({"step 1/2"}, 0.5, 22, true), "\x1b[2m 50% [==   ]\x1b[0m  step 1/2");
-}
+TEST(FormatBar, ColourIsOffTheFields) { EXPECT_EQ(format_bar({"step 1/2"}, 0.5, 22, true), "\x1b[2m 50% [==   ]\x1b[0m  step 1/2"); }
 
 TEST(ProgressBar, IsDrawnOverItselfAndCleared) {
   BarStream stream;

@@ -15,7 +15,12 @@ TEST(Summary, HasFinalAndBestMetrics) {
   const auto file = folder.path() / "summary.json";
   const auto sink = make_summary(file);
   EXPECT_FALSE(std::filesystem::exists(file));
-  sink->on_end({.reason = "done", .epoch = 2, .step = 30, .seconds = 12.5, .images_per_second = 100.25, .monitor = "validation/top1",
+  sink->on_end({.reason = "done",
+                .epoch = 2,
+                .step = 30,
+                .seconds = 12.5,
+                .images_per_second = 100.25,
+                .monitor = "validation/top1",
                 .final_validation = ValidationEvent{.epoch = 2, .step = 30, .loss = 1.5, .top1 = 0.25, .top5 = 0.75, .num_samples = 500},
                 .best_validation = ValidationEvent{.epoch = 1, .step = 20, .loss = 1.25, .top1 = 0.5, .top5 = 0.875, .num_samples = 500}});
   EXPECT_EQ(nlohmann::json::parse(read_file(file)),
