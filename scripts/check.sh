@@ -48,7 +48,8 @@ lint() {
   files_to_lint | sed -zn 's/\.h$/.cpp/; /\.cpp$/p' | sort -zu | while IFS= read -r -d '' source; do
     # Only what is built here: no CUDA module without CUDA's headers, say.
     if grep -qF "\"file\": \"$root/$source\"" "$build/lint/compile_commands.json"; then printf '%s\0' "$root/$source"; fi
-  done | xargs -0 -r -n 1 -P "$(num_build_jobs)" clang-tidy --quiet -p "$build/lint"
+  done | xargs -0 -r -n 1 -P "$(num_build_jobs)" clang-tidy --quiet -p "$build/lint" \
+    2> >(grep -v ' warnings generated\.$' >&2)
 }
 
 stage set-up set_up --dev

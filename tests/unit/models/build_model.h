@@ -61,7 +61,7 @@ inline std::vector<std::string> state_names(const Model& model) {
 
 // The golden lines of one of torchvision's networks.
 inline std::vector<std::string> torchvision_names(const std::string& network) {
-  std::ifstream file(std::string(TRAINER_SOURCE_DIR) + "/tests/golden/torchvision_names.txt");
+  std::ifstream file(TRAINER_SOURCE_DIR "/tests/golden/torchvision_names.txt");
   std::vector<std::string> lines;
   bool wanted = false;
   for (std::string line; std::getline(file, line);) {

@@ -74,10 +74,11 @@ TEST(ModelRegistry, AnUnknownNameIsAProgrammersError) { EXPECT_THROW(make_model(
 
 class EveryModel : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EveryModel, GoesForwardAndBackward) {
+TEST_P(EveryModel, GoesForwardAndBackwardOnItsOwnRandomNumbers) {
+  const torch::Tensor process_wide = at::globalContext().defaultGenerator(torch::kCPU).get_state();
   const auto model = build_light(GetParam());
   const torch::Tensor output = model->forward(input_of(*model, 3));
-  EXPECT_EQ(output.sizes(), (std::vector<int64_t>{3, model->num_outputs()}));
+  EXPECT_EQ(output.sizes(), (std::vector<int64_t>{3, 10}));
   EXPECT_EQ(model->num_outputs(), 10);
   EXPECT_TRUE(output.isfinite().all().item<bool>());
   output.square().mean().backward();
@@ -85,45 +86,39 @@ TEST_P(EveryModel, GoesForwardAndBackward) {
     ASSERT_TRUE(item.value().grad().defined()) << item.key();
     EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
   }
+  EXPECT_TRUE(at::equal(at::globalContext().defaultGenerator(torch::kCPU).get_state(), process_wide));
 }
 
-TEST_P(EveryModel, DrawsFromItsOwnGeneratorsAlone) {
-  const torch::Tensor before = at::globalContext().defaultGenerator(torch::kCPU).get_state();
+TEST_P(EveryModel, IsTheSameNetworkForTheSameSeedAlsoInChannelsLast) {
   const auto model = build_light(GetParam());
-  model->forward(input_of(*model, 2)).sum().backward();
-  EXPECT_TRUE(at::equal(at::globalContext().defaultGenerator(torch::kCPU).get_state(), before));
-}
-
-TEST_P(EveryModel, WeightsAreAFunctionOfTheSeed) {
-  const auto parameters_of = [](uint64_t seed) { return build_light(GetParam(), make_context(seed))->parameters(); };
-  const auto first = parameters_of(1);
-  const auto again = parameters_of(1);
-  const auto other = parameters_of(2);
-  for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(at::equal(first[i], again[i]));
-  EXPECT_FALSE(at::equal(first[0], other[0]));
-}
-
-TEST_P(EveryModel, TakesNormsFromTheFactoryAndStaysInChannelsLast) {
   const auto log = std::make_shared<NormLog>();
   BuildContext context = make_context();
   context.norm = [log](int64_t num_channels) { return std::make_shared<LoggingNorm>(num_channels, log); };
-  const auto model = build_light(GetParam(), context);
+  const auto again = build_light(GetParam(), context);
+  const auto parameters = model->parameters();
+  auto parameters_again = again->parameters();
+  ASSERT_EQ(parameters.size(), parameters_again.size());
+  for (size_t i = 0; i < parameters.size(); ++i) EXPECT_TRUE(at::equal(parameters[i], parameters_again[i])) << i;
+
   int64_t num_norms = 0;
-  for (const auto& module : model->modules()) num_norms += module->as<nn::BatchNorm2d>() == nullptr ? 0 : 1;
-  EXPECT_EQ(num_norms, log->num_layers);
+  for (const auto& module : again->modules()) num_norms += module->as<nn::BatchNorm2d>() == nullptr ? 0 : 1;
+  EXPECT_EQ(log->num_layers, num_norms) << "a norm layer did not come from the factory";
 
   model->eval();
+  again->eval();
   torch::Tensor input = input_of(*model, 2);
   const torch::Tensor expected = model->forward(input);
-  log->num_forwards = 0;
-  log->all_channels_last = true;
   if (input.dim() == 4) input = input.contiguous(torch::MemoryFormat::ChannelsLast);
-  for (torch::Tensor& parameter : model->parameters()) {
+  for (torch::Tensor& parameter : parameters_again) {
     if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(torch::MemoryFormat::ChannelsLast));
   }
-  EXPECT_TRUE(at::allclose(model->forward(input), expected, 1e-3, 1e-4));
+  EXPECT_TRUE(at::allclose(again->forward(input), expected, 1e-3, 1e-4));
   EXPECT_EQ(log->num_forwards, num_norms);
   EXPECT_TRUE(log->all_channels_last);
+}
+
+TEST(ModelRegistry, AnotherSeedGivesOtherWeights) {
+  EXPECT_FALSE(at::equal(build("resnet20", make_context(1))->parameters()[0], build("resnet20", make_context(2))->parameters()[0]));
 }
 
 std::vector<std::string> registered_names() { return config::names_of(model_family()); }

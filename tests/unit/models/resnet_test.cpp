@@ -8,19 +8,15 @@
 namespace trainer::models::test {
 namespace {
 
-void thousand_classes(ResNetOptions& options) { options.num_classes = 1000; }
-
-TEST(ResNet, HasTorchvisionsParameterCounts) {
-  EXPECT_EQ(count_parameters(*build<ResNetOptions>("resnet18", thousand_classes)), 11689512);
-  EXPECT_EQ(count_parameters(*build<ResNetOptions>("resnet34", thousand_classes)), 21797672);
-  EXPECT_EQ(count_parameters(*build<ResNetOptions>("resnet50", thousand_classes)), 25557032);
-  EXPECT_EQ(count_parameters(*build<ResNetOptions>("resnet101", thousand_classes)), 44549160);
-  EXPECT_EQ(count_parameters(*build<ResNetOptions>("resnet152", thousand_classes)), 60192808);
-}
-
-TEST(ResNet, HasTorchvisionsNamesAndShapes) {
-  for (const char* name : {"resnet18", "resnet50"}) {
-    EXPECT_EQ(state_names(*build<ResNetOptions>(name, thousand_classes)), torchvision_names(name)) << name;
+TEST(ResNet, HasTorchvisionsParameterCountsNamesAndShapes) {
+  const std::vector<std::pair<std::string, int64_t>> networks = {
+      {"resnet18", 11689512}, {"resnet34", 21797672}, {"resnet50", 25557032}, {"resnet101", 44549160}, {"resnet152", 60192808}};
+  for (const auto& [name, num_parameters] : networks) {
+    const auto model = build<ResNetOptions>(name, [](ResNetOptions& options) { options.num_classes = 1000; });
+    EXPECT_EQ(count_parameters(*model), num_parameters) << name;
+    if (name == "resnet18" || name == "resnet50") {
+      EXPECT_EQ(state_names(*model), torchvision_names(name)) << name;
+    }
   }
 }
 
