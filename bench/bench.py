@@ -3,6 +3,7 @@
 what is measured and how to read it."""
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -37,7 +38,8 @@ class BestPython:
         found = self.sweep["step"].get(network)
         if found:
             return dict(found[0]["settings"])
-        return {"threads": harness.num_cores(), "channels_last": True, "bfloat16": cpu.has_fast_bfloat16(), "optimizer": "fused", "allocator": True}
+        bfloat16 = cpu.has_fast_bfloat16()
+        return {"threads": harness.num_cores(), "channels_last": True, "bfloat16": bfloat16, "optimizer": "fused", "allocator": True}
 
     def augmentation(self, dtype, channels_last):
         """The fastest of those that keep uint8 images."""
@@ -56,21 +58,23 @@ def measure_step(options, best, network):
     augmentation = best.augmentation("bfloat16" if settings["bfloat16"] else "float32", settings["channels_last"])
 
     def ours(source):
-        return Worker("ours", [options.bin / "bench_step", "--network", network, "--batch-size", size, "--input", source, "--data", options.data], size)
+        argv = [options.bin / "bench_step", "--network", network, "--batch-size", size, "--input", source, "--data", options.data]
+        return Worker("ours", argv, size)
 
     def peer(source):
         return python_worker("best Python", "step.py", {**common, **settings, "input": source}, size, allocator)
 
-    yield f"training step: {network} x {size}", alternate([ours("resident"), peer("resident")], options.rounds, options.seconds)
-    plain = python_worker("plain Python", "step.py", {**common, **PLAIN}, size)
-    yield f"training with input: {network} x {size}", alternate([ours("pipeline"), peer(augmentation), plain], options.rounds, options.seconds)
+    workers = [ours("resident"), peer("resident")]
+    yield f"training step: {network} x {size}", alternate(workers, options.rounds, options.seconds)
+    workers = [ours("pipeline"), peer(augmentation), python_worker("plain Python", "step.py", {**common, **PLAIN}, size)]
+    yield f"training with input: {network} x {size}", alternate(workers, options.rounds, options.seconds)
 
 
 def measure_input(options, best, dtype, channels_last):
     size = 128
     common = {"batch_size": size, "dtype": dtype, "channels_last": channels_last, "data": options.data}
-    argv = [options.bin / "bench_input", "--batch-size", size, "--dtype", dtype, "--data", options.data] + ["--channels-last"] * channels_last
-    workers = [Worker("ours", argv, size)]
+    argv = [options.bin / "bench_input", "--batch-size", size, "--dtype", dtype, "--data", options.data]
+    workers = [Worker("ours", argv + ["--channels-last"] * channels_last, size)]
     pipelines = {"plain Python": "pil", "best Python": best.augmentation(dtype, channels_last), "normalized before": "normalized"}
     for name, pipeline in pipelines.items():
         workers.append(python_worker(name, "input.py", {**common, "pipeline": pipeline}, size, allocator=pipeline != "pil"))
@@ -91,7 +95,8 @@ def first_step(argv, allocator, run_dir=None):
         end = float(line.split()[1])
     if end:
         memory = peak_memory_mb(process.pid)
-    os.killpg(process.pid, signal.SIGKILL)  # with its loader processes
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # with its loader processes
     _, errors = process.communicate()
     if not end:
         raise SystemExit(f"bench: {' '.join(map(str, argv))} ended before its first step:\n{errors}")
@@ -129,7 +134,10 @@ def measure_start(options):
             if i > 0:  # the first round only brings the files into memory
                 values[name].append(seconds)
                 memory[name].append(peak)
-    contenders = [{"name": n, **summary(values[n]), "memory_mb": statistics.median(memory[n]), "argv": [str(a) for a in argvs[n]]} for n in argvs]
+    contenders = [
+        {"name": name, **summary(values[name]), "memory_mb": statistics.median(memory[name]), "argv": [str(a) for a in argv]}
+        for name, argv in argvs.items()
+    ]
     return "process start to first step: resnet18 x 32", {"unit": "s", "contenders": contenders, "foreign_cores": foreign}
 
 
@@ -159,7 +167,7 @@ def print_result(title, result):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", help="folder of trainer, bench_step, bench_input")
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", help="folder of our programs")
     parser.add_argument("--parts", nargs="+", choices=["step", "input", "start"], default=["step", "input", "start"])
     parser.add_argument("--networks", nargs="+", choices=BATCH_SIZE, default=list(BATCH_SIZE))
     parser.add_argument("--data", default=harness.default_data(), help="folder of the CIFAR-10 files (default: %(default)s)")

@@ -25,7 +25,7 @@ def num_cores():
 
 def default_data():
     """The full CIFAR-10 where there is one, else the sample of the repository."""
-    places = (ROOT.parent / "shared" / "data", ROOT / "data" / "cifar10")
+    places = (ROOT.parent / "shared" / "data", ROOT / "data")
     return next((str(p) for p in places if p.is_dir()), str(ROOT / "datasets" / "cifar10_sample"))
 
 
@@ -70,7 +70,7 @@ def peak_memory_mb(pid):
 
 
 class Worker:
-    """A process that speaks the protocol of peers/worker.py. The next one is made when this one is ready: they do not disturb each other."""
+    """A process that speaks the protocol of peers/worker.py. Once made it is ready and waits."""
 
     def __init__(self, name, argv, images_per_step, allocator=False):
         self.name, self.images_per_step = name, images_per_step
@@ -132,7 +132,8 @@ def alternate(workers, rounds, seconds):
             time.sleep(0.2)  # until loader processes and spinning threads of the one before are at rest
             rates[worker.name].append(worker.images_per_second())
     contenders = [
-        {"name": w.name, **summary(rates[w.name]), "memory_mb": w.close(), "steps": w.steps, **w.command, "settings": w.settings} for w in workers
+        {"name": w.name, **summary(rates[w.name]), "memory_mb": w.close(), "steps": w.steps, **w.command, "settings": w.settings}
+        for w in workers
     ]
     return {"unit": "images/s", "contenders": contenders, "foreign_cores": foreign}
 

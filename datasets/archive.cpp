@@ -119,7 +119,7 @@ class PartialFolder {
 // The entry's path, when it is a file or folder that stays below where it is unpacked.
 fs::path checked_path(archive_entry* entry) {
   const char* name = archive_entry_pathname(entry);
-  const fs::path path = name != nullptr ? name : "";
+  fs::path path = name != nullptr ? name : "";
   bool inside = !path.empty() && path.is_relative();
   for (const auto& part : path) inside = inside && part != "..";
   if (!inside) throw std::runtime_error(fmt::format("the archive is refused: it holds the unsafe path \"{}\"", path.string()));

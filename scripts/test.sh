@@ -10,7 +10,7 @@ case "${1:-}" in
     cat <<'TEXT'
 usage: scripts/test.sh [--parity] [CTEST ARGUMENT ...]
   --parity   fetch the Python of the same LibTorch first (scripts/setup.sh --parity), so that the parity tests run; they are
-             skipped where it is missing
+             left out where it is missing
 Arguments of ctest choose tests, for example: -L unit (labels: unit, e2e, parity, gpu), -R config, -N (list only).
 TEXT
     exit 0

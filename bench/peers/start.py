@@ -42,7 +42,8 @@ def block(inputs, outputs, stride):
 
 
 stem = conv_norm(3, 64, 3, 1)
-blocks = [block(a, b, s) for a, b, s in ((64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1))]
+blocks = [block(64, 64, 1), block(64, 64, 1), block(64, 128, 2), block(128, 128, 1)]
+blocks += [block(128, 256, 2), block(256, 256, 1), block(256, 512, 2), block(512, 512, 1)]
 bound = 512**-0.5
 fc_weight = parameter(torch.empty(10, 512).uniform_(-bound, bound))
 fc_bias = parameter(torch.empty(10).uniform_(-bound, bound))
@@ -58,7 +59,8 @@ with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
 gradients = list(torch.autograd.grad(loss, parameters))
 with torch.no_grad():
     buffers = [torch.empty_like(p) for p in parameters]
-    torch._fused_sgd_(parameters, gradients, buffers, weight_decay=5e-4, momentum=0.9, lr=0.1, dampening=0.0, nesterov=True, maximize=False, is_first_step=True)
+    sgd = {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "weight_decay": 5e-4, "nesterov": True, "maximize": False}
+    torch._fused_sgd_(parameters, gradients, buffers, **sgd, is_first_step=True)
 assert loss.isfinite()
 print("step", time.time(), flush=True)
 sys.stdin.read()  # until memory has been looked at

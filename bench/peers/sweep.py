@@ -52,7 +52,8 @@ def sweep_input(dtype, channels_last, options):
     contenders = harness.alternate(workers, options.rounds, options.seconds)["contenders"]
     entries = [{"pipeline": c["name"], **{key: c[key] for key in ("median", "min", "max", "values", "memory_mb")}} for c in contenders]
     for entry in entries:
-        print(f"{layout_name(dtype, channels_last)}: {entry['pipeline']} {entry['median']:,.0f} images/s, {entry['memory_mb']:,.0f} MB", flush=True)
+        rate = f"{entry['median']:,.0f} images/s, {entry['memory_mb']:,.0f} MB"
+        print(f"{layout_name(dtype, channels_last)}: {entry['pipeline']} {rate}", flush=True)
     return sorted(entries, key=lambda entry: -entry["median"])
 
 
@@ -79,6 +80,7 @@ def main():
     report = {"machine": harness.machine(), "rounds": options.rounds, "seconds": options.seconds}
     report["step"] = {network: sweep_step(network, options) for network in options.networks}
     report["input"] = {layout_name(*layout): sweep_input(*layout, options) for layout in LAYOUTS}
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(report, indent=1) + "\n")
     print(f"written to {options.output}")
 

@@ -4,7 +4,7 @@ import pathlib
 
 import torch
 
-KERNEL_FLAGS = ("amx_bf16", "amx_tile", "avx2", "avx512_bf16", "avx512_fp16", "avx512_vnni", "avx512bw", "avx512dq", "avx512f", "avx512vl", "avx_vnni", "fma")
+KERNEL_FLAGS = ("amx_bf16", "amx_tile", "avx2", "avx512_bf16", "avx512_fp16", "avx512_vnni", "avx512f", "avx_vnni", "fma")
 
 
 def info():

@@ -10,8 +10,8 @@ Contiguous tensors, one thread, no autocast, training mode, mean cross entropy. 
 
 `tolerance` is the relative difference that is allowed. float64: 1e-9 for all numbers. float32: for the losses and sum_of_squares, four
 times the largest difference between Python's losses with 1 and with 2 threads, at least 1e-5; these cases hold for one kind of CPU
-(`cpu`, see cpu.py), and a run of this script replaces only those of the CPU that it runs on. float32 takes the fused optimizer, whose kernels the
-program uses: another order of roundings would be amplified beyond the difference between thread counts.
+(`cpu`, see cpu.py), and a run of this script replaces only those of the CPU that it runs on. float32 takes the fused optimizer, whose
+kernels the program uses: another order of roundings would be amplified beyond the difference between thread counts.
 """
 
 import argparse
@@ -63,7 +63,8 @@ def train(case, threads=1):
         optimizer.step()
         losses.append(loss.item())
     values = [p.detach().double() for p in parameters]
-    return {**case, "losses": losses, "sum": sum(v.sum().item() for v in values), "sum_of_squares": sum(v.square().sum().item() for v in values)}
+    checksums = {"sum": sum(v.sum().item() for v in values), "sum_of_squares": sum(v.square().sum().item() for v in values)}
+    return {**case, "losses": losses, **checksums}
 
 
 def with_tolerance(case):

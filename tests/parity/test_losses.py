@@ -38,7 +38,8 @@ class LossesTest(unittest.TestCase):
             if expected["dtype"] != dtype:
                 continue
             with self.subTest(network=expected["network"], optimizer=expected["optimizer"]):
-                self.assertEqual([actual[key] for key in ("network", "optimizer", "dtype")], [expected[key] for key in ("network", "optimizer", "dtype")])
+                for key in ("network", "optimizer", "dtype"):
+                    self.assertEqual(actual[key], expected[key])
                 self.assertEqual(len(actual["losses"]), expected["steps"])
                 wanted = expected["losses"] + [expected[name] for name in checksums]
                 got = actual["losses"] + [actual[name] for name in checksums]

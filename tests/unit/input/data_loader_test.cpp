@@ -25,6 +25,18 @@ std::vector<int64_t> first_indices(int64_t count) {
   return indices;
 }
 
+// Counted for as long as it lives.
+class Reading {
+ public:
+  explicit Reading(std::atomic<int64_t>& count) : count_(count) { ++count_; }
+  ~Reading() { --count_; }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+ private:
+  std::atomic<int64_t>& count_;
+};
+
 // Images of random pixels, labelled by their index. Readers decode into scratch memory, as those of real files do.
 class CountingImages : public Dataset {
  public:
@@ -33,6 +45,7 @@ class CountingImages : public Dataset {
   int64_t size() const override { return size_; }
   Sample read(int64_t index, Scratch& scratch) const override {
     ++num_reads;
+    const Reading reading(num_reading);
     if (index == fail_at) throw std::runtime_error("the file is damaged");
     CounterRandom random(11, static_cast<uint64_t>(index));
     scratch.bytes.resize(3 * kImageSize * kImageSize);
@@ -44,6 +57,7 @@ class CountingImages : public Dataset {
   }
 
   mutable std::atomic<int64_t> num_reads = 0;
+  mutable std::atomic<int64_t> num_reading = 0;  // threads that are inside of read()
   int64_t fail_at = -1;
   int64_t label_offset = 0;
 
@@ -250,6 +264,18 @@ TEST(DataLoader, AnEpochMayBeGivenUpAtAnyTime) {
     }
     loader.start_epoch(0, {7, 8, 9, 10, 11});
     EXPECT_TRUE(torch::equal(joined_labels(load_all(loader)), torch::tensor({7, 8, 9, 10, 11})));
+  }
+}
+
+TEST(DataLoader, NothingOfAnEarlierEpochIsStillReadWhenTheNextBegins) {
+  const CountingImages dataset(200);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  DataLoader loader(dataset, pipeline, {.batch_size = 20, .num_workers = 3, .prefetch = 3});
+  for (int64_t round = 0; round < 50; ++round) {
+    loader.start_epoch(round, first_indices(200));
+    loader.next();
+    loader.start_epoch(round, {});
+    EXPECT_EQ(dataset.num_reading, 0);
   }
 }
 

@@ -94,9 +94,10 @@ TEST(BatchNorm, StateHasPyTorchsNamesInItsOrder) {
 
 TEST(BatchNorm, CountStaysAnIntegerWhenTheTypeChanges) {
   const auto norm = local_batch_norm()(kNormChannels);
+  torch::nn::Sequential network(norm);
   norm->num_batches_tracked.fill_(123457);
-  norm->to(torch::kBFloat16);
-  norm->to(torch::kCPU, torch::kFloat64);
+  network->to(torch::kBFloat16);
+  network->to(torch::kCPU, torch::kFloat64);
   EXPECT_EQ(norm->weight.scalar_type(), torch::kFloat64);
   EXPECT_EQ(norm->running_var.scalar_type(), torch::kFloat64);
   EXPECT_EQ(norm->num_batches_tracked.scalar_type(), torch::kInt64);
