@@ -27,9 +27,16 @@ target_compile_options(torch::cpu INTERFACE
 target_link_options(torch::cpu INTERFACE -Wl,--allow-shlib-undefined)
 target_link_libraries(torch::cpu INTERFACE "${_torch}/lib/libtorch_cpu.so" "${_torch}/lib/libc10.so")
 
-find_path(TRAINER_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${_torch}/../nvidia/cu13/include PATHS /usr/local/cuda/include
-          DOC "Folder with the CUDA runtime's headers; no CUDA compiler is needed")
-if(EXISTS "${_torch}/lib/libtorch_cuda.so" AND TRAINER_CUDA_INCLUDE_DIR)
+find_path(TRAINER_CUDA_INCLUDE_DIR cublas_v2.h HINTS "${_torch}/../nvidia/cu13/include" PATHS /usr/local/cuda/include
+          DOC "Folder with the headers of CUDA and its libraries; no CUDA compiler is needed")
+# Without scripts/setup.sh --cuda some of the headers are there (those of the runtime's wheel), and some are not.
+set(_cuda_complete ${TRAINER_CUDA_INCLUDE_DIR})
+foreach(_header cuda_runtime_api.h crt/host_defines.h cusparse.h cusolverDn.h)
+  if(NOT EXISTS "${TRAINER_CUDA_INCLUDE_DIR}/${_header}")
+    set(_cuda_complete FALSE)
+  endif()
+endforeach()
+if(EXISTS "${_torch}/lib/libtorch_cuda.so" AND _cuda_complete)
   add_library(torch::cuda INTERFACE IMPORTED GLOBAL)
   target_compile_options(torch::cuda INTERFACE "SHELL:-idirafter \"${TRAINER_CUDA_INCLUDE_DIR}\"")
   target_link_options(torch::cuda INTERFACE -Wl,--no-as-needed)
