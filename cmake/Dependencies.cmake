@@ -9,9 +9,6 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 if(TRAINER_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()
-if(TRAINER_BUILD_BENCH)
-  find_package(benchmark REQUIRED)
-endif()
 
 # Debian's OpenCV packages that are small enough to ask for carry no CMake package file.
 if(TRAINER_WITH_OPENCV)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Finds the fastest settings of the Python peers on this machine and writes them to bench/results/, where bench.py takes them from:
 threads, channels_last, bfloat16, the optimizer's implementation and the allocator setting for the training step, and the formulation of
-the batched augmentation for each dtype and layout. Every setting is a process of its own; all are gone through `--rounds` times."""
+the batched augmentation for each dtype and layout. Every setting is a process of its own; all of a stage are gone through `--rounds`
+times."""
 
 import argparse
 import itertools
@@ -17,33 +18,43 @@ from bench import BATCH_SIZE, LAYOUTS, layout_name
 from data import AUGMENTATIONS, read_training_set
 
 
-def step_settings():
+def step_stages():
+    """The choices that change what a convolution costs are tried together; then those of the update and of memory, at the winner."""
     cores = harness.num_cores()
     # Without hardware for it bfloat16 is emulated, many times slower: not worth the time.
-    choices = {
-        "threads": sorted({1, cores}),
-        "channels_last": [False, True],
-        "bfloat16": [False, True] if harness.cpu.has_fast_bfloat16() else [False],
-        "optimizer": ["loop", "foreach", "fused"],
-        "allocator": [False, True],
-    }
-    return [dict(zip(choices, values)) for values in itertools.product(*choices.values())]
+    bfloat16 = [False, True] if harness.cpu.has_fast_bfloat16() else [False]
+    return [
+        {"threads": sorted({1, cores}), "channels_last": [False, True], "bfloat16": bfloat16},
+        {"optimizer": ["loop", "foreach", "fused"], "allocator": [False, True]},
+    ]
 
 
 def sweep_step(network, options):
-    settings = step_settings()
-    rates = [[] for _ in settings]
-    for i in range(options.rounds):
-        for setting, values in zip(settings, rates):
-            chosen = {"network": network, "batch_size": BATCH_SIZE[network], "input": "resident", **setting}
-            allocator = chosen.pop("allocator")
-            worker = harness.python_worker("sweep", "step.py", chosen, BATCH_SIZE[network], allocator)
-            worker.calibrate(options.seconds)
-            values.append(worker.images_per_second())
-            worker.close()
-            print(f"{network} round {i + 1}: {setting} {values[-1]:,.0f} images/s", flush=True)
-    entries = [{"settings": s, **harness.summary(v)} for s, v in zip(settings, rates)]
-    return sorted(entries, key=lambda entry: -entry["median"])
+    """Each stage alternates between its settings, so that a busy minute of the machine meets all of them."""
+    best = {"optimizer": "fused", "allocator": True}
+    entries = []
+    for choices in step_stages():
+        settings = [{**best, **dict(zip(choices, values))} for values in itertools.product(*choices.values())]
+        rates = [[] for _ in settings]
+        for i in range(options.rounds):
+            for setting, values in zip(settings, rates):
+                values.append(step_rate(network, setting, options.seconds))
+                print(f"{network} round {i + 1}: {setting} {values[-1]:,.0f} images/s", flush=True)
+        stage = [{"settings": s, **harness.summary(v)} for s, v in zip(settings, rates)]
+        stage.sort(key=lambda entry: -entry["median"])
+        best = stage[0]["settings"]
+        entries = stage + entries
+    return entries
+
+
+def step_rate(network, setting, seconds):
+    chosen = {"network": network, "batch_size": BATCH_SIZE[network], "input": "resident", **setting}
+    allocator = chosen.pop("allocator")
+    worker = harness.python_worker("sweep", "step.py", chosen, BATCH_SIZE[network], allocator)
+    worker.calibrate(seconds)
+    rate = worker.images_per_second()
+    worker.close()
+    return rate
 
 
 def sweep_input(dtype, channels_last, options):

@@ -166,9 +166,11 @@ class DataLoader::State {
   void prepare(Slot& slot, int64_t number, Scratch& scratch) const {
     slot.error.reset();
     const int64_t size = batch_size(number);
+    const int64_t* indices = indices_.data() + number * options_.batch_size;
     for (int64_t i = 0; i < size && !cancelled_; ++i) {
-      const int64_t index = indices_[static_cast<size_t>(number * options_.batch_size + i)];
+      const int64_t index = indices[i];
       try {
+        if (i + 1 < size) dataset_.prefetch(indices[i + 1]);
         const Sample sample = dataset_.read(index, scratch);
         pipeline_.write(sample, CounterRandom(epoch_seed_, static_cast<uint64_t>(index)), entry(slot.images, i));
         write_target(sample, dataset_.info(), options_.target_dtype, entry(slot.targets, i));

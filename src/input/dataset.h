@@ -40,6 +40,8 @@ class Dataset {
   virtual int64_t size() const = 0;
   // The sample of that index, 0 <= index < size(). Called from several threads at once.
   virtual Sample read(int64_t index, Scratch& scratch) const = 0;
+  // A hint that read(index) comes next but one: shuffled samples that lie in memory are otherwise waited for.
+  virtual void prefetch(int64_t /*index*/) const {}
 };
 
 // Some samples of another data set, which must outlive it.
@@ -49,6 +51,7 @@ class Subset : public Dataset {
   const DatasetInfo& info() const override { return dataset_.info(); }
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   Sample read(int64_t index, Scratch& scratch) const override { return dataset_.read(indices_[static_cast<size_t>(index)], scratch); }
+  void prefetch(int64_t index) const override { dataset_.prefetch(indices_[static_cast<size_t>(index)]); }
 
  private:
   const Dataset& dataset_;

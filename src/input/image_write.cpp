@@ -1,9 +1,14 @@
 #include "input/image_write.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
+#include <cstring>
+#include <numeric>
 #include <type_traits>
+#include <utility>
 
 namespace trainer::input {
 namespace {
@@ -29,14 +34,34 @@ int source_index(int index, int size, Padding padding) {
   return index < 0 ? -index : 2 * (size - 1) - index;
 }
 
-// Channels that lie side by side in the output, read from as many planes. kChannels 0: as many as the image has.
+#ifdef __x86_64__
+#define TRAINER_WITH_FMA [[gnu::target("avx2,fma")]]
+bool has_fma() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+#else
+#define TRAINER_WITH_FMA
+constexpr bool has_fma() { return true; }
+#endif
+
+// The pixels at pixels, pixels + kStep, …
+template <int kStep>
+TRAINER_WITH_FMA void compute_row(const uint8_t* pixels, int count, const ChannelArithmetic& channel, float* __restrict out) {
+  for (int x = 0; x < count; ++x) {
+    const auto pixel = static_cast<float>(pixels[x * kStep]);
+    const float centred = std::fma(pixel, channel.scale, pixel * channel.scale_rest) - channel.mean;
+    out[x] = std::fma(centred, channel.inverse_std, centred * channel.inverse_std_rest);
+  }
+}
+
+// Channels that lie side by side in the output, read from as many planes. kChannels 0: as many as the image has. `arithmetic`: of the
+// one channel, or null.
 template <int kChannels, class T>
 class WindowWriter {
  public:
-  WindowWriter(const ImageView& image, const uint8_t* pixels, const T* table)
+  WindowWriter(const ImageView& image, const uint8_t* pixels, const T* table, const ChannelArithmetic* arithmetic)
       : image_(image),
         pixels_(pixels),
         table_(table),
+        arithmetic_(arithmetic),
         channels_(kChannels > 0 ? kChannels : image.channels),
         plane_(static_cast<ptrdiff_t>(image.height) * image.width) {}
 
@@ -53,12 +78,15 @@ class WindowWriter {
         continue;
       }
       const uint8_t* row = pixels_ + static_cast<ptrdiff_t>(source) * image_.width;
-      write_padding(row, 0, begin, out);
-      if (image_.mirrored) {
-        write_inside<-1>(row, source_column(begin), end - begin, out + begin * channels_);
+      // Vectors like whole rows: over the ends, neighbouring rows are read as long as there are any, and the padding comes on top.
+      const uint8_t* seen = row + image_.left;
+      const bool whole = arithmetic_ != nullptr && seen >= pixels_ && seen + image_.window_width <= pixels_ + plane_;
+      if (whole) {
+        write_inside(row, 0, image_.window_width, out);
       } else {
-        write_inside<1>(row, source_column(begin), end - begin, out + begin * channels_);
+        write_inside(row, begin, end, out);
       }
+      write_padding(row, 0, begin, out);
       write_padding(row, end, image_.window_width, out);
     }
   }
@@ -77,16 +105,28 @@ class WindowWriter {
       if (source == kOutside) {
         write_zero(out + x * channels_);
       } else {
-        write_inside<1>(row, source, 1, out + x * channels_);
+        look_up<1>(row + source, 1, out + x * channels_);
       }
     }
   }
 
+  // The window's columns begin to end, of which each is read at its source column.
+  void write_inside(const uint8_t* row, int begin, int end, T* out) const {
+    if (begin == end) return;
+    const uint8_t* pixels = row + source_column(begin);
+    if constexpr (kChannels == 1 && std::is_same_v<T, float>) {
+      if (arithmetic_ != nullptr) {
+        image_.mirrored ? compute_row<-1>(pixels, end - begin, *arithmetic_, out + begin)
+                        : compute_row<1>(pixels, end - begin, *arithmetic_, out + begin);
+        return;
+      }
+    }
+    image_.mirrored ? look_up<-1>(pixels, end - begin, out + begin * channels_) : look_up<1>(pixels, end - begin, out + begin * channels_);
+  }
+
   // Unrolled by hand: left alone, -O2 keeps the loop over channels, and -O3 assembles vectors from single look-ups, which is slower.
   template <int kStep>
-  void write_inside(const uint8_t* row, ptrdiff_t column, int count, T* __restrict out) const {
-    if (count == 0) return;
-    const uint8_t* pixels = row + column;
+  void look_up(const uint8_t* pixels, int count, T* __restrict out) const {
     const int channels = kChannels > 0 ? kChannels : channels_;
     const T* __restrict table = table_;
     const ptrdiff_t plane = plane_;
@@ -100,6 +140,7 @@ class WindowWriter {
   const ImageView& image_;
   const uint8_t* pixels_;
   const T* table_;
+  const ChannelArithmetic* arithmetic_;
   int channels_;
   ptrdiff_t plane_;
 };
@@ -122,17 +163,40 @@ std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const do
   return table;
 }
 
+std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, std::span<const double> std) {
+  if (!has_fma()) return {};
+  // 1 / x in two parts.
+  const auto reciprocal = [](double x) {
+    const auto rounded = static_cast<float>(1 / x);
+    return std::pair(rounded, static_cast<float>(1 / x - rounded));
+  };
+  std::array<uint8_t, kPixelValues> pixels{};
+  std::iota(pixels.begin(), pixels.end(), uint8_t{0});
+  std::array<float, kPixelValues> computed{};
+  const auto table = make_pixel_table<float>(mean, std);
+  std::vector<ChannelArithmetic> channels;
+  for (size_t c = 0; c < mean.size(); ++c) {
+    const auto [scale, scale_rest] = reciprocal(255);
+    const auto [inverse_std, inverse_std_rest] = reciprocal(static_cast<float>(std[c]));
+    channels.push_back({scale, scale_rest, static_cast<float>(mean[c]), inverse_std, inverse_std_rest});
+    compute_row<1>(pixels.data(), kPixelValues, channels.back(), computed.data());
+    if (std::memcmp(computed.data(), &table[c * kPixelValues], sizeof computed) != 0) return {};
+  }
+  return channels;
+}
+
 template <class T>
-void write_image(const ImageView& image, std::span<const T> table, bool channels_last, T* out) {
+void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last, T* out) {
   if (channels_last && image.channels == 3) {
-    WindowWriter<3, T>(image, image.pixels, table.data()).write(out);
+    WindowWriter<3, T>(image, image.pixels, table.data(), nullptr).write(out);
   } else if (channels_last && image.channels != 1) {
-    WindowWriter<0, T>(image, image.pixels, table.data()).write(out);
+    WindowWriter<0, T>(image, image.pixels, table.data(), nullptr).write(out);
   } else {
     const auto stored_plane = static_cast<ptrdiff_t>(image.height) * image.width;
     const auto written_plane = static_cast<ptrdiff_t>(image.window_height) * image.window_width;
     for (int c = 0; c < image.channels; ++c) {
-      WindowWriter<1, T>(image, image.pixels + c * stored_plane, table.data() + c * kPixelValues).write(out + c * written_plane);
+      const auto* channel = arithmetic.empty() ? nullptr : &arithmetic[static_cast<size_t>(c)];
+      WindowWriter<1, T>(image, image.pixels + c * stored_plane, table.data() + c * kPixelValues, channel).write(out + c * written_plane);
     }
   }
 }
@@ -140,8 +204,8 @@ void write_image(const ImageView& image, std::span<const T> table, bool channels
 template std::vector<float> make_pixel_table<float>(std::span<const double>, std::span<const double>);
 template std::vector<double> make_pixel_table<double>(std::span<const double>, std::span<const double>);
 template std::vector<uint16_t> make_pixel_table<uint16_t>(std::span<const double>, std::span<const double>);
-template void write_image<float>(const ImageView&, std::span<const float>, bool, float*);
-template void write_image<double>(const ImageView&, std::span<const double>, bool, double*);
-template void write_image<uint16_t>(const ImageView&, std::span<const uint16_t>, bool, uint16_t*);
+template void write_image<float>(const ImageView&, std::span<const float>, std::span<const ChannelArithmetic>, bool, float*);
+template void write_image<double>(const ImageView&, std::span<const double>, std::span<const ChannelArithmetic>, bool, double*);
+template void write_image<uint16_t>(const ImageView&, std::span<const uint16_t>, std::span<const ChannelArithmetic>, bool, uint16_t*);
 
 }  // namespace trainer::input

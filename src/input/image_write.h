@@ -16,10 +16,23 @@ namespace trainer::input {
 template <class T>
 std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const double> std);
 
+// (pixel / 255 - mean) / std of one channel by multiplications with reciprocals, each in two parts: the rest is what the first, rounded
+// to float, lacks.
+struct ChannelArithmetic {
+  float scale, scale_rest;
+  float mean;
+  float inverse_std, inverse_std_rest;
+};
+
+// What computes the values of make_pixel_table<float>(mean, std) bit for bit, one for each channel: all 256 values are compared. Empty
+// where one differs or the processor has no fused multiply-add; the table then serves alone.
+std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, std::span<const double> std);
+
 // Writes the image's window to `out`, which has room for channels * window_height * window_width elements: as
 // [channels][height][width], or with `channels_last` as [height][width][channels]. Zero padding writes what pixel value 0 becomes;
-// under reflection the window reaches less than the stored height or width over an edge. `table` has 256 values for each channel.
+// under reflection the window reaches less than the stored height or width over an edge. `table` has 256 values for each channel;
+// `arithmetic`, empty or one for each channel, gives the same values faster where channels do not lie side by side.
 template <class T>
-void write_image(const ImageView& image, std::span<const T> table, bool channels_last, T* out);
+void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last, T* out);
 
 }  // namespace trainer::input

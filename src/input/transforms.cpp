@@ -170,6 +170,7 @@ struct Pipeline::State {
   std::vector<int64_t> output_shape;
   std::vector<std::shared_ptr<const ImageTransform>> transforms;
   PixelTable table;
+  std::vector<ChannelArithmetic> arithmetic;
 
   State(const std::vector<config::Part>& parts, const DatasetInfo& dataset_info, BatchLayout batch_layout)
       : info(dataset_info), layout(batch_layout), output_shape(dataset_info.shape) {
@@ -203,6 +204,7 @@ struct Pipeline::State {
     }
     output_shape = {channels, frame.height, frame.width};
     table = make_table(mean, std, layout.dtype);
+    if (layout.dtype == torch::kFloat32) arithmetic = exact_arithmetic(mean, std);
   }
 
   void write_pixels(const Sample& sample, CounterRandom random, void* out) const {
@@ -213,7 +215,7 @@ struct Pipeline::State {
                 fmt::format("{}", fmt::join(info.shape, " x ")));
     for (const auto& transform : transforms) transform->apply(image, random);
     const auto write = [&]<class T>(const std::vector<T>& values) {
-      write_image<T>(image, values, layout.channels_last, static_cast<T*>(out));
+      write_image<T>(image, values, arithmetic, layout.channels_last, static_cast<T*>(out));
     };
     std::visit(write, table);
   }

@@ -29,7 +29,7 @@ struct LrSchedulerSection {
   Part part;
   int64_t warmup_steps = 0;
   double warmup_epochs = 0;
-  double warmup_start_factor = 0;
+  double warmup_start_factor = 0.01;
 
   void describe(KeyTable& keys, const Catalog& catalog) {
     keys.add_part("name", part, catalog.lr_schedulers, "constant", "The learning rate as a function of the step.");

@@ -19,11 +19,12 @@ constexpr std::array kCifarMean = {0.4914, 0.4822, 0.4465};
 constexpr std::array kCifarStd = {0.2470, 0.2435, 0.2616};
 
 template <class T>
-std::vector<T> write_window(const ImageView& image, const std::vector<T>& table, bool channels_last = false) {
+std::vector<T> write_window(const ImageView& image, const std::vector<T>& table, bool channels_last = false,
+                            const std::vector<ChannelArithmetic>& arithmetic = {}) {
   constexpr auto kUntouched = static_cast<T>(12345);
   const auto count = static_cast<size_t>(image.channels * image.window_height * image.window_width);
   std::vector<T> out(count + 1, kUntouched);
-  write_image<T>(image, table, channels_last, out.data());
+  write_image<T>(image, table, arithmetic, channels_last, out.data());
   EXPECT_EQ(out.back(), kUntouched) << "written past the end";
   out.pop_back();
   return out;
@@ -57,13 +58,14 @@ int draw_between(CounterRandom& random, int low, int high) {
   return low + static_cast<int>(random.next_below(static_cast<uint32_t>(high - low + 1)));
 }
 
+// table(channels), arithmetic(channels): what is written with.
 template <class T>
-void expect_reference_for_random_windows() {
+void expect_reference_for_random_windows(const auto& make_table, const auto& make_arithmetic) {
   CounterRandom random(7, 0);
   for (int round = 0; round < 400; ++round) {
     const int channels = draw_between(random, 1, 5);
     const int height = draw_between(random, 1, 12);
-    const int width = draw_between(random, 1, 12);
+    const int width = draw_between(random, 1, round % 2 == 0 ? 12 : 70);
     std::vector<uint8_t> pixels(static_cast<size_t>(channels * height * width));
     for (auto& pixel : pixels) pixel = static_cast<uint8_t>(random.next_below(256));
     auto image = ImageView::whole(pixels.data(), channels, height, width);
@@ -76,10 +78,9 @@ void expect_reference_for_random_windows() {
     image.left = draw_between(random, -before, width - 1 + before);
     image.window_height = draw_between(random, 1, height + above - image.top);
     image.window_width = draw_between(random, 1, width + before - image.left);
-    std::vector<T> table(static_cast<size_t>(channels) * 256);
-    std::iota(table.begin(), table.end(), T{1});
+    const std::vector<T> table = make_table(static_cast<size_t>(channels));
     for (const bool channels_last : {false, true}) {
-      ASSERT_EQ(write_window(image, table, channels_last), reference_write(image, table, channels_last))
+      ASSERT_EQ(write_window(image, table, channels_last, make_arithmetic(static_cast<size_t>(channels))), reference_write(image, table, channels_last))
           << channels << " x " << height << " x " << width << ", window " << image.window_height << " x " << image.window_width << " at "
           << image.top << ", " << image.left << ", mirrored " << image.mirrored << ", reflected " << reflects << ", channels_last "
           << channels_last;
@@ -87,10 +88,36 @@ void expect_reference_for_random_windows() {
   }
 }
 
+template <class T>
+void expect_reference_for_distinct_values() {
+  const auto table = [](size_t channels) {
+    std::vector<T> values(channels * 256);
+    std::iota(values.begin(), values.end(), T{1});
+    return values;
+  };
+  expect_reference_for_random_windows<T>(table, [](size_t) { return std::vector<ChannelArithmetic>{}; });
+}
+
 TEST(ImageWrite, EqualsTheReferenceForRandomWindows) {
-  expect_reference_for_random_windows<float>();
-  expect_reference_for_random_windows<double>();
-  expect_reference_for_random_windows<uint16_t>();
+  expect_reference_for_distinct_values<float>();
+  expect_reference_for_distinct_values<double>();
+  expect_reference_for_distinct_values<uint16_t>();
+}
+
+TEST(ImageWrite, ArithmeticEqualsTheTable) {
+  constexpr std::array kMean = {0.4914, 0.4822, 0.4465, 0.0, 0.5};
+  constexpr std::array kStd = {0.2470, 0.2435, 0.2616, 1.0, 0.1};
+  if (exact_arithmetic(kMean, kStd).empty()) GTEST_SKIP() << "this processor has no fused multiply-add";
+  expect_reference_for_random_windows<float>(
+      [&](size_t channels) { return make_pixel_table<float>(std::span(kMean).first(channels), std::span(kStd).first(channels)); },
+      [&](size_t channels) { return exact_arithmetic(std::span(kMean).first(channels), std::span(kStd).first(channels)); });
+}
+
+TEST(ImageWrite, ArithmeticThatWouldRoundDifferentlyIsNotUsed) {
+  // The reciprocal's rest is below float's range.
+  constexpr std::array kMean = {0.5};
+  constexpr std::array kStd = {3e37};
+  EXPECT_TRUE(exact_arithmetic(kMean, kStd).empty());
 }
 
 TEST(ImageWrite, ReflectsWithoutRepeatingTheEdge) {
@@ -138,6 +165,7 @@ TEST(ImageWrite, EqualsTorchvisionBitForBit) {
     }
   }
   const auto table = make_pixel_table<float>(kCifarMean, kCifarStd);
+  const auto arithmetic = exact_arithmetic(kCifarMean, kCifarStd);
   std::ifstream golden(TRAINER_SOURCE_DIR "/tests/golden/transforms.txt");
   size_t number = 0;
   std::string mode;
@@ -155,6 +183,7 @@ TEST(ImageWrite, EqualsTorchvisionBitForBit) {
     image.window_height = image.window_width = size;
     image.mirrored = flipped;
     EXPECT_EQ(fnv1a(write_window(image, table)), std::stoull(expected, nullptr, 16)) << "line " << cases + 1;
+    EXPECT_EQ(fnv1a(write_window(image, table, false, arithmetic)), std::stoull(expected, nullptr, 16)) << "line " << cases + 1;
   }
   EXPECT_EQ(cases, 72);
 }

@@ -1,6 +1,8 @@
 #pragma once
 // What the tests of the networks share: building one by name, and looking at its state.
 
+#include <gtest/gtest.h>
+
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -31,6 +33,21 @@ inline std::shared_ptr<Model> build(const std::string& name, const BuildContext&
 
 inline torch::Tensor random_images(int64_t count, int64_t size = 32, torch::ScalarType dtype = torch::kFloat32) {
   return at::randn({count, 3, size, size}, at::detail::createCPUGenerator(5), dtype);
+}
+
+// Dropout draws from the generator that `model` was built with, `context`'s, and rests in eval mode. Leaves the model in that mode.
+inline void expect_dropout_follows_generator(Model& model, BuildContext& context) {
+  const torch::Tensor x = random_images(2);
+  const torch::NoGradGuard no_grad;
+  const auto forward_seeded = [&](uint64_t seed) {
+    context.dropout_generator.set_current_seed(seed);
+    return model.forward(x);
+  };
+  const torch::Tensor first = forward_seeded(1);
+  EXPECT_TRUE(at::equal(forward_seeded(1), first));
+  EXPECT_FALSE(at::allclose(forward_seeded(2), first));
+  model.eval();
+  EXPECT_TRUE(at::equal(forward_seeded(1), forward_seeded(2)));
 }
 
 inline int64_t count_parameters(const Model& model) {

@@ -53,17 +53,7 @@ TEST(Vgg, DropoutFollowsItsGenerator) {
   BuildContext context = make_context();
   const auto model = build<VggOptions>(
       "vgg11_bn", [](VggOptions& options) { options.head = VggHead::kCifar; }, context);
-  const torch::Tensor x = random_images(2);
-  const torch::NoGradGuard no_grad;
-  const auto forward_seeded = [&](uint64_t seed) {
-    context.dropout_generator.set_current_seed(seed);
-    return model->forward(x);
-  };
-  const torch::Tensor first = forward_seeded(1);
-  EXPECT_TRUE(at::equal(forward_seeded(1), first));
-  EXPECT_FALSE(at::equal(forward_seeded(2), first));
-  model->eval();
-  EXPECT_TRUE(at::equal(forward_seeded(1), forward_seeded(2)));
+  expect_dropout_follows_generator(*model, context);
 }
 
 }  // namespace

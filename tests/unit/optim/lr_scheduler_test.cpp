@@ -74,10 +74,10 @@ TEST(LrSchedule, EveryKindIsTested) {
   for (const auto& kind : lr_scheduler_family()) EXPECT_TRUE(golden.contains(kind.name)) << kind.name;
 }
 
-TEST(LrSchedule, WarmupStartsFromZeroByDefault) {
+TEST(LrSchedule, WarmupStartsCloseToZeroByDefault) {
   const auto schedule = schedule_from("{warmup_steps: 4}");
-  EXPECT_EQ(schedule(0), 0);
-  EXPECT_DOUBLE_EQ(schedule(1), 0.25);
+  EXPECT_DOUBLE_EQ(schedule(0), 0.01);
+  EXPECT_DOUBLE_EQ(schedule(1), 0.01 + 0.99 / 4);
   EXPECT_EQ(schedule(4), 1);
 }
 
