@@ -36,6 +36,8 @@ class DemoConv : public Model {
   torch::Tensor forward(const torch::Tensor& x) override { return fc_->forward(conv_->forward(x).relu_().flatten(1)); }
   std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
   int64_t num_outputs() const override { return num_classes_; }
+  // flatten would copy the whole feature map to NCHW order, forward and backward.
+  bool prefers_channels_last() const override { return false; }
 
  private:
   static constexpr int64_t kChannels = 16;

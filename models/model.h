@@ -20,6 +20,8 @@ class Model : public torch::nn::Module {
   // Shape of one input sample that the network was built for, such as {3, 32, 32}; -1: any size.
   virtual std::vector<int64_t> input_shape() const = 0;
   virtual int64_t num_outputs() const = 0;
+  // Whether NHWC order in memory makes it faster; runtime.channels_last: auto follows it.
+  virtual bool prefers_channels_last() const { return true; }
 };
 
 // Handed to a factory. Networks are built on the CPU in float32 and moved by the caller.

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Finds the fastest settings of the Python peers on this machine and writes them to bench/results/, where bench.py takes them from:
 threads, channels_last, bfloat16, the optimizer's implementation and the allocator setting for the training step, and the formulation of
-the batched augmentation for each dtype and layout. Every setting is a process of its own; all of a stage are gone through `--rounds`
-times."""
+the batched augmentation for each dtype and layout. Every setting is a process of its own; those of a stage take turns."""
 
 import argparse
 import itertools
@@ -30,38 +29,36 @@ def step_stages():
 
 
 def sweep_step(network, options):
-    """Each stage alternates between its settings, so that a busy minute of the machine meets all of them."""
     best = {"optimizer": "fused", "allocator": True}
     entries = []
     for choices in step_stages():
         settings = [{**best, **dict(zip(choices, values))} for values in itertools.product(*choices.values())]
-        rates = [[] for _ in settings]
-        for i in range(options.rounds):
-            for setting, values in zip(settings, rates):
-                values.append(step_rate(network, setting, options.seconds))
-                print(f"{network} round {i + 1}: {setting} {values[-1]:,.0f} images/s", flush=True)
-        stage = [{"settings": s, **harness.summary(v)} for s, v in zip(settings, rates)]
+        workers = [step_worker(network, setting) for setting in settings]
+        contenders = harness.alternate(workers, options.rounds, options.seconds)["contenders"]
+        stage = [{"settings": s, **figures(c)} for s, c in zip(settings, contenders)]
+        for entry in stage:
+            print(f"{network}: {entry['settings']} {entry['median']:,.0f} images/s, {entry['memory_mb']:,.0f} MB", flush=True)
         stage.sort(key=lambda entry: -entry["median"])
         best = stage[0]["settings"]
         entries = stage + entries
     return entries
 
 
-def step_rate(network, setting, seconds):
+def step_worker(network, setting):
     chosen = {"network": network, "batch_size": BATCH_SIZE[network], "input": "resident", **setting}
     allocator = chosen.pop("allocator")
-    worker = harness.python_worker("sweep", "step.py", chosen, BATCH_SIZE[network], allocator)
-    worker.calibrate(seconds)
-    rate = worker.images_per_second()
-    worker.close()
-    return rate
+    return harness.python_worker("/".join(map(str, setting.values())), "step.py", chosen, BATCH_SIZE[network], allocator)
+
+
+def figures(contender):
+    return {key: contender[key] for key in ("median", "min", "max", "values", "memory_mb")}
 
 
 def sweep_input(dtype, channels_last, options):
     common = {"dtype": dtype, "channels_last": channels_last, "data": options.data}
     workers = [harness.python_worker(name, "input.py", {**common, "pipeline": name}, 128, allocator=True) for name in AUGMENTATIONS]
     contenders = harness.alternate(workers, options.rounds, options.seconds)["contenders"]
-    entries = [{"pipeline": c["name"], **{key: c[key] for key in ("median", "min", "max", "values", "memory_mb")}} for c in contenders]
+    entries = [{"pipeline": c["name"], **figures(c)} for c in contenders]
     for entry in entries:
         rate = f"{entry['median']:,.0f} images/s, {entry['memory_mb']:,.0f} MB"
         print(f"{layout_name(dtype, channels_last)}: {entry['pipeline']} {rate}", flush=True)

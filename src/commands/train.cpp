@@ -105,7 +105,7 @@ ExitCode train(const std::vector<std::string>& args) {
   write_file_atomically(directory.config_file(), config::to_yaml(experiment, catalog));
   write_file_atomically(directory.environment_file(), environment_json(args, placement));
   add_file(*logger, directory.log_file());
-  logger->info("{}: {}", experiment.experiment, device::to_string(placement));
+  logger->info("{}: {}", experiment.experiment, device::to_string(parts.placement));
   engine::open_data(experiment, parts, *logger);
 
   reporting::Reporter reporter;

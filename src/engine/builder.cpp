@@ -140,7 +140,10 @@ Parts build_parts(const config::Experiment& experiment, const device::Placement&
   parts.model = make_model(experiment, parts.dropout_generator);
   parts.loss = nn::make_loss(experiment.loss.part);
   check_fit(experiment, *parts.model, *parts.loss);
-  place_model(*parts.model, placement);
+  if (!experiment.runtime.channels_last.value && !parts.model->prefers_channels_last()) {
+    parts.placement.memory_format = torch::MemoryFormat::Contiguous;
+  }
+  place_model(*parts.model, parts.placement);
   parts.optimizer =
       optim::make_optimizer(experiment.optimizer.part, optim::group_parameters(*parts.model, experiment.optimizer.decay_norm_and_bias));
   return parts;

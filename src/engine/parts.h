@@ -27,7 +27,7 @@ struct DataSource {
 };
 
 struct Parts {
-  device::Placement placement;
+  device::Placement placement;  // as given, but in the memory format that the network prefers where that is `auto`
   at::Generator dropout_generator;
   std::shared_ptr<models::Model> model;  // on the placement's device
   std::unique_ptr<nn::Loss> loss;

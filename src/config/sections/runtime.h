@@ -30,7 +30,8 @@ struct RuntimeSection {
     keys.add("deterministic", deterministic, {.doc = "Refuse operations that are not deterministic."});
     keys.add("cudnn_benchmark", cudnn_benchmark,
              {.doc = "Let cuDNN try its algorithms on the first steps and keep the fastest; off under deterministic."});
-    keys.add("channels_last", channels_last, {.doc = "Images and filters in NHWC order in memory; auto: on, except for float64."});
+    keys.add("channels_last", channels_last,
+             {.doc = "Images and filters in NHWC order in memory; auto: where the network gains from it, but never for float64."});
   }
 };
 

@@ -183,5 +183,19 @@ TEST(BuildParts, WhatDoesNotFitIsListedTogether) {
       << error({"dataset.train_transforms=[random_horizontal_flip]"});
 }
 
+TEST(BuildParts, TheNetworkChoosesTheMemoryFormatWhenItIsAuto) {
+  const auto format = [](const std::string& model, const std::string& channels_last) {
+    const auto experiment = config::load_text(kRandom, "test.yaml",
+                                              {"model.name=" + model, "runtime.dtype=float32", "runtime.channels_last=" + channels_last},
+                                              testing::catalog());
+    const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, 1, nullptr);
+    return build_parts(experiment, placement).placement.memory_format;
+  };
+  EXPECT_EQ(format("demo_conv", "auto"), torch::MemoryFormat::Contiguous);
+  EXPECT_EQ(format("resnet20", "auto"), torch::MemoryFormat::ChannelsLast);
+  EXPECT_EQ(format("demo_conv", "true"), torch::MemoryFormat::ChannelsLast);
+  EXPECT_EQ(format("resnet20", "false"), torch::MemoryFormat::Contiguous);
+}
+
 }  // namespace
 }  // namespace trainer::engine
