@@ -186,7 +186,8 @@ std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, st
 }
 
 template <class T>
-void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last, T* out) {
+void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
+                 T* out) {
   if (channels_last && image.channels == 3) {
     WindowWriter<3, T>(image, image.pixels, table.data(), nullptr).write(out);
   } else if (channels_last && image.channels != 1) {

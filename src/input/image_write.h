@@ -33,6 +33,7 @@ std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, st
 // under reflection the window reaches less than the stored height or width over an edge. `table` has 256 values for each channel;
 // `arithmetic`, empty or one for each channel, gives the same values faster where channels do not lie side by side.
 template <class T>
-void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last, T* out);
+void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
+                 T* out);
 
 }  // namespace trainer::input

@@ -185,9 +185,9 @@ TEST(BuildParts, WhatDoesNotFitIsListedTogether) {
 
 TEST(BuildParts, TheNetworkChoosesTheMemoryFormatWhenItIsAuto) {
   const auto format = [](const std::string& model, const std::string& channels_last) {
-    const auto experiment = config::load_text(kRandom, "test.yaml",
-                                              {"model.name=" + model, "runtime.dtype=float32", "runtime.channels_last=" + channels_last},
-                                              testing::catalog());
+    const auto experiment =
+        config::load_text(kRandom, "test.yaml", {"model.name=" + model, "runtime.dtype=float32", "runtime.channels_last=" + channels_last},
+                          testing::catalog());
     const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, 1, nullptr);
     return build_parts(experiment, placement).placement.memory_format;
   };
