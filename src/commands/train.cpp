@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/signal.h"
 #include "commands/arguments.h"
@@ -83,6 +84,16 @@ bool is_finished(const run::RunDirectory& directory, Logger& logger) {
   return false;
 }
 
+ExitCode train_in(const run::RunDirectory& directory, const config::Experiment& experiment, engine::Parts& parts,
+                  reporting::Progress progress, Logger& logger) {
+  logger.info("{}: {}", experiment.experiment, device::to_string(parts.placement));
+  engine::open_data(experiment, parts, logger);
+  reporting::Reporter reporter;
+  add_sinks(reporter, experiment, directory, progress, logger);
+  engine::Trainer trainer(experiment, parts, reporter, [] { return stop_signal() != 0; });
+  return trainer.run() ? ExitCode::kDone : ExitCode::kStopped;
+}
+
 }  // namespace
 
 ExitCode train(const std::vector<std::string>& args) {
@@ -105,13 +116,16 @@ ExitCode train(const std::vector<std::string>& args) {
   write_file_atomically(directory.config_file(), config::to_yaml(experiment, catalog));
   write_file_atomically(directory.environment_file(), environment_json(args, placement));
   add_file(*logger, directory.log_file());
-  logger->info("{}: {}", experiment.experiment, device::to_string(parts.placement));
-  engine::open_data(experiment, parts, *logger);
-
-  reporting::Reporter reporter;
-  add_sinks(reporter, experiment, directory, choose_progress(arguments.progress), *logger);
-  engine::Trainer trainer(experiment, parts, reporter, [] { return stop_signal() != 0; });
-  return trainer.run() ? ExitCode::kDone : ExitCode::kStopped;
+  // What goes wrong from here on belongs into the run's own log too.
+  try {
+    return train_in(directory, experiment, parts, choose_progress(arguments.progress), *logger);
+  } catch (const Error& error) {
+    logger->error("{}", error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    logger->error("{}", error.what());
+    return ExitCode::kFailure;
+  }
 }
 
 }  // namespace trainer::commands

@@ -77,10 +77,11 @@ class WindowWriter {
         for (int x = 0; x < image_.window_width; ++x) write_zero(out + x * channels_);
         continue;
       }
-      const uint8_t* row = pixels_ + static_cast<ptrdiff_t>(source) * image_.width;
+      const ptrdiff_t row_offset = static_cast<ptrdiff_t>(source) * image_.width;
+      const uint8_t* row = pixels_ + row_offset;
       // Vectors like whole rows: over the ends, neighbouring rows are read as long as there are any, and the padding comes on top.
-      const uint8_t* seen = row + image_.left;
-      const bool whole = arithmetic_ != nullptr && seen >= pixels_ && seen + image_.window_width <= pixels_ + plane_;
+      const ptrdiff_t seen = row_offset + image_.left;
+      const bool whole = arithmetic_ != nullptr && seen >= 0 && seen + image_.window_width <= plane_;
       if (whole) {
         write_inside(row, 0, image_.window_width, out);
       } else {

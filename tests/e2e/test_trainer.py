@@ -144,6 +144,7 @@ class TrainerTest(unittest.TestCase):
         self.assertEqual(run.returncode, 3)
         self.assertIn("cifar-10-batches-bin", run.err)
         self.assertIn("dataset.download", run.err)
+        self.assertIn(run.err.splitlines()[-1].removeprefix("error: "), (self.run_dir / "train.log").read_text())
         # Nothing was trained, so nothing is in the way of the next try.
         again = self.train("--config", LINEAR)
         self.assertEqual(again.returncode, 0, again.err)
@@ -153,6 +154,8 @@ class TrainerTest(unittest.TestCase):
         self.assertEqual(run.returncode, 1)
         self.assertRegex(run.err, r"the loss of step \d+.* is not finite, at learning rate 1e\+30")
         self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "failed")
+        self.assertEqual((self.run_dir / "train.log").read_text().count("is not finite"), 1)
+        self.assertEqual(run.err.count("is not finite"), 1)
 
     def test_out_of_memory_names_the_batch_size(self):
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))

@@ -66,6 +66,19 @@ class CountingImages : public Dataset {
   int64_t size_;
 };
 
+// Remembers hints and readings in their order, for one thread.
+class RecordingImages : public CountingImages {
+ public:
+  using CountingImages::CountingImages;
+  Sample read(int64_t index, Scratch& scratch) const override {
+    calls.push_back("read " + std::to_string(index));
+    return CountingImages::read(index, scratch);
+  }
+  void prefetch(int64_t index) const override { calls.push_back("prefetch " + std::to_string(index)); }
+
+  mutable std::vector<std::string> calls;
+};
+
 // Sample i has the values i, i + 0.5 and the targets -i, 2 i, 1 / 3.
 class LinearSamples : public Dataset {
  public:
@@ -210,6 +223,16 @@ TEST(DataLoader, MemoryFollowsTheLayout) {
     if (!channels_last) planar = images;
     EXPECT_TRUE(torch::equal(images, planar));
   }
+}
+
+TEST(DataLoader, ASampleIsAnnouncedBeforeTheOneAheadOfItIsRead) {
+  const RecordingImages images(20);
+  const Subset subset(images, {10, 11, 12, 13});
+  const auto pipeline = augmenting_pipeline(subset.info());
+  DataLoader loader(subset, pipeline, {.batch_size = 3});
+  loader.start_epoch(0, {3, 0, 2, 1});
+  load_all(loader);
+  EXPECT_EQ(images.calls, (std::vector<std::string>{"prefetch 10", "read 13", "prefetch 12", "read 10", "read 12", "read 11"}));
 }
 
 TEST(DataLoader, FloatingPointTargets) {

@@ -80,7 +80,8 @@ void expect_reference_for_random_windows(const auto& make_table, const auto& mak
     image.window_width = draw_between(random, 1, width + before - image.left);
     const std::vector<T> table = make_table(static_cast<size_t>(channels));
     for (const bool channels_last : {false, true}) {
-      ASSERT_EQ(write_window(image, table, channels_last, make_arithmetic(static_cast<size_t>(channels))), reference_write(image, table, channels_last))
+      ASSERT_EQ(write_window(image, table, channels_last, make_arithmetic(static_cast<size_t>(channels))),
+                reference_write(image, table, channels_last))
           << channels << " x " << height << " x " << width << ", window " << image.window_height << " x " << image.window_width << " at "
           << image.top << ", " << image.left << ", mirrored " << image.mirrored << ", reflected " << reflects << ", channels_last "
           << channels_last;
