@@ -42,12 +42,20 @@ bool has_fma() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports
 constexpr bool has_fma() { return true; }
 #endif
 
+// 1 / x in two floats.
+constexpr std::pair<float, float> reciprocal(double x) {
+  const auto rounded = static_cast<float>(1 / x);
+  return {rounded, static_cast<float>(1 / x - static_cast<double>(rounded))};
+}
+
 // The pixels at pixels, pixels + kStep, …
 template <int kStep>
 TRAINER_WITH_FMA void compute_row(const uint8_t* pixels, int count, const ChannelArithmetic& channel, float* __restrict out) {
+  constexpr float kScale = reciprocal(255).first;
+  constexpr float kScaleRest = reciprocal(255).second;
   for (int x = 0; x < count; ++x) {
     const auto pixel = static_cast<float>(pixels[x * kStep]);
-    const float centred = std::fma(pixel, channel.scale, pixel * channel.scale_rest) - channel.mean;
+    const float centred = std::fma(pixel, kScale, pixel * kScaleRest) - channel.mean;
     out[x] = std::fma(centred, channel.inverse_std, centred * channel.inverse_std_rest);
   }
 }
@@ -166,20 +174,14 @@ std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const do
 
 std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, std::span<const double> std) {
   if (!has_fma()) return {};
-  // 1 / x in two parts.
-  const auto reciprocal = [](double x) {
-    const auto rounded = static_cast<float>(1 / x);
-    return std::pair(rounded, static_cast<float>(1 / x - rounded));
-  };
   std::array<uint8_t, kPixelValues> pixels{};
   std::iota(pixels.begin(), pixels.end(), uint8_t{0});
   std::array<float, kPixelValues> computed{};
   const auto table = make_pixel_table<float>(mean, std);
   std::vector<ChannelArithmetic> channels;
   for (size_t c = 0; c < mean.size(); ++c) {
-    const auto [scale, scale_rest] = reciprocal(255);
     const auto [inverse_std, inverse_std_rest] = reciprocal(static_cast<float>(std[c]));
-    channels.push_back({scale, scale_rest, static_cast<float>(mean[c]), inverse_std, inverse_std_rest});
+    channels.push_back({static_cast<float>(mean[c]), inverse_std, inverse_std_rest});
     compute_row<1>(pixels.data(), kPixelValues, channels.back(), computed.data());
     if (std::memcmp(computed.data(), &table[c * kPixelValues], sizeof computed) != 0) return {};
   }

@@ -19,7 +19,6 @@ std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const do
 // (pixel / 255 - mean) / std of one channel by multiplications with reciprocals, each in two parts: the rest is what the first, rounded
 // to float, lacks.
 struct ChannelArithmetic {
-  float scale, scale_rest;
   float mean;
   float inverse_std, inverse_std_rest;
 };
