@@ -1,0 +1,133 @@
+#include "datasets/download.h"
+
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/signal.h"
+#include "tests/unit/datasets/fetch_archive.h"
+
+namespace trainer::datasets::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(FetchArchive, FollowsARedirect) {
+  const auto body = plain_archive();
+  const HttpServer server([&body](HttpServer::Connection& connection) {
+    if (connection.path() == "/moved") {
+      connection.send("HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 5\r\nConnection: close\r\n\r\nmoved");
+    } else {
+      connection.reply(body);
+    }
+  });
+  const auto logger = make_quiet_logger();
+  fetch_archive(source(server.url("/moved"), body), root(), *logger);
+  EXPECT_EQ(server.num_requests(), 2);
+  EXPECT_TRUE(fs::exists(root() / "numbers" / "one.txt"));
+}
+
+TEST_F(FetchArchive, LogsALineEachTenPercent) {
+  const auto body = tar_gz({{"numbers/random", random_bytes(3'000'000)}});
+  const HttpServer server([&body](HttpServer::Connection& connection) { connection.reply(body); });
+  const auto sink = std::make_shared<LineSink>([](const std::string&) {});
+  Logger logger("test", sink);
+  fetch_archive(source(server.url("/a.tar.gz"), body), root(), logger);
+  std::vector<std::string> expected = {"downloading " + server.url("/a.tar.gz") + " into " + root().string()};
+  for (int percent = 10; percent <= 100; percent += 10) expected.push_back(fmt::format("downloaded {} % of 2.9 MiB", percent));
+  expected.push_back("unpacked into " + (root() / "numbers").string());
+  EXPECT_EQ(sink->lines(), expected);
+}
+
+TEST_F(FetchArchive, OneThatStallsIsGivenUp) {
+  const auto body = plain_archive();
+  const HttpServer server([&body](HttpServer::Connection& connection) {
+    connection.send(fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.size()) + body.substr(0, 50));
+    connection.wait_for_hang_up();
+  });
+  auto archive = source(server.url("/a.tar.gz"), body);
+  archive.stall_timeout = std::chrono::milliseconds(300);
+  EXPECT_THAT(failure(archive), HasSubstr(": the server sent nothing for 0.3s;"));
+}
+
+TEST_F(FetchArchive, OneThatNeverAnswersIsGivenUp) {
+  const HttpServer server([](HttpServer::Connection& connection) { connection.wait_for_hang_up(); });
+  auto archive = source(server.url("/a.tar.gz"), "");
+  archive.stall_timeout = std::chrono::milliseconds(300);
+  EXPECT_THAT(failure(archive), HasSubstr(": the server sent nothing for 0.3s;"));
+}
+
+TEST_F(FetchArchive, BodyThatIsCutShort) {
+  const auto body = random_bytes(5000);
+  const HttpServer server([&body](HttpServer::Connection& connection) {
+    connection.send("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\nConnection: close\r\n\r\n" + body.substr(0, 2048));
+  });
+  EXPECT_THAT(failure(source(server.url("/a.tar.gz"), body)), HasSubstr(": the connection was closed after 2.0 KiB;"));
+}
+
+TEST_F(FetchArchive, BodyOfNoToldLengthThatIsCutShort) {
+  const auto body = plain_archive();
+  const HttpServer server([&body](HttpServer::Connection& connection) {
+    connection.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body.substr(0, 50));
+  });
+  EXPECT_THAT(failure(source(server.url("/a.tar.gz"), body)), HasSubstr("has the MD5 sum " + md5_of(body.substr(0, 50))));
+}
+
+TEST_F(FetchArchive, HttpError) {
+  const HttpServer server([](HttpServer::Connection& connection) {
+    connection.send("HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n");
+  });
+  EXPECT_THAT(failure(source(server.url("/a.tar.gz"), "")), HasSubstr(": the server answered with HTTP status 404;"));
+}
+
+TEST_F(FetchArchive, RedirectsInACircle) {
+  const HttpServer server([](HttpServer::Connection& connection) {
+    connection.send("HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  });
+  EXPECT_THAT(failure(source(server.url("/a.tar.gz"), "")), HasSubstr(": Maximum (10) redirects followed;"));
+}
+
+TEST_F(FetchArchive, RedirectOutOfTheWebIsRefused) {
+  const HttpServer server([](HttpServer::Connection& connection) {
+    connection.send("HTTP/1.1 302 Found\r\nLocation: ftp://127.0.0.1:1/a.tar.gz\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  });
+  EXPECT_THAT(failure(source(server.url("/a.tar.gz"), "")), HasSubstr(": Protocol \"ftp\" "));
+}
+
+TEST_F(FetchArchive, NobodyListens) {
+  std::string url;
+  {
+    const HttpServer server([](HttpServer::Connection&) {});
+    url = server.url("/a.tar.gz");
+  }
+  EXPECT_THAT(failure(source(url, "")), HasSubstr("Failed to connect to 127.0.0.1 port"));
+}
+
+using FetchArchiveDeathTest = FetchArchive;
+
+TEST_F(FetchArchiveDeathTest, StopsOnRequest) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [this] {
+    const HttpServer server([](HttpServer::Connection& connection) {
+      ::raise(SIGTERM);
+      connection.wait_for_hang_up();
+    });
+    install_stop_handlers();
+    const auto logger = make_quiet_logger();
+    auto archive = source(server.url("/a.tar.gz"), "");
+    archive.stall_timeout = std::chrono::hours(1);
+    try {
+      fetch_archive(archive, root(), *logger);
+    } catch (const Error& error) {
+      if (!left().empty()) std::exit(1);
+      fs::remove_all(root());
+      std::fprintf(stderr, "%s\n", error.what());
+      std::exit(static_cast<int>(error.exit_code()));
+    }
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(75), "stopped on request while downloading http://127.0.0.1:");
+}
+
+}  // namespace
+}  // namespace trainer::datasets::test
