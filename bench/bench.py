@@ -17,9 +17,14 @@ import time
 import harness
 from harness import ALLOCATOR, PEERS, ROOT, Worker, add_ratios, alternate, busy_cores, cpu, peak_memory_mb, python_worker, summary
 
+PARTS = ["step", "ranks", "input", "start"]
 BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128}
 LAYOUTS = [("float32", False), ("float32", True), ("bfloat16", True)]  # dtype, channels_last
 PLAIN = {"input": "pil", "item": True}
+RANKS = 2
+RANK_BATCH_SIZE = 64
+# Gradients are exchanged during the backward pass; the shorter that is, the less time there is to hide in. 25 MiB is the default.
+OVERLAP = {"network": "resnet18", "batch_size": 16, "bucket_cap_mb": [4, 25], "steps": 5}
 
 
 def layout_name(dtype, channels_last):
@@ -68,6 +73,70 @@ def measure_step(options, best, network):
     yield f"training step: {network} x {size}", alternate(workers, options.rounds, options.seconds)
     workers = [ours("pipeline"), peer(augmentation), python_worker("plain Python", "step.py", {**common, **PLAIN}, size)]
     yield f"training with input: {network} x {size}", alternate(workers, options.rounds, options.seconds)
+
+
+def measure_ranks(options, best, network):
+    """The same two results for several ranks, each with its part of the batch, and one process with all threads beside them. Batch
+    normalisation is that of DistributedDataParallel, over each rank's own part, unless said otherwise."""
+    size = RANK_BATCH_SIZE
+    together = size * RANKS
+    settings = {**best.step(network), "threads": 1, "optimizer": "fused"}
+    allocator = settings.pop("allocator")
+    augmentation = best.augmentation("bfloat16" if settings["bfloat16"] else "float32", settings["channels_last"])
+    common = {"network": network, "batch_size": size, "data": options.data}
+
+    def ours(name, source, num_ranks=RANKS, sync_batch_norm="false"):
+        argv = [options.bin / ("bench_ranks" if num_ranks > 1 else "bench_step"), "--network", network, "--input", source]
+        argv += ["--batch-size", together // num_ranks, "--data", options.data, f"distributed.sync_batch_norm={sync_batch_norm}"]
+        return Worker(name, argv, together, num_ranks=num_ranks)
+
+    def peer(name, chosen, allocator=False, environment=None):
+        return python_worker(name, "ranks.py", {**common, **chosen}, together, allocator, RANKS, environment)
+
+    workers = [ours("ours", "resident"), ours("ours, 1 process", "resident", num_ranks=1)]
+    if network != "demo_conv":
+        workers.append(ours("ours, SyncBatchNorm", "resident", sync_batch_norm="true"))
+    workers.append(peer("best Python", {**settings, "tuned": True, "input": "resident"}, allocator))
+    yield f"training step, {RANKS} ranks: {network} x {size} each", alternate(workers, options.rounds, options.seconds)
+    workers = [ours("ours", "pipeline"), peer("best Python", {**settings, "tuned": True, "input": augmentation}, allocator)]
+    workers += [peer("plain Python", PLAIN), peer("plain under torchrun", PLAIN, environment={"OMP_NUM_THREADS": "1"})]
+    yield f"training with input, {RANKS} ranks: {network} x {size} each", alternate(workers, options.rounds, options.seconds)
+
+
+def hidden_share(answers):
+    """Per cent: what the ranks do not wait for of the time that the exchange takes alone."""
+    exposed, alone = ([value for answer in answers for value in answer[key]] for key in ("exposed", "alone"))
+    return 100 * (1 - statistics.mean(exposed) / statistics.median(alone))
+
+
+def overlap_worker(options, bucket_cap_mb):
+    argv = [options.bin / "bench_ranks", "--overlap", "--network", OVERLAP["network"], "--batch-size", OVERLAP["batch_size"]]
+    argv += ["--input", "resident", "--data", options.data, "distributed.sync_batch_norm=false"]
+    return Worker(f"{bucket_cap_mb} MiB", [*argv, f"distributed.bucket_cap_mb={bucket_cap_mb}"], None, num_ranks=RANKS)
+
+
+def measure_overlap(options):
+    """For each size of buckets: what share of the exchange of gradients is hidden behind the backward pass, in every step after the
+    second; over all of them, and the spread of the rounds."""
+    workers = [overlap_worker(options, cap) for cap in OVERLAP["bucket_cap_mb"]]
+    for worker in workers:
+        worker.ask(1)  # the second step
+    rounds = {worker.name: [] for worker in workers}
+    foreign = []
+    for _ in range(options.rounds):
+        foreign.append(busy_cores(0.5))
+        for worker in workers:
+            rounds[worker.name].append(worker.ask(OVERLAP["steps"]))
+    contenders = []
+    for worker in workers:
+        answers, sizes = rounds[worker.name], worker.settings["bucket_sizes"]
+        result = {"name": worker.name, **summary([hidden_share([answer]) for answer in answers]), "all_steps": hidden_share(answers)}
+        for key in ("exposed", "alone"):
+            result[key + "_ms"] = summary([1000 * value for answer in answers for value in answer[key]])
+        result["last_bucket"] = sizes[-1] / sum(sizes)
+        contenders.append({**result, "memory_mb": worker.close(), **worker.command, "settings": worker.settings})
+    title = f"all_reduce hidden behind backward, {RANKS} ranks: {OVERLAP['network']} x {OVERLAP['batch_size']} each"
+    return title, {"unit": "%", "contenders": contenders, "foreign_cores": foreign}
 
 
 def measure_input(options, best, dtype, channels_last):
@@ -145,6 +214,10 @@ def measure(options, best):
     if "step" in options.parts:
         for network in options.networks:
             yield from measure_step(options, best, network)
+    if "ranks" in options.parts:
+        for network in options.networks:
+            yield from measure_ranks(options, best, network)
+        yield measure_overlap(options)
     if "input" in options.parts:
         for dtype, channels_last in LAYOUTS:
             yield measure_input(options, best, dtype, channels_last)
@@ -153,22 +226,36 @@ def measure(options, best):
 
 
 def print_result(title, result):
-    digits = 2 if result["unit"] == "s" else 0
     print(f"\n{title} [{result['unit']}]")
-    print(f"  {'':18}{'median':>10}{'min - max':>22}{'MB':>8}    our speed / theirs")
-    for c in result["contenders"]:
-        spread = f"{c['min']:,.{digits}f} - {c['max']:,.{digits}f}"
-        ratio = "{median:.2f} ({min:.2f} - {max:.2f})".format(**c["ratio"]) if "ratio" in c else ""
-        print(f"  {c['name']:18}{c['median']:>10,.{digits}f}{spread:>22}{c['memory_mb']:>8,.0f}    {ratio}")
+    if result["unit"] == "%":
+        print_overlap(result)
+    else:
+        print_contenders(result, digits=2 if result["unit"] == "s" else 0)
     if max(result["foreign_cores"]) > 0.2:
         print(f"  other processes kept up to {max(result['foreign_cores']):.1f} cores busy: do not trust these figures")
     sys.stdout.flush()
 
 
+def print_contenders(result, digits):
+    print(f"  {'':20}{'median':>10}{'min - max':>22}{'MB':>8}    our speed / theirs")
+    for c in result["contenders"]:
+        spread = f"{c['min']:,.{digits}f} - {c['max']:,.{digits}f}"
+        ratio = "{median:.2f} ({min:.2f} - {max:.2f})".format(**c["ratio"]) if "ratio" in c else ""
+        print(f"  {c['name']:20}{c['median']:>10,.{digits}f}{spread:>22}{c['memory_mb']:>8,.0f}    {ratio}")
+
+
+def print_overlap(result):
+    print(f"  {'buckets up to':14}{'last bucket':>12}{'all steps':>11}{'rounds':>22}{'exposed ms':>22}{'alone ms':>22}")
+    for c in result["contenders"]:
+        spread = "{median:.0f} ({min:.0f} - {max:.0f})".format(**c)
+        times = ["{median:.1f} ({min:.1f} - {max:.1f})".format(**c[key]) for key in ("exposed_ms", "alone_ms")]
+        print(f"  {c['name']:14}{100 * c['last_bucket']:>10.0f} %{c['all_steps']:>9.0f} %{spread:>22}{times[0]:>22}{times[1]:>22}")
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", help="folder of our programs")
-    parser.add_argument("--parts", nargs="+", choices=["step", "input", "start"], default=["step", "input", "start"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--networks", nargs="+", choices=BATCH_SIZE, default=list(BATCH_SIZE))
     parser.add_argument("--data", default=harness.default_data(), help="folder of the CIFAR-10 files (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=7)
@@ -186,7 +273,7 @@ def main():
     output = ROOT / "build" / "bench" / (time.strftime("%Y%m%d_%H%M%S") + ".json")
     output.parent.mkdir(parents=True, exist_ok=True)
     for title, result in measure(options, best):
-        report["results"][title] = add_ratios(result)
+        report["results"][title] = result if result["unit"] == "%" else add_ratios(result)
         print_result(title, result)
         output.write_text(json.dumps(report, indent=1) + "\n")
     print(f"\nratios are our speed relative to theirs in the same round; everything is in {output.relative_to(ROOT)}")

@@ -47,5 +47,6 @@ int main(int argc, char** argv) {
       started = true;
       loader.next();
     }
+    return nlohmann::json::object();
   });
 }

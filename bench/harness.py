@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import socket
 import statistics
 import subprocess
 import sys
@@ -69,14 +70,34 @@ def peak_memory_mb(pid):
     return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmHWM")) / 1024
 
 
-class Worker:
-    """A process that speaks the protocol of peers/worker.py. Once made it is ready and waits."""
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
-    def __init__(self, name, argv, images_per_step, allocator=False):
+
+def rank_variables(num_ranks):
+    """For each rank, what torchrun puts into its environment; nothing for a process alone."""
+    if num_ranks == 1:
+        return [{}]
+    common = {"WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    return [{k: str(v) for k, v in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()} for rank in range(num_ranks)]
+
+
+class Worker:
+    """A process that speaks the protocol of peers/worker.py, or several ranks, the first of which does. Once made it is ready and waits.
+    `environment`: variables beside those of this process and of the allocator setting."""
+
+    def __init__(self, name, argv, images_per_step, allocator=False, num_ranks=1, environment=None):
         self.name, self.images_per_step = name, images_per_step
-        env = {**os.environ, **(ALLOCATOR if allocator else {})}
-        self.process = subprocess.Popen([str(a) for a in argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-        self.command = {"argv": self.process.args, "allocator": allocator}
+        environment = {**(ALLOCATOR if allocator else {}), **(environment or {})}
+        self.processes = []
+        for variables in rank_variables(num_ranks):
+            pipe = subprocess.DEVNULL if self.processes else subprocess.PIPE
+            env = {**os.environ, **environment, **variables}
+            self.processes.append(subprocess.Popen([str(a) for a in argv], stdin=pipe, stdout=pipe, text=True, env=env))
+        self.process = self.processes[0]
+        self.command = {"argv": self.process.args, "num_ranks": num_ranks, "environment": environment}
         self.settings = json.loads(self.answer().removeprefix("ready "))
 
     def answer(self):
@@ -85,10 +106,13 @@ class Worker:
             raise SystemExit(f"bench: {' '.join(self.process.args)} ended with status {self.process.wait()}")
         return line
 
-    def seconds_for(self, steps):
+    def ask(self, steps):
         self.process.stdin.write(f"go {steps}\n")
         self.process.stdin.flush()
-        return json.loads(self.answer())["seconds"]
+        return json.loads(self.answer())
+
+    def seconds_for(self, steps):
+        return self.ask(steps)["seconds"]
 
     def calibrate(self, seconds):
         """How many steps take about `seconds`; they are done once, as the warm-up."""
@@ -102,18 +126,19 @@ class Worker:
         return self.steps * self.images_per_step / self.seconds_for(self.steps)
 
     def close(self):
-        memory = peak_memory_mb(self.process.pid)
-        self.process.communicate()
+        memory = sum(peak_memory_mb(process.pid) for process in self.processes)
+        for process in self.processes:
+            process.communicate()
         return memory
 
 
-def python_worker(name, script, options, images_per_step, allocator=False):
+def python_worker(name, script, options, images_per_step, allocator=False, num_ranks=1, environment=None):
     """options: long option to value; True gives the option alone, False and None leave it out."""
     argv = [sys.executable, PEERS / script]
     for key, value in options.items():
         if value is not None and value is not False:
             argv += [f"--{key.replace('_', '-')}"] + ([] if value is True else [value])
-    return Worker(name, argv, images_per_step, allocator)
+    return Worker(name, argv, images_per_step, allocator, num_ranks, environment)
 
 
 def summary(values):

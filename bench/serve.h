@@ -9,16 +9,18 @@
 
 namespace trainer::bench {
 
-// Prints "ready" with the settings after one step as warm-up, then answers each "go N" with the seconds that `run`(N) took.
-inline void serve(const nlohmann::json& settings, const std::function<void(int64_t)>& run) {
+// Prints "ready" with the settings after one step as warm-up, then answers each "go N" with the seconds that `run`(N) took and with
+// what else it returns.
+inline void serve(const nlohmann::json& settings, const std::function<nlohmann::json(int64_t)>& run) {
   run(1);
   std::cout << "ready " << settings.dump() << std::endl;
   std::string command;
   for (int64_t count = 0; std::cin >> command >> count;) {
     const auto start = std::chrono::steady_clock::now();
-    run(count);
+    auto answer = run(count);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    std::cout << nlohmann::json{{"seconds", seconds.count()}}.dump() << std::endl;
+    answer["seconds"] = seconds.count();
+    std::cout << answer.dump() << std::endl;
   }
 }
 

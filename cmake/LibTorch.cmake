@@ -29,6 +29,8 @@ target_link_libraries(torch::cpu INTERFACE "${_torch}/lib/libtorch_cpu.so" "${_t
 
 find_path(TRAINER_CUDA_INCLUDE_DIR cublas_v2.h HINTS "${_torch}/../nvidia/cu13/include" PATHS /usr/local/cuda/include
           DOC "Folder with the headers of CUDA and its libraries; no CUDA compiler is needed")
+find_path(TRAINER_NCCL_INCLUDE_DIR nccl.h HINTS "${_torch}/../nvidia/nccl/include" PATHS "${TRAINER_CUDA_INCLUDE_DIR}"
+          DOC "Folder with nccl.h")
 # Without scripts/setup.sh --cuda some of the headers are there (those of the runtime's wheel), and some are not.
 set(_cuda_complete ${TRAINER_CUDA_INCLUDE_DIR})
 foreach(_header cuda_runtime_api.h crt/host_defines.h cusparse.h cusolverDn.h)
@@ -36,9 +38,9 @@ foreach(_header cuda_runtime_api.h crt/host_defines.h cusparse.h cusolverDn.h)
     set(_cuda_complete FALSE)
   endif()
 endforeach()
-if(EXISTS "${_torch}/lib/libtorch_cuda.so" AND _cuda_complete)
+if(EXISTS "${_torch}/lib/libtorch_cuda.so" AND _cuda_complete AND TRAINER_NCCL_INCLUDE_DIR)
   add_library(torch::cuda INTERFACE IMPORTED GLOBAL)
-  target_compile_options(torch::cuda INTERFACE "SHELL:-idirafter \"${TRAINER_CUDA_INCLUDE_DIR}\"")
+  target_compile_options(torch::cuda INTERFACE "SHELL:-idirafter \"${TRAINER_CUDA_INCLUDE_DIR}\"" "SHELL:-idirafter \"${TRAINER_NCCL_INCLUDE_DIR}\"")
   target_link_options(torch::cuda INTERFACE -Wl,--no-as-needed)
   target_link_libraries(torch::cuda INTERFACE torch::cpu "${_torch}/lib/libtorch_cuda.so" "${_torch}/lib/libc10_cuda.so")
   message(STATUS "CUDA module: yes (headers of ${TRAINER_CUDA_INCLUDE_DIR})")

@@ -14,32 +14,34 @@ ARROWS = {
     "base": "",
     "config": "base",
     "world": "base",
-    "metrics": "base",
+    "launch": "base world",
+    "distributed": "base config device world",
+    "metrics": "base distributed",
     "run": "base",
     "amp": "base device",
     "device": "base config",
     "input": "base config",
     "optim": "base config",
-    "nn": "base config device",
+    "nn": "base config device distributed",
     "cuda": "base device",
     "reporting": "base run metrics",
     "models": "base config nn",
     "datasets": "base config input",
-    "engine": "base config device world nn amp optim input metrics run reporting models datasets",
-    "commands": "base config device world input run reporting datasets engine",
+    "engine": "base config device world distributed nn amp optim input metrics run reporting models datasets",
+    "commands": "base config device world launch distributed input run reporting datasets engine",
     "main": "base commands",
 }
 ROOMS = {room: set(targets.split()) | {room} for room, targets in ARROWS.items()}
 
 # These rooms build without LibTorch: no header of theirs may reach one of torch's, by way of another room either.
-TORCH_FREE = {"base", "config", "world", "run", "reporting", "datasets"}
+TORCH_FREE = {"base", "config", "world", "launch", "run", "reporting", "datasets"}
 TORCH_HEADER = re.compile(r"(torch|ATen|c10|caffe2)/")
 
 CUDA_HEADER = re.compile(
     r"(cuda|cudnn|nccl|cublas|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvml|nvToolsExt)\w*\.h"
     r"|(ATen|c10|ATen/native|torch/csrc)/(cuda|cudnn)/|torch/csrc/distributed/c10d/(NCCL|ProcessGroupNCCL)")
 
-ENVIRONMENT_READERS = {"main", "world"}
+ENVIRONMENT_READERS = {"main", "world", "launch"}
 ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 REGISTRIES = {"models/registry.h", "datasets/registry.h"}
@@ -168,7 +170,7 @@ def check_environment(file):
     for number, line in enumerate(code_lines(file.text), 1):
         match = ENVIRONMENT.search(line)
         if match:
-            yield number, f"only src/main.cpp and src/world may read the environment ({match.group()})"
+            yield number, f"only src/main.cpp, src/world and src/launch may read the environment ({match.group()})"
 
 
 def check_registries(file):

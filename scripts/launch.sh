@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Sets up, builds what has changed and runs `trainer`.
+# Sets up, builds what has changed and runs `trainer`, by `trainer launch` unless a command is named.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 if [ "$#" -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
   cat <<'TEXT'
-usage: scripts/launch.sh --config FILE [key=value ...]
+usage: scripts/launch.sh [--nproc-per-node N|auto] [--gpus 0,2] [--] --config FILE [key=value ...]
        scripts/launch.sh COMMAND ...
-Installs what is missing (scripts/setup.sh), builds what has changed and runs build/release/bin/trainer with the same
-arguments, in one process; `scripts/launch.sh train --help` shows them. Paths, those inside a configuration too, are
-relative to the folder from which this script is called; the shipped configurations expect the repository's root.
+Installs what is missing (scripts/setup.sh), builds what has changed and runs build/release/bin/trainer: the first form
+as `trainer launch`, which starts one process per GPU, or two on the CPU, to train together; the second in one process.
+`scripts/launch.sh launch --help` and `scripts/launch.sh train --help` show the arguments. Paths, those inside a
+configuration too, are relative to the folder from which this script is called; the shipped configurations expect the
+repository's root.
 TEXT
   exit 0
 fi
@@ -23,4 +25,8 @@ stage configure configure
 sources=("$root"/{CMakeLists.txt,cmake,src,models,datasets})
 if [ -e "$program" ] && [ -z "$(find "${sources[@]}" -newer "$program" -print -quit)" ]; then ninja_options=(--quiet); fi
 stage build build_targets trainer
+case "$1" in
+  --version) ;;
+  -*) set -- launch "$@" ;;
+esac
 exec "$program" "$@"

@@ -12,6 +12,8 @@
 namespace {
 
 int complain(const std::string& message, trainer::ExitCode exit_code) {
+  // Another rank has said it.
+  if (message.empty()) return static_cast<int>(exit_code);
   // A configuration's problems are lines of their own, each with its place.
   const bool is_list = message.find('\n') != std::string::npos;
   std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", message.c_str());

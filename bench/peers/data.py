@@ -42,8 +42,11 @@ class Cifar10(torch.utils.data.Dataset):
         return self.transform(Image.fromarray(self.images[index])), self.labels[index]
 
 
-def pil_loader(dataset, batch_size, num_workers):
-    return torch.utils.data.DataLoader(dataset, batch_size, shuffle=True, num_workers=num_workers, drop_last=True)
+def pil_loader(dataset, batch_size, num_workers, sampler=None):
+    """Shuffled, unless a sampler gives the order."""
+    return torch.utils.data.DataLoader(
+        dataset, batch_size, shuffle=sampler is None, sampler=sampler, num_workers=num_workers, drop_last=True
+    )
 
 
 class Augmentation:
@@ -132,9 +135,10 @@ class Normalized(Augmentation):
 AUGMENTATIONS = {"planes": Planes, "pixels": Pixels, "rows": Rows, "normalized": Normalized}
 
 
-def batches_of(augmentation, labels, batch_size):
-    """Shuffled epochs without end; a last batch that is not full is left out."""
+def batches_of(augmentation, labels, batch_size, rank=0, world_size=1):
+    """A rank's part of shuffled epochs without end; a last batch that is not full is left out."""
+    generator = torch.Generator().manual_seed(0)
     while True:
-        for indices in torch.randperm(len(labels)).split(batch_size):
+        for indices in torch.randperm(len(labels), generator=generator)[rank::world_size].split(batch_size):
             if len(indices) == batch_size:
                 yield augmentation(indices), labels[indices]

@@ -1,6 +1,7 @@
 #pragma once
 // The errors that a user reads. Each says what is wrong, where, with which value and what to do, in one sentence; main prints it
-// once and ends with its exit code. Mistakes of the programmer are asserts (TORCH_CHECK or std::logic_error), not these.
+// once and ends with its exit code; without a text another rank has said it. Mistakes of the programmer are asserts (TORCH_CHECK or
+// std::logic_error), not these.
 
 #include <stdexcept>
 #include <string>
@@ -12,6 +13,7 @@ enum class ExitCode : int {
   kFailure = 1,   // failed while running
   kUsage = 2,     // command line or configuration
   kData = 3,      // missing, damaged or unreadable data
+  kPeer = 4,      // another process of the run, the network, or a time-out
   kStopped = 75,  // stopped on request; EX_TEMPFAIL, so that schedulers start it again
 };
 
@@ -33,6 +35,11 @@ class UsageError : public Error {
 class DataError : public Error {
  public:
   explicit DataError(const std::string& message) : Error(message, ExitCode::kData) {}
+};
+
+class PeerError : public Error {
+ public:
+  explicit PeerError(const std::string& message) : Error(message, ExitCode::kPeer) {}
 };
 
 }  // namespace trainer

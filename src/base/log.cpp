@@ -24,11 +24,12 @@ class LevelPrefix : public spdlog::custom_flag_formatter {
 
 }  // namespace
 
-std::shared_ptr<Logger> make_console_logger() {
+std::shared_ptr<Logger> make_console_logger(int rank) {
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<LevelPrefix>('*').set_pattern("%*%v");
+  formatter->add_flag<LevelPrefix>('*').set_pattern(rank == 0 ? "%*%v" : "rank " + std::to_string(rank) + ": %*%v");
   sink->set_formatter(std::move(formatter));
+  if (rank != 0) sink->set_level(spdlog::level::warn);
   auto logger = std::make_shared<Logger>("trainer", std::move(sink));
   logger->flush_on(spdlog::level::info);
   return logger;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::array kCommands = {
     Command{"train", "train as an experiment file says; the default command", &train},
+    Command{"launch", "train with one process per GPU, or several on the CPU", &launch},
     Command{"config", "reference of all keys, or a file as it is understood", &config},
     Command{"data", "look at a data set as the network sees it", &data},
     Command{"list", "the models, datasets, transforms and other parts there are", &list},
@@ -26,7 +27,7 @@ void print_help() {
   for (const auto& command : kCommands) fmt::print("  {:<8} {}\n", command.name, command.doc);
   fmt::print(
       "\n`trainer COMMAND --help` says more. Exit codes: 0 done, 1 failure while running, 2 command line or configuration, 3 data,\n"
-      "75 stopped on request.\n");
+      "4 a peer, the network or a time-out, 75 stopped on request.\n");
 }
 
 }  // namespace

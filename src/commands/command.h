@@ -17,6 +17,7 @@ struct Command {
 };
 
 ExitCode train(const std::vector<std::string>& args);
+ExitCode launch(const std::vector<std::string>& args);
 ExitCode config(const std::vector<std::string>& args);
 ExitCode data(const std::vector<std::string>& args);
 ExitCode list(const std::vector<std::string>& args);

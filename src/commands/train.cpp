@@ -1,19 +1,25 @@
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signal.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
+#include "commands/rank_table.h"
 #include "commands/version.h"
+#include "distributed/rendezvous.h"
 #include "engine/catalog.h"
 #include "engine/trainer.h"
 #include "reporting/sinks.h"
 #include "run/run_directory.h"
 #include "world/host_resources.h"
+#include "world/place.h"
 
 namespace trainer::commands {
 namespace {
@@ -22,6 +28,7 @@ struct TrainArguments {
   ExperimentArguments experiment;
   std::filesystem::path run_directory;
   std::string progress = "auto";
+  world::PlaceFlags place;
 };
 
 TrainArguments parse_arguments(const std::vector<std::string>& args) {
@@ -32,6 +39,13 @@ TrainArguments parse_arguments(const std::vector<std::string>& args) {
   app.add_option("--progress", arguments.progress,
                  "bar, plain (a line each logging.every_steps) or none; default: bar on a terminal, else plain")
       ->check(CLI::IsMember({"bar", "plain", "none"}));
+  // Underscores as torchrun's users write them.
+  app.add_option("--rank", arguments.place.rank, "this process among all, from 0; a launcher's variables say it otherwise");
+  app.add_option("--world-size,--world_size", arguments.place.world_size, "number of processes");
+  app.add_option("--local-rank,--local_rank", arguments.place.local_rank, "this process among those of its host");
+  app.add_option("--init-method,--init_method", arguments.place.init_method,
+                 "where the processes meet: env://, tcp://HOST:PORT or file:///PATH")
+      ->type_name("URL");
   parse(app, args);
   return arguments;
 }
@@ -41,7 +55,7 @@ reporting::Progress choose_progress(const std::string& word) {
   return word == "bar" || (word == "auto" && isatty(STDERR_FILENO) != 0) ? reporting::Progress::kBar : reporting::Progress::kPlain;
 }
 
-std::string environment_json(const std::vector<std::string>& args, const device::Placement& placement) {
+std::string environment_json(const std::vector<std::string>& args, const std::vector<RankRow>& ranks) {
   const nlohmann::ordered_json environment = {
       {"command_line", args},
       {"working_directory", std::filesystem::current_path().string()},
@@ -49,14 +63,71 @@ std::string environment_json(const std::vector<std::string>& args, const device:
       {"git_revision", git_revision()},
       {"libtorch_version", libtorch_version()},
       {"compiler", compiler_version()},
-      {"host", world::host_name()},
-      {"process_id", getpid()},
-      {"available_cpus", world::available_cpus()},
-      {"device", placement.device.str()},
-      {"threads", placement.num_threads},
-      {"world_size", 1},
+      {"world_size", ranks.size()},
+      {"ranks", ranks},
   };
   return environment.dump(2) + '\n';
+}
+
+// This process among those of the run, and what it shares with them.
+struct Start {
+  world::Place place;
+  config::Experiment experiment;
+  std::string config_text;
+  int local_rank = 0;
+  int num_sharing_cpus = 1;
+  distributed::Assembly assembly;
+  c10::intrusive_ptr<c10d::Store> store;  // null for a process alone
+  std::string address = "127.0.0.1";
+};
+
+// Every rank comes to the meeting, those whose configuration is wrong too, so that it is said once.
+Start meet_others(const TrainArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place) {
+  Start start{.place = std::move(place), .experiment = {}, .config_text = {}, .assembly = {}, .store = {}};
+  distributed::Problem problem;
+  try {
+    start.experiment = config::load(arguments.experiment.file, arguments.experiment.overrides, catalog);
+    start.config_text = config::to_yaml(start.experiment, catalog);
+  } catch (const Error& error) {
+    if (start.place.world_size == 1) throw;
+    problem = {error.what(), static_cast<int>(error.exit_code())};
+  }
+  const auto& section = start.experiment.distributed;
+  const auto point = world::meeting_point(start.place, section.init_method);
+  if (point.kind == world::MeetingPoint::Kind::kAlone) return start;
+
+  logger.info("{}", start.place.decision);
+  distributed::Introduction mine;
+  mine.host = world::host_name();
+  mine.process_id = getpid();
+  mine.cpu_mask = world::cpu_mask();
+  mine.version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
+  mine.config = start.config_text;
+  mine.problem = problem;
+  const std::chrono::seconds timeout(section.timeout_seconds);
+  const auto meeting = distributed::meet(start.place, point, mine, timeout, logger);
+  start.local_rank = meeting.local_rank;
+  start.num_sharing_cpus = meeting.num_sharing_cpus;
+  start.assembly = {meeting.store, start.place.rank, start.place.world_size, timeout};
+  start.store = meeting.store;
+  start.address = meeting.address;
+  return start;
+}
+
+std::unique_ptr<distributed::ProcessGroups> make_groups(const Start& start, const device::Placement& placement) {
+  const auto& section = start.experiment.distributed;
+  const distributed::GroupOptions options{.backend = section.backend,
+                                          .device = placement.device,
+                                          .cuda = placement.cuda,
+                                          .gloo_interface = start.place.gloo_interface,
+                                          .gloo_address = start.address,
+                                          .timeout = std::chrono::seconds(section.timeout_seconds)};
+  // One process needs no backend, unless it is asked for by name.
+  const bool alone = start.store == nullptr && section.backend == config::BackendChoice::kAuto;
+  if (alone) return std::make_unique<distributed::ProcessGroups>();
+  auto store = start.store;
+  if (!store) store = c10::make_intrusive<c10d::HashStore>();
+  return std::make_unique<distributed::ProcessGroups>(store, start.place.rank, start.place.world_size, options);
 }
 
 void add_sinks(reporting::Reporter& reporter, const config::Experiment& experiment, const run::RunDirectory& directory,
@@ -84,48 +155,105 @@ bool is_finished(const run::RunDirectory& directory, Logger& logger) {
   return false;
 }
 
-ExitCode train_in(const run::RunDirectory& directory, const config::Experiment& experiment, engine::Parts& parts,
+// Collective. `directory`: on rank 0 alone.
+ExitCode train_in(const run::RunDirectory* directory, Start& start, engine::Parts& parts, const std::vector<RankRow>& ranks,
                   reporting::Progress progress, Logger& logger) {
+  const auto& experiment = start.experiment;
   logger.info("{}: {}", experiment.experiment, device::to_string(parts.placement));
-  engine::open_data(experiment, parts, logger);
+  if (ranks.size() > 1) {
+    for (const auto& line : table_lines(ranks)) logger.info("{}", line);
+  }
+  // What has to be downloaded is downloaded by one process of each host.
+  const auto open_data = [&] { engine::open_data(experiment, parts, logger); };
+  start.assembly.together([&] {
+    if (start.local_rank == 0) open_data();
+  });
+  start.assembly.together([&] {
+    if (start.local_rank != 0) open_data();
+  });
+  engine::join_ranks(experiment, parts);
   reporting::Reporter reporter;
-  add_sinks(reporter, experiment, directory, progress, logger);
+  if (directory != nullptr) {
+    add_sinks(reporter, experiment, *directory, progress, logger);
+  } else {
+    reporter.add(reporting::make_console(logger, reporting::Progress::kPlain, /*colour=*/false));
+  }
   engine::Trainer trainer(experiment, parts, reporter, [] { return stop_signal() != 0; });
   return trainer.run() ? ExitCode::kDone : ExitCode::kStopped;
+}
+
+// Calls `work`; what goes wrong belongs into the run's own log.
+ExitCode logged(Logger& logger, const std::function<ExitCode()>& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (*error.what() != '\0') logger.error("{}", error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    logger.error("{}", error.what());
+    return ExitCode::kFailure;
+  }
 }
 
 }  // namespace
 
 ExitCode train(const std::vector<std::string>& args) {
   const auto arguments = parse_arguments(args);
+  // What LibTorch has to say of a lost connection is a stack trace; the sentences are ours.
+  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
+  c10::initLogging();
+  auto place = world::find_place(arguments.place, world::process_environment());
+  const auto logger = make_console_logger(place.rank);
   const auto catalog = engine::make_catalog();
-  auto experiment = config::load(arguments.experiment.file, arguments.experiment.overrides, catalog);
+  auto start = meet_others(arguments, catalog, *logger, std::move(place));
+  const auto& experiment = start.experiment;
+  const int rank = start.place.rank;
 
-  device::configure_cpu_allocator();
-  const auto logger = make_console_logger();
-  const auto* cuda = device::open_cuda_module(*logger);
-  const auto placement =
-      device::choose_placement(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory, world::available_cpus(), cuda);
-  device::apply_placement(placement, experiment.runtime);
-  auto parts = engine::build_parts(experiment, placement);
+  std::unique_ptr<distributed::ProcessGroups> groups;
+  engine::Parts parts;
+  start.assembly.together([&] {
+    device::configure_cpu_allocator();
+    const auto* cuda = device::open_cuda_module(experiment.runtime.cuda_allocator, *logger);
+    const device::HostShare share{.num_cpus = world::available_cpus(start.num_sharing_cpus), .local_rank = start.local_rank};
+    parts.placement = device::choose_placement(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory, share, cuda);
+    device::apply_placement(parts.placement, experiment.runtime);
+  });
+  std::vector<RankRow> ranks;
+  start.assembly.together([&] {
+    groups = make_groups(start, parts.placement);
+    ranks = gather_ranks(*groups->world(), parts.placement);
+    if (experiment.distributed.backend != config::BackendChoice::kGloo) refuse_shared_gpus(ranks);
+    parts = engine::build_parts(experiment, parts.placement, engine::make_ranks(*groups));
+  });
 
-  const run::RunDirectory directory(arguments.run_directory.empty() ? std::filesystem::path(experiment.output_dir) / experiment.experiment
-                                                                    : arguments.run_directory);
-  if (is_finished(directory, *logger)) return ExitCode::kDone;
-  install_stop_handlers();
-  write_file_atomically(directory.config_file(), config::to_yaml(experiment, catalog));
-  write_file_atomically(directory.environment_file(), environment_json(args, placement));
-  add_file(*logger, directory.log_file());
-  // What goes wrong from here on belongs into the run's own log too.
-  try {
-    return train_in(directory, experiment, parts, choose_progress(arguments.progress), *logger);
-  } catch (const Error& error) {
-    logger->error("{}", error.what());
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    logger->error("{}", error.what());
-    return ExitCode::kFailure;
+  const auto path =
+      arguments.run_directory.empty() ? std::filesystem::path(experiment.output_dir) / experiment.experiment : arguments.run_directory;
+  std::unique_ptr<run::RunDirectory> directory;
+  const auto finished = start.assembly.by_first([&]() -> std::string {
+    directory = std::make_unique<run::RunDirectory>(path);
+    if (is_finished(*directory, *logger)) return "finished";
+    write_file_atomically(directory->config_file(), start.config_text);
+    write_file_atomically(directory->environment_file(), environment_json(args, ranks));
+    add_file(*logger, directory->log_file());
+    return "";
+  });
+  if (!finished.empty()) return ExitCode::kDone;
+  if (rank != 0 && experiment.logging.all_ranks) {
+    std::filesystem::create_directories(path);
+    add_file(*logger, run::rank_log_file(path, rank));
   }
+  install_stop_handlers();
+  const auto exit_code =
+      logged(*logger, [&] { return train_in(directory.get(), start, parts, ranks, choose_progress(arguments.progress), *logger); });
+  const bool failed = exit_code != ExitCode::kDone && exit_code != ExitCode::kStopped;
+  if (failed && start.place.world_size > 1) {
+    // The other ranks hear of it when this process's connections close; destructors would wait for them first.
+    logger->flush();
+    _exit(static_cast<int>(exit_code));
+  }
+  parts = {};
+  groups->shutdown();
+  return exit_code;
 }
 
 }  // namespace trainer::commands

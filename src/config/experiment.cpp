@@ -26,6 +26,8 @@ void Experiment::describe(KeyTable& keys, const Catalog& catalog) {
   keys.add_section(
       "amp", [&](KeyTable& section) { amp.describe(section); }, "Automatic mixed precision.");
   keys.add_section(
+      "distributed", [&](KeyTable& section) { distributed.describe(section); }, "How the processes of a run work together.");
+  keys.add_section(
       "validation", [&](KeyTable& section) { validation.describe(section); }, "Measuring on data that is not trained on.");
   keys.add_section(
       "logging", [&](KeyTable& section) { logging.describe(section); }, "What is written while training.");

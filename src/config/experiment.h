@@ -3,6 +3,7 @@
 
 #include "config/sections/dataloader.h"
 #include "config/sections/dataset.h"
+#include "config/sections/distributed.h"
 #include "config/sections/model.h"
 #include "config/sections/optimization.h"
 #include "config/sections/runtime.h"
@@ -23,6 +24,7 @@ struct Experiment {
   TrainingSection training;
   RuntimeSection runtime;
   AmpSection amp;
+  DistributedSection distributed;
   ValidationSection validation;
   LoggingSection logging;
 

@@ -5,6 +5,9 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <fmt/format.h>
+
+#include "cuda/nccl.h"
 
 namespace {
 
@@ -18,9 +21,17 @@ uint64_t peak_memory(int device) {
   return static_cast<uint64_t>(stats.allocated_bytes[kAll].peak);
 }
 
+std::string pci_bus_id(int device) {
+  const auto* properties = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(device));
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", properties->pciDomainID, properties->pciBusID, properties->pciDeviceID);
+}
+
+void set_device(int device) { c10::cuda::set_device(static_cast<c10::DeviceIndex>(device)); }
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::device::CudaModule* trainer_cuda_module() {
-  static constexpr trainer::device::CudaModule kModule{&device_count, &compute_capability_major, &peak_memory};
+  static constexpr trainer::device::CudaModule kModule{&device_count, &compute_capability_major,        &peak_memory, &pci_bus_id,
+                                                       &set_device,   &trainer::cuda::make_nccl_backend};
   return &kModule;
 }

@@ -21,34 +21,52 @@ bool has_fast_bfloat16(const Placement& placement) {
                                    : cpu_has_fast_bfloat16();
 }
 
+int gpu_of(int local_rank, int num_gpus) {
+  if (num_gpus == 1) return 0;
+  if (local_rank < num_gpus) return local_rank;
+  throw UsageError(
+      fmt::format("local rank {} has no GPU: this host shows {}; start one process per GPU (--nproc-per-node {}), or set "
+                  "runtime.device: cpu",
+                  local_rank, num_gpus, num_gpus));
+}
+
+const char* autocast_text(const Placement& placement) {
+  if (!placement.autocast_dtype) return "";
+  return *placement.autocast_dtype == torch::kFloat16 ? " with float16 autocast and GradScaler" : " with bfloat16 autocast";
+}
+
 }  // namespace
 
 bool cpu_has_fast_bfloat16() { return __builtin_cpu_supports("avx512bf16"); }
 
 Placement choose_placement(const config::RuntimeSection& runtime, const config::AmpSection& amp, const config::Auto<bool>& pin_memory,
-                           int num_cpus, const CudaModule* cuda) {
+                           const HostShare& share, const CudaModule* cuda) {
   Placement placement;
   if (runtime.device == config::DeviceChoice::kCuda && cuda == nullptr) {
     throw UsageError("runtime.device: cuda was asked for, but this machine offers no GPU to this program; set cpu or auto");
   }
   if (cuda != nullptr && runtime.device != config::DeviceChoice::kCpu) {
-    placement.device = torch::Device(torch::kCUDA, 0);
+    const int index = gpu_of(share.local_rank, cuda->device_count());
+    placement.device = torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(index));
     placement.cuda = cuda;
+    cuda->set_device(index);
   }
   const bool float64 = runtime.dtype == config::DtypeChoice::kFloat64;
   placement.dtype = float64 ? torch::kFloat64 : torch::kFloat32;
-  if (amp.enabled.value.value_or(!float64 && has_fast_bfloat16(placement))) placement.autocast_dtype = torch::kBFloat16;
-  placement.input_dtype = placement.autocast_dtype.value_or(placement.dtype);
+  const bool float16 = amp.dtype == config::AmpDtype::kFloat16;
+  const bool is_fast = float16 ? placement.cuda != nullptr : has_fast_bfloat16(placement);
+  if (amp.enabled.value.value_or(!float64 && is_fast)) placement.autocast_dtype = float16 ? torch::kFloat16 : torch::kBFloat16;
+  // Autocast's own cast of the images is one small kernel; the loader does not write float16.
+  placement.input_dtype = float16 ? placement.dtype : placement.autocast_dtype.value_or(placement.dtype);
   if (runtime.channels_last.value.value_or(!float64)) placement.memory_format = torch::MemoryFormat::ChannelsLast;
-  placement.num_threads = static_cast<int>(runtime.threads.value.value_or(num_cpus));
+  placement.num_threads = static_cast<int>(runtime.threads.value.value_or(share.num_cpus));
   placement.pin_memory = pin_memory.value.value_or(placement.cuda != nullptr) && placement.cuda != nullptr;
   return placement;
 }
 
 std::string to_string(const Placement& placement) {
   const char* precision = placement.dtype == torch::kFloat64 ? "float64" : "float32";
-  return fmt::format("{}, {} threads, {}{}{}", placement.device.str(), placement.num_threads, precision,
-                     placement.autocast_dtype ? " with bfloat16 autocast" : "",
+  return fmt::format("{}, {} threads, {}{}{}", placement.device.str(), placement.num_threads, precision, autocast_text(placement),
                      placement.memory_format == torch::MemoryFormat::ChannelsLast ? ", channels_last" : "");
 }
 

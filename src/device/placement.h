@@ -23,10 +23,16 @@ struct Placement {
   const CudaModule* cuda = nullptr;  // when `device` is a GPU
 };
 
-// Resolves every `auto`. `num_cpus`: the cores that this process may use, its share when ranks share a host. `cuda`: what
-// open_cuda_module gave. Throws UsageError when the configuration asks for what the machine has not.
+// What this process may have of its host.
+struct HostShare {
+  int num_cpus = 1;  // cores, those of the other ranks on this host taken off
+  int local_rank = 0;
+};
+
+// Resolves every `auto`. `cuda`: what open_cuda_module gave. The GPU is the one of the local rank, or the only one that is visible.
+// Throws UsageError when the configuration asks for what the machine has not.
 Placement choose_placement(const config::RuntimeSection& runtime, const config::AmpSection& amp, const config::Auto<bool>& pin_memory,
-                           int num_cpus, const CudaModule* cuda);
+                           const HostShare& share, const CudaModule* cuda);
 
 // One line for people: "cpu, 2 threads, bfloat16 autocast, channels_last".
 std::string to_string(const Placement& placement);

@@ -13,6 +13,7 @@
 #include "engine/out_of_memory.h"
 #include "engine/parts.h"
 #include "models/registry.h"
+#include "nn/sync_batch_norm.h"
 
 namespace trainer::engine {
 namespace {
@@ -73,11 +74,13 @@ void make_loader(DataSource& source, const std::vector<config::Part>& transforms
   }
 }
 
-std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, const at::Generator& dropout_generator) {
+std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, const at::Generator& dropout_generator,
+                                          const Ranks& ranks) {
   const auto seed = mix_seed(static_cast<uint64_t>(experiment.seed), kInitStream);
   return models::make_model(experiment.model.part, {.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
                                                     .dropout_generator = dropout_generator,
-                                                    .norm = nn::local_batch_norm()});
+                                                    .norm = experiment.distributed.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm)
+                                                                                                   : nn::local_batch_norm()});
 }
 
 void place_model(models::Model& model, const device::Placement& placement) {
@@ -133,11 +136,21 @@ config::Catalog make_catalog() {
           .lr_schedulers = optim::lr_scheduler_family()};
 }
 
-Parts build_parts(const config::Experiment& experiment, const device::Placement& placement) {
+Ranks make_ranks(distributed::ProcessGroups& groups) {
+  std::vector<int> all(static_cast<size_t>(groups.world()->size()));
+  std::iota(all.begin(), all.end(), 0);
+  Ranks ranks{.world = groups.world()};
+  ranks.batch_norm = groups.new_group(all);
+  ranks.control = groups.new_group(all);
+  return ranks;
+}
+
+Parts build_parts(const config::Experiment& experiment, const device::Placement& placement, const Ranks& ranks) {
   Parts parts;
+  parts.ranks = ranks;
   parts.placement = placement;
   parts.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
-  parts.model = make_model(experiment, parts.dropout_generator);
+  parts.model = make_model(experiment, parts.dropout_generator, ranks);
   parts.loss = nn::make_loss(experiment.loss.part);
   check_fit(experiment, *parts.model, *parts.loss);
   if (!experiment.runtime.channels_last.value && !parts.model->prefers_channels_last()) {
@@ -145,16 +158,39 @@ Parts build_parts(const config::Experiment& experiment, const device::Placement&
   }
   place_model(*parts.model, parts.placement);
   parts.optimizer =
-      optim::make_optimizer(experiment.optimizer.part, optim::group_parameters(*parts.model, experiment.optimizer.decay_norm_and_bias));
+      optim::make_optimizer(experiment.optimizer.part, optim::group_parameters(*parts.model, experiment.optimizer.decay_norm_and_bias),
+                            experiment.optimizer.skip_zero_grads);
+  if (parts.optimizer->needs_second_pass() && experiment.training.accumulation_steps > 1) {
+    throw UsageError(
+        fmt::format("optimizer.name: {} goes over each batch twice, so it cannot join {} micro-steps; set "
+                    "training.accumulation_steps: 1",
+                    experiment.optimizer.part.name, experiment.training.accumulation_steps));
+  }
+  if (parts.placement.autocast_dtype == torch::kFloat16) {
+    const auto& amp = experiment.amp;
+    parts.grad_scaler.emplace(amp::GradScalerOptions{.init_scale = amp.init_scale,
+                                                     .growth_factor = amp.growth_factor,
+                                                     .backoff_factor = amp.backoff_factor,
+                                                     .growth_interval = amp.growth_interval},
+                              placement.device);
+  }
   return parts;
+}
+
+void join_ranks(const config::Experiment& experiment, Parts& parts) {
+  parts.data_parallel = std::make_unique<distributed::DataParallel>(*parts.model, parts.ranks.world, experiment.distributed);
 }
 
 void open_data(const config::Experiment& experiment, Parts& parts, Logger& logger) {
   open_files(experiment, logger, parts.train, parts.validation);
-  parts.plan = make_plan(experiment, parts.train.dataset().size());
+  const auto& world = *parts.ranks.world;
+  parts.plan = make_plan(experiment, parts.train.dataset().size(), world.size());
   parts.lr_factor = optim::make_lr_schedule(experiment.lr_scheduler, parts.plan.total_steps, parts.plan.steps_per_epoch);
-  parts.sampler = std::make_unique<input::DistributedSampler>(
-      input::SamplerOptions{.num_samples = parts.train.dataset().size(), .seed = static_cast<uint64_t>(experiment.seed)});
+  parts.sampler = std::make_unique<input::DistributedSampler>(input::SamplerOptions{.num_samples = parts.train.dataset().size(),
+                                                                                    .rank = world.rank(),
+                                                                                    .world_size = world.size(),
+                                                                                    .shards = experiment.dataloader.shards,
+                                                                                    .seed = static_cast<uint64_t>(experiment.seed)});
   make_loader(parts.train, experiment.dataset.train_transforms, parts.plan.batch_size, experiment, parts.placement);
   make_loader(parts.validation, experiment.dataset.validation_transforms, experiment.validation.batch_size, experiment, parts.placement);
 }

@@ -1,6 +1,6 @@
 #include "engine/evaluator.h"
 
-#include <numeric>
+#include <algorithm>
 
 #include "amp/autocast.h"
 
@@ -9,24 +9,30 @@ namespace trainer::engine {
 std::optional<metrics::Scores> evaluate(Parts& parts, const std::function<bool()>& should_stop) {
   const auto& placement = parts.placement;
   const auto& dataset = parts.validation.dataset();
-  std::vector<int64_t> indices(static_cast<size_t>(dataset.size()));
-  std::iota(indices.begin(), indices.end(), int64_t{0});
+  const auto& world = *parts.ranks.world;
+  const int64_t batch_size = parts.validation.loader->batch_size();
+  const int64_t num_batches = (dataset.size() + batch_size - 1) / batch_size;
+  std::vector<int64_t> indices;
+  for (int64_t number = world.rank(); number < num_batches; number += world.size()) {
+    for (int64_t i = number * batch_size; i < std::min((number + 1) * batch_size, dataset.size()); ++i) indices.push_back(i);
+  }
   parts.validation.loader->start_epoch(0, std::move(indices));
 
-  const bool has_classes = parts.loss->has_classes();
-  constexpr int64_t kTop = 5;
-  metrics::ScoreMeter meter(placement.device, has_classes, has_classes && parts.model->num_outputs() >= kTop);
+  metrics::ValidationMeter meter(placement.device, dataset.info().num_classes, num_batches);
+  parts.data_parallel->sync_buffers();
   const torch::InferenceMode inference;
   parts.model->eval();
   bool stopped = should_stop();
-  for (const input::Batch* batch = nullptr; !stopped && (batch = parts.validation.loader->next()) != nullptr; stopped = should_stop()) {
+  for (int64_t first = 0; !stopped && first < num_batches; first += world.size(), stopped = should_stop()) {
+    const auto* batch = parts.validation.loader->next();
+    if (batch == nullptr) continue;
     const auto targets = batch->targets.to(placement.device, /*non_blocking=*/true);
     const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
     const auto outputs = parts.model->forward(batch->images.to(placement.device, /*non_blocking=*/true));
-    meter.add((*parts.loss)(outputs, targets), outputs, targets, batch->size);
+    meter.add(first + world.rank(), (*parts.loss)(outputs, targets), outputs, targets, batch->size);
   }
   parts.model->train();
-  return stopped ? std::nullopt : std::optional(meter.read());
+  return stopped ? std::nullopt : std::optional(meter.read(world));
 }
 
 }  // namespace trainer::engine

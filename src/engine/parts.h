@@ -3,9 +3,12 @@
 
 #include <memory>
 
+#include "amp/grad_scaler.h"
 #include "base/log.h"
 #include "config/experiment.h"
 #include "device/placement.h"
+#include "distributed/data_parallel.h"
+#include "distributed/process_groups.h"
 #include "engine/plan.h"
 #include "input/data_loader.h"
 #include "input/distributed_sampler.h"
@@ -26,12 +29,25 @@ struct DataSource {
   const input::Dataset& dataset() const { return part ? *part : *files; }
 };
 
+// The process groups of a run, one for each purpose that must not wait for the others. As it is: of one process.
+struct Ranks {
+  std::shared_ptr<distributed::ProcessGroup> world = std::make_shared<distributed::ProcessGroup>();
+  // Statistics are gathered while buckets of gradients are under way in `world`.
+  std::shared_ptr<distributed::ProcessGroup> batch_norm = world;
+  std::shared_ptr<distributed::ProcessGroup> control = world;
+};
+// Collective.
+Ranks make_ranks(distributed::ProcessGroups& groups);
+
 struct Parts {
+  Ranks ranks;
   device::Placement placement;  // as given, but in the memory format that the network prefers where that is `auto`
   at::Generator dropout_generator;
   std::shared_ptr<models::Model> model;  // on the placement's device
   std::unique_ptr<nn::Loss> loss;
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::optional<amp::GradScaler> grad_scaler;  // under float16 autocast
+  std::unique_ptr<distributed::DataParallel> data_parallel;
 
   // From here on: by open_data.
   DataSource train;
@@ -42,8 +58,11 @@ struct Parts {
 };
 
 // Model, loss, optimizer: all that needs no data. Checks that model, data set, transforms and loss fit together before anything is
-// opened; throws one UsageError that lists all that does not.
-Parts build_parts(const config::Experiment& experiment, const device::Placement& placement);
+// opened; throws one UsageError that lists all that does not. Not collective: the ranks are joined by join_ranks.
+Parts build_parts(const config::Experiment& experiment, const device::Placement& placement, const Ranks& ranks = {});
+
+// Collective: gives all ranks the model of rank 0 and prepares the exchange of gradients.
+void join_ranks(const config::Experiment& experiment, Parts& parts);
 
 // Opens the data and completes `parts` with what depends on its size. Throws UsageError and DataError.
 void open_data(const config::Experiment& experiment, Parts& parts, Logger& logger);

@@ -8,20 +8,23 @@
 namespace trainer::engine {
 
 struct Plan {
-  int64_t batch_size = 0;         // of a micro-step
-  int64_t global_batch_size = 0;  // of an optimizer step
+  int world_size = 1;
+  int64_t batch_size = 0;         // of a micro-step on one rank
+  int64_t global_batch_size = 0;  // of an optimizer step, all ranks together
   int64_t accumulation_steps = 1;
-  int64_t batches_per_epoch = 0;
-  int64_t steps_per_epoch = 0;  // the last one may have fewer micro-steps
+  int64_t batches_per_epoch = 0;  // the same on every rank
+  int64_t steps_per_epoch = 0;    // the last one may have fewer micro-steps
   int64_t num_epochs = 0;
   int64_t total_steps = 0;
-  int64_t num_train = 0;  // samples
+  int64_t num_train = 0;   // samples of the training set
+  int64_t num_shared = 0;  // samples that the ranks share in an epoch: padded, cut or exact
 };
 
-// Throws UsageError when no batch can be made (fewer samples than a batch under drop_last).
-Plan make_plan(const config::Experiment& experiment, int64_t num_train);
+// Throws UsageError when no batch can be made (fewer samples than a batch under drop_last), or when the ranks cannot share the global
+// batch.
+Plan make_plan(const config::Experiment& experiment, int64_t num_train, int world_size);
 
-// Samples in the group of micro-steps that begins with batch number `first_batch` of an epoch.
+// Samples of all ranks in the group of micro-steps that begins with batch number `first_batch` of an epoch.
 int64_t samples_in_group(const Plan& plan, int64_t first_batch);
 
 }  // namespace trainer::engine

@@ -12,38 +12,61 @@ TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad
       meter_(meter),
       non_finite_step_(torch::full({}, -1, torch::dtype(torch::kInt64).device(parts.placement.device))) {}
 
-void TrainStep::micro_step(const input::Batch& batch, int64_t step, int64_t micro_step, int64_t num_group_samples) {
-  const auto& placement = parts_.placement;
-  // 1. Randomness of this step alone: a resumed run draws what a straight one draws.
-  parts_.dropout_generator.set_current_seed(mix_seed(seed_, static_cast<uint64_t>(step), static_cast<uint64_t>(micro_step)));
+TrainStep::Pass TrainStep::forward_and_backward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step,
+                                                bool sums_gradients) {
+  // 1. Randomness of this micro-step and rank alone: a resumed run draws what a straight one draws.
+  const auto& world = *parts_.ranks.world;
+  parts_.dropout_generator.set_current_seed(
+      mix_seed(seed_, static_cast<uint64_t>(micro_step.step), static_cast<uint64_t>(micro_step.number * world.size() + world.rank())));
 
   // 2. Forward and loss, under autocast.
-  const auto images = batch.images.to(placement.device, /*non_blocking=*/true);
-  const auto targets = batch.targets.to(placement.device, /*non_blocking=*/true);
-  torch::Tensor outputs;
-  torch::Tensor loss;
+  parts_.data_parallel->before_forward(micro_step.is_first(), sums_gradients);
+  const int64_t size = images.size(0);
+  Pass pass;
   {
-    const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
-    outputs = parts_.model->forward(images);
-    loss = (*parts_.loss)(outputs, targets);
+    const amp::AutocastGuard autocast(parts_.placement.device.type(), parts_.placement.autocast_dtype);
+    pass.outputs = parts_.model->forward(images);
+    // A mean over nothing is NaN, but this rank's part of the gradient is zero.
+    pass.loss = size > 0 ? (*parts_.loss)(pass.outputs, targets) : pass.outputs.sum() * 0;
   }
 
-  // 3. Backward, weighted so that micro-steps of unequal size add up to the mean over all their samples.
-  const bool is_whole_group = batch.size == num_group_samples;
-  (is_whole_group ? loss : loss * (static_cast<double>(batch.size) / static_cast<double>(num_group_samples))).backward();
+  // 3. Backward, weighted so that micro-steps and ranks of unequal size add up to the mean over all their samples. Nothing else divides.
+  auto weighted = size == micro_step.num_group_samples
+                      ? pass.loss
+                      : pass.loss * (static_cast<double>(size) / static_cast<double>(micro_step.num_group_samples));
+  if (parts_.grad_scaler) weighted = parts_.grad_scaler->scale(weighted);
+  parts_.data_parallel->backward(weighted, pass.outputs, sums_gradients);
+  return pass;
+}
+
+void TrainStep::micro_step(const input::Batch& batch, const MicroStep& micro_step) {
+  const auto images = batch.images.to(parts_.placement.device, /*non_blocking=*/true);
+  const auto targets = batch.targets.to(parts_.placement.device, /*non_blocking=*/true);
+  const bool twice = parts_.optimizer->needs_second_pass();
+  const auto pass = forward_and_backward(images, targets, micro_step, micro_step.is_last() && !twice);
+  if (twice) {
+    parts_.optimizer->ascend();
+    forward_and_backward(images, targets, micro_step, micro_step.is_last());
+  }
 
   // 4. Meters, on the device.
   const torch::NoGradGuard no_grad;
-  meter_.add(loss, outputs, targets, batch.size);
-  non_finite_step_ = torch::where(torch::isfinite(loss.detach()).logical_or(non_finite_step_ >= 0), non_finite_step_, step);
+  meter_.add(pass.loss, pass.outputs, targets, batch.size);
+  if (parts_.grad_scaler) return;
+  non_finite_step_ = torch::where(torch::isfinite(pass.loss.detach()).logical_or(non_finite_step_ >= 0), non_finite_step_, micro_step.step);
 }
 
 void TrainStep::update(double lr) {
-  // 5. Clip.
-  if (max_grad_norm_) optim::clip_grad_norm(parts_.optimizer->parameters(), *max_grad_norm_);
-  // 6. Update.
-  parts_.optimizer->step(lr);
-  parts_.optimizer->zero_grad();
+  auto& optimizer = *parts_.optimizer;
+  auto& scaler = parts_.grad_scaler;
+  // 5. Unscale, so that clipping sees the true gradients. They are the same on all ranks by now, and so is found_inf.
+  if (scaler) scaler->unscale(optimizer.parameters());
+  // 6. Clip.
+  if (max_grad_norm_) optim::clip_grad_norm(optimizer.parameters(), *max_grad_norm_);
+  // 7. Update.
+  optimizer.step(lr, scaler ? std::optional(scaler->found_inf()) : std::nullopt);
+  if (scaler) scaler->update();
+  optimizer.zero_grad();
 }
 
 std::optional<int64_t> TrainStep::non_finite_step() const {

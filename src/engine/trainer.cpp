@@ -24,13 +24,15 @@ Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::
       parts_(parts),
       reporter_(reporter),
       should_stop_(std::move(should_stop)),
-      meter_(parts.placement.device, parts.loss->has_classes(), /*with_top5=*/false),
+      agreement_(parts.ranks.control),
+      meter_(parts.placement.device, parts.loss->has_classes()),
       train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_) {}
 
 bool Trainer::run() {
   std::string message;
   try {
     const bool done = run_epochs();
+    agreement_.finish();
     finish(done ? "done" : "stopped", "");
     return done;
   } catch (const Error& error) {
@@ -54,7 +56,7 @@ bool Trainer::run_epochs() {
   for (const auto& parameter : parts_.model->parameters()) num_parameters += parameter.numel();
   reporter_.on_start({.num_epochs = parts_.plan.num_epochs,
                       .steps_per_epoch = parts_.plan.steps_per_epoch,
-                      .world_size = 1,
+                      .world_size = parts_.plan.world_size,
                       .global_batch_size = parts_.plan.global_batch_size,
                       .num_parameters = num_parameters});
   parts_.model->train();
@@ -64,21 +66,23 @@ bool Trainer::run_epochs() {
     const bool validates = is_last || (epoch + 1) % experiment_.validation.every_epochs == 0;
     if (validates && !validate(epoch)) return false;
     report_epoch(epoch, validates);
-    if (should_stop_() && !is_last) return false;
+    if (stop_agreed() && !is_last) return false;
   }
   return true;
 }
+
+bool Trainer::stop_agreed() { return agreement_.ask(should_stop_()); }
 
 bool Trainer::train_epoch(int64_t epoch) {
   const auto& plan = parts_.plan;
   parts_.sampler->set_epoch(epoch);
   auto indices = parts_.sampler->indices();
-  if (experiment_.dataloader.drop_last) indices.resize(static_cast<size_t>(plan.batches_per_epoch * plan.batch_size));
+  indices.resize(std::min(indices.size(), static_cast<size_t>(plan.batches_per_epoch * plan.batch_size)));
   epoch_ = {};
   interval_start_ = Clock::now();
-  parts_.train.loader->start_epoch(epoch, std::move(indices));
+  parts_.train.loader->start_epoch(epoch, std::move(indices), plan.batches_per_epoch);
   for (int64_t step_in_epoch = 0; step_in_epoch < plan.steps_per_epoch; ++step_in_epoch) {
-    if (should_stop_()) return false;
+    if (stop_agreed()) return false;
     take_step(steps_done_, step_in_epoch);
     ++steps_done_;
     const bool logs = (step_in_epoch + 1) % experiment_.logging.every_steps == 0 || step_in_epoch + 1 == plan.steps_per_epoch;
@@ -94,10 +98,10 @@ void Trainer::take_step(int64_t step, int64_t step_in_epoch) {
   const auto& plan = parts_.plan;
   const int64_t first_batch = step_in_epoch * plan.accumulation_steps;
   const int64_t end_batch = std::min(first_batch + plan.accumulation_steps, plan.batches_per_epoch);
-  const int64_t num_group_samples = samples_in_group(plan, first_batch);
-  for (int64_t number = first_batch; number < end_batch; ++number) {
-    const input::Batch* batch = parts_.train.loader->next();
-    train_step_.micro_step(*batch, step, number - first_batch, num_group_samples);
+  MicroStep micro_step{
+      .step = step, .number = 0, .count = end_batch - first_batch, .num_group_samples = samples_in_group(plan, first_batch)};
+  for (; micro_step.number < micro_step.count; ++micro_step.number) {
+    train_step_.micro_step(*parts_.train.loader->next(), micro_step);
   }
   train_step_.update(lr_at(step));
 }
@@ -105,7 +109,7 @@ void Trainer::take_step(int64_t step, int64_t step_in_epoch) {
 void Trainer::log_interval(int64_t epoch, int64_t step_in_epoch) {
   const auto& plan = parts_.plan;
   Interval interval;
-  interval.scores = meter_.read();
+  interval.scores = meter_.read(*parts_.ranks.world);
   meter_.reset();
   interval.seconds = seconds_since(interval_start_);
   const double waited = parts_.train.loader->waited().count();
@@ -126,6 +130,8 @@ void Trainer::log_interval(int64_t epoch, int64_t step_in_epoch) {
        .images_per_second = static_cast<double>(interval.scores.num_samples) / interval.seconds,
        .data_wait = interval.waited_seconds / interval.seconds,
        .memory_bytes = device::memory_in_use(parts_.placement),
+       .grad_scale = parts_.grad_scaler ? std::optional(parts_.grad_scaler->current_scale().item<double>()) : std::nullopt,
+       .skipped_steps = parts_.grad_scaler ? std::optional(parts_.grad_scaler->num_skipped()) : std::nullopt,
        .eta_seconds = whole_.seconds / static_cast<double>(steps_done_) * static_cast<double>(plan.total_steps - steps_done_)});
 }
 
@@ -142,7 +148,7 @@ void Trainer::report_epoch(int64_t epoch, bool validated) {
 
 bool Trainer::validate(int64_t epoch) {
   const auto start = Clock::now();
-  const auto scores = evaluate(parts_, should_stop_);
+  const auto scores = evaluate(parts_, [this] { return stop_agreed(); });
   if (!scores) return false;
   reporting::ValidationEvent event{.epoch = epoch,
                                    .num_epochs = parts_.plan.num_epochs,
@@ -151,6 +157,8 @@ bool Trainer::validate(int64_t epoch) {
                                    .top1 = scores->top1,
                                    .top5 = scores->top5,
                                    .num_samples = scores->num_samples,
+                                   .macro_f1 = scores->macro_f1,
+                                   .confusion = scores->confusion,
                                    .seconds = seconds_since(start)};
   reporter_.on_validation(event);
   last_validation_ = event;

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "config/experiment.h"
+#include "distributed/stop_agreement.h"
 #include "engine/parts.h"
 #include "engine/train_step.h"
 #include "reporting/events.h"
@@ -12,11 +13,11 @@ namespace trainer::engine {
 
 class Trainer {
  public:
-  // All arguments must outlive it. `should_stop` is asked at every step and validation batch.
+  // All arguments must outlive it. `should_stop` is asked at every step and validation batch; what any rank answers, all do.
   Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop);
 
-  // Trains to the end, or until asked to stop; false then. Throws Error when a loss is not finite (naming step and learning rate) or
-  // memory runs out (naming the batch size). The reporter hears of the end in every case.
+  // Collective. Trains to the end, or until asked to stop; false then. Throws Error when a loss is not finite (naming step and learning
+  // rate) or memory runs out (naming the batch size). The reporter hears of the end in every case.
   bool run();
 
  private:
@@ -29,6 +30,8 @@ class Trainer {
   };
 
   bool run_epochs();
+  // Collective: whether all ranks are to stop now.
+  bool stop_agreed();
   bool train_epoch(int64_t epoch);
   void take_step(int64_t step, int64_t step_in_epoch);
   void log_interval(int64_t epoch, int64_t step_in_epoch);
@@ -43,6 +46,7 @@ class Trainer {
   Parts& parts_;
   reporting::Sink& reporter_;
   std::function<bool()> should_stop_;
+  distributed::StopAgreement agreement_;
   metrics::ScoreMeter meter_;
   TrainStep train_step_;
   std::chrono::steady_clock::time_point interval_start_;

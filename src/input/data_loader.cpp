@@ -92,8 +92,10 @@ class DataLoader::State {
     for (int64_t i = 0; i < options_.num_workers; ++i) threads_.emplace_back([this] { work(); });
   }
 
-  void start_epoch(int64_t epoch, std::vector<int64_t> indices) {
+  void start_epoch(int64_t epoch, std::vector<int64_t> indices, std::optional<int64_t> num_batches) {
     const int64_t size = dataset_.size();
+    const int64_t num_filled = (static_cast<int64_t>(indices.size()) + options_.batch_size - 1) / options_.batch_size;
+    TORCH_CHECK(num_batches.value_or(num_filled) >= num_filled, *num_batches, " batches for ", indices.size(), " samples");
     for (const int64_t index : indices) TORCH_CHECK(index >= 0 && index < size, "index ", index, " in a data set of ", size, " samples");
     std::unique_lock lock(mutex_);
     num_batches_ = 0;
@@ -103,7 +105,7 @@ class DataLoader::State {
     for (auto& slot : slots_) slot.number = -1;
     epoch_seed_ = mix_seed(options_.seed, static_cast<uint64_t>(epoch));
     indices_ = std::move(indices);
-    num_batches_ = (static_cast<int64_t>(indices_.size()) + options_.batch_size - 1) / options_.batch_size;
+    num_batches_ = num_batches.value_or(num_filled);
     num_taken_ = num_released_ = next_ = 0;
     work_.notify_all();
   }
@@ -120,10 +122,11 @@ class DataLoader::State {
   }
 
   std::chrono::duration<double> waited() const { return waited_; }
+  int64_t batch_size() const { return options_.batch_size; }
 
  private:
   int64_t batch_size(int64_t number) const {
-    return std::min(options_.batch_size, static_cast<int64_t>(indices_.size()) - number * options_.batch_size);
+    return std::clamp(static_cast<int64_t>(indices_.size()) - number * options_.batch_size, int64_t{0}, options_.batch_size);
   }
   Slot& slot_of(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
 
@@ -214,8 +217,11 @@ DataLoader::DataLoader(const Dataset& dataset, const Pipeline& pipeline, const L
 }
 DataLoader::~DataLoader() = default;
 
-void DataLoader::start_epoch(int64_t epoch, std::vector<int64_t> indices) { state_->start_epoch(epoch, std::move(indices)); }
+void DataLoader::start_epoch(int64_t epoch, std::vector<int64_t> indices, std::optional<int64_t> num_batches) {
+  state_->start_epoch(epoch, std::move(indices), num_batches);
+}
 const Batch* DataLoader::next() { return state_->next(); }
+int64_t DataLoader::batch_size() const { return state_->batch_size(); }
 std::chrono::duration<double> DataLoader::waited() const { return state_->waited(); }
 
 }  // namespace trainer::input

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "input/dataset.h"
@@ -39,11 +40,13 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  // Begins an epoch over `indices`, the last batch possibly smaller. What was left of an earlier epoch is dropped.
-  void start_epoch(int64_t epoch, std::vector<int64_t> indices);
+  // Begins an epoch over `indices`, the last batch possibly smaller. `num_batches`: when other ranks take more, in which case the last
+  // ones are empty here. What was left of an earlier epoch is dropped.
+  void start_epoch(int64_t epoch, std::vector<int64_t> indices, std::optional<int64_t> num_batches = {});
   // The next batch, or nullptr after the last. It stays as it is until the next call of next() or start_epoch(). An exception of a
   // reader or transform is thrown here, as DataError naming the sample's index, in the place of its batch, which no later call passes.
   const Batch* next();
+  int64_t batch_size() const;
   // Time that next() has taken since the loader was made: waiting for workers, or preparing batches where there are none.
   std::chrono::duration<double> waited() const;
 

@@ -30,7 +30,16 @@ std::vector<int64_t> DistributedSampler::indices() const {
 
 int64_t DistributedSampler::num_samples_per_rank() const {
   const int64_t world_size = options_.world_size;
-  return options_.drop_last ? options_.num_samples / world_size : (options_.num_samples + world_size - 1) / world_size;
+  const int64_t rounded_up = (options_.num_samples + world_size - 1) / world_size;
+  switch (options_.shards) {
+    case config::Shards::kPad:
+      return rounded_up;
+    case config::Shards::kDrop:
+      return options_.num_samples / world_size;
+    case config::Shards::kExact:
+      return options_.rank < options_.num_samples - (rounded_up - 1) * world_size ? rounded_up : rounded_up - 1;
+  }
+  return 0;
 }
 
 }  // namespace trainer::input

@@ -1,9 +1,11 @@
 #pragma once
 // Which samples a rank takes in an epoch, in which order: the lists of torch.utils.data.DistributedSampler, index for index
-// (pytorch/torch/utils/data/distributed.py).
+// (pytorch/torch/utils/data/distributed.py), and one more way to share what cannot be shared evenly.
 
 #include <cstdint>
 #include <vector>
+
+#include "config/sections/dataloader.h"
 
 namespace trainer::input {
 
@@ -12,7 +14,8 @@ struct SamplerOptions {
   int rank = 0;
   int world_size = 1;
   bool shuffle = true;
-  bool drop_last = false;  // cut to a multiple of world_size; otherwise padded with the list's head
+  // When world_size does not divide num_samples: padded with the list's head, cut, or as it is, so that the first ranks have one more.
+  config::Shards shards = config::Shards::kPad;
   uint64_t seed = 0;
 };
 

@@ -1,37 +1,86 @@
 #include "metrics/classification.h"
 
 namespace trainer::metrics {
+namespace {
 
-ScoreMeter::ScoreMeter(torch::Device device, bool has_classes, bool with_top5)
-    : has_classes_(has_classes),
-      with_top5_(has_classes && with_top5),
-      loss_sum_(torch::zeros({}, torch::TensorOptions(device).dtype(torch::kFloat64))),
-      hits_(torch::zeros({2}, torch::TensorOptions(device).dtype(torch::kInt64))) {}
+constexpr int64_t kTop = 5;
 
-void ScoreMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size) {
-  if (size == 0) return;  // a mean over nothing is NaN
-  const torch::NoGradGuard no_grad;
-  num_samples_ += size;
-  loss_sum_.add_(loss.to(torch::kFloat64), size);
-  if (has_classes_) hits_[0].add_(outputs.argmax(1).eq(targets).sum());
-  if (with_top5_) hits_[1].add_(std::get<1>(outputs.topk(5, 1)).eq(targets.unsqueeze(1)).sum());
+double divide(double sum, double count) { return count == 0 ? 0 : sum / count; }
+
+double macro_f1(const torch::Tensor& confusion) {
+  const auto hits = confusion.diagonal().to(torch::kFloat64);
+  // 2 hits / (actual + predicted), the harmonic mean of precision and recall.
+  const auto seen = (confusion.sum(0) + confusion.sum(1)).to(torch::kFloat64);
+  const auto occurs = seen > 0;
+  return divide((2 * hits / seen.clamp_min(1)).masked_select(occurs).sum().item<double>(), occurs.sum().item<double>());
 }
 
-Scores ScoreMeter::read() const {
-  const auto per_sample = [this](double sum) { return num_samples_ == 0 ? 0 : sum / static_cast<double>(num_samples_); };
-  const auto hits = hits_.cpu();
+}  // namespace
+
+ScoreMeter::ScoreMeter(torch::Device device, bool has_classes)
+    : has_classes_(has_classes), sums_(torch::zeros({3}, torch::TensorOptions(device).dtype(torch::kFloat64))) {}
+
+void ScoreMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size) {
+  if (size == 0) return;
+  const torch::NoGradGuard no_grad;
+  sums_[0].add_(loss.to(torch::kFloat64), size);
+  if (has_classes_) sums_[1].add_(outputs.argmax(1).eq(targets).sum());
+  sums_[2].add_(size);
+}
+
+Scores ScoreMeter::read(const distributed::ProcessGroup& group) const {
+  const auto sums = sums_.clone();
+  group.all_reduce(sums);
+  const auto host = sums.cpu();
+  const auto* values = host.const_data_ptr<double>();
   Scores scores;
-  scores.num_samples = num_samples_;
-  scores.loss = per_sample(loss_sum_.item<double>());
-  if (has_classes_) scores.top1 = per_sample(static_cast<double>(hits[0].item<int64_t>()));
-  if (with_top5_) scores.top5 = per_sample(static_cast<double>(hits[1].item<int64_t>()));
+  scores.num_samples = static_cast<int64_t>(values[2]);
+  scores.loss = divide(values[0], values[2]);
+  if (has_classes_) scores.top1 = divide(values[1], values[2]);
   return scores;
 }
 
-void ScoreMeter::reset() {
-  num_samples_ = 0;
-  loss_sum_.zero_();
-  hits_.zero_();
+void ScoreMeter::reset() { sums_.zero_(); }
+
+ValidationMeter::ValidationMeter(torch::Device device, int64_t num_classes, int64_t num_batches) : num_classes_(num_classes) {
+  const torch::TensorOptions on_device(device);
+  loss_sums_ = torch::zeros({num_batches}, on_device.dtype(torch::kFloat64));
+  counts_ = torch::zeros({2}, on_device.dtype(torch::kInt64));
+  confusion_ = torch::zeros({num_classes, num_classes}, on_device.dtype(torch::kInt64));
+}
+
+void ValidationMeter::add(int64_t number, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets,
+                          int64_t size) {
+  const torch::NoGradGuard no_grad;
+  loss_sums_[number] = loss.to(torch::kFloat64) * size;
+  counts_[0].add_(size);
+  if (num_classes_ == 0) return;
+  const auto cells = targets * num_classes_ + outputs.argmax(1);
+  confusion_.view(-1).scatter_add_(0, cells, torch::ones_like(cells));
+  if (num_classes_ >= kTop) counts_[1].add_(std::get<1>(outputs.topk(kTop, 1)).eq(targets.unsqueeze(1)).sum());
+}
+
+Scores ValidationMeter::read(const distributed::ProcessGroup& group) {
+  // Every batch is one rank's: the others add zeros to it.
+  for (const auto& tensor : {loss_sums_, counts_, confusion_}) {
+    if (tensor.numel() > 0) group.all_reduce(tensor);
+  }
+  const auto losses = loss_sums_.cpu();
+  const auto counts = counts_.cpu();
+  const auto num_samples = static_cast<double>(counts[0].item<int64_t>());
+  Scores scores;
+  scores.num_samples = counts[0].item<int64_t>();
+  double sum = 0;
+  for (int64_t i = 0; i < losses.numel(); ++i) sum += losses.const_data_ptr<double>()[i];
+  scores.loss = divide(sum, num_samples);
+  if (num_classes_ == 0) return scores;
+  const auto confusion = confusion_.cpu();
+  const auto* cells = confusion.const_data_ptr<int64_t>();
+  scores.confusion.assign(cells, cells + confusion.numel());
+  scores.top1 = divide(static_cast<double>(confusion.trace().item<int64_t>()), num_samples);
+  if (num_classes_ >= kTop) scores.top5 = divide(static_cast<double>(counts[1].item<int64_t>()), num_samples);
+  scores.macro_f1 = macro_f1(confusion);
+  return scores;
 }
 
 }  // namespace trainer::metrics

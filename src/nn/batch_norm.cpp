@@ -6,7 +6,7 @@
 
 namespace trainer::nn {
 
-BatchNorm2d::BatchNorm2d(int64_t num_channels, double eps, double momentum) : eps_(eps), momentum_(momentum) {
+BatchNorm2d::BatchNorm2d(int64_t num_channels, double eps, std::optional<double> momentum) : eps_(eps), momentum_(momentum) {
   weight = register_parameter("weight", torch::ones({num_channels}));
   bias = register_parameter("bias", torch::zeros({num_channels}));
   running_mean = register_buffer("running_mean", torch::zeros({num_channels}));
@@ -15,15 +15,26 @@ BatchNorm2d::BatchNorm2d(int64_t num_channels, double eps, double momentum) : ep
 }
 
 torch::Tensor BatchNorm2d::forward(const torch::Tensor& x) {
-  if (is_training()) {
+  double batch_weight = 0;
+  if (is_training() && x.numel() > 0) {
     if (x.numel() == x.size(1)) {
       throw UsageError(c10::str("batch normalisation cannot train on one value per channel (its input is ", x.sizes(),
                                 "); use a larger dataloader.batch_size or larger images"));
     }
-    const torch::NoGradGuard no_grad;
-    num_batches_tracked.add_(1);
+    batch_weight = next_batch_weight();
+    count_batch();
   }
-  return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), momentum_, eps_, at::globalContext().userEnabledCuDNN());
+  return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), batch_weight, eps_,
+                        at::globalContext().userEnabledCuDNN());
+}
+
+double BatchNorm2d::next_batch_weight() const {
+  return momentum_ ? *momentum_ : 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>() + 1);
+}
+
+void BatchNorm2d::count_batch() {
+  const torch::NoGradGuard no_grad;
+  num_batches_tracked.add_(1);
 }
 
 void BatchNorm2d::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {

@@ -47,39 +47,30 @@ class Adam final : public Optimizer {
     for (const auto& group : groups_) states_.emplace_back(group.params.size());
   }
 
-  void step(double lr) override {
-    const torch::NoGradGuard no_grad;
-    for (size_t i = 0; i < groups_.size(); ++i) step_group(groups_[i], states_[i], lr);
-  }
-
   double base_lr() const override { return options_.lr; }
 
  private:
-  void step_group(const ParamGroup& group, std::vector<AdamState>& states, double lr) const {
-    std::vector<torch::Tensor> params;
-    std::vector<torch::Tensor> grads;
+  void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
     std::vector<torch::Tensor> exp_avgs;
     std::vector<torch::Tensor> exp_avg_sqs;
     std::vector<torch::Tensor> steps;
-    for (size_t i = 0; i < group.params.size(); ++i) {
-      const auto& param = group.params[i];
-      const auto grad = aligned_grad(param);
-      if (!grad.defined()) continue;
-      auto& state = states[i];
+    for (size_t i = 0; i < gradients.indices.size(); ++i) {
+      const auto& param = gradients.params[i];
+      auto& state = states_[group][gradients.indices[i]];
       if (!state.step.defined()) {
         state = {torch::zeros({}, param.options().dtype(torch::kFloat32)), torch::zeros_like(param), torch::zeros_like(param)};
       }
-      params.push_back(param);
-      grads.push_back(grad);
       exp_avgs.push_back(state.exp_avg);
       exp_avg_sqs.push_back(state.exp_avg_sq);
       steps.push_back(state.step);
     }
-    if (params.empty()) return;
     at::_foreach_add_(steps, 1);
-    const auto update = options_.decoupled_weight_decay ? kUpdateAdamW : kUpdateAdam;
-    update(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, options_.betas[0], options_.betas[1],
-           group.decay ? options_.weight_decay : 0, options_.eps, /*amsgrad=*/false, /*maximize=*/false, {}, {});
+    const auto kernel = options_.decoupled_weight_decay ? kUpdateAdamW : kUpdateAdam;
+    kernel(gradients.params, gradients.grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, options_.betas[0],
+           options_.betas[1], groups_[group].decay ? options_.weight_decay : 0, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
+           /*grad_scale=*/{}, found_inf);
+    // A step that the kernel skipped is taken back.
+    if (found_inf) at::_foreach_sub_(steps, std::vector<torch::Tensor>(steps.size(), *found_inf));
   }
 
   // The kernels' overloads that take lr as a number.

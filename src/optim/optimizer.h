@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,21 +26,55 @@ std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool de
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // One update with this learning rate, from each parameter's .grad; parameters without a gradient are left alone.
-  virtual void step(double lr) = 0;
+  // One update with this learning rate, from each parameter's .grad; parameters without a gradient are left alone. Where `found_inf`
+  // (amp::GradScaler's: a float32 scalar on the parameters' device) is 1, nothing changes, neither parameters nor state; the kernels
+  // look at it, the host does not (but see sgd.h).
+  void step(double lr, const std::optional<torch::Tensor>& found_inf = {});
   // The learning rate of the configuration, which the schedule scales.
   virtual double base_lr() const = 0;
   // Drops the gradients, so that the next backward writes fresh ones.
   void zero_grad();
   std::vector<torch::Tensor> parameters() const;
+  // Whether step() leaves a parameter alone whose gradient is zero everywhere: no weight decay, no momentum, no count of its steps.
+  // It then waits for the device, once a step.
+  void set_skip_zero_grads(bool skip) { skip_zero_grads_ = skip; }
+
+  // Whether each step() takes a second forward and backward pass: first pass, ascend(), second pass, step() (see sam.cpp).
+  virtual bool needs_second_pass() const { return false; }
+  // Moves the parameters to where the second pass takes place, and drops the gradients; step() moves them back. Does not wait for the
+  // device. Only where needs_second_pass().
+  virtual void ascend();
 
  protected:
   explicit Optimizer(std::vector<ParamGroup> groups) : groups_(std::move(groups)) {}
-  // The parameter's gradient in the parameter's memory layout, copied if need be; undefined without one. The fused kernels walk
-  // through both by address: the CPU's do not look at strides, CUDA's refuse lists that differ in them.
-  static torch::Tensor aligned_grad(const torch::Tensor& param);
+
+  // A group's parameters that have a gradient.
+  struct Gradients {
+    std::vector<size_t> indices;  // in the group
+    std::vector<torch::Tensor> params;
+    // In the parameter's memory layout, copied if need be. The fused kernels walk through both by address: the CPU's do not look at
+    // strides, CUDA's refuse lists that differ in them.
+    std::vector<torch::Tensor> grads;
+
+    void add(size_t index, torch::Tensor param, torch::Tensor grad) {
+      indices.push_back(index);
+      params.push_back(std::move(param));
+      grads.push_back(std::move(grad));
+    }
+  };
+  // Like groups_.
+  std::vector<Gradients> gather() const;
+  // The update of groups_[group], of which `gradients` has one parameter at least; not recorded by autograd.
+  virtual void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) = 0;
+  // Moves the parameters back to where they were before ascend().
+  virtual void descend() {}
 
   std::vector<ParamGroup> groups_;
+
+ private:
+  static void drop_zeros(std::vector<Gradients>& all);
+
+  bool skip_zero_grads_ = false;
 };
 
 // Base of an optimizer's keys, which know how to build it.
@@ -50,8 +85,10 @@ struct OptimizerOptions : config::Options {
 
 config::Family optimizer_family();
 // `part` must come from optimizer_family(). Throws UsageError on values that contradict each other.
-std::unique_ptr<Optimizer> make_optimizer(const config::Part& part, std::vector<ParamGroup> groups);
+std::unique_ptr<Optimizer> make_optimizer(const config::Part& part, std::vector<ParamGroup> groups, bool skip_zero_grads = false);
 
+// The 2-norm of all elements of all tensors (one at least), as a scalar tensor on their device; does not wait for it.
+torch::Tensor total_norm(const std::vector<torch::Tensor>& tensors);
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), like torch.nn.utils.clip_grad_norm_, without waiting for the device.
 // Returns the 2-norm before, as a scalar tensor on the device; without any gradient 0.
 torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& parameters, double max_norm);

@@ -32,7 +32,9 @@ struct TrainEvent {
   double images_per_second = 0;
   double data_wait = 0;  // fraction of the interval's time
   uint64_t memory_bytes = 0;
-  double eta_seconds = 0;  // to the end of training
+  std::optional<double> grad_scale = {};      // under float16
+  std::optional<int64_t> skipped_steps = {};  // updates that the GradScaler has skipped so far
+  double eta_seconds = 0;                     // to the end of training
 };
 
 struct ValidationEvent {
@@ -43,6 +45,8 @@ struct ValidationEvent {
   std::optional<double> top1 = {};
   std::optional<double> top5 = {};
   int64_t num_samples = 0;
+  std::optional<double> macro_f1 = {};
+  std::vector<int64_t> confusion = {};  // [actual][predicted], row after row; empty without classes
   double seconds = 0;
 };
 

@@ -36,6 +36,8 @@ class Jsonl : public Sink {
     line["lr"] = event.lr;
     line["images_per_second"] = event.images_per_second;
     line["data_wait"] = event.data_wait;
+    if (event.grad_scale) line["grad_scale"] = *event.grad_scale;
+    if (event.skipped_steps) line["skipped_steps"] = *event.skipped_steps;
     file_.write_line(to_text(line));
   }
 

@@ -8,6 +8,11 @@
 
 namespace trainer::run {
 
+// The log of a rank other than 0, which has no part in the lock.
+inline std::filesystem::path rank_log_file(const std::filesystem::path& run_directory, int rank) {
+  return run_directory / ("rank_" + std::to_string(rank) + ".log");
+}
+
 class RunDirectory {
  public:
   // Creates the folder where needed and takes its lock, which ends with the object or the process. Throws UsageError when another

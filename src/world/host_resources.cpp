@@ -10,6 +10,9 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <vector>
+
+#include "base/text.h"
 
 namespace trainer::world {
 namespace {
@@ -61,13 +64,23 @@ std::optional<int> parse_cpu_max(std::string_view text) {
   return std::max(1, static_cast<int>(quota / period));
 }
 
-int available_cpus() {
+int available_cpus(int num_sharing) {
   cpu_set_t mask;
   int cpus = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : static_cast<int>(std::thread::hardware_concurrency());
-  for (const auto limit : {cgroup_cpus(), positive_number(std::getenv("SLURM_CPUS_PER_TASK"))}) {
-    if (limit) cpus = std::min(cpus, *limit);
-  }
+  if (const auto quota = cgroup_cpus()) cpus = std::min(cpus, *quota);
+  cpus /= num_sharing;
+  if (const auto own = positive_number(std::getenv("SLURM_CPUS_PER_TASK"))) cpus = std::min(cpus, *own);
   return std::max(cpus, 1);
+}
+
+std::string cpu_mask() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return "";
+  std::vector<std::string> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &mask)) cores.push_back(std::to_string(core));
+  }
+  return join(cores, ",");
 }
 
 bool wants_colour() {

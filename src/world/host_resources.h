@@ -7,9 +7,12 @@
 
 namespace trainer::world {
 
-// Cores that this process may keep busy: its affinity mask, the cgroup's CPU quota and Slurm's SLURM_CPUS_PER_TASK, whichever is
-// least; at least 1.
-int available_cpus();
+// Cores that this process may keep busy: its affinity mask or the cgroup's CPU quota, shared with `num_sharing` - 1 other processes of
+// the run, or Slurm's SLURM_CPUS_PER_TASK, whichever is least; at least 1.
+int available_cpus(int num_sharing = 1);
+
+// The cores of this process's affinity mask ("0,1,4"). Processes with the same mask share them.
+std::string cpu_mask();
 
 // The name of this host.
 std::string host_name();

@@ -8,6 +8,10 @@ A case is one network trained on random images and labels. All that it draws com
 Contiguous tensors, one thread, no autocast, training mode, mean cross entropy. `losses` are those before each update;
 `sum` and `sum_of_squares` go over all parameters after the last one, in float64.
 
+A case with `ranks` is for that many, which deal each batch among themselves: rank r takes the samples r, r + ranks, …; its losses are
+means over the whole batch. Without `sync_batch_norm` Python does the same, with DistributedDataParallel over gloo, a process for each
+rank. With it Python is one process with the whole batch, since its SyncBatchNorm refuses the CPU.
+
 `tolerance` is the relative difference that is allowed. float64: 1e-9 for all numbers. float32: for the losses and sum_of_squares, four
 times the largest difference between Python's losses with 1 and with 2 threads, at least 1e-5; these cases hold for one kind of CPU
 (`cpu`, see cpu.py), and a run of this script replaces only those of the CPU that it runs on. float32 takes the fused optimizer, whose
@@ -16,11 +20,15 @@ kernels the program uses: another order of roundings would be amplified beyond t
 
 import argparse
 import json
+import multiprocessing
+import os
 import pathlib
 import sys
+import tempfile
 
 import cpu
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from networks import NETWORKS, fill
 
@@ -32,17 +40,43 @@ OPTIMIZERS = {
 STEPS = {"float64": 10, "float32": 5}
 
 
+def case_of(network, optimizer, dtype, batch):
+    options = OPTIMIZERS[optimizer]
+    return {"network": network, "optimizer": optimizer, **options, "dtype": dtype, "batch": batch, "steps": STEPS[dtype], "seed": 1}
+
+
 def cases(dtype):
-    return [
-        {"network": network, "optimizer": optimizer, **options, "dtype": dtype, "batch": batch, "steps": STEPS[dtype], "seed": 1}
-        for network, batch in BATCH.items()
-        for optimizer, options in OPTIMIZERS.items()
-    ]
+    alone = [case_of(network, optimizer, dtype, batch) for network, batch in BATCH.items() for optimizer in OPTIMIZERS]
+    if dtype == "float32":
+        return alone
+    together = [("demo_conv", False), ("resnet20", False), ("resnet20", True)]
+    return alone + [{**case_of(network, "sgd", dtype, 16), "ranks": 2, "sync_batch_norm": sync} for network, sync in together]
 
 
 def train(case, threads=1):
     """The case with its results: losses, sum, sum_of_squares."""
     torch.set_num_threads(threads)
+    if "ranks" not in case or case["sync_batch_norm"]:
+        return {**case, **train_part(case)}
+    with tempfile.TemporaryDirectory() as folder:
+        # Processes that have imported what takes seconds: torchvision brings with it what DistributedDataParallel imports.
+        multiprocessing.set_forkserver_preload(["torchvision"])
+        torch.multiprocessing.start_processes(train_rank, (case, folder), nprocs=case["ranks"], start_method="forkserver")
+        return {**case, **json.loads(pathlib.Path(folder, "results").read_text())}
+
+
+def train_rank(rank, case, folder):
+    """The process of one rank, which all meet in `folder`; that of rank 0 leaves the results there."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=case["ranks"])
+    results = train_part(case, rank, case["ranks"])
+    if rank == 0:
+        pathlib.Path(folder, "results").write_text(json.dumps(results))
+    dist.destroy_process_group()
+
+
+def train_part(case, rank=0, ranks=1):
     dtype = getattr(torch, case["dtype"])
     network = NETWORKS[case["network"]]().to(dtype)
     fill(network, case["seed"])
@@ -50,21 +84,25 @@ def train(case, threads=1):
     generator = torch.Generator().manual_seed(case["seed"] + 1)
     images = torch.randn(steps, batch, 3, 32, 32, generator=generator, dtype=torch.float64).to(dtype)
     labels = torch.randint(0, 10, (steps, batch), generator=generator)
+    images, labels = images[:, rank::ranks].contiguous(), labels[:, rank::ranks].contiguous()
 
     parameters = list(network.parameters())
     options = {key: case[key] for key in OPTIMIZERS[case["optimizer"]]}
     make = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[case["optimizer"]]
     optimizer = make(parameters, fused=dtype == torch.float32, **options)
+    model = torch.nn.parallel.DistributedDataParallel(network) if ranks > 1 else network
     losses = []
     for x, y in zip(images, labels):
         optimizer.zero_grad()
-        loss = F.cross_entropy(network(x), y)
+        loss = F.cross_entropy(model(x), y)
         loss.backward()
         optimizer.step()
-        losses.append(loss.item())
+        loss = loss.detach()
+        if ranks > 1:
+            dist.all_reduce(loss)
+        losses.append(loss.item() / ranks)
     values = [p.detach().double() for p in parameters]
-    checksums = {"sum": sum(v.sum().item() for v in values), "sum_of_squares": sum(v.square().sum().item() for v in values)}
-    return {**case, "losses": losses, **checksums}
+    return {"losses": losses, "sum": sum(v.sum().item() for v in values), "sum_of_squares": sum(v.square().sum().item() for v in values)}
 
 
 def with_tolerance(case):

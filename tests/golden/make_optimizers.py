@@ -19,6 +19,13 @@ def pattern(shape, offset):
     return torch.tensor([((7 * i + 5 * offset) % 33 - 16) / 16 for i in range(count)], dtype=torch.float64).reshape(shape)
 
 
+def set_gradients(params, update, first_update_of_bias):
+    """Those of a quadratic bowl that moves; `unused` never gets one."""
+    params["weight"].grad = 0.5 * params["weight"].detach() + pattern(SHAPES["weight"], 3 + update)
+    if update >= first_update_of_bias:
+        params["bias"].grad = 0.5 * params["bias"].detach() + pattern(SHAPES["bias"], 4 + update)
+
+
 def run(make_optimizer, first_update_of_bias=0, fused=None):
     params = {name: pattern(shape, index).requires_grad_() for index, (name, shape) in enumerate(SHAPES.items())}
     optimizer = make_optimizer(params, fused)
@@ -27,10 +34,10 @@ def run(make_optimizer, first_update_of_bias=0, fused=None):
     for update in range(UPDATES):
         for group in optimizer.param_groups:
             group["lr"] = base_lr * (1 - update / 8)
-        # a quadratic bowl that moves; `unused` never gets a gradient
-        params["weight"].grad = 0.5 * params["weight"].detach() + pattern(SHAPES["weight"], 3 + update)
-        if update >= first_update_of_bias:
-            params["bias"].grad = 0.5 * params["bias"].detach() + pattern(SHAPES["bias"], 4 + update)
+        set_gradients(params, update, first_update_of_bias)
+        if isinstance(optimizer, Sam):
+            optimizer.ascend()
+            set_gradients(params, update, first_update_of_bias)
         optimizer.step()
         rows.append(torch.cat([param.detach().flatten() for param in params.values()]))
     return torch.stack(rows)
@@ -51,6 +58,28 @@ def two_groups(kind, weight_decay, **options):
     return make
 
 
+class Sam(torch.optim.SGD):
+    """Sharpness-aware minimization (Foret et al. 2021, equation 2) over torch.optim.SGD; two passes a step."""
+
+    def __init__(self, params, rho, **options):
+        super().__init__(params, **options)
+        self.rho = rho
+
+    @torch.no_grad()
+    def ascend(self):
+        params = [param for group in self.param_groups for param in group["params"] if param.grad is not None]
+        self.originals = [(param, param.clone()) for param in params]
+        norm = torch.cat([param.grad.flatten() for param in params]).norm()
+        for param in params:
+            param += self.rho * param.grad / norm
+
+    @torch.no_grad()
+    def step(self):
+        for param, original in self.originals:
+            param.copy_(original)
+        super().step()
+
+
 SGD, Adam, AdamW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 
 # name -> (optimizer, first update in which `bias` has a gradient)
@@ -67,10 +96,13 @@ CASES = {
     "adamw": (one_group(AdamW, lr=0.01), 0),
     "adamw_late_gradient": (one_group(AdamW, lr=0.01, weight_decay=0.1), 2),
     "adamw_two_groups": (two_groups(AdamW, 0.5, lr=0.01), 0),
+    "sam": (one_group(Sam, rho=0.05, lr=0.1), 0),
+    "sam_momentum": (one_group(Sam, rho=0.5, lr=0.1, momentum=0.9, dampening=0.25, weight_decay=0.02), 0),
+    "sam_late_gradient": (one_group(Sam, rho=0.5, lr=0.1, momentum=0.9), 2),
 }
 
 # PyTorch's fused SGD fails when momentum buffers are there for a part of the parameters only.
-WITHOUT_FUSED = {"sgd_late_gradient"}
+WITHOUT_FUSED = {"sgd_late_gradient", "sam_late_gradient"}
 
 
 def main():

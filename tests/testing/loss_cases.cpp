@@ -13,6 +13,7 @@
 #include "config/load.h"
 #include "engine/catalog.h"
 #include "engine/train_step.h"
+#include "tests/testing/ranks.h"
 
 namespace trainer::testing {
 namespace {
@@ -27,8 +28,10 @@ config::Experiment experiment_of(const nlohmann::json& case_json) {
   const auto text = fmt::format(
       "experiment: losses\nmodel: {{name: {}{}}}\ndataset: {{name: synthetic, shape: [3, 32, 32]}}\noptimizer: {}}}\ntraining: {{epochs: "
       "1}}\n"
-      "runtime: {{device: cpu, dtype: {}, threads: 1, channels_last: false}}\namp: {{enabled: false}}\n",
-      network, network == "resnet18" ? ", stem: cifar" : "", optimizer, case_json.at("dtype").get<std::string>());
+      "runtime: {{device: cpu, dtype: {}, threads: 1, channels_last: false}}\namp: {{enabled: false}}\n"
+      "distributed: {{sync_batch_norm: {}}}\n",
+      network, network == "resnet18" ? ", stem: cifar" : "", optimizer, case_json.at("dtype").get<std::string>(),
+      case_json.value("sync_batch_norm", true));
   return config::load_text(text, "case", {}, catalog);
 }
 
@@ -47,13 +50,13 @@ void fill(models::Model& model, uint64_t seed) {
   }
 }
 
-}  // namespace
-
-nlohmann::json run_loss_case(const nlohmann::json& case_json) {
+// What one rank sees of the case. Collective.
+nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks) {
   const auto experiment = experiment_of(case_json);
-  const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, 1, nullptr);
+  const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr);
   at::set_num_threads(1);
-  auto parts = engine::build_parts(experiment, placement);
+  auto parts = engine::build_parts(experiment, placement, ranks);
+  engine::join_ranks(experiment, parts);
   const auto seed = case_json.at("seed").get<uint64_t>();
   fill(*parts.model, seed);
   parts.model->train();
@@ -61,18 +64,21 @@ nlohmann::json run_loss_case(const nlohmann::json& case_json) {
   const auto steps = case_json.at("steps").get<int64_t>();
   const auto batch_size = case_json.at("batch").get<int64_t>();
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed + 1);
-  const auto images = torch::randn({steps, batch_size, 3, 32, 32}, generator, torch::kFloat64).to(placement.dtype);
-  const auto labels = torch::randint(0, 10, {steps, batch_size}, generator, torch::kInt64);
+  const auto part_of_rank = [&](const torch::Tensor& all) {
+    return all.slice(1, ranks.world->rank(), std::nullopt, ranks.world->size()).contiguous();
+  };
+  const auto images = part_of_rank(torch::randn({steps, batch_size, 3, 32, 32}, generator, torch::kFloat64)).to(placement.dtype);
+  const auto labels = part_of_rank(torch::randint(0, 10, {steps, batch_size}, generator, torch::kInt64));
 
-  metrics::ScoreMeter meter(placement.device, /*has_classes=*/true, /*with_top5=*/false);
+  metrics::ScoreMeter meter(placement.device, /*has_classes=*/true);
   engine::TrainStep train_step(parts, seed, std::nullopt, meter);
   const double lr = parts.optimizer->base_lr();
   auto result = case_json;
   result["losses"] = nlohmann::json::array();
   for (int64_t step = 0; step < steps; ++step) {
-    train_step.micro_step({images[step], labels[step], batch_size}, step, 0, batch_size);
+    train_step.micro_step({images[step], labels[step], images.size(1)}, {.step = step, .num_group_samples = batch_size});
     train_step.update(lr);
-    result["losses"].push_back(meter.read().loss);
+    result["losses"].push_back(meter.read(*ranks.world).loss);
     meter.reset();
   }
   double sum = 0;
@@ -84,6 +90,18 @@ nlohmann::json run_loss_case(const nlohmann::json& case_json) {
   }
   result["sum"] = sum;
   result["sum_of_squares"] = sum_of_squares;
+  return result;
+}
+
+}  // namespace
+
+nlohmann::json run_loss_case(const nlohmann::json& case_json) {
+  if (!case_json.contains("ranks")) return train(case_json, {});
+  nlohmann::json result;
+  run_ranks(case_json.at("ranks").get<int>(), [&](distributed::ProcessGroups& groups) {
+    auto of_this_rank = train(case_json, engine::make_ranks(groups));
+    if (groups.world()->rank() == 0) result = std::move(of_this_rank);
+  });
   return result;
 }
 

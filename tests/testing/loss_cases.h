@@ -7,7 +7,7 @@
 namespace trainer::testing {
 
 // Trains `case_json` (an object as make_losses.py writes it) and returns it with losses, sum and sum_of_squares of its own.
-// One thread, contiguous tensors, no autocast, as make_losses.py does.
+// One thread for each rank, contiguous tensors, no autocast, as make_losses.py does.
 nlohmann::json run_loss_case(const nlohmann::json& case_json);
 
 // The kind of this CPU as tests/golden/cpu.py spells it.

@@ -25,15 +25,16 @@ inline const config::Catalog& catalog() {
   return catalog;
 }
 
-// Trains on the CPU until the end or until `max_steps` steps are done.
-inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1) {
+// Trains on the CPU until the end or until `max_steps` steps are done. Collective over `ranks`.
+inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1, const engine::Ranks& ranks = {}) {
   SmallRun run{.experiment = std::move(experiment), .parts = {}, .events = {}};
   run.experiment.runtime.device = config::DeviceChoice::kCpu;
   const auto placement =
-      device::choose_placement(run.experiment.runtime, run.experiment.amp, run.experiment.dataloader.pin_memory, 2, nullptr);
+      device::choose_placement(run.experiment.runtime, run.experiment.amp, run.experiment.dataloader.pin_memory, {.num_cpus = 2}, nullptr);
   device::apply_placement(placement, run.experiment.runtime);
   const auto logger = make_quiet_logger();
-  run.parts = engine::build_parts(run.experiment, placement);
+  run.parts = engine::build_parts(run.experiment, placement, ranks);
+  engine::join_ranks(run.experiment, run.parts);
   engine::open_data(run.experiment, run.parts, *logger);
   int64_t asked = 0;
   engine::Trainer trainer(run.experiment, run.parts, run.events, [&] { return max_steps >= 0 && asked++ >= max_steps; });
@@ -41,8 +42,9 @@ inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1) {
   return run;
 }
 
-inline SmallRun train_text(const std::string& text, const std::vector<std::string>& overrides = {}, int64_t max_steps = -1) {
-  return train(config::load_text(text, "test.yaml", overrides, catalog()), max_steps);
+inline SmallRun train_text(const std::string& text, const std::vector<std::string>& overrides = {}, int64_t max_steps = -1,
+                           const engine::Ranks& ranks = {}) {
+  return train(config::load_text(text, "test.yaml", overrides, catalog()), max_steps, ranks);
 }
 
 // Parameters and buffers, in the order of their names' registration.

@@ -4,12 +4,16 @@
 
 namespace trainer::config {
 
+// What becomes of a training set that the ranks cannot share evenly.
+enum class Shards { kPad, kDrop, kExact };
+
 struct DataLoaderSection {
   std::optional<int64_t> batch_size = {};
   std::optional<int64_t> global_batch_size = {};
   int64_t num_workers = 1;
   int64_t prefetch = 4;
   bool drop_last = true;
+  Shards shards = Shards::kPad;
   Auto<bool> pin_memory = {};
 
   void describe(KeyTable& keys) {
@@ -26,7 +30,10 @@ struct DataLoaderSection {
               .doc = "Threads that prepare batches; 0: the training thread does it. Results do not depend on it."});
     keys.add("prefetch", prefetch,
              {.min = 1, .max = 1024, .unit = "batches", .doc = "Batches that are kept ready; their buffers are allocated once."});
-    keys.add("drop_last", drop_last, {.doc = "Leave out a training epoch's last batch when it is not full."});
+    keys.add("drop_last", drop_last, {.doc = "Leave out a training epoch's last batch when it is not full on every rank."});
+    keys.add_choice("shards", shards, {{"pad", Shards::kPad}, {"drop", Shards::kDrop}, {"exact", Shards::kExact}},
+                    {.doc = "When the training set is no multiple of the ranks: repeat some images or leave some out, as PyTorch's "
+                            "DistributedSampler does, or take each image once, the ranks' parts then differing by one."});
     keys.add("pin_memory", pin_memory, {.doc = "Batches in page-locked memory, for faster copies to a GPU; auto: where there is one."});
   }
 };

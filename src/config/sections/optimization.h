@@ -16,12 +16,17 @@ struct LossSection {
 struct OptimizerSection {
   Part part;
   bool decay_norm_and_bias = true;
+  bool skip_zero_grads = false;
 
   void describe(KeyTable& keys, const Catalog& catalog) {
     keys.add_part("name", part, catalog.optimizers, "sgd", "The update rule.");
     keys.add("decay_norm_and_bias", decay_norm_and_bias,
              {.doc = "Apply the optimizer's weight_decay to normalisation weights and to biases too, as PyTorch does; false: only to "
                      "weights with two or more dimensions."});
+    keys.add(
+        "skip_zero_grads", skip_zero_grads,
+        {.doc = "Leave a parameter as it is in a step in which its gradient is zero everywhere: no weight decay, no momentum. Waits for "
+                "the device in every step."});
   }
 };
 

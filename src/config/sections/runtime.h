@@ -15,6 +15,7 @@ struct RuntimeSection {
   bool deterministic = false;
   bool cudnn_benchmark = true;
   Auto<bool> channels_last = {};
+  std::string cuda_allocator = {};
 
   void describe(KeyTable& keys) {
     keys.add_choice("device", device, {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}},
@@ -32,21 +33,38 @@ struct RuntimeSection {
              {.doc = "Let cuDNN try its algorithms on the first steps and keep the fastest; off under deterministic."});
     keys.add("channels_last", channels_last,
              {.doc = "Images and filters in NHWC order in memory; auto: where the network gains from it, but never for float64."});
+    keys.add("cuda_allocator", cuda_allocator,
+             {.doc = "Settings of the GPU's memory allocator, as PYTORCH_CUDA_ALLOC_CONF has them (\"expandable_segments:True\"); empty: "
+                     "what the environment says."});
   }
 };
 
-enum class AmpDtype { kAuto, kBfloat16 };
+enum class AmpDtype { kAuto, kBfloat16, kFloat16 };
 
 struct AmpSection {
   Auto<bool> enabled = {};
   AmpDtype dtype = AmpDtype::kAuto;
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  int64_t growth_interval = 2000;
 
   void describe(KeyTable& keys) {
     keys.add("enabled", enabled,
              {.doc = "Forward and loss under autocast; auto: where bfloat16 is fast (avx512_bf16 or AMX on a CPU, compute capability 8 on "
                      "a GPU)."});
-    keys.add_choice("dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}},
-                    {.doc = "Type of the autocast operations."});
+    keys.add_choice("dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}, {"float16", AmpDtype::kFloat16}},
+                    {.doc = "Type of the autocast operations; auto: bfloat16. float16 brings the GradScaler with it, whose keys follow."});
+    keys.add("init_scale", init_scale, {.min = 0, .min_excluded = true, .doc = "What the loss is multiplied by at first."});
+    keys.add("growth_factor", growth_factor,
+             {.min = 1, .min_excluded = true, .doc = "The scale grows by this factor after growth_interval steps without an overflow."});
+    keys.add("backoff_factor", backoff_factor,
+             {.min = 0,
+              .max = 1,
+              .min_excluded = true,
+              .max_excluded = true,
+              .doc = "The scale falls by this factor at an overflow, and the step is skipped."});
+    keys.add("growth_interval", growth_interval, {.min = 1, .unit = "steps", .doc = "Steps without an overflow before the scale grows."});
   }
 };
 

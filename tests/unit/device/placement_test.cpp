@@ -10,13 +10,23 @@ namespace trainer::device {
 namespace {
 
 Placement place(const config::RuntimeSection& runtime = {}, const config::AmpSection& amp = {}, const CudaModule* cuda = nullptr) {
-  return choose_placement(runtime, amp, {}, 3, cuda);
+  return choose_placement(runtime, amp, {}, {.num_cpus = 3}, cuda);
 }
 
 int two_devices() { return 2; }
 int hopper(int) { return 9; }
 int volta(int) { return 7; }
 uint64_t peak(int) { return 12345; }
+void set_device(int) {}
+
+CudaModule gpus(int (*count)(), int (*major)(int)) {
+  CudaModule module;
+  module.device_count = count;
+  module.compute_capability_major = major;
+  module.peak_memory = &peak;
+  module.set_device = &set_device;
+  return module;
+}
 
 TEST(Placement, AutoFollowsTheProcessor) {
   const auto placement = place();
@@ -29,15 +39,44 @@ TEST(Placement, AutoFollowsTheProcessor) {
 }
 
 TEST(Placement, AutoFollowsTheGpu) {
-  const CudaModule new_gpu{&two_devices, &hopper, &peak};
+  const auto new_gpu = gpus(&two_devices, &hopper);
   const auto placement = place({}, {}, &new_gpu);
   EXPECT_TRUE(placement.device.is_cuda());
   EXPECT_EQ(placement.autocast_dtype, torch::kBFloat16);
   EXPECT_TRUE(placement.pin_memory);
   EXPECT_EQ(memory_in_use(placement), 12345U);
-  const CudaModule old_gpu{&two_devices, &volta, &peak};
+  const auto old_gpu = gpus(&two_devices, &volta);
   EXPECT_EQ(place({}, {}, &old_gpu).autocast_dtype, std::nullopt);
   EXPECT_TRUE(place({.device = config::DeviceChoice::kCpu}, {}, &new_gpu).device.is_cpu());
+}
+
+TEST(Placement, TheGpuIsTheLocalRanks) {
+  const auto index = [](int local_rank, int (*count)()) {
+    const auto module = gpus(count, &hopper);
+    return choose_placement({}, {}, {}, {.local_rank = local_rank}, &module).device.index();
+  };
+  EXPECT_EQ(index(0, &two_devices), 0);
+  EXPECT_EQ(index(1, &two_devices), 1);
+  // Where only one is visible, as under Slurm's --gpus-per-task, it is this rank's.
+  EXPECT_EQ(index(3, [] { return 1; }), 0);
+  try {
+    index(2, &two_devices);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "local rank 2 has no GPU: this host shows 2; start one process per GPU (--nproc-per-node 2), or set runtime.device: cpu");
+  }
+}
+
+TEST(Placement, Float16BringsTheGradScaler) {
+  const config::AmpSection float16{.dtype = config::AmpDtype::kFloat16};
+  EXPECT_EQ(place({}, float16).autocast_dtype, std::nullopt) << "slow on a CPU, so auto leaves it out";
+  const auto old_gpu = gpus(&two_devices, &volta);
+  EXPECT_EQ(place({}, float16, &old_gpu).autocast_dtype, torch::kFloat16);
+  const auto asked = place({}, {.enabled = {true}, .dtype = config::AmpDtype::kFloat16});
+  EXPECT_EQ(asked.autocast_dtype, torch::kFloat16);
+  EXPECT_EQ(asked.input_dtype, torch::kFloat32);
+  EXPECT_EQ(to_string(asked), "cpu, 3 threads, float32 with float16 autocast and GradScaler, channels_last");
 }
 
 TEST(Placement, WhatTheFileSaysIsDone) {

@@ -19,17 +19,17 @@ config::Experiment experiment_with(std::optional<int64_t> batch_size, std::optio
 }
 
 TEST(Plan, DropsTheLastBatchOrKeepsIt) {
-  const auto dropped = make_plan(experiment_with(32, std::nullopt, 1, true), 100);
+  const auto dropped = make_plan(experiment_with(32, std::nullopt, 1, true), 100, 1);
   EXPECT_EQ(dropped.batches_per_epoch, 3);
   EXPECT_EQ(dropped.total_steps, 9);
-  const auto kept = make_plan(experiment_with(32, std::nullopt, 1, false), 100);
+  const auto kept = make_plan(experiment_with(32, std::nullopt, 1, false), 100, 1);
   EXPECT_EQ(kept.batches_per_epoch, 4);
   EXPECT_EQ(samples_in_group(kept, 0), 32);
   EXPECT_EQ(samples_in_group(kept, 3), 4);
 }
 
 TEST(Plan, GlobalBatchSizeIsSharedByTheMicroSteps) {
-  const auto plan = make_plan(experiment_with(std::nullopt, 64, 4, true), 1000);
+  const auto plan = make_plan(experiment_with(std::nullopt, 64, 4, true), 1000, 1);
   EXPECT_EQ(plan.batch_size, 16);
   EXPECT_EQ(plan.global_batch_size, 64);
   EXPECT_EQ(plan.batches_per_epoch, 62);
@@ -38,12 +38,12 @@ TEST(Plan, GlobalBatchSizeIsSharedByTheMicroSteps) {
   EXPECT_EQ(samples_in_group(plan, 60), 32);  // the short last group
 }
 
-TEST(Plan, TheDefaultBatch) { EXPECT_EQ(make_plan(experiment_with(std::nullopt, std::nullopt, 1, true), 1000).batch_size, 128); }
+TEST(Plan, TheDefaultBatch) { EXPECT_EQ(make_plan(experiment_with(std::nullopt, std::nullopt, 1, true), 1000, 1).batch_size, 128); }
 
 TEST(Plan, TooFewImagesForABatch) {
-  EXPECT_EQ(make_plan(experiment_with(32, std::nullopt, 1, false), 5).batches_per_epoch, 1);
+  EXPECT_EQ(make_plan(experiment_with(32, std::nullopt, 1, false), 5, 1).batches_per_epoch, 1);
   try {
-    make_plan(experiment_with(32, std::nullopt, 1, true), 5);
+    make_plan(experiment_with(32, std::nullopt, 1, true), 5, 1);
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),

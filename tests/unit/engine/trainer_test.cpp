@@ -188,7 +188,7 @@ TEST(BuildParts, TheNetworkChoosesTheMemoryFormatWhenItIsAuto) {
     const auto experiment =
         config::load_text(kRandom, "test.yaml", {"model.name=" + model, "runtime.dtype=float32", "runtime.channels_last=" + channels_last},
                           testing::catalog());
-    const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, 1, nullptr);
+    const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr);
     return build_parts(experiment, placement).placement.memory_format;
   };
   EXPECT_EQ(format("demo_conv", "auto"), torch::MemoryFormat::Contiguous);

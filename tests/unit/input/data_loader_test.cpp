@@ -322,6 +322,26 @@ TEST(DataLoader, WaitedCountsTheWorkThatNextDoesItself) {
   EXPECT_GT(loader.waited().count(), 0);
 }
 
+TEST(DataLoader, BatchesThatOnlyOtherRanksHaveAreEmpty) {
+  const CountingImages images(20);
+  const auto pipeline = augmenting_pipeline(images.info());
+  for (const int64_t workers : {0, 2}) {
+    DataLoader loader(images, pipeline, {.batch_size = 4, .num_workers = workers, .prefetch = 2});
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      loader.start_epoch(epoch, first_indices(6), 4);
+      for (const int64_t size : {4, 2, 0, 0}) {
+        const auto* batch = loader.next();
+        ASSERT_NE(batch, nullptr);
+        EXPECT_EQ(batch->size, size);
+        EXPECT_EQ(batch->images.sizes(), (std::vector<int64_t>{size, 3, kImageSize, kImageSize}));
+        EXPECT_EQ(batch->targets.sizes(), std::vector<int64_t>{size});
+      }
+      EXPECT_EQ(loader.next(), nullptr);
+    }
+    EXPECT_ANY_THROW(loader.start_epoch(0, first_indices(6), 1));
+  }
+}
+
 TEST(DataLoader, RefusesIndicesThatTheDataSetDoesNotHave) {
   const CountingImages dataset(10);
   const auto pipeline = augmenting_pipeline(dataset.info());

@@ -3,79 +3,70 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 namespace trainer::input {
 namespace {
 
-struct SamplerCase {
-  int64_t num_samples;
-  int world_size;
-  int rank;
-  bool shuffle;
-  bool drop_last;
-  uint64_t seed;
-  int64_t epoch;
-  std::vector<int64_t> expected;
-};
-
-DistributedSampler make_sampler(const SamplerCase& of) {
-  DistributedSampler sampler({.num_samples = of.num_samples,
-                              .rank = of.rank,
-                              .world_size = of.world_size,
-                              .shuffle = of.shuffle,
-                              .drop_last = of.drop_last,
-                              .seed = of.seed});
-  sampler.set_epoch(of.epoch);
-  return sampler;
-}
-
-// Made with Python, for each line (n, w, r, sh, dl, seed, ep):
-// s = torch.utils.data.DistributedSampler(range(n), w, r, sh, seed, dl); s.set_epoch(ep); print(list(s))
-const std::vector<SamplerCase> kPythonsLists = {
-    {10, 1, 0, true, false, 0, 0, {4, 1, 7, 5, 3, 9, 0, 8, 6, 2}},
-    {10, 3, 0, true, false, 0, 0, {4, 5, 0, 2}},
-    {10, 3, 2, true, false, 0, 0, {7, 9, 6, 1}},
-    {10, 3, 1, true, true, 0, 0, {1, 3, 8}},
-    {12, 4, 3, true, true, 42, 5, {2, 8, 10}},
-    {10, 3, 1, true, false, 42, 7, {3, 4, 1, 0}},
-    {7, 2, 1, true, false, 0, 1, {6, 3, 2, 0}},
-    {3, 8, 7, true, false, 1, 2, {0}},
-    {3, 8, 2, true, true, 1, 2, {}},
-    {2, 7, 6, false, false, 0, 0, {0}},
-    {10, 4, 1, false, false, 0, 0, {1, 5, 9}},
-    {10, 4, 1, false, true, 0, 0, {1, 5}},
-    {9, 2, 0, true, false, 1099511627776, 3, {4, 5, 0, 3, 7}},
-    {0, 2, 1, true, true, 0, 0, {}},
-    {0, 2, 1, true, false, 0, 0, {}},
-};
-
+// The lists of tests/golden/sampler_orders.json.
 TEST(DistributedSampler, GivesPythonsLists) {
-  for (const auto& each : kPythonsLists) {
-    const auto sampler = make_sampler(each);
-    EXPECT_EQ(sampler.indices(), each.expected) << each.num_samples << " samples, rank " << each.rank << " of " << each.world_size;
-    EXPECT_EQ(sampler.num_samples_per_rank(), static_cast<int64_t>(each.expected.size()));
+  const auto document = nlohmann::json::parse(std::ifstream(TRAINER_SOURCE_DIR "/tests/golden/sampler_orders.json"));
+  ASSERT_GE(document.at("cases").size(), 50U);
+  for (auto each : document.at("cases")) {
+    const auto orders = each.at("orders");
+    each.erase("orders");
+    const int world_size = each.at("world_size");
+    ASSERT_EQ(orders.size(), static_cast<size_t>(world_size));
+    for (int rank = 0; rank < world_size; ++rank) {
+      const auto what = each.dump() + ", rank " + std::to_string(rank);
+      DistributedSampler sampler({.num_samples = each.at("num_samples"),
+                                  .rank = rank,
+                                  .world_size = world_size,
+                                  .shuffle = each.at("shuffle"),
+                                  .shards = each.at("drop_last").get<bool>() ? config::Shards::kDrop : config::Shards::kPad,
+                                  .seed = each.at("seed")});
+      sampler.set_epoch(each.at("epoch"));
+      const auto indices = sampler.indices();
+      const auto& expected = orders.at(static_cast<size_t>(rank));
+      ASSERT_EQ(indices.size(), expected.at("length").get<size_t>()) << what;
+      EXPECT_EQ(sampler.num_samples_per_rank(), expected.at("length").get<int64_t>()) << what;
+      const auto head = expected.at("head").get<std::vector<int64_t>>();
+      EXPECT_TRUE(std::equal(head.begin(), head.end(), indices.begin())) << what;
+      int64_t weighted_sum = 0;
+      for (size_t i = 0; i < indices.size(); ++i) weighted_sum += static_cast<int64_t>(i + 1) * indices[i];
+      EXPECT_EQ(weighted_sum, expected.at("weighted_sum").get<int64_t>()) << what;
+    }
   }
-}
-
-// Python, from the same lines: x = list(s); print(x[:6], len(x), sum((i + 1) * v for i, v in enumerate(x)))
-TEST(DistributedSampler, GivesPythonsListOfCifarSize) {
-  const auto indices = make_sampler({50000, 4, 3, true, false, 42, 7, {}}).indices();
-  ASSERT_EQ(indices.size(), 12500U);
-  EXPECT_EQ(std::vector<int64_t>(indices.begin(), indices.begin() + 6), (std::vector<int64_t>{24030, 28341, 30902, 24095, 5825, 23497}));
-  int64_t weighted_sum = 0;
-  for (size_t i = 0; i < indices.size(); ++i) weighted_sum += static_cast<int64_t>(i + 1) * indices[i];
-  EXPECT_EQ(weighted_sum, 1958203819910);
 }
 
 TEST(DistributedSampler, RanksTogetherTakeEachSampleOnceWhenTheyDivide) {
   std::vector<int64_t> all;
   for (int rank = 0; rank < 5; ++rank) {
-    const auto part = make_sampler({100, 5, rank, true, false, 3, 1, {}}).indices();
+    DistributedSampler sampler({.num_samples = 100, .rank = rank, .world_size = 5, .seed = 3});
+    sampler.set_epoch(1);
+    const auto part = sampler.indices();
     all.insert(all.end(), part.begin(), part.end());
   }
   std::sort(all.begin(), all.end());
   ASSERT_EQ(all.size(), 100U);
   for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], i);
+}
+
+TEST(DistributedSampler, ExactTakesEachSampleOnce) {
+  for (const int64_t num_samples : {0, 1, 4, 5, 10, 11}) {
+    std::vector<int64_t> all;
+    for (int rank = 0; rank < 5; ++rank) {
+      DistributedSampler sampler({.num_samples = num_samples, .rank = rank, .world_size = 5, .shards = config::Shards::kExact, .seed = 7});
+      const auto part = sampler.indices();
+      EXPECT_EQ(sampler.num_samples_per_rank(), static_cast<int64_t>(part.size()));
+      EXPECT_EQ(part.size(), static_cast<size_t>((num_samples - rank + 4) / 5)) << num_samples << " samples, rank " << rank;
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    std::sort(all.begin(), all.end());
+    ASSERT_EQ(all.size(), static_cast<size_t>(num_samples));
+    for (int64_t i = 0; i < num_samples; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], i);
+  }
 }
 
 TEST(DistributedSampler, RefusesARankOutsideTheWorld) {

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "tests/testing/ranks.h"
+
 namespace trainer::metrics {
 namespace {
 
@@ -20,98 +22,155 @@ torch::Tensor ranked_outputs(const std::vector<int64_t>& first, int64_t num_clas
   return outputs;
 }
 
+const distributed::ProcessGroup& alone() {
+  static const distributed::ProcessGroup group;
+  return group;
+}
+
 TEST(ScoreMeter, WeighsAShortLastBatchByItsSize) {
-  ScoreMeter meter(torch::kCPU, /*has_classes=*/true, /*with_top5=*/true);
-  // Of 10 classes; with the best class 0 the fifth is 4.
+  ScoreMeter meter(torch::kCPU, /*has_classes=*/true);
   meter.add(torch::tensor(1.0F), ranked_outputs({0, 0, 0, 0}, 10), labels({0, 4, 5, 9}), 4);
   meter.add(torch::tensor(4.0F), ranked_outputs({3}, 10), labels({3}), 1);
-  const auto scores = meter.read();
+  const auto scores = meter.read(alone());
   EXPECT_EQ(scores.num_samples, 5);
   EXPECT_DOUBLE_EQ(scores.loss, (4 * 1.0 + 4.0) / 5);
   EXPECT_DOUBLE_EQ(scores.top1.value(), 2.0 / 5);
-  EXPECT_DOUBLE_EQ(scores.top5.value(), 3.0 / 5);
+  EXPECT_FALSE(scores.top5.has_value());
 }
 
-TEST(ScoreMeter, WithFiveClassesTop5IsAlwaysAHit) {
-  ScoreMeter meter(torch::kCPU, true, true);
-  meter.add(torch::tensor(0.5F), ranked_outputs({0, 1, 2}, 5), labels({0, 0, 1}), 3);
-  const auto scores = meter.read();
-  EXPECT_DOUBLE_EQ(scores.top1.value(), 1.0 / 3);
-  EXPECT_DOUBLE_EQ(scores.top5.value(), 1);
+TEST(ScoreMeter, SumsOverTheRanks) {
+  testing::run_ranks(3, [](distributed::ProcessGroups& groups) {
+    const auto& world = *groups.world();
+    ScoreMeter meter(torch::kCPU, true);
+    // Rank 0 has no sample, rank 1 one, rank 2 two.
+    for (int64_t i = 0; i < world.rank(); ++i)
+      meter.add(torch::tensor(1.0F + static_cast<float>(i)), ranked_outputs({i}, 3), labels({0}), 1);
+    const auto scores = meter.read(world);
+    EXPECT_EQ(scores.num_samples, 3);
+    EXPECT_DOUBLE_EQ(scores.loss, 4.0 / 3);
+    EXPECT_DOUBLE_EQ(scores.top1.value(), 2.0 / 3);
+  });
 }
 
 TEST(ScoreMeter, OfEqualOutputsTheFirstClassIsTop1) {
-  ScoreMeter meter(torch::kCPU, true, false);
+  ScoreMeter meter(torch::kCPU, true);
   const auto outputs = torch::tensor({{2.0F, 7.0F, 7.0F}, {2.0F, 7.0F, 7.0F}, {1.0F, 1.0F, 1.0F}});
   meter.add(torch::tensor(0.0F), outputs, labels({1, 2, 0}), 3);
-  EXPECT_DOUBLE_EQ(meter.read().top1.value(), 2.0 / 3);
-}
-
-TEST(ScoreMeter, WithoutTop5) {
-  ScoreMeter meter(torch::kCPU, true, false);
-  meter.add(torch::tensor(0.5F), ranked_outputs({0, 1}, 3), labels({0, 1}), 2);
-  const auto scores = meter.read();
-  EXPECT_EQ(scores.top1, 1.0);
-  EXPECT_FALSE(scores.top5.has_value());
+  EXPECT_DOUBLE_EQ(meter.read(alone()).top1.value(), 2.0 / 3);
 }
 
 TEST(ScoreMeter, LossWithoutClasses) {
-  ScoreMeter meter(torch::kCPU, /*has_classes=*/false, /*with_top5=*/false);
+  ScoreMeter meter(torch::kCPU, /*has_classes=*/false);
   const auto outputs = torch::tensor({{1.0F}, {3.0F}});
   meter.add(torch::nn::functional::mse_loss(outputs, torch::zeros({2, 1})), outputs, torch::zeros({2, 1}), 2);
-  const auto scores = meter.read();
+  const auto scores = meter.read(alone());
   EXPECT_EQ(scores.loss, 5);
   EXPECT_FALSE(scores.top1.has_value());
-  EXPECT_FALSE(scores.top5.has_value());
-}
-
-TEST(ScoreMeter, LossWithoutClassesIgnoresTop5) {
-  ScoreMeter meter(torch::kCPU, /*has_classes=*/false, /*with_top5=*/true);
-  meter.add(torch::tensor(1.0F), torch::ones({2, 1}), torch::ones({2, 1}), 2);
-  EXPECT_FALSE(meter.read().top5.has_value());
 }
 
 TEST(ScoreMeter, SumsInFloat64) {
-  ScoreMeter meter(torch::kCPU, false, false);
+  ScoreMeter meter(torch::kCPU, false);
   // In float32 the second loss would be lost in the sum.
   meter.add(torch::tensor(16777216.0F), {}, {}, 1);
   meter.add(torch::tensor(1.0F), {}, {}, 1);
-  EXPECT_EQ(meter.read().loss, 16777217.0 / 2);
+  EXPECT_EQ(meter.read(alone()).loss, 16777217.0 / 2);
 }
 
 TEST(ScoreMeter, AddsOutputsThatNeedGradients) {
-  ScoreMeter meter(torch::kCPU, true, false);
+  ScoreMeter meter(torch::kCPU, true);
   const auto outputs = ranked_outputs({1}, 3).requires_grad_();
   auto loss = torch::nn::functional::cross_entropy(outputs, labels({1}));
   meter.add(loss, outputs, labels({1}), 1);
   loss.backward();
-  EXPECT_DOUBLE_EQ(meter.read().loss, loss.item<double>());
+  EXPECT_DOUBLE_EQ(meter.read(alone()).loss, loss.item<double>());
 }
 
 TEST(ScoreMeter, ABatchOfNothingAddsNothing) {
-  ScoreMeter meter(torch::kCPU, true, true);
+  ScoreMeter meter(torch::kCPU, true);
   meter.add(torch::tensor(std::numeric_limits<float>::quiet_NaN()), torch::empty({0, 10}), torch::empty({0}, torch::kInt64), 0);
-  auto scores = meter.read();
+  auto scores = meter.read(alone());
   EXPECT_EQ(scores.num_samples, 0);
   EXPECT_EQ(scores.loss, 0);
   EXPECT_EQ(scores.top1, 0.0);
   meter.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
-  scores = meter.read();
+  scores = meter.read(alone());
   EXPECT_EQ(scores.loss, 2);
   EXPECT_EQ(scores.top1, 1.0);
 }
 
 TEST(ScoreMeter, ResetForgets) {
-  ScoreMeter meter(torch::kCPU, true, true);
+  ScoreMeter meter(torch::kCPU, true);
   meter.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
-  EXPECT_EQ(meter.read().num_samples, 1);
+  EXPECT_EQ(meter.read(alone()).num_samples, 1);
   meter.reset();
   meter.add(torch::tensor(1.0F), ranked_outputs({3, 3}, 10), labels({4, 9}), 2);
-  const auto scores = meter.read();
+  const auto scores = meter.read(alone());
   EXPECT_EQ(scores.num_samples, 2);
   EXPECT_EQ(scores.loss, 1);
   EXPECT_EQ(scores.top1, 0.0);
-  EXPECT_DOUBLE_EQ(scores.top5.value(), 0.5);
+}
+
+// Five batches of unequal sizes; batch 4's loss vanishes beside batch 0's unless they are added in order.
+struct ValidationBatch {
+  double loss;
+  std::vector<int64_t> predicted;
+  std::vector<int64_t> actual;
+};
+const std::vector<ValidationBatch> kBatches = {
+    {1.0e16, {0, 1, 2}, {0, 1, 1}}, {1.1, {2, 2}, {2, 0}}, {0.7, {5, 1}, {1, 1}}, {0.3, {0}, {0}}, {-1.0e16, {1, 0, 5}, {1, 2, 5}}};
+
+Scores validate(const distributed::ProcessGroup& world) {
+  ValidationMeter meter(torch::kCPU, /*num_classes=*/6, static_cast<int64_t>(kBatches.size()));
+  for (size_t i = static_cast<size_t>(world.rank()); i < kBatches.size(); i += static_cast<size_t>(world.size())) {
+    const auto& batch = kBatches[i];
+    const auto size = static_cast<int64_t>(batch.actual.size());
+    meter.add(static_cast<int64_t>(i), torch::tensor(batch.loss, torch::kFloat64), ranked_outputs(batch.predicted, 6), labels(batch.actual),
+              size);
+  }
+  return meter.read(world);
+}
+
+TEST(ValidationMeter, CountsClassesAndTheirConfusion) {
+  const auto scores = validate(alone());
+  EXPECT_EQ(scores.num_samples, 11);
+  EXPECT_DOUBLE_EQ(scores.top1.value(), 7.0 / 11);
+  // Of six ranked classes only the last is no hit: predicted 1 with actual 0 would be one, none of these is.
+  EXPECT_DOUBLE_EQ(scores.top5.value(), 10.0 / 11);
+  const std::vector<int64_t> confusion = {2, 0, 1, 0, 0, 0,  //
+                                          0, 3, 1, 0, 0, 1,  //
+                                          1, 0, 1, 0, 0, 0,  //
+                                          0, 0, 0, 0, 0, 0,  //
+                                          0, 0, 0, 0, 0, 0,  //
+                                          0, 0, 0, 0, 0, 1};
+  EXPECT_EQ(scores.confusion, confusion);
+  // sklearn.metrics.f1_score(actual, predicted, average="macro"): classes 3 and 4 do not occur.
+  EXPECT_DOUBLE_EQ(scores.macro_f1.value(), (4.0 / 6 + 6.0 / 8 + 2.0 / 5 + 2.0 / 3) / 4);
+}
+
+TEST(ValidationMeter, HasTheSameDigitsForAnyNumberOfRanks) {
+  const auto one = validate(alone());
+  for (const int world_size : {2, 3, 4, 7}) {
+    testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
+      const auto scores = validate(*groups.world());
+      EXPECT_EQ(scores.loss, one.loss);
+      EXPECT_EQ(scores.num_samples, one.num_samples);
+      EXPECT_EQ(scores.top1, one.top1);
+      EXPECT_EQ(scores.top5, one.top5);
+      EXPECT_EQ(scores.confusion, one.confusion);
+      EXPECT_EQ(scores.macro_f1, one.macro_f1);
+    });
+  }
+}
+
+TEST(ValidationMeter, WithoutClasses) {
+  ValidationMeter meter(torch::kCPU, 0, 2);
+  meter.add(0, torch::tensor(1.0), torch::ones({3, 2}), torch::ones({3, 2}), 3);
+  meter.add(1, torch::tensor(5.0), torch::ones({1, 2}), torch::ones({1, 2}), 1);
+  const auto scores = meter.read(alone());
+  EXPECT_DOUBLE_EQ(scores.loss, 2);
+  EXPECT_FALSE(scores.top1.has_value());
+  EXPECT_FALSE(scores.macro_f1.has_value());
+  EXPECT_TRUE(scores.confusion.empty());
 }
 
 }  // namespace

@@ -123,5 +123,36 @@ TEST(BatchNorm, RefusesToTrainOnOneValuePerChannel) {
   EXPECT_NO_THROW(norm->forward(single));
 }
 
+TEST(BatchNorm, EmptyBatchGivesGradientsOfZeroAndIsNotTracked) {
+  for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast}) {
+    const auto norm = local_batch_norm()(kNormChannels);
+    const torch::Tensor x = torch::zeros({0, kNormChannels, 3, 6}).contiguous(format).requires_grad_();
+    const torch::Tensor y = norm->forward(x);
+    EXPECT_EQ(y.sizes(), x.sizes());
+    y.sum().backward();
+    EXPECT_EQ(x.grad().sizes(), x.sizes());
+    EXPECT_TRUE(at::equal(norm->weight.grad(), torch::zeros({kNormChannels})));
+    EXPECT_TRUE(at::equal(norm->bias.grad(), torch::zeros({kNormChannels})));
+    EXPECT_TRUE(at::equal(norm->running_mean, torch::zeros({kNormChannels})));
+    EXPECT_TRUE(at::equal(norm->running_var, torch::ones({kNormChannels})));
+    EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 0);
+  }
+}
+
+TEST(BatchNorm, WithoutMomentumAveragesAllBatches) {
+  BatchNorm2d norm(kNormChannels, 1e-5, std::nullopt);
+  norm.to(torch::kFloat64);
+  torch::Tensor mean = torch::zeros({kNormChannels}, torch::kFloat64);
+  torch::Tensor var = torch::zeros({kNormChannels}, torch::kFloat64);
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const torch::Tensor x = norm_input(seed);
+    norm.forward(x);
+    mean += x.mean({0, 2, 3}) / 4.0;
+    var += x.var({0, 2, 3}, /*unbiased=*/true) / 4.0;
+  }
+  expect_close(norm.running_mean, mean);
+  expect_close(norm.running_var, var);
+}
+
 }  // namespace
 }  // namespace trainer::nn::test

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -74,14 +75,24 @@ struct OptimizerProblem {
   torch::Tensor values() const { return torch::cat({weight.detach().flatten(), bias.detach(), unused.detach()}).to(torch::kFloat64); }
 };
 
+// All passes and the update of step number `update`.
+inline void take_step(OptimizerProblem& problem, Optimizer& optimizer, int update, double lr, int first_update_of_bias = 0,
+                      const std::optional<torch::Tensor>& found_inf = {}) {
+  problem.set_gradients(update, first_update_of_bias);
+  if (optimizer.needs_second_pass()) {
+    optimizer.ascend();
+    problem.set_gradients(update, first_update_of_bias);
+  }
+  optimizer.step(lr, found_inf);
+}
+
 // The largest difference from the golden values over the updates of `problem`.
 inline double difference_from_golden(const std::string& name, OptimizerProblem& problem, Optimizer& optimizer,
                                      int first_update_of_bias = 0) {
   const auto expected = read_golden("optimizers.txt").at(name);
   double largest = 0;
   for (int update = 0; update < OptimizerProblem::kUpdates; ++update) {
-    problem.set_gradients(update, first_update_of_bias);
-    optimizer.step(optimizer.base_lr() * (1 - update / 8.0));
+    take_step(problem, optimizer, update, optimizer.base_lr() * (1 - update / 8.0), first_update_of_bias);
     const auto row = torch::tensor(expected.at(static_cast<size_t>(update)), torch::kFloat64);
     largest = std::max(largest, (problem.values() - row).abs().max().item<double>());
   }

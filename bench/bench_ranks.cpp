@@ -1,0 +1,155 @@
+// Training steps of one rank among several processes that exchange their gradients over gloo, as bench.py measures them. The place
+// among the ranks comes from the environment, as torchrun and `trainer launch` set it. Rank 0 talks to bench.py, the others follow it.
+
+#include <unistd.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "bench/serve.h"
+#include "bench/training.h"
+#include "distributed/rendezvous.h"
+#include "world/host_resources.h"
+
+namespace {
+
+using namespace trainer;
+using nlohmann::json;
+
+// serve() on rank 0, which tells the others how many steps are to be done; none ends them.
+void serve_together(const distributed::ProcessGroup& world, const json& settings, const std::function<json(int64_t)>& run) {
+  const auto count = torch::zeros({1}, torch::kInt64);
+  if (world.rank() == 0) {
+    bench::serve(settings, [&](int64_t value) {
+      count.fill_(value);
+      world.broadcast(count);
+      return run(value);
+    });
+    count.zero_();
+    world.broadcast(count);
+    return;
+  }
+  while (true) {
+    world.broadcast(count);
+    const auto value = count.item<int64_t>();
+    if (value == 0) return;
+    run(value);
+  }
+}
+
+// Nanoseconds on a clock that all processes of a host share.
+int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// How long ranks wait for sums of gradients after the last gradient of a step is there (`exposed`), and how long the same buckets take
+// when nothing else is done (`alone`). Both from the moment when the last rank is there to that when the last rank has all sums.
+class Overlap {
+ public:
+  Overlap(engine::Parts& parts, bench::Training& training)
+      : world_(*parts.ranks.world), training_(training), bucket_sizes_(parts.data_parallel->bucket_sizes()) {
+    for (const auto& parameter : parts.model->parameters()) {
+      parameter.register_hook([this](const torch::Tensor&) { last_gradient_ = now(); });
+    }
+    for (const int64_t size : bucket_sizes_) buckets_.push_back(torch::rand({size}));
+  }
+
+  const std::vector<int64_t>& bucket_sizes() const { return bucket_sizes_; }
+
+  // Collective. Both in seconds: `exposed` of each of `count` steps, `alone` of as many exchanges, ten at least.
+  json run(int64_t count) {
+    std::vector<int64_t> starts, ends;
+    for (int64_t i = 0; i < count; ++i) {
+      training_.forward_and_backward();
+      ends.push_back(now());
+      starts.push_back(last_gradient_);
+      training_.update();
+    }
+    json result{{"exposed", durations(starts, ends)}};
+    starts.clear();
+    ends.clear();
+    for (int64_t i = 0; i < std::max<int64_t>(count, 10); ++i) {
+      world_.barrier();
+      starts.push_back(now());
+      exchange();
+      ends.push_back(now());
+    }
+    result["alone"] = durations(starts, ends);
+    training_.check();
+    return result;
+  }
+
+ private:
+  // As the Reducer does it: all are started, then all are waited for.
+  void exchange() const {
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    for (const auto& bucket : buckets_) {
+      std::vector<torch::Tensor> tensors{bucket};
+      works.push_back(world_.c10d_group()->allreduce(tensors));
+    }
+    for (const auto& work : works) work->wait();
+  }
+
+  std::vector<double> durations(const std::vector<int64_t>& starts, const std::vector<int64_t>& ends) const {
+    const auto last_rank = [&](const std::vector<int64_t>& times) { return world_.all_gather(torch::tensor(times)).amax(0); };
+    const auto seconds = ((last_rank(ends) - last_rank(starts)).to(torch::kFloat64) * 1e-9).contiguous();
+    const auto* data = seconds.const_data_ptr<double>();
+    return {data, data + seconds.numel()};
+  }
+
+  const distributed::ProcessGroup& world_;
+  bench::Training& training_;
+  std::vector<int64_t> bucket_sizes_;
+  std::vector<torch::Tensor> buckets_;
+  int64_t last_gradient_ = 0;
+};
+
+distributed::Meeting meet(const world::Place& place, const config::DistributedSection& section) {
+  const auto logger = make_quiet_logger();
+  distributed::Introduction mine;
+  mine.host = world::host_name();
+  mine.process_id = getpid();
+  mine.cpu_mask = world::cpu_mask();
+  return distributed::meet(place, world::meeting_point(place, section.init_method), mine, std::chrono::seconds(section.timeout_seconds),
+                           *logger);
+}
+
+void train(const bench::TrainingOptions& options, bool measures_overlap, const config::Experiment& experiment,
+           const device::Placement& placement, distributed::ProcessGroups& groups) {
+  auto parts = engine::build_parts(experiment, placement, engine::make_ranks(groups));
+  engine::join_ranks(experiment, parts);
+  const auto logger = make_quiet_logger();
+  engine::open_data(experiment, parts, *logger);
+  bench::Training training(parts, options);
+  const json settings{{"network", options.network},
+                      {"input", options.source},
+                      {"ranks", parts.plan.world_size},
+                      {"placement", device::to_string(parts.placement)},
+                      {"bucket_sizes", parts.data_parallel->bucket_sizes()}};
+  std::optional<Overlap> overlap;
+  if (measures_overlap) overlap.emplace(parts, training);
+  serve_together(*groups.world(), settings, [&](int64_t count) {
+    if (overlap) return overlap->run(count);
+    training.run(count);
+    return json::object();
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Training steps of a rank, measured by bench.py");
+  bench::TrainingOptions options;
+  bool measures_overlap = false;
+  options.add_to(app);
+  app.add_flag("--overlap", measures_overlap, "answer with what is exposed of the exchange of gradients, and what it takes alone");
+  CLI11_PARSE(app, argc, argv);
+
+  const auto experiment = bench::make_experiment(options);
+  const auto place = world::find_place({}, world::process_environment());
+  const auto meeting = meet(place, experiment.distributed);
+  device::configure_cpu_allocator();
+  const device::HostShare share{.num_cpus = world::available_cpus(meeting.num_sharing_cpus)};
+  const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, share, nullptr);
+  device::apply_placement(placement, experiment.runtime);
+  distributed::ProcessGroups groups(meeting.store, place.rank, place.world_size, {.gloo_address = meeting.address});
+  train(options, measures_overlap, experiment, placement, groups);
+  groups.shutdown();
+}

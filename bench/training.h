@@ -1,0 +1,116 @@
+#pragma once
+// What bench_step and bench_ranks train: SGD with momentum, cross entropy, settings chosen by `auto`.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "config/load.h"
+#include "engine/catalog.h"
+#include "engine/train_step.h"
+
+namespace trainer::bench {
+
+struct TrainingOptions {
+  std::string network;
+  std::string source = "pipeline";
+  std::string data;
+  int64_t batch_size = 128;
+  std::vector<std::string> overrides;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--network", network)->required();
+    app.add_option("--batch-size", batch_size, "of this process");
+    app.add_option("--input", source)->check(CLI::IsMember({"resident", "pipeline"}));
+    app.add_option("--data", data)->required();
+    app.add_option("overrides", overrides, "key=value of the experiment");
+  }
+};
+
+inline config::Experiment make_experiment(const TrainingOptions& options) {
+  const auto text = fmt::format(
+      "experiment: bench\nmodel: {{name: {}}}\n"
+      "dataset:\n  name: cifar10\n  root: {}\n  train_transforms:\n"
+      "    - random_crop: {{size: 32, padding: 4}}\n    - random_horizontal_flip\n"
+      "    - normalize: {{mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}}\n"
+      "dataloader: {{batch_size: {}}}\n"
+      "optimizer: {{name: sgd, lr: 0.01, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}}\ntraining: {{epochs: 1}}\n",
+      options.network, options.data, options.batch_size);
+  auto overrides = options.overrides;
+  if (options.network == "resnet18") overrides.push_back("model.stem=cifar");
+  static const auto catalog = engine::make_catalog();
+  return config::load_text(text, "bench", overrides, catalog);
+}
+
+// Hands out batches for ever: eight ready ones in memory, or the loader's.
+class BatchSource {
+ public:
+  BatchSource(engine::Parts& parts, bool resident) : parts_(parts) {
+    const auto& placement = parts.placement;
+    for (int i = 0; resident && i < 8; ++i) {
+      const auto images = torch::randn({parts.plan.batch_size, 3, 32, 32}).to(placement.input_dtype).contiguous(placement.memory_format);
+      resident_.push_back({images, torch::randint(0, 10, {parts.plan.batch_size}, torch::kInt64), parts.plan.batch_size});
+    }
+  }
+
+  const input::Batch& next() {
+    if (!resident_.empty()) return resident_[static_cast<size_t>(count_++) % resident_.size()];
+    const auto* batch = count_ == 0 ? nullptr : parts_.train.loader->next();
+    if (batch == nullptr) {
+      parts_.sampler->set_epoch(epoch_);
+      auto indices = parts_.sampler->indices();
+      indices.resize(static_cast<size_t>(parts_.plan.batches_per_epoch * parts_.plan.batch_size));
+      parts_.train.loader->start_epoch(epoch_++, std::move(indices));
+      batch = parts_.train.loader->next();
+    }
+    ++count_;
+    return *batch;
+  }
+
+ private:
+  engine::Parts& parts_;
+  std::vector<input::Batch> resident_;
+  int64_t count_ = 0;
+  int64_t epoch_ = 0;
+};
+
+// Steps of the program. The ranks of `parts` are joined and its data is open.
+class Training {
+ public:
+  Training(engine::Parts& parts, const TrainingOptions& options)
+      : parts_(parts),
+        batches_(parts, options.source == "resident"),
+        meter_(parts.placement.device, /*has_classes=*/true),
+        train_step_(parts, 0, std::nullopt, meter_) {
+    parts.model->train();
+  }
+
+  void forward_and_backward() {
+    train_step_.micro_step(batches_.next(), {.step = step_++, .num_group_samples = parts_.plan.global_batch_size});
+  }
+  void update() { train_step_.update(parts_.optimizer->base_lr()); }
+
+  // Collective. Waits until all ranks are done.
+  void check() {
+    if (!std::isfinite(meter_.read(*parts_.ranks.world).loss))
+      throw std::runtime_error("the loss is not finite: the figures would mean nothing");
+  }
+  void run(int64_t num_steps) {
+    for (int64_t i = 0; i < num_steps; ++i) {
+      forward_and_backward();
+      update();
+    }
+    check();
+  }
+
+ private:
+  engine::Parts& parts_;
+  BatchSource batches_;
+  metrics::ScoreMeter meter_;
+  engine::TrainStep train_step_;
+  int64_t step_ = 0;
+};
+
+}  // namespace trainer::bench

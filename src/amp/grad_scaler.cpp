@@ -1,0 +1,51 @@
+#include "amp/grad_scaler.h"
+
+#include <torch/torch.h>
+
+#include <map>
+
+namespace trainer::amp {
+
+GradScaler::GradScaler(const GradScalerOptions& options, torch::Device device)
+    : options_(options),
+      scale_(torch::full({}, options.init_scale, torch::dtype(torch::kFloat32).device(device))),
+      growth_tracker_(torch::zeros({}, torch::dtype(torch::kInt32).device(device))),
+      found_inf_(torch::zeros({}, torch::dtype(torch::kFloat32).device(device))),
+      num_skipped_(torch::zeros({}, torch::dtype(torch::kInt64).device(device))) {}
+
+torch::Tensor GradScaler::scale(const torch::Tensor& loss) const { return loss * scale_; }
+
+void GradScaler::unscale(const std::vector<torch::Tensor>& parameters) {
+  TORCH_CHECK(!is_unscaled_, "GradScaler::unscale: called twice since the last update()");
+  const torch::NoGradGuard no_grad;
+  std::map<c10::ScalarType, std::vector<torch::Tensor>> grads_by_dtype;
+  for (const auto& param : parameters) {
+    const auto& grad = param.grad();
+    if (!grad.defined()) continue;
+    TORCH_CHECK(grad.scalar_type() != torch::kFloat16, "GradScaler::unscale: float16 gradients; keep the parameters in float32");
+    grads_by_dtype[grad.scalar_type()].push_back(grad);
+  }
+  TORCH_CHECK(!grads_by_dtype.empty(), "GradScaler::unscale: no parameter has a gradient");
+
+  found_inf_.zero_();
+  // In float64, as PyTorch does it: float32's division can be imprecise on some devices.
+  const auto inv_scale = scale_.to(torch::kFloat64).reciprocal().to(torch::kFloat32);
+  for (const auto& [dtype, grads] : grads_by_dtype) at::_amp_foreach_non_finite_check_and_unscale_(grads, found_inf_, inv_scale);
+  is_unscaled_ = true;
+}
+
+const torch::Tensor& GradScaler::found_inf() const {
+  TORCH_CHECK(is_unscaled_, "GradScaler::found_inf: unscale() comes first in each step");
+  return found_inf_;
+}
+
+void GradScaler::update() {
+  TORCH_CHECK(is_unscaled_, "GradScaler::update: unscale() comes first in each step");
+  at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, options_.growth_factor, options_.backoff_factor, options_.growth_interval);
+  num_skipped_ += found_inf_.to(torch::kInt64);
+  is_unscaled_ = false;
+}
+
+int64_t GradScaler::num_skipped() const { return num_skipped_.item<int64_t>(); }
+
+}  // namespace trainer::amp

@@ -1,0 +1,48 @@
+#pragma once
+// How the processes of a run find each other and work together.
+
+#include "config/key_table.h"
+
+namespace trainer::config {
+
+enum class BackendChoice { kAuto, kGloo, kNccl };
+enum class GradientCompression { kNone, kFloat16, kBfloat16 };
+
+struct DistributedSection {
+  BackendChoice backend = BackendChoice::kAuto;
+  std::string init_method = "env://";
+  int64_t timeout_seconds = 600;
+  bool sync_batch_norm = true;
+  double bucket_cap_mb = 25;
+  bool broadcast_buffers = true;
+  bool find_unused_parameters = false;
+  bool gradient_as_bucket_view = true;
+  GradientCompression gradient_compression = GradientCompression::kNone;
+
+  void describe(KeyTable& keys) {
+    keys.add_choice("backend", backend, {{"auto", BackendChoice::kAuto}, {"gloo", BackendChoice::kGloo}, {"nccl", BackendChoice::kNccl}},
+                    {.doc = "What carries tensors between processes; auto: nccl between GPUs, else gloo."});
+    keys.add("init_method", init_method,
+             {.doc = "Where the processes meet: env:// (MASTER_ADDR and MASTER_PORT), tcp://HOST:PORT, or file:///PATH on a disk that all "
+                     "of them see. The flag --init-method goes before it."});
+    keys.add("timeout_seconds", timeout_seconds,
+             {.min = 1, .max = 86400, .unit = "seconds", .doc = "How long to wait for a process that is late, at the start and later."});
+    keys.add("sync_batch_norm", sync_batch_norm,
+             {.doc = "Batch normalisation over the batches of all processes together; false: each over its own."});
+    keys.add(
+        "bucket_cap_mb", bucket_cap_mb,
+        {.min = 0, .min_excluded = true, .unit = "MiB", .doc = "Gradients are joined up to this size and then sent, during backward."});
+    keys.add("broadcast_buffers", broadcast_buffers,
+             {.doc = "Take the running statistics of rank 0 before each forward pass; without effect where they are synchronised anyway."});
+    keys.add("find_unused_parameters", find_unused_parameters,
+             {.doc = "Allow parameters that take no part in a step's loss; costs a walk through the graph in every step."});
+    keys.add("gradient_as_bucket_view", gradient_as_bucket_view,
+             {.doc = "Keep gradients in the memory that is sent, which saves a copy of them."});
+    keys.add_choice(
+        "gradient_compression", gradient_compression,
+        {{"none", GradientCompression::kNone}, {"float16", GradientCompression::kFloat16}, {"bfloat16", GradientCompression::kBfloat16}},
+        {.doc = "Send gradients in this type; halves the traffic and rounds."});
+  }
+};
+
+}  // namespace trainer::config

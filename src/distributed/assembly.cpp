@@ -1,0 +1,74 @@
+#include "distributed/assembly.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "distributed/first_line.h"
+#include "distributed/store_json.h"
+
+namespace trainer::distributed {
+
+void throw_if_any(const std::vector<Problem>& problems) {
+  std::vector<std::string> lines;
+  int exit_code = 0;
+  for (size_t rank = 0; rank < problems.size(); ++rank) {
+    const auto& problem = problems[rank];
+    if (problem.text.empty()) continue;
+    if (exit_code == 0) exit_code = problem.exit_code;
+    const bool everywhere = std::ranges::all_of(problems, [&](const Problem& other) { return other.text == problem.text; });
+    auto line = everywhere || rank == 0 ? problem.text : fmt::format("rank {}: {}", rank, problem.text);
+    if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
+  }
+  if (!lines.empty()) throw Error(join(lines, "\n"), static_cast<ExitCode>(exit_code));
+}
+
+Assembly::Assembly(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
+    : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
+
+Assembly::~Assembly() = default;
+
+std::string Assembly::agree(const std::function<std::string()>& work) {
+  if (!store_) return work();
+  Problem problem;
+  std::string result;
+  try {
+    result = work();
+  } catch (const Error& error) {
+    problem = {error.what(), static_cast<int>(error.exit_code())};
+  }
+  const int step = num_steps_++;
+  const auto key = [step](int rank) { return fmt::format("step{}/{}", step, rank); };
+  try {
+    store_->set(key(rank_), to_bytes({{"text", problem.text}, {"exit_code", problem.exit_code}}));
+    return share_verdict(*store_, fmt::format("step{}", step), rank_, world_size_, timeout_, [&]() -> nlohmann::json {
+      std::vector<Problem> problems;
+      for (int rank = 0; rank < world_size_; ++rank) {
+        store_->wait({key(rank)}, timeout_);
+        const auto said = from_bytes(store_->get(key(rank)));
+        problems.push_back({said["text"].get<std::string>(), said["exit_code"].get<int>()});
+      }
+      throw_if_any(problems);
+      return result;
+    });
+  } catch (const c10::Error& error) {
+    throw PeerError(fmt::format("rank {} lost another rank at the start: {}", rank_, first_line(error)));
+  }
+}
+
+void Assembly::together(const std::function<void()>& work) {
+  agree([&] {
+    work();
+    return std::string();
+  });
+}
+
+std::string Assembly::by_first(const std::function<std::string()>& work) {
+  return agree([&] { return rank_ == 0 ? work() : std::string(); });
+}
+
+}  // namespace trainer::distributed

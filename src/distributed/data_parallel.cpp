@@ -1,0 +1,147 @@
+#include "distributed/data_parallel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <type_traits>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "distributed/first_line.h"
+#include "distributed/sum_hook.h"
+
+namespace trainer::distributed {
+namespace {
+
+// As in PyTorch: a small first bucket, so that sending begins early.
+constexpr int64_t kFirstBucketBytes = 1024 * 1024;
+// Parameters and buffers are joined up to this size when rank 0 gives them to the others.
+constexpr size_t kBroadcastBytes = size_t{250} * 1024 * 1024;
+
+// The constructor's arguments of LibTorch 2.11 (12) and from 2.12 on (13).
+template <class Reducer = c10d::Reducer, class... Args>
+std::shared_ptr<Reducer> new_reducer(Args&&... args) {
+  if constexpr (std::is_constructible_v<Reducer, Args..., bool>) {
+    return std::make_shared<Reducer>(std::forward<Args>(args)..., /*batched_grad_copy=*/false);
+  } else {
+    return std::make_shared<Reducer>(std::forward<Args>(args)...);
+  }
+}
+
+void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Tensor>& tensors) {
+  if (tensors.empty()) return;
+  const torch::NoGradGuard no_grad;
+  try {
+    c10d::broadcast_coalesced(group.c10d_group(), tensors, kBroadcastBytes, 0);
+  } catch (const std::exception& error) {
+    throw PeerError(fmt::format("rank {}: broadcast from rank 0 failed: {}", group.rank(), first_line(error)));
+  }
+}
+
+}  // namespace
+
+DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const config::DistributedSection& options)
+    : group_(std::move(group)), options_(options) {
+  if (!group_->c10d_group()) return;
+  for (const auto& parameter : model.named_parameters()) {
+    if (!parameter.value().requires_grad()) continue;
+    names_.push_back(parameter.key());
+    parameters_.push_back(parameter.value());
+  }
+  if (parameters_.empty()) throw Error("the model has no parameter to train; nothing is to be shared between ranks");
+  for (const auto& buffer : model.buffers()) buffers_.push_back(buffer.detach());
+
+  c10d::verify_params_across_processes(group_->c10d_group(), parameters_, std::nullopt);
+  std::vector<torch::Tensor> all = buffers_;
+  for (const auto& parameter : model.parameters()) all.push_back(parameter.detach());
+  broadcast_from_first(*group_, all);
+  make_reducer();
+  if (!options_.find_unused_parameters) settle_buckets();
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::make_reducer() {
+  const auto cap = std::max<int64_t>(1, static_cast<int64_t>(options_.bucket_cap_mb * 1024 * 1024));
+  const int64_t first_cap = std::min(cap, kFirstBucketBytes);
+  const std::vector<bool> is_sparse(parameters_.size(), false);
+  auto buckets = std::get<0>(
+      c10d::compute_bucket_assignment_by_size(parameters_, {static_cast<size_t>(first_cap), static_cast<size_t>(cap)}, is_sparse));
+  // Gradients come from the last layer first.
+  std::ranges::reverse(buckets);
+  std::unordered_map<size_t, std::string> names;
+  for (size_t i = 0; i < names_.size(); ++i) names[i] = names_[i];
+  reducer_ = new_reducer(parameters_, std::move(buckets), group_->c10d_group(), is_sparse, cap, options_.find_unused_parameters,
+                         options_.gradient_as_bucket_view, std::move(names), first_cap, /*skip_all_reduce_unused_params=*/false,
+                         /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+  sent_ = std::make_shared<SentBuckets>();
+  reducer_->register_comm_hook(make_sum_hook(group_->c10d_group(), options_.gradient_compression, sent_));
+}
+
+void DataParallel::settle_buckets() {
+  reducer_->prepare_for_forward();
+  std::vector<torch::Tensor> zeros;
+  for (const auto& parameter : parameters_) zeros.push_back((parameter * 0).sum());
+  reducer_->prepare_for_backward({});
+  torch::stack(zeros).sum().backward();
+  reducer_->rebuild_buckets();
+  for (auto& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+void DataParallel::before_forward(bool is_first, bool is_last) {
+  if (!reducer_) return;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].requires_grad()) {
+      throw Error(fmt::format("the parameter {} was frozen after the ranks agreed on what they train; freeze it when the model is built",
+                              names_[i]));
+    }
+  }
+  if (is_first && options_.broadcast_buffers) broadcast_from_first(*group_, buffers_);
+  if (is_last) reducer_->prepare_for_forward();
+}
+
+void DataParallel::backward(const torch::Tensor& loss, const torch::Tensor& outputs, bool is_last) {
+  if (!reducer_ || !is_last) {
+    loss.backward();
+    return;
+  }
+  reducer_->prepare_for_backward(options_.find_unused_parameters ? std::vector<torch::Tensor>{outputs} : std::vector<torch::Tensor>{});
+  try {
+    loss.backward();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (!sent_->failed) throw;
+    throw PeerError(
+        fmt::format("rank {}: all_reduce of gradients failed: {}; look for a rank that ended or hangs", group_->rank(), first_line(error)));
+  }
+  if (!options_.find_unused_parameters) check_all_used();
+}
+
+void DataParallel::check_all_used() const {
+  std::vector<std::string> unused;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].grad().defined()) unused.push_back(names_[i]);
+  }
+  if (unused.empty()) return;
+  throw Error(
+      fmt::format("the loss does not depend on the parameters {}; set distributed.find_unused_parameters: true, or take them out "
+                  "of the model",
+                  join(unused, ", ")));
+}
+
+void DataParallel::sync_buffers() const {
+  if (reducer_) broadcast_from_first(*group_, buffers_);
+}
+
+std::vector<int64_t> DataParallel::bucket_sizes() const {
+  std::vector<int64_t> sizes;
+  if (!reducer_) return sizes;
+  for (auto& bucket : reducer_->get_grad_buckets()) sizes.push_back(bucket.getBufferRef().numel());
+  return sizes;
+}
+
+}  // namespace trainer::distributed

@@ -1,0 +1,132 @@
+#include "distributed/process_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "base/error.h"
+#include "distributed/first_line.h"
+
+namespace trainer::distributed {
+namespace {
+
+c10d::ReduceOp to_c10d(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum:
+      return c10d::ReduceOp::SUM;
+    case Reduction::kMin:
+      return c10d::ReduceOp::MIN;
+    case Reduction::kMax:
+      return c10d::ReduceOp::MAX;
+  }
+  return c10d::ReduceOp::SUM;
+}
+
+torch::Tensor to_tensor(const std::string& bytes) {
+  auto tensor = torch::empty({static_cast<int64_t>(bytes.size())}, torch::kUInt8);
+  std::copy(bytes.begin(), bytes.end(), tensor.mutable_data_ptr<uint8_t>());
+  return tensor;
+}
+
+std::string to_string(const torch::Tensor& tensor, int64_t size) {
+  const auto* data = tensor.const_data_ptr<uint8_t>();
+  return {data, data + size};
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup() : ranks_{0} {}
+
+ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks)
+    : group_(std::move(group)), ranks_(std::move(ranks)), rank_(group_->getRank()) {}
+
+ProcessGroup::~ProcessGroup() = default;
+
+void ProcessGroup::run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const {
+  try {
+    start()->wait();
+  } catch (const std::exception& error) {
+    throw PeerError(fmt::format("rank {}: {} among ranks {} failed: {}; look for a rank that ended or hangs",
+                                ranks_[static_cast<size_t>(rank_)], what, fmt::join(ranks_, ", "), first_line(error)));
+  }
+}
+
+void ProcessGroup::all_reduce(const torch::Tensor& tensor, Reduction reduction) const {
+  if (!group_) return;
+  run("all_reduce", [&] {
+    std::vector<torch::Tensor> tensors{tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = to_c10d(reduction);
+    return group_->allreduce(tensors, options);
+  });
+}
+
+void ProcessGroup::broadcast(const torch::Tensor& tensor, int source) const {
+  if (!group_) return;
+  run("broadcast", [&] {
+    std::vector<torch::Tensor> tensors{tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = source;
+    return group_->broadcast(tensors, options);
+  });
+}
+
+torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
+  if (!group_) return tensor.unsqueeze(0);
+  std::vector<int64_t> shape{size()};
+  shape.insert(shape.end(), tensor.sizes().begin(), tensor.sizes().end());
+  auto all = torch::empty(shape, tensor.options());
+  run("all_gather", [&] {
+    std::vector<std::vector<torch::Tensor>> outputs{all.unbind(0)};
+    std::vector<torch::Tensor> inputs{tensor.contiguous()};
+    return group_->allgather(outputs, inputs);
+  });
+  return all;
+}
+
+void ProcessGroup::scatter(const torch::Tensor& parts, const torch::Tensor& part, int source) const {
+  if (!group_) {
+    torch::Tensor(part).copy_(parts[0]);
+    return;
+  }
+  run("scatter", [&] {
+    std::vector<torch::Tensor> outputs{part};
+    std::vector<std::vector<torch::Tensor>> inputs;
+    if (rank_ == source) inputs.push_back(parts.contiguous().unbind(0));
+    c10d::ScatterOptions options;
+    options.rootRank = source;
+    return group_->scatter(outputs, inputs, options);
+  });
+}
+
+std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) const {
+  const auto sizes = all_gather(torch::tensor({static_cast<int64_t>(bytes.size())})).view(-1);
+  // The backends gather equal shapes only.
+  auto padded = torch::zeros({sizes.max().item<int64_t>()}, torch::kUInt8);
+  padded.narrow(0, 0, static_cast<int64_t>(bytes.size())).copy_(to_tensor(bytes));
+  std::vector<std::string> all;
+  if (padded.numel() == 0) return {static_cast<size_t>(size()), ""};
+  const auto gathered = all_gather(padded);
+  for (int64_t i = 0; i < size(); ++i) all.push_back(to_string(gathered[i], sizes[i].item<int64_t>()));
+  return all;
+}
+
+std::string ProcessGroup::broadcast_bytes(const std::string& bytes, int source) const {
+  const auto num_bytes = torch::tensor({static_cast<int64_t>(bytes.size())});
+  broadcast(num_bytes, source);
+  const auto size = num_bytes.item<int64_t>();
+  if (size == 0) return "";
+  const auto tensor = rank_ == source ? to_tensor(bytes) : torch::empty({size}, torch::kUInt8);
+  broadcast(tensor, source);
+  return to_string(tensor, size);
+}
+
+void ProcessGroup::barrier() const { all_reduce(torch::zeros({1})); }
+
+void ProcessGroup::abort() const {
+  if (group_) group_->abort();
+}
+
+}  // namespace trainer::distributed

@@ -1,0 +1,62 @@
+#pragma once
+// A group of processes and what they do together, over c10d's backends. Every function but rank(), size() and abort() is collective:
+// each rank of the group calls it, in the same order, with tensors of the same shape and type, on the CPU or on the group's device. Results
+// are there (on a GPU: ordered on the current stream) when the function returns. A lost peer or a time-out is a PeerError.
+
+#include <torch/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class ProcessGroup;
+class Work;
+}  // namespace c10d
+
+namespace trainer::distributed {
+
+enum class Reduction { kSum, kMin, kMax };
+
+class ProcessGroup {
+ public:
+  // A group of this process alone: its collectives give back what they are given, without sockets.
+  ProcessGroup();
+  // `group`: with a backend for the tensors' device. `ranks`: of the members among all processes, ascending. `group` has backends for the
+  // CPU and the run's device.
+  ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+
+  // In place, over a contiguous tensor; every rank ends with the same bits.
+  void all_reduce(const torch::Tensor& tensor, Reduction reduction = Reduction::kSum) const;
+  // In place, from the rank `source` of this group.
+  void broadcast(const torch::Tensor& tensor, int source = 0) const;
+  // [size, …]: every rank's tensor, by rank.
+  torch::Tensor all_gather(const torch::Tensor& tensor) const;
+  // This rank's part of `parts` [size, …], which `source` alone looks at; written to `part`, whose shape all know.
+  void scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
+  // Bytes of any length, by rank.
+  std::vector<std::string> all_gather_bytes(const std::string& bytes) const;
+  std::string broadcast_bytes(const std::string& bytes, int source = 0) const;
+  void barrier() const;
+
+  // Ends what is under way, here and soon in the other ranks, with an error. For a rank that has failed.
+  void abort() const;
+  // For c10d's own parts; null in a group of one without sockets.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
+
+ private:
+  void run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const;
+
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::vector<int> ranks_;
+  int rank_ = 0;
+};
+
+}  // namespace trainer::distributed

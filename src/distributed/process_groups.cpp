@@ -1,0 +1,120 @@
+#include "distributed/process_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "base/error.h"
+#include "distributed/gloo.h"
+
+namespace trainer::distributed {
+namespace {
+
+using BackendType = c10d::ProcessGroup::BackendType;
+
+std::vector<int> all_ranks(int world_size) {
+  std::vector<int> ranks(static_cast<size_t>(world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// LibTorch 2.14 has dropped it.
+template <class Backend>
+void set_sequence_number(Backend& backend) {
+  if constexpr (requires { backend.setSequenceNumberForGroup(); }) backend.setSequenceNumberForGroup();
+}
+
+}  // namespace
+
+bool uses_nccl(const GroupOptions& options) {
+  if (options.backend == config::BackendChoice::kNccl && options.cuda == nullptr) {
+    throw UsageError("distributed.backend: nccl carries GPU tensors only, but this run is on the CPU; set gloo or auto");
+  }
+  return options.cuda != nullptr && options.backend != config::BackendChoice::kGloo;
+}
+
+ProcessGroups::ProcessGroups() : world_(std::make_shared<ProcessGroup>()) {}
+
+ProcessGroups::ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options)
+    : store_(std::move(store)), rank_(rank), options_(std::move(options)) {
+  world_ = make_group(all_ranks(world_size));
+}
+
+ProcessGroups::~ProcessGroups() {
+  for (const auto& group : groups_) group->abort();
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroups::new_group(std::vector<int> ranks) {
+  std::ranges::sort(ranks);
+  const bool is_valid =
+      !ranks.empty() && ranks.front() >= 0 && ranks.back() < world_->size() && std::ranges::adjacent_find(ranks) == ranks.end();
+  TORCH_CHECK(is_valid, "no group of ranks ", ranks, " in a world of ", world_->size());
+  if (world_->c10d_group() == nullptr) return world_;
+  return make_group(std::move(ranks));
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks) {
+  // The number is the same on every rank because every rank makes every group.
+  const auto name = fmt::format("group{}", num_made_++);
+  const auto member = std::ranges::find(ranks, rank_);
+  if (member == ranks.end()) return nullptr;
+  const auto rank = static_cast<int>(member - ranks.begin());
+  const auto size = static_cast<int>(ranks.size());
+
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
+  const auto add = [&](torch::DeviceType device, BackendType type, const c10::intrusive_ptr<c10d::Backend>& backend) {
+    set_sequence_number(*backend);
+    group->setBackend(device, type, backend);
+  };
+  const auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("cpu", store), rank, size, options_.gloo_interface,
+                                      options_.gloo_address, options_.timeout);
+  const bool with_nccl = uses_nccl(options_);
+  group->setDefaultBackend(with_nccl ? BackendType::NCCL : BackendType::GLOO);
+  group->setGroupName(name);
+  if (with_nccl) {
+    group->setBoundDeviceId(options_.device);
+    add(torch::kCUDA, BackendType::NCCL,
+        options_.cuda->make_nccl_backend(c10::make_intrusive<c10d::PrefixStore>("cuda", store), rank, size, options_.device,
+                                         options_.timeout));
+  } else if (options_.device.is_cuda()) {
+    add(torch::kCUDA, BackendType::GLOO, gloo);
+  }
+  add(torch::kCPU, BackendType::GLOO, gloo);
+  groups_.push_back(std::make_shared<ProcessGroup>(std::move(group), std::move(ranks)));
+  return groups_.back();
+}
+
+ProcessGroups::Grid ProcessGroups::make_grid(int group_size) {
+  const int world_size = world_->size();
+  if (group_size < 1 || world_size % group_size != 0) {
+    throw UsageError(fmt::format("{} processes make no groups of {}; choose a size that divides their number", world_size, group_size));
+  }
+  Grid grid;
+  const int num_rows = world_size / group_size;
+  const auto keep = [](std::shared_ptr<ProcessGroup>& mine, std::shared_ptr<ProcessGroup> made) {
+    if (made) mine = std::move(made);
+  };
+  for (int row = 0; row < num_rows; ++row) {
+    std::vector<int> ranks(static_cast<size_t>(group_size));
+    std::iota(ranks.begin(), ranks.end(), row * group_size);
+    keep(grid.row, new_group(std::move(ranks)));
+  }
+  for (int column = 0; column < group_size; ++column) {
+    std::vector<int> ranks;
+    for (int row = 0; row < num_rows; ++row) ranks.push_back(row * group_size + column);
+    keep(grid.column, new_group(std::move(ranks)));
+  }
+  return grid;
+}
+
+void ProcessGroups::shutdown() {
+  if (groups_.empty()) return;
+  world_->barrier();
+  for (; !groups_.empty(); groups_.pop_back()) groups_.back()->c10d_group()->shutdown();
+}
+
+}  // namespace trainer::distributed

@@ -1,0 +1,68 @@
+#pragma once
+// All process groups of a run: made together, ended together.
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "config/sections/distributed.h"
+#include "device/placement.h"
+#include "distributed/process_group.h"
+
+namespace trainer::distributed {
+
+struct GroupOptions {
+  config::BackendChoice backend = config::BackendChoice::kAuto;  // auto: NCCL for a GPU, else gloo
+  torch::Device device{torch::kCPU};
+  const device::CudaModule* cuda = nullptr;
+  std::string gloo_interface = {};  // name of a network interface; empty: by gloo_address
+  std::string gloo_address = "127.0.0.1";
+  std::chrono::milliseconds timeout{std::chrono::minutes(10)};
+};
+
+// Whether tensors on the device go by NCCL. Throws UsageError when it is asked for without a GPU.
+bool uses_nccl(const GroupOptions& options);
+
+class ProcessGroups {
+ public:
+  // Of one process, without sockets.
+  ProcessGroups();
+  // Collective: each of `world_size` processes, over a store that they share (prefixed for this run by the caller).
+  ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options);
+  ~ProcessGroups();
+  ProcessGroups(const ProcessGroups&) = delete;
+  ProcessGroups& operator=(const ProcessGroups&) = delete;
+
+  // All processes.
+  const std::shared_ptr<ProcessGroup>& world() const { return world_; }
+
+  // Collective over all processes, members or not, with the same ranks (of the world, in any order) everywhere. Null for a process
+  // that is no member. A rank's place in the group is its place in the ascending list.
+  std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
+
+  // The world as rows of `group_size` consecutive ranks ([0,1,2], [3,4,5]) and their columns ([0,3], [1,4], [2,5]); this process's row
+  // and column. Collective. Throws UsageError when group_size does not divide the world.
+  struct Grid {
+    std::shared_ptr<ProcessGroup> row;
+    std::shared_ptr<ProcessGroup> column;
+  };
+  Grid make_grid(int group_size);
+
+  // Collective: waits for all, then ends every group, youngest first. Without it, or after a failure, the destructor aborts them.
+  void shutdown();
+
+ private:
+  std::shared_ptr<ProcessGroup> make_group(std::vector<int> ranks);
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  int rank_ = 0;
+  GroupOptions options_;
+  int num_made_ = 0;
+  std::vector<std::shared_ptr<ProcessGroup>> groups_;  // that this process is a member of, oldest first
+  std::shared_ptr<ProcessGroup> world_;
+};
+
+}  // namespace trainer::distributed

@@ -1,0 +1,172 @@
+#include "distributed/rendezvous.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/compare.h"
+#include "distributed/address.h"
+#include "distributed/first_line.h"
+#include "distributed/store_json.h"
+#include "distributed/stores.h"
+
+namespace trainer::distributed {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Introduction, host, process_id, local_rank, cpu_mask, version, config, problem, address)
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+using std::chrono::milliseconds;
+
+// How often the ranks that are waited for are looked after, and when they are first named.
+constexpr milliseconds kPatience{1000};
+constexpr std::chrono::seconds kFirstNotice{5};
+
+std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
+
+std::string describe(const Introduction& rank) { return fmt::format("process {} on {}", rank.process_id, rank.host); }
+
+// Throws when another process has this rank's place.
+void claim(c10d::Store& store, const world::Place& place, const world::MeetingPoint& point) {
+  if (store.add(fmt::format("claim/{}", place.rank), 1) == 1) return;
+  const auto key = rank_key(place.rank);
+  const auto holder = wait_for(store, key, kPatience) ? describe(from_bytes(store.get(key)).get<Introduction>()) : "another process";
+  if (point.kind == world::MeetingPoint::Kind::kFile) {
+    throw PeerError(fmt::format("file://{} is in use by {} as rank {}, or left from an earlier run; remove the file, or choose another",
+                                point.path, holder, place.rank));
+  }
+  throw PeerError(fmt::format("rank {} is taken by {}, which meets at {}:{} too; give each process a RANK of its own, and each run a port",
+                              place.rank, holder, point.host, point.port));
+}
+
+std::vector<Introduction> collect(c10d::Store& store, const world::Place& place, milliseconds timeout, Logger& logger) {
+  const auto start = Clock::now();
+  auto next_notice = start + kFirstNotice;
+  std::vector<Introduction> ranks(static_cast<size_t>(place.world_size));
+  std::vector<int> missing;
+  for (int rank = 0; rank < place.world_size; ++rank) missing.push_back(rank);
+  while (true) {
+    std::erase_if(missing, [&](int rank) {
+      if (!store.check({rank_key(rank)})) return false;
+      ranks[static_cast<size_t>(rank)] = from_bytes(store.get(rank_key(rank))).get<Introduction>();
+      return true;
+    });
+    if (missing.empty()) return ranks;
+    const auto now = Clock::now();
+    const auto names = fmt::format("{}", fmt::join(missing, ", "));
+    if (now - start >= timeout) {
+      throw PeerError(
+          fmt::format("{} of {} ranks did not come within {}: {}; see why they did not start, or raise "
+                      "distributed.timeout_seconds",
+                      missing.size(), place.world_size, format_duration(timeout), names));
+    }
+    if (now >= next_notice) {
+      logger.info("{} of {} ranks are here; waiting for {}", ranks.size() - missing.size(), place.world_size, names);
+      next_notice = now + 2 * (next_notice - start);
+    }
+    wait_for(store, rank_key(missing.front()), std::min(kPatience, std::chrono::duration_cast<milliseconds>(start + timeout - now)));
+  }
+}
+
+void check_equal(const std::vector<Introduction>& ranks) {
+  const auto& first = ranks.front();
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    const auto& other = ranks[rank];
+    if (other.version != first.version) {
+      throw UsageError(fmt::format("rank {} on {} runs {}, but rank 0 on {} runs {}; start the same program everywhere", rank, other.host,
+                                   other.version, first.host, first.version));
+    }
+    if (other.config != first.config) {
+      const auto found = config::differences(config::parse_yaml(first.config, "rank 0"), config::parse_yaml(other.config, "another rank"));
+      throw UsageError(
+          fmt::format("rank {} on {} has another configuration than rank 0: {}; start all ranks with the same file and "
+                      "overrides",
+                      rank, other.host, join(found, "; ")));
+    }
+  }
+}
+
+// All ranks, when they may go on together.
+Json judge(c10d::Store& store, const world::Place& place, milliseconds timeout, Logger& logger) {
+  auto ranks = collect(store, place, timeout, logger);
+  std::vector<Problem> problems;
+  for (const auto& rank : ranks) problems.push_back(rank.problem);
+  throw_if_any(problems);
+  check_equal(ranks);
+  // All are as the first.
+  for (auto& rank : ranks) rank.config.clear();
+  return ranks;
+}
+
+bool same_host(const Introduction& a, const Introduction& b) { return a.host == b.host && a.address == b.address; }
+
+void count_local_ranks(Meeting& meeting, const world::Place& place) {
+  const auto& mine = meeting.ranks[static_cast<size_t>(place.rank)];
+  int num_before = 0;
+  int num_here = 0;
+  bool clash = false;
+  std::vector<int> seen;
+  meeting.num_sharing_cpus = 0;
+  for (size_t rank = 0; rank < meeting.ranks.size(); ++rank) {
+    const auto& other = meeting.ranks[rank];
+    if (!same_host(mine, other)) continue;
+    ++num_here;
+    if (other.cpu_mask == mine.cpu_mask) ++meeting.num_sharing_cpus;
+    if (rank < static_cast<size_t>(place.rank)) ++num_before;
+    clash = clash || std::ranges::find(seen, other.local_rank) != seen.end();
+    seen.push_back(other.local_rank);
+  }
+  meeting.local_rank = clash ? num_before : place.local_rank;
+  meeting.local_world_size = std::max(num_here, place.local_world_size);
+}
+
+// Rank 0's own name often leads to its loopback interface, which no other host can reach.
+std::string reachable_address(const std::vector<Introduction>& ranks, const Introduction& mine) {
+  const bool one_host = std::ranges::all_of(ranks, [&](const Introduction& other) { return same_host(mine, other); });
+  if (one_host || !is_loopback(mine.address)) return mine.address;
+  for (const auto& other : ranks) {
+    if (is_loopback(other.address)) continue;
+    const auto address = address_towards(other.address);
+    if (!address.empty()) return address;
+  }
+  return mine.host;
+}
+
+}  // namespace
+
+Meeting meet(const world::Place& place, const world::MeetingPoint& point, const Introduction& introduction, milliseconds timeout,
+             Logger& logger) {
+  auto mine = introduction;
+  mine.local_rank = place.local_rank;
+  mine.address = point.kind == world::MeetingPoint::Kind::kTcp ? address_towards(point.host) : address_towards(mine.host);
+  if (mine.address.empty()) mine.address = "127.0.0.1";
+
+  Meeting meeting;
+  try {
+    meeting.store =
+        c10::make_intrusive<c10d::PrefixStore>(fmt::format("trainer/{}", place.restart_attempt), open_store(place, point, timeout));
+    auto& store = *meeting.store;
+    claim(store, place, point);
+    store.set(rank_key(place.rank), to_bytes(mine));
+    meeting.ranks = share_verdict(store, "meeting", place.rank, place.world_size, timeout, [&] {
+                      return judge(store, place, timeout, logger);
+                    }).get<std::vector<Introduction>>();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw PeerError(fmt::format("rank {} lost rank 0 while the ranks met: {}", place.rank, first_line(error)));
+  }
+  count_local_ranks(meeting, place);
+  meeting.address = reachable_address(meeting.ranks, mine);
+  return meeting;
+}
+
+}  // namespace trainer::distributed

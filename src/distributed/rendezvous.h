@@ -1,0 +1,49 @@
+#pragma once
+// How the processes of a run find each other.
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "distributed/assembly.h"
+#include "world/place.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace trainer::distributed {
+
+// What a rank tells the others when they meet.
+struct Introduction {
+  std::string host;  // its name
+  int64_t process_id = 0;
+  int local_rank = 0;    // as its launcher says
+  std::string cpu_mask;  // the cores that it may use
+  std::string version;   // of the program and of LibTorch: all ranks run the same
+  std::string config;    // the resolved file: the same on all ranks
+  Problem problem;       // why this rank cannot go on
+  std::string address;   // from which this rank reaches the others; filled in by meet()
+};
+
+struct Meeting {
+  c10::intrusive_ptr<c10d::Store> store;  // shared by all ranks, with a prefix for this attempt
+  std::vector<Introduction> ranks;        // by rank
+  std::string address;                    // of this rank, for gloo to listen on
+  // As the launcher says; counted from the hosts of all ranks where two ranks of one host would be the same.
+  int local_rank = 0;
+  int local_world_size = 1;
+  int num_sharing_cpus = 1;  // ranks of this host that may use the same cores as this one, itself included
+};
+
+// Collective; not for a run of one process. Waits up to `timeout` for ranks that are late, and says on rank 0 for whom. Throws
+// PeerError naming the ranks that did not come, a rank that came twice, a port that is taken or a host that cannot be reached, and
+// UsageError when two ranks differ in version or configuration (with the difference) or have a problem. What rank 0 finds is thrown
+// on all ranks, with its text on rank 0 and without text on the others, so that it is said once.
+Meeting meet(const world::Place& place, const world::MeetingPoint& point, const Introduction& introduction,
+             std::chrono::milliseconds timeout, Logger& logger);
+
+}  // namespace trainer::distributed

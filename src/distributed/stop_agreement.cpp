@@ -1,0 +1,36 @@
+#include "distributed/stop_agreement.h"
+
+#include <fmt/format.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "base/error.h"
+#include "distributed/first_line.h"
+
+namespace trainer::distributed {
+
+StopAgreement::StopAgreement(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
+StopAgreement::~StopAgreement() = default;
+
+bool StopAgreement::ask(bool requested) {
+  const auto& group = group_->c10d_group();
+  if (!group) return requested;
+  finish();
+  const bool agreed = requests_.defined() && requests_.item<int32_t>() > 0;
+  requests_ = torch::full({1}, requested || agreed ? 1 : 0, torch::kInt32);
+  std::vector<torch::Tensor> tensors{requests_};
+  pending_ = group->allreduce(tensors);
+  return agreed;
+}
+
+void StopAgreement::finish() {
+  if (!pending_) return;
+  try {
+    pending_->wait();
+  } catch (const std::exception& error) {
+    throw PeerError(fmt::format("rank {} lost another rank: {}", group_->rank(), first_line(error)));
+  }
+  pending_.reset();
+}
+
+}  // namespace trainer::distributed

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <memory>
+
+#include "distributed/process_group.h"
+
+namespace trainer::distributed {
+
+// Lets all ranks stop at the same step when any of them is asked to, without making a step wait for the others.
+class StopAgreement {
+ public:
+  // `group`: of all ranks, for this alone.
+  explicit StopAgreement(std::shared_ptr<ProcessGroup> group);
+  ~StopAgreement();
+  StopAgreement(const StopAgreement&) = delete;
+  StopAgreement& operator=(const StopAgreement&) = delete;
+
+  // Collective, once a step: whether any rank had said `requested` in the call before this one; the same answer everywhere. A group of
+  // one hears itself at once.
+  bool ask(bool requested);
+  // Collective: waits for what the last call has begun. Before the group is shut down.
+  void finish();
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;
+  torch::Tensor requests_;
+  c10::intrusive_ptr<c10d::Work> pending_;
+};
+
+}  // namespace trainer::distributed

@@ -1,0 +1,28 @@
+#pragma once
+// JSON through a store, and rank 0's word for all ranks.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace trainer::distributed {
+
+std::vector<uint8_t> to_bytes(const nlohmann::json& json);
+nlohmann::json from_bytes(const std::vector<uint8_t>& bytes);
+
+// Whether the key is there within `patience`.
+bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseconds patience);
+
+// Collective: calls `judge` on rank 0 and gives what it returns to all ranks, which wait `timeout` and a little more. An Error that
+// `judge` throws is thrown on all ranks: with its text on rank 0, without on the others, so that it is said once. Keys begin with `name`.
+nlohmann::json share_verdict(c10d::Store& store, const std::string& name, int rank, int world_size, std::chrono::milliseconds timeout,
+                             const std::function<nlohmann::json()>& judge);
+
+}  // namespace trainer::distributed

@@ -1,0 +1,21 @@
+#pragma once
+// A TCP port of this host that nobody uses.
+
+namespace trainer::launch {
+
+// Holds a port of 127.0.0.1 that the kernel has chosen; nobody else can bind it until this is destroyed. Throws Error when there is none.
+class FreePort {
+ public:
+  FreePort();
+  ~FreePort();
+  FreePort(const FreePort&) = delete;
+  FreePort& operator=(const FreePort&) = delete;
+
+  int number() const { return number_; }
+
+ private:
+  int socket_;
+  int number_ = 0;
+};
+
+}  // namespace trainer::launch

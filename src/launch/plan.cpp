@@ -1,0 +1,132 @@
+#include "launch/plan.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace trainer::launch {
+namespace {
+
+constexpr int kProcessesWithoutGpu = 2;
+constexpr int kMostProcesses = 1024;
+
+std::vector<std::string> split_at_commas(std::string_view text) {
+  std::vector<std::string> parts;
+  while (true) {
+    const auto comma = text.find(',');
+    parts.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// Numbers or names such as GPU-1a2b and MIG-3c4d.
+std::vector<std::string> parse_gpus(const std::string& text) {
+  const auto gpus = split_at_commas(text);
+  for (const auto& gpu : gpus) {
+    const auto is_allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '/'; };
+    if (gpu.empty() || gpu.front() == '-' || !std::ranges::all_of(gpu, is_allowed)) {
+      throw UsageError(fmt::format("--gpus {}: expected GPUs as CUDA_VISIBLE_DEVICES has them, such as 0,2", text));
+    }
+  }
+  if (std::set<std::string>(gpus.begin(), gpus.end()).size() < gpus.size()) {
+    throw UsageError(fmt::format("--gpus {}: a GPU is named twice", text));
+  }
+  return gpus;
+}
+
+// CUDA reads CUDA_VISIBLE_DEVICES up to the first entry that is no GPU: "-1" or nothing.
+int num_visible_gpus(const world::Environment& environment, const std::filesystem::path& driver_folder) {
+  std::error_code no_driver;
+  const std::filesystem::directory_iterator folder(driver_folder, no_driver);
+  if (no_driver) return 0;
+  if (const auto visible = environment("CUDA_VISIBLE_DEVICES")) {
+    const auto gpus = split_at_commas(*visible);
+    const auto end = std::ranges::find_if(gpus, [](const std::string& gpu) { return gpu.empty() || gpu.starts_with('-'); });
+    return static_cast<int>(end - gpus.begin());
+  }
+  return static_cast<int>(std::distance(begin(folder), end(folder)));
+}
+
+// What other launchers, or this one, may have said of this process. Slurm's variables of the allocation stay.
+constexpr std::array<std::string_view, 5> kForeignPrefixes = {"TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"};
+constexpr std::array<std::string_view, 14> kForeignNames = {
+    "RANK",      "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",  "MASTER_PORT",   "GROUP_RANK",
+    "ROLE_RANK", "ROLE_NAME",  "ROLE_WORLD_SIZE", "SLURM_PROCID",     "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_ID"};
+
+bool is_foreign(std::string_view name) {
+  return std::ranges::find(kForeignNames, name) != kForeignNames.end() ||
+         std::ranges::any_of(kForeignPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+SplitArguments split_arguments(std::span<const std::string> args) {
+  SplitArguments split;
+  size_t next = 0;
+  while (next < args.size()) {
+    const auto& word = args[next];
+    const std::string_view name = std::string_view(word).substr(0, word.find('='));
+    const bool has_value = name == "--nproc-per-node" || name == "--nproc_per_node" || name == "--gpus";
+    if (!has_value && word != "--help" && word != "-h") break;
+    const size_t length = has_value && name.size() == word.size() ? 2 : 1;
+    for (const size_t end = std::min(next + length, args.size()); next < end; ++next) split.own.push_back(args[next]);
+  }
+  if (next < args.size() && args[next] == "--") ++next;
+  split.trainer.assign(args.begin() + static_cast<std::ptrdiff_t>(next), args.end());
+  return split;
+}
+
+int num_processes(const Choice& choice, const world::Environment& environment, const std::filesystem::path& driver_folder) {
+  std::optional<int> num_listed;
+  if (!choice.gpus.empty()) num_listed = static_cast<int>(parse_gpus(choice.gpus).size());
+  const auto& word = choice.num_processes;
+  if (word == "auto") {
+    const int num_gpus = num_listed ? *num_listed : num_visible_gpus(environment, driver_folder);
+    return num_gpus > 0 ? num_gpus : kProcessesWithoutGpu;
+  }
+  int count = 0;
+  const auto result = std::from_chars(word.data(), word.data() + word.size(), count);
+  if (result.ec != std::errc{} || result.ptr != word.data() + word.size() || count < 1 || count > kMostProcesses) {
+    throw UsageError(fmt::format("--nproc-per-node {}: expected auto or a number from 1 to {}", word, kMostProcesses));
+  }
+  if (num_listed && count > *num_listed) {
+    throw UsageError(
+        fmt::format("--nproc-per-node {} is more than the {} of --gpus {}: one process per GPU; give more GPUs or fewer processes", count,
+                    *num_listed, choice.gpus));
+  }
+  return count;
+}
+
+std::vector<std::string> inherited_environment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  return variables;
+}
+
+std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::Place& place, const std::string& gpus) {
+  std::vector<std::string> variables;
+  for (const auto& variable : inherited) {
+    const auto name = std::string_view(variable).substr(0, variable.find('='));
+    if (!is_foreign(name) && !(name == "CUDA_VISIBLE_DEVICES" && !gpus.empty())) variables.push_back(variable);
+  }
+  variables.push_back(fmt::format("RANK={}", place.rank));
+  variables.push_back(fmt::format("WORLD_SIZE={}", place.world_size));
+  variables.push_back(fmt::format("LOCAL_RANK={}", place.local_rank));
+  variables.push_back(fmt::format("LOCAL_WORLD_SIZE={}", place.local_world_size));
+  variables.push_back("MASTER_ADDR=" + place.master_addr);
+  variables.push_back(fmt::format("MASTER_PORT={}", place.master_port));
+  if (!gpus.empty()) variables.push_back("CUDA_VISIBLE_DEVICES=" + gpus);
+  return variables;
+}
+
+}  // namespace trainer::launch

@@ -1,0 +1,38 @@
+#pragma once
+// What `trainer launch` starts: whose arguments are whose, how many processes, and what each finds in its environment.
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "world/place.h"
+
+namespace trainer::launch {
+
+struct SplitArguments {
+  std::vector<std::string> own;      // the launcher's
+  std::vector<std::string> trainer;  // behind -- or from the first one on that is not the launcher's
+};
+SplitArguments split_arguments(std::span<const std::string> args);
+
+// The words of --nproc-per-node and --gpus.
+struct Choice {
+  std::string num_processes = "auto";  // or a number
+  std::string gpus;                    // "0,2"; empty: those that are visible
+};
+
+// auto: one process per GPU; 2 where there is none. The GPUs are those of --gpus, else of CUDA_VISIBLE_DEVICES, else all that the
+// driver lists in `driver_folder`, without which there is none. Throws UsageError when the words are malformed or there are more
+// processes than --gpus.
+int num_processes(const Choice& choice, const world::Environment& environment,
+                  const std::filesystem::path& driver_folder = "/proc/driver/nvidia/gpus");
+
+// The environment of this process: "NAME=value".
+std::vector<std::string> inherited_environment();
+
+// The environment of the process at `place`: what is inherited, without what launchers have said of another process, and RANK,
+// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; `gpus`, when not empty, is CUDA_VISIBLE_DEVICES.
+std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::Place& place, const std::string& gpus);
+
+}  // namespace trainer::launch

@@ -1,0 +1,82 @@
+// Sharpness-aware minimization (Foret et al. 2021): the gradient of an SGD step is taken at the point of highest loss nearby, w + rho g
+// / ||g||, with g the first pass' gradient over all parameters together.
+//
+// Several processes: the paper lets each accelerator climb along its own part's gradient (m-sharpness). So the first pass needs no
+// synchronisation; the parameters then differ between ranks until step() puts the old bits back, and the second pass' gradients are
+// averaged. Under amp::GradScaler, both losses are scaled and only the second gradient unscaled: the length of the first cancels.
+
+#include "optim/kinds.h"
+#include "optim/sgd.h"
+
+namespace trainer::optim {
+namespace {
+
+struct SamOptions final : SgdOptions {
+  double rho = 0.05;
+
+  void describe(config::KeyTable& keys) override {
+    SgdOptions::describe(keys);
+    keys.add("rho", rho, {.min = 0, .doc = "How far from the parameters the gradient is taken (2-norm over all of them)."});
+  }
+  std::unique_ptr<Optimizer> make(std::vector<ParamGroup> groups) const override;
+};
+
+class Sam final : public Sgd {
+ public:
+  Sam(const SamOptions& options, std::vector<ParamGroup> groups) : Sgd(options, std::move(groups)), rho_(options.rho) {
+    for (const auto& param : parameters()) originals_.push_back(torch::empty_like(param));
+  }
+
+  bool needs_second_pass() const override { return true; }
+
+  void ascend() override {
+    TORCH_CHECK(!ascended_, "Sam::ascend: called twice since the last step()");
+    const torch::NoGradGuard no_grad;
+    at::_foreach_copy_(originals_, parameters());
+    climb();
+    zero_grad();
+    ascended_ = true;
+  }
+
+ private:
+  void climb() {
+    std::vector<torch::Tensor> params;
+    std::vector<torch::Tensor> grads;
+    for (const auto& gradients : gather()) {
+      params.insert(params.end(), gradients.params.begin(), gradients.params.end());
+      grads.insert(grads.end(), gradients.grads.begin(), gradients.grads.end());
+    }
+    if (grads.empty()) return;
+    const auto norm = total_norm(grads);
+    at::_foreach_mul_(grads, rho_ / (norm + 1e-12));
+    // A scaled loss' gradient may have overflowed. NaN parameters would spoil what outlives the second pass, such as the statistics of
+    // batch normalisation; without a climb, that pass overflows like the first and the step is skipped.
+    const auto is_not_finite = norm.isfinite().logical_not().to(torch::kFloat32);
+    at::_fused_sgd_(params, grads, /*momentum_buffers=*/{}, /*weight_decay=*/0, /*momentum=*/0, /*lr=*/1.0, /*dampening=*/0,
+                    /*nesterov=*/false, /*maximize=*/true, /*is_first_step=*/false, /*grad_scale=*/{}, is_not_finite);
+  }
+
+  void descend() override {
+    TORCH_CHECK(ascended_, "Sam::step: ascend() and a second pass come before it");
+    at::_foreach_copy_(parameters(), originals_);
+    ascended_ = false;
+  }
+
+  double rho_;
+  std::vector<torch::Tensor> originals_;  // of parameters(), since ascend()
+  bool ascended_ = false;
+};
+
+std::unique_ptr<Optimizer> SamOptions::make(std::vector<ParamGroup> groups) const {
+  check();
+  return std::make_unique<Sam>(*this, std::move(groups));
+}
+
+}  // namespace
+
+config::PartKind sam_kind() {
+  return {"sam", "Sharpness-aware minimization (Foret et al. 2021) over sgd: two passes a step, for flatter minima.",
+          [] { return std::make_unique<SamOptions>(); }};
+}
+
+}  // namespace trainer::optim

@@ -1,0 +1,37 @@
+#pragma once
+// torch.optim.SGD, also as the base of sam.cpp.
+
+#include "optim/optimizer.h"
+
+namespace trainer::optim {
+
+struct SgdOptions : OptimizerOptions {
+  double lr = 0.1;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+
+  void describe(config::KeyTable& keys) override;
+  std::unique_ptr<Optimizer> make(std::vector<ParamGroup> groups) const override;
+
+ protected:
+  // Throws UsageError on values that contradict each other.
+  void check() const;
+};
+
+// With dampening, the host reads `found_inf` in each step in which a parameter waits for its first update.
+class Sgd : public Optimizer {
+ public:
+  Sgd(const SgdOptions& options, std::vector<ParamGroup> groups);
+  double base_lr() const override { return options_.lr; }
+
+ private:
+  void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override;
+  bool has_dampened_first_step(const std::vector<torch::Tensor>& momentum_buffers, const Gradients& gradients) const;
+
+  SgdOptions options_;
+  std::vector<std::vector<torch::Tensor>> momentum_buffers_;  // like groups_; undefined until needed
+};
+
+}  // namespace trainer::optim

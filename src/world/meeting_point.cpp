@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "base/error.h"
+#include "world/place.h"
+
+namespace trainer::world {
+namespace {
+
+constexpr const char* kForms = "env://, tcp://HOST:PORT (tcp://[::1]:PORT for IPv6) or file:///PATH";
+
+MeetingPoint at_master(const Place& place) {
+  if (!place.master_addr.empty() && place.master_port != 0) {
+    return {MeetingPoint::Kind::kTcp, place.master_addr, place.master_port, {}};
+  }
+  const char* missing = !place.master_addr.empty() ? "MASTER_PORT is"
+                        : place.master_port != 0   ? "MASTER_ADDR is"
+                                                   : "MASTER_ADDR and MASTER_PORT are";
+  throw UsageError(
+      fmt::format("rank {} of {} would meet the others at MASTER_ADDR and MASTER_PORT, but {} not set: set both to the host of rank 0 and "
+                  "a free port there, alike for all ranks (`mpirun -x MASTER_ADDR -x MASTER_PORT` hands them on), or give --init-method "
+                  "tcp://HOST:PORT or, on a disk that all see, --init-method file:///PATH",
+                  place.rank, place.world_size, missing));
+}
+
+// "HOST:PORT" or "[ADDRESS]:PORT"; kAlone when it is neither.
+MeetingPoint parse_host_and_port(std::string_view text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos) return {};
+  auto host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find_first_of(":[]/@") != std::string_view::npos) {
+    return {};
+  }
+  const auto digits = text.substr(colon + 1);
+  int port = 0;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  const bool is_port = result.ec == std::errc{} && result.ptr == digits.data() + digits.size() && port >= 1 && port <= 65535;
+  if (host.empty() || !is_port) return {};
+  return {MeetingPoint::Kind::kTcp, std::string(host), port, {}};
+}
+
+}  // namespace
+
+MeetingPoint meeting_point(const Place& place, const std::string& configured_init_method) {
+  if (place.world_size == 1) return {};
+  const std::string& init_method = place.init_method ? *place.init_method : configured_init_method;
+  const std::string said = (place.init_method ? "--init-method " : "distributed.init_method: ") + init_method;
+  if (init_method.find('?') != std::string::npos) {
+    throw UsageError(said + ": an experiment file is the same for all ranks; give rank and world size as --rank and --world-size");
+  }
+  constexpr std::string_view kTcp = "tcp://";
+  constexpr std::string_view kFile = "file://";
+  const std::string_view view = init_method;
+  if (view == "env://") return at_master(place);
+  if (view.starts_with(kTcp)) {
+    auto point = parse_host_and_port(view.substr(kTcp.size()));
+    if (point.kind == MeetingPoint::Kind::kTcp) return point;
+    throw UsageError(said + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6), the port from 1 to 65535");
+  }
+  if (view.starts_with(kFile)) {
+    const auto path = view.substr(kFile.size());
+    if (path.starts_with('/') && !path.ends_with('/')) return {MeetingPoint::Kind::kFile, {}, 0, std::string(path)};
+    throw UsageError(said + ": expected file:///PATH, an absolute path with three slashes");
+  }
+  throw UsageError(fmt::format("{}: expected {}", said, kForms));
+}
+
+}  // namespace trainer::world

@@ -1,0 +1,306 @@
+#include "world/place.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+#include "base/error.h"
+#include "world/slurm.h"
+
+namespace trainer::world {
+namespace {
+
+// A number, and the words in which it was said: "RANK=4", "--rank 4".
+struct Said {
+  int value;
+  std::string text;
+};
+
+constexpr int kNoLimit = std::numeric_limits<int>::max();
+
+Said to_number(std::string text, std::string_view value, int least, int most = kNoLimit) {
+  int number = 0;
+  const auto result = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (result.ec != std::errc{} || result.ptr != value.data() + value.size() || number < least || number > most) {
+    throw UsageError(text + (most == kNoLimit ? fmt::format(": expected a whole number of at least {}", least)
+                                              : fmt::format(": expected a whole number from {} to {}", least, most)));
+  }
+  return {number, std::move(text)};
+}
+
+class Variables {
+ public:
+  explicit Variables(const Environment& environment) : environment_(environment) {}
+
+  // Set to nothing counts as not set.
+  std::optional<std::string> text(std::string_view name) const {
+    auto value = environment_(std::string(name));
+    return value && !value->empty() ? value : std::nullopt;
+  }
+  std::optional<Said> number(std::string_view name, int least, int most = kNoLimit) const {
+    const auto value = text(name);
+    return value ? std::optional(to_number(show(name), *value, least, most)) : std::nullopt;
+  }
+  std::string show(std::string_view name) const { return fmt::format("{}={}", name, text(name).value_or("")); }
+
+ private:
+  const Environment& environment_;
+};
+
+// The names under which the command line or a launcher says who a process is.
+struct Names {
+  std::string_view rank, world_size, local_rank, local_world_size;
+};
+
+constexpr Names kFlags = {"--rank", "--world-size", "--local-rank", "LOCAL_WORLD_SIZE"};
+constexpr Names kInitMethod = {"rank of --init-method", "world_size of --init-method", "--local-rank", "LOCAL_WORLD_SIZE"};
+constexpr Names kRank = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Names kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Names kPmi = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+constexpr Names kSlurmStep = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"};
+// Of the job, where the step has none of its own.
+constexpr Names kSlurmJob = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE"};
+
+// What the command line or a launcher says of this process; without names: nothing.
+struct Claim {
+  Names names;
+  std::optional<Said> rank, world_size, local_rank, local_world_size;
+};
+
+Names slurm_names(const Variables& variables) {
+  Names names = variables.text(kSlurmStep.world_size) ? kSlurmStep : kSlurmJob;
+  names.local_world_size = variables.text(kSlurmStep.local_world_size) ? kSlurmStep.local_world_size : kSlurmJob.local_world_size;
+  return names;
+}
+
+std::optional<uint64_t> unsigned_number(const std::optional<std::string>& text) {
+  uint64_t number = 0;
+  if (!text) return std::nullopt;
+  const auto result = std::from_chars(text->data(), text->data() + text->size(), number);
+  return result.ec == std::errc{} && result.ptr == text->data() + text->size() ? std::optional(number) : std::nullopt;
+}
+
+// Shells of sbatch and salloc have no step, or one of the reserved numbers (0xfffffffb: batch, 0xfffffffa: interactive).
+bool is_slurm_step(const Variables& variables) {
+  const auto step = unsigned_number(variables.text("SLURM_STEP_ID"));
+  return step && *step < 0xfffffff0;
+}
+
+// `srun --mpi=pmi2` sets PMI_RANK and PMI_SIZE too, but not the local ones of MPICH's own launcher.
+bool is_pmi_of_slurm(const Variables& variables) {
+  return is_slurm_step(variables) && !variables.text(kPmi.local_rank) && variables.text(kPmi.rank) == variables.text(kSlurmStep.rank) &&
+         variables.text(kPmi.world_size) == variables.text(slurm_names(variables).world_size);
+}
+
+Claim read(const Variables& variables, const Names& names) {
+  return {names, variables.number(names.rank, 0), variables.number(names.world_size, 1), variables.number(names.local_rank, 0),
+          variables.number(names.local_world_size, 1)};
+}
+
+Claim read_slurm_step(const Variables& variables) {
+  const Names names = slurm_names(variables);
+  Claim claim = {names, variables.number(names.rank, 0), variables.number(names.world_size, 1), variables.number(names.local_rank, 0), {}};
+  const auto counts = variables.text(names.local_world_size);
+  const auto node = variables.number("SLURM_NODEID", 0);
+  if (counts && node) {
+    const auto tasks = tasks_on_node(*counts, node->value);
+    if (!tasks) {
+      throw UsageError(fmt::format("{} says nothing of {}: expected counts such as 2(x2),1, one for each node",
+                                   variables.show(names.local_world_size), node->text));
+    }
+    claim.local_world_size = Said{*tasks, variables.show(names.local_world_size)};
+  }
+  return claim;
+}
+
+// The first launcher that speaks.
+// MPI before Slurm: mpirun starts its daemons by srun where there is an allocation, and the ranks inherit the daemons' SLURM_PROCID.
+Claim read_launcher(const Variables& variables) {
+  for (const auto& names : {kRank, kOpenMpi, kPmi}) {
+    const bool speaks = variables.text(names.rank) || variables.text(names.world_size);
+    if (speaks && !(names.rank == kPmi.rank && is_pmi_of_slurm(variables))) return read(variables, names);
+  }
+  return is_slurm_step(variables) ? read_slurm_step(variables) : Claim{};
+}
+
+void refuse_contradiction(const std::optional<Said>& flag, const std::optional<Said>& variable) {
+  if (flag && variable && flag->value != variable->value) {
+    throw UsageError(fmt::format("{} contradicts {} of the environment: leave the flag away under a launcher, or unset the variable",
+                                 flag->text, variable->text));
+  }
+}
+
+// "tcp://host:1?rank=0&world_size=2", as Python's init_method has it: the query goes over into the claim.
+std::string take_query(const std::string& init_method, Claim& claim) {
+  const auto question_mark = init_method.find('?');
+  if (question_mark == std::string::npos) return init_method;
+  std::string_view query = std::string_view(init_method).substr(question_mark + 1);
+  while (!query.empty()) {
+    const auto pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(query.size(), pair.size() + 1));
+    const auto equals = std::min(pair.find('='), pair.size());
+    const auto name = pair.substr(0, equals);
+    auto& number = name == "rank" ? claim.rank : claim.world_size;
+    if (equals == pair.size() || (name != "rank" && name != "world_size") || number) {
+      throw UsageError(fmt::format("--init-method {}: expected rank=R&world_size=W, each once, behind the ?, or nothing", init_method));
+    }
+    number = to_number(fmt::format("{} of --init-method", pair), pair.substr(equals + 1), name == "rank" ? 0 : 1);
+  }
+  return init_method.substr(0, question_mark);
+}
+
+Claim read_flags(const PlaceFlags& flags, std::optional<std::string>& init_method) {
+  const auto number = [](std::string_view name, const std::optional<int64_t>& value, int least) {
+    return value ? std::optional(to_number(fmt::format("{} {}", name, *value), std::to_string(*value), least)) : std::nullopt;
+  };
+  Claim claim = {{}, {}, {}, number(kFlags.local_rank, flags.local_rank, 0), {}};
+  if (flags.init_method) init_method = take_query(*flags.init_method, claim);
+  const bool is_in_query = claim.rank || claim.world_size;
+  if (is_in_query) claim.names = kInitMethod;
+  if (!flags.rank && !flags.world_size) return claim;
+  if (is_in_query) {
+    throw UsageError(fmt::format("--init-method {} stands beside --rank or --world-size: give rank and world size in one of the two places",
+                                 *flags.init_method));
+  }
+  claim.names = kFlags;
+  claim.rank = number(kFlags.rank, flags.rank, 0);
+  claim.world_size = number(kFlags.world_size, flags.world_size, 1);
+  return claim;
+}
+
+bool has_names(const Claim& claim) { return !claim.names.rank.empty(); }
+
+// `flags` laid over what the environment says.
+Claim join(const Claim& flags, const Variables& variables) {
+  Claim claim = has_names(flags) ? read(variables, kRank) : read_launcher(variables);
+  if (has_names(flags)) {
+    refuse_contradiction(flags.rank, claim.rank);
+    refuse_contradiction(flags.world_size, claim.world_size);
+    claim.names = flags.names;
+    claim.rank = flags.rank;
+    claim.world_size = flags.world_size;
+  }
+  if (!flags.local_rank) return claim;
+  if (!has_names(flags) && claim.names.rank != kRank.rank) {
+    throw UsageError(
+        fmt::format("{} without --rank and --world-size, or RANK and WORLD_SIZE: give them too, or leave it away", flags.local_rank->text));
+  }
+  refuse_contradiction(flags.local_rank, claim.local_rank);
+  claim.local_rank = flags.local_rank;
+  return claim;
+}
+
+void check_pair(const std::optional<Said>& one, const std::optional<Said>& other, std::string_view other_name) {
+  if (one && !other) throw UsageError(fmt::format("{} without {}: set both, or neither", one->text, other_name));
+}
+
+void check_rank(const Said& rank, const Said& size) {
+  if (rank.value >= size.value) {
+    throw UsageError(
+        fmt::format("{} of {}: ranks count from 0, so the last one is {}; correct one of them", rank.text, size.text, size.value - 1));
+  }
+}
+
+// Ranks and sizes of a complete and possible claim; its decision begins with them.
+Place to_place(const Claim& claim) {
+  const auto& [names, rank, world_size, local_rank, local_world_size] = claim;
+  check_pair(rank, world_size, names.world_size);
+  check_pair(world_size, rank, names.rank);
+  if (!rank)
+    throw UsageError(fmt::format("SLURM_STEP_ID is set, but {} and {} are not: unset it, or set them", names.rank, names.world_size));
+  check_rank(*rank, *world_size);
+  Place place{.rank = rank->value, .world_size = world_size->value};
+  std::string local;
+  if (local_rank) {
+    check_rank(*local_rank, local_world_size ? *local_world_size : *world_size);
+    place.local_rank = local_rank->value;
+    place.local_world_size = local_world_size ? local_world_size->value : local_rank->value + 1;
+    local = local_world_size ? fmt::format(" (local rank {} of {})", place.local_rank, place.local_world_size)
+                             : fmt::format(" (local rank {} of at least {}: {} is not set)", place.local_rank, place.local_world_size,
+                                           names.local_world_size);
+  } else {
+    if (local_world_size && local_world_size->value > 1) check_pair(local_world_size, local_rank, names.local_rank);
+    local = fmt::format(" (local rank 0 of 1: {} is not set)", names.local_rank);
+  }
+  if (local_world_size && local_world_size->value > world_size->value) {
+    throw UsageError(
+        fmt::format("{} is more than {}: no host has more processes than there are", local_world_size->text, world_size->text));
+  }
+  place.decision = fmt::format("rank {} of {}{}, from {} and {}", place.rank, place.world_size, local, names.rank, names.world_size);
+  return place;
+}
+
+// "; passed over: SLURM_PROCID=0 of SLURM_NTASKS=1", the launchers' words that were not followed.
+std::string passed_over(const Variables& variables, std::string_view chosen_rank) {
+  std::string text;
+  for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {  // RANK is followed, or equal to the flags
+    if (names.rank == chosen_rank || !variables.text(names.rank)) continue;
+    text +=
+        fmt::format("{}{} of {}", text.empty() ? "; passed over: " : ", ", variables.show(names.rank), variables.show(names.world_size));
+    if (names.rank == kSlurmStep.rank && !is_slurm_step(variables)) text += " (not inside an srun step)";
+  }
+  return text;
+}
+
+void read_master(const Variables& variables, bool is_slurm, Place& place) {
+  if (place.init_method && !place.init_method->starts_with("env:")) return;
+  place.master_addr = variables.text("MASTER_ADDR").value_or("");
+  if (const auto port = variables.number("MASTER_PORT", 1, 65535)) place.master_port = port->value;
+  if (!is_slurm || place.world_size == 1) return;
+  std::string derived;
+  const std::string list_name = variables.text("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
+  if (const auto list = variables.text(list_name); place.master_addr.empty() && list) {
+    place.master_addr = first_host(*list);
+    if (place.master_addr.empty()) {
+      throw UsageError(fmt::format("{}={}: expected host names such as n[1-2],m3; set MASTER_ADDR instead", list_name, *list));
+    }
+    derived += fmt::format("; MASTER_ADDR={} is the first of {}", place.master_addr, list_name);
+  }
+  const auto job = unsigned_number(variables.text("SLURM_JOB_ID"));
+  if (const auto step = unsigned_number(variables.text("SLURM_STEP_ID")); place.master_port == 0 && job && step) {
+    place.master_port = step_port(*job, *step);
+    derived += fmt::format("; MASTER_PORT={} is computed from SLURM_JOB_ID and SLURM_STEP_ID", place.master_port);
+  }
+  place.decision += derived;
+}
+
+}  // namespace
+
+Environment process_environment() {
+  return [](const std::string& name) {
+    const char* value = std::getenv(name.c_str());
+    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+  };
+}
+
+Place find_place(const PlaceFlags& flags, const Environment& environment) {
+  const Variables variables(environment);
+  std::optional<std::string> init_method;
+  const Claim claim = join(read_flags(flags, init_method), variables);
+  Place place;
+  if (has_names(claim)) {
+    place = to_place(claim);
+    place.init_method = init_method;
+    read_master(variables, claim.names.rank == kSlurmStep.rank, place);
+  } else if (init_method) {
+    throw UsageError(
+        fmt::format("--init-method {} without --rank and --world-size, and no launcher's variables are set: give them too, or "
+                    "leave it away for one process alone",
+                    *init_method));
+  } else {
+    place.decision = "one process: no launcher's variables are set";
+  }
+  if (variables.text(kRank.rank)) {
+    place.launcher_serves_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    if (const auto attempt = variables.number("TORCHELASTIC_RESTART_COUNT", 0)) place.restart_attempt = attempt->value;
+  }
+  place.gloo_interface = variables.text("GLOO_SOCKET_IFNAME").value_or("");
+  place.decision += passed_over(variables, claim.names.rank);
+  return place;
+}
+
+}  // namespace trainer::world

@@ -1,0 +1,54 @@
+#pragma once
+// Who am I in a distributed run: rank, world size and meeting point, from the command line and from what launchers put into the
+// environment. Nothing is opened here. Thread-safe, but for process_environment() beside a change of the environment.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace trainer::world {
+
+// The command line's --rank, --world-size, --local-rank, --init-method; not given: empty.
+struct PlaceFlags {
+  std::optional<int64_t> rank = {}, world_size = {}, local_rank = {};
+  std::optional<std::string> init_method = {};
+};
+
+// The value of a variable; empty when it is not set.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+Environment process_environment();
+
+struct Place {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;  // among the processes of this host
+  int local_world_size = 1;
+  std::optional<std::string> init_method = {};  // the flag's, when given, without its ?rank=..&world_size=..
+  std::string master_addr = {};                 // for env://; empty: not given
+  int master_port = 0;                          // for env://; 0: not given
+  bool launcher_serves_store = false;           // torchrun's agent listens at master_port (TORCHELASTIC_USE_AGENT_STORE is "True")
+  int restart_attempt = 0;                      // TORCHELASTIC_RESTART_COUNT
+  std::string gloo_interface = {};              // GLOO_SOCKET_IFNAME
+  std::string decision = {};                    // one line for people: the source with its values, and what was passed over
+};
+
+// The first source that is there wins: flags; RANK and WORLD_SIZE (torchrun, `trainer launch`, Kubernetes); Open MPI's variables;
+// MPICH's and Intel MPI's; Slurm's inside an srun step; else one process alone.
+// Throws UsageError for an incomplete or impossible set within one source and for flags that contradict RANK, WORLD_SIZE or
+// LOCAL_RANK; it names the variables with their values and the cure.
+Place find_place(const PlaceFlags& flags, const Environment& environment);
+
+// Where the processes meet.
+struct MeetingPoint {
+  enum class Kind { kAlone, kTcp, kFile } kind = Kind::kAlone;
+  std::string host;  // of kTcp: a name or an address, IPv6 without its brackets
+  int port = 0;      // of kTcp
+  std::string path;  // of kFile, absolute
+};
+
+// The flag's, else the configured one (`distributed.init_method`), where env:// stands for master_addr and master_port. A world
+// of one process meets nobody. Throws UsageError naming what is missing or malformed.
+MeetingPoint meeting_point(const Place& place, const std::string& configured_init_method);
+
+}  // namespace trainer::world

@@ -1,0 +1,61 @@
+#include "world/slurm.h"
+
+#include <charconv>
+
+namespace trainer::world {
+namespace {
+
+// Takes a positive number from the front of `text`; empty when there is none.
+std::optional<int> take_count(std::string_view& text) {
+  int count = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (result.ec != std::errc{} || count < 1) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(result.ptr - text.data()));
+  return count;
+}
+
+bool take(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+}  // namespace
+
+std::optional<int> tasks_on_node(std::string_view counts, int64_t node) {
+  if (node < 0) return std::nullopt;
+  while (true) {
+    const auto tasks = take_count(counts);
+    if (!tasks) return std::nullopt;
+    int64_t num_nodes = 1;
+    if (take(counts, "(x")) {
+      const auto repeats = take_count(counts);
+      if (!repeats || !take(counts, ")")) return std::nullopt;
+      num_nodes = *repeats;
+    }
+    if (node < num_nodes) return tasks;
+    node -= num_nodes;
+    if (!take(counts, ",")) return std::nullopt;
+  }
+}
+
+std::string first_host(std::string_view hosts) {
+  std::string name;
+  while (!hosts.empty() && hosts.front() != ',') {
+    if (!take(hosts, "[")) {
+      name += hosts.front();
+      hosts.remove_prefix(1);
+      continue;
+    }
+    const auto end_of_list = hosts.find(']');
+    const auto end_of_number = hosts.find_first_of(",-]");
+    if (end_of_list == std::string_view::npos || end_of_number == 0) return {};
+    name += hosts.substr(0, end_of_number);
+    hosts.remove_prefix(end_of_list + 1);
+  }
+  return name;
+}
+
+int step_port(uint64_t job, uint64_t step) { return 20000 + static_cast<int>((61 * job + step) % 12768); }
+
+}  // namespace trainer::world

@@ -1,0 +1,162 @@
+"""`trainer launch`: real processes that train together. TRAINER_BINARY names the program."""
+
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ["TRAINER_BINARY"]
+LINEAR = ROOT / "configs" / "demo_linear.yaml"
+QUICKSTART = ROOT / "configs" / "quickstart.yaml"
+
+
+def start(*args, **options):
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([BINARY, "launch", *map(str, args)], cwd=ROOT, **pipes, **options)
+
+
+def launch(*args, **options):
+    process = start(*args, **options)
+    process.out, process.err = process.communicate(timeout=120)
+    return process
+
+
+def children(process):
+    """The launcher's children as folders of /proc, in the order of their start."""
+    pids = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [pathlib.Path("/proc") / pid for pid in sorted(pids, key=int)]
+
+
+def environment(child):
+    return dict(variable.split("=", 1) for variable in (child / "environ").read_text().rstrip("\0").split("\0"))
+
+
+class LaunchTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-launch-")
+        self.addCleanup(folder.cleanup)
+        self.run_dir = pathlib.Path(folder.name) / "run"
+
+    def start_training(self, **options):
+        """Two ranks that train without end, once they do."""
+        process = start("--nproc-per-node", 2, "--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir, **options)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if line.startswith("epoch 1"):
+                return process
+        self.fail("it does not train")
+
+    def watch(self, child):
+        """A descriptor that is readable once the child has ended."""
+        descriptor = os.pidfd_open(int(child.name))
+        self.addCleanup(os.close, descriptor)
+        return descriptor
+
+    def assert_ended(self, descriptors):
+        for descriptor in descriptors:
+            self.assertEqual(select.select([descriptor], [], [], 60)[0], [descriptor])
+
+    def rest(self, process):
+        """What is still said on stderr, until neither the launcher nor a rank holds it open."""
+        text = process.stderr.read()
+        process.wait()
+        return text
+
+    def test_two_ranks_are_one_run(self):
+        run = launch("--config", QUICKSTART, "training.epochs=1", "dataloader.global_batch_size=500", "logging.every_steps=2", "--run-dir",
+                     self.run_dir, "--progress", "plain", env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(run.returncode, 0, run.err)
+        for line in ("training  1 epochs", "step 2/4", "step 4/4", "validation  epoch 1/1", "done  4 steps"):
+            self.assertEqual(run.err.count(line), 1, run.err)
+        lines = [json.loads(line) for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["num_samples"] for line in lines if line["event"] == "validation"], [500])
+        self.assertEqual(json.loads((self.run_dir / "environment.json").read_text())["world_size"], 2)
+
+    def test_what_the_ranks_are_told(self):
+        foreign = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "5", "TORCHELASTIC_USE_AGENT_STORE": "True", "SLURM_PROCID": "3"}
+        inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+        process = self.start_training(env={**inherited, **foreign, "TRAINER_TEST_HANDED_ON": "yes"})
+        ranks = children(process)
+        told = [environment(rank) for rank in ranks]
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
+        self.assertEqual([[variables[name] for name in names] for variables in told],
+                         [["0", "2", "0", "2", "127.0.0.1"], ["1", "2", "1", "2", "127.0.0.1"]])
+        self.assertEqual(told[0]["MASTER_PORT"], told[1]["MASTER_PORT"])
+        for variables in told:
+            self.assertEqual(variables["TRAINER_TEST_HANDED_ON"], "yes")
+            for name in ("TORCHELASTIC_USE_AGENT_STORE", "SLURM_PROCID", "OMP_NUM_THREADS"):
+                self.assertNotIn(name, variables)
+        for rank in ranks:
+            self.assertEqual(os.readlink(rank / "fd" / "0"), "/dev/null")
+            self.assertEqual(os.getpgid(int(rank.name)), int(rank.name))
+            self.assertEqual(os.readlink(rank / "exe"), str(pathlib.Path(BINARY).resolve()))
+
+    def test_a_request_to_stop_reaches_all(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(number):
+                self.run_dir = self.run_dir.with_name(number.name)
+                process = self.start_training()
+                process.send_signal(number)
+                err = self.rest(process)
+                self.assertEqual(process.returncode, 75, err)
+                self.assertEqual(err.count("stopped"), 1, err)
+                self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "stopped")
+
+    def test_a_killed_launcher_leaves_nobody(self):
+        process = self.start_training()
+        ranks = [self.watch(child) for child in children(process)]
+        self.assertEqual(len(ranks), 2)
+        process.kill()
+        self.assert_ended(ranks)
+
+    def test_a_killed_rank_ends_the_others(self):
+        process = self.start_training()
+        ranks = children(process)
+        survivor = self.watch(ranks[0])
+        os.kill(int(ranks[1].name), signal.SIGKILL)
+        err = self.rest(process)
+        self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
+        self.assertIn(f"error: rank 1 (process {ranks[1].name}) was killed by signal 9 (Killed)\n", err)
+        self.assert_ended([survivor])
+
+    def test_configuration_errors_are_said_once(self):
+        run = launch("--nproc-per-node", 2, "--config", LINEAR, "training.epochs=none", "--run-dir", self.run_dir)
+        self.assertEqual(run.returncode, 2, run.err)
+        self.assertEqual(run.err.count("training.epochs: expected an integer"), 1, run.err)
+        self.assertRegex(run.err, r"error: rank \d \(process \d+\) ended with exit code 2\n")
+        self.assertFalse(self.run_dir.exists())
+
+    def test_command_lines(self):
+        models = subprocess.run([BINARY, "list", "models"], capture_output=True, text=True).stdout
+        for args, code, out, err in (
+            (["--help"], 0, "--nproc-per-node", ""),
+            (["--nproc-per-node", 1, "list", "models"], 0, models, ""),
+            (["--nproc_per_node=2", "--", "list", "models"], 0, models, ""),
+            (["--gpus", "0,2,5", "list", "models"], 0, 3 * models, ""),
+            ([], 2, "", "nothing to start; give --config FILE"),
+            (["--"], 2, "", "nothing to start"),
+            (["--nproc-per-node"], 2, "", "--nproc-per-node: 1 required"),
+            (["--nproc-per-node", "0", "list", "models"], 2, "", "--nproc-per-node 0: expected auto or a number"),
+            (["--nproc-per-node", "3", "--gpus", "0,2", "list", "models"], 2, "", "--nproc-per-node 3 is more than the 2 of --gpus 0,2"),
+            (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is named twice"),
+            (["list", "modells"], 2, "", "modells"),
+            # Behind the trainer's first argument nothing is the launcher's.
+            (["list", "models", "--nproc-per-node", "1"], 2, "", "--nproc-per-node"),
+        ):
+            with self.subTest(args=args):
+                run = launch(*args)
+                self.assertEqual(run.returncode, code, run.err)
+                self.assertIn(out, run.out)
+                self.assertIn(err, run.err)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,187 @@
+"""Ranks that are started by hand, as other launchers start them: how they meet, agree and part. TRAINER_BINARY names the program."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ["TRAINER_BINARY"]
+CONV = ROOT / "configs" / "demo_conv.yaml"
+LINEAR = ROOT / "configs" / "demo_linear.yaml"
+# No launcher's variables, whoever runs the tests.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI_", "MASTER_", "TORCHELASTIC_"))
+               and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+# Random labels, and the same joined batches for any number of ranks that divides them.
+RANDOM = ["--config", CONV, "dataset.labels=random", "dataset.num_train=96", "dataset.num_validation=50", "dataloader={batch_size: null, global_batch_size: 24}",
+          "optimizer.lr=0.001", "training.epochs=2", "logging.every_steps=1", "validation.batch_size=16",
+          "runtime={device: cpu, dtype: float64, threads: 1}"]
+
+
+def free_port():
+    with contextlib.closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def start(*args, **variables):
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([BINARY, *map(str, args)], cwd=ROOT, env={**ENVIRONMENT, **variables}, **pipes)
+
+
+def finish(process):
+    process.out, process.err = process.communicate(timeout=120)
+    return process
+
+
+def start_rank(rank, world_size, port, *args):
+    return start(*args, RANK=str(rank), WORLD_SIZE=str(world_size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world_size),
+                 MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+
+def events(run_dir, kind):
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == kind]
+
+
+class RanksTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-ranks-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def together(self, processes):
+        for process in processes:
+            self.addCleanup(process.kill)
+        return [finish(process) for process in processes]
+
+    def train(self, world_size, run_dir, *args, port=None):
+        port = port or free_port()
+        ranks = self.together([start_rank(rank, world_size, port, *args, "--run-dir", run_dir) for rank in range(world_size)])
+        for rank in ranks:
+            self.assertEqual(rank.returncode, 0, rank.err)
+        return ranks
+
+    def test_any_number_of_ranks_trains_to_the_same_numbers(self):
+        reference = self.folder / "1"
+        self.train(1, reference, *RANDOM)
+        for world_size in (2, 3, 4):
+            run_dir = self.folder / str(world_size)
+            ranks = self.train(world_size, run_dir, *RANDOM)
+            for rank in ranks[1:]:
+                self.assertEqual(rank.err, "")
+            for kind, count in (("train", 8), ("validation", 2)):
+                ours, theirs = events(run_dir, kind), events(reference, kind)
+                self.assertEqual((len(ours), len(theirs)), (count, count))
+                for mine, other in zip(ours, theirs):
+                    self.assertAlmostEqual(mine["loss"], other["loss"], delta=1e-10)
+                    self.assertEqual([mine[key] for key in ("top1", "step", "epoch")], [other[key] for key in ("top1", "step", "epoch")])
+            environment = json.loads((run_dir / "environment.json").read_text())
+            self.assertEqual((environment["world_size"], len(environment["ranks"])), (world_size, world_size))
+
+    def test_the_demos_run_with_one_two_and_four_processes(self):
+        for world_size in (1, 2, 4):
+            for config in (LINEAR, CONV):
+                run_dir = self.folder / f"{config.stem}{world_size}"
+                self.train(world_size, run_dir, "--config", config, "training.epochs=1")
+                self.assertEqual(events(run_dir, "start")[0]["world_size"], world_size)
+
+    def test_ranks_meet_by_flags(self):
+        for url in (f"tcp://127.0.0.1:{free_port()}", f"file://{self.folder}/meeting"):
+            run_dir = self.folder / url[:4]
+            ranks = self.together([start(*RANDOM, "--run-dir", run_dir, "--rank", rank, "--world-size", 2, "--init-method", url)
+                                   for rank in range(2)])
+            for rank in ranks:
+                self.assertEqual(rank.returncode, 0, rank.err)
+            self.assertEqual(events(run_dir, "start")[0]["world_size"], 2)
+
+    def test_two_runs_at_once_do_not_meet(self):
+        ports = [free_port(), free_port()]
+        processes = [start_rank(rank, 2, ports[run], *RANDOM, f"seed={run}", "--run-dir", self.folder / str(run))
+                     for run in range(2) for rank in range(2)]
+        for process in self.together(processes):
+            self.assertEqual(process.returncode, 0, process.err)
+        losses = [events(self.folder / str(run), "train")[-1]["loss"] for run in range(2)]
+        self.assertNotEqual(*losses)
+        for run in range(2):
+            alone = self.folder / f"alone{run}"
+            self.train(2, alone, *RANDOM, f"seed={run}")
+            self.assertEqual(events(alone, "train")[-1]["loss"], losses[run])
+
+    def test_a_port_or_rank_that_is_taken(self):
+        port = free_port()
+        long_run = [*RANDOM, "training.epochs=1000000", "--run-dir", self.folder / "first"]
+        first = [start_rank(rank, 2, port, *long_run) for rank in range(2)]
+        for process in first:
+            self.addCleanup(process.communicate)
+            self.addCleanup(process.kill)
+        for line in first[0].stderr:
+            if line.startswith("epoch 1"):
+                break
+        zero, one = self.together([start_rank(rank, 2, port, *RANDOM, "--run-dir", self.folder / "second") for rank in range(2)])
+        self.assertEqual(zero.returncode, 4, zero.err)
+        self.assertIn(f"rank 0 cannot listen on port {port}, which another program uses", zero.err)
+        self.assertEqual(one.returncode, 4, one.err)
+        self.assertIn("rank 1 is taken by process", one.err)
+        # Another port, the same folder.
+        port = free_port()
+        zero, one = self.together([start_rank(rank, 2, port, *long_run) for rank in range(2)])
+        self.assertEqual((zero.returncode, one.returncode), (2, 2), zero.err + one.err)
+        self.assertIn("is in use by process", zero.err)
+        self.assertEqual(one.err, "")
+
+    def test_another_configuration_is_refused_with_the_difference(self):
+        port = free_port()
+        zero, one = self.together([start_rank(rank, 2, port, *RANDOM, f"optimizer.lr=0.00{rank + 1}", "--run-dir", self.folder / "run")
+                                   for rank in range(2)])
+        self.assertEqual((zero.returncode, one.returncode), (2, 2), zero.err + one.err)
+        self.assertRegex(zero.err, r"error: rank 1 on \S+ has another configuration than rank 0: optimizer.lr: 0.002, not 0.001; start all")
+        self.assertEqual(one.err, "")
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_errors_are_said_once(self):
+        for override, message, code in (("optimizer.learning_rate=1", "unknown key", 2),
+                                        ("dataset={name: cifar10, root: /no/such/folder}", "holds no CIFAR-10", 3),
+                                        ("dataloader.global_batch_size=25", "cannot be shared by 2 ranks", 2)):
+            with self.subTest(override):
+                port = free_port()
+                zero, one = self.together([start_rank(rank, 2, port, *RANDOM, override, "--run-dir", self.folder / str(code) / message[-4:])
+                                           for rank in range(2)])
+                self.assertEqual((zero.returncode, one.returncode), (code, code), zero.err + one.err)
+                self.assertEqual(zero.err.count(message), 1, zero.err)
+                self.assertEqual(one.err, "")
+
+    def test_a_missing_rank_is_named(self):
+        zero = self.together([start_rank(0, 3, free_port(), *RANDOM, "distributed.timeout_seconds=1", "--run-dir", self.folder / "run")])[0]
+        self.assertEqual(zero.returncode, 4, zero.err)
+        self.assertIn("2 of 3 ranks did not come within 1.0s: 1, 2", zero.err)
+
+    def test_a_lost_rank_ends_the_others(self):
+        for victim in (0, 1):
+            port = free_port()
+            ranks = [start_rank(rank, 2, port, *RANDOM, "training.epochs=1000000", "--run-dir", self.folder / str(victim)) for rank in range(2)]
+            for process in ranks:
+                self.addCleanup(process.kill)
+            for line in ranks[0].stderr:
+                if line.startswith("epoch 1"):
+                    break
+            ranks[victim].send_signal(signal.SIGKILL)
+            survivor = finish(ranks[1 - victim])
+            finish(ranks[victim])
+            self.assertEqual(survivor.returncode, 4, survivor.err)
+            self.assertRegex(survivor.err, r"error: rank \d.* failed|error: rank \d lost another rank")
+
+    def test_all_ranks_may_log(self):
+        run_dir = self.folder / "run"
+        self.train(2, run_dir, *RANDOM, "logging.all_ranks=true")
+        self.assertIn("step 4/4", (run_dir / "rank_1.log").read_text())
+        self.assertFalse((run_dir / "rank_0.log").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,11 @@
+// Reads {"cases": [...]} on stdin and prints it with the program's own traces, for tests/parity/test_grad_scaler.py.
+
+#include <iostream>
+
+#include "tests/testing/scaler_cases.h"
+
+int main() {
+  auto document = nlohmann::json::parse(std::cin);
+  for (auto& case_json : document.at("cases")) case_json = trainer::testing::run_scaler_case(case_json);
+  std::cout << document.dump() << '\n';
+}

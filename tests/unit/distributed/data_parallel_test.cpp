@@ -1,0 +1,275 @@
+#include "distributed/data_parallel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "base/error.h"
+#include "distributed/stop_agreement.h"
+#include "tests/testing/ranks.h"
+
+namespace trainer::distributed::test {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::run_ranks;
+using ::testing::ThrowsMessage;
+
+// Two linear layers and a buffer; every parameter differs by rank until the ranks are joined.
+class Network : public torch::nn::Module {
+ public:
+  explicit Network(int rank) {
+    first = register_parameter("first", torch::full({40, 30}, 0.01 * (rank + 1), torch::kFloat64));
+    second = register_parameter("second", torch::full({30, 20}, 0.02 * (rank + 1), torch::kFloat64));
+    count = register_buffer("count", torch::full({3}, rank, torch::kInt64));
+  }
+  torch::Tensor forward(const torch::Tensor& x, bool with_second = true) const {
+    const auto hidden = torch::tanh(x.mm(first));
+    return with_second ? hidden.mm(second) : hidden;
+  }
+  torch::Tensor first, second, count;
+};
+
+torch::Tensor samples(int64_t begin, int64_t end) {
+  return torch::arange(begin * 40, end * 40, torch::kFloat64).view({end - begin, 40}).mul(0.37).sin();
+}
+
+// The gradients of the mean loss over samples 0 to 12.
+std::vector<torch::Tensor> gradients_of_one_process() {
+  Network network(0);
+  network.forward(samples(0, 12)).square().sum(1).mean().backward();
+  return {network.first.grad(), network.second.grad()};
+}
+
+double difference(const torch::Tensor& a, const torch::Tensor& b) { return ((a - b).abs().max() / b.abs().max()).item<double>(); }
+
+// Rank r's samples of the twelve: uneven, the last rank's part is empty from three ranks on.
+std::pair<int64_t, int64_t> part_of(int rank, int world_size) {
+  if (world_size == 1) return {0, 12};
+  if (rank == 0) return {0, 7};
+  return rank == 1 ? std::pair<int64_t, int64_t>{7, 12} : std::pair<int64_t, int64_t>{12, 12};
+}
+
+void backward_of_part(DataParallel& parallel, Network& network, int rank, int world_size, bool is_first = true, bool is_last = true) {
+  const auto [begin, end] = part_of(rank, world_size);
+  parallel.before_forward(is_first, is_last);
+  const auto outputs = network.forward(samples(begin, end));
+  // A sum over this rank's samples: the mean's weight is the same on every rank.
+  const auto loss = outputs.square().sum() / 12;
+  parallel.backward(loss, outputs, is_last);
+}
+
+TEST(DataParallel, GradientsOfUnevenPartsAreThoseOfTheJoinedBatch) {
+  const auto expected = gradients_of_one_process();
+  for (const bool as_view : {true, false}) {
+    for (const bool find_unused : {true, false}) {
+      for (const double bucket_cap_mb : {25.0, 0.004}) {
+        for (const int world_size : {1, 2, 3, 4}) {
+          std::mutex mutex;
+          std::vector<std::vector<torch::Tensor>> all;
+          run_ranks(world_size, [&](ProcessGroups& groups) {
+            const int rank = groups.world()->rank();
+            Network network(rank);
+            config::DistributedSection options;
+            options.gradient_as_bucket_view = as_view;
+            options.find_unused_parameters = find_unused;
+            options.bucket_cap_mb = bucket_cap_mb;
+            DataParallel parallel(network, groups.world(), options);
+            for (int step = 0; step < 3; ++step) {
+              network.zero_grad();
+              backward_of_part(parallel, network, rank, world_size);
+            }
+            const std::lock_guard lock(mutex);
+            all.push_back({network.first.grad().clone(), network.second.grad().clone()});
+            EXPECT_EQ(parallel.bucket_sizes().size(), bucket_cap_mb < 1 ? 2U : 1U);
+          });
+          for (const auto& gradients : all) {
+            for (size_t i = 0; i < expected.size(); ++i) {
+              EXPECT_LE(difference(gradients[i], expected[i]), 1e-13) << world_size << " ranks, view " << as_view;
+              EXPECT_TRUE(gradients[i].equal(all.front()[i])) << "other bits on another rank";
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DataParallel, ParametersAndBuffersAreThoseOfRank0) {
+  run_ranks(3, [](ProcessGroups& groups) {
+    Network network(groups.world()->rank());
+    const DataParallel parallel(network, groups.world(), {});
+    EXPECT_TRUE(network.first.equal(Network(0).first));
+    EXPECT_TRUE(network.second.equal(Network(0).second));
+    EXPECT_TRUE(network.count.equal(Network(0).count));
+    EXPECT_FALSE(network.first.grad().defined());
+  });
+}
+
+TEST(DataParallel, BuffersAreBroadcastAtTheFirstMicroStep) {
+  for (const bool broadcast_buffers : {true, false}) {
+    run_ranks(2, [&](ProcessGroups& groups) {
+      const int rank = groups.world()->rank();
+      Network network(rank);
+      config::DistributedSection options;
+      options.broadcast_buffers = broadcast_buffers;
+      DataParallel parallel(network, groups.world(), options);
+      network.count.fill_(rank + 5);
+      backward_of_part(parallel, network, rank, 2, /*is_first=*/false, /*is_last=*/true);
+      EXPECT_EQ(network.count[0].item<int64_t>(), rank + 5);
+      backward_of_part(parallel, network, rank, 2);
+      EXPECT_EQ(network.count[0].item<int64_t>(), broadcast_buffers ? 5 : rank + 5);
+      network.count.fill_(rank + 8);
+      parallel.sync_buffers();
+      EXPECT_EQ(network.count[0].item<int64_t>(), 8);
+    });
+  }
+}
+
+TEST(DataParallel, GradientsStayLocalUntilTheLastMicroStep) {
+  const auto expected = gradients_of_one_process();
+  run_ranks(2, [&](ProcessGroups& groups) {
+    const int rank = groups.world()->rank();
+    Network network(rank);
+    DataParallel parallel(network, groups.world(), {});
+    const auto half = [&](bool is_first, bool is_last) {
+      const auto [begin, end] = part_of(rank, 2);
+      const int64_t middle = begin + (end - begin) / 3;
+      parallel.before_forward(is_first, is_last);
+      const auto outputs = network.forward(is_first ? samples(begin, middle) : samples(middle, end));
+      parallel.backward(outputs.square().sum() / 12, outputs, is_last);
+    };
+    half(true, false);
+    EXPECT_GT(difference(network.first.grad(), expected[0]), 0.1);
+    half(false, true);
+    EXPECT_LE(difference(network.first.grad(), expected[0]), 1e-13);
+    EXPECT_LE(difference(network.second.grad(), expected[1]), 1e-13);
+  });
+}
+
+// The group's sequence number counts the collectives of each rank.
+TEST(DataParallel, AStepSynchronisesOnceHoweverManyMicroStepsItHas) {
+  run_ranks(2, [&](ProcessGroups& groups) {
+    const int rank = groups.world()->rank();
+    Network network(rank);
+    config::DistributedSection options;
+    options.broadcast_buffers = false;
+    options.bucket_cap_mb = 0.004;
+    DataParallel parallel(network, groups.world(), options);
+    const auto num_collectives = [&] { return groups.world()->c10d_group()->getSequenceNumberForGroup(); };
+    for (const int num_micro_steps : {1, 2, 5}) {
+      const auto before = num_collectives();
+      for (int i = 0; i < num_micro_steps; ++i) backward_of_part(parallel, network, rank, 2, i == 0, i + 1 == num_micro_steps);
+      EXPECT_EQ(num_collectives() - before, parallel.bucket_sizes().size()) << num_micro_steps << " micro-steps";
+    }
+  });
+}
+
+TEST(DataParallel, CompressedGradientsAreRounded) {
+  const auto expected = gradients_of_one_process();
+  for (const auto compression : {config::GradientCompression::kFloat16, config::GradientCompression::kBfloat16}) {
+    // Half a unit in the last place for each rank's part and for the sum: 2^-11 and 2^-8 of the largest value at most, twice.
+    const double bound = compression == config::GradientCompression::kFloat16 ? 1e-3 : 8e-3;
+    run_ranks(2, [&](ProcessGroups& groups) {
+      const int rank = groups.world()->rank();
+      Network network(rank);
+      config::DistributedSection options;
+      options.gradient_compression = compression;
+      DataParallel parallel(network, groups.world(), options);
+      backward_of_part(parallel, network, rank, 2);
+      EXPECT_EQ(network.first.grad().scalar_type(), torch::kFloat64);
+      EXPECT_LE(difference(network.first.grad(), expected[0]), bound);
+      EXPECT_GT(difference(network.first.grad(), expected[0]), 1e-8);
+    });
+  }
+}
+
+TEST(DataParallel, UnusedParametersAreNamed) {
+  run_ranks(2, [](ProcessGroups& groups) {
+    Network network(groups.world()->rank());
+    DataParallel parallel(network, groups.world(), {});
+    parallel.before_forward(true, true);
+    const auto outputs = network.forward(samples(0, 2), /*with_second=*/false);
+    EXPECT_THAT([&] { parallel.backward(outputs.sum(), outputs, true); },
+                ThrowsMessage<Error>(HasSubstr("the loss does not depend on the parameters second; set "
+                                               "distributed.find_unused_parameters: true")));
+  });
+}
+
+TEST(DataParallel, UnusedParametersAreAllowedWhenAskedFor) {
+  run_ranks(2, [](ProcessGroups& groups) {
+    Network network(groups.world()->rank());
+    config::DistributedSection options;
+    options.find_unused_parameters = true;
+    DataParallel parallel(network, groups.world(), options);
+    for (int step = 0; step < 2; ++step) {
+      network.zero_grad();
+      parallel.before_forward(true, true);
+      const auto outputs = network.forward(samples(0, 2), /*with_second=*/false);
+      parallel.backward(outputs.sum(), outputs, true);
+      EXPECT_TRUE(network.first.grad().defined());
+    }
+  });
+}
+
+TEST(DataParallel, ParametersThatAreFrozenLaterAreNamed) {
+  run_ranks(2, [](ProcessGroups& groups) {
+    Network network(groups.world()->rank());
+    DataParallel parallel(network, groups.world(), {});
+    network.second.set_requires_grad(false);
+    EXPECT_THAT([&] { parallel.before_forward(true, true); }, ThrowsMessage<Error>(HasSubstr("the parameter second was frozen after")));
+  });
+}
+
+TEST(DataParallel, ARankThatIsLostDuringBackwardIsAPeerError) {
+  const auto lose_a_rank = [] {
+    run_ranks(2, [](ProcessGroups& groups) {
+      Network network(0);
+      DataParallel parallel(network, groups.world(), {});
+      if (groups.world()->rank() == 1) throw std::runtime_error("this rank is lost");
+      parallel.before_forward(false, true);
+      const auto outputs = network.forward(samples(0, 2));
+      EXPECT_THAT([&] { parallel.backward(outputs.sum(), outputs, true); },
+                  ThrowsMessage<PeerError>(HasSubstr("rank 0: all_reduce of gradients failed")));
+      throw std::runtime_error("and this one ends too");
+    });
+  };
+  EXPECT_THROW(lose_a_rank(), std::runtime_error);
+}
+
+TEST(DataParallel, AModelWithoutTrainedParameters) {
+  run_ranks(2, [](ProcessGroups& groups) {
+    Network network(groups.world()->rank());
+    for (auto& parameter : network.parameters()) parameter.set_requires_grad(false);
+    EXPECT_THAT([&] { DataParallel(network, groups.world(), {}); }, ThrowsMessage<Error>(HasSubstr("the model has no parameter to train")));
+  });
+}
+
+TEST(DataParallel, OneProcessDoesNothing) {
+  Network network(1);
+  ProcessGroups groups;
+  DataParallel parallel(network, groups.world(), {});
+  backward_of_part(parallel, network, 0, 1);
+  EXPECT_TRUE(network.first.equal(Network(1).first));
+  EXPECT_TRUE(parallel.bucket_sizes().empty());
+}
+
+TEST(StopAgreement, AllHearOfItOneCallLater) {
+  run_ranks(3, [](ProcessGroups& groups) {
+    StopAgreement agreement(groups.new_group({0, 1, 2}));
+    const bool is_asked = groups.world()->rank() == 1;
+    EXPECT_FALSE(agreement.ask(false));
+    EXPECT_FALSE(agreement.ask(is_asked));
+    EXPECT_TRUE(agreement.ask(false));
+    EXPECT_TRUE(agreement.ask(false));
+  });
+  ProcessGroups alone;
+  StopAgreement agreement(alone.world());
+  EXPECT_FALSE(agreement.ask(false));
+  EXPECT_TRUE(agreement.ask(true));
+}
+
+}  // namespace
+}  // namespace trainer::distributed::test

@@ -1,0 +1,138 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "distributed/process_groups.h"
+#include "tests/testing/ranks.h"
+
+namespace trainer::distributed::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::run_ranks;
+using ::testing::ThrowsMessage;
+
+TEST(ProcessGroup, CollectivesOfThree) {
+  run_ranks(3, [](ProcessGroups& groups) {
+    const auto& world = *groups.world();
+    const int rank = world.rank();
+    EXPECT_EQ(world.size(), 3);
+
+    const auto tensor = torch::tensor({1.0 + rank, 10.0 * rank});
+    world.all_reduce(tensor);
+    EXPECT_TRUE(tensor.equal(torch::tensor({6.0, 30.0})));
+    const auto largest = torch::tensor({int64_t{rank}});
+    world.all_reduce(largest, Reduction::kMax);
+    EXPECT_EQ(largest.item<int64_t>(), 2);
+    world.all_reduce(largest.fill_(rank), Reduction::kMin);
+    EXPECT_EQ(largest.item<int64_t>(), 0);
+
+    const auto sent = torch::full({2, 2}, rank, torch::kFloat32);
+    world.broadcast(sent, 2);
+    EXPECT_TRUE(sent.equal(torch::full({2, 2}, 2.0F)));
+
+    const auto all = world.all_gather(torch::tensor({rank, -rank}));
+    EXPECT_TRUE(all.equal(torch::tensor({{0, 0}, {1, -1}, {2, -2}}, all.dtype())));
+
+    const auto part = torch::zeros({2});
+    world.scatter(rank == 1 ? torch::arange(6, torch::kFloat32).view({3, 2}) : torch::Tensor(), part, 1);
+    EXPECT_TRUE(part.equal(torch::tensor({2.0F * static_cast<float>(rank), 2.0F * static_cast<float>(rank) + 1.0F})));
+    world.barrier();
+  });
+}
+
+TEST(ProcessGroup, BytesOfUnequalLength) {
+  run_ranks(3, [](ProcessGroups& groups) {
+    const auto& world = *groups.world();
+    const std::string mine(static_cast<size_t>(world.rank()) * 2, static_cast<char>('a' + world.rank()));
+    EXPECT_THAT(world.all_gather_bytes(mine), ElementsAre("", "bb", "cccc"));
+    EXPECT_THAT(world.all_gather_bytes(""), ElementsAre("", "", ""));
+    EXPECT_EQ(world.broadcast_bytes(mine, 2), "cccc");
+    EXPECT_EQ(world.broadcast_bytes(mine, 0), "");
+  });
+}
+
+TEST(ProcessGroup, OfOneProcessNeedsNoSockets) {
+  ProcessGroups groups;
+  const auto& world = *groups.world();
+  EXPECT_EQ(world.rank(), 0);
+  EXPECT_EQ(world.size(), 1);
+  const auto tensor = torch::tensor({1.5});
+  world.all_reduce(tensor);
+  world.broadcast(tensor);
+  EXPECT_EQ(tensor.item<double>(), 1.5);
+  EXPECT_EQ(world.all_gather(tensor).sizes(), (std::vector<int64_t>{1, 1}));
+  EXPECT_THAT(world.all_gather_bytes("x"), ElementsAre("x"));
+  EXPECT_EQ(world.broadcast_bytes("x"), "x");
+  const auto part = torch::zeros({1});
+  world.scatter(torch::ones({1, 1}), part);
+  EXPECT_EQ(part.item<float>(), 1);
+  EXPECT_EQ(groups.new_group({0}), groups.world());
+  groups.shutdown();
+}
+
+TEST(ProcessGroups, EveryRankMakesEveryGroup) {
+  run_ranks(4, [](ProcessGroups& groups) {
+    const int rank = groups.world()->rank();
+    const auto ends = groups.new_group({3, 0});
+    const auto middle = groups.new_group({1, 2});
+    const bool is_end = rank == 0 || rank == 3;
+    EXPECT_EQ(ends == nullptr, !is_end);
+    EXPECT_EQ(middle == nullptr, is_end);
+    const auto& mine = is_end ? ends : middle;
+    EXPECT_EQ(mine->size(), 2);
+    EXPECT_EQ(mine->rank(), rank / 2);
+    const auto sum = torch::tensor({int64_t{rank}});
+    mine->all_reduce(sum);
+    EXPECT_EQ(sum.item<int64_t>(), 3);
+  });
+}
+
+TEST(ProcessGroups, RowsAndTheirColumns) {
+  run_ranks(6, [](ProcessGroups& groups) {
+    const int rank = groups.world()->rank();
+    const auto grid = groups.make_grid(3);
+    EXPECT_EQ(grid.row->rank(), rank % 3);
+    EXPECT_EQ(grid.column->rank(), rank / 3);
+    const auto members = [rank](const ProcessGroup& group) {
+      const auto all = group.all_gather(torch::tensor({int64_t{rank}})).view(-1);
+      return std::vector<int64_t>(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel());
+    };
+    const int64_t base = rank / 3 * 3;
+    EXPECT_THAT(members(*grid.row), ElementsAre(base, base + 1, base + 2));
+    EXPECT_THAT(members(*grid.column), ElementsAre(rank % 3, rank % 3 + 3));
+  });
+}
+
+TEST(ProcessGroups, RefusesGroupsThatDoNotDivideTheWorld) {
+  run_ranks(3, [](ProcessGroups& groups) {
+    EXPECT_THAT([&] { groups.make_grid(2); }, ThrowsMessage<UsageError>(HasSubstr("3 processes make no groups of 2")));
+  });
+}
+
+TEST(ProcessGroups, RefusesNcclOnACpu) {
+  EXPECT_THAT([] { (void)uses_nccl({.backend = config::BackendChoice::kNccl}); },
+              ThrowsMessage<UsageError>(HasSubstr("distributed.backend: nccl carries GPU tensors only")));
+}
+
+TEST(ProcessGroups, ALostRankIsAPeerError) {
+  const auto lose_a_rank = [] {
+    run_ranks(2, [](ProcessGroups& groups) {
+      const auto& world = *groups.world();
+      if (world.rank() == 1) throw std::runtime_error("this rank is lost");
+      EXPECT_THAT([&] { world.all_reduce(torch::zeros({1})); },
+                  ThrowsMessage<PeerError>(HasSubstr("rank 0: all_reduce among ranks 0, 1 failed")));
+      throw std::runtime_error("and this one ends too");
+    });
+  };
+  EXPECT_THROW(lose_a_rank(), std::runtime_error);
+}
+
+TEST(ProcessGroups, UnknownInterface) {
+  EXPECT_THAT([] { ProcessGroups(nullptr, 0, 2, {.gloo_interface = "no-such0"}); },
+              ThrowsMessage<UsageError>(HasSubstr("GLOO_SOCKET_IFNAME=no-such0")));
+}
+
+}  // namespace
+}  // namespace trainer::distributed::test

@@ -1,0 +1,231 @@
+#include "distributed/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <future>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "base/error.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::distributed::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using world::MeetingPoint;
+
+constexpr seconds kLong{60};  // catches hangs only
+
+// A port that nothing listens on. `descriptor`: keeps it taken as long as it is open.
+int free_port(int* descriptor = nullptr) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(descriptor == nullptr ? INADDR_LOOPBACK : INADDR_ANY);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  if (descriptor == nullptr) {
+    close(listener);
+  } else {
+    EXPECT_EQ(listen(listener, 1), 0);
+    *descriptor = listener;
+  }
+  return ntohs(address.sin_port);
+}
+
+MeetingPoint tcp_point() { return {.kind = MeetingPoint::Kind::kTcp, .host = "127.0.0.1", .port = free_port(), .path = {}}; }
+MeetingPoint file_point(const std::filesystem::path& path) {
+  return {.kind = MeetingPoint::Kind::kFile, .host = {}, .port = 0, .path = path.string()};
+}
+
+world::Place place_of(int rank, int world_size) {
+  world::Place place;
+  place.rank = rank;
+  place.world_size = world_size;
+  return place;
+}
+
+Introduction introduction() {
+  Introduction mine;
+  mine.host = "here";
+  mine.process_id = 123;
+  mine.version = "trainer 1";
+  mine.config = "optimizer: {lr: 0.1}\n";
+  return mine;
+}
+
+struct Outcome {
+  Meeting meeting;
+  std::string error;
+  ExitCode exit_code = ExitCode::kDone;
+};
+
+Outcome attempt(const world::Place& place, const MeetingPoint& point, const Introduction& mine, milliseconds timeout = kLong) {
+  Outcome outcome;
+  const auto logger = make_quiet_logger();
+  try {
+    outcome.meeting = meet(place, point, mine, timeout, *logger);
+  } catch (const Error& error) {
+    outcome.error = error.what();
+    outcome.exit_code = error.exit_code();
+  }
+  return outcome;
+}
+
+// Lets ranks 0 and up, with these introductions, meet.
+std::vector<Outcome> meet_all(const MeetingPoint& point, const std::vector<Introduction>& introductions) {
+  std::vector<std::future<Outcome>> ranks;
+  for (size_t rank = 0; rank < introductions.size(); ++rank) {
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      return attempt(place_of(static_cast<int>(rank), static_cast<int>(introductions.size())), point, introductions[rank]);
+    }));
+  }
+  std::vector<Outcome> outcomes;
+  for (auto& rank : ranks) outcomes.push_back(rank.get());
+  return outcomes;
+}
+
+TEST(Rendezvous, RanksMeetOverTcpAndFile) {
+  const testing::TemporaryFolder folder;
+  for (const auto& point : {tcp_point(), file_point(folder.path() / "meet")}) {
+    auto introductions = std::vector(3, introduction());
+    introductions[1].process_id = 7;
+    const auto outcomes = meet_all(point, introductions);
+    for (size_t rank = 0; rank < 3; ++rank) {
+      ASSERT_EQ(outcomes[rank].error, "");
+      ASSERT_EQ(outcomes[rank].meeting.ranks.size(), 3U);
+      EXPECT_EQ(outcomes[rank].meeting.ranks[1].process_id, 7);
+      // No launcher told these ranks apart.
+      EXPECT_EQ(outcomes[rank].meeting.local_rank, static_cast<int>(rank));
+      EXPECT_EQ(outcomes[rank].meeting.local_world_size, 3);
+      EXPECT_EQ(outcomes[rank].meeting.num_sharing_cpus, 3);
+      EXPECT_EQ(outcomes[rank].meeting.address, "127.0.0.1");
+    }
+    outcomes[2].meeting.store->set("key", std::vector<uint8_t>{42});
+    EXPECT_EQ(outcomes[0].meeting.store->get("key"), std::vector<uint8_t>{42});
+  }
+}
+
+TEST(Rendezvous, RanksOnOtherHostsAreCountedApart) {
+  auto introductions = std::vector(3, introduction());
+  introductions[1].host = "there";
+  introductions[2].cpu_mask = "4,5";
+  const auto outcomes = meet_all(tcp_point(), introductions);
+  EXPECT_EQ(outcomes[1].meeting.local_rank, 0);
+  EXPECT_EQ(outcomes[1].meeting.local_world_size, 1);
+  EXPECT_EQ(outcomes[2].meeting.local_rank, 1);
+  EXPECT_EQ(outcomes[2].meeting.local_world_size, 2);
+  EXPECT_EQ(outcomes[2].meeting.num_sharing_cpus, 1);
+}
+
+TEST(Rendezvous, AnAttemptDoesNotSeeTheOneBefore) {
+  const testing::TemporaryFolder folder;
+  const auto point = file_point(folder.path() / "meet");
+  auto place = place_of(0, 1);
+  const auto first = attempt(place, point, introduction());
+  ASSERT_EQ(first.error, "");
+  place.restart_attempt = 1;
+  const auto second = attempt(place, point, introduction());
+  EXPECT_EQ(second.error, "");
+}
+
+TEST(Rendezvous, MissingRanksAreNamedEverywhere) {
+  const auto point = tcp_point();
+  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 4), point, introduction(), seconds(1)); });
+  auto other = std::async(std::launch::async, [&] { return attempt(place_of(2, 4), point, introduction()); });
+  const auto outcome = first.get();
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("2 of 4 ranks did not come within 1.0s: 1, 3"), HasSubstr("distributed.timeout_seconds")));
+  EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
+  const auto silent = other.get();
+  EXPECT_THAT(silent.error, IsEmpty());
+  EXPECT_EQ(silent.exit_code, ExitCode::kPeer);
+}
+
+TEST(Rendezvous, AnotherConfigurationIsRefusedWithTheDifference) {
+  auto introductions = std::vector(2, introduction());
+  introductions[1].config = "optimizer: {lr: 0.2, momentum: 0.9}\n";
+  const auto outcomes = meet_all(tcp_point(), introductions);
+  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here has another configuration than rank 0: optimizer.lr: 0.2, not 0.1; "
+                                           "optimizer.momentum: 0.9, not nothing"));
+  EXPECT_EQ(outcomes[0].exit_code, ExitCode::kUsage);
+  EXPECT_EQ(outcomes[1].exit_code, ExitCode::kUsage);
+}
+
+TEST(Rendezvous, AnotherVersionIsRefused) {
+  auto introductions = std::vector(2, introduction());
+  introductions[1].version = "trainer 2";
+  const auto outcomes = meet_all(tcp_point(), introductions);
+  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here runs trainer 2, but rank 0 on here runs trainer 1"));
+}
+
+TEST(Rendezvous, ProblemsAreSaidOnce) {
+  auto introductions = std::vector(3, introduction());
+  for (auto& mine : introductions) mine.problem = {"x.yaml:1: lr: unknown key", 2};
+  auto outcomes = meet_all(tcp_point(), introductions);
+  EXPECT_EQ(outcomes[0].error, "x.yaml:1: lr: unknown key");
+  for (const auto& outcome : outcomes) EXPECT_EQ(outcome.exit_code, ExitCode::kUsage);
+  EXPECT_THAT(outcomes[2].error, IsEmpty());
+
+  introductions[0].problem = {};
+  introductions[2].problem = {};
+  outcomes = meet_all(tcp_point(), introductions);
+  EXPECT_EQ(outcomes[0].error, "rank 1: x.yaml:1: lr: unknown key");
+}
+
+TEST(Rendezvous, ARankThatComesTwiceIsRefused) {
+  const auto point = tcp_point();
+  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction()); });
+  // Whichever of the two comes second is refused; the other meets rank 0.
+  auto one = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, introduction()); });
+  auto two = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, introduction()); });
+  const auto a = one.get().error;
+  const auto b = two.get().error;
+  EXPECT_EQ(first.get().error, "");
+  EXPECT_NE(a.empty(), b.empty());
+  EXPECT_THAT(a + b, HasSubstr("rank 1 is taken by process 123 on here"));
+}
+
+TEST(Rendezvous, AFileOfAnEarlierRunIsNamed) {
+  const testing::TemporaryFolder folder;
+  const auto point = file_point(folder.path() / "meet");
+  // The file goes with the last process that has it open.
+  const auto earlier = attempt(place_of(0, 1), point, introduction());
+  const auto again = attempt(place_of(0, 2), point, introduction());
+  EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or left from an earlier run; remove the file")));
+  EXPECT_EQ(again.exit_code, ExitCode::kPeer);
+}
+
+TEST(Rendezvous, AFolderThatIsNotThere) {
+  const auto outcome = attempt(place_of(0, 2), file_point("/no/such/folder/meet"), introduction());
+  EXPECT_THAT(outcome.error, HasSubstr("the folder of init_method file:///no/such/folder/meet does not exist"));
+}
+
+TEST(Rendezvous, ATakenPortIsNamed) {
+  int listener = -1;
+  auto point = tcp_point();
+  point.port = free_port(&listener);
+  const auto outcome = attempt(place_of(0, 2), point, introduction());
+  close(listener);
+  EXPECT_THAT(outcome.error, HasSubstr("rank 0 cannot listen on port " + std::to_string(point.port) + ", which another program uses"));
+  EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
+}
+
+TEST(Rendezvous, AHostThatIsNotThere) {
+  const auto point = tcp_point();
+  const auto outcome = attempt(place_of(1, 2), point, introduction(), seconds(1));
+  EXPECT_THAT(outcome.error, HasSubstr("rank 1 did not reach rank 0 at 127.0.0.1:" + std::to_string(point.port) + " within 1.0s"));
+  EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
+}
+
+}  // namespace
+}  // namespace trainer::distributed::test

@@ -1,0 +1,214 @@
+// What W ranks compute is what one computes on the joined batch.
+
+#include "tests/testing/ranks.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "base/error.h"
+#include "engine/evaluator.h"
+#include "tests/testing/small_run.h"
+
+namespace trainer::engine {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// 26 samples in batches of 12: two full ones and one of 2, which leaves ranks 2 and 3 of four without a sample.
+std::string experiment_text(const std::string& model, const std::string& shape = "[3, 32, 32]") {
+  return fmt::format(
+      "experiment: ranks\n"
+      "model: {}\n"
+      "dataset: {{name: synthetic, shape: {}, num_classes: 10, num_train: 26, num_validation: 23}}\n"
+      "dataloader: {{global_batch_size: 12, drop_last: false, shards: exact}}\n"
+      "optimizer: {{name: sgd, lr: 0.001, momentum: 0.9, weight_decay: 5.0e-4}}\n"
+      "validation: {{batch_size: 4}}\n"
+      "runtime: {{dtype: float64, threads: 1}}\n"
+      "training: {{epochs: 4}}\n"
+      "logging: {{every_steps: 1}}\n",
+      model, shape);
+}
+const std::string kResNet = "{name: resnet20}";
+const std::string kWithoutNorm = "{name: demo_conv}";
+
+// The runs of all ranks, by rank.
+std::vector<testing::SmallRun> train_ranks(int world_size, const std::string& text, const std::vector<std::string>& overrides = {}) {
+  std::vector<testing::SmallRun> runs(static_cast<size_t>(world_size));
+  testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
+    auto run = testing::train_text(text, overrides, -1, make_ranks(groups));
+    run.parts.data_parallel.reset();
+    run.parts.ranks = {};
+    runs[static_cast<size_t>(groups.world()->rank())] = std::move(run);
+  });
+  return runs;
+}
+
+// max |a - b| / max |b|.
+double difference(const torch::Tensor& a, const torch::Tensor& b) {
+  const double largest = b.abs().max().item<double>();
+  return largest == 0 ? a.abs().max().item<double>() : (a - b).abs().max().item<double>() / largest;
+}
+
+// Gradients and buffers after the backward passes of one step, number `step` of the epoch, from equal weights.
+std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks, int64_t step) {
+  auto experiment = config::load_text(text, "test.yaml", {}, testing::catalog());
+  const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr);
+  auto parts = build_parts(experiment, placement, ranks);
+  join_ranks(experiment, parts);
+  open_data(experiment, parts, *make_quiet_logger());
+  parts.model->train();
+  metrics::ScoreMeter meter(placement.device, true);
+  TrainStep train_step(parts, 1, std::nullopt, meter);
+  parts.sampler->set_epoch(0);
+  parts.train.loader->start_epoch(0, parts.sampler->indices(), parts.plan.batches_per_epoch);
+  for (int64_t i = 0; i < step; ++i) parts.train.loader->next();
+  train_step.micro_step(*parts.train.loader->next(), {.step = step, .num_group_samples = samples_in_group(parts.plan, step)});
+  std::vector<torch::Tensor> state;
+  for (const auto& parameter : parts.model->parameters()) state.push_back(parameter.grad().clone());
+  for (const auto& buffer : parts.model->buffers()) state.push_back(buffer.to(torch::kFloat64, false, /*copy=*/true));
+  return state;
+}
+
+TEST(Ranks, AStepFromEqualWeightsIsThatOfTheJoinedBatch) {
+  for (const auto& model : {kResNet, kWithoutNorm}) {
+    const auto text = experiment_text(model);
+    for (const int64_t step : {0, 2}) {
+      const auto expected = one_step(text, {}, step);
+      for (const int world_size : {2, 3, 4}) {
+        testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
+          const auto state = one_step(text, make_ranks(groups), step);
+          ASSERT_EQ(state.size(), expected.size());
+          for (size_t i = 0; i < state.size(); ++i) {
+            EXPECT_LE(difference(state[i], expected[i]), 1e-12)
+                << model << ", step " << step << ", " << world_size << " ranks, tensor " << i;
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST(Ranks, CurvesAreThoseOfOneProcess) {
+  for (const auto& model : {kResNet, kWithoutNorm}) {
+    const auto text = experiment_text(model);
+    const auto one = testing::train_text(text);
+    ASSERT_EQ(one.events.train.size(), 12U);
+    for (const int world_size : {2, 3, 4}) {
+      const auto runs = train_ranks(world_size, text);
+      for (size_t rank = 0; rank < runs.size(); ++rank) {
+        const auto& run = runs[rank];
+        ASSERT_EQ(run.events.train.size(), 12U) << "rank " << rank;
+        for (size_t i = 0; i < 10; ++i) {
+          EXPECT_NEAR(run.events.train[i].loss, one.events.train[i].loss, 1e-10 * one.events.train[i].loss)
+              << model << ", " << world_size << " ranks, step " << i;
+          EXPECT_EQ(run.events.train[i].top1, one.events.train[i].top1);
+        }
+        EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts), testing::state_of(runs[0].parts)))
+            << "rank " << rank << " of " << world_size << " has other parameters";
+      }
+    }
+  }
+}
+
+// One process evaluates the parameters of three ranks' run: any difference would be the evaluation's own.
+TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
+  const auto text = experiment_text(kResNet);
+  const auto evaluate_with = [&](const Ranks& ranks) {
+    auto experiment = config::load_text(text, "test.yaml", {}, testing::catalog());
+    auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), ranks);
+    join_ranks(experiment, parts);
+    open_data(experiment, parts, *make_quiet_logger());
+    return evaluate(parts, [] { return false; }).value();
+  };
+  const auto one = evaluate_with({});
+  EXPECT_EQ(one.num_samples, 23);
+  for (const int world_size : {2, 3, 4}) {
+    testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
+      const auto scores = evaluate_with(make_ranks(groups));
+      EXPECT_EQ(scores.loss, one.loss);
+      EXPECT_EQ(scores.num_samples, one.num_samples);
+      EXPECT_EQ(scores.top1, one.top1);
+      EXPECT_EQ(scores.top5, one.top5);
+      EXPECT_EQ(scores.confusion, one.confusion);
+      EXPECT_EQ(scores.macro_f1, one.macro_f1);
+    });
+  }
+}
+
+TEST(Ranks, AccumulatedMicroStepsAreOneBatch) {
+  const auto text = experiment_text(kWithoutNorm);
+  const auto whole = train_ranks(2, text);
+  const auto parts = train_ranks(2, text, {"training.accumulation_steps=3"});
+  ASSERT_EQ(whole[0].events.start.steps_per_epoch, parts[0].events.start.steps_per_epoch);
+  const auto a = testing::state_of(whole[0].parts);
+  const auto b = testing::state_of(parts[0].parts);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_LE(difference(a[i], b[i]), 1e-13);
+}
+
+TEST(Ranks, PaddedAndCutShardsTakeTheSameNumberOfSteps) {
+  const auto text = experiment_text(kWithoutNorm);
+  // 26 samples for four ranks: 28 padded, 24 cut, in joined batches of 12.
+  const auto padded = train_ranks(4, text, {"dataloader.shards=pad", "training.epochs=1"});
+  EXPECT_EQ(padded[0].events.start.steps_per_epoch, 3);
+  const auto cut = train_ranks(4, text, {"dataloader.shards=drop", "training.epochs=1"});
+  EXPECT_EQ(cut[0].events.start.steps_per_epoch, 2);
+  for (const auto& runs : {&padded, &cut}) {
+    for (const auto& run : *runs) {
+      EXPECT_TRUE(run.done);
+      EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts), testing::state_of((*runs)[0].parts)));
+    }
+  }
+}
+
+TEST(Ranks, AStopAskedOfOneStopsAllAtTheSameStep) {
+  std::vector<int64_t> steps(3);
+  testing::run_ranks(3, [&](distributed::ProcessGroups& groups) {
+    const int rank = groups.world()->rank();
+    // Only rank 1 is asked, after two steps.
+    const auto run = testing::train_text(experiment_text(kWithoutNorm), {}, rank == 1 ? 2 : -1, make_ranks(groups));
+    EXPECT_FALSE(run.done);
+    EXPECT_EQ(run.events.end.reason, "stopped");
+    steps[static_cast<size_t>(rank)] = run.events.end.step;
+  });
+  EXPECT_EQ(steps, (std::vector<int64_t>{3, 3, 3}));
+}
+
+TEST(Ranks, SamTrainsAndKeepsRanksEqual) {
+  const auto runs = train_ranks(3, experiment_text(kResNet), {"optimizer={name: sam, lr: 0.01, momentum: 0.9}", "training.epochs=2"});
+  for (const auto& run : runs) EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts), testing::state_of(runs[0].parts)));
+  EXPECT_THAT(
+      [] {
+        testing::train_text(experiment_text(kWithoutNorm), {"optimizer={name: sam, lr: 0.01}", "training.accumulation_steps=2"});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("optimizer.name: sam goes over each batch twice")));
+}
+
+TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {
+  const auto runs = train_ranks(2, experiment_text(kWithoutNorm),
+                                {"runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 1.0e30, growth_interval: 3}"});
+  const auto& lines = runs[0].events.train;
+  ASSERT_EQ(lines.size(), 12U);
+  // The first scale overflows float16: the first steps are skipped until it has fallen far enough.
+  EXPECT_GT(lines.front().skipped_steps.value(), 0);
+  EXPECT_LT(lines.back().grad_scale.value(), 1e30);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(runs[rank].events.train.back().grad_scale, lines.back().grad_scale);
+    EXPECT_TRUE(testing::bitwise_equal(testing::state_of(runs[rank].parts), testing::state_of(runs[0].parts)));
+  }
+}
+
+TEST(Ranks, AGlobalBatchThatCannotBeSharedIsRefused) {
+  testing::run_ranks(2, [](distributed::ProcessGroups& groups) {
+    EXPECT_THAT([&] { testing::train_text(experiment_text(kWithoutNorm), {"dataloader.global_batch_size=15"}, -1, make_ranks(groups)); },
+                ThrowsMessage<UsageError>(
+                    HasSubstr("dataloader.global_batch_size: 15 cannot be shared by 2 ranks x training.accumulation_steps = 1; "
+                              "choose a multiple of 2")));
+  });
+}
+
+}  // namespace
+}  // namespace trainer::engine

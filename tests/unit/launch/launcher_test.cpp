@@ -1,0 +1,260 @@
+#include "launch/launcher.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace trainer::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::UnorderedElementsAre;
+
+// A launcher in a process of its own, whose children are shells. They know their RANK, say lines to the test by `>&9`, wait for a line
+// from it by `<&8`, and forever by `<&7`. What is said on stderr, by the launcher and by them, is the log.
+class LauncherProcess {
+ public:
+  LauncherProcess(int num_processes, const std::string& script, const Patience& patience = {}) {
+    int report[2], hold[2], never[2], log[2];
+    for (int* ends : {report, hold, never, log}) {
+      if (pipe2(ends, O_CLOEXEC) != 0) throw Error("no pipe");
+    }
+    signal(SIGPIPE, SIG_IGN);
+    process_ = fork();
+    if (process_ == 0) _exit(launch(num_processes, script, patience, {never[0], hold[0], report[1], log[1]}));
+    for (const int end : {report[1], hold[0], never[0], log[1]}) close(end);
+    report_ = report[0];
+    hold_ = hold[1];
+    never_ = never[1];
+    log_ = log[0];
+  }
+  ~LauncherProcess() {
+    kill(process_, SIGKILL);
+    if (!has_ended_) waitpid(process_, nullptr, 0);
+    for (const int end : {report_, hold_, never_, log_}) close(end);
+  }
+  LauncherProcess(const LauncherProcess&) = delete;
+  LauncherProcess& operator=(const LauncherProcess&) = delete;
+
+  void send(int signal) const { kill(process_, signal); }
+  // Lets one of the waiting shells go on.
+  void release() const { EXPECT_EQ(write(hold_, "\n", 1), 1); }
+  std::string line() const { return read_until('\n', report_); }
+  // What else is said, until neither the launcher nor a child lives.
+  std::vector<std::string> lines() const {
+    std::vector<std::string> all;
+    for (auto next = line(); !next.empty(); next = line()) all.push_back(next);
+    return all;
+  }
+  std::string log() const { return read_until('\0', log_); }
+  // The exit code as a shell shows it.
+  int wait() {
+    int status = 0;
+    waitpid(process_, &status, 0);
+    has_ended_ = true;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+ private:
+  static std::string read_until(char end, int descriptor) {
+    std::string text;
+    char next = 0;
+    while (read(descriptor, &next, 1) == 1 && next != end) text += next;
+    return text;
+  }
+
+  // `ends`: what is to be 7, 8, 9 and stderr.
+  static int launch(int num_processes, const std::string& script, const Patience& patience, std::array<int, 4> ends) {
+    // Out of the way of those numbers first.
+    for (int& end : ends) end = fcntl(end, F_DUPFD_CLOEXEC, 20);
+    for (int i = 0; i < 3; ++i) dup2(ends[static_cast<size_t>(i)], 7 + i);
+    dup2(ends[3], STDERR_FILENO);
+    Processes processes{"/bin/sh", {"-c", script}, {}};
+    for (int rank = 0; rank < num_processes; ++rank) processes.environments.push_back({"RANK=" + std::to_string(rank)});
+    return run(processes, patience, *make_console_logger());
+  }
+
+  pid_t process_;
+  int report_, hold_, never_, log_;
+  bool has_ended_ = false;
+};
+
+// A shell waits in `wait` for a signal that it traps: one that comes just before another built-in blocks would be seen only after it.
+// What it waits for gives its copies of the pipes up.
+const std::string kWaitForever = "(exec 9>&- 2>&-; read line <&7) & while kill -0 $! 2>/dev/null; do wait; done";
+
+constexpr std::chrono::milliseconds kShort(50);
+constexpr std::chrono::hours kNever(24);
+
+TEST(Launcher, AllDone) {
+  LauncherProcess launcher(3, "echo $RANK >&9");
+  EXPECT_EQ(launcher.wait(), 0);
+  EXPECT_THAT(launcher.lines(), UnorderedElementsAre("0", "1", "2"));
+  EXPECT_EQ(launcher.log(), "");
+}
+
+TEST(Launcher, AChildHasItsOwnEnvironmentAndGroupAndNothingToRead) {
+  LauncherProcess launcher(1, R"sh(
+    read -r pid name state parent group rest </proc/$$/stat
+    [ /proc/$$/fd/0 -ef /dev/null ]; echo "stdin $?" >&9
+    echo "group $((group == $$))" >&9
+    echo "inherited ${HOME-none}" >&9)sh");
+  EXPECT_EQ(launcher.wait(), 0);
+  EXPECT_THAT(launcher.lines(), ElementsAre("stdin 0", "group 1", "inherited none"));
+}
+
+TEST(Launcher, FirstFailureEndsTheOthersWithWhatTheyHaveStartedAndIsReturned) {
+  LauncherProcess launcher(3, "if [ $RANK = 1 ]; then read line <&8; exit 3; fi; (trap 'echo told >&9; exit' TERM; echo ready >&9; " +
+                                  kWaitForever + ") & wait");
+  EXPECT_EQ(launcher.line(), "ready");
+  EXPECT_EQ(launcher.line(), "ready");
+  launcher.release();
+  EXPECT_EQ(launcher.wait(), 3);
+  EXPECT_THAT(launcher.lines(), ElementsAre("told", "told"));
+  EXPECT_THAT(launcher.log(), MatchesRegex("error: rank 1 \\(process [0-9]+\\) ended with exit code 3\n"));
+}
+
+TEST(Launcher, DeathByASignal) {
+  LauncherProcess launcher(2, "[ $RANK = 0 ] && kill -9 $$; read line <&7");
+  EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
+  EXPECT_THAT(launcher.log(), MatchesRegex("error: rank 0 \\(process [0-9]+\\) was killed by signal 9 \\(Killed\\)\n"));
+}
+
+TEST(Launcher, SurvivorsThatDoNotEndAreKilled) {
+  Patience patience;
+  patience.with_survivors = kShort;
+  LauncherProcess launcher(2, R"(
+    if [ $RANK = 1 ]; then read line <&8; exit 3; fi
+    trap '' TERM; echo ready >&9; read line <&7)",
+                           patience);
+  EXPECT_EQ(launcher.line(), "ready");
+  launcher.release();
+  EXPECT_EQ(launcher.wait(), 3);
+  EXPECT_THAT(launcher.log(), MatchesRegex("error: rank 1 .* ended with exit code 3\n"
+                                           "warning: rank 0 \\(process [0-9]+\\) does not end on SIGTERM and is killed\n"));
+}
+
+// Exit code 4 says that another process was lost, which may be slower to end than the one that noticed.
+TEST(Launcher, AVictimGivesWayToTheCause) {
+  const auto run_with = [](const std::string& on_term) {
+    auto launcher = std::make_unique<LauncherProcess>(
+        2, "if [ $RANK = 0 ]; then read line <&8; exit 4; fi; trap '" + on_term + "' TERM; echo ready >&9; " + kWaitForever);
+    EXPECT_EQ(launcher->line(), "ready");
+    launcher->release();
+    return launcher;
+  };
+  auto launcher = run_with("exit 6");
+  EXPECT_EQ(launcher->wait(), 6);
+  EXPECT_THAT(launcher->log(), MatchesRegex("error: rank 0 .* ended with exit code 4\nerror: rank 1 .* ended with exit code 6\n"));
+  EXPECT_EQ(run_with("exit 75")->wait(), 4);
+  EXPECT_EQ(run_with("exit 4")->wait(), 4);
+  EXPECT_EQ(run_with("trap - TERM; kill -TERM $$")->wait(), 4);
+}
+
+TEST(Launcher, StoppedOnRequestWaitsForTheOthers) {
+  LauncherProcess launcher(2, R"(
+    if [ $RANK = 0 ]; then echo $$ >&9; exit 75; fi
+    trap 'exit 9' TERM; read line <&8; exit 0)");
+  const auto stopped = std::stoi(launcher.line());
+  while (kill(stopped, 0) == 0) sched_yield();
+  launcher.release();
+  EXPECT_EQ(launcher.wait(), 75);
+  EXPECT_EQ(launcher.log(), "");
+}
+
+TEST(Launcher, FailureAfterAStopIsAFailure) {
+  LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 75; read line <&8; exit 3");
+  launcher.release();
+  EXPECT_EQ(launcher.wait(), 3);
+  EXPECT_THAT(launcher.log(), HasSubstr("ended with exit code 3"));
+}
+
+TEST(Launcher, AfterAStopTheOthersDoNotGoOnForever) {
+  Patience patience;
+  patience.with_stopping = kShort;
+  LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 75; read line <&7", patience);
+  EXPECT_EQ(launcher.wait(), 75);
+  EXPECT_THAT(launcher.log(), MatchesRegex("warning: rank 1 .* goes on although another rank has stopped on request, and is ended\n"));
+}
+
+TEST(Launcher, ARequestToStopReachesAllOnce) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Patience patience;
+    patience.between_interrupts = kNever;
+    LauncherProcess launcher(2, R"(
+      trap '' TERM INT  # for the reader
+      (exec 9>&- 2>&-; read line <&8) &
+      trap 'echo stop.$RANK >&9' TERM INT
+      echo ready >&9
+      until wait $!; do :; done
+      exit 75)",
+                             patience);
+    EXPECT_EQ(launcher.line(), "ready");
+    EXPECT_EQ(launcher.line(), "ready");
+    launcher.send(signal);
+    EXPECT_THAT(std::vector({launcher.line(), launcher.line()}), UnorderedElementsAre("stop.0", "stop.1"));
+    launcher.send(signal);
+    launcher.release();
+    launcher.release();
+    EXPECT_EQ(launcher.wait(), 75);
+    EXPECT_THAT(launcher.lines(), ElementsAre());
+  }
+}
+
+TEST(Launcher, ASecondInterruptKills) {
+  Patience patience;
+  patience.between_interrupts = std::chrono::milliseconds(0);
+  LauncherProcess launcher(2, "trap 'echo stop >&9' INT; echo ready >&9; " + kWaitForever, patience);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
+  launcher.send(SIGINT);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "stop");
+  launcher.send(SIGINT);
+  EXPECT_EQ(launcher.wait(), 128 + SIGINT);
+  EXPECT_THAT(launcher.lines(), ElementsAre());
+  EXPECT_EQ(launcher.log(), "");
+}
+
+TEST(Launcher, ChildrenDieWithIt) {
+  LauncherProcess launcher(2, "trap '' TERM INT HUP; echo ready >&9; read line <&7");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
+  launcher.send(SIGKILL);
+  EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
+  // Comes back when no child holds the other end.
+  EXPECT_THAT(launcher.lines(), ElementsAre());
+}
+
+TEST(Launcher, WhatCannotBeStarted) {
+  const auto error_of = [](const Processes& processes) -> std::string {
+    try {
+      run(processes, {}, *make_quiet_logger());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "started";
+  };
+  EXPECT_EQ(error_of({"/nonexistent/trainer", {}, {{}}}), "cannot start /nonexistent/trainer: No such file or directory");
+  // The first one runs already; Linux allows no string of more than 128 KiB.
+  EXPECT_EQ(error_of({"/bin/sh", {"-c", "kill -STOP $$"}, {{}, {"X=" + std::string(1 << 18, 'x')}}}),
+            "cannot start /bin/sh: Argument list too long");
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+  sigset_t mask;
+  sigprocmask(SIG_BLOCK, nullptr, &mask);
+  EXPECT_EQ(sigismember(&mask, SIGINT) + sigismember(&mask, SIGTERM) + sigismember(&mask, SIGCHLD), 0);
+}
+
+}  // namespace
+}  // namespace trainer::launch

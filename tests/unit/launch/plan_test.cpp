@@ -1,0 +1,203 @@
+#include "launch/plan.h"
+
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "launch/free_port.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::launch {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
+using trainer::testing::TemporaryFolder;
+using Words = std::vector<std::string>;
+
+TEST(SplitArguments, TheLaunchersComeFirst) {
+  const struct {
+    Words args, own, trainer;
+  } rows[] = {
+      {{"--config", "x", "a=b"}, {}, {"--config", "x", "a=b"}},
+      {{"--nproc-per-node", "2", "--config", "x"}, {"--nproc-per-node", "2"}, {"--config", "x"}},
+      {{"--nproc_per_node=2", "--gpus", "0,2", "train", "--config", "x"},
+       {"--nproc_per_node=2", "--gpus", "0,2"},
+       {"train", "--config", "x"}},
+      {{"--gpus=0", "--", "--gpus", "1", "--", "y"}, {"--gpus=0"}, {"--gpus", "1", "--", "y"}},
+      {{"--config", "x", "--gpus", "1"}, {}, {"--config", "x", "--gpus", "1"}},
+      {{"--help", "--config"}, {"--help"}, {"--config"}},
+      {{"--config", "x", "--help"}, {}, {"--config", "x", "--help"}},
+      {{"--nproc-per-node"}, {"--nproc-per-node"}, {}},
+      {{"--"}, {}, {}},
+      {{}, {}, {}},
+  };
+  for (const auto& row : rows) {
+    const auto split = split_arguments(row.args);
+    EXPECT_EQ(split.own, row.own);
+    EXPECT_EQ(split.trainer, row.trainer);
+  }
+}
+
+world::Environment visible(std::optional<std::string> devices) {
+  return [devices](const std::string& name) { return name == "CUDA_VISIBLE_DEVICES" ? devices : std::nullopt; };
+}
+
+TEST(NumProcesses, OnePerGpuElseTwo) {
+  const TemporaryFolder driver;
+  for (const char* gpu : {"0000:01:00.0", "0000:02:00.0", "0000:81:00.0"}) std::filesystem::create_directory(driver.path() / gpu);
+  const struct {
+    Choice choice;
+    std::optional<std::string> visible;
+    int with_driver, without;
+  } rows[] = {
+      {{}, {}, 3, 2},
+      {{}, "0,2,3,1", 4, 2},
+      {{}, "GPU-1a2b-3c4d", 1, 2},
+      {{}, "1,-1,2", 1, 2},
+      {{}, "", 2, 2},
+      {{}, "-1", 2, 2},
+      {{.num_processes = "auto", .gpus = "1"}, "0,1", 1, 1},
+      {{.num_processes = "auto", .gpus = "0,2,5"}, {}, 3, 3},
+      {{.num_processes = "1", .gpus = "0,2"}, {}, 1, 1},
+      {{.num_processes = "5", .gpus = ""}, "0", 5, 5},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.choice.num_processes + " --gpus " + row.choice.gpus + " visible " + row.visible.value_or("all"));
+    EXPECT_EQ(num_processes(row.choice, visible(row.visible), driver.path()), row.with_driver);
+    EXPECT_EQ(num_processes(row.choice, visible(row.visible), driver.path() / "absent"), row.without);
+  }
+}
+
+TEST(NumProcesses, WhatIsRefused) {
+  const struct {
+    Choice choice;
+    const char* error;
+  } rows[] = {
+      {{.num_processes = "0", .gpus = ""}, "--nproc-per-node 0: expected auto or a number from 1 to 1024"},
+      {{.num_processes = "-1", .gpus = ""}, "--nproc-per-node -1: expected auto or a number from 1 to 1024"},
+      {{.num_processes = "2x", .gpus = ""}, "--nproc-per-node 2x: expected auto or a number from 1 to 1024"},
+      {{.num_processes = "", .gpus = ""}, "--nproc-per-node : expected auto or a number from 1 to 1024"},
+      {{.num_processes = "1025", .gpus = ""}, "--nproc-per-node 1025: expected auto or a number from 1 to 1024"},
+      {{.num_processes = "3", .gpus = "0,2"}, "--nproc-per-node 3 is more than the 2 of --gpus 0,2"},
+      {{.num_processes = "auto", .gpus = "0,,2"}, "--gpus 0,,2: expected GPUs as CUDA_VISIBLE_DEVICES has them, such as 0,2"},
+      {{.num_processes = "auto", .gpus = "0, 2"}, "--gpus 0, 2: expected GPUs"},
+      {{.num_processes = "auto", .gpus = "-1"}, "--gpus -1: expected GPUs"},
+      {{.num_processes = "auto", .gpus = "1,0,1"}, "--gpus 1,0,1: a GPU is named twice"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.error);
+    try {
+      num_processes(row.choice, visible({}), "/nonexistent");
+      ADD_FAILURE() << "not refused";
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(row.error));
+    }
+  }
+}
+
+TEST(ChildEnvironment, NamesTheRankAndForgetsOtherLaunchers) {
+  world::Place place;
+  place.rank = place.local_rank = 1;
+  place.world_size = place.local_world_size = 3;
+  place.master_addr = "127.0.0.1";
+  place.master_port = 4711;
+  const Words inherited = {"PATH=/bin",
+                           "OMP_NUM_THREADS=3",
+                           "RANK=7",
+                           "WORLD_SIZE=8",
+                           "LOCAL_RANK=7",
+                           "LOCAL_WORLD_SIZE=8",
+                           "MASTER_ADDR=h",
+                           "MASTER_PORT=1",
+                           "GROUP_RANK=0",
+                           "ROLE_RANK=0",
+                           "ROLE_NAME=default",
+                           "ROLE_WORLD_SIZE=1",
+                           "PMI_RANK=0",
+                           "PMIX_RANK=0",
+                           "SLURM_PROCID=0",
+                           "SLURM_LOCALID=0",
+                           "SLURM_NTASKS=1",
+                           "SLURM_STEP_ID=0",
+                           "MPI_LOCALRANKID=0",
+                           "OMPI_COMM_WORLD_RANK=0",
+                           "SLURM_JOB_ID=5",
+                           "TORCHELASTIC_RUN_ID=x",
+                           "RANKING=kept",
+                           "EMPTY=",
+                           "SLURM_CPUS_PER_TASK=2",
+                           "TORCH_LOGS=kept",
+                           "CUDA_VISIBLE_DEVICES=0,1"};
+  const Words own = {"RANK=1", "WORLD_SIZE=3", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=3", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711"};
+  Words expected = {"PATH=/bin", "OMP_NUM_THREADS=3",     "SLURM_JOB_ID=5", "RANKING=kept",
+                    "EMPTY=",    "SLURM_CPUS_PER_TASK=2", "TORCH_LOGS=kept"};
+  expected.insert(expected.end(), own.begin(), own.end());
+  auto with_inherited_gpus = expected;
+  with_inherited_gpus.emplace_back("CUDA_VISIBLE_DEVICES=0,1");
+  auto with_chosen_gpus = expected;
+  with_chosen_gpus.emplace_back("CUDA_VISIBLE_DEVICES=1,0,5");
+  EXPECT_THAT(child_environment(inherited, place, ""), UnorderedElementsAreArray(with_inherited_gpus));
+  EXPECT_THAT(child_environment(inherited, place, "1,0,5"), UnorderedElementsAreArray(with_chosen_gpus));
+}
+
+TEST(ChildEnvironment, IsReadBackByWhoeverIsStarted) {
+  world::Place place;
+  place.rank = place.local_rank = 1;
+  place.world_size = place.local_world_size = 2;
+  place.master_addr = "127.0.0.1";
+  place.master_port = 4711;
+  const auto variables = child_environment({}, place, "");
+  const auto found = world::find_place({}, [&](const std::string& name) -> std::optional<std::string> {
+    for (const auto& variable : variables) {
+      if (variable.starts_with(name + '=')) return variable.substr(name.size() + 1);
+    }
+    return std::nullopt;
+  });
+  EXPECT_EQ(found.decision, "rank 1 of 2 (local rank 1 of 2), from RANK and WORLD_SIZE");
+  EXPECT_EQ(found.master_addr, "127.0.0.1");
+  EXPECT_EQ(found.master_port, 4711);
+}
+
+TEST(ChildEnvironment, Inherited) {
+  setenv("TRAINER_LAUNCH_TEST", "a=b", 1);
+  EXPECT_THAT(inherited_environment(), Contains("TRAINER_LAUNCH_TEST=a=b"));
+  unsetenv("TRAINER_LAUNCH_TEST");
+}
+
+bool can_bind(int port) {
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  // As the store binds it.
+  setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  const bool is_bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  close(descriptor);
+  return is_bound;
+}
+
+TEST(FreePort, IsHeldAndThenFree) {
+  int number = 0;
+  {
+    const FreePort one;
+    const FreePort other;
+    EXPECT_NE(one.number(), other.number());
+    EXPECT_GT(one.number(), 1023);
+    EXPECT_FALSE(can_bind(one.number()));
+    number = one.number();
+  }
+  EXPECT_TRUE(can_bind(number));
+}
+
+}  // namespace
+}  // namespace trainer::launch

@@ -1,0 +1,64 @@
+// Steps that found_inf skips.
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/unit/optim/golden.h"
+
+namespace trainer::optim::test {
+namespace {
+
+const std::vector<std::string> kSkippingOptimizers = {
+    "{name: sgd, weight_decay: 0.02}",
+    "{name: sgd, momentum: 0.9, weight_decay: 0.02}",
+    "{name: sgd, momentum: 0.9, dampening: 0.5, weight_decay: 0.02}",
+    "{name: sgd, momentum: 0.9, nesterov: true}",
+    "{name: adam, lr: 0.01, weight_decay: 0.1}",
+    "{name: adamw, lr: 0.01}",
+    "{name: sam, rho: 0.5, momentum: 0.9}",
+    "{name: sam, rho: 0.5, momentum: 0.9, dampening: 0.5}",
+};
+
+// Parameters after the golden problem's updates, where the kernels skip an attempt before each update in `overflows`.
+torch::Tensor train(const std::string& yaml, const std::vector<int>& overflows, bool with_found_inf, int first_update_of_bias) {
+  OptimizerProblem problem;
+  const auto optimizer = make_optimizer(read_part(optimizer_family(), yaml), problem.two_groups());
+  const auto found_inf = [&](float value) { return with_found_inf ? std::optional(torch::full({}, value)) : std::nullopt; };
+  for (int update = 0; update < OptimizerProblem::kUpdates; ++update) {
+    for (const int overflow : overflows) {
+      if (overflow != update) continue;
+      const auto before = problem.values();
+      problem.set_gradients(update, first_update_of_bias);
+      problem.weight.mutable_grad()[0][0][0][0] = std::numeric_limits<double>::infinity();
+      if (optimizer->needs_second_pass()) optimizer->ascend();
+      problem.set_gradients(update, first_update_of_bias);
+      problem.weight.mutable_grad()[1][0][0][0] = std::numeric_limits<double>::quiet_NaN();
+      optimizer->step(0.1, found_inf(1));
+      EXPECT_TRUE(torch::equal(problem.values(), before)) << yaml;
+    }
+    take_step(problem, *optimizer, update, 0.1, first_update_of_bias, found_inf(0));
+  }
+  return problem.values();
+}
+
+TEST(FoundInf, ZeroChangesNothing) {
+  for (const auto& yaml : kSkippingOptimizers) {
+    EXPECT_TRUE(torch::equal(train(yaml, {}, /*with_found_inf=*/true, 0), train(yaml, {}, /*with_found_inf=*/false, 0))) << yaml;
+  }
+}
+
+// Neither parameters nor state remember a skipped step: not the first one, not two in a row, not the first one of a parameter.
+TEST(FoundInf, SkippedStepLeavesNoTrace) {
+  for (const auto& yaml : kSkippingOptimizers) {
+    for (const int first_update_of_bias : {0, 2}) {
+      const auto straight = train(yaml, {}, /*with_found_inf=*/true, first_update_of_bias);
+      for (const auto& overflows : std::vector<std::vector<int>>{{0}, {0, 0}, {2}, {0, 2, 2, 4}}) {
+        EXPECT_TRUE(torch::equal(train(yaml, overflows, /*with_found_inf=*/true, first_update_of_bias), straight)) << yaml;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainer::optim::test

@@ -1,0 +1,97 @@
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "world/place.h"
+
+namespace trainer::world {
+namespace {
+
+using testing::HasSubstr;
+
+Place two_processes(std::optional<std::string> init_method = {}) {
+  Place place{.rank = 1, .world_size = 2};
+  place.init_method = std::move(init_method);
+  return place;
+}
+
+TEST(MeetingPoint, AloneWhateverElseIsSaid) {
+  auto place = two_processes("nonsense");
+  place.world_size = 1;
+  EXPECT_EQ(meeting_point(place, "nonsense").kind, MeetingPoint::Kind::kAlone);
+}
+
+TEST(MeetingPoint, FlagThenConfigurationThenMaster) {
+  auto place = two_processes();
+  place.master_addr = "h0";
+  place.master_port = 29500;
+  auto point = meeting_point(place, "env://");
+  EXPECT_EQ(point.kind, MeetingPoint::Kind::kTcp);
+  EXPECT_EQ(point.host, "h0");
+  EXPECT_EQ(point.port, 29500);
+
+  point = meeting_point(place, "tcp://h1.example.org:1234");
+  EXPECT_EQ(point.host, "h1.example.org");
+  EXPECT_EQ(point.port, 1234);
+
+  place.init_method = "file:///shared/meet here";
+  point = meeting_point(place, "tcp://h1:1234");
+  EXPECT_EQ(point.kind, MeetingPoint::Kind::kFile);
+  EXPECT_EQ(point.path, "/shared/meet here");
+
+  place.init_method = "env://";
+  EXPECT_EQ(meeting_point(place, "tcp://h1:1234").host, "h0");
+
+  point = meeting_point(two_processes("tcp://[fe80::1%eth0]:65535"), "env://");
+  EXPECT_EQ(point.host, "fe80::1%eth0");
+  EXPECT_EQ(point.port, 65535);
+}
+
+TEST(MeetingPoint, QueryOfTheFlagIsTakenAway) {
+  const auto place = find_place({.init_method = "tcp://[::1]:9?rank=1&world_size=2"}, [](const std::string&) { return std::nullopt; });
+  EXPECT_EQ(place.init_method, "tcp://[::1]:9");
+  EXPECT_EQ(meeting_point(place, "env://").host, "::1");
+}
+
+std::string refusal(const Place& place, const std::string& configured) {
+  try {
+    meeting_point(place, configured);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "not refused";
+}
+
+TEST(MeetingPoint, MissingMaster) {
+  auto place = two_processes();
+  const auto both = refusal(place, "env://");
+  EXPECT_THAT(both, HasSubstr("rank 1 of 2 would meet the others at MASTER_ADDR and MASTER_PORT, but MASTER_ADDR and MASTER_PORT are not"));
+  EXPECT_THAT(both, HasSubstr("mpirun -x MASTER_ADDR -x MASTER_PORT"));
+  EXPECT_THAT(both, HasSubstr("--init-method file:///PATH"));
+  place.master_addr = "h0";
+  EXPECT_THAT(refusal(place, "env://"), HasSubstr("but MASTER_PORT is not set"));
+  place.master_addr = "";
+  place.master_port = 1;
+  EXPECT_THAT(refusal(place, "env://"), HasSubstr("but MASTER_ADDR is not set"));
+}
+
+TEST(MeetingPoint, OtherFormsAreRefusedByTheirPlace) {
+  for (const char* bad : {"tcp://h", "tcp://:1", "tcp://h:", "tcp://h:x", "tcp://h:0", "tcp://h:65536", "tcp://::1:5", "tcp://[]:5",
+                          "tcp://h:1/", "tcp://"}) {
+    EXPECT_EQ(refusal(two_processes(bad), "env://"),
+              std::string("--init-method ") + bad + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6), the port from 1 to 65535");
+  }
+  for (const char* bad : {"file://relative", "file://", "file:///", "file:///folder/"}) {
+    EXPECT_THAT(refusal(two_processes(), bad), HasSubstr(std::string("distributed.init_method: ") + bad + ": expected file:///PATH"));
+  }
+  for (const char* bad : {"", "h:1", "udp://h:1", "env:", "env://x", "/path"}) {
+    EXPECT_THAT(refusal(two_processes(bad), "env://"),
+                HasSubstr(std::string("--init-method ") + bad + ": expected env://, tcp://HOST:PORT"));
+  }
+  EXPECT_THAT(refusal(two_processes(), "tcp://h:1?rank=0&world_size=2"),
+              HasSubstr("distributed.init_method: tcp://h:1?rank=0&world_size=2: an experiment file is the same for all ranks"));
+}
+
+}  // namespace
+}  // namespace trainer::world
