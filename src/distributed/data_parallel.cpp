@@ -109,12 +109,13 @@ void DataParallel::backward(const torch::Tensor& loss, const torch::Tensor& outp
     return;
   }
   reducer_->prepare_for_backward(options_.find_unused_parameters ? std::vector<torch::Tensor>{outputs} : std::vector<torch::Tensor>{});
+  sent_->clear();
   try {
     loss.backward();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    if (!sent_->failed) throw;
+    if (!sent_->failed()) throw;
     throw PeerError(
         fmt::format("rank {}: all_reduce of gradients failed: {}; look for a rank that ended or hangs", group_->rank(), first_line(error)));
   }

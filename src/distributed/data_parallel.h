@@ -20,7 +20,7 @@ class Reducer;
 
 namespace trainer::distributed {
 
-struct SentBuckets;
+class SentBuckets;
 
 class DataParallel {
  public:

@@ -1,5 +1,6 @@
 #include "distributed/sum_hook.h"
 
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace trainer::distributed {
@@ -17,10 +18,8 @@ class SumHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::Proce
     const auto buffer = bucket.getBufferRef();
     const auto travelling = dtype_ ? buffer.to(*dtype_) : buffer;
     std::vector<torch::Tensor> tensors{travelling};
-    const auto future = state_->allreduce(tensors)->getFuture();
-    future->addCallback([sent = sent_](c10::ivalue::Future& done) {
-      if (done.hasError()) sent->failed = true;
-    });
+    const auto future = send(tensors);
+    sent_->add(future);
     if (!dtype_) return future;
     return future->then(
         [buffer, travelling](c10::ivalue::Future& done) {
@@ -32,6 +31,16 @@ class SumHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::Proce
   }
 
  private:
+  // A connection that is known to be lost is refused at once; one that is lost later fails the future.
+  Future send(std::vector<torch::Tensor>& tensors) {
+    try {
+      return state_->allreduce(tensors)->getFuture();
+    } catch (...) {
+      sent_->refuse();
+      throw;
+    }
+  }
+
   std::optional<torch::ScalarType> dtype_;
   std::shared_ptr<SentBuckets> sent_;
 };
@@ -49,6 +58,27 @@ std::optional<torch::ScalarType> dtype_of(config::GradientCompression compressio
 }
 
 }  // namespace
+
+void SentBuckets::clear() {
+  const std::lock_guard lock(mutex_);
+  buckets_.clear();
+  refused_ = false;
+}
+
+void SentBuckets::add(c10::intrusive_ptr<c10::ivalue::Future> bucket) {
+  const std::lock_guard lock(mutex_);
+  buckets_.push_back(std::move(bucket));
+}
+
+void SentBuckets::refuse() {
+  const std::lock_guard lock(mutex_);
+  refused_ = true;
+}
+
+bool SentBuckets::failed() const {
+  const std::lock_guard lock(mutex_);
+  return refused_ || std::ranges::any_of(buckets_, [](const auto& bucket) { return bucket->hasError(); });
+}
 
 std::unique_ptr<c10d::CommHookInterface> make_sum_hook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                        config::GradientCompression compression, std::shared_ptr<SentBuckets> sent) {
