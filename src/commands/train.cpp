@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -12,8 +11,8 @@
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "commands/rank_table.h"
+#include "commands/start.h"
 #include "commands/version.h"
-#include "distributed/rendezvous.h"
 #include "engine/catalog.h"
 #include "engine/trainer.h"
 #include "reporting/sinks.h"
@@ -67,67 +66,6 @@ std::string environment_json(const std::vector<std::string>& args, const std::ve
       {"ranks", ranks},
   };
   return environment.dump(2) + '\n';
-}
-
-// This process among those of the run, and what it shares with them.
-struct Start {
-  world::Place place;
-  config::Experiment experiment;
-  std::string config_text;
-  int local_rank = 0;
-  int num_sharing_cpus = 1;
-  distributed::Assembly assembly;
-  c10::intrusive_ptr<c10d::Store> store;  // null for a process alone
-  std::string address = "127.0.0.1";
-};
-
-// Every rank comes to the meeting, those whose configuration is wrong too, so that it is said once.
-Start meet_others(const TrainArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place) {
-  Start start{.place = std::move(place), .experiment = {}, .config_text = {}, .assembly = {}, .store = {}};
-  distributed::Problem problem;
-  try {
-    start.experiment = config::load(arguments.experiment.file, arguments.experiment.overrides, catalog);
-    start.config_text = config::to_yaml(start.experiment, catalog);
-  } catch (const Error& error) {
-    if (start.place.world_size == 1) throw;
-    problem = {error.what(), static_cast<int>(error.exit_code())};
-  }
-  const auto& section = start.experiment.distributed;
-  const auto point = world::meeting_point(start.place, section.init_method);
-  if (point.kind == world::MeetingPoint::Kind::kAlone) return start;
-
-  logger.info("{}", start.place.decision);
-  distributed::Introduction mine;
-  mine.host = world::host_name();
-  mine.process_id = getpid();
-  mine.cpu_mask = world::cpu_mask();
-  mine.version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
-  mine.config = start.config_text;
-  mine.problem = problem;
-  const std::chrono::seconds timeout(section.timeout_seconds);
-  const auto meeting = distributed::meet(start.place, point, mine, timeout, logger);
-  start.local_rank = meeting.local_rank;
-  start.num_sharing_cpus = meeting.num_sharing_cpus;
-  start.assembly = {meeting.store, start.place.rank, start.place.world_size, timeout};
-  start.store = meeting.store;
-  start.address = meeting.address;
-  return start;
-}
-
-std::unique_ptr<distributed::ProcessGroups> make_groups(const Start& start, const device::Placement& placement) {
-  const auto& section = start.experiment.distributed;
-  const distributed::GroupOptions options{.backend = section.backend,
-                                          .device = placement.device,
-                                          .cuda = placement.cuda,
-                                          .gloo_interface = start.place.gloo_interface,
-                                          .gloo_address = start.address,
-                                          .timeout = std::chrono::seconds(section.timeout_seconds)};
-  // One process needs no backend, unless it is asked for by name.
-  const bool alone = start.store == nullptr && section.backend == config::BackendChoice::kAuto;
-  if (alone) return std::make_unique<distributed::ProcessGroups>();
-  auto store = start.store;
-  if (!store) store = c10::make_intrusive<c10d::HashStore>();
-  return std::make_unique<distributed::ProcessGroups>(store, start.place.rank, start.place.world_size, options);
 }
 
 void add_sinks(reporting::Reporter& reporter, const config::Experiment& experiment, const run::RunDirectory& directory,
@@ -205,7 +143,7 @@ ExitCode train(const std::vector<std::string>& args) {
   auto place = world::find_place(arguments.place, world::process_environment());
   const auto logger = make_console_logger(place.rank);
   const auto catalog = engine::make_catalog();
-  auto start = meet_others(arguments, catalog, *logger, std::move(place));
+  auto start = meet_others(arguments.experiment, catalog, *logger, std::move(place));
   const auto& experiment = start.experiment;
   const int rank = start.place.rank;
 

@@ -45,7 +45,7 @@ std::string Assembly::agree(const std::function<std::string()>& work) {
   const auto key = [step](int rank) { return fmt::format("step{}/{}", step, rank); };
   try {
     store_->set(key(rank_), to_bytes({{"text", problem.text}, {"exit_code", problem.exit_code}}));
-    return share_verdict(*store_, fmt::format("step{}", step), rank_, world_size_, timeout_, [&]() -> nlohmann::json {
+    return share_verdict(*store_, key, rank_, world_size_, timeout_, [&]() -> nlohmann::json {
       std::vector<Problem> problems;
       for (int rank = 0; rank < world_size_; ++rank) {
         store_->wait({key(rank)}, timeout_);

@@ -156,7 +156,7 @@ Meeting meet(const world::Place& place, const world::MeetingPoint& point, const 
     auto& store = *meeting.store;
     claim(store, place, point);
     store.set(rank_key(place.rank), to_bytes(mine));
-    meeting.ranks = share_verdict(store, "meeting", place.rank, place.world_size, timeout, [&] {
+    meeting.ranks = share_verdict(store, rank_key, place.rank, place.world_size, timeout, [&] {
                       return judge(store, place, timeout, logger);
                     }).get<std::vector<Introduction>>();
   } catch (const Error&) {

@@ -44,22 +44,19 @@ bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseco
   }
 }
 
-Json share_verdict(c10d::Store& store, const std::string& name, int rank, int world_size, std::chrono::milliseconds timeout,
-                   const std::function<Json()>& judge) {
-  const auto verdict_key = name + "/verdict";
-  const auto here_key = [&](int other) { return fmt::format("{}/here/{}", name, other); };
-  const auto heard_key = [&](int other) { return fmt::format("{}/heard/{}", name, other); };
-  const std::vector<uint8_t> yes{1};
-  store.set(here_key(rank), yes);
+Json share_verdict(c10d::Store& store, const std::function<std::string(int rank)>& key_of, int rank, int world_size,
+                   std::chrono::milliseconds timeout, const std::function<Json()>& judge) {
+  const auto verdict_key = key_of(0) + "/verdict";
+  const auto heard_key = [&](int other) { return key_of(other) + "/heard"; };
   if (rank == 0) store.set(verdict_key, to_bytes(judge_or_error(judge)));
   store.wait({verdict_key}, timeout + kGrace);
   const auto verdict = from_bytes(store.get(verdict_key));
   if (!verdict.contains("error")) return verdict["word"];
 
-  store.set(heard_key(rank), yes);
+  store.set(heard_key(rank), std::vector<uint8_t>{1});
   // The store may end with rank 0.
   for (int other = 1; rank == 0 && other < world_size; ++other) {
-    if (store.check({here_key(other)})) wait_for(store, heard_key(other), kGrace);
+    if (store.check({key_of(other)})) wait_for(store, heard_key(other), kGrace);
   }
   throw Error(rank == 0 ? verdict["error"].get<std::string>() : "", static_cast<ExitCode>(verdict["exit_code"].get<int>()));
 }

@@ -21,8 +21,9 @@ nlohmann::json from_bytes(const std::vector<uint8_t>& bytes);
 bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseconds patience);
 
 // Collective: calls `judge` on rank 0 and gives what it returns to all ranks, which wait `timeout` and a little more. An Error that
-// `judge` throws is thrown on all ranks: with its text on rank 0, without on the others, so that it is said once. Keys begin with `name`.
-nlohmann::json share_verdict(c10d::Store& store, const std::string& name, int rank, int world_size, std::chrono::milliseconds timeout,
-                             const std::function<nlohmann::json()>& judge);
+// `judge` throws is thrown on all ranks: with its text on rank 0, without on the others, so that it is said once. Every rank that is
+// there has set its `key_of`(rank) before; further keys begin with it.
+nlohmann::json share_verdict(c10d::Store& store, const std::function<std::string(int rank)>& key_of, int rank, int world_size,
+                             std::chrono::milliseconds timeout, const std::function<nlohmann::json()>& judge);
 
 }  // namespace trainer::distributed

@@ -8,29 +8,50 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+FEW_EXACT_STEPS = ["training.epochs=1", "logging.every_steps=1", "runtime.dtype=float64", "dataloader.global_batch_size=500",
+                   "optimizer.lr=0.001"]
 
 
 @unittest.skipUnless(pathlib.Path("/proc/driver/nvidia/version").exists(), "no NVIDIA driver")
 class GpuTest(unittest.TestCase):
-    def losses(self, *overrides):
+    def events(self, *overrides, launcher=()):
         with tempfile.TemporaryDirectory(prefix="trainer-gpu-") as folder:
             run_dir = pathlib.Path(folder) / "run"
-            command = [os.environ["TRAINER_BINARY"], "--config", ROOT / "configs/quickstart.yaml", "--run-dir", run_dir, "training.epochs=2", *overrides]
+            command = [os.environ["TRAINER_BINARY"], *launcher, "--config", ROOT / "configs/quickstart.yaml", "--run-dir", run_dir,
+                       "training.epochs=2", *overrides]
             run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
             self.assertEqual(run.returncode, 0, run.stderr)
-            events = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-            return [event["loss"] for event in events if event["event"] == "train"]
+            lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+            return [line for line in lines if line["event"] == "train"]
+
+    def losses(self, *overrides, launcher=()):
+        return [event["loss"] for event in self.events(*overrides, launcher=launcher)]
+
+    def assert_near(self, losses, others):
+        # The same float64 arithmetic in another order: rounding errors, a little amplified over four steps.
+        self.assertEqual(len(losses), len(others))
+        for a, b in zip(losses, others):
+            self.assertAlmostEqual(a, b, delta=1e-8)
 
     def test_auto_takes_the_gpu_and_learns(self):
         losses = self.losses()
         self.assertLess(losses[-1], losses[0])
 
     def test_the_first_losses_are_the_cpus(self):
-        first = ["training.epochs=1", "logging.every_steps=1", "runtime.dtype=float64", "dataloader.global_batch_size=500", "optimizer.lr=0.001"]
-        gpu, cpu = (self.losses(*first, f"runtime.device={device}") for device in ("cuda", "cpu"))
-        # The same float64 arithmetic in another order: rounding errors, a little amplified over four steps.
-        for a, b in zip(gpu, cpu):
-            self.assertAlmostEqual(a, b, delta=1e-8)
+        self.assert_near(self.losses(*FEW_EXACT_STEPS), self.losses(*FEW_EXACT_STEPS, "runtime.device=cpu"))
+
+    def test_one_process_over_nccl(self):
+        self.assert_near(self.losses(*FEW_EXACT_STEPS, "distributed.backend=nccl"), self.losses(*FEW_EXACT_STEPS))
+
+    def test_two_ranks_on_one_gpu_over_gloo(self):
+        two = self.losses(*FEW_EXACT_STEPS, "distributed.backend=gloo", launcher=("launch", "--nproc-per-node", "2"))
+        self.assert_near(two, self.losses(*FEW_EXACT_STEPS))
+
+    def test_float16_with_the_grad_scaler(self):
+        events = self.events("amp={enabled: true, dtype: float16, init_scale: 1.0e30, growth_interval: 20}")
+        self.assertGreater(events[0]["skipped_steps"], 0)
+        self.assertLess(events[-1]["grad_scale"], 1e30)
+        self.assertLess(events[-1]["loss"], events[0]["loss"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,36 @@
+#pragma once
+// How a process of a run finds the others.
+
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "commands/arguments.h"
+#include "config/catalog.h"
+#include "config/experiment.h"
+#include "distributed/assembly.h"
+#include "distributed/process_groups.h"
+#include "world/place.h"
+
+namespace trainer::commands {
+
+// This process among those of the run, and what it shares with them.
+struct Start {
+  world::Place place;
+  config::Experiment experiment;
+  std::string config_text;
+  int local_rank = 0;
+  int num_sharing_cpus = 1;
+  distributed::Assembly assembly;
+  c10::intrusive_ptr<c10d::Store> store;  // null for a process alone
+  std::string address = "127.0.0.1";
+};
+
+// Collective: loads the configuration and meets the other ranks. Every rank comes to the meeting, those whose configuration is wrong too,
+// so that it is said once. Throws what config::load and distributed::meet do.
+Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place);
+
+// Collective. One process needs no backend, unless it is asked for by name.
+std::unique_ptr<distributed::ProcessGroups> make_groups(const Start& start, const device::Placement& placement);
+
+}  // namespace trainer::commands

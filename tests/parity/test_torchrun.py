@@ -1,0 +1,39 @@
+"""torchrun starts the program as it starts a script. TRAINER_BINARY names it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def free_port():
+    with contextlib.closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class TorchrunTest(unittest.TestCase):
+    def test_static_and_c10d_rendezvous(self):
+        port = free_port()
+        for name, rendezvous in (("static", [f"--master-port={port}"]),
+                                 ("c10d", ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=test"])):
+            with self.subTest(name), tempfile.TemporaryDirectory(prefix="trainer-torchrun-") as folder:
+                run_dir = pathlib.Path(folder) / "run"
+                command = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node=2", *rendezvous,
+                           os.environ["TRAINER_BINARY"], "--config", "configs/demo_linear.yaml", "training.epochs=1", "--run-dir", run_dir]
+                run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                start = json.loads((run_dir / "metrics.jsonl").read_text().splitlines()[0])
+                self.assertEqual(start["world_size"], 2)
+                self.assertIn("rank 0 of 2 (local rank 0 of 2)", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
