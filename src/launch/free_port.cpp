@@ -5,24 +5,40 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <random>
 #include <system_error>
 
 #include "base/error.h"
 
 namespace trainer::launch {
+namespace {
 
-FreePort::FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+// Below the range from which the system gives ports to connections, of which a run in parallel makes many: one of them could take the
+// port in the moment between this object's end and the use of its number.
+constexpr int kFirst = 15000;
+constexpr int kLast = 32000;
+constexpr int kTries = 200;
+
+bool take(int descriptor, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (socket_ < 0 || bind(socket_, generic, length) != 0 || getsockname(socket_, generic, &length) != 0) {
-    const int reason = errno;
-    if (socket_ >= 0) close(socket_);
-    throw Error("no free port on 127.0.0.1: " + std::generic_category().message(reason));
+  return bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+}
+
+}  // namespace
+
+FreePort::FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(kFirst, kLast);
+  for (int i = 0; i < kTries && socket_ >= 0; ++i) {
+    number_ = ports(random);
+    if (take(socket_, number_)) return;
   }
-  number_ = ntohs(address.sin_port);
+  const int reason = errno;
+  if (socket_ >= 0) close(socket_);
+  throw Error("no free port on 127.0.0.1: " + std::generic_category().message(reason));
 }
 
 FreePort::~FreePort() { close(socket_); }

@@ -3,7 +3,7 @@
 
 namespace trainer::launch {
 
-// Holds a port of 127.0.0.1 that the kernel has chosen; nobody else can bind it until this is destroyed. Throws Error when there is none.
+// Holds a port of 127.0.0.1, chosen at random; nobody else can bind it until this is destroyed. Throws Error when there is none.
 class FreePort {
  public:
   FreePort();

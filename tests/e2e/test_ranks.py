@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -24,9 +25,12 @@ RANDOM = ["--config", CONV, "dataset.labels=random", "dataset.num_train=96", "da
 
 
 def free_port():
-    with contextlib.closing(socket.socket()) as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Below the range from which the system gives ports to connections, which other tests make meanwhile."""
+    while True:
+        port = random.randrange(15000, 32000)
+        with contextlib.closing(socket.socket()) as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def start(*args, **variables):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -14,9 +15,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def free_port():
-    with contextlib.closing(socket.socket()) as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Below the range from which the system gives ports to connections, which other tests make meanwhile."""
+    while True:
+        port = random.randrange(15000, 32000)
+        with contextlib.closing(socket.socket()) as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 class TorchrunTest(unittest.TestCase):

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <random>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "base/error.h"
@@ -25,22 +26,24 @@ using world::MeetingPoint;
 
 constexpr seconds kLong{60};  // catches hangs only
 
-// A port that nothing listens on. `descriptor`: keeps it taken as long as it is open.
-int free_port(int* descriptor = nullptr) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(descriptor == nullptr ? INADDR_LOOPBACK : INADDR_ANY);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  if (descriptor == nullptr) {
-    close(listener);
-  } else {
-    EXPECT_EQ(listen(listener, 1), 0);
-    *descriptor = listener;
+// Listens, or holds nothing, on a port below the range from which the system gives ports to connections, which other tests make meanwhile.
+int free_port(int* listener = nullptr) {
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(15000, 32000);
+  while (true) {
+    const int port = ports(random);
+    const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    const bool is_free = bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && listen(descriptor, 1) == 0;
+    if (is_free && listener != nullptr) {
+      *listener = descriptor;
+    } else {
+      close(descriptor);
+    }
+    if (is_free) return port;
   }
-  return ntohs(address.sin_port);
 }
 
 MeetingPoint tcp_point() { return {.kind = MeetingPoint::Kind::kTcp, .host = "127.0.0.1", .port = free_port(), .path = {}}; }

@@ -92,6 +92,31 @@ TEST(Ranks, AStepFromEqualWeightsIsThatOfTheJoinedBatch) {
   }
 }
 
+TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
+  for (const int world_size : {2, 3, 4}) {
+    testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
+      auto experiment = config::load_text(experiment_text(kResNet), "test.yaml", {}, testing::catalog());
+      auto parts =
+          build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), make_ranks(groups));
+      join_ranks(experiment, parts);
+      open_data(experiment, parts, *make_quiet_logger());
+      parts.model->train();
+      metrics::ScoreMeter meter(torch::kCPU, true);
+      TrainStep train_step(parts, 1, std::nullopt, meter);
+      for (int64_t step = 0; step < 6; ++step) {
+        const int64_t batch = step % parts.plan.batches_per_epoch;
+        if (batch == 0) parts.train.loader->start_epoch(step, parts.sampler->indices(), parts.plan.batches_per_epoch);
+        train_step.micro_step(*parts.train.loader->next(), {.step = step, .num_group_samples = samples_in_group(parts.plan, batch)});
+        train_step.update(0.01);
+        for (const auto& tensor : testing::state_of(parts)) {
+          const auto all = groups.world()->all_gather(tensor.detach());
+          for (int64_t rank = 1; rank < world_size; ++rank) EXPECT_TRUE(torch::equal(all[rank], all[0])) << "step " << step;
+        }
+      }
+    });
+  }
+}
+
 TEST(Ranks, CurvesAreThoseOfOneProcess) {
   for (const auto& model : {kResNet, kWithoutNorm}) {
     const auto text = experiment_text(model);
