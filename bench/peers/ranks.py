@@ -2,6 +2,7 @@
 as torchrun sets it; rank 0 is driven as worker.py says, the others follow it."""
 
 import itertools
+import os
 
 import torch
 import torch.distributed as dist
@@ -47,7 +48,9 @@ def main():
         check(total)
 
     serve_together({**vars(options), "threads": torch.get_num_threads(), "ranks": world_size}, run)
-    dist.destroy_process_group()
+    # A destructor of the process group can wait for ever for a thread that waits for the interpreter's lock.
+    dist.barrier()
+    os._exit(0)
 
 
 if __name__ == "__main__":
