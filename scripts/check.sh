@@ -60,9 +60,4 @@ stage configure configure
 stage build build_targets
 stage clang-tidy lint
 stage tests run_tests
-export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS="suppressions=$root/scripts/tsan.supp"
-for preset in "${sanitizers[@]}"; do
-  stage "$preset configure" configure
-  stage "$preset build" build_targets
-  stage "$preset tests" run_tests -L unit
-done
+for sanitizer in "${sanitizers[@]}"; do "$root/scripts/sanitize.sh" "$sanitizer"; done

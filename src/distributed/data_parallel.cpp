@@ -43,7 +43,8 @@ void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Te
 
 }  // namespace
 
-DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const config::DistributedSection& options)
+DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const config::DistributedSection& options,
+                           int64_t small_bytes)
     : group_(std::move(group)), options_(options) {
   if (!group_->c10d_group()) return;
   for (const auto& parameter : model.named_parameters()) {
@@ -58,13 +59,13 @@ DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGrou
   std::vector<torch::Tensor> all = buffers_;
   for (const auto& parameter : model.parameters()) all.push_back(parameter.detach());
   broadcast_from_first(*group_, all);
-  make_reducer();
+  make_reducer(small_bytes);
   if (!options_.find_unused_parameters) settle_buckets();
 }
 
 DataParallel::~DataParallel() = default;
 
-void DataParallel::make_reducer() {
+void DataParallel::make_reducer(int64_t small_bytes) {
   const auto cap = std::max<int64_t>(1, static_cast<int64_t>(options_.bucket_cap_mb * 1024 * 1024));
   const int64_t first_cap = std::min(cap, kFirstBucketBytes);
   const std::vector<bool> is_sparse(parameters_.size(), false);
@@ -78,6 +79,15 @@ void DataParallel::make_reducer() {
                          options_.gradient_as_bucket_view, std::move(names), first_cap, /*skip_all_reduce_unused_params=*/false,
                          /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
   sent_ = std::make_shared<SentBuckets>();
+  int64_t num_bytes = 0;
+  for (const auto& parameter : parameters_) num_bytes += static_cast<int64_t>(parameter.nbytes());
+  const bool is_small = num_bytes * group_->size() <= small_bytes && parameters_.front().is_cpu();
+  if (is_small && options_.gradient_compression == config::GradientCompression::kNone) {
+    // Each bucket begins on a cache line.
+    group_->share_memory(num_bytes + 64 * static_cast<int64_t>(parameters_.size()));
+    reducer_->register_comm_hook(make_small_sum_hook(group_));
+    return;
+  }
   reducer_->register_comm_hook(make_sum_hook(group_->c10d_group(), options_.gradient_compression, sent_));
 }
 

@@ -24,10 +24,15 @@ class SentBuckets;
 
 class DataParallel {
  public:
+  // Gradients on the CPU that take no more than this on all ranks together are summed when backward is done, in the order of the ranks,
+  // through shared memory where the ranks run on one host: there, sockets and their threads would cost more than could be hidden.
+  static constexpr int64_t kSmallBytes = int64_t{4} * 1024 * 1024;
+
   // Collective. Checks that the parameters have the same shapes everywhere, and gives every rank those of rank 0, with its buffers. The
   // model is on its device and in its memory format by now, and outlives this. In a group of one without sockets nothing is done, now
   // or later. Throws Error when no parameter is trained.
-  DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const config::DistributedSection& options);
+  DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const config::DistributedSection& options,
+               int64_t small_bytes = kSmallBytes);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -47,7 +52,7 @@ class DataParallel {
   std::vector<int64_t> bucket_sizes() const;
 
  private:
-  void make_reducer();
+  void make_reducer(int64_t small_bytes);
   void check_all_used() const;
   // The Reducer lays out its buckets anew after the first backward pass that it sees: let it see one before training.
   void settle_buckets();

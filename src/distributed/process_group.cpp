@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "distributed/first_line.h"
+#include "distributed/host_exchange.h"
 
 namespace trainer::distributed {
 namespace {
@@ -39,18 +40,22 @@ std::string to_string(const torch::Tensor& tensor, int64_t size) {
 
 ProcessGroup::ProcessGroup() : ranks_{0} {}
 
-ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks)
-    : group_(std::move(group)), ranks_(std::move(ranks)), rank_(group_->getRank()) {}
+ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout)
+    : group_(std::move(group)), ranks_(std::move(ranks)), timeout_(timeout), rank_(group_->getRank()) {}
 
 ProcessGroup::~ProcessGroup() = default;
 
-void ProcessGroup::run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const {
+void ProcessGroup::name_errors(const char* what, const std::function<void()>& act) const {
   try {
-    start()->wait();
+    act();
   } catch (const std::exception& error) {
     throw PeerError(fmt::format("rank {}: {} among ranks {} failed: {}; look for a rank that ended or hangs",
                                 ranks_[static_cast<size_t>(rank_)], what, fmt::join(ranks_, ", "), first_line(error)));
   }
+}
+
+void ProcessGroup::run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const {
+  name_errors(what, [&] { start()->wait(); });
 }
 
 void ProcessGroup::all_reduce(const torch::Tensor& tensor, Reduction reduction) const {
@@ -61,6 +66,19 @@ void ProcessGroup::all_reduce(const torch::Tensor& tensor, Reduction reduction) 
     options.reduceOp = to_c10d(reduction);
     return group_->allreduce(tensors, options);
   });
+}
+
+void ProcessGroup::sum_in_rank_order(std::span<const torch::Tensor> tensors) const {
+  if (!group_) return;
+  if (has_room_for(tensors)) {
+    name_errors("sum", [&] { exchange_->sum(tensors); });
+    return;
+  }
+  for (torch::Tensor tensor : tensors) {
+    const auto all = all_gather(tensor);
+    if (size() > 1) at::add_out(tensor, all[0], all[1]);
+    for (int rank = 2; rank < size(); ++rank) tensor.add_(all[rank]);
+  }
 }
 
 void ProcessGroup::broadcast(const torch::Tensor& tensor, int source) const {
@@ -78,6 +96,10 @@ torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
   std::vector<int64_t> shape{size()};
   shape.insert(shape.end(), tensor.sizes().begin(), tensor.sizes().end());
   auto all = torch::empty(shape, tensor.options());
+  if (has_room_for({&tensor, 1})) {
+    name_errors("all_gather", [&] { exchange_->all_gather(tensor, all); });
+    return all;
+  }
   run("all_gather", [&] {
     std::vector<std::vector<torch::Tensor>> outputs{all.unbind(0)};
     std::vector<torch::Tensor> inputs{tensor.contiguous()};
@@ -125,7 +147,17 @@ std::string ProcessGroup::broadcast_bytes(const std::string& bytes, int source) 
 
 void ProcessGroup::barrier() const { all_reduce(torch::zeros({1})); }
 
+void ProcessGroup::share_memory(int64_t num_bytes) {
+  if (group_) exchange_ = HostExchange::make(*this, num_bytes, timeout_);
+}
+
+bool ProcessGroup::has_room_for(std::span<const torch::Tensor> tensors) const {
+  const auto is_on_cpu = [](const torch::Tensor& tensor) { return tensor.is_cpu(); };
+  return exchange_ && std::ranges::all_of(tensors, is_on_cpu) && exchange_->has_room_for(tensors);
+}
+
 void ProcessGroup::abort() const {
+  if (exchange_) exchange_->leave();
   if (group_) group_->abort();
 }
 

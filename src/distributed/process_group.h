@@ -5,8 +5,10 @@
 
 #include <torch/types.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,8 @@ class Work;
 
 namespace trainer::distributed {
 
+class HostExchange;
+
 enum class Reduction { kSum, kMin, kMax };
 
 class ProcessGroup {
@@ -24,8 +28,8 @@ class ProcessGroup {
   // A group of this process alone: its collectives give back what they are given, without sockets.
   ProcessGroup();
   // `group`: with a backend for the tensors' device. `ranks`: of the members among all processes, ascending. `group` has backends for the
-  // CPU and the run's device.
-  ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks);
+  // CPU and the run's device, whose calls wait for `timeout`.
+  ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -35,6 +39,9 @@ class ProcessGroup {
 
   // In place, over a contiguous tensor; every rank ends with the same bits.
   void all_reduce(const torch::Tensor& tensor, Reduction reduction = Reduction::kSum) const;
+  // Sums in place of small contiguous CPU tensors, added in the order of the ranks: the same digits wherever the ranks run. Each rank
+  // gets the tensors of all.
+  void sum_in_rank_order(std::span<const torch::Tensor> tensors) const;
   // In place, from the rank `source` of this group.
   void broadcast(const torch::Tensor& tensor, int source = 0) const;
   // [size, …]: every rank's tensor, by rank.
@@ -46,17 +53,26 @@ class ProcessGroup {
   std::string broadcast_bytes(const std::string& bytes, int source = 0) const;
   void barrier() const;
 
+  // From now on what sum_in_rank_order and all_gather are given on the CPU, up to `num_bytes` of each rank (every tensor rounded up to
+  // 64), goes through memory that the ranks share, where they all run on one host.
+  void share_memory(int64_t num_bytes);
+
   // Ends what is under way, here and soon in the other ranks, with an error. For a rank that has failed.
   void abort() const;
   // For c10d's own parts; null in a group of one without sockets.
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
 
  private:
+  // What `act` throws becomes a PeerError that says what was done by whom.
+  void name_errors(const char* what, const std::function<void()>& act) const;
   void run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const;
+  bool has_room_for(std::span<const torch::Tensor> tensors) const;
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::vector<int> ranks_;
+  std::chrono::milliseconds timeout_{};
   int rank_ = 0;
+  std::unique_ptr<HostExchange> exchange_;
 };
 
 }  // namespace trainer::distributed

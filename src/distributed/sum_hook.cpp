@@ -45,6 +45,31 @@ class SumHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::Proce
   std::shared_ptr<SentBuckets> sent_;
 };
 
+class SmallSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+
+  Future runHook(c10d::GradBucket& bucket) override {
+    // A pass that failed may have left some.
+    if (bucket.getIndex() == 0) waiting_.clear();
+    waiting_.push_back({bucket.getBuffer(), c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())});
+    auto future = waiting_.back().summed;
+    if (!bucket.isLast()) return future;
+    std::vector<torch::Tensor> buffers;
+    for (const auto& [buffer, summed] : waiting_) buffers.push_back(buffer);
+    state_->sum_in_rank_order(buffers);
+    for (const auto& [buffer, summed] : waiting_) summed->markCompleted(buffer);
+    return future;
+  }
+
+ private:
+  struct Bucket {
+    torch::Tensor buffer;
+    Future summed;
+  };
+  std::vector<Bucket> waiting_;
+};
+
 std::optional<torch::ScalarType> dtype_of(config::GradientCompression compression) {
   switch (compression) {
     case config::GradientCompression::kNone:
@@ -83,6 +108,10 @@ bool SentBuckets::failed() const {
 std::unique_ptr<c10d::CommHookInterface> make_sum_hook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                        config::GradientCompression compression, std::shared_ptr<SentBuckets> sent) {
   return std::make_unique<SumHook>(group, dtype_of(compression), std::move(sent));
+}
+
+std::unique_ptr<c10d::CommHookInterface> make_small_sum_hook(std::shared_ptr<const ProcessGroup> group) {
+  return std::make_unique<SmallSumHook>(std::move(group));
 }
 
 }  // namespace trainer::distributed

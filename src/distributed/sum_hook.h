@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/sections/distributed.h"
+#include "distributed/process_group.h"
 
 namespace trainer::distributed {
 
@@ -26,7 +27,10 @@ class SentBuckets {
   bool refused_ = false;
 };
 
+// Each bucket on its way as soon as it is full.
 std::unique_ptr<c10d::CommHookInterface> make_sum_hook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                        config::GradientCompression compression, std::shared_ptr<SentBuckets> sent);
+// All buckets when the last one is full, in the order of the ranks: for gradients so small that there is nothing to hide.
+std::unique_ptr<c10d::CommHookInterface> make_small_sum_hook(std::shared_ptr<const ProcessGroup> group);
 
 }  // namespace trainer::distributed

@@ -21,6 +21,9 @@ namespace {
 // Independent streams under one user-given seed.
 enum Stream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream };
 
+// Of batch normalisation: two values of 8 bytes a channel and a count, for the widest layers that there are.
+constexpr int64_t kStatisticsBytes = 256 * 1024;
+
 input::BatchLayout batch_layout(const device::Placement& placement, const input::DatasetInfo& info) {
   return {placement.input_dtype, info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast};
 }
@@ -178,6 +181,7 @@ Parts build_parts(const config::Experiment& experiment, const device::Placement&
 }
 
 void join_ranks(const config::Experiment& experiment, Parts& parts) {
+  if (experiment.distributed.sync_batch_norm && parts.placement.device.is_cpu()) parts.ranks.batch_norm->share_memory(kStatisticsBytes);
   parts.data_parallel = std::make_unique<distributed::DataParallel>(*parts.model, parts.ranks.world, experiment.distributed);
 }
 

@@ -70,7 +70,7 @@ Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const t
   gradients.weight = (sum_dy_xmu * batch.invstd).to(weight.scalar_type());
   gradients.bias = sum_dy.to(weight.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
   if (!needs_input) return gradients;
-  group.all_reduce(sums);
+  group.sum_in_rank_order({&sums, 1});
   // dx = (dy − mean of dy − (x − mean) · invstd² · mean of dy (x − mean)) · invstd · weight
   const torch::Tensor dy_scale = batch.invstd * weight;
   const torch::Tensor mean_scale = dy_scale.neg() / batch.counts;

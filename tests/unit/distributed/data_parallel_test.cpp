@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -43,6 +44,9 @@ std::vector<torch::Tensor> gradients_of_one_process() {
   return {network.first.grad(), network.second.grad()};
 }
 
+// Nothing is small: every bucket by itself through sockets; all is: together, through shared memory.
+constexpr std::array kSmallBytes{int64_t{0}, DataParallel::kSmallBytes};
+
 double difference(const torch::Tensor& a, const torch::Tensor& b) { return ((a - b).abs().max() / b.abs().max()).item<double>(); }
 
 // Rank r's samples of the twelve: uneven, the last rank's part is empty from three ranks on.
@@ -63,7 +67,8 @@ void backward_of_part(DataParallel& parallel, Network& network, int rank, int wo
 
 TEST(DataParallel, GradientsOfUnevenPartsAreThoseOfTheJoinedBatch) {
   const auto expected = gradients_of_one_process();
-  for (const bool as_view : {true, false}) {
+  for (const auto& [as_view, small_bytes] :
+       {std::pair(true, kSmallBytes[0]), {true, kSmallBytes[1]}, {false, kSmallBytes[0]}, {false, kSmallBytes[1]}}) {
     for (const bool find_unused : {true, false}) {
       for (const double bucket_cap_mb : {25.0, 0.004}) {
         for (const int world_size : {1, 2, 3, 4}) {
@@ -76,7 +81,7 @@ TEST(DataParallel, GradientsOfUnevenPartsAreThoseOfTheJoinedBatch) {
             options.gradient_as_bucket_view = as_view;
             options.find_unused_parameters = find_unused;
             options.bucket_cap_mb = bucket_cap_mb;
-            DataParallel parallel(network, groups.world(), options);
+            DataParallel parallel(network, groups.world(), options, small_bytes);
             for (int step = 0; step < 3; ++step) {
               network.zero_grad();
               backward_of_part(parallel, network, rank, world_size);
@@ -87,7 +92,8 @@ TEST(DataParallel, GradientsOfUnevenPartsAreThoseOfTheJoinedBatch) {
           });
           for (const auto& gradients : all) {
             for (size_t i = 0; i < expected.size(); ++i) {
-              EXPECT_LE(difference(gradients[i], expected[i]), 1e-13) << world_size << " ranks, view " << as_view;
+              EXPECT_LE(difference(gradients[i], expected[i]), 1e-13)
+                  << world_size << " ranks, view " << as_view << ", small " << small_bytes;
               EXPECT_TRUE(gradients[i].equal(all.front()[i])) << "other bits on another rank";
             }
           }
@@ -149,22 +155,24 @@ TEST(DataParallel, GradientsStayLocalUntilTheLastMicroStep) {
   });
 }
 
-// The group's sequence number counts the collectives of each rank.
+// The group's sequence number counts the collectives of each rank that go through sockets.
 TEST(DataParallel, AStepSynchronisesOnceHoweverManyMicroStepsItHas) {
-  run_ranks(2, [&](ProcessGroups& groups) {
-    const int rank = groups.world()->rank();
-    Network network(rank);
-    config::DistributedSection options;
-    options.broadcast_buffers = false;
-    options.bucket_cap_mb = 0.004;
-    DataParallel parallel(network, groups.world(), options);
-    const auto num_collectives = [&] { return groups.world()->c10d_group()->getSequenceNumberForGroup(); };
-    for (const int num_micro_steps : {1, 2, 5}) {
-      const auto before = num_collectives();
-      for (int i = 0; i < num_micro_steps; ++i) backward_of_part(parallel, network, rank, 2, i == 0, i + 1 == num_micro_steps);
-      EXPECT_EQ(num_collectives() - before, parallel.bucket_sizes().size()) << num_micro_steps << " micro-steps";
-    }
-  });
+  for (const int64_t small_bytes : kSmallBytes) {
+    run_ranks(2, [&](ProcessGroups& groups) {
+      const int rank = groups.world()->rank();
+      Network network(rank);
+      config::DistributedSection options;
+      options.broadcast_buffers = false;
+      options.bucket_cap_mb = 0.004;
+      DataParallel parallel(network, groups.world(), options, small_bytes);
+      const auto num_collectives = [&] { return groups.world()->c10d_group()->getSequenceNumberForGroup(); };
+      for (const int num_micro_steps : {1, 2, 5}) {
+        const auto before = num_collectives();
+        for (int i = 0; i < num_micro_steps; ++i) backward_of_part(parallel, network, rank, 2, i == 0, i + 1 == num_micro_steps);
+        EXPECT_EQ(num_collectives() - before, small_bytes > 0 ? 0 : parallel.bucket_sizes().size()) << num_micro_steps << " micro-steps";
+      }
+    });
+  }
 }
 
 TEST(DataParallel, CompressedGradientsAreRounded) {
@@ -223,25 +231,31 @@ TEST(DataParallel, ParametersThatAreFrozenLaterAreNamed) {
   });
 }
 
-TEST(DataParallel, ARankThatIsLostDuringBackwardIsAPeerError) {
-  const auto lose_a_rank = [] {
-    run_ranks(2, [](ProcessGroups& groups) {
+// What rank 0 says when rank 1 is not there for a step.
+std::string error_of_a_lost_rank(int64_t small_bytes) {
+  std::string message;
+  const auto lose_a_rank = [&] {
+    run_ranks(2, [&](ProcessGroups& groups) {
       Network network(0);
-      DataParallel parallel(network, groups.world(), {});
+      DataParallel parallel(network, groups.world(), {}, small_bytes);
       if (groups.world()->rank() == 1) throw std::runtime_error("this rank is lost");
       parallel.before_forward(false, true);
       const auto outputs = network.forward(samples(0, 2));
-      std::string message;
       try {
         parallel.backward(outputs.sum(), outputs, true);
       } catch (const PeerError& error) {
         message = error.what();
       }
-      EXPECT_THAT(message, HasSubstr("rank 0: all_reduce of gradients failed"));
       throw std::runtime_error("and this one ends too");
     });
   };
   EXPECT_THROW(lose_a_rank(), std::runtime_error);
+  return message;
+}
+
+TEST(DataParallel, ARankThatIsLostDuringBackwardIsAPeerError) {
+  EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[0]), HasSubstr("rank 0: all_reduce of gradients failed"));
+  EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[1]), HasSubstr("rank 0: sum among ranks 0, 1 failed: rank 1 of them has left"));
 }
 
 TEST(DataParallel, AModelWithoutTrainedParameters) {

@@ -1,0 +1,217 @@
+#include "distributed/host_exchange.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <filesystem>
+#include <random>
+
+#include "distributed/process_group.h"
+
+namespace trainer::distributed {
+namespace {
+
+// Of a processor's cache, and of what vector instructions like.
+constexpr int64_t kAlignment = 64;
+// A rank that is a little late is waited for without a system call: about 30 microseconds.
+constexpr int kSpins = 1000;
+// How often a rank that waits looks whether the other one still lives.
+constexpr timespec kLookInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
+
+int64_t align(int64_t num_bytes) { return (num_bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// std::atomic's own wait is for the threads of one process.
+void sleep_while_equal(const std::atomic<uint32_t>& value, uint32_t expected) {
+  syscall(SYS_futex, &value, FUTEX_WAIT, expected, &kLookInterval, nullptr, 0);
+}
+
+void set_and_wake(std::atomic<uint32_t>& value, uint32_t now) {
+  value.store(now, std::memory_order_release);
+  syscall(SYS_futex, &value, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+std::string random_name() {
+  std::random_device random;
+  return fmt::format("trainer-{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+}  // namespace
+
+// A file in memory that belongs to nobody but those who have it open: the kernel takes it back when the last of them ends, however it
+// ends. Each rank holds a lock on the byte of its number, which says that it lives.
+class HostExchange::Mapping {
+ public:
+  // Makes the file. fd() is -1 where that fails.
+  Mapping(const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
+    fd_ = memfd_create(name.c_str(), MFD_CLOEXEC);
+    // Without room now, a later write would be a bus error.
+    if (fd_ >= 0 && posix_fallocate(fd_, 0, num_bytes) != 0) close_file();
+    map();
+  }
+  // Opens what another process of this host has made.
+  Mapping(const std::string& path, const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
+    // The same number may be any file of another process on another host.
+    std::error_code error;
+    if (std::filesystem::read_symlink(path, error) == fmt::format("/memfd:{} (deleted)", name))
+      fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    map();
+  }
+  ~Mapping() {
+    if (data_ != nullptr) munmap(data_, num_bytes_);
+    close_file();
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  int fd() const { return fd_; }
+  char* data() const { return static_cast<char*>(data_); }
+
+  bool lock(int rank) const {
+    auto request = lock_of(rank);
+    return data_ != nullptr && fcntl(fd_, F_OFD_SETLK, &request) == 0;
+  }
+  void unlock(int rank) const {
+    auto request = lock_of(rank, F_UNLCK);
+    fcntl(fd_, F_OFD_SETLK, &request);
+  }
+  // By another rank.
+  bool is_locked(int rank) const {
+    auto request = lock_of(rank);
+    return fcntl(fd_, F_OFD_GETLK, &request) == 0 && request.l_type != F_UNLCK;
+  }
+
+ private:
+  static flock lock_of(int rank, int16_t type = F_WRLCK) {
+    return {.l_type = type, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1, .l_pid = 0};
+  }
+  void map() {
+    if (fd_ < 0) return;
+    auto* data = mmap(nullptr, num_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd_, 0);
+    if (data != MAP_FAILED) data_ = data;
+  }
+  void close_file() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+  size_t num_bytes_;
+  int fd_ = -1;
+  void* data_ = nullptr;
+};
+
+// Of one rank, at the beginning of the memory: the number of the last sum whose part it has written, and of the last one that it has
+// read from the others. Each on a line of its own.
+struct HostExchange::Progress {
+  alignas(kAlignment) std::atomic<uint32_t> written;
+  alignas(kAlignment) std::atomic<uint32_t> read;
+};
+
+std::unique_ptr<HostExchange> HostExchange::make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout) {
+  const int64_t room = align(num_bytes);
+  const int64_t size = group.size() * (room + static_cast<int64_t>(sizeof(Progress)));
+  const bool is_first = group.rank() == 0;
+  std::unique_ptr<Mapping> mapping;
+  std::string name, path;
+  if (is_first) {
+    name = random_name();
+    mapping = std::make_unique<Mapping>(name, size);
+    path = fmt::format("/proc/{}/fd/{}", getpid(), mapping->fd());
+  }
+  name = group.broadcast_bytes(name);
+  path = group.broadcast_bytes(path);
+  if (!is_first) mapping = std::make_unique<Mapping>(path, name, size);
+  const auto all_have_it = torch::tensor({mapping->lock(group.rank()) ? 1 : 0});
+  group.all_reduce(all_have_it, Reduction::kMin);
+  if (all_have_it.item<int>() == 0) return nullptr;
+  return std::unique_ptr<HostExchange>(new HostExchange(std::move(mapping), group.rank(), group.size(), room, timeout));
+}
+
+HostExchange::HostExchange(std::unique_ptr<Mapping> mapping, int rank, int size, int64_t room, std::chrono::milliseconds timeout)
+    : mapping_(std::move(mapping)), rank_(rank), size_(size), room_(room), timeout_(timeout) {}
+
+HostExchange::~HostExchange() = default;
+
+HostExchange::Progress& HostExchange::progress(int rank) const { return reinterpret_cast<Progress*>(mapping_->data())[rank]; }
+
+torch::Tensor HostExchange::slot(int rank, int64_t offset, const torch::Tensor& like) const {
+  const auto begin = size_ * static_cast<int64_t>(sizeof(Progress)) + rank * room_ + offset;
+  return torch::from_blob(mapping_->data() + begin, like.sizes(), like.options());
+}
+
+bool HostExchange::has_room_for(std::span<const torch::Tensor> tensors) const {
+  int64_t num_bytes = 0;
+  for (const auto& tensor : tensors) num_bytes += align(static_cast<int64_t>(tensor.nbytes()));
+  return num_bytes <= room_;
+}
+
+void HostExchange::sum(std::span<const torch::Tensor> tensors) {
+  write(tensors);
+  int64_t offset = 0;
+  for (torch::Tensor tensor : tensors) {
+    const auto part = [&](int rank) { return slot(rank, offset, tensor); };
+    if (size_ > 1) at::add_out(tensor, part(0), part(1));
+    for (int rank = 2; rank < size_; ++rank) tensor.add_(part(rank));
+    offset += align(static_cast<int64_t>(tensor.nbytes()));
+  }
+  end_reading();
+}
+
+void HostExchange::all_gather(const torch::Tensor& tensor, const torch::Tensor& all) {
+  write({&tensor, 1});
+  for (int rank = 0; rank < size_; ++rank) all[rank].copy_(slot(rank, 0, tensor));
+  end_reading();
+}
+
+void HostExchange::write(std::span<const torch::Tensor> tensors) {
+  for (int rank = 0; rank < size_; ++rank) wait_for(rank, &Progress::read, round_);
+  ++round_;
+  int64_t offset = 0;
+  for (const auto& tensor : tensors) {
+    slot(rank_, offset, tensor).copy_(tensor);
+    offset += align(static_cast<int64_t>(tensor.nbytes()));
+  }
+  set_and_wake(progress(rank_).written, round_);
+  for (int rank = 0; rank < size_; ++rank) wait_for(rank, &Progress::written, round_);
+}
+
+void HostExchange::end_reading() { set_and_wake(progress(rank_).read, round_); }
+
+void HostExchange::wait_for(int rank, std::atomic<uint32_t> Progress::*counter, uint32_t round) const {
+  const auto& value = progress(rank).*counter;
+  // Counters wrap around.
+  const auto is_there = [&] { return static_cast<int32_t>(value.load(std::memory_order_acquire) - round) >= 0; };
+  for (int i = 0; i < kSpins; ++i) {
+    if (is_there()) return;
+    pause();
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  while (!is_there()) {
+    if (has_left_) throw std::runtime_error("it was ended here");
+    // Its last act before it left may have been what is waited for.
+    if (!mapping_->is_locked(rank) && !is_there()) throw std::runtime_error(fmt::format("rank {} of them has left", rank));
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw std::runtime_error(fmt::format("rank {} of them did not come within {} s", rank,
+                                           std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()));
+    }
+    const auto seen = value.load(std::memory_order_relaxed);
+    if (static_cast<int32_t>(seen - round) < 0) sleep_while_equal(value, seen);
+  }
+}
+
+void HostExchange::leave() {
+  has_left_ = true;
+  mapping_->unlock(rank_);
+}
+
+}  // namespace trainer::distributed
