@@ -26,6 +26,7 @@ fi
 shift
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export LSAN_OPTIONS="suppressions=$root/scripts/lsan.supp:print_suppressions=0"
 # Only what was built with it is seen: where LibTorch's threads wait for each other is not, so it gets none to spare.
 export TSAN_OPTIONS="ignore_noninstrumented_modules=1"
 if [ "$preset" = tsan ]; then export OMP_NUM_THREADS=1; fi
