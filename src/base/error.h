@@ -1,6 +1,6 @@
 #pragma once
 // The errors that a user reads. Each says what is wrong, where, with which value and what to do, in one sentence; main prints it
-// once and ends with its exit code; without a text another rank has said it. Mistakes of the programmer are asserts (TORCH_CHECK or
+// once and ends with its exit code; without a text another rank says it. Mistakes of the programmer are asserts (TORCH_CHECK or
 // std::logic_error), not these.
 
 #include <stdexcept>
@@ -25,6 +25,12 @@ class Error : public std::runtime_error {
 
  private:
   ExitCode exit_code_;
+};
+
+// What all ranks of a run have agreed on, and one of them says: rank 0 has the text, the others have none.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
 };
 
 class UsageError : public Error {

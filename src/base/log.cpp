@@ -1,9 +1,11 @@
 #include "base/log.h"
 
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include "base/crash.h"
 #include "base/error.h"
 
 namespace trainer {
@@ -22,6 +24,15 @@ class LevelPrefix : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LevelPrefix>(); }
 };
 
+// Keeps the last lines for the report of a crash.
+class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    remember_line(std::string(message.payload.data(), message.payload.size()));
+  }
+  void flush_() override {}
+};
+
 }  // namespace
 
 std::shared_ptr<Logger> make_console_logger(int rank) {
@@ -29,8 +40,10 @@ std::shared_ptr<Logger> make_console_logger(int rank) {
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<LevelPrefix>('*').set_pattern(rank == 0 ? "%*%v" : "rank " + std::to_string(rank) + ": %*%v");
   sink->set_formatter(std::move(formatter));
-  if (rank != 0) sink->set_level(spdlog::level::warn);
+  sink->set_level(rank == 0 ? spdlog::level::info : spdlog::level::warn);
   auto logger = std::make_shared<Logger>("trainer", std::move(sink));
+  logger->sinks().push_back(std::make_shared<CrashReportSink>());
+  logger->set_level(spdlog::level::debug);
   logger->flush_on(spdlog::level::info);
   return logger;
 }

@@ -12,7 +12,7 @@ namespace trainer {
 using Logger = spdlog::logger;
 
 // Lines as they are on stderr, warnings and errors with their level in front. A `rank` other than 0 is quiet but for those, which it
-// puts its number before.
+// puts its number before. Lines of level debug go to files alone (add_file).
 std::shared_ptr<Logger> make_console_logger(int rank = 0);
 
 // From here on the lines also go to `file` (appended), each with date, time and level.

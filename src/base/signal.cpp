@@ -36,8 +36,11 @@ void install_stop_handlers() {
   action.sa_handler = note_stop_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal_number : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal_number, &action, nullptr);
+  // Under nohup it stays ignored.
+  struct sigaction hang_up {};
+  sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 int stop_signal() { return requested_signal; }

@@ -3,8 +3,9 @@
 
 namespace trainer {
 
-// Takes SIGINT and SIGTERM over. A second SIGINT, one second or more after the first, ends the process at once (the same signal
-// may reach a process twice, from its terminal and from its launcher). To be called once, by main.
+// Takes SIGINT, SIGTERM, SIGUSR1 and SIGHUP over, the last one unless it is ignored. A second SIGINT, one second or more after the first,
+// ends the process at once (the same signal may reach a process twice, from its terminal and from its launcher). To be called once, by
+// main.
 void install_stop_handlers();
 
 // The signal that asked to stop, or 0.

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/log.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
@@ -10,42 +12,92 @@
 namespace trainer::commands {
 namespace {
 
-launch::Processes make_processes(const launch::Choice& choice, std::vector<std::string> arguments) {
+struct LaunchArguments {
+  launch::Choice choice;
+  int num_nodes = 1;
+  int node_rank = 0;
+  std::string master_addr;
+  int master_port = 0;
+  int max_restarts = 0;
+  std::vector<std::string> trainer;
+};
+
+LaunchArguments parse_arguments(const std::vector<std::string>& args) {
+  auto split = launch::split_arguments(args);
+  LaunchArguments arguments;
+  CLI::App app(
+      "Starts one process per GPU, which train together. What follows -- or the first argument that is not the launcher's goes to "
+      "each of them:\n  trainer launch --nproc-per-node 4 --config FILE [key=value ...]",
+      "trainer launch");
+  app.add_option("--nproc-per-node,--nproc_per_node", arguments.choice.num_processes,
+                 "processes on this host; auto: one per GPU, 2 where there is none")
+      ->type_name("N|auto");
+  app.add_option("--gpus", arguments.choice.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES; default: all that are visible")
+      ->type_name("0,2,...");
+  app.add_option("--nnodes", arguments.num_nodes, "hosts, on each of which a launcher is started")->check(CLI::Range(1, 100'000));
+  app.add_option("--node-rank,--node_rank", arguments.node_rank, "this host among them, from 0")->check(CLI::NonNegativeNumber);
+  app.add_option("--master-addr,--master_addr", arguments.master_addr, "name or address of host 0; needed with more than one host");
+  app.add_option("--master-port,--master_port", arguments.master_port, "port of host 0; needed with more than one host, else a free one")
+      ->check(CLI::Range(1, 65535));
+  app.add_option("--max-restarts,--max_restarts", arguments.max_restarts,
+                 "how often all processes are started again after a failure that is not the user's")
+      ->check(CLI::NonNegativeNumber);
+  parse(app, split.own);
+  if (split.trainer.empty()) throw UsageError("trainer launch: nothing to start; give --config FILE, or a command with its arguments");
+  if (arguments.node_rank >= arguments.num_nodes) {
+    throw UsageError(fmt::format("--node-rank {} of --nnodes {}: hosts count from 0, so the last one is {}; correct one of them",
+                                 arguments.node_rank, arguments.num_nodes, arguments.num_nodes - 1));
+  }
+  if (arguments.num_nodes > 1 && (arguments.master_addr.empty() || arguments.master_port == 0)) {
+    throw UsageError(fmt::format("--nnodes {} needs --master-addr and --master-port: where host 0 is reached, the same on every host",
+                                 arguments.num_nodes));
+  }
+  arguments.trainer = std::move(split.trainer);
+  return arguments;
+}
+
+launch::Outcome run_once(const LaunchArguments& arguments, int attempt, Logger& logger) {
   launch::Processes processes;
   processes.program = std::filesystem::read_symlink("/proc/self/exe").string();
-  processes.arguments = std::move(arguments);
+  processes.arguments = arguments.trainer;
   world::Place place;
-  place.world_size = place.local_world_size = launch::num_processes(choice, world::process_environment());
-  place.master_addr = "127.0.0.1";
-  // Free again when the processes start: rank 0 binds it.
-  const launch::FreePort port;
-  place.master_port = port.number();
-  const auto inherited = launch::inherited_environment();
-  for (; place.rank < place.world_size; ++place.rank, ++place.local_rank) {
-    processes.environments.push_back(launch::child_environment(inherited, place, choice.gpus));
+  place.local_world_size = launch::num_processes(arguments.choice, world::process_environment());
+  place.world_size = place.local_world_size * arguments.num_nodes;
+  place.rank = processes.first_rank = place.local_world_size * arguments.node_rank;
+  place.master_addr = arguments.master_addr.empty() ? "127.0.0.1" : arguments.master_addr;
+  place.master_port = arguments.master_port;
+  place.restart_attempt = attempt;
+  std::optional<launch::FreePort> port;
+  if (place.master_port == 0) {
+    port.emplace();
+    place.master_port = port->number();
+    place.listen_descriptor = port->descriptor();
+    processes.first_keeps = {port->descriptor()};
   }
-  return processes;
+  const auto inherited = launch::inherited_environment();
+  for (; place.local_rank < place.local_world_size; ++place.rank, ++place.local_rank) {
+    processes.environments.push_back(launch::child_environment(inherited, place, arguments.choice.gpus));
+    place.listen_descriptor = -1;
+  }
+  return launch::run(processes, {}, logger);
+}
+
+// Wrong input stays wrong, and a request to stop is one.
+bool may_restart(const launch::Outcome& outcome) {
+  constexpr std::array kFinal = {0, 2, 3, 5, 75};
+  return !outcome.was_asked_to_stop && std::ranges::find(kFinal, outcome.exit_code) == kFinal.end();
 }
 
 }  // namespace
 
 ExitCode launch(const std::vector<std::string>& args) {
-  auto split = launch::split_arguments(args);
-  CLI::App app(
-      "Starts one process per GPU, which train together. What follows -- or the first argument that is not the launcher's goes to "
-      "each of them:\n  trainer launch --nproc-per-node 4 --config FILE [key=value ...]",
-      "trainer launch");
-  launch::Choice choice;
-  app.add_option("--nproc-per-node,--nproc_per_node", choice.num_processes,
-                 "processes on this host; auto: one per GPU, 2 where there is none")
-      ->type_name("N|auto");
-  app.add_option("--gpus", choice.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES; default: all that are visible")->type_name("0,2,...");
-  parse(app, split.own);
-  if (split.trainer.empty()) throw UsageError("trainer launch: nothing to start; give --config FILE, or a command with its arguments");
-
-  const auto processes = make_processes(choice, std::move(split.trainer));
+  const auto arguments = parse_arguments(args);
   const auto logger = make_console_logger();
-  return static_cast<ExitCode>(launch::run(processes, {}, *logger));
+  for (int attempt = 0;; ++attempt) {
+    const auto outcome = run_once(arguments, attempt, *logger);
+    if (attempt == arguments.max_restarts || !may_restart(outcome)) return static_cast<ExitCode>(outcome.exit_code);
+    logger->warn("all processes are started again: restart {} of {}", attempt + 1, arguments.max_restarts);
+  }
 }
 
 }  // namespace trainer::commands

@@ -13,8 +13,8 @@
 
 namespace trainer::commands {
 
-Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place) {
-  Start start{.place = std::move(place), .experiment = {}, .config_text = {}, .assembly = {}, .store = {}};
+Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place, Watch& watch) {
+  Start start{.place = std::move(place), .experiment = {}, .config_text = {}, .assembly = {}, .store = {}, .activity = watch.activity()};
   distributed::Problem problem;
   try {
     start.experiment = config::load(arguments.file, arguments.overrides, catalog);
@@ -24,6 +24,7 @@ Start meet_others(const ExperimentArguments& arguments, const config::Catalog& c
     problem = {error.what(), static_cast<int>(error.exit_code())};
   }
   const auto& section = start.experiment.distributed;
+  watch.set_hang_limit(std::chrono::seconds(section.hang_seconds));
   const auto point = world::meeting_point(start.place, section.init_method);
   if (point.kind == world::MeetingPoint::Kind::kAlone) return start;
 
@@ -42,6 +43,7 @@ Start meet_others(const ExperimentArguments& arguments, const config::Catalog& c
   start.assembly = {meeting.store, start.place.rank, start.place.world_size, timeout};
   start.store = meeting.store;
   start.address = meeting.address;
+  watch.begin(meeting);
   return start;
 }
 
@@ -52,7 +54,8 @@ std::unique_ptr<distributed::ProcessGroups> make_groups(const Start& start, cons
                                           .cuda = placement.cuda,
                                           .gloo_interface = start.place.gloo_interface,
                                           .gloo_address = start.address,
-                                          .timeout = std::chrono::seconds(section.timeout_seconds)};
+                                          .timeout = std::chrono::seconds(section.timeout_seconds),
+                                          .activity = start.activity};
   const bool alone = start.store == nullptr && section.backend == config::BackendChoice::kAuto;
   if (alone) return std::make_unique<distributed::ProcessGroups>();
   auto store = start.store;

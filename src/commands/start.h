@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "commands/arguments.h"
+#include "commands/watch.h"
 #include "config/catalog.h"
 #include "config/experiment.h"
 #include "distributed/assembly.h"
@@ -24,11 +25,12 @@ struct Start {
   distributed::Assembly assembly;
   c10::intrusive_ptr<c10d::Store> store;  // null for a process alone
   std::string address = "127.0.0.1";
+  std::shared_ptr<distributed::Activity> activity;
 };
 
 // Collective: loads the configuration and meets the other ranks. Every rank comes to the meeting, those whose configuration is wrong too,
-// so that it is said once. Throws what config::load and distributed::meet do.
-Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place);
+// so that it is said once. From then on `watch` looks after this rank. Throws what config::load and distributed::meet do.
+Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place, Watch& watch);
 
 // Collective. One process needs no backend, unless it is asked for by name.
 std::unique_ptr<distributed::ProcessGroups> make_groups(const Start& start, const device::Placement& placement);

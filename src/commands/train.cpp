@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/crash.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signal.h"
@@ -13,6 +15,7 @@
 #include "commands/rank_table.h"
 #include "commands/start.h"
 #include "commands/version.h"
+#include "commands/watch.h"
 #include "engine/catalog.h"
 #include "engine/trainer.h"
 #include "reporting/sinks.h"
@@ -77,8 +80,8 @@ void add_sinks(reporting::Reporter& reporter, const config::Experiment& experime
   reporter.add(reporting::make_summary(directory.summary_file()));
 }
 
-// True when the folder holds a finished run, which is said; throws when it holds an unfinished one.
-bool is_finished(const run::RunDirectory& directory, Logger& logger) {
+// True when the folder holds a finished run, which is said. An unfinished one is begun again by a launcher's restart, and else an error.
+bool is_finished(const run::RunDirectory& directory, int restart_attempt, Logger& logger) {
   switch (directory.earlier()) {
     case run::RunDirectory::Earlier::kNothing:
       return false;
@@ -87,6 +90,11 @@ bool is_finished(const run::RunDirectory& directory, Logger& logger) {
                   directory.path().string(), directory.summary_file().string());
       return true;
     case run::RunDirectory::Earlier::kUnfinished:
+      if (restart_attempt > 0) {
+        logger.warn("restart {}: the run in {} begins again from its first step", restart_attempt, directory.path().string());
+        directory.clear();
+        return false;
+      }
       throw UsageError(directory.path().string() +
                        " holds an unfinished run, which is not overwritten; choose another --run-dir or remove the folder");
   }
@@ -121,15 +129,14 @@ ExitCode train_in(const run::RunDirectory* directory, Start& start, engine::Part
 }
 
 // Calls `work`; what goes wrong belongs into the run's own log.
-ExitCode logged(Logger& logger, const std::function<ExitCode()>& work) {
+ExitCode logged(Logger& logger, Watch& watch, const std::function<ExitCode()>& work) {
   try {
     return work();
-  } catch (const Error& error) {
-    if (*error.what() != '\0') logger.error("{}", error.what());
-    return error.exit_code();
   } catch (const std::exception& error) {
-    logger.error("{}", error.what());
-    return ExitCode::kFailure;
+    const auto text = watch.explain(error);
+    if (!text.empty()) logger.error("{}", text);
+    const auto* said = dynamic_cast<const Error*>(&error);
+    return said != nullptr ? said->exit_code() : ExitCode::kFailure;
   }
 }
 
@@ -142,8 +149,12 @@ ExitCode train(const std::vector<std::string>& args) {
   c10::initLogging();
   auto place = world::find_place(arguments.place, world::process_environment());
   const auto logger = make_console_logger(place.rank);
+  install_crash_handlers();
+  // Whoever reads what is said here may go; the training goes on.
+  std::signal(SIGPIPE, SIG_IGN);
+  Watch watch(place, logger);
   const auto catalog = engine::make_catalog();
-  auto start = meet_others(arguments.experiment, catalog, *logger, std::move(place));
+  auto start = meet_others(arguments.experiment, catalog, *logger, std::move(place), watch);
   const auto& experiment = start.experiment;
   const int rank = start.place.rank;
 
@@ -169,7 +180,7 @@ ExitCode train(const std::vector<std::string>& args) {
   std::unique_ptr<run::RunDirectory> directory;
   const auto finished = start.assembly.by_first([&]() -> std::string {
     directory = std::make_unique<run::RunDirectory>(path);
-    if (is_finished(*directory, *logger)) return "finished";
+    if (is_finished(*directory, start.place.restart_attempt, *logger)) return "finished";
     write_file_atomically(directory->config_file(), start.config_text);
     write_file_atomically(directory->environment_file(), environment_json(args, ranks));
     add_file(*logger, directory->log_file());
@@ -180,9 +191,10 @@ ExitCode train(const std::vector<std::string>& args) {
     std::filesystem::create_directories(path);
     add_file(*logger, run::rank_log_file(path, rank));
   }
+  set_crash_file(rank == 0 ? directory->log_file() : run::rank_log_file(path, rank));
   install_stop_handlers();
   const auto exit_code =
-      logged(*logger, [&] { return train_in(directory.get(), start, parts, ranks, choose_progress(arguments.progress), *logger); });
+      logged(*logger, watch, [&] { return train_in(directory.get(), start, parts, ranks, choose_progress(arguments.progress), *logger); });
   const bool failed = exit_code != ExitCode::kDone && exit_code != ExitCode::kStopped;
   if (failed && start.place.world_size > 1) {
     // The other ranks hear of it when this process's connections close; destructors would wait for them first.
@@ -190,6 +202,7 @@ ExitCode train(const std::vector<std::string>& args) {
     _exit(static_cast<int>(exit_code));
   }
   parts = {};
+  watch.end();
   groups->shutdown();
   return exit_code;
 }

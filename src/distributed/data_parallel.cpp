@@ -88,7 +88,7 @@ void DataParallel::make_reducer(int64_t small_bytes) {
     reducer_->register_comm_hook(make_small_sum_hook(group_));
     return;
   }
-  reducer_->register_comm_hook(make_sum_hook(group_->c10d_group(), options_.gradient_compression, sent_));
+  reducer_->register_comm_hook(make_sum_hook(group_, options_.gradient_compression, sent_));
 }
 
 void DataParallel::settle_buckets() {
@@ -129,6 +129,7 @@ void DataParallel::backward(const torch::Tensor& loss, const torch::Tensor& outp
     throw PeerError(
         fmt::format("rank {}: all_reduce of gradients failed: {}; look for a rank that ended or hangs", group_->rank(), first_line(error)));
   }
+  sent_->clear();
   if (!options_.find_unused_parameters) check_all_used();
 }
 

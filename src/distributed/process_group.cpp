@@ -40,12 +40,14 @@ std::string to_string(const torch::Tensor& tensor, int64_t size) {
 
 ProcessGroup::ProcessGroup() : ranks_{0} {}
 
-ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout)
-    : group_(std::move(group)), ranks_(std::move(ranks)), timeout_(timeout), rank_(group_->getRank()) {}
+ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout,
+                           std::shared_ptr<Activity> activity)
+    : group_(std::move(group)), ranks_(std::move(ranks)), timeout_(timeout), activity_(std::move(activity)), rank_(group_->getRank()) {}
 
 ProcessGroup::~ProcessGroup() = default;
 
 void ProcessGroup::name_errors(const char* what, const std::function<void()>& act) const {
+  const Activity::Wait wait(activity_.get());
   try {
     act();
   } catch (const std::exception& error) {

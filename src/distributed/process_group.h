@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "distributed/activity.h"
+
 namespace c10d {
 class ProcessGroup;
 class Work;
@@ -28,8 +30,9 @@ class ProcessGroup {
   // A group of this process alone: its collectives give back what they are given, without sockets.
   ProcessGroup();
   // `group`: with a backend for the tensors' device. `ranks`: of the members among all processes, ascending. `group` has backends for the
-  // CPU and the run's device, whose calls wait for `timeout`.
-  ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout);
+  // CPU and the run's device, whose calls wait for `timeout`. `activity` hears when others are waited for; null: nobody does.
+  ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout,
+               std::shared_ptr<Activity> activity = nullptr);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -59,6 +62,7 @@ class ProcessGroup {
 
   // Ends what is under way, here and soon in the other ranks, with an error. For a rank that has failed.
   void abort() const;
+  const std::shared_ptr<Activity>& activity() const { return activity_; }
   // For c10d's own parts; null in a group of one without sockets.
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
 
@@ -71,6 +75,7 @@ class ProcessGroup {
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::vector<int> ranks_;
   std::chrono::milliseconds timeout_{};
+  std::shared_ptr<Activity> activity_;
   int rank_ = 0;
   std::unique_ptr<HostExchange> exchange_;
 };

@@ -84,7 +84,7 @@ std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks) 
     add(torch::kCUDA, BackendType::GLOO, gloo);
   }
   add(torch::kCPU, BackendType::GLOO, gloo);
-  groups_.push_back(std::make_shared<ProcessGroup>(std::move(group), std::move(ranks), options_.timeout));
+  groups_.push_back(std::make_shared<ProcessGroup>(std::move(group), std::move(ranks), options_.timeout, options_.activity));
   return groups_.back();
 }
 

@@ -21,6 +21,7 @@ struct GroupOptions {
   std::string gloo_interface = {};  // name of a network interface; empty: by gloo_address
   std::string gloo_address = "127.0.0.1";
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};
+  std::shared_ptr<Activity> activity = nullptr;  // of this rank
 };
 
 // Whether tensors on the device go by NCCL. Throws UsageError when it is asked for without a GPU.

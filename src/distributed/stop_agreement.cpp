@@ -25,6 +25,7 @@ bool StopAgreement::ask(bool requested) {
 
 void StopAgreement::finish() {
   if (!pending_) return;
+  const Activity::Wait wait(group_->activity().get());
   try {
     pending_->wait();
   } catch (const std::exception& error) {

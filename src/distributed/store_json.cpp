@@ -58,7 +58,7 @@ Json share_verdict(c10d::Store& store, const std::function<std::string(int rank)
   for (int other = 1; rank == 0 && other < world_size; ++other) {
     if (store.check({key_of(other)})) wait_for(store, heard_key(other), kGrace);
   }
-  throw Error(rank == 0 ? verdict["error"].get<std::string>() : "", static_cast<ExitCode>(verdict["exit_code"].get<int>()));
+  throw AgreedError(rank == 0 ? verdict["error"].get<std::string>() : "", static_cast<ExitCode>(verdict["exit_code"].get<int>()));
 }
 
 }  // namespace trainer::distributed

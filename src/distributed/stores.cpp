@@ -19,6 +19,7 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const world::Place& place, const world:
   options.isServer = place.rank == 0 && !place.launcher_serves_store;
   options.waitWorkers = false;
   options.timeout = timeout;
+  if (options.isServer && place.listen_descriptor >= 0) options.masterListenFd = place.listen_descriptor;
   try {
     return c10::make_intrusive<c10d::TCPStore>(point.host, options);
   } catch (const std::exception& error) {

@@ -8,10 +8,10 @@ namespace {
 
 using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
-class SumHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
+class SumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
   // `dtype`: to send in; empty: as they are.
-  SumHook(c10::intrusive_ptr<c10d::ProcessGroup> group, std::optional<torch::ScalarType> dtype, std::shared_ptr<SentBuckets> sent)
+  SumHook(std::shared_ptr<const ProcessGroup> group, std::optional<torch::ScalarType> dtype, std::shared_ptr<SentBuckets> sent)
       : CppCommHookInterface(std::move(group)), dtype_(dtype), sent_(std::move(sent)) {}
 
   Future runHook(c10d::GradBucket& bucket) override {
@@ -20,6 +20,7 @@ class SumHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::Proce
     std::vector<torch::Tensor> tensors{travelling};
     const auto future = send(tensors);
     sent_->add(future);
+    if (bucket.isLast()) sent_->wait(state_->activity().get());
     if (!dtype_) return future;
     return future->then(
         [buffer, travelling](c10::ivalue::Future& done) {
@@ -34,7 +35,7 @@ class SumHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::Proce
   // A connection that is known to be lost is refused at once; one that is lost later fails the future.
   Future send(std::vector<torch::Tensor>& tensors) {
     try {
-      return state_->allreduce(tensors)->getFuture();
+      return state_->c10d_group()->allreduce(tensors)->getFuture();
     } catch (...) {
       sent_->refuse();
       throw;
@@ -88,6 +89,7 @@ void SentBuckets::clear() {
   const std::lock_guard lock(mutex_);
   buckets_.clear();
   refused_ = false;
+  wait_.reset();
 }
 
 void SentBuckets::add(c10::intrusive_ptr<c10::ivalue::Future> bucket) {
@@ -100,14 +102,19 @@ void SentBuckets::refuse() {
   refused_ = true;
 }
 
+void SentBuckets::wait(Activity* activity) {
+  const std::lock_guard lock(mutex_);
+  wait_.emplace(activity);
+}
+
 bool SentBuckets::failed() const {
   const std::lock_guard lock(mutex_);
   return refused_ || std::ranges::any_of(buckets_, [](const auto& bucket) { return bucket->hasError(); });
 }
 
-std::unique_ptr<c10d::CommHookInterface> make_sum_hook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                                       config::GradientCompression compression, std::shared_ptr<SentBuckets> sent) {
-  return std::make_unique<SumHook>(group, dtype_of(compression), std::move(sent));
+std::unique_ptr<c10d::CommHookInterface> make_sum_hook(std::shared_ptr<const ProcessGroup> group, config::GradientCompression compression,
+                                                       std::shared_ptr<SentBuckets> sent) {
+  return std::make_unique<SumHook>(std::move(group), dtype_of(compression), std::move(sent));
 }
 
 std::unique_ptr<c10d::CommHookInterface> make_small_sum_hook(std::shared_ptr<const ProcessGroup> group) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <vector>
 
@@ -20,16 +21,19 @@ class SentBuckets {
   void refuse();
   // Whether any bucket did not arrive.
   bool failed() const;
+  // The last one is on its way: from here to clear() this rank waits for the others.
+  void wait(Activity* activity);
 
  private:
   mutable std::mutex mutex_;  // hooks run on autograd's threads
   std::vector<c10::intrusive_ptr<c10::ivalue::Future>> buckets_;
   bool refused_ = false;
+  std::optional<Activity::Wait> wait_;
 };
 
 // Each bucket on its way as soon as it is full.
-std::unique_ptr<c10d::CommHookInterface> make_sum_hook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                                       config::GradientCompression compression, std::shared_ptr<SentBuckets> sent);
+std::unique_ptr<c10d::CommHookInterface> make_sum_hook(std::shared_ptr<const ProcessGroup> group, config::GradientCompression compression,
+                                                       std::shared_ptr<SentBuckets> sent);
 // All buckets when the last one is full, in the order of the ranks: for gradients so small that there is nothing to hide.
 std::unique_ptr<c10d::CommHookInterface> make_small_sum_hook(std::shared_ptr<const ProcessGroup> group);
 

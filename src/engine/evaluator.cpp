@@ -18,12 +18,14 @@ std::optional<metrics::Scores> evaluate(Parts& parts, const std::function<bool()
   }
   parts.validation.loader->start_epoch(0, std::move(indices));
 
+  parts.ranks.activity->enter(distributed::Phase::kValidation);
   metrics::ValidationMeter meter(placement.device, dataset.info().num_classes, num_batches);
   parts.data_parallel->sync_buffers();
   const torch::InferenceMode inference;
   parts.model->eval();
   bool stopped = should_stop();
   for (int64_t first = 0; !stopped && first < num_batches; first += world.size(), stopped = should_stop()) {
+    parts.ranks.activity->enter(distributed::Phase::kValidation);
     const auto* batch = parts.validation.loader->next();
     if (batch == nullptr) continue;
     const auto targets = batch->targets.to(placement.device, /*non_blocking=*/true);

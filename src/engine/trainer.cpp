@@ -32,6 +32,7 @@ bool Trainer::run() {
   std::string message;
   try {
     const bool done = run_epochs();
+    parts_.ranks.activity->enter(distributed::Phase::kEnd);
     agreement_.finish();
     finish(done ? "done" : "stopped", "");
     return done;
@@ -86,8 +87,11 @@ bool Trainer::train_epoch(int64_t epoch) {
     take_step(steps_done_, step_in_epoch);
     ++steps_done_;
     const bool logs = (step_in_epoch + 1) % experiment_.logging.every_steps == 0 || step_in_epoch + 1 == plan.steps_per_epoch;
-    // On a CPU the loss is there already; on a GPU the check would wait for it.
-    if (logs || parts_.placement.device.is_cpu()) check_finite(steps_done_ - 1);
+    // On a CPU the loss is there already; on a GPU the check would wait for it, and for other ranks where it comes after their sums.
+    if (logs || parts_.placement.device.is_cpu()) {
+      const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
+      check_finite(steps_done_ - 1);
+    }
     if (logs) log_interval(epoch, step_in_epoch + 1);
     reporter_.on_step(step_in_epoch + 1, plan.steps_per_epoch);
   }
@@ -101,7 +105,10 @@ void Trainer::take_step(int64_t step, int64_t step_in_epoch) {
   MicroStep micro_step{
       .step = step, .number = 0, .count = end_batch - first_batch, .num_group_samples = samples_in_group(plan, first_batch)};
   for (; micro_step.number < micro_step.count; ++micro_step.number) {
-    train_step_.micro_step(*parts_.train.loader->next(), micro_step);
+    parts_.ranks.activity->enter(distributed::Phase::kLoading, step);
+    const auto& batch = *parts_.train.loader->next();
+    parts_.ranks.activity->enter(distributed::Phase::kStep, step);
+    train_step_.micro_step(batch, micro_step);
   }
   train_step_.update(lr_at(step));
 }

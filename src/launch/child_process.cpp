@@ -42,14 +42,18 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }
 
 // After fork, in the child: only what is safe in a signal handler, since a thread that does not live here may have held any lock.
-[[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, const sigset_t& signal_mask, pid_t parent,
-                         int stdin_descriptor, int report_descriptor) {
+[[noreturn]] void become(const ChildProcess& child, char* const* arguments, char* const* environment, pid_t parent, int stdin_descriptor,
+                         int report_descriptor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have ended before that.
   if (getppid() != parent) _exit(1);
   setpgid(0, 0);
-  sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
-  if (dup2(stdin_descriptor, STDIN_FILENO) >= 0) execve(program, arguments, environment);
+  sigprocmask(SIG_SETMASK, &child.signal_mask, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  bool is_ready = dup2(stdin_descriptor, STDIN_FILENO) >= 0;
+  if (child.stderr_descriptor >= 0) is_ready = is_ready && dup2(child.stderr_descriptor, STDERR_FILENO) >= 0;
+  for (const int descriptor : child.kept_descriptors) is_ready = is_ready && fcntl(descriptor, F_SETFD, 0) == 0;
+  if (is_ready) execve(child.program.c_str(), arguments, environment);
   const int reason = errno;
   [[maybe_unused]] const auto written = write(report_descriptor, &reason, sizeof reason);
   _exit(127);
@@ -57,12 +61,12 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-pid_t start_process(const std::string& program, const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
-                    const sigset_t& signal_mask) {
+pid_t start_process(const ChildProcess& child) {
+  const auto& program = child.program;
   std::vector<std::string> all_arguments = {program};
-  all_arguments.insert(all_arguments.end(), arguments.begin(), arguments.end());
+  all_arguments.insert(all_arguments.end(), child.arguments.begin(), child.arguments.end());
   const auto argument_pointers = pointers(all_arguments);
-  const auto environment_pointers = pointers(environment);
+  const auto environment_pointers = pointers(child.environment);
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   int report[2];
   if (null.number() < 0 || pipe2(report, O_CLOEXEC) != 0) fail(program, errno);
@@ -70,10 +74,10 @@ pid_t start_process(const std::string& program, const std::vector<std::string>& 
   Descriptor report_in(report[1]);
 
   const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child < 0) fail(program, errno);
-  if (child == 0) {
-    become(program.c_str(), argument_pointers.data(), environment_pointers.data(), signal_mask, parent, null.number(), report_in.number());
+  const pid_t process = fork();
+  if (process < 0) fail(program, errno);
+  if (process == 0) {
+    become(child, argument_pointers.data(), environment_pointers.data(), parent, null.number(), report_in.number());
   }
   report_in.close();
   // Ends without a byte when execve closes the other end.
@@ -83,10 +87,10 @@ pid_t start_process(const std::string& program, const std::vector<std::string>& 
     length = read(report_out.number(), &reason, sizeof reason);
   } while (length < 0 && errno == EINTR);
   if (length == sizeof reason) {
-    waitpid(child, nullptr, 0);
+    waitpid(process, nullptr, 0);
     fail(program, reason);
   }
-  return child;
+  return process;
 }
 
 }  // namespace trainer::launch

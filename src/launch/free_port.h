@@ -1,5 +1,5 @@
 #pragma once
-// A TCP port of this host that nobody uses.
+// A TCP port of this host that nobody else uses.
 
 namespace trainer::launch {
 
@@ -12,6 +12,8 @@ class FreePort {
   FreePort& operator=(const FreePort&) = delete;
 
   int number() const { return number_; }
+  // The bound socket, for the process that is to listen; closed with this object here.
+  int descriptor() const { return socket_; }
 
  private:
   int socket_;

@@ -1,74 +1,168 @@
 #include "launch/launcher.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <limits>
 #include <optional>
+#include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
 #include "launch/child_process.h"
+#include "launch/notices.h"
+#include "launch/output.h"
 #include "launch/signal_queue.h"
+#include "world/place.h"
 
 namespace trainer::launch {
 namespace {
 
-using Clock = SignalQueue::Clock;
+using Clock = std::chrono::steady_clock;
 
 constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
 constexpr int kPeer = static_cast<int>(ExitCode::kPeer);
 
 int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
+std::string describe_end(int status) {
+  if (!WIFSIGNALED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+  return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+}
+
+// Both ends are closed when another program takes over.
+std::pair<int, int> make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("pipe: " + std::generic_category().message(errno));
+  return {ends[0], ends[1]};
+}
+
+// Whoever reads our stderr, or a process that reads our notices, may go at any time.
+class IgnoreBrokenPipes {
+ public:
+  IgnoreBrokenPipes() : before_(signal(SIGPIPE, SIG_IGN)) {}
+  ~IgnoreBrokenPipes() { signal(SIGPIPE, before_); }
+  IgnoreBrokenPipes(const IgnoreBrokenPipes&) = delete;
+  IgnoreBrokenPipes& operator=(const IgnoreBrokenPipes&) = delete;
+
+ private:
+  sighandler_t before_;
+};
+
 class Launcher {
  public:
   Launcher(const Patience& patience, Logger& logger) : patience_(patience), logger_(logger) {}
   ~Launcher() {
     send(SIGKILL);
-    for (const auto& child : running_) waitpid(child.process, nullptr, 0);
+    for (const auto& child : children_) {
+      if (child.is_running) waitpid(child.process, nullptr, 0);
+      close(child.notices);
+    }
   }
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  int run(const Processes& processes) {
-    for (const auto& environment : processes.environments) {
-      running_.push_back(
-          {static_cast<int>(running_.size()), start_process(processes.program, processes.arguments, environment, signals_.mask_before())});
-    }
-    while (!running_.empty()) {
-      const auto signal = signals_.next(deadline_);
-      if (!signal) {
-        pass_deadline();
-      } else if (*signal == SIGCHLD) {
-        reap();
-      } else {
-        request_stop(*signal);
+  Outcome run(const Processes& processes) {
+    for (size_t i = 0; i < processes.environments.size(); ++i) start(processes, i);
+    while (std::ranges::any_of(children_, &Child::is_running)) {
+      wait_for_something();
+      for (auto& child : children_) child.output.forward();
+      while (const auto signal = signals_.next()) {
+        if (*signal == SIGCHLD) {
+          reap();
+        } else {
+          request_stop(*signal);
+        }
       }
+      if (deadline_ && Clock::now() >= *deadline_) pass_deadline();
     }
-    return exit_code_;
+    if (victim_ && exit_code_ == kPeer) say_failure(*victim_, kPeer << 8);
+    return {exit_code_, first_request_.has_value()};
   }
 
  private:
   struct Child {
     int rank;
     pid_t process;
+    int notices;  // the end to write
+    Output output;
+    bool is_running = true;
   };
+
+  void start(const Processes& processes, size_t number) {
+    const int rank = processes.first_rank + static_cast<int>(number);
+    ChildProcess child{.program = processes.program,
+                       .arguments = processes.arguments,
+                       .environment = processes.environments[number],
+                       .signal_mask = signals_.mask_before(),
+                       .kept_descriptors = number == 0 ? processes.first_keeps : std::vector<int>()};
+    const auto [notices_out, notices_in] = make_pipe();
+    fcntl(notices_in, F_SETFL, O_NONBLOCK);
+    child.environment.push_back(fmt::format("{}={}", world::kNoticesVariable, notices_out));
+    child.kept_descriptors.push_back(notices_out);
+    // A bar needs the terminal itself.
+    int said_out = -1;
+    if (rank != 0 || isatty(STDERR_FILENO) == 0) {
+      std::tie(said_out, child.stderr_descriptor) = make_pipe();
+      fcntl(said_out, F_SETFL, O_NONBLOCK);
+    }
+    children_.push_back({rank, 0, notices_in, Output(said_out, rank == 0 ? "" : fmt::format("rank {}: ", rank)), false});
+    children_.back().process = start_process(child);
+    children_.back().is_running = true;
+    close(notices_out);
+    if (child.stderr_descriptor >= 0) close(child.stderr_descriptor);
+  }
+
+  void wait_for_something() {
+    std::vector<pollfd> wanted = {{signals_.descriptor(), POLLIN, 0}};
+    for (const auto& child : children_) {
+      if (child.output.descriptor() >= 0) wanted.push_back({child.output.descriptor(), POLLIN, 0});
+    }
+    int timeout_ms = -1;
+    if (deadline_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
+      timeout_ms = static_cast<int>(std::clamp<int64_t>(left, 0, std::numeric_limits<int>::max()));
+    }
+    poll(wanted.data(), wanted.size(), timeout_ms);
+  }
 
   // To the processes and to what they have started.
   void send(int signal) {
-    for (const auto& child : running_) kill(-child.process, signal);
+    for (const auto& child : children_) {
+      if (child.is_running) kill(-child.process, signal);
+    }
+  }
+
+  void tell_others(const Child& about, const Notice& notice) {
+    const auto line = format_notice(notice);
+    for (const auto& child : children_) {
+      if (child.is_running && child.rank != about.rank) [[maybe_unused]]
+        const auto written = write(child.notices, line.data(), line.size());
+    }
   }
 
   void reap() {
-    std::vector<std::pair<Child, int>> ended;
-    std::erase_if(running_, [&ended](const Child& child) {
+    std::vector<std::pair<Child*, int>> ended;
+    for (auto& child : children_) {
       int status = 0;
-      if (waitpid(child.process, &status, WNOHANG) != child.process) return false;
-      ended.emplace_back(child, status);
-      return true;
-    });
-    for (const auto& [child, status] : ended) note_end(child, status);
+      while (child.is_running && waitpid(child.process, &status, WNOHANG | WUNTRACED | WCONTINUED) == child.process) {
+        if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+          tell_others(child, {WIFSTOPPED(status) ? Notice::Kind::kStopped : Notice::Kind::kContinued, child.rank});
+          continue;
+        }
+        child.is_running = false;
+        child.output.finish();
+        ended.emplace_back(&child, status);
+      }
+    }
+    for (const auto& [child, status] : ended) note_end(*child, status);
   }
 
   void note_end(const Child& child, int status) {
@@ -83,34 +177,52 @@ class Launcher {
     const bool is_ours = is_ending_ && WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL);
     const bool is_first = exit_code_ == 0 || exit_code_ == kStopped || (exit_code_ == kPeer && code != kPeer);
     if (is_ours || !is_first) return;
-    if (WIFSIGNALED(status)) {
-      logger_.error("rank {} (process {}) was killed by signal {} ({})", child.rank, child.process, WTERMSIG(status),
-                    strsignal(WTERMSIG(status)));
-    } else {
-      logger_.error("rank {} (process {}) ended with exit code {}", child.rank, child.process, code);
-    }
     exit_code_ = code;
-    if (!is_ending_) end_all();
+    if (code == kPeer) {
+      // Said at the end, when no cause has come to light.
+      victim_ = &child - children_.data();
+    } else {
+      say_failure(static_cast<size_t>(&child - children_.data()), status);
+      if (!is_ending_) tell_others(child, {Notice::Kind::kEnded, child.rank, describe_end(status)});
+    }
+    if (!is_ending_) {
+      is_ending_ = true;
+      deadline_ = Clock::now() + patience_.with_survivors;
+    }
   }
 
-  void end_all() {
-    is_ending_ = true;
-    send(SIGTERM);
-    deadline_ = Clock::now() + patience_.with_survivors;
+  void say_failure(size_t number, int status) {
+    const auto& child = children_[number];
+    auto text = fmt::format("rank {} (process {}) {}", child.rank, child.process, describe_end(status));
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) text += "; where nobody did that, the system was out of memory (see dmesg)";
+    // Of wrong input and of a lost peer one sentence has been said.
+    const int code = exit_code_of(status);
+    const bool is_said = code == static_cast<int>(ExitCode::kUsage) || code == static_cast<int>(ExitCode::kData) || code == kPeer;
+    const auto& last_lines = is_said ? std::deque<std::string>() : child.output.last_lines();
+    if (!last_lines.empty()) text += "; its last lines:";
+    for (const auto& line : last_lines) text += "\n  " + line;
+    logger_.error("{}", text);
   }
 
   void pass_deadline() {
     if (!is_ending_) {
-      for (const auto& child : running_) {
+      for (const auto& child : children_) {
+        if (!child.is_running) continue;
         logger_.warn("rank {} (process {}) goes on although another rank has stopped on request, and is ended", child.rank, child.process);
       }
-      end_all();
-    } else {
-      for (const auto& child : running_)
-        logger_.warn("rank {} (process {}) does not end on SIGTERM and is killed", child.rank, child.process);
-      deadline_.reset();
-      send(SIGKILL);
+      is_ending_ = true;
     }
+    if (!is_terminated_) {
+      is_terminated_ = true;
+      send(SIGTERM);
+      deadline_ = Clock::now() + patience_.after_sigterm;
+      return;
+    }
+    for (const auto& child : children_) {
+      if (child.is_running) logger_.warn("rank {} (process {}) does not end on SIGTERM and is killed", child.rank, child.process);
+    }
+    deadline_.reset();
+    send(SIGKILL);
   }
 
   void request_stop(int signal) {
@@ -128,15 +240,18 @@ class Launcher {
   const Patience& patience_;
   Logger& logger_;
   SignalQueue signals_;
-  std::vector<Child> running_;
+  IgnoreBrokenPipes broken_pipes_;
+  std::vector<Child> children_;  // by number
   std::optional<Clock::time_point> first_request_;
   std::optional<Clock::time_point> deadline_;
   bool is_ending_ = false;
+  bool is_terminated_ = false;
+  std::optional<size_t> victim_;  // the first to end with code 4
   int exit_code_ = 0;
 };
 
 }  // namespace
 
-int run(const Processes& processes, const Patience& patience, Logger& logger) { return Launcher(patience, logger).run(processes); }
+Outcome run(const Processes& processes, const Patience& patience, Logger& logger) { return Launcher(patience, logger).run(processes); }
 
 }  // namespace trainer::launch

@@ -19,6 +19,11 @@ namespace {
 constexpr int kProcessesWithoutGpu = 2;
 constexpr int kMostProcesses = 1024;
 
+// Multi-word ones as torchrun spells them too.
+constexpr std::array<std::string_view, 12> kFlagsWithValue = {"--nproc-per-node", "--nproc_per_node", "--gpus",         "--nnodes",
+                                                              "--node-rank",      "--node_rank",      "--master-addr",  "--master_addr",
+                                                              "--master-port",    "--master_port",    "--max-restarts", "--max_restarts"};
+
 std::vector<std::string> split_at_commas(std::string_view text) {
   std::vector<std::string> parts;
   while (true) {
@@ -58,7 +63,7 @@ int num_visible_gpus(const world::Environment& environment, const std::filesyste
 }
 
 // What other launchers, or this one, may have said of this process. Slurm's variables of the allocation stay.
-constexpr std::array<std::string_view, 5> kForeignPrefixes = {"TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"};
+constexpr std::array<std::string_view, 6> kForeignPrefixes = {"TRAINER_LAUNCHER_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"};
 constexpr std::array<std::string_view, 14> kForeignNames = {
     "RANK",      "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",  "MASTER_PORT",   "GROUP_RANK",
     "ROLE_RANK", "ROLE_NAME",  "ROLE_WORLD_SIZE", "SLURM_PROCID",     "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_ID"};
@@ -76,7 +81,7 @@ SplitArguments split_arguments(std::span<const std::string> args) {
   while (next < args.size()) {
     const auto& word = args[next];
     const std::string_view name = std::string_view(word).substr(0, word.find('='));
-    const bool has_value = name == "--nproc-per-node" || name == "--nproc_per_node" || name == "--gpus";
+    const bool has_value = std::ranges::find(kFlagsWithValue, name) != kFlagsWithValue.end();
     if (!has_value && word != "--help" && word != "-h") break;
     const size_t length = has_value && name.size() == word.size() ? 2 : 1;
     for (const size_t end = std::min(next + length, args.size()); next < end; ++next) split.own.push_back(args[next]);
@@ -126,6 +131,8 @@ std::vector<std::string> child_environment(std::span<const std::string> inherite
   variables.push_back("MASTER_ADDR=" + place.master_addr);
   variables.push_back(fmt::format("MASTER_PORT={}", place.master_port));
   if (!gpus.empty()) variables.push_back("CUDA_VISIBLE_DEVICES=" + gpus);
+  if (place.restart_attempt > 0) variables.push_back(fmt::format("TORCHELASTIC_RESTART_COUNT={}", place.restart_attempt));
+  if (place.listen_descriptor >= 0) variables.push_back(fmt::format("{}={}", world::kListenVariable, place.listen_descriptor));
   return variables;
 }
 

@@ -32,7 +32,8 @@ int num_processes(const Choice& choice, const world::Environment& environment,
 std::vector<std::string> inherited_environment();
 
 // The environment of the process at `place`: what is inherited, without what launchers have said of another process, and RANK,
-// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; `gpus`, when not empty, is CUDA_VISIBLE_DEVICES.
+// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RESTART_COUNT after the first attempt, and the number
+// of the socket that it is to listen on where there is one; `gpus`, when not empty, is CUDA_VISIBLE_DEVICES.
 std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::Place& place, const std::string& gpus);
 
 }  // namespace trainer::launch

@@ -1,12 +1,9 @@
 #include "launch/signal_queue.h"
 
-#include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <limits>
 #include <system_error>
 
 #include "base/error.h"
@@ -20,8 +17,10 @@ SignalQueue::SignalQueue() {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
   for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &actions_before_[i]);
+    if (kSignals[i] == SIGHUP && actions_before_[i].sa_handler == SIG_IGN) continue;
     sigaddset(&signals, kSignals[i]);
-    sigaction(kSignals[i], &action, &actions_before_[i]);
+    sigaction(kSignals[i], &action, nullptr);
   }
   sigprocmask(SIG_BLOCK, &signals, &mask_before_);
   descriptor_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -34,19 +33,10 @@ SignalQueue::~SignalQueue() {
   sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
 }
 
-std::optional<int> SignalQueue::next(std::optional<Clock::time_point> deadline) {
-  while (true) {
-    signalfd_siginfo info{};
-    if (read(descriptor_, &info, sizeof info) == sizeof info) return static_cast<int>(info.ssi_signo);
-    int timeout_ms = -1;
-    if (deadline) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()).count();
-      if (left <= 0) return std::nullopt;
-      timeout_ms = static_cast<int>(std::min<int64_t>(left, std::numeric_limits<int>::max()));
-    }
-    pollfd wanted = {descriptor_, POLLIN, 0};
-    poll(&wanted, 1, timeout_ms);
-  }
+std::optional<int> SignalQueue::next() {
+  signalfd_siginfo info{};
+  if (read(descriptor_, &info, sizeof info) != sizeof info) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
 }
 
 }  // namespace trainer::launch

@@ -4,28 +4,28 @@
 #include <signal.h>
 
 #include <array>
-#include <chrono>
 #include <optional>
 
 namespace trainer::launch {
 
-// Takes SIGINT, SIGTERM and SIGCHLD of this process over as long as it lives. To be made where no other thread runs.
+// Takes SIGCHLD and the requests to stop (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process over as long as it lives. SIGHUP stays
+// ignored where it is, as under nohup. To be made where no other thread runs.
 class SignalQueue {
  public:
-  using Clock = std::chrono::steady_clock;
-
   SignalQueue();
   ~SignalQueue();
   SignalQueue(const SignalQueue&) = delete;
   SignalQueue& operator=(const SignalQueue&) = delete;
 
-  // Waits for the next signal; empty when `deadline` passes first. Several SIGCHLD may come as one.
-  std::optional<int> next(std::optional<Clock::time_point> deadline);
+  // The next signal, or empty when none has come; does not wait. Several SIGCHLD may come as one.
+  std::optional<int> next();
+  // Is readable when there is one.
+  int descriptor() const { return descriptor_; }
   // The mask from before, which child processes are to have.
   const sigset_t& mask_before() const { return mask_before_; }
 
  private:
-  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGCHLD};
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
 
   sigset_t mask_before_;
   std::array<struct sigaction, kSignals.size()> actions_before_;

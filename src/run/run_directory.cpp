@@ -73,4 +73,10 @@ RunDirectory::Earlier RunDirectory::earlier() const {
   return has_traces ? Earlier::kUnfinished : Earlier::kNothing;
 }
 
+void RunDirectory::clear() const {
+  for (const auto& file : {config_file(), environment_file(), metrics_file(), metrics_table_file(), tensorboard_folder(), summary_file()}) {
+    std::filesystem::remove_all(file);
+  }
+}
+
 }  // namespace trainer::run

@@ -34,6 +34,8 @@ class RunDirectory {
   // What an earlier run left here; nothing, when it ended before its first step.
   enum class Earlier { kNothing, kUnfinished, kFinished };
   Earlier earlier() const;
+  // Removes what an unfinished run has measured; its logs are continued.
+  void clear() const;
 
  private:
   std::filesystem::path path_;

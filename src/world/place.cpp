@@ -297,6 +297,8 @@ Place find_place(const PlaceFlags& flags, const Environment& environment) {
   if (variables.text(kRank.rank)) {
     place.launcher_serves_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
     if (const auto attempt = variables.number("TORCHELASTIC_RESTART_COUNT", 0)) place.restart_attempt = attempt->value;
+    if (const auto notices = variables.number(kNoticesVariable, 0)) place.notices_descriptor = notices->value;
+    if (const auto socket = variables.number(kListenVariable, 0); socket && place.rank == 0) place.listen_descriptor = socket->value;
   }
   place.gloo_interface = variables.text("GLOO_SOCKET_IFNAME").value_or("");
   place.decision += passed_over(variables, claim.names.rank);

@@ -15,6 +15,10 @@ struct PlaceFlags {
   std::optional<std::string> init_method = {};
 };
 
+// What `trainer launch` tells its processes beside RANK and its like: numbers of descriptors that they inherit.
+inline constexpr const char* kNoticesVariable = "TRAINER_LAUNCHER_NOTICES";
+inline constexpr const char* kListenVariable = "TRAINER_LAUNCHER_SOCKET";
+
 // The value of a variable; empty when it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 Environment process_environment();
@@ -30,6 +34,8 @@ struct Place {
   bool launcher_serves_store = false;           // torchrun's agent listens at master_port (TORCHELASTIC_USE_AGENT_STORE is "True")
   int restart_attempt = 0;                      // TORCHELASTIC_RESTART_COUNT
   std::string gloo_interface = {};              // GLOO_SOCKET_IFNAME
+  int notices_descriptor = -1;                  // on which `trainer launch` tells how other ranks have ended; -1: none
+  int listen_descriptor = -1;                   // of rank 0: a socket that `trainer launch` has bound to master_port; -1: none
   std::string decision = {};                    // one line for people: the source with its values, and what was passed over
 };
 

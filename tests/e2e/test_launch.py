@@ -124,7 +124,8 @@ class LaunchTest(unittest.TestCase):
         os.kill(int(ranks[1].name), signal.SIGKILL)
         err = self.rest(process)
         self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
-        self.assertIn(f"error: rank 1 (process {ranks[1].name}) was killed by signal 9 (Killed)\n", err)
+        self.assertIn(f"error: rank 1 (process {ranks[1].name}) was killed by signal 9 (Killed); where nobody did that, the system was out of memory "
+                      "(see dmesg)\n", err)
         self.assert_ended([survivor])
 
     def test_configuration_errors_are_said_once(self):

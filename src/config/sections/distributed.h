@@ -12,6 +12,7 @@ struct DistributedSection {
   BackendChoice backend = BackendChoice::kAuto;
   std::string init_method = "env://";
   int64_t timeout_seconds = 600;
+  int64_t hang_seconds = 300;
   bool sync_batch_norm = true;
   double bucket_cap_mb = 25;
   bool broadcast_buffers = true;
@@ -27,6 +28,12 @@ struct DistributedSection {
                      "of them see. The flag --init-method goes before it."});
     keys.add("timeout_seconds", timeout_seconds,
              {.min = 1, .max = 86400, .unit = "seconds", .doc = "How long to wait for a process that is late, at the start and later."});
+    keys.add("hang_seconds", hang_seconds,
+             {.min = 1,
+              .max = 86400,
+              .unit = "seconds",
+              .doc = "A process that does not answer for so long, or takes longer for one step or one validation batch, hangs: it is "
+                     "named and the run ends."});
     keys.add("sync_batch_norm", sync_batch_norm,
              {.doc = "Batch normalisation over the batches of all processes together; false: each over its own."});
     keys.add(

@@ -26,8 +26,11 @@ using ::testing::UnorderedElementsAre;
 // A launcher in a process of its own, whose children are shells. They know their RANK, say lines to the test by `>&9`, wait for a line
 // from it by `<&8`, and forever by `<&7`. What is said on stderr, by the launcher and by them, is the log.
 class LauncherProcess {
+  // Survivors are told to end at once.
+  static constexpr Patience kPatience{.with_survivors = std::chrono::milliseconds(0), .after_sigterm = std::chrono::seconds(20)};
+
  public:
-  LauncherProcess(int num_processes, const std::string& script, const Patience& patience = {}) {
+  LauncherProcess(int num_processes, const std::string& script, const Patience& patience = kPatience) {
     int report[2], hold[2], never[2], log[2];
     for (int* ends : {report, hold, never, log}) {
       if (pipe2(ends, O_CLOEXEC) != 0) throw Error("no pipe");
@@ -84,7 +87,7 @@ class LauncherProcess {
     dup2(ends[3], STDERR_FILENO);
     Processes processes{"/bin/sh", {"-c", script}, {}};
     for (int rank = 0; rank < num_processes; ++rank) processes.environments.push_back({"RANK=" + std::to_string(rank)});
-    return run(processes, patience, *make_console_logger());
+    return run(processes, patience, *make_console_logger()).exit_code;
   }
 
   pid_t process_;
@@ -130,12 +133,13 @@ TEST(Launcher, FirstFailureEndsTheOthersWithWhatTheyHaveStartedAndIsReturned) {
 TEST(Launcher, DeathByASignal) {
   LauncherProcess launcher(2, "[ $RANK = 0 ] && kill -9 $$; read line <&7");
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
-  EXPECT_THAT(launcher.log(), MatchesRegex("error: rank 0 \\(process [0-9]+\\) was killed by signal 9 \\(Killed\\)\n"));
+  EXPECT_THAT(launcher.log(), MatchesRegex("error: rank 0 \\(process [0-9]+\\) was killed by signal 9 \\(Killed\\); where nobody did that, "
+                                           "the system was out of memory \\(see dmesg\\)\n"));
 }
 
 TEST(Launcher, SurvivorsThatDoNotEndAreKilled) {
   Patience patience;
-  patience.with_survivors = kShort;
+  patience.with_survivors = patience.after_sigterm = kShort;
   LauncherProcess launcher(2, R"(
     if [ $RANK = 1 ]; then read line <&8; exit 3; fi
     trap '' TERM; echo ready >&9; read line <&7)",
@@ -158,10 +162,44 @@ TEST(Launcher, AVictimGivesWayToTheCause) {
   };
   auto launcher = run_with("exit 6");
   EXPECT_EQ(launcher->wait(), 6);
-  EXPECT_THAT(launcher->log(), MatchesRegex("error: rank 0 .* ended with exit code 4\nerror: rank 1 .* ended with exit code 6\n"));
+  EXPECT_THAT(launcher->log(), MatchesRegex("error: rank 1 .* ended with exit code 6\n"));
   EXPECT_EQ(run_with("exit 75")->wait(), 4);
   EXPECT_EQ(run_with("exit 4")->wait(), 4);
   EXPECT_EQ(run_with("trap - TERM; kill -TERM $$")->wait(), 4);
+}
+
+TEST(Launcher, TheLastLinesOfAFailureAreSaidAgain) {
+  LauncherProcess launcher(2, "if [ $RANK = 1 ]; then seq 1 7 >&2; printf 'no end' >&2; exit 6; fi; echo of rank 0 >&2; " + kWaitForever);
+  EXPECT_EQ(launcher.wait(), 6);
+  const auto log = launcher.log();
+  EXPECT_THAT(log, HasSubstr("rank 1: 1\n"));
+  EXPECT_THAT(log, HasSubstr("rank 1: no end\n"));
+  EXPECT_THAT(log, HasSubstr("ended with exit code 6; its last lines:\n  4\n  5\n  6\n  7\n  no end\n"));
+}
+
+TEST(Launcher, TheOthersHearHowARankHasEnded) {
+  LauncherProcess launcher(3, R"sh(
+    if [ $RANK = 1 ]; then read line <&8; exit 3; fi
+    read -r word rank how </proc/self/fd/$TRAINER_LAUNCHER_NOTICES
+    echo "$word.$rank.$how" >&9)sh",
+                           {.with_survivors = std::chrono::seconds(20)});
+  launcher.release();
+  EXPECT_EQ(launcher.wait(), 3);
+  EXPECT_THAT(launcher.lines(), ElementsAre("ended.1.ended with exit code 3", "ended.1.ended with exit code 3"));
+}
+
+TEST(Launcher, TheOthersHearThatARankIsStoppedAndGoesOn) {
+  LauncherProcess launcher(2, R"sh(
+    if [ $RANK = 1 ]; then echo $$ >&9; read line <&8; exit 0; fi
+    exec 3</proc/self/fd/$TRAINER_LAUNCHER_NOTICES
+    for i in 1 2; do read -r notice <&3; echo $notice >&9; done)sh");
+  const auto process = std::stoi(launcher.line());
+  kill(process, SIGSTOP);
+  EXPECT_EQ(launcher.line(), "stopped 1");
+  kill(process, SIGCONT);
+  EXPECT_EQ(launcher.line(), "continued 1");
+  launcher.release();
+  EXPECT_EQ(launcher.wait(), 0);
 }
 
 TEST(Launcher, StoppedOnRequestWaitsForTheOthers) {
@@ -191,13 +229,13 @@ TEST(Launcher, AfterAStopTheOthersDoNotGoOnForever) {
 }
 
 TEST(Launcher, ARequestToStopReachesAllOnce) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
     Patience patience;
     patience.between_interrupts = kNever;
     LauncherProcess launcher(2, R"(
-      trap '' TERM INT  # for the reader
+      trap '' TERM INT HUP USR1  # for the reader
       (exec 9>&- 2>&-; read line <&8) &
-      trap 'echo stop.$RANK >&9' TERM INT
+      trap 'echo stop.$RANK >&9' TERM INT HUP USR1
       echo ready >&9
       until wait $!; do :; done
       exit 75)",

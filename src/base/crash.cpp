@@ -1,0 +1,164 @@
+#include "base/crash.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace trainer {
+namespace {
+
+constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+// Asks a thread for its stack. Its default would end the process, so nobody else sends it.
+const int kStackSignal = SIGRTMIN + 5;
+constexpr size_t kMaxFrames = 64;
+constexpr size_t kLineLength = 256;
+constexpr size_t kNumLines = 16;
+
+// A handler has no other way in, and must not allocate: process-wide by nature.
+std::array<char, kLineLength> process_text{};
+std::array<char, PATH_MAX> crash_file{};
+std::array<std::array<char, kLineLength>, kNumLines> last_lines{};
+std::atomic<size_t> num_lines{0};
+std::atomic<bool> is_crashing{false};
+
+void copy_text(std::span<char> to, const std::string& text) {
+  const size_t length = std::min(text.size(), to.size() - 1);
+  std::memcpy(to.data(), text.data(), length);
+  to[length] = '\0';
+}
+
+void write_text(int descriptor, const char* text) { [[maybe_unused]] const auto written = write(descriptor, text, std::strlen(text)); }
+
+void write_report(int descriptor, int signal_number, std::span<void* const> frames) {
+  write_text(descriptor, "crash: ");
+  write_text(descriptor, process_text[0] != '\0' ? process_text.data() : "trainer");
+  write_text(descriptor, ": ");
+  write_text(descriptor, sigdescr_np(signal_number));
+  write_text(descriptor, "\n");
+  const size_t end = num_lines;
+  for (size_t i = end > kNumLines ? end - kNumLines : 0; i < end; ++i) {
+    write_text(descriptor, "  said before: ");
+    write_text(descriptor, last_lines[i % kNumLines].data());
+    write_text(descriptor, "\n");
+  }
+  write_text(descriptor, "  stack (addr2line -Cfe FILE OFFSET names the lines):\n");
+  backtrace_symbols_fd(frames.data(), static_cast<int>(frames.size()), descriptor);
+}
+
+extern "C" void report_crash(int signal_number) {
+  if (!is_crashing.exchange(true)) {
+    std::array<void*, kMaxFrames> frames;
+    const auto count = static_cast<size_t>(std::max(0, backtrace(frames.data(), kMaxFrames)));
+    const std::span<void* const> stack(frames.data(), count);
+    write_report(STDERR_FILENO, signal_number, stack);
+    const int file = crash_file[0] != '\0' ? open(crash_file.data(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+    if (file >= 0) write_report(file, signal_number, stack);
+  }
+  // The handler was for one time: now the signal does what it does.
+  raise(signal_number);
+}
+
+// What a thread that was asked leaves here.
+struct Answer {
+  std::array<void*, kMaxFrames> frames{};
+  std::atomic<int> num_frames{-1};
+};
+std::atomic<Answer*> answer_of_thread{nullptr};
+
+extern "C" void answer_with_stack(int) {
+  const int error = errno;
+  if (auto* answer = answer_of_thread.exchange(nullptr)) answer->num_frames = backtrace(answer->frames.data(), kMaxFrames);
+  errno = error;
+}
+
+std::string name_of(void* frame) {
+  Dl_info info{};
+  if (dladdr(frame, &info) == 0) return "?";
+  const std::string_view file = info.dli_fname != nullptr ? info.dli_fname : "?";
+  const auto in = " in " + std::string(file.substr(file.rfind('/') + 1));
+  if (info.dli_sname == nullptr) return "?" + in;
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status), std::free);
+  return (status == 0 ? name.get() : info.dli_sname) + in;
+}
+
+std::string name_of_thread(long thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+void sleep_ms(long ms) {
+  const timespec time{0, ms * 1'000'000};
+  nanosleep(&time, nullptr);
+}
+
+std::string stack_of(long thread) {
+  // Never freed: a thread that answers late still writes to it.
+  auto* answer = new Answer;
+  answer_of_thread = answer;
+  if (syscall(SYS_tgkill, getpid(), thread, kStackSignal) != 0) return "";
+  for (int i = 0; i < 100 && answer->num_frames < 0; ++i) sleep_ms(10);
+  answer_of_thread.exchange(nullptr);
+  const int count = answer->num_frames;
+  if (count < 0) return "    does not answer\n";
+  std::string text;
+  // The first two are the handler and what called it.
+  for (int i = 2; i < count; ++i) text += "    " + name_of(answer->frames[static_cast<size_t>(i)]) + '\n';
+  return text;
+}
+
+}  // namespace
+
+void install_crash_handlers() {
+  // Its first call loads a library.
+  std::array<void*, 1> frame;
+  backtrace(frame.data(), 1);
+  // For a stack that has overflowed.
+  static std::array<char, 64 * 1024> handler_stack;
+  const stack_t stack{.ss_sp = handler_stack.data(), .ss_flags = 0, .ss_size = handler_stack.size()};
+  sigaltstack(&stack, nullptr);
+  struct sigaction action {};
+  action.sa_handler = report_crash;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER | SA_ONSTACK);
+  for (const int signal_number : kCrashSignals) sigaction(signal_number, &action, nullptr);
+  struct sigaction ask {};
+  ask.sa_handler = answer_with_stack;
+  ask.sa_flags = SA_RESTART;
+  sigaction(kStackSignal, &ask, nullptr);
+}
+
+void describe_process(const std::string& text) { copy_text(process_text, text); }
+void set_crash_file(const std::filesystem::path& file) { copy_text(crash_file, file.string()); }
+void remember_line(const std::string& line) { copy_text(last_lines[num_lines++ % kNumLines], line); }
+
+std::string stacks_of_all_threads() {
+  std::vector<long> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) threads.push_back(std::stol(entry.path().filename()));
+  std::ranges::sort(threads);
+  std::string text;
+  for (const long thread : threads) text += "  thread " + std::to_string(thread) + " " + name_of_thread(thread) + '\n' + stack_of(thread);
+  return text;
+}
+
+}  // namespace trainer

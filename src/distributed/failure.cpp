@@ -1,0 +1,44 @@
+#include "distributed/failure.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace trainer::distributed {
+
+std::string to_string(const Failure& failure) {
+  const auto who = fmt::format("rank {} ({})", failure.rank, failure.process);
+  switch (failure.kind) {
+    case Failure::Kind::kFailed:
+      return fmt::format("{} failed in {}; its own message says why", who, failure.where);
+    case Failure::Kind::kEnded:
+      return fmt::format("{} {} in {}", who, failure.detail.empty() ? "ended without a word" : failure.detail, failure.where);
+    case Failure::Kind::kSilent:
+      return fmt::format("{} has not answered for more than {}, last seen in {}; it is stopped, or its host or network is lost", who, failure.detail,
+                         failure.where);
+    case Failure::Kind::kStuck:
+      return fmt::format("{} hangs: {} in {} without an end", who, failure.detail, failure.where);
+    case Failure::Kind::kAllWait:
+      return fmt::format("all ranks wait for each other for {}, in {}; they do not do the same things in the same order", failure.detail,
+                         failure.where);
+  }
+  return "";
+}
+
+void to_json(nlohmann::json& json, const Failure& failure) {
+  json = {{"kind", static_cast<int>(failure.kind)},
+          {"rank", failure.rank},
+          {"process", failure.process},
+          {"where", failure.where},
+          {"detail", failure.detail}};
+}
+
+void from_json(const nlohmann::json& json, Failure& failure) {
+  failure.kind = static_cast<Failure::Kind>(json.at("kind").get<int>());
+  json.at("rank").get_to(failure.rank);
+  json.at("process").get_to(failure.process);
+  json.at("where").get_to(failure.where);
+  json.at("detail").get_to(failure.detail);
+}
+
+}  // namespace trainer::distributed

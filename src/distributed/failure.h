@@ -1,0 +1,30 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace trainer::distributed {
+
+// Why a run of several ranks cannot go on.
+struct Failure {
+  enum class Kind {
+    kFailed,   // the rank said so itself; its own log has the reason
+    kEnded,    // it is gone without a word
+    kSilent,   // it does not answer: stopped, or its host or network is lost
+    kStuck,    // it lives, but what it does not go on
+    kAllWait,  // every rank waits for others
+  };
+  Kind kind = Kind::kFailed;
+  int rank = 0;              // not of kAllWait
+  std::string process = {};  // "process 31 on host-a"
+  std::string where = {};    // what it was doing
+  std::string detail = {};   // of kEnded: "was killed by signal 9 (Killed)"; of kSilent, kStuck and kAllWait: "10 s"
+};
+
+// "rank 2 (process 31 on host-a) was killed by signal 9 (Killed) in step 12"
+std::string to_string(const Failure& failure);
+
+void to_json(nlohmann::json& json, const Failure& failure);
+void from_json(const nlohmann::json& json, Failure& failure);
+
+}  // namespace trainer::distributed

@@ -1,0 +1,86 @@
+#include "launch/output.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace trainer::launch {
+namespace {
+
+constexpr size_t kKeptLines = 5;
+// A line without an end is handed on in pieces.
+constexpr size_t kLongestLine = 64 * 1024;
+
+// Whoever reads our stderr may have gone; the processes are to go on.
+void write_all(const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const auto written = write(STDERR_FILENO, text.data() + done, text.size() - done);
+    if (written < 0 && errno != EINTR) return;
+    if (written > 0) done += static_cast<size_t>(written);
+  }
+}
+
+}  // namespace
+
+Output::Output(int descriptor, std::string prefix) : descriptor_(descriptor), prefix_(std::move(prefix)) {}
+Output::~Output() { close(); }
+Output::Output(Output&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      prefix_(std::move(other.prefix_)),
+      rest_(std::move(other.rest_)),
+      last_lines_(std::move(other.last_lines_)) {}
+Output& Output::operator=(Output&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(prefix_, other.prefix_);
+  std::swap(rest_, other.rest_);
+  std::swap(last_lines_, other.last_lines_);
+  return *this;
+}
+
+void Output::close() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+void Output::forward() {
+  std::array<char, 4096> buffer;
+  while (descriptor_ >= 0) {
+    const auto length = read(descriptor_, buffer.data(), buffer.size());
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && errno == EAGAIN) return;
+    if (length <= 0) {
+      close();
+      if (!rest_.empty()) say(std::exchange(rest_, {}));
+      return;
+    }
+    rest_.append(buffer.data(), static_cast<size_t>(length));
+    take_lines();
+  }
+}
+
+void Output::take_lines() {
+  size_t begin = 0;
+  for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
+    say(rest_.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  rest_.erase(0, begin);
+  if (rest_.size() > kLongestLine) say(std::exchange(rest_, {}));
+}
+
+void Output::finish() {
+  forward();
+  close();
+  if (!rest_.empty()) say(std::exchange(rest_, {}));
+}
+
+void Output::say(const std::string& line) {
+  write_all((line.starts_with(prefix_) ? "" : prefix_) + line + '\n');
+  last_lines_.push_back(line);
+  if (last_lines_.size() > kKeptLines) last_lines_.pop_front();
+}
+
+}  // namespace trainer::launch

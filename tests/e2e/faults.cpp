@@ -1,0 +1,61 @@
+// Loaded into a rank before LibTorch (LD_PRELOAD), this makes it fail where a test says: when it computes the loss for the n-th time in
+// training or validation. TRAINER_TEST_FAULT="RANK training|validation N ACTION".
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+namespace {
+
+struct Fault {
+  std::string rank, phase, action;
+  int number = -1;
+};
+
+Fault read_fault() {
+  Fault fault;
+  const char* text = std::getenv("TRAINER_TEST_FAULT");
+  std::istringstream(text != nullptr ? text : "") >> fault.rank >> fault.phase >> fault.number >> fault.action;
+  const char* rank = std::getenv("RANK");
+  if (rank == nullptr || fault.rank != rank) fault.number = -1;
+  return fault;
+}
+
+at::Tensor act(const std::string& action, const at::Tensor& loss) {
+  // What a rank does is known to the others a moment later.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (action == "throw") throw std::runtime_error("a planted exception");
+  if (action == "exit") _exit(3);
+  if (action == "abort") std::abort();
+  if (action == "segv") raise(SIGSEGV);
+  if (action == "kill") raise(SIGKILL);
+  if (action == "stop") raise(SIGSTOP);
+  if (action == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
+  if (action == "nan") return loss * std::numeric_limits<double>::quiet_NaN();
+  if (action == "no_memory") return at::empty({int64_t{1} << 50}, at::kFloat);
+  return loss;
+}
+
+}  // namespace
+
+at::Tensor at::_ops::cross_entropy_loss::call(const at::Tensor& self, const at::Tensor& target, const ::std::optional<at::Tensor>& weight,
+                                              int64_t reduction, c10::SymInt ignore_index, double label_smoothing) {
+  static const auto real = c10::Dispatcher::singleton().findSchemaOrThrow("aten::cross_entropy_loss", "").typed<schema>();
+  static const Fault fault = read_fault();
+  static int num_training = 0;
+  static int num_validation = 0;
+  const auto loss = real.call(self, target, weight, reduction, ignore_index, label_smoothing);
+  const bool is_training = at::GradMode::is_enabled();
+  const int number = is_training ? num_training++ : num_validation++;
+  const bool is_here = number == fault.number && (fault.phase == "training") == is_training;
+  return is_here ? act(fault.action, loss) : loss;
+}

@@ -1,0 +1,52 @@
+#include "launch/notices.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+namespace trainer::launch {
+namespace {
+
+TEST(Notices, AreReadAsTheyWereWritten) {
+  for (const Notice& notice : {Notice{Notice::Kind::kEnded, 12, "was killed by signal 9 (Killed)"}, Notice{Notice::Kind::kStopped, 0},
+                               Notice{Notice::Kind::kContinued, 3}}) {
+    auto line = format_notice(notice);
+    ASSERT_EQ(line.back(), '\n');
+    line.pop_back();
+    const auto read = parse_notice(line);
+    EXPECT_EQ(read.kind, notice.kind);
+    EXPECT_EQ(read.rank, notice.rank);
+    EXPECT_EQ(read.detail, notice.detail);
+  }
+  EXPECT_THROW(parse_notice("vanished 3"), std::invalid_argument);
+  EXPECT_THROW(parse_notice("ended"), std::invalid_argument);
+}
+
+TEST(NoticeReader, HearsWholeLinesUntilItEnds) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<int> ranks;
+  {
+    const NoticeReader reader(ends[0], [&](const Notice& notice) {
+      const std::lock_guard lock(mutex);
+      ranks.push_back(notice.rank);
+      changed.notify_all();
+    });
+    for (const std::string& part : {std::string("stopped 1\nsto"), std::string("pped 2\n")}) {
+      ASSERT_EQ(write(ends[1], part.data(), part.size()), static_cast<ssize_t>(part.size()));
+    }
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, std::chrono::seconds(20), [&] { return ranks.size() == 2; });
+  }
+  EXPECT_EQ(ranks, (std::vector{1, 2}));
+  close(ends[0]);
+  close(ends[1]);
+}
+
+}  // namespace
+}  // namespace trainer::launch
