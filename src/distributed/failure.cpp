@@ -14,8 +14,8 @@ std::string to_string(const Failure& failure) {
     case Failure::Kind::kEnded:
       return fmt::format("{} {} in {}", who, failure.detail.empty() ? "ended without a word" : failure.detail, failure.where);
     case Failure::Kind::kSilent:
-      return fmt::format("{} has not answered for more than {}, last seen in {}; it is stopped, or its host or network is lost", who, failure.detail,
-                         failure.where);
+      return fmt::format("{} has not answered for more than {}, last seen in {}; it is stopped, or its host or network is lost", who,
+                         failure.detail, failure.where);
     case Failure::Kind::kStuck:
       return fmt::format("{} hangs: {} in {} without an end", who, failure.detail, failure.where);
     case Failure::Kind::kAllWait:
