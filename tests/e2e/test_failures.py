@@ -1,6 +1,7 @@
 """What happens when a rank fails: who is named, what the others do, and what the launcher returns. TRAINER_BINARY names the program,
 TRAINER_FAULTS the library that plants faults."""
 
+import json
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
 FAULTS = os.environ["TRAINER_FAULTS"]
-HANG_SECONDS = 3
+HANG_SECONDS = 4
 CONFIG = ROOT / "configs" / "quickstart.yaml"
 # A step of a fraction of a second, validation of many batches after the second one, and no end.
 SETTINGS = ["model={name: demo_conv, num_classes: 10}", "training.epochs=100000", "dataloader={batch_size: null, global_batch_size: 600}",
@@ -31,6 +32,10 @@ def processes_of(session):
         if int(fields[3]) == session and fields[0] != "Z":
             found.append(int(stat.parent.name))
     return found
+
+
+def state_of(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
 class FailuresTest(unittest.TestCase):
@@ -111,6 +116,73 @@ class FailuresTest(unittest.TestCase):
                 left = (self.run_dir / "rank_1.log").read_text()
                 self.assertIn(f"crash: rank 1 of 3, in step 3: {text}", left)
                 self.assertIn("stack", left)
+
+    def test_exit(self):
+        err = self.end(process := self.start("1 training 3 exit"))
+        self.assertEqual(process.returncode, 3, err)
+        self.assert_named(err, 2, r"^rank 1 \(process \d+ on .*\) ended with exit code 3 in step 3; ")
+
+    def test_no_memory(self):
+        err = self.end(process := self.start("1 training 3 no_memory"))
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn("rank 1: error: out of memory in step 3 at batch_size 200; lower dataloader.batch_size", err)
+        self.assert_named(err, 2, r"^rank 1 \(process \d+ on .*\) failed in step 3; its own message says why; ")
+
+    def trains(self, process, sign="epoch"):
+        """Waits until it has begun to."""
+        for line in process.stderr:
+            if line.startswith(sign):
+                return
+        self.fail("it does not train")
+
+    def steps_done(self):
+        lines = (self.run_dir / "metrics.jsonl").read_text().splitlines()
+        return json.loads(lines[-1])["step"]
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "it never came")
+            time.sleep(0.05)
+
+    def test_stopped_for_less_than_the_limit(self):
+        process = self.start("1 training 3 stop")
+        self.trains(process)
+        self.wait_for(lambda: any(state_of(pid) == "T" for pid in processes_of(process.pid)))
+        time.sleep(1)
+        before = self.steps_done()
+        os.kill(next(pid for pid in processes_of(process.pid) if state_of(pid) == "T"), signal.SIGCONT)
+        self.wait_for(lambda: self.steps_done() > before + 20)
+        process.terminate()
+        self.assertEqual((self.end(process), process.returncode)[1], 75)
+
+    def test_requests_to_stop(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            with self.subTest(number.name):
+                self.run_dir = self.run_dir.with_name(number.name)
+                process = self.start()
+                self.trains(process)
+                process.send_signal(number)
+                self.assertEqual((self.end(process), process.returncode)[1], 75)
+
+    def test_a_second_interrupt_ends_what_hangs(self):
+        process = self.start("2 training 0 hang", settings=["distributed.hang_seconds=300"])
+        self.trains(process, sign="training")
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual((self.end(process), process.returncode)[1], 130)
+
+    def test_nobody_listens(self):
+        process = self.start()
+        self.trains(process)
+        process.stderr.close()
+        before = self.steps_done()
+        self.wait_for(lambda: self.steps_done() > before + 20)
+        process.terminate()
+        self.assertEqual(process.wait(60), 75)
+        self.assertEqual(processes_of(process.pid), [])
 
     def test_restart(self):
         err = self.end(process := self.start("1 training 3 kill", launcher_args=("--max-restarts", "1")))

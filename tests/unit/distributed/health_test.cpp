@@ -123,8 +123,8 @@ TEST_F(HealthTest, RanksThatWaitForEachOther) {
 }
 
 TEST_F(HealthTest, WorkThatGoesOnAndAStartThatTakesLongAreNoFailures) {
-  start(3, 1s);
-  for (int i = 0; i < 25; ++i) {
+  start(3, 2s);
+  for (int i = 0; i < 40; ++i) {
     for (const int rank : {1, 2}) at(rank).activity->enter(Phase::kStep, i);
     std::this_thread::sleep_for(100ms);
   }
