@@ -6,21 +6,21 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace trainer {
@@ -108,17 +108,12 @@ std::string name_of_thread(long thread) {
   return name;
 }
 
-void sleep_ms(long ms) {
-  const timespec time{0, ms * 1'000'000};
-  nanosleep(&time, nullptr);
-}
-
 std::string stack_of(long thread) {
   // Never freed: a thread that answers late still writes to it.
   auto* answer = new Answer;
   answer_of_thread = answer;
   if (syscall(SYS_tgkill, getpid(), thread, kStackSignal) != 0) return "";
-  for (int i = 0; i < 100 && answer->num_frames < 0; ++i) sleep_ms(10);
+  for (int i = 0; i < 100 && answer->num_frames < 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   answer_of_thread.exchange(nullptr);
   const int count = answer->num_frames;
   if (count < 0) return "    does not answer\n";

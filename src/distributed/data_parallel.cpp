@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "distributed/first_line.h"
+#include "distributed/host_exchange.h"
 #include "distributed/sum_hook.h"
 
 namespace trainer::distributed {
@@ -83,8 +84,8 @@ void DataParallel::make_reducer(int64_t small_bytes) {
   for (const auto& parameter : parameters_) num_bytes += static_cast<int64_t>(parameter.nbytes());
   const bool is_small = num_bytes * group_->size() <= small_bytes && parameters_.front().is_cpu();
   if (is_small && options_.gradient_compression == config::GradientCompression::kNone) {
-    // Each bucket begins on a cache line.
-    group_->share_memory(num_bytes + 64 * static_cast<int64_t>(parameters_.size()));
+    // There are no more buckets than parameters.
+    group_->share_memory(num_bytes + HostExchange::kAlignment * static_cast<int64_t>(parameters_.size()));
     reducer_->register_comm_hook(make_small_sum_hook(group_));
     return;
   }

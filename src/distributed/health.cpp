@@ -86,8 +86,8 @@ std::optional<Failure> Health::first_failure() {
 }
 
 // Rank 0 stays until the others have heard, for the store ends with it.
-bool Health::wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration patience) {
-  return changed_.wait_for(lock, patience, [&] { return is_finished_ || (failure_ && all_know_); });
+void Health::wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration patience) {
+  changed_.wait_for(lock, patience, [&] { return is_finished_ || (failure_ && all_know_); });
 }
 
 void Health::accuse(const Failure& failure) {

@@ -68,7 +68,7 @@ class Health {
   std::optional<Failure> judge(Clock::time_point now) const;
   Failure describe(Failure::Kind kind, int rank, Clock::duration duration = {}) const;
   void accuse(const Failure& failure);
-  bool wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration patience);
+  void wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration patience);
 
   const HealthOptions options_;
   const std::chrono::milliseconds interval_;

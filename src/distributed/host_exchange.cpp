@@ -16,12 +16,12 @@
 namespace trainer::distributed {
 namespace {
 
-// Of a processor's cache, and of what vector instructions like.
-constexpr int64_t kAlignment = 64;
 // A rank that is a little late is waited for without a system call: about 30 microseconds.
 constexpr int kSpins = 1000;
 // How often a rank that waits looks whether the other one still lives.
 constexpr timespec kLookInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
+
+constexpr int64_t kAlignment = HostExchange::kAlignment;
 
 int64_t align(int64_t num_bytes) { return (num_bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -47,6 +47,11 @@ std::string random_name() {
 }
 
 }  // namespace
+
+void add_in_rank_order(torch::Tensor total, int size, const std::function<torch::Tensor(int rank)>& part) {
+  if (size > 1) at::add_out(total, part(0), part(1));
+  for (int rank = 2; rank < size; ++rank) total.add_(part(rank));
+}
 
 // A file in memory that belongs to nobody but those who have it open: the kernel takes it back when the last of them ends, however it
 // ends. Each rank holds a lock on the byte of its number, which says that it lives.
@@ -158,10 +163,8 @@ bool HostExchange::has_room_for(std::span<const torch::Tensor> tensors) const {
 void HostExchange::sum(std::span<const torch::Tensor> tensors) {
   write(tensors);
   int64_t offset = 0;
-  for (torch::Tensor tensor : tensors) {
-    const auto part = [&](int rank) { return slot(rank, offset, tensor); };
-    if (size_ > 1) at::add_out(tensor, part(0), part(1));
-    for (int rank = 2; rank < size_; ++rank) tensor.add_(part(rank));
+  for (const auto& tensor : tensors) {
+    add_in_rank_order(tensor, size_, [&](int rank) { return slot(rank, offset, tensor); });
     offset += align(static_cast<int64_t>(tensor.nbytes()));
   }
   end_reading();

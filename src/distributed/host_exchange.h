@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -12,8 +13,15 @@ namespace trainer::distributed {
 
 class ProcessGroup;
 
+// part(0) + part(1) + … into `total`, in this order, so that the digits are the same whichever way the parts came. With one part, which
+// is in `total` already, nothing is done.
+void add_in_rank_order(torch::Tensor total, int size, const std::function<torch::Tensor(int rank)>& part);
+
 class HostExchange {
  public:
+  // Where each tensor begins: a line of the processor's cache.
+  static constexpr int64_t kAlignment = 64;
+
   // Collective. Room for `num_bytes` of each rank; `timeout` is for each wait. Null on every rank when any of them does not reach the
   // memory: on another host, in a container that does not see the processes of the others, or where there is none left.
   static std::unique_ptr<HostExchange> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);

@@ -76,10 +76,9 @@ void ProcessGroup::sum_in_rank_order(std::span<const torch::Tensor> tensors) con
     name_errors("sum", [&] { exchange_->sum(tensors); });
     return;
   }
-  for (torch::Tensor tensor : tensors) {
+  for (const auto& tensor : tensors) {
     const auto all = all_gather(tensor);
-    if (size() > 1) at::add_out(tensor, all[0], all[1]);
-    for (int rank = 2; rank < size(); ++rank) tensor.add_(all[rank]);
+    add_in_rank_order(tensor, size(), [&](int rank) { return all[rank]; });
   }
 }
 
