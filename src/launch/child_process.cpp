@@ -9,26 +9,10 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "launch/descriptor.h"
 
 namespace trainer::launch {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int number() const { return number_; }
-  void close() {
-    if (number_ >= 0) ::close(number_);
-    number_ = -1;
-  }
-
- private:
-  int number_;
-};
 
 [[noreturn]] void fail(const std::string& program, int reason) {
   throw Error("cannot start " + program + ": " + std::generic_category().message(reason));

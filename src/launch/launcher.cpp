@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "launch/child_process.h"
+#include "launch/descriptor.h"
 #include "launch/notices.h"
 #include "launch/output.h"
 #include "launch/signal_queue.h"
@@ -38,10 +39,10 @@ std::string describe_end(int status) {
 }
 
 // Both ends are closed when another program takes over.
-std::pair<int, int> make_pipe() {
+std::pair<Descriptor, Descriptor> make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw Error("pipe: " + std::generic_category().message(errno));
-  return {ends[0], ends[1]};
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 // Whoever reads our stderr, or a process that reads our notices, may go at any time.
@@ -63,7 +64,6 @@ class Launcher {
     send(SIGKILL);
     for (const auto& child : children_) {
       if (child.is_running) waitpid(child.process, nullptr, 0);
-      close(child.notices);
     }
   }
   Launcher(const Launcher&) = delete;
@@ -83,7 +83,7 @@ class Launcher {
       }
       if (deadline_ && Clock::now() >= *deadline_) pass_deadline();
     }
-    if (victim_ && exit_code_ == kPeer) say_failure(*victim_, kPeer << 8);
+    if (victim_ != nullptr && exit_code_ == kPeer) say_failure(*victim_);
     return {exit_code_, first_request_.has_value()};
   }
 
@@ -91,9 +91,10 @@ class Launcher {
   struct Child {
     int rank;
     pid_t process;
-    int notices;  // the end to write
+    Descriptor notices;  // the end to write
     Output output;
-    bool is_running = true;
+    bool is_running = false;
+    int status = 0;  // as waitpid has it
   };
 
   void start(const Processes& processes, size_t number) {
@@ -103,21 +104,20 @@ class Launcher {
                        .environment = processes.environments[number],
                        .signal_mask = signals_.mask_before(),
                        .kept_descriptors = number == 0 ? processes.first_keeps : std::vector<int>()};
-    const auto [notices_out, notices_in] = make_pipe();
-    fcntl(notices_in, F_SETFL, O_NONBLOCK);
-    child.environment.push_back(fmt::format("{}={}", world::kNoticesVariable, notices_out));
-    child.kept_descriptors.push_back(notices_out);
+    auto [notices_out, notices_in] = make_pipe();
+    fcntl(notices_in.number(), F_SETFL, O_NONBLOCK);
+    child.environment.push_back(fmt::format("{}={}", world::kNoticesVariable, notices_out.number()));
+    child.kept_descriptors.push_back(notices_out.number());
     // A bar needs the terminal itself.
-    int said_out = -1;
+    Descriptor said_out, said_in;
     if (rank != 0 || isatty(STDERR_FILENO) == 0) {
-      std::tie(said_out, child.stderr_descriptor) = make_pipe();
-      fcntl(said_out, F_SETFL, O_NONBLOCK);
+      std::tie(said_out, said_in) = make_pipe();
+      fcntl(said_out.number(), F_SETFL, O_NONBLOCK);
     }
-    children_.push_back({rank, 0, notices_in, Output(said_out, rank == 0 ? "" : fmt::format("rank {}: ", rank)), false});
-    children_.back().process = start_process(child);
-    children_.back().is_running = true;
-    close(notices_out);
-    if (child.stderr_descriptor >= 0) close(child.stderr_descriptor);
+    child.stderr_descriptor = said_in.number();
+    Output output(std::move(said_out), rank == 0 ? "" : fmt::format("rank {}: ", rank));
+    const pid_t process = start_process(child);
+    children_.push_back({rank, process, std::move(notices_in), std::move(output), true});
   }
 
   void wait_for_something() {
@@ -144,12 +144,12 @@ class Launcher {
     const auto line = format_notice(notice);
     for (const auto& child : children_) {
       if (child.is_running && child.rank != about.rank) [[maybe_unused]]
-        const auto written = write(child.notices, line.data(), line.size());
+        const auto written = write(child.notices.number(), line.data(), line.size());
     }
   }
 
   void reap() {
-    std::vector<std::pair<Child*, int>> ended;
+    std::vector<const Child*> ended;
     for (auto& child : children_) {
       int status = 0;
       while (child.is_running && waitpid(child.process, &status, WNOHANG | WUNTRACED | WCONTINUED) == child.process) {
@@ -159,13 +159,15 @@ class Launcher {
         }
         child.is_running = false;
         child.output.finish();
-        ended.emplace_back(&child, status);
+        child.status = status;
+        ended.push_back(&child);
       }
     }
-    for (const auto& [child, status] : ended) note_end(*child, status);
+    for (const auto* child : ended) note_end(*child);
   }
 
-  void note_end(const Child& child, int status) {
+  void note_end(const Child& child) {
+    const int status = child.status;
     const int code = exit_code_of(status);
     if (code == 0) return;
     if (code == kStopped) {
@@ -180,9 +182,9 @@ class Launcher {
     exit_code_ = code;
     if (code == kPeer) {
       // Said at the end, when no cause has come to light.
-      victim_ = &child - children_.data();
+      victim_ = &child;
     } else {
-      say_failure(static_cast<size_t>(&child - children_.data()), status);
+      say_failure(child);
       if (!is_ending_) tell_others(child, {Notice::Kind::kEnded, child.rank, describe_end(status)});
     }
     if (!is_ending_) {
@@ -191,8 +193,8 @@ class Launcher {
     }
   }
 
-  void say_failure(size_t number, int status) {
-    const auto& child = children_[number];
+  void say_failure(const Child& child) {
+    const int status = child.status;
     auto text = fmt::format("rank {} (process {}) {}", child.rank, child.process, describe_end(status));
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) text += "; where nobody did that, the system was out of memory (see dmesg)";
     // Of wrong input and of a lost peer one sentence has been said.
@@ -246,7 +248,7 @@ class Launcher {
   std::optional<Clock::time_point> deadline_;
   bool is_ending_ = false;
   bool is_terminated_ = false;
-  std::optional<size_t> victim_;  // the first to end with code 4
+  const Child* victim_ = nullptr;  // the first to end with code 4
   int exit_code_ = 0;
 };
 

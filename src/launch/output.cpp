@@ -25,34 +25,16 @@ void write_all(const std::string& text) {
 
 }  // namespace
 
-Output::Output(int descriptor, std::string prefix) : descriptor_(descriptor), prefix_(std::move(prefix)) {}
-Output::~Output() { close(); }
-Output::Output(Output&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)),
-      prefix_(std::move(other.prefix_)),
-      rest_(std::move(other.rest_)),
-      last_lines_(std::move(other.last_lines_)) {}
-Output& Output::operator=(Output&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(prefix_, other.prefix_);
-  std::swap(rest_, other.rest_);
-  std::swap(last_lines_, other.last_lines_);
-  return *this;
-}
-
-void Output::close() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = -1;
-}
+Output::Output(Descriptor pipe, std::string prefix) : pipe_(std::move(pipe)), prefix_(std::move(prefix)) {}
 
 void Output::forward() {
   std::array<char, 4096> buffer;
-  while (descriptor_ >= 0) {
-    const auto length = read(descriptor_, buffer.data(), buffer.size());
+  while (descriptor() >= 0) {
+    const auto length = read(descriptor(), buffer.data(), buffer.size());
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && errno == EAGAIN) return;
     if (length <= 0) {
-      close();
+      pipe_.close();
       if (!rest_.empty()) say(std::exchange(rest_, {}));
       return;
     }
@@ -73,7 +55,7 @@ void Output::take_lines() {
 
 void Output::finish() {
   forward();
-  close();
+  pipe_.close();
   if (!rest_.empty()) say(std::exchange(rest_, {}));
 }
 

@@ -3,21 +3,19 @@
 
 #include <deque>
 #include <string>
-#include <vector>
+
+#include "launch/descriptor.h"
 
 namespace trainer::launch {
 
 // Hands on whole lines as they come, each with `prefix` unless it begins with it, and keeps the last ones.
 class Output {
  public:
-  // `descriptor`: the pipe's end to read, not blocking, owned from now on; -1: nothing is read here.
-  Output(int descriptor, std::string prefix);
-  ~Output();
-  Output(Output&& other) noexcept;
-  Output& operator=(Output&& other) noexcept;
+  // `pipe`: its end to read, not blocking; none: nothing is read here.
+  Output(Descriptor pipe, std::string prefix);
 
   // -1 when nothing more will come.
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return pipe_.number(); }
   // Reads what is there.
   void forward();
   // Reads to the end, or until nothing is there: a process that the child has left behind may hold the pipe.
@@ -27,9 +25,8 @@ class Output {
  private:
   void take_lines();
   void say(const std::string& line);
-  void close();
 
-  int descriptor_;
+  Descriptor pipe_;
   std::string prefix_;
   std::string rest_;  // of a line whose end has not come yet
   std::deque<std::string> last_lines_;
