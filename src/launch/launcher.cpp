@@ -176,7 +176,7 @@ class Launcher {
       deadline_ = Clock::now() + patience_.with_stopping;
       return;
     }
-    const bool is_ours = is_ending_ && WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL);
+    const bool is_ours = is_terminated_ && WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL);
     const bool is_first = exit_code_ == 0 || exit_code_ == kStopped || (exit_code_ == kPeer && code != kPeer);
     if (is_ours || !is_first) return;
     exit_code_ = code;

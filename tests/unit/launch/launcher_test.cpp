@@ -168,6 +168,13 @@ TEST(Launcher, AVictimGivesWayToTheCause) {
   EXPECT_EQ(run_with("trap - TERM; kill -TERM $$")->wait(), 4);
 }
 
+// Until the launcher sends a signal itself, one that kills is a cause.
+TEST(Launcher, AVictimThatEndsFirstGivesWayToADeathByASignal) {
+  LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 4; read line <&8; kill -9 $$", {.with_survivors = std::chrono::seconds(20)});
+  launcher.release();
+  EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
+}
+
 TEST(Launcher, TheLastLinesOfAFailureAreSaidAgain) {
   LauncherProcess launcher(2, "if [ $RANK = 1 ]; then seq 1 7 >&2; printf 'no end' >&2; exit 6; fi; echo of rank 0 >&2; " + kWaitForever);
   EXPECT_EQ(launcher.wait(), 6);
