@@ -72,24 +72,24 @@ class FailuresTest(unittest.TestCase):
         self.assertEqual(len(said), 1, err)
         self.assertRegex(said.pop(), pattern)
 
-    def test_killed(self):
+    def each_rank_and_phase(self, action):
+        """Plants the action on each rank in training and in validation: the rank, where it was, the launcher's status, what was said."""
         for rank in range(3):
             for phase, where in (("training 3", "step 3"), ("validation 5", "validation")):
-                with self.subTest(rank=rank, phase=phase):
-                    self.run_dir = self.run_dir.with_name(f"killed_{rank}_{phase.split()[0]}")
-                    err = self.end(process := self.start(f"{rank} {phase} kill"))
-                    self.assertEqual(process.returncode, 137, err)
-                    self.assertRegex(err, rf"error: rank {rank} \(process \d+\) was killed by signal 9 \(Killed\)")
-                    self.assert_named(err, 2, rf"^rank {rank} \(process \d+ on .*\) was killed by signal 9 \(Killed\) in {where}; ")
+                self.run_dir = self.run_dir.with_name(f"{action}_{rank}_{phase.split()[0]}")
+                err = self.end(process := self.start(f"{rank} {phase} {action}"))
+                yield rank, where, process.returncode, err
+
+    def test_killed(self):
+        for rank, where, status, err in self.each_rank_and_phase("kill"):
+            self.assertEqual(status, 137, err)
+            self.assertRegex(err, rf"error: rank {rank} \(process \d+\) was killed by signal 9 \(Killed\)")
+            self.assert_named(err, 2, rf"^rank {rank} \(process \d+ on .*\) was killed by signal 9 \(Killed\) in {where}; ")
 
     def test_stopped(self):
-        for rank in range(3):
-            for phase, where in (("training 3", "step 3"), ("validation 5", "validation")):
-                with self.subTest(rank=rank, phase=phase):
-                    self.run_dir = self.run_dir.with_name(f"stopped_{rank}_{phase.split()[0]}")
-                    err = self.end(process := self.start(f"{rank} {phase} stop"))
-                    self.assertEqual(process.returncode, 4, err)
-                    self.assert_named(err, 2, rf"^rank {rank} \(process \d+ on .*\) has not answered for .*, last seen in {where}; ")
+        for rank, where, status, err in self.each_rank_and_phase("stop"):
+            self.assertEqual(status, 4, err)
+            self.assert_named(err, 2, rf"^rank {rank} \(process \d+ on .*\) has not answered for .*, last seen in {where}; ")
 
     def test_exception(self):
         for phase, where in (("training 3", "step 3"), ("validation 5", "validation")):

@@ -1,15 +1,16 @@
 """Ranks that are started by hand, as other launchers start them: how they meet, agree and part. TRAINER_BINARY names the program."""
 
-import contextlib
 import json
 import os
 import pathlib
-import random
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from ports import free_port  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
@@ -22,15 +23,6 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 RANDOM = ["--config", CONV, "dataset.labels=random", "dataset.num_train=96", "dataset.num_validation=50", "dataloader={batch_size: null, global_batch_size: 24}",
           "optimizer.lr=0.001", "training.epochs=2", "logging.every_steps=1", "validation.batch_size=16",
           "runtime={device: cpu, dtype: float64, threads: 1}"]
-
-
-def free_port():
-    """Below the range from which the system gives ports to connections, which other tests make meanwhile."""
-    while True:
-        port = random.randrange(15000, 32000)
-        with contextlib.closing(socket.socket()) as listener, contextlib.suppress(OSError):
-            listener.bind(("127.0.0.1", port))
-            return port
 
 
 def start(*args, **variables):

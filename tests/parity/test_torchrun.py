@@ -1,26 +1,17 @@
 """torchrun starts the program as it starts a script. TRAINER_BINARY names it."""
 
-import contextlib
 import json
 import os
 import pathlib
-import random
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from ports import free_port  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def free_port():
-    """Below the range from which the system gives ports to connections, which other tests make meanwhile."""
-    while True:
-        port = random.randrange(15000, 32000)
-        with contextlib.closing(socket.socket()) as listener, contextlib.suppress(OSError):
-            listener.bind(("127.0.0.1", port))
-            return port
 
 
 class TorchrunTest(unittest.TestCase):
