@@ -16,6 +16,7 @@ constexpr std::array kCommands = {
     Command{"launch", "train with one process per GPU, or several on the CPU", &launch},
     Command{"config", "reference of all keys, or a file as it is understood", &config},
     Command{"data", "look at a data set as the network sees it", &data},
+    Command{"replay", "take a step again, alone, that was not finite", &replay},
     Command{"list", "the models, datasets, transforms and other parts there are", &list},
 };
 

@@ -124,14 +124,33 @@ ExitCode train_in(const run::RunDirectory* directory, Start& start, engine::Part
   } else {
     reporter.add(reporting::make_console(logger, reporting::Progress::kPlain, /*colour=*/false));
   }
-  engine::Trainer trainer(experiment, parts, reporter, [] { return stop_signal() != 0; });
+  engine::NonFiniteSteps::Keep keep;
+  if (directory != nullptr) {
+    keep = [&](const engine::StepRecord& record) {
+      const auto folder = directory->non_finite_folder() / fmt::format("step_{}", record.step);
+      engine::write_step(folder, record, *parts.model, start.config_text);
+      return folder;
+    };
+  }
+  engine::Trainer trainer(
+      experiment, parts, reporter, [] { return stop_signal() != 0; }, std::move(keep));
   return trainer.run() ? ExitCode::kDone : ExitCode::kStopped;
 }
 
 // Calls `work`; what goes wrong belongs into the run's own log.
-ExitCode logged(Logger& logger, Watch& watch, const std::function<ExitCode()>& work) {
+ExitCode logged(Logger& logger, Watch& watch, distributed::Assembly& assembly, const std::function<ExitCode()>& work) {
   try {
     return work();
+  } catch (const AgreedError& error) {
+    if (error.what()[0] != '\0') logger.error("{}", error.what());
+    // Whoever ends first would be taken for the cause.
+    try {
+      assembly.together([] {});
+    } catch (const PeerError&) {
+      // All that was to be said has been said.
+    }
+    watch.end();
+    return error.exit_code();
   } catch (const std::exception& error) {
     const auto text = watch.explain(error);
     if (!text.empty()) logger.error("{}", text);
@@ -193,8 +212,9 @@ ExitCode train(const std::vector<std::string>& args) {
   }
   set_crash_file(rank == 0 ? directory->log_file() : run::rank_log_file(path, rank));
   install_stop_handlers();
-  const auto exit_code =
-      logged(*logger, watch, [&] { return train_in(directory.get(), start, parts, ranks, choose_progress(arguments.progress), *logger); });
+  const auto exit_code = logged(*logger, watch, start.assembly, [&] {
+    return train_in(directory.get(), start, parts, ranks, choose_progress(arguments.progress), *logger);
+  });
   const bool failed = exit_code != ExitCode::kDone && exit_code != ExitCode::kStopped;
   if (failed && start.place.world_size > 1) {
     // The other ranks hear of it when this process's connections close; destructors would wait for them first.

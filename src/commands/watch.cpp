@@ -88,7 +88,7 @@ void Watch::leave(const std::string& text) {
 }
 
 std::string Watch::explain(const std::exception& error) {
-  if (!health_ || dynamic_cast<const AgreedError*>(&error) != nullptr) return error.what();
+  if (!health_) return error.what();
   const auto* said = dynamic_cast<const Error*>(&error);
   if (said == nullptr || said->exit_code() != ExitCode::kPeer) {
     health_->report();

@@ -63,10 +63,26 @@ Plan make_plan(const config::Experiment& experiment, int64_t num_train, int worl
   return plan;
 }
 
+int64_t first_batch_of(const Plan& plan, int64_t step) { return step % plan.steps_per_epoch * plan.accumulation_steps; }
+
 int64_t samples_in_group(const Plan& plan, int64_t first_batch) {
   const int64_t end_batch = std::min(first_batch + plan.accumulation_steps, plan.batches_per_epoch);
   const int64_t joined_batch_size = plan.batch_size * plan.world_size;
   return std::min(end_batch * joined_batch_size, plan.num_shared) - first_batch * joined_batch_size;
+}
+
+std::vector<MicroStep> micro_steps_of(const Plan& plan, int rank, int64_t step) {
+  const int64_t first_batch = first_batch_of(plan, step);
+  const int64_t count = std::min(plan.accumulation_steps, plan.batches_per_epoch - first_batch);
+  std::vector<MicroStep> micro_steps;
+  for (int64_t number = 0; number < count; ++number) {
+    micro_steps.push_back({.step = step,
+                           .number = number,
+                           .count = count,
+                           .num_group_samples = samples_in_group(plan, first_batch),
+                           .stream = number * plan.world_size + rank});
+  }
+  return micro_steps;
 }
 
 }  // namespace trainer::engine

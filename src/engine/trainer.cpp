@@ -19,14 +19,16 @@ bool is_better(const reporting::ValidationEvent& candidate, const reporting::Val
 
 }  // namespace
 
-Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop)
+Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
+                 NonFiniteSteps::Keep keep)
     : experiment_(experiment),
       parts_(parts),
       reporter_(reporter),
       should_stop_(std::move(should_stop)),
       agreement_(parts.ranks.control),
       meter_(parts.placement.device, parts.loss->has_classes()),
-      train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_) {}
+      train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_),
+      non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(keep)) {}
 
 bool Trainer::run() {
   std::string message;
@@ -76,35 +78,23 @@ bool Trainer::stop_agreed() { return agreement_.ask(should_stop_()); }
 
 bool Trainer::train_epoch(int64_t epoch) {
   const auto& plan = parts_.plan;
-  parts_.sampler->set_epoch(epoch);
-  auto indices = parts_.sampler->indices();
-  indices.resize(std::min(indices.size(), static_cast<size_t>(plan.batches_per_epoch * plan.batch_size)));
   epoch_ = {};
   interval_start_ = Clock::now();
-  parts_.train.loader->start_epoch(epoch, std::move(indices), plan.batches_per_epoch);
+  start_loading(parts_, steps_done_);
   for (int64_t step_in_epoch = 0; step_in_epoch < plan.steps_per_epoch; ++step_in_epoch) {
     if (stop_agreed()) return false;
-    take_step(steps_done_, step_in_epoch);
+    take_step(steps_done_);
     ++steps_done_;
     const bool logs = (step_in_epoch + 1) % experiment_.logging.every_steps == 0 || step_in_epoch + 1 == plan.steps_per_epoch;
-    // On a CPU the loss is there already; on a GPU the check would wait for it, and for other ranks where it comes after their sums.
-    if (logs || parts_.placement.device.is_cpu()) {
-      const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
-      check_finite(steps_done_ - 1);
-    }
+    if (logs || non_finite_steps_.looks_at_each_step()) check_finite(epoch);
     if (logs) log_interval(epoch, step_in_epoch + 1);
     reporter_.on_step(step_in_epoch + 1, plan.steps_per_epoch);
   }
   return true;
 }
 
-void Trainer::take_step(int64_t step, int64_t step_in_epoch) {
-  const auto& plan = parts_.plan;
-  const int64_t first_batch = step_in_epoch * plan.accumulation_steps;
-  const int64_t end_batch = std::min(first_batch + plan.accumulation_steps, plan.batches_per_epoch);
-  MicroStep micro_step{
-      .step = step, .number = 0, .count = end_batch - first_batch, .num_group_samples = samples_in_group(plan, first_batch)};
-  for (; micro_step.number < micro_step.count; ++micro_step.number) {
+void Trainer::take_step(int64_t step) {
+  for (const auto& micro_step : micro_steps_of(parts_.plan, parts_.ranks.world->rank(), step)) {
     parts_.ranks.activity->enter(distributed::Phase::kLoading, step);
     const auto& batch = *parts_.train.loader->next();
     parts_.ranks.activity->enter(distributed::Phase::kStep, step);
@@ -113,10 +103,19 @@ void Trainer::take_step(int64_t step, int64_t step_in_epoch) {
   train_step_.update(lr_at(step));
 }
 
+void Trainer::check_finite(int64_t epoch) {
+  // On a GPU this waits for the device, and for other ranks where it comes after their sums.
+  const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
+  const auto skipped = non_finite_steps_.check(steps_done_ - 1, [this](int64_t step) { return lr_at(step); });
+  if (skipped) reporter_.on_warning({.epoch = epoch, .step = steps_done_, .message = *skipped});
+}
+
 void Trainer::log_interval(int64_t epoch, int64_t step_in_epoch) {
   const auto& plan = parts_.plan;
   Interval interval;
   interval.scores = meter_.read(*parts_.ranks.world);
+  // All its steps were left out: the next interval has its time.
+  if (interval.scores.num_samples == 0) return;
   meter_.reset();
   interval.seconds = seconds_since(interval_start_);
   const double waited = parts_.train.loader->waited().count();
@@ -171,16 +170,6 @@ bool Trainer::validate(int64_t epoch) {
   last_validation_ = event;
   if (!best_validation_ || is_better(event, *best_validation_)) best_validation_ = event;
   return true;
-}
-
-void Trainer::check_finite(int64_t step) const {
-  const auto bad_step = train_step_.non_finite_step();
-  if (!bad_step) return;
-  const auto seen = *bad_step == step ? std::string() : fmt::format(" (seen at step {})", step);
-  throw Error(
-      fmt::format("the loss of step {}{} is not finite, at learning rate {:.6g}; lower optimizer.lr, add lr_scheduler.warmup_steps, or set "
-                  "training.max_grad_norm",
-                  *bad_step, seen, lr_at(*bad_step)));
 }
 
 double Trainer::lr_at(int64_t step) const { return parts_.optimizer->base_lr() * parts_.lr_factor(step); }

@@ -5,6 +5,7 @@
 
 #include "config/experiment.h"
 #include "distributed/stop_agreement.h"
+#include "engine/non_finite.h"
 #include "engine/parts.h"
 #include "engine/train_step.h"
 #include "reporting/events.h"
@@ -13,11 +14,13 @@ namespace trainer::engine {
 
 class Trainer {
  public:
-  // All arguments must outlive it. `should_stop` is asked at every step and validation batch; what any rank answers, all do.
-  Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop);
+  // All arguments must outlive it. `should_stop` is asked at every step and validation batch; what any rank answers, all do. `keep`: on
+  // rank 0, for steps that are not finite.
+  Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
+          NonFiniteSteps::Keep keep = {});
 
-  // Collective. Trains to the end, or until asked to stop; false then. Throws Error when a loss is not finite (naming step and learning
-  // rate) or memory runs out (naming the batch size). The reporter hears of the end in every case.
+  // Collective. Trains to the end, or until asked to stop; false then. Throws Error when a step is not finite (naming it, its learning
+  // rate and what was not finite first) or memory runs out (naming the batch size). The reporter hears of the end in every case.
   bool run();
 
  private:
@@ -33,12 +36,12 @@ class Trainer {
   // Collective: whether all ranks are to stop now.
   bool stop_agreed();
   bool train_epoch(int64_t epoch);
-  void take_step(int64_t step, int64_t step_in_epoch);
+  void take_step(int64_t step);
   void log_interval(int64_t epoch, int64_t step_in_epoch);
   // False when asked to stop meanwhile.
   bool validate(int64_t epoch);
   void report_epoch(int64_t epoch, bool validated);
-  void check_finite(int64_t step) const;
+  void check_finite(int64_t epoch);
   double lr_at(int64_t step) const;
   void finish(const std::string& reason, const std::string& message);
 
@@ -49,6 +52,7 @@ class Trainer {
   distributed::StopAgreement agreement_;
   metrics::ScoreMeter meter_;
   TrainStep train_step_;
+  NonFiniteSteps non_finite_steps_;
   std::chrono::steady_clock::time_point interval_start_;
   double waited_before_ = 0;
   int64_t steps_done_ = 0;

@@ -33,10 +33,14 @@ class ScoreMeter {
   // Collective: over all ranks of `group`. Waits for the device. With num_samples 0 the other scores are 0 too.
   Scores read(const distributed::ProcessGroup& group) const;
   void reset();
+  // Forgets what was added since the last mark().
+  void mark();
+  void rewind();
 
  private:
   bool has_classes_;
-  torch::Tensor sums_;  // float64 [3] on the device: loss, top1 hits, samples
+  torch::Tensor sums_;    // float64 [3] on the device: loss, top1 hits, samples
+  torch::Tensor marked_;  // their values at the last mark
 };
 
 // Of a validation whose batches are dealt whole to the ranks: the same digits for any number of them, since counts are integers and the

@@ -3,6 +3,7 @@
 #include <c10/util/StringUtil.h>
 
 #include "base/error.h"
+#include "nn/layer_observer.h"
 
 namespace trainer::nn {
 
@@ -24,8 +25,8 @@ torch::Tensor BatchNorm2d::forward(const torch::Tensor& x) {
     batch_weight = next_batch_weight();
     count_batch();
   }
-  return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), batch_weight, eps_,
-                        at::globalContext().userEnabledCuDNN());
+  return observed(*this, at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), batch_weight, eps_,
+                                        at::globalContext().userEnabledCuDNN()));
 }
 
 double BatchNorm2d::next_batch_weight() const {

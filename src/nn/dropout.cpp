@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "nn/layer_observer.h"
+
 namespace trainer::nn {
 
 Dropout::Dropout(double p, at::Generator generator) : p_(p), generator_(std::move(generator)) {
@@ -12,7 +14,7 @@ torch::Tensor Dropout::forward(const torch::Tensor& x) {
   if (!is_training() || p_ == 0.0) return x;
   // at::dropout takes no generator; this is its composition.
   const torch::Tensor mask = at::empty_like(x).bernoulli_(1.0 - p_, generator_).div_(1.0 - p_);
-  return x * mask;
+  return observed(*this, x * mask);
 }
 
 }  // namespace trainer::nn

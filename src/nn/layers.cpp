@@ -1,5 +1,7 @@
 #include "nn/layers.h"
 
+#include "nn/layer_observer.h"
+
 namespace trainer::nn {
 
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options)
@@ -8,7 +10,7 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
   if (options.bias) bias = register_parameter("bias", torch::empty({out_channels}));
 }
 
-torch::Tensor Conv2d::forward(const torch::Tensor& x) { return at::conv2d(x, weight, bias, stride_, padding_); }
+torch::Tensor Conv2d::forward(const torch::Tensor& x) { return observed(*this, at::conv2d(x, weight, bias, stride_, padding_)); }
 
 std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride) {
   return std::make_shared<Conv2d>(in_channels, out_channels, 3, Conv2dOptions{.stride = stride, .padding = 1});
@@ -23,6 +25,6 @@ Linear::Linear(int64_t in_features, int64_t out_features) {
   bias = register_parameter("bias", torch::empty({out_features}));
 }
 
-torch::Tensor Linear::forward(const torch::Tensor& x) { return at::linear(x, weight, bias); }
+torch::Tensor Linear::forward(const torch::Tensor& x) { return observed(*this, at::linear(x, weight, bias)); }
 
 }  // namespace trainer::nn

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "nn/channel_loops.h"
+#include "nn/layer_observer.h"
 
 namespace trainer::nn {
 namespace {
@@ -183,7 +184,7 @@ torch::Tensor SyncBatchNorm::forward(const torch::Tensor& x) {
               x.sizes());
   torch::Tensor y = Normalisation::apply(x, weight, bias, LayerState{group_, running_mean, running_var, next_batch_weight(), eps()});
   count_batch();
-  return y;
+  return observed(*this, y);
 }
 
 NormFactory sync_batch_norm(std::shared_ptr<const distributed::ProcessGroup> group) {

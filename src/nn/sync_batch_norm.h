@@ -21,6 +21,8 @@ class SyncBatchNorm : public BatchNorm2d {
                 std::optional<double> momentum = 0.1);
   // Throws UsageError, on all ranks, in training when a channel has less than two values over all ranks together.
   torch::Tensor forward(const torch::Tensor& x) override;
+  // Whether there is any other rank.
+  bool is_joined() const { return group_->size() > 1; }
 
  private:
   std::shared_ptr<const distributed::ProcessGroup> group_;

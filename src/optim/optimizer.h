@@ -87,6 +87,9 @@ config::Family optimizer_family();
 // `part` must come from optimizer_family(). Throws UsageError on values that contradict each other.
 std::unique_ptr<Optimizer> make_optimizer(const config::Part& part, std::vector<ParamGroup> groups, bool skip_zero_grads = false);
 
+// Whether any gradient has an element that is infinite or NaN, as a float32 scalar on the parameters' device: 1 if so, else 0, as step()
+// takes it. Does not wait for the device.
+torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters);
 // The 2-norm of all elements of all tensors (one at least), as a scalar tensor on their device; does not wait for it.
 torch::Tensor total_norm(const std::vector<torch::Tensor>& tensors);
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), like torch.nn.utils.clip_grad_norm_, without waiting for the device.

@@ -127,6 +127,10 @@ class Console : public Sink {
     if (latest_) latest_->epoch = event.epoch + 1;
   }
 
+  void on_warning(const WarningEvent& event) override {
+    if (!event.message.empty()) logger_.warn("{}", event.message);
+  }
+
   void on_end(const EndEvent& event) override {
     if (bar_) bar_->clear();
     logger_.info("{}  {} steps  {}  {}", event.reason, event.step, format_seconds(event.seconds), format_rate(event.images_per_second));

@@ -22,6 +22,10 @@ void Reporter::on_epoch(const EpochEvent& event) {
   for (const auto& sink : sinks_) sink->on_epoch(event);
 }
 
+void Reporter::on_warning(const WarningEvent& event) {
+  for (const auto& sink : sinks_) sink->on_warning(event);
+}
+
 void Reporter::on_end(const EndEvent& event) {
   for (const auto& sink : sinks_) sink->on_end(event);
 }

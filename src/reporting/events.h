@@ -62,6 +62,13 @@ struct EpochEvent {
   std::optional<ValidationEvent> validation = {};
 };
 
+// What is not as it should be, though the run goes on.
+struct WarningEvent {
+  int64_t epoch = 0;
+  int64_t step = 0;
+  std::string message = {};  // empty on a rank that leaves it to another to say
+};
+
 struct EndEvent {
   std::string reason = {};   // "done", "stopped", "failed"
   std::string message = {};  // of a failure
@@ -83,6 +90,7 @@ class Sink {
   virtual void on_step(int64_t /*step_in_epoch*/, int64_t /*steps_per_epoch*/) {}
   virtual void on_validation(const ValidationEvent&) {}
   virtual void on_epoch(const EpochEvent&) {}
+  virtual void on_warning(const WarningEvent&) {}
   virtual void on_end(const EndEvent&) {}
 };
 
@@ -95,6 +103,7 @@ class Reporter : public Sink {
   void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override;
   void on_validation(const ValidationEvent& event) override;
   void on_epoch(const EpochEvent& event) override;
+  void on_warning(const WarningEvent& event) override;
   void on_end(const EndEvent& event) override;
 
  private:

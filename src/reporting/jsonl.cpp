@@ -48,6 +48,12 @@ class Jsonl : public Sink {
     file_.write_line(to_text(line));
   }
 
+  void on_warning(const WarningEvent& event) override {
+    Json line = make_line("warning", event.epoch, event.step);
+    line["message"] = event.message;
+    file_.write_line(to_text(line));
+  }
+
   void on_end(const EndEvent& event) override {
     Json line = make_line("end", event.epoch, event.step);
     line["reason"] = event.reason;

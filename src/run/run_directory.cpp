@@ -74,7 +74,8 @@ RunDirectory::Earlier RunDirectory::earlier() const {
 }
 
 void RunDirectory::clear() const {
-  for (const auto& file : {config_file(), environment_file(), metrics_file(), metrics_table_file(), tensorboard_folder(), summary_file()}) {
+  for (const auto& file : {config_file(), environment_file(), metrics_file(), metrics_table_file(), tensorboard_folder(),
+                           non_finite_folder(), summary_file()}) {
     std::filesystem::remove_all(file);
   }
 }

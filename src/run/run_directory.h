@@ -29,6 +29,8 @@ class RunDirectory {
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path metrics_table_file() const { return path_ / "metrics.csv"; }
   std::filesystem::path tensorboard_folder() const { return path_ / "tensorboard"; }
+  // A folder for each step that was kept because it was not finite.
+  std::filesystem::path non_finite_folder() const { return path_ / "non_finite"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
 
   // What an earlier run left here; nothing, when it ended before its first step.

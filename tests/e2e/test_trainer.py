@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import signal
 import subprocess
@@ -149,13 +150,26 @@ class TrainerTest(unittest.TestCase):
         again = self.train("--config", LINEAR)
         self.assertEqual(again.returncode, 0, again.err)
 
-    def test_a_loss_that_is_not_finite(self):
+    def test_a_step_that_is_not_finite_is_kept_and_taken_again(self):
         run = self.train("--config", LINEAR, "optimizer.lr=1.0e30")
         self.assertEqual(run.returncode, 1)
-        self.assertRegex(run.err, r"the loss of step \d+.* is not finite, at learning rate 1e\+30")
+        said = re.search(r"error: step (\d+) is not finite, at learning rate 1e\+30: first (the .*); it is left out and kept for "
+                         r"`trainer replay (.*)`; lower optimizer.lr", run.err)
+        self.assertIsNotNone(said, run.err)
         self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "failed")
         self.assertEqual((self.run_dir / "train.log").read_text().count("is not finite"), 1)
         self.assertEqual(run.err.count("is not finite"), 1)
+        step, first, folder = said.groups()
+        replayed = trainer("replay", folder)
+        self.assertEqual(replayed.returncode, 0, replayed.err)
+        self.assertTrue(replayed.out.startswith(f"step {step} of epoch 1, learning rate 1e+30\n"), replayed.out)
+        self.assertTrue(replayed.out.endswith(f"\nfirst not finite: {first}, as in the run\n"), replayed.out)
+        finite = trainer("replay", folder, "runtime.dtype=float64", "amp.enabled=false")
+        self.assertEqual(finite.returncode, 1, finite.out)
+        self.assertEqual(finite.err.splitlines()[-1], f"error: step {step} is finite this time; in the run {first} was not")
+        nothing = trainer("replay", self.folder)
+        self.assertEqual(nothing.returncode, 3)
+        self.assertIn(f"{self.folder}/step.json: there is no such file; give the folder that the run's message names", nothing.err)
 
     def test_out_of_memory_names_the_batch_size(self):
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))

@@ -47,6 +47,20 @@ class GpuTest(unittest.TestCase):
         two = self.losses(*FEW_EXACT_STEPS, "distributed.backend=gloo", launcher=("launch", "--nproc-per-node", "2"))
         self.assert_near(two, self.losses(*FEW_EXACT_STEPS))
 
+    def test_a_step_that_is_not_finite_is_kept_and_taken_again(self):
+        for policy in ("stop", "skip"):
+            with self.subTest(policy), tempfile.TemporaryDirectory(prefix="trainer-gpu-") as folder:
+                command = [os.environ["TRAINER_BINARY"], "--config", ROOT / "configs/quickstart.yaml", "--run-dir", f"{folder}/run",
+                           "optimizer.lr=1.0e30", "logging.every_steps=5", f"training.on_non_finite={policy}"]
+                run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+                self.assertEqual(run.returncode, 1, run.stderr)
+                kept = sorted(pathlib.Path(folder, "run/non_finite").iterdir())
+                self.assertEqual(len(kept), 1 if policy == "stop" else 3, run.stderr)
+                # On a GPU `stop` looks at the end of a logging interval only; what came before has changed nothing.
+                replayed = subprocess.run([os.environ["TRAINER_BINARY"], "replay", kept[0]], cwd=ROOT, capture_output=True, text=True)
+                self.assertEqual(replayed.returncode, 0, replayed.stderr)
+                self.assertIn(", as in the run", replayed.stdout)
+
     def test_float16_with_the_grad_scaler(self):
         events = self.events("amp={enabled: true, dtype: float16, init_scale: 1.0e30, growth_interval: 20}")
         self.assertGreater(events[0]["skipped_steps"], 0)

@@ -4,10 +4,13 @@
 
 namespace trainer::config {
 
+enum class OnNonFinite { kStop, kSkip };
+
 struct TrainingSection {
   int64_t epochs = 0;
   int64_t accumulation_steps = 1;
   std::optional<double> max_grad_norm;
+  OnNonFinite on_non_finite = OnNonFinite::kStop;
 
   void describe(KeyTable& keys) {
     keys.add("epochs", epochs, {.min = 1, .unit = "epochs", .doc = "Passes over the training set.", .required = true});
@@ -18,6 +21,10 @@ struct TrainingSection {
                      "the images that it has."});
     keys.add("max_grad_norm", max_grad_norm,
              {.min = 0, .min_excluded = true, .doc = "Scale the gradient down to this 2-norm when it is longer; null: never."});
+    keys.add_choice("on_non_finite", on_non_finite, {{"stop", OnNonFinite::kStop}, {"skip", OnNonFinite::kSkip}},
+                    {.doc = "A step whose loss or gradients are not finite is left out and kept for `trainer replay`; stop: and the run "
+                            "ends; skip: and the run goes on, up to ten times in a row. Skipping waits for the GPU in each step. What "
+                            "amp.dtype: float16 skips to find its scale is neither."});
   }
 };
 

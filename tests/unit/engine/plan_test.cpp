@@ -38,6 +38,23 @@ TEST(Plan, GlobalBatchSizeIsSharedByTheMicroSteps) {
   EXPECT_EQ(samples_in_group(plan, 60), 32);  // the short last group
 }
 
+TEST(Plan, MicroStepsOfAStep) {
+  const auto plan = make_plan(experiment_with(8, std::nullopt, 4, true), 160, 2);  // 10 batches on each rank: groups of 4, 4 and 2
+  ASSERT_EQ(plan.steps_per_epoch, 3);
+  const auto whole = micro_steps_of(plan, 1, 4);
+  ASSERT_EQ(whole.size(), 4U);
+  EXPECT_EQ(first_batch_of(plan, 4), 4);
+  EXPECT_EQ(whole[3].step, 4);
+  EXPECT_EQ(whole[3].num_group_samples, 64);
+  EXPECT_EQ(whole[3].stream, 7);
+  EXPECT_TRUE(whole[0].is_first() && !whole[0].is_last() && whole[3].is_last());
+  const auto last = micro_steps_of(plan, 0, 5);
+  ASSERT_EQ(last.size(), 2U);
+  EXPECT_EQ(last[1].num_group_samples, 32);
+  EXPECT_EQ(last[1].stream, 2);
+  EXPECT_TRUE(last[1].is_last());
+}
+
 TEST(Plan, TheDefaultBatch) { EXPECT_EQ(make_plan(experiment_with(std::nullopt, std::nullopt, 1, true), 1000, 1).batch_size, 128); }
 
 TEST(Plan, TooFewImagesForABatch) {

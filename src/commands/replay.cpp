@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/log.h"
+#include "commands/arguments.h"
+#include "commands/command.h"
+#include "engine/catalog.h"
+#include "engine/non_finite.h"
+#include "engine/step_record.h"
+#include "engine/train_step.h"
+#include "world/host_resources.h"
+
+namespace trainer::commands {
+namespace {
+
+config::Experiment load_experiment(const std::filesystem::path& folder, const engine::StepRecord& record,
+                                   std::vector<std::string> overrides) {
+  size_t batch_size = 0;
+  for (const auto& batch : record.batches) batch_size = std::max(batch_size, batch.size());
+  overrides.push_back("dataloader.global_batch_size=null");
+  overrides.push_back(fmt::format("dataloader.batch_size={}", std::max<size_t>(batch_size, 1)));
+  if (record.loss_scale) overrides.push_back(fmt::format("amp.init_scale={}", *record.loss_scale));
+  return config::load(engine::step_config_file(folder), overrides, engine::make_catalog());
+}
+
+engine::Parts make_parts(const config::Experiment& experiment, Logger& logger) {
+  const auto* cuda = device::open_cuda_module(experiment.runtime.cuda_allocator, logger);
+  const device::HostShare share{.num_cpus = world::available_cpus(/*num_sharing=*/1)};
+  const auto placement = device::choose_placement(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory, share, cuda);
+  device::apply_placement(placement, experiment.runtime);
+  auto parts = engine::build_parts(experiment, placement);
+  engine::join_ranks(experiment, parts);
+  engine::open_data(experiment, parts, logger);
+  return parts;
+}
+
+std::string heading(const engine::StepRecord& record) {
+  const auto rank = record.world_size == 1 ? std::string()
+                    : record.is_joined     ? fmt::format(", the batches of all {} ranks as one", record.world_size)
+                                           : fmt::format(", rank {} of {}", record.rank, record.world_size);
+  return fmt::format("step {} of epoch {}{}, learning rate {:.6g}", record.step, record.epoch + 1, rank, record.lr);
+}
+
+void print(const std::vector<engine::Observation>& observations) {
+  size_t width = 0;
+  for (const auto& seen : observations) width = std::max(width, seen.what.size());
+  fmt::print("{:<{}}  {:<20}  {:>12}  {:>12}\n", "", width, "shape", "largest", "not finite");
+  for (const auto& seen : observations) {
+    fmt::print("{:<{}}  {:<20}  {:>12.4g}  {:>12}\n", seen.what, width, fmt::format("{}", fmt::join(seen.shape, "x")), seen.largest,
+               seen.num_non_finite);
+  }
+}
+
+// Prints what each micro-step meets; returns what was not finite first, or an empty text.
+std::string take(const engine::StepRecord& record, const config::Experiment& experiment, engine::Parts& parts) {
+  metrics::ScoreMeter meter(parts.placement.device, parts.loss->has_classes());
+  engine::TrainStep train_step(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter);
+  parts.model->train();
+  std::string first;
+  for (size_t number = 0; number < record.batches.size(); ++number) {
+    const auto& indices = record.batches[number];
+    parts.train.loader->start_epoch(record.epoch, indices, /*num_batches=*/1);
+    const auto& batch = *parts.train.loader->next();
+    const auto count = static_cast<int64_t>(record.batches.size());
+    const auto position = static_cast<int64_t>(number);
+    const auto observations = train_step.examine(batch, {.step = record.step,
+                                                         .number = position,
+                                                         .count = count,
+                                                         .num_group_samples = record.num_group_samples,
+                                                         .stream = position * record.world_size + record.rank});
+    if (count > 1) fmt::print("\nmicro-step {} of {}\n", number + 1, count);
+    print(observations);
+    const auto* found = engine::first_non_finite(observations);
+    if (first.empty() && found != nullptr) first = found->what;
+  }
+  return first;
+}
+
+}  // namespace
+
+ExitCode replay(const std::vector<std::string>& args) {
+  CLI::App app("Takes a step again, alone, that was not finite: with the parameters that it had then, on the same samples.",
+               "trainer replay");
+  std::filesystem::path folder;
+  std::vector<std::string> overrides;
+  app.add_option("folder", folder, "where the run has kept the step")->required()->type_name("DIR");
+  app.add_option("overrides", overrides, "keys to try with other values, such as amp.enabled=false")->type_name("key=value");
+  parse(app, args);
+
+  const auto record = engine::read_step(folder);
+  const auto experiment = load_experiment(folder, record, std::move(overrides));
+  const auto logger = make_console_logger();
+  auto parts = make_parts(experiment, *logger);
+  engine::read_model(folder, *parts.model);
+  fmt::print("{}\n", heading(record));
+  const auto first = take(record, experiment, parts);
+  std::fflush(stdout);
+  if (first.empty()) {
+    throw Error(fmt::format("step {} is finite this time; in the run {} was not", record.step,
+                            record.first_non_finite.empty() ? "the sum over the ranks" : record.first_non_finite));
+  }
+  fmt::print("\nfirst not finite: {}{}\n", first,
+             first == record.first_non_finite ? ", as in the run" : fmt::format("; in the run it was {}", record.first_non_finite));
+  return ExitCode::kDone;
+}
+
+}  // namespace trainer::commands

@@ -1,0 +1,154 @@
+#include "engine/non_finite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "nn/sync_batch_norm.h"
+
+namespace trainer::engine {
+
+// What a rank has found in its own part of a step.
+struct NonFiniteSteps::Finding {
+  std::string what;      // empty: nothing
+  int64_t position = 0;  // among all that the step meets, in its order
+  bool repeats = true;
+  std::vector<std::vector<int64_t>> batches;  // sample indices of each micro-step
+
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Finding, what, position, repeats, batches)
+};
+
+namespace {
+
+// A run that skips them is lost after so many in a row.
+constexpr int64_t kMostInRow = 10;
+// Each has the size of the model.
+constexpr int64_t kMostKept = 3;
+
+std::vector<int64_t> indices_from(Parts& parts, int64_t step) {
+  const auto& plan = parts.plan;
+  parts.sampler->set_epoch(step / plan.steps_per_epoch);
+  auto indices = parts.sampler->indices();
+  indices.resize(std::min(indices.size(), static_cast<size_t>(plan.batches_per_epoch * plan.batch_size)));
+  const auto begin = std::min(indices.size(), static_cast<size_t>(first_batch_of(plan, step) * plan.batch_size));
+  return {indices.begin() + static_cast<std::ptrdiff_t>(begin), indices.end()};
+}
+
+// Whether what a rank computes depends on the batches of the others.
+bool has_joined_statistics(const models::Model& model) {
+  return std::ranges::any_of(model.modules(), [](const auto& module) {
+    const auto* norm = dynamic_cast<const nn::SyncBatchNorm*>(module.get());
+    return norm != nullptr && norm->is_joined();
+  });
+}
+
+}  // namespace
+
+const Observation* first_non_finite(const std::vector<Observation>& observations) {
+  const auto found = std::ranges::find_if(observations, [](const Observation& seen) { return seen.num_non_finite > 0; });
+  return found == observations.end() ? nullptr : &*found;
+}
+
+void start_loading(Parts& parts, int64_t step) {
+  const auto& plan = parts.plan;
+  parts.train.loader->start_epoch(step / plan.steps_per_epoch, indices_from(parts, step),
+                                  plan.batches_per_epoch - first_batch_of(plan, step));
+}
+
+NonFiniteSteps::NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainStep& train_step, Keep keep)
+    : policy_(policy), parts_(parts), train_step_(train_step), keep_(std::move(keep)) {}
+
+bool NonFiniteSteps::looks_at_each_step() const { return policy_ == config::OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
+
+std::optional<std::string> NonFiniteSteps::check(int64_t step, const std::function<double(int64_t)>& lr_at) {
+  const auto bad_step = train_step_.non_finite_step();
+  if (!bad_step) return std::nullopt;
+  const auto record = make_record(*bad_step, lr_at(*bad_step));
+  train_step_.undo();
+  num_in_row_ = *bad_step == last_step_ + 1 ? num_in_row_ + 1 : 1;
+  last_step_ = *bad_step;
+  const auto& world = *parts_.ranks.world;
+  const auto text = world.rank() == 0 ? describe(record, step) : "";
+  // Nobody goes on, or ends, before it is kept.
+  world.barrier();
+  if (policy_ == config::OnNonFinite::kStop || num_in_row_ >= kMostInRow) throw AgreedError(text);
+  if ((step + 1) % parts_.plan.steps_per_epoch != 0) start_loading(parts_, step + 1);
+  return text;
+}
+
+std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) {
+  auto text = fmt::format("step {}", record.step);
+  if (record.step != seen_at) text += fmt::format(" (seen at step {})", seen_at);
+  text += fmt::format(" is not finite, at learning rate {:.6g}", record.lr);
+  if (record.loss_scale) text += fmt::format(" and loss scale {:.6g}", *record.loss_scale);
+  text += ": first " + (record.first_non_finite.empty() ? "a sum of gradients that are finite on each rank" : record.first_non_finite);
+  if (record.world_size > 1 && !record.first_non_finite.empty()) text += fmt::format(" on rank {}", record.rank);
+  if (!record.repeats) text += ", which was finite when it was taken again";
+  text += "; it is left out" + keep(record);
+  if (num_in_row_ >= kMostInRow) text += fmt::format(", the {}th in a row", num_in_row_);
+  if (policy_ == config::OnNonFinite::kSkip && num_in_row_ < kMostInRow) return text;
+  if (!record.repeats) return text + "; what does not repeat points to the memory or the GPU of that host";
+  return text + "; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm";
+}
+
+std::string NonFiniteSteps::keep(const StepRecord& record) {
+  if (!keep_ || num_kept_ == kMostKept) return "";
+  try {
+    const auto folder = keep_(record).string();
+    ++num_kept_;
+    return fmt::format(" and kept for `trainer replay {}`", folder);
+  } catch (const std::exception& error) {
+    return fmt::format(" (it could not be kept: {})", error.what());
+  }
+}
+
+NonFiniteSteps::Finding NonFiniteSteps::examine(int64_t step) {
+  Finding finding;
+  auto indices = indices_from(parts_, step);
+  start_loading(parts_, step);
+  for (const auto& micro_step : micro_steps_of(parts_.plan, parts_.ranks.world->rank(), step)) {
+    const auto& batch = *parts_.train.loader->next();
+    finding.batches.emplace_back(indices.begin(), indices.begin() + batch.size);
+    indices.erase(indices.begin(), indices.begin() + batch.size);
+    const auto observations = train_step_.examine(batch, micro_step);
+    if (!finding.what.empty()) continue;
+    const auto* first = first_non_finite(observations);
+    finding.position += first == nullptr ? static_cast<int64_t>(observations.size()) : first - observations.data();
+    if (first != nullptr) finding.what = first->what;
+  }
+  finding.repeats = !finding.what.empty() || !train_step_.had_non_finite_loss();
+  if (!finding.repeats) finding.what = "the loss";
+  return finding;
+}
+
+// Of the rank that met it first.
+StepRecord NonFiniteSteps::make_record(int64_t step, double lr) {
+  const auto mine = examine(step);
+  const auto& world = *parts_.ranks.world;
+  std::vector<Finding> findings;
+  for (const auto& bytes : world.all_gather_bytes(nlohmann::json(mine).dump())) findings.push_back(nlohmann::json::parse(bytes));
+  const auto order = [](const Finding& finding) { return std::tuple(finding.what.empty(), !finding.repeats, finding.position); };
+  const auto first = std::ranges::min_element(findings, {}, order);
+  StepRecord record{.step = step,
+                    .epoch = step / parts_.plan.steps_per_epoch,
+                    .lr = lr,
+                    .loss_scale = train_step_.non_finite_scale(),
+                    .rank = static_cast<int>(first - findings.begin()),
+                    .world_size = world.size(),
+                    .is_joined = has_joined_statistics(*parts_.model),
+                    .num_group_samples = samples_in_group(parts_.plan, first_batch_of(parts_.plan, step)),
+                    .batches = first->batches,
+                    .first_non_finite = first->what,
+                    .repeats = first->repeats};
+  if (!record.is_joined) return record;
+  for (size_t i = 0; i < record.batches.size(); ++i) {
+    auto& batch = record.batches[i];
+    batch.clear();
+    for (const auto& finding : findings) batch.insert(batch.end(), finding.batches[i].begin(), finding.batches[i].end());
+  }
+  return record;
+}
+
+}  // namespace trainer::engine

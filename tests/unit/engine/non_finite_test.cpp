@@ -1,0 +1,239 @@
+// A step that is not finite: what is left out, what is said, what is kept, and that it can be taken again.
+
+#include "engine/non_finite.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <mutex>
+
+#include "base/error.h"
+#include "tests/testing/ranks.h"
+#include "tests/testing/small_run.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::engine {
+namespace {
+
+using testing::bitwise_equal;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string kText =
+    "experiment: non_finite\n"
+    "dataset: {name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 48, num_validation: 8}\n"
+    "dataloader: {global_batch_size: 8}\n"
+    "optimizer: {name: sgd, lr: 0.001, momentum: 0.9}\n"
+    "runtime: {dtype: float64, threads: 1, device: cpu}\n"
+    "training: {epochs: 1}\n"
+    "logging: {every_steps: 1}\n";
+
+// Six steps an epoch. Before step `first` the weights of the rank are made so large that a layer's output is infinite; before step `end`
+// they are put back.
+struct Plant {
+  int rank = 0;
+  int64_t first = 3;
+  int64_t end = 4;
+};
+
+class Planter : public testing::Recorder {
+ public:
+  Planter(Parts& parts, const Plant& plant) : parts_(parts), plant_(plant) {}
+
+  void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override {
+    testing::Recorder::on_step(step_in_epoch, steps_per_epoch);
+    ++num_steps_;
+    if (parts_.ranks.world->rank() != plant_.rank) return;
+    const torch::NoGradGuard no_grad;
+    if (num_steps_ == plant_.first) {
+      for (const auto& tensor : testing::state_of(parts_)) before.push_back(tensor.detach().clone());
+      for (auto& parameter : parts_.model->parameters()) parameter.fill_(parameter.scalar_type() == torch::kFloat64 ? 1e308 : 1e38);
+      for (const auto& tensor : testing::state_of(parts_)) planted.push_back(tensor.detach().clone());
+    }
+    if (num_steps_ == plant_.end) {
+      for (const auto& tensor : testing::state_of(parts_)) after.push_back(tensor.detach().clone());
+      const auto parameters = parts_.model->parameters();
+      for (size_t i = 0; i < parameters.size(); ++i) torch::Tensor(parameters[i]).copy_(before[i]);
+    }
+  }
+
+  std::vector<torch::Tensor> before, planted, after;
+
+ private:
+  Parts& parts_;
+  Plant plant_;
+  int64_t num_steps_ = 0;
+};
+
+struct Outcome {
+  std::vector<StepRecord> kept;
+  std::vector<std::string> warnings;
+  std::vector<reporting::TrainEvent> lines;
+  std::string error;
+  bool left_no_trace = false;  // but for the plant itself
+};
+
+Outcome train(const std::string& model, const Plant& plant, const std::vector<std::string>& overrides, const Ranks& ranks = {},
+              const std::filesystem::path& folder = {}) {
+  const auto text = kText + "model: " + model + "\n";
+  auto experiment = config::load_text(text, "test.yaml", overrides, testing::catalog());
+  auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), ranks);
+  join_ranks(experiment, parts);
+  open_data(experiment, parts, *make_quiet_logger());
+  Planter planter(parts, plant);
+  Outcome outcome;
+  const auto keep = [&](const StepRecord& record) {
+    outcome.kept.push_back(record);
+    if (!folder.empty()) write_step(folder, record, *parts.model, text);
+    return std::filesystem::path("kept/step");
+  };
+  try {
+    Trainer(
+        experiment, parts, planter, [] { return false; }, keep)
+        .run();
+  } catch (const AgreedError& error) {
+    outcome.error = error.what();
+  }
+  for (const auto& warning : planter.warnings) outcome.warnings.push_back(warning.message);
+  outcome.lines = planter.train;
+  outcome.left_no_trace = bitwise_equal(planter.planted, planter.after);
+  parts.data_parallel.reset();
+  return outcome;
+}
+
+const std::string kStop = "training.on_non_finite=stop";
+const std::string kSkip = "training.on_non_finite=skip";
+
+TEST(NonFinite, StopsAndNamesTheStepTheLayerAndTheLearningRate) {
+  const auto outcome = train("{name: resnet20}", {}, {kStop});
+  EXPECT_EQ(outcome.error,
+            "step 3 is not finite, at learning rate 0.001: first the output of conv1; it is left out and kept for `trainer replay "
+            "kept/step`; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm");
+  ASSERT_EQ(outcome.kept.size(), 1U);
+  EXPECT_EQ(outcome.kept[0].step, 3);
+  EXPECT_EQ(outcome.kept[0].first_non_finite, "the output of conv1");
+  EXPECT_TRUE(outcome.warnings.empty());
+}
+
+TEST(NonFinite, ASkippedStepLeavesNoTrace) {
+  for (const auto& optimizer : {"sgd", "adamw", "sam"}) {
+    const auto outcome = train("{name: resnet20}", {}, {kSkip, std::string("optimizer={name: ") + optimizer + ", lr: 0.001}"});
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_TRUE(outcome.left_no_trace) << optimizer;
+    ASSERT_EQ(outcome.warnings.size(), 1U);
+    EXPECT_EQ(outcome.warnings[0],
+              "step 3 is not finite, at learning rate 0.001: first the output of conv1; it is left out and kept for `trainer replay "
+              "kept/step`");
+    // There is nothing to be said of an interval all of which was left out.
+    ASSERT_EQ(outcome.lines.size(), 5U);
+    for (const auto& line : outcome.lines) EXPECT_TRUE(std::isfinite(line.loss)) << line.step;
+    EXPECT_EQ(outcome.lines[3].step, 5);
+  }
+}
+
+TEST(NonFinite, WhatIsLoadedAfterASkippedStepIsWhatWouldHaveBeen) {
+  // Without learning, a step's loss depends on its images alone.
+  const std::vector<std::string> still = {kSkip, "optimizer.lr=1.0e-300", "dataloader.num_workers=2", "training.epochs=2"};
+  const auto straight = train("{name: demo_conv}", {.rank = -1}, still);
+  const auto skipped = train("{name: demo_conv}", {}, still);
+  ASSERT_EQ(straight.lines.size(), 12U);
+  ASSERT_EQ(skipped.lines.size(), 11U);
+  for (const auto& line : skipped.lines) EXPECT_EQ(line.loss, straight.lines[static_cast<size_t>(line.step) - 1].loss) << line.step;
+}
+
+TEST(NonFinite, TooManyInARowEndTheRun) {
+  const auto outcome = train("{name: demo_conv}", {.first = 3, .end = 100}, {kSkip, "training.epochs=3"});
+  EXPECT_EQ(outcome.warnings.size(), 9U);
+  EXPECT_EQ(outcome.kept.size(), 3U);
+  EXPECT_THAT(outcome.error, StartsWith("step 12 is not finite"));
+  EXPECT_THAT(outcome.error, HasSubstr("it is left out, the 10th in a row; lower optimizer.lr"));
+}
+
+TEST(NonFinite, MicroStepsAreKept) {
+  const auto outcome = train("{name: demo_conv}", {}, {kStop, "training.accumulation_steps=4"});
+  ASSERT_EQ(outcome.kept.size(), 1U);
+  const auto& record = outcome.kept[0];
+  EXPECT_EQ(record.first_non_finite, "the output of conv");
+  ASSERT_EQ(record.batches.size(), 4U);
+  for (const auto& batch : record.batches) EXPECT_EQ(batch.size(), 2U);
+  EXPECT_EQ(record.num_group_samples, 8);
+}
+
+TEST(NonFinite, Float16StopsWhereNoScaleHelps) {
+  const auto outcome = train("{name: demo_conv}", {.first = 3, .end = 100},
+                             {kStop, "runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 2.0}"});
+  EXPECT_THAT(outcome.error, StartsWith("step 4 is not finite, at learning rate 0.001 and loss scale 1: first the output of conv;"));
+  ASSERT_EQ(outcome.kept.size(), 1U);
+  EXPECT_EQ(outcome.kept[0].loss_scale, 1);
+}
+
+TEST(NonFinite, AllRanksNameTheRankThatMetItFirst) {
+  for (const auto& model : {"{name: resnet20}", "{name: demo_conv}"}) {
+    const bool has_norm = std::string(model) == "{name: resnet20}";
+    std::mutex mutex;
+    std::vector<Outcome> outcomes(3);
+    testing::run_ranks(3, [&](distributed::ProcessGroups& groups) {
+      auto outcome = train(model, {.rank = 1}, {kStop, "dataloader.global_batch_size=12"}, make_ranks(groups));
+      const std::lock_guard lock(mutex);
+      outcomes[static_cast<size_t>(groups.world()->rank())] = std::move(outcome);
+    });
+    EXPECT_THAT(outcomes[0].error, HasSubstr(has_norm ? "first the output of conv1 on rank 1;" : "first the output of conv on rank 1;"));
+    EXPECT_EQ(outcomes[1].error, "");
+    EXPECT_EQ(outcomes[2].error, "");
+    ASSERT_EQ(outcomes[0].kept.size(), 1U);
+    const auto& record = outcomes[0].kept[0];
+    EXPECT_EQ(record.rank, 1);
+    EXPECT_EQ(record.is_joined, has_norm);
+    ASSERT_EQ(record.batches.size(), 1U);
+    EXPECT_EQ(record.batches[0].size(), has_norm ? 12U : 4U);
+  }
+}
+
+TEST(NonFinite, ARecordIsReadAsItWasWritten) {
+  const testing::TemporaryFolder folder;
+  const auto outcome = train("{name: resnet20}", {}, {kStop}, {}, folder.path());
+  ASSERT_EQ(outcome.kept.size(), 1U);
+  const auto& kept = outcome.kept[0];
+  const auto read = read_step(folder.path());
+  EXPECT_EQ(read.step, 3);
+  EXPECT_EQ(read.epoch, 0);
+  EXPECT_EQ(read.lr, kept.lr);
+  EXPECT_EQ(read.loss_scale, std::nullopt);
+  EXPECT_EQ(read.batches, kept.batches);
+  EXPECT_EQ(read.num_group_samples, 8);
+  EXPECT_EQ(read.first_non_finite, kept.first_non_finite);
+  EXPECT_TRUE(read.repeats);
+
+  auto experiment = config::load(step_config_file(folder.path()), {}, testing::catalog());
+  auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
+  read_model(folder.path(), *parts.model);
+  EXPECT_TRUE((parts.model->parameters()[0] == 1e308).all().item<bool>());
+  EXPECT_TRUE(parts.model->named_buffers()["bn1.running_mean"].isfinite().all().item<bool>());
+}
+
+TEST(NonFinite, WhatIsNoRecordIsRefused) {
+  const testing::TemporaryFolder folder;
+  const auto message = [](const std::function<void()>& act) -> std::string {
+    try {
+      act();
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto path = folder.path().string();
+  EXPECT_EQ(message([&] { read_step(folder.path()); }),
+            path + "/step.json: there is no such file; give the folder that the run's message names");
+  std::ofstream(folder.path() / "step.json") << "{\"step\": 3}";
+  EXPECT_THAT(message([&] { read_step(folder.path()); }), StartsWith(path + "/step.json: this is no record of a step ("));
+  torch::nn::Linear model(2, 2);
+  EXPECT_EQ(message([&] { read_model(folder.path(), *model); }),
+            path + "/model.pt: there is no such file; give the folder that the run's message names");
+  std::ofstream(folder.path() / "model.pt") << "no tensors";
+  EXPECT_THAT(message([&] { read_model(folder.path(), *model); }), StartsWith(path + "/model.pt: this is no state of the model ("));
+}
+
+}  // namespace
+}  // namespace trainer::engine
