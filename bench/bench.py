@@ -25,6 +25,8 @@ RANKS = 2
 RANK_BATCH_SIZE = 64
 # Gradients are exchanged during the backward pass; the shorter that is, the less time there is to hide in. 25 MiB is the default.
 OVERLAP = {"network": "resnet18", "batch_size": 16, "bucket_cap_mb": [4, 25], "steps": 5}
+# Turns of so many seconds each with it and without, many of them: what is measured is small beside the noise of one.
+WATCH = {"seconds": 0.5, "turns_per_round": 10}
 
 
 def layout_name(dtype, channels_last):
@@ -139,6 +141,23 @@ def measure_overlap(options):
     return title, {"unit": "%", "contenders": contenders, "foreign_cores": foreign}
 
 
+def measure_watch(options, network):
+    """Per cent of a step that it costs that the ranks look after each other and agree to stop: median and quartiles over many turns."""
+    argv = [options.bin / "bench_ranks", "--watch", "--network", network, "--batch-size", RANK_BATCH_SIZE, "--input", "resident"]
+    worker = Worker(network, [*argv, "--data", options.data, "distributed.sync_batch_norm=false"], None, num_ranks=RANKS)
+    worker.calibrate(2 * WATCH["seconds"])
+    costs, foreign = [], []
+    for _ in range(WATCH["turns_per_round"] * options.rounds):
+        foreign.append(busy_cores(0.1))
+        answer = worker.ask(worker.steps)
+        costs.append(100 * (answer["watched"] / answer["plain"] - 1))
+    quartiles = statistics.quantiles(costs, n=4)
+    contender = {"name": network, "quartiles": quartiles, "values": costs, "steps": worker.steps, "memory_mb": worker.close(), **worker.command,
+                 "settings": worker.settings}
+    title = f"cost of looking after each other, {RANKS} ranks: {network} x {RANK_BATCH_SIZE} each"
+    return title, {"unit": "% of a step", "contenders": [contender], "foreign_cores": foreign}
+
+
 def measure_input(options, best, dtype, channels_last):
     size = 128
     common = {"batch_size": size, "dtype": dtype, "channels_last": channels_last, "data": options.data}
@@ -217,6 +236,7 @@ def measure(options, best):
     if "ranks" in options.parts:
         for network in options.networks:
             yield from measure_ranks(options, best, network)
+            yield measure_watch(options, network)
         yield measure_overlap(options)
     if "input" in options.parts:
         for dtype, channels_last in LAYOUTS:
@@ -229,6 +249,9 @@ def print_result(title, result):
     print(f"\n{title} [{result['unit']}]")
     if result["unit"] == "%":
         print_overlap(result)
+    elif result["unit"] == "% of a step":
+        for c in result["contenders"]:
+            print("  median {1:+.2f}, quartiles {0:+.2f} and {2:+.2f}, {count} turns".format(*c["quartiles"], count=len(c["values"])))
     else:
         print_contenders(result, digits=2 if result["unit"] == "s" else 0)
     if max(result["foreign_cores"]) > 0.2:
@@ -273,7 +296,7 @@ def main():
     output = ROOT / "build" / "bench" / (time.strftime("%Y%m%d_%H%M%S") + ".json")
     output.parent.mkdir(parents=True, exist_ok=True)
     for title, result in measure(options, best):
-        report["results"][title] = result if result["unit"] == "%" else add_ratios(result)
+        report["results"][title] = result if result["unit"].startswith("%") else add_ratios(result)
         print_result(title, result)
         output.write_text(json.dumps(report, indent=1) + "\n")
     print(f"\nratios are our speed relative to theirs in the same round; everything is in {output.relative_to(ROOT)}")

@@ -5,15 +5,24 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "base/crash.h"
 #include "bench/serve.h"
 #include "bench/training.h"
+#include "distributed/health.h"
 #include "distributed/rendezvous.h"
+#include "distributed/stop_agreement.h"
 #include "world/host_resources.h"
 
 namespace {
 
 using namespace trainer;
 using nlohmann::json;
+
+struct Options {
+  bench::TrainingOptions training;
+  bool measures_overlap = false;
+  bool measures_watch = false;
+};
 
 // serve() on rank 0, which tells the others how many steps are to be done; none ends them.
 void serve_together(const distributed::ProcessGroup& world, const json& settings, const std::function<json(int64_t)>& run) {
@@ -101,6 +110,47 @@ class Overlap {
   int64_t last_gradient_ = 0;
 };
 
+// What it costs that ranks look after each other and agree to stop: the same number of steps with it and without, by turns.
+class WatchCost {
+ public:
+  WatchCost(engine::Parts& parts, bench::Training& training, const distributed::Meeting& meeting)
+      : parts_(parts), training_(training), meeting_(meeting), agreement_(parts.ranks.control) {}
+
+  // Collective. Seconds.
+  json run(int64_t count) {
+    watches_first_ = !watches_first_;
+    json result;
+    for (const bool watches : {watches_first_, !watches_first_}) {
+      parts_.ranks.world->barrier();
+      const auto start = now();
+      watches ? run_watched(count) : training_.run(count);
+      result[watches ? "watched" : "plain"] = 1e-9 * static_cast<double>(now() - start);
+    }
+    return result;
+  }
+
+ private:
+  void run_watched(int64_t count) {
+    const int rank = parts_.ranks.world->rank();
+    const auto activity = std::make_shared<distributed::Activity>(
+        [&](const auto& state) { describe_process(fmt::format("rank {} of {}, in {}", rank, meeting_.ranks.size(), describe(state))); });
+    distributed::HealthOptions options{.rank = rank};
+    for (const auto& other : meeting_.ranks) options.processes.push_back(other.host);
+    distributed::Health health(*meeting_.store, activity, options, [](const distributed::Failure&) { std::abort(); });
+    training_.run(count, [&](int64_t step) {
+      agreement_.ask(false);
+      activity->enter(distributed::Phase::kLoading, step);
+      activity->enter(distributed::Phase::kStep, step);
+    });
+  }
+
+  engine::Parts& parts_;
+  bench::Training& training_;
+  const distributed::Meeting& meeting_;
+  distributed::StopAgreement agreement_;
+  bool watches_first_ = false;
+};
+
 distributed::Meeting meet(const world::Place& place, const config::DistributedSection& section) {
   const auto logger = make_quiet_logger();
   distributed::Introduction mine;
@@ -111,22 +161,25 @@ distributed::Meeting meet(const world::Place& place, const config::DistributedSe
                            *logger);
 }
 
-void train(const bench::TrainingOptions& options, bool measures_overlap, const config::Experiment& experiment,
-           const device::Placement& placement, distributed::ProcessGroups& groups) {
+void train(const Options& options, const config::Experiment& experiment, const device::Placement& placement,
+           const distributed::Meeting& meeting, distributed::ProcessGroups& groups) {
   auto parts = engine::build_parts(experiment, placement, engine::make_ranks(groups));
   engine::join_ranks(experiment, parts);
   const auto logger = make_quiet_logger();
   engine::open_data(experiment, parts, *logger);
-  bench::Training training(parts, options);
-  const json settings{{"network", options.network},
-                      {"input", options.source},
+  bench::Training training(parts, options.training);
+  const json settings{{"network", options.training.network},
+                      {"input", options.training.source},
                       {"ranks", parts.plan.world_size},
                       {"placement", device::to_string(parts.placement)},
                       {"bucket_sizes", parts.data_parallel->bucket_sizes()}};
   std::optional<Overlap> overlap;
-  if (measures_overlap) overlap.emplace(parts, training);
+  std::optional<WatchCost> watch_cost;
+  if (options.measures_overlap) overlap.emplace(parts, training);
+  if (options.measures_watch) watch_cost.emplace(parts, training, meeting);
   serve_together(*groups.world(), settings, [&](int64_t count) {
     if (overlap) return overlap->run(count);
+    if (watch_cost) return watch_cost->run(count);
     training.run(count);
     return json::object();
   });
@@ -136,13 +189,13 @@ void train(const bench::TrainingOptions& options, bool measures_overlap, const c
 
 int main(int argc, char** argv) {
   CLI::App app("Training steps of a rank, measured by bench.py");
-  bench::TrainingOptions options;
-  bool measures_overlap = false;
-  options.add_to(app);
-  app.add_flag("--overlap", measures_overlap, "answer with what is exposed of the exchange of gradients, and what it takes alone");
+  Options options;
+  options.training.add_to(app);
+  app.add_flag("--overlap", options.measures_overlap, "answer with what is exposed of the exchange of gradients, and what it takes alone");
+  app.add_flag("--watch", options.measures_watch, "answer with the time of steps while ranks look after each other, and without");
   CLI11_PARSE(app, argc, argv);
 
-  const auto experiment = bench::make_experiment(options);
+  const auto experiment = bench::make_experiment(options.training);
   const auto place = world::find_place({}, world::process_environment());
   const auto meeting = meet(place, experiment.distributed);
   device::configure_cpu_allocator();
@@ -150,6 +203,6 @@ int main(int argc, char** argv) {
   const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, share, nullptr);
   device::apply_placement(placement, experiment.runtime);
   distributed::ProcessGroups groups(meeting.store, place.rank, place.world_size, {.gloo_address = meeting.address});
-  train(options, measures_overlap, experiment, placement, groups);
+  train(options, experiment, placement, meeting, groups);
   groups.shutdown();
 }

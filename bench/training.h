@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -97,8 +98,10 @@ class Training {
     if (!std::isfinite(meter_.read(*parts_.ranks.world).loss))
       throw std::runtime_error("the loss is not finite: the figures would mean nothing");
   }
-  void run(int64_t num_steps) {
+  void run(
+      int64_t num_steps, const std::function<void(int64_t)>& before_step = [](int64_t) {}) {
     for (int64_t i = 0; i < num_steps; ++i) {
+      before_step(step_);
       forward_and_backward();
       update();
     }
