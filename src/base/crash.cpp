@@ -48,11 +48,40 @@ void copy_text(std::span<char> to, const std::string& text) {
 
 void write_text(int descriptor, const char* text) { [[maybe_unused]] const auto written = write(descriptor, text, std::strlen(text)); }
 
-void write_report(int descriptor, int signal_number, std::span<void* const> frames) {
+// The line of /proc/self/maps for an address, from its file's name on; empty where no file is mapped. For a handler: nothing is allocated.
+const char* file_mapped_at(const void* address) {
+  static std::array<char, PATH_MAX + kLineLength> line;
+  const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const char* file = "";
+  size_t length = 0;
+  while (maps >= 0 && file[0] == '\0' && read(maps, &line[length], 1) == 1) {
+    if (line[length] != '\n') {
+      length = std::min(length + 1, line.size() - 1);
+      continue;
+    }
+    line[length] = '\0';
+    length = 0;
+    char* dash = nullptr;
+    const auto begin = std::strtoull(line.data(), &dash, 16);
+    const auto end = std::strtoull(dash + 1, nullptr, 16);
+    const auto wanted = reinterpret_cast<uintptr_t>(address);
+    const char* name = std::strchr(line.data(), '/');
+    if (begin <= wanted && wanted < end && name != nullptr) file = name;
+  }
+  if (maps >= 0) close(maps);
+  return file;
+}
+
+void write_report(int descriptor, int signal_number, const char* file, std::span<void* const> frames) {
   write_text(descriptor, "crash: ");
   write_text(descriptor, process_text[0] != '\0' ? process_text.data() : "trainer");
   write_text(descriptor, ": ");
   write_text(descriptor, sigdescr_np(signal_number));
+  if (file[0] != '\0') {
+    write_text(descriptor, ": ");
+    write_text(descriptor, file);
+    write_text(descriptor, " was shortened or cannot be read");
+  }
   write_text(descriptor, "\n");
   const size_t end = num_lines;
   for (size_t i = end > kNumLines ? end - kNumLines : 0; i < end; ++i) {
@@ -64,14 +93,16 @@ void write_report(int descriptor, int signal_number, std::span<void* const> fram
   backtrace_symbols_fd(frames.data(), static_cast<int>(frames.size()), descriptor);
 }
 
-extern "C" void report_crash(int signal_number) {
+extern "C" void report_crash(int signal_number, siginfo_t* info, void*) {
   if (!is_crashing.exchange(true)) {
     std::array<void*, kMaxFrames> frames;
     const auto count = static_cast<size_t>(std::max(0, backtrace(frames.data(), kMaxFrames)));
     const std::span<void* const> stack(frames.data(), count);
-    write_report(STDERR_FILENO, signal_number, stack);
+    // How the system says that it cannot bring in a page.
+    const char* lost_file = signal_number == SIGBUS && info->si_code == BUS_ADRERR ? file_mapped_at(info->si_addr) : "";
+    write_report(STDERR_FILENO, signal_number, lost_file, stack);
     const int file = crash_file[0] != '\0' ? open(crash_file.data(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
-    if (file >= 0) write_report(file, signal_number, stack);
+    if (file >= 0) write_report(file, signal_number, lost_file, stack);
   }
   // The handler was for one time: now the signal does what it does.
   raise(signal_number);
@@ -134,8 +165,8 @@ void install_crash_handlers() {
   const stack_t stack{.ss_sp = handler_stack.data(), .ss_flags = 0, .ss_size = handler_stack.size()};
   sigaltstack(&stack, nullptr);
   struct sigaction action {};
-  action.sa_handler = report_crash;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER | SA_ONSTACK);
+  action.sa_sigaction = report_crash;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER | SA_ONSTACK | SA_SIGINFO);
   for (const int signal_number : kCrashSignals) sigaction(signal_number, &action, nullptr);
   struct sigaction ask {};
   ask.sa_handler = answer_with_stack;

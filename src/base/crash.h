@@ -7,7 +7,8 @@
 namespace trainer {
 
 // From here on a crash writes what the process was, its last log lines and the stack of the thread that crashed to stderr and, appended,
-// to the crash file; then the process dies of the signal. To be called once, by main; process-wide by nature.
+// to the crash file; of a mapped file that could not be read its name too. Then the process dies of the signal. To be called once, by main;
+// process-wide by nature.
 void install_crash_handlers();
 
 // What the report begins with ("rank 2 of 4, step 12"), at most 255 bytes. May be called at any time, by one thread.

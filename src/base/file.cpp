@@ -35,7 +35,8 @@ class Descriptor {
   int value_;
 };
 
-bool write_all(int descriptor, std::string_view bytes) {
+// `bytes`: what is left of them, when it fails.
+bool write_all(int descriptor, std::string_view& bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written < 0) {
@@ -92,7 +93,16 @@ LineFile::~LineFile() { ::close(descriptor_); }
 void LineFile::write_line(std::string_view line) { write(std::string(line) + '\n'); }
 
 void LineFile::write(std::string_view bytes) {
-  if (!write_all(descriptor_, bytes)) fail("write", path_);
+  auto rest = bytes;
+  if (write_all(descriptor_, rest)) return;
+  const int reason = errno;
+  // A part of a line would spoil what stands before it, for whoever reads them all.
+  struct stat status {};
+  const auto num_written = static_cast<off_t>(bytes.size() - rest.size());
+  if (::fstat(descriptor_, &status) == 0) [[maybe_unused]]
+    const int done = ::ftruncate(descriptor_, status.st_size - num_written);
+  errno = reason;
+  fail("write", path_);
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {

@@ -16,7 +16,7 @@ std::string read_file(const std::filesystem::path& path);
 // the new one, never a part.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Appends whole lines; each is handed to the system before write_line returns.
+// Appends whole lines; each is handed to the system before write_line returns. What cannot be written whole is not there at all.
 class LineFile {
  public:
   explicit LineFile(const std::filesystem::path& path);

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "tests/testing/temporary_folder.h"
 
 namespace trainer {
 namespace {
@@ -43,6 +44,27 @@ TEST(Crash, LeavesWhatTheProcessWasItsLastLinesAndAStack) {
     EXPECT_THAT(text, HasSubstr("base_test"));
     std::filesystem::remove(file);
   }
+}
+
+TEST(Crash, NamesTheMappedFileThatWasShortened) {
+  const testing::TemporaryFolder folder;
+  const auto report = folder.path() / "report";
+  const auto data = folder.path() / "data";
+  write_file_atomically(data, "abc");
+  const pid_t child = fork();
+  if (child == 0) {
+    close(STDERR_FILENO);
+    install_crash_handlers();
+    set_crash_file(report);
+    const MappedFile file(data);
+    std::filesystem::resize_file(data, 0);
+    _exit(file.bytes()[0]);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGBUS);
+  EXPECT_THAT(read_file(report), HasSubstr("Bus error: " + data.string() + " was shortened or cannot be read\n"));
 }
 
 TEST(Crash, StacksOfAllThreads) {

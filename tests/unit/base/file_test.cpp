@@ -1,7 +1,11 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <functional>
 
 #include "base/error.h"
@@ -48,6 +52,25 @@ TEST(File, LinesAreThereAtOnce) {
   LineFile again(folder.path() / "lines");
   again.write_line("second");
   EXPECT_EQ(read_file(folder.path() / "lines"), "first\nsecond\n");
+}
+
+TEST(File, ALineThatFindsNoRoomIsNotThereAtAll) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "lines";
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{10, 10};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    LineFile file(path);
+    file.write_line("first");
+    const auto said = message_of([&] { file.write_line("too long"); });
+    _exit(said == "cannot write " + path.string() + ": File too large" ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(read_file(path), "first\n");
 }
 
 TEST(File, MapsWholeFiles) {
