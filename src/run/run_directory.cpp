@@ -56,7 +56,10 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   const auto lock_file = path_ / ".lock";
   lock_ = ::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_ < 0) fail(path_, ".lock: " + std::string(std::strerror(errno)));
-  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0 && replace_content(lock_, describe_this_process())) return;
+  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) {
+    left_by_ = read_file(lock_file);
+    if (replace_content(lock_, describe_this_process())) return;
+  }
   const int reason = errno;
   ::close(lock_);
   if (reason == EWOULDBLOCK) refuse(path_, lock_file);
@@ -64,7 +67,10 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
 }
 
 // The file stays: were it removed, a third process could lock a new one while a second holds the old.
-RunDirectory::~RunDirectory() { ::close(lock_); }
+RunDirectory::~RunDirectory() {
+  replace_content(lock_, "");
+  ::close(lock_);
+}
 
 RunDirectory::Earlier RunDirectory::earlier() const {
   const bool has_summary = std::filesystem::exists(summary_file());

@@ -23,6 +23,8 @@ class RunDirectory {
   RunDirectory& operator=(const RunDirectory&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  // Who held the lock before and was ended while it did: "process 31 on host-a since 2026-01-31 12:00:00 +0000"; empty: nobody.
+  const std::string& left_by() const { return left_by_; }
   std::filesystem::path config_file() const { return path_ / "config.yaml"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
   std::filesystem::path log_file() const { return path_ / "train.log"; }
@@ -42,6 +44,7 @@ class RunDirectory {
  private:
   std::filesystem::path path_;
   int lock_ = -1;
+  std::string left_by_;
 };
 
 }  // namespace trainer::run

@@ -31,6 +31,7 @@ TEST(RunDirectory, CreatesTheFolderAndNamesItsFiles) {
   const auto path = folder.path() / "runs" / "first";
   const RunDirectory directory(path);
   EXPECT_TRUE(std::filesystem::is_directory(path));
+  EXPECT_EQ(directory.left_by(), "");
   EXPECT_EQ(directory.path(), path);
   EXPECT_EQ(directory.metrics_file(), path / "metrics.jsonl");
   EXPECT_EQ(directory.tensorboard_folder(), path / "tensorboard");
@@ -69,9 +70,13 @@ TEST(RunDirectory, TheLockEndsWithTheProcessAndTheNextHolderIsNamed) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_EQ(status, 0);
   EXPECT_NE(read_file(folder.path() / ".lock").find("process " + std::to_string(child) + " on "), std::string::npos);
-  const RunDirectory directory(folder.path());
+  std::optional<RunDirectory> directory(std::in_place, folder.path());
   const std::string content = read_file(folder.path() / ".lock");
   EXPECT_EQ(content.find("process " + std::to_string(::getpid()) + " on "), 0U) << content;
+  EXPECT_EQ(directory->left_by().find("process " + std::to_string(child) + " on "), 0U) << directory->left_by();
+  // In order.
+  directory.reset();
+  EXPECT_EQ(RunDirectory(folder.path()).left_by(), "");
 }
 
 TEST(RunDirectory, AFolderThatCannotBeCreatedIsNamed) {
