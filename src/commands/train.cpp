@@ -137,6 +137,11 @@ ExitCode train_in(const run::RunDirectory* directory, Start& start, engine::Part
   return trainer.run() ? ExitCode::kDone : ExitCode::kStopped;
 }
 
+ExitCode exit_code_of(const std::exception& error) {
+  const auto* said = dynamic_cast<const Error*>(&error);
+  return said != nullptr ? said->exit_code() : ExitCode::kFailure;
+}
+
 // Calls `work`; what goes wrong belongs into the run's own log.
 ExitCode logged(Logger& logger, Watch& watch, distributed::Assembly& assembly, const std::function<ExitCode()>& work) {
   try {
@@ -154,26 +159,15 @@ ExitCode logged(Logger& logger, Watch& watch, distributed::Assembly& assembly, c
   } catch (const std::exception& error) {
     const auto text = watch.explain(error);
     if (!text.empty()) logger.error("{}", text);
-    const auto* said = dynamic_cast<const Error*>(&error);
-    return said != nullptr ? said->exit_code() : ExitCode::kFailure;
+    return exit_code_of(error);
   }
 }
 
-}  // namespace
-
-ExitCode train(const std::vector<std::string>& args) {
-  const auto arguments = parse_arguments(args);
-  // What LibTorch has to say of a lost connection is a stack trace; the sentences are ours.
-  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
-  c10::initLogging();
-  auto place = world::find_place(arguments.place, world::process_environment());
-  const auto logger = make_console_logger(place.rank);
-  install_crash_handlers();
-  // Whoever reads what is said here may go; the training goes on.
-  std::signal(SIGPIPE, SIG_IGN);
-  Watch watch(place, logger);
+// Collective. `watch` has begun; what goes wrong before the run has a log of its own is thrown.
+ExitCode train_with_others(const TrainArguments& arguments, const std::vector<std::string>& args, world::Place place, Logger& logger,
+                           Watch& watch) {
   const auto catalog = engine::make_catalog();
-  auto start = meet_others(arguments.experiment, catalog, *logger, std::move(place), watch);
+  auto start = meet_others(arguments.experiment, catalog, logger, std::move(place), watch);
   const auto& experiment = start.experiment;
   const int rank = start.place.rank;
 
@@ -181,7 +175,7 @@ ExitCode train(const std::vector<std::string>& args) {
   engine::Parts parts;
   start.assembly.together([&] {
     device::configure_cpu_allocator();
-    const auto* cuda = device::open_cuda_module(experiment.runtime.cuda_allocator, *logger);
+    const auto* cuda = device::open_cuda_module(experiment.runtime.cuda_allocator, logger);
     const device::HostShare share{.num_cpus = world::available_cpus(start.num_sharing_cpus), .local_rank = start.local_rank};
     parts.placement = device::choose_placement(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory, share, cuda);
     device::apply_placement(parts.placement, experiment.runtime);
@@ -199,32 +193,57 @@ ExitCode train(const std::vector<std::string>& args) {
   std::unique_ptr<run::RunDirectory> directory;
   const auto finished = start.assembly.by_first([&]() -> std::string {
     directory = std::make_unique<run::RunDirectory>(path);
-    if (is_finished(*directory, start.place.restart_attempt, *logger)) return "finished";
+    if (!directory->left_by().empty()) {
+      logger.warn("the run directory {} was held by {}, which ended without releasing it; its lock is taken over", path.string(),
+                  directory->left_by());
+    }
+    if (is_finished(*directory, start.place.restart_attempt, logger)) return "finished";
     write_file_atomically(directory->config_file(), start.config_text);
     write_file_atomically(directory->environment_file(), environment_json(args, ranks));
-    add_file(*logger, directory->log_file());
+    add_file(logger, directory->log_file());
     return "";
   });
   if (!finished.empty()) return ExitCode::kDone;
   if (rank != 0 && experiment.logging.all_ranks) {
     std::filesystem::create_directories(path);
-    add_file(*logger, run::rank_log_file(path, rank));
+    add_file(logger, run::rank_log_file(path, rank));
   }
   set_crash_file(rank == 0 ? directory->log_file() : run::rank_log_file(path, rank));
   install_stop_handlers();
-  const auto exit_code = logged(*logger, watch, start.assembly, [&] {
-    return train_in(directory.get(), start, parts, ranks, choose_progress(arguments.progress), *logger);
+  const auto exit_code = logged(logger, watch, start.assembly, [&] {
+    return train_in(directory.get(), start, parts, ranks, choose_progress(arguments.progress), logger);
   });
   const bool failed = exit_code != ExitCode::kDone && exit_code != ExitCode::kStopped;
   if (failed && start.place.world_size > 1) {
+    directory.reset();
     // The other ranks hear of it when this process's connections close; destructors would wait for them first.
-    logger->flush();
+    logger.flush();
     _exit(static_cast<int>(exit_code));
   }
   parts = {};
   watch.end();
   groups->shutdown();
   return exit_code;
+}
+
+}  // namespace
+
+ExitCode train(const std::vector<std::string>& args) {
+  const auto arguments = parse_arguments(args);
+  // What LibTorch has to say of a lost connection is a stack trace; the sentences are ours.
+  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
+  c10::initLogging();
+  auto place = world::find_place(arguments.place, world::process_environment());
+  const auto logger = make_console_logger(place.rank);
+  install_crash_handlers();
+  // Whoever reads what is said here may go; the training goes on.
+  std::signal(SIGPIPE, SIG_IGN);
+  Watch watch(place, logger);
+  try {
+    return train_with_others(arguments, args, std::move(place), *logger, watch);
+  } catch (const std::exception& error) {
+    throw Error(watch.explain(error), exit_code_of(error));
+  }
 }
 
 }  // namespace trainer::commands

@@ -4,9 +4,28 @@
 #include <unistd.h>
 
 #include "base/crash.h"
+#include "base/text.h"
 #include "config/sections/distributed.h"
+#include "world/host_resources.h"
 
 namespace trainer::commands {
+namespace {
+
+using distributed::Failure;
+
+// From the end of a rank until the launcher's word of it.
+constexpr std::chrono::seconds kNoticePatience{2};
+
+// As the ranks describe it once they have met. The launcher tells of its own host alone.
+Failure in_start_up(Failure::Kind kind, const launch::Notice& about, const std::string& detail) {
+  return {.kind = kind,
+          .rank = about.rank,
+          .process = fmt::format("process {} on {}", about.process, world::host_name()),
+          .where = describe(distributed::ActivityState{.phase = distributed::Phase::kStartUp}),
+          .detail = detail};
+}
+
+}  // namespace
 
 Watch::Watch(const world::Place& place, std::shared_ptr<Logger> logger)
     : rank_(place.rank),
@@ -42,9 +61,9 @@ void Watch::set_hang_limit(std::chrono::seconds limit) {
 void Watch::begin(const distributed::Meeting& meeting) {
   distributed::HealthOptions options{.rank = rank_, .first_serves_store = !launcher_serves_store_, .hang_limit = hang_limit_};
   for (const auto& rank : meeting.ranks) options.processes.push_back(fmt::format("process {} on {}", rank.process_id, rank.host));
-  const auto on_failure = [this](const distributed::Failure& failure) {
+  const auto on_failure = [this](const Failure& failure) {
     // Where this rank stands, for those who look for the reason; on the console only what it did itself.
-    const bool is_own = failure.rank == rank_ || failure.kind == distributed::Failure::Kind::kAllWait;
+    const bool is_own = failure.rank == rank_ || failure.kind == Failure::Kind::kAllWait;
     logger_->log(is_own ? spdlog::level::err : spdlog::level::debug, "threads of this rank, in {}:\n{}", describe(activity_->read()),
                  stacks_of_all_threads());
     leave(to_string(failure));
@@ -57,26 +76,26 @@ void Watch::hear(const launch::Notice& notice) {
   const std::lock_guard lock(mutex_);
   if (notice.kind != launch::Notice::Kind::kEnded) {
     const bool is_stopped = notice.kind == launch::Notice::Kind::kStopped;
-    if (is_stopped && !stopped_rank_) {
-      stopped_rank_ = notice.rank;
+    if (is_stopped && !stopped_) {
+      stopped_ = notice;
       stopped_at_ = std::chrono::steady_clock::now();
-    } else if (!is_stopped && stopped_rank_ == notice.rank) {
-      stopped_rank_.reset();
+    } else if (!is_stopped && stopped_ && stopped_->rank == notice.rank) {
+      stopped_.reset();
     }
     changed_.notify_all();
     return;
   }
-  if (!health_) leave(fmt::format("rank {} {} in start-up", notice.rank, notice.detail));
+  if (!health_) leave(to_string(in_start_up(Failure::Kind::kEnded, notice, notice.detail)));
   health_->report_ended(notice.rank, notice.detail);
 }
 
 void Watch::wait_for_stopped_rank() {
   std::unique_lock lock(mutex_);
   while (!is_over_ && !health_) {
-    if (!stopped_rank_) {
+    if (!stopped_) {
       changed_.wait(lock);
-    } else if (changed_.wait_until(lock, stopped_at_ + hang_limit_) == std::cv_status::timeout && stopped_rank_ && !health_) {
-      leave(fmt::format("rank {} has been stopped for {} s in start-up", *stopped_rank_, hang_limit_.count()));
+    } else if (changed_.wait_until(lock, stopped_at_ + hang_limit_) == std::cv_status::timeout && stopped_ && !health_) {
+      leave(to_string(in_start_up(Failure::Kind::kSilent, *stopped_, format_duration(hang_limit_))));
     }
   }
 }
@@ -88,9 +107,15 @@ void Watch::leave(const std::string& text) {
 }
 
 std::string Watch::explain(const std::exception& error) {
-  if (!health_) return error.what();
+  if (dynamic_cast<const AgreedError*>(&error) != nullptr) return error.what();
   const auto* said = dynamic_cast<const Error*>(&error);
-  if (said == nullptr || said->exit_code() != ExitCode::kPeer) {
+  const bool is_lost = said != nullptr && said->exit_code() == ExitCode::kPeer;
+  if (!health_) {
+    // The launcher knows who was lost, and what it says ends this process.
+    if (is_lost && notices_) std::this_thread::sleep_for(kNoticePatience);
+    return error.what();
+  }
+  if (!is_lost) {
     health_->report();
     return error.what();
   }

@@ -52,7 +52,7 @@ class Watch {
   std::condition_variable changed_;
   std::chrono::seconds hang_limit_;
   std::unique_ptr<distributed::Health> health_;
-  std::optional<int> stopped_rank_;  // the first that was stopped, and has not been continued
+  std::optional<launch::Notice> stopped_;  // of the first rank that was stopped, and has not been continued
   std::chrono::steady_clock::time_point stopped_at_;
   bool is_over_ = false;
 

@@ -117,8 +117,9 @@ void Health::talk() {
       changed_.wait_for(lock, interval_, [&] { return is_finished_ || (accusation_ && !failure_); });
     }
   } catch (const std::exception&) {
-    // The store has ended, and with it whoever serves it.
-    const std::lock_guard lock(mutex_);
+    // The store has ended, and with it whoever serves it; the launcher may have a word to say on how.
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, interval_, [&] { return is_finished_ || accusation_ || failure_; });
     if (is_finished_ || failure_) return;
     failure_ = accusation_ ? *accusation_ : describe(Failure::Kind::kEnded, 0);
     if (!options_.first_serves_store && !accusation_) failure_->process = "the launcher, which serves the store";

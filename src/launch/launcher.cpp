@@ -81,7 +81,11 @@ class Launcher {
           request_stop(*signal);
         }
       }
-      if (deadline_ && Clock::now() >= *deadline_) pass_deadline();
+      if (is_ending_ && deadline_ && only_stopped_ones_run()) {
+        kill_all("is stopped");
+      } else if (deadline_ && Clock::now() >= *deadline_) {
+        pass_deadline();
+      }
     }
     if (victim_ != nullptr && exit_code_ == kPeer) say_failure(*victim_);
     return {exit_code_, first_request_.has_value()};
@@ -94,6 +98,7 @@ class Launcher {
     Descriptor notices;  // the end to write
     Output output;
     bool is_running = false;
+    bool is_stopped = false;
     int status = 0;  // as waitpid has it
   };
 
@@ -154,7 +159,8 @@ class Launcher {
       int status = 0;
       while (child.is_running && waitpid(child.process, &status, WNOHANG | WUNTRACED | WCONTINUED) == child.process) {
         if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
-          tell_others(child, {WIFSTOPPED(status) ? Notice::Kind::kStopped : Notice::Kind::kContinued, child.rank});
+          child.is_stopped = WIFSTOPPED(status);
+          tell_others(child, {WIFSTOPPED(status) ? Notice::Kind::kStopped : Notice::Kind::kContinued, child.rank, child.process});
           continue;
         }
         child.is_running = false;
@@ -185,7 +191,7 @@ class Launcher {
       victim_ = &child;
     } else {
       say_failure(child);
-      if (!is_ending_) tell_others(child, {Notice::Kind::kEnded, child.rank, describe_end(status)});
+      if (!is_ending_) tell_others(child, {Notice::Kind::kEnded, child.rank, child.process, describe_end(status)});
     }
     if (!is_ending_) {
       is_ending_ = true;
@@ -220,9 +226,19 @@ class Launcher {
       deadline_ = Clock::now() + patience_.after_sigterm;
       return;
     }
+    kill_all("does not end on SIGTERM");
+  }
+
+  // A stopped process hears nothing else.
+  bool only_stopped_ones_run() const {
+    return std::ranges::all_of(children_, [](const Child& child) { return !child.is_running || child.is_stopped; });
+  }
+
+  void kill_all(const char* reason) {
     for (const auto& child : children_) {
-      if (child.is_running) logger_.warn("rank {} (process {}) does not end on SIGTERM and is killed", child.rank, child.process);
+      if (child.is_running) logger_.warn("rank {} (process {}) {} and is killed", child.rank, child.process, reason);
     }
+    is_terminated_ = true;
     deadline_.reset();
     send(SIGKILL);
   }

@@ -18,14 +18,14 @@ constexpr std::array<const char*, 3> kWords = {"ended", "stopped", "continued"};
 }  // namespace
 
 std::string format_notice(const Notice& notice) {
-  return fmt::format("{} {} {}\n", kWords[static_cast<size_t>(notice.kind)], notice.rank, notice.detail);
+  return fmt::format("{} {} {} {}\n", kWords[static_cast<size_t>(notice.kind)], notice.rank, notice.process, notice.detail);
 }
 
 Notice parse_notice(const std::string& line) {
   std::istringstream stream(line);
   std::string word;
   Notice notice;
-  if (!(stream >> word >> notice.rank)) throw std::invalid_argument(line);
+  if (!(stream >> word >> notice.rank >> notice.process)) throw std::invalid_argument(line);
   for (size_t kind = 0; kind < kWords.size(); ++kind) {
     if (word != kWords[kind]) continue;
     notice.kind = static_cast<Notice::Kind>(kind);

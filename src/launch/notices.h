@@ -1,6 +1,7 @@
 #pragma once
 // What the launcher tells the processes that it has started about each other, which they could only guess from silence.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@ struct Notice {
   enum class Kind { kEnded, kStopped, kContinued };
   Kind kind = Kind::kEnded;
   int rank = 0;
+  int64_t process = 0;
   std::string detail = {};  // of kEnded: "was killed by signal 9 (Killed)"
 };
 

@@ -187,7 +187,7 @@ TEST(Launcher, TheLastLinesOfAFailureAreSaidAgain) {
 TEST(Launcher, TheOthersHearHowARankHasEnded) {
   LauncherProcess launcher(3, R"sh(
     if [ $RANK = 1 ]; then read line <&8; exit 3; fi
-    read -r word rank how </proc/self/fd/$TRAINER_LAUNCHER_NOTICES
+    read -r word rank process how </proc/self/fd/$TRAINER_LAUNCHER_NOTICES
     echo "$word.$rank.$how" >&9)sh",
                            {.with_survivors = std::chrono::seconds(20)});
   launcher.release();
@@ -202,11 +202,18 @@ TEST(Launcher, TheOthersHearThatARankIsStoppedAndGoesOn) {
     for i in 1 2; do read -r notice <&3; echo $notice >&9; done)sh");
   const auto process = std::stoi(launcher.line());
   kill(process, SIGSTOP);
-  EXPECT_EQ(launcher.line(), "stopped 1");
+  EXPECT_EQ(launcher.line(), fmt::format("stopped 1 {}", process));
   kill(process, SIGCONT);
-  EXPECT_EQ(launcher.line(), "continued 1");
+  EXPECT_EQ(launcher.line(), fmt::format("continued 1 {}", process));
   launcher.release();
   EXPECT_EQ(launcher.wait(), 0);
+}
+
+TEST(Launcher, AStoppedRankIsNotWaitedForWhenTheOthersHaveEnded) {
+  LauncherProcess launcher(2, "if [ $RANK = 0 ]; then kill -STOP $$; fi; read line <&8; exit 4", {.with_survivors = kNever});
+  launcher.release();
+  EXPECT_EQ(launcher.wait(), 4);
+  EXPECT_THAT(launcher.log(), MatchesRegex("warning: rank 0 .* is stopped and is killed\nerror: rank 1 .* ended with exit code 4\n"));
 }
 
 TEST(Launcher, StoppedOnRequestWaitsForTheOthers) {

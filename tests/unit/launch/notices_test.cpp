@@ -11,18 +11,20 @@ namespace trainer::launch {
 namespace {
 
 TEST(Notices, AreReadAsTheyWereWritten) {
-  for (const Notice& notice : {Notice{Notice::Kind::kEnded, 12, "was killed by signal 9 (Killed)"}, Notice{Notice::Kind::kStopped, 0},
-                               Notice{Notice::Kind::kContinued, 3}}) {
+  for (const Notice& notice : {Notice{Notice::Kind::kEnded, 12, 345, "was killed by signal 9 (Killed)"},
+                               Notice{Notice::Kind::kStopped, 0, 6}, Notice{Notice::Kind::kContinued, 3, 78}}) {
     auto line = format_notice(notice);
     ASSERT_EQ(line.back(), '\n');
     line.pop_back();
     const auto read = parse_notice(line);
     EXPECT_EQ(read.kind, notice.kind);
     EXPECT_EQ(read.rank, notice.rank);
+    EXPECT_EQ(read.process, notice.process);
     EXPECT_EQ(read.detail, notice.detail);
   }
   EXPECT_THROW(parse_notice("vanished 3"), std::invalid_argument);
   EXPECT_THROW(parse_notice("ended"), std::invalid_argument);
+  EXPECT_THROW(parse_notice("ended 3"), std::invalid_argument);
 }
 
 TEST(NoticeReader, HearsWholeLinesUntilItEnds) {
@@ -37,7 +39,7 @@ TEST(NoticeReader, HearsWholeLinesUntilItEnds) {
       ranks.push_back(notice.rank);
       changed.notify_all();
     });
-    for (const std::string& part : {std::string("stopped 1\nsto"), std::string("pped 2\n")}) {
+    for (const std::string& part : {std::string("stopped 1 31\nsto"), std::string("pped 2 32\n")}) {
       ASSERT_EQ(write(ends[1], part.data(), part.size()), static_cast<ssize_t>(part.size()));
     }
     std::unique_lock lock(mutex);
