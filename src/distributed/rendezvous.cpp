@@ -18,7 +18,7 @@
 namespace trainer::distributed {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Introduction, host, process_id, local_rank, cpu_mask, version, config, problem, address)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Introduction, host, process_id, local_rank, cpu_mask, version, config, problem, address, world_size)
 
 namespace {
 
@@ -80,6 +80,10 @@ void check_equal(const std::vector<Introduction>& ranks) {
   const auto& first = ranks.front();
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
     const auto& other = ranks[rank];
+    if (other.world_size != first.world_size) {
+      throw UsageError(fmt::format("rank {} on {} is one of {} ranks, but rank 0 on {} is one of {}; give all the same WORLD_SIZE", rank,
+                                   other.host, other.world_size, first.host, first.world_size));
+    }
     if (other.version != first.version) {
       throw UsageError(fmt::format("rank {} on {} runs {}, but rank 0 on {} runs {}; start the same program everywhere", rank, other.host,
                                    other.version, first.host, first.version));
@@ -146,19 +150,25 @@ Meeting meet(const world::Place& place, const world::MeetingPoint& point, const 
              Logger& logger) {
   auto mine = introduction;
   mine.local_rank = place.local_rank;
+  mine.world_size = place.world_size;
   mine.address = point.kind == world::MeetingPoint::Kind::kTcp ? address_towards(point.host) : address_towards(mine.host);
   if (mine.address.empty()) mine.address = "127.0.0.1";
 
   Meeting meeting;
   try {
     meeting.store =
-        c10::make_intrusive<c10d::PrefixStore>(fmt::format("trainer/{}", place.restart_attempt), open_store(place, point, timeout));
+        c10::make_intrusive<c10d::PrefixStore>(fmt::format("trainer/{}", place.restart_attempt), open_store(place, point, timeout, logger));
     auto& store = *meeting.store;
     claim(store, place, point);
     store.set(rank_key(place.rank), to_bytes(mine));
     meeting.ranks = share_verdict(store, rank_key, place.rank, place.world_size, timeout, [&] {
                       return judge(store, place, timeout, logger);
                     }).get<std::vector<Introduction>>();
+    if (meeting.ranks.size() != static_cast<size_t>(place.world_size)) {
+      throw PeerError(
+          fmt::format("rank {} is one of {} ranks, but those that met at {}:{} are {}; give all the same WORLD_SIZE, and each run a port",
+                      place.rank, place.world_size, point.host, point.port, meeting.ranks.size()));
+    }
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

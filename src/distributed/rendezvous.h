@@ -26,7 +26,8 @@ struct Introduction {
   std::string version;   // of the program and of LibTorch: all ranks run the same
   std::string config;    // the resolved file: the same on all ranks
   Problem problem;       // why this rank cannot go on
-  std::string address;   // from which this rank reaches the others; filled in by meet()
+  std::string address;   // from which this rank reaches the others; filled in by meet(), as is what follows
+  int world_size = 0;    // as its launcher says: the same on all ranks
 };
 
 struct Meeting {

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <future>
+#include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -13,31 +16,93 @@
 namespace trainer::distributed {
 namespace {
 
-c10::intrusive_ptr<c10d::Store> open_tcp(const world::Place& place, const world::MeetingPoint& point, std::chrono::milliseconds timeout) {
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kNone{0};
+constexpr milliseconds kFirstAttempt{3000};
+// After which it is said that rank 0 is waited for.
+constexpr milliseconds kFirstNotice{5000};
+// How much longer than its own patience an attempt may take.
+constexpr milliseconds kGrace{1000};
+
+// One attempt to reach the store, on a thread of its own: c10d waits without an end for an answer of what is no store.
+class Attempt {
+ public:
+  Attempt(const std::string& host, c10d::TCPStoreOptions options, milliseconds patience) {
+    options.timeout = patience;
+    std::promise<StorePointer> promise;
+    store_ = promise.get_future();
+    std::thread([host, options, promise = std::move(promise)]() mutable {
+      try {
+        promise.set_value(c10::make_intrusive<c10d::TCPStore>(host, options));
+      } catch (...) {
+        promise.set_exception(std::current_exception());
+      }
+    }).detach();
+  }
+
+  // Null, and why in `reason`, when there is none within `patience`.
+  StorePointer wait(milliseconds patience, std::string& reason) {
+    if (store_.wait_for(patience) == std::future_status::timeout) {
+      reason = "no answer";
+      return {};
+    }
+    try {
+      return store_.get();
+    } catch (const std::exception& error) {
+      reason = first_line(error);
+      if (reason.starts_with("Ping failed")) reason = "what listens there is no rank 0";
+      if (reason.starts_with("The client socket has timed out")) reason = "no connection";
+      return {};
+    }
+  }
+  bool is_going_on() const { return store_.valid(); }
+
+ private:
+  std::future<StorePointer> store_;
+};
+
+StorePointer open_tcp(const world::Place& place, const world::MeetingPoint& point, milliseconds timeout, Logger& logger) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
   options.isServer = place.rank == 0 && !place.launcher_serves_store;
   options.waitWorkers = false;
-  options.timeout = timeout;
   if (options.isServer && place.listen_descriptor >= 0) options.masterListenFd = place.listen_descriptor;
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(point.host, options);
-  } catch (const std::exception& error) {
-    const auto reason = first_line(error);
-    if (reason.find("EADDRINUSE") != std::string::npos) {
-      throw PeerError(
-          fmt::format("rank 0 cannot listen on port {}, which another program uses (a second run on this host?); choose another "
-                      "MASTER_PORT",
-                      point.port));
-    }
-    throw PeerError(
-        fmt::format("rank {} did not reach rank 0 at {}:{} within {} ({}); check that rank 0 runs there, MASTER_ADDR and "
-                    "MASTER_PORT, and firewalls",
-                    place.rank, point.host, point.port, format_duration(timeout), reason));
+  const auto* goal = options.isServer ? "itself" : "rank 0";
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto left = [&] { return std::max(kNone, std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now())); };
+
+  // A short attempt says why there is no store yet; a server is made once.
+  Attempt attempt(point.host, options, options.isServer ? timeout : std::min(kFirstAttempt, timeout));
+  std::string reason;
+  auto store = attempt.wait(std::min(kFirstNotice, timeout) + kGrace, reason);
+  const auto may_come = [&] { return !store && left() > kNone && (attempt.is_going_on() || !options.isServer); };
+  if (may_come()) {
+    logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", place.rank, goal, point.host, point.port, reason, format_duration(timeout));
   }
+  while (may_come()) {
+    // A rank 0 that is held up has accepted the connection, and answers later.
+    if (!attempt.is_going_on()) attempt = Attempt(point.host, options, left());
+    store = attempt.wait(left() + kGrace, reason);
+  }
+  if (store) {
+    store->setTimeout(timeout);
+    return store;
+  }
+  if (reason.find("EADDRINUSE") != std::string::npos) {
+    throw PeerError(
+        fmt::format("rank 0 cannot listen on port {}, which another program uses (a second run on this host?); choose another "
+                    "MASTER_PORT",
+                    point.port));
+  }
+  throw PeerError(
+      fmt::format("rank {} did not reach {} at {}:{} within {} ({}); check that rank 0 runs there, MASTER_ADDR and MASTER_PORT, and "
+                  "firewalls",
+                  place.rank, goal, point.host, point.port, format_duration(timeout), reason));
 }
 
-c10::intrusive_ptr<c10d::Store> open_file(const world::Place& place, const world::MeetingPoint& point) {
+StorePointer open_file(const world::Place& place, const world::MeetingPoint& point) {
   const auto folder = std::filesystem::path(point.path).parent_path();
   if (!std::filesystem::is_directory(folder)) {
     throw PeerError(
@@ -54,8 +119,8 @@ c10::intrusive_ptr<c10d::Store> open_file(const world::Place& place, const world
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> open_store(const world::Place& place, const world::MeetingPoint& point, std::chrono::milliseconds timeout) {
-  return point.kind == world::MeetingPoint::Kind::kFile ? open_file(place, point) : open_tcp(place, point, timeout);
+StorePointer open_store(const world::Place& place, const world::MeetingPoint& point, milliseconds timeout, Logger& logger) {
+  return point.kind == world::MeetingPoint::Kind::kFile ? open_file(place, point) : open_tcp(place, point, timeout, logger);
 }
 
 }  // namespace trainer::distributed

@@ -142,6 +142,22 @@ TEST(Rendezvous, AnAttemptDoesNotSeeTheOneBefore) {
   EXPECT_EQ(second.error, "");
 }
 
+TEST(Rendezvous, RanksOfAnotherWorldSizeAreRefused) {
+  const auto point = tcp_point();
+  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction()); });
+  const auto other = attempt(place_of(1, 3), point, introduction());
+  const auto outcome = first.get();
+  EXPECT_THAT(outcome.error, HasSubstr("rank 1 on here is one of 3 ranks, but rank 0 on here is one of 2"));
+  EXPECT_EQ(outcome.exit_code, ExitCode::kUsage);
+  EXPECT_EQ(other.exit_code, ExitCode::kUsage);
+  // Where the others have met already.
+  const auto meeting = tcp_point();
+  const auto outcomes = meet_all(meeting, std::vector(2, introduction()));
+  const auto late = attempt(place_of(2, 3), meeting, introduction());
+  EXPECT_THAT(late.error, HasSubstr("rank 2 is one of 3 ranks, but those that met at 127.0.0.1:"));
+  EXPECT_EQ(late.exit_code, ExitCode::kPeer);
+}
+
 TEST(Rendezvous, MissingRanksAreNamedEverywhere) {
   const auto point = tcp_point();
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 4), point, introduction(), seconds(1)); });
