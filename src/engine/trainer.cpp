@@ -43,12 +43,17 @@ bool Trainer::run() {
     throw;
   } catch (const std::exception& error) {
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-    message =
-        is_out_of_memory(error)
-            ? fmt::format(
-                  "out of memory in step {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps alike",
-                  steps_done_, parts_.plan.batch_size)
-            : fmt::format("step {}: {}", steps_done_, torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+    const auto activity = parts_.ranks.activity->read();
+    const auto where = describe(activity);
+    if (!is_out_of_memory(error)) {
+      message = fmt::format("{}: {}", where, torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+    } else if (activity.phase == distributed::Phase::kValidation) {
+      message =
+          fmt::format("out of memory in validation at batch_size {}; lower validation.batch_size", parts_.validation.loader->batch_size());
+    } else {
+      message = fmt::format("out of memory in {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps alike",
+                            where, parts_.plan.batch_size);
+    }
   }
   finish("failed", message);
   throw Error(message);
