@@ -1,5 +1,7 @@
 // Loaded into a rank before LibTorch (LD_PRELOAD), this makes it fail where a test says: when it computes the loss for the n-th time in
-// training or validation. TRAINER_TEST_FAULT="RANK training|validation N ACTION".
+// training or validation.
+
+#include "faults.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -16,11 +18,6 @@
 
 namespace {
 
-struct Fault {
-  std::string rank, phase, action;
-  int number = -1;
-};
-
 Fault read_fault() {
   Fault fault;
   const char* text = std::getenv("TRAINER_TEST_FAULT");
@@ -30,7 +27,16 @@ Fault read_fault() {
   return fault;
 }
 
-at::Tensor act(const std::string& action, const at::Tensor& loss) {
+at::Tensor fail(const std::string& action, const at::Tensor& loss) {
+  act(action);
+  if (action == "nan") return loss * std::numeric_limits<double>::quiet_NaN();
+  if (action == "no_memory") return at::empty({int64_t{1} << 50}, at::kFloat);
+  return loss;
+}
+
+}  // namespace
+
+void act(const std::string& action) {
   // What a rank does is known to the others a moment later.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   if (action == "throw") throw std::runtime_error("a planted exception");
@@ -40,22 +46,24 @@ at::Tensor act(const std::string& action, const at::Tensor& loss) {
   if (action == "kill") raise(SIGKILL);
   if (action == "stop") raise(SIGSTOP);
   if (action == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
-  if (action == "nan") return loss * std::numeric_limits<double>::quiet_NaN();
-  if (action == "no_memory") return at::empty({int64_t{1} << 50}, at::kFloat);
-  return loss;
+  if (action == "limit_memory") limit_memory();
+  if (action == "lose_data") lose_mapped_data();
 }
 
-}  // namespace
+const Fault& planted_fault() {
+  static const Fault fault = read_fault();
+  return fault;
+}
 
 at::Tensor at::_ops::cross_entropy_loss::call(const at::Tensor& self, const at::Tensor& target, const ::std::optional<at::Tensor>& weight,
                                               int64_t reduction, c10::SymInt ignore_index, double label_smoothing) {
   static const auto real = c10::Dispatcher::singleton().findSchemaOrThrow("aten::cross_entropy_loss", "").typed<schema>();
-  static const Fault fault = read_fault();
+  const Fault& fault = planted_fault();
   static int num_training = 0;
   static int num_validation = 0;
   const auto loss = real.call(self, target, weight, reduction, ignore_index, label_smoothing);
   const bool is_training = at::GradMode::is_enabled();
   const int number = is_training ? num_training++ : num_validation++;
   const bool is_here = number == fault.number && (fault.phase == "training") == is_training;
-  return is_here ? act(fault.action, loss) : loss;
+  return is_here ? fail(fault.action, loss) : loss;
 }

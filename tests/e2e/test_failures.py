@@ -1,206 +1,158 @@
-"""What happens when a rank fails: who is named, what the others do, and what the launcher returns. TRAINER_BINARY names the program,
-TRAINER_FAULTS the library that plants faults."""
+"""What happens when a rank fails: who is named, what the others do, and what the launcher returns."""
 
 import json
 import os
 import pathlib
-import re
+import shutil
 import signal
 import subprocess
-import tempfile
+import sys
 import time
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
-FAULTS = os.environ["TRAINER_FAULTS"]
-HANG_SECONDS = 4
-CONFIG = ROOT / "configs" / "quickstart.yaml"
-# A step of a fraction of a second, validation of many batches after the second one, and no end.
-SETTINGS = ["model={name: demo_conv, num_classes: 10}", "training.epochs=100000", "dataloader={batch_size: null, global_batch_size: 600}",
-            "validation.batch_size=10", f"distributed.hang_seconds={HANG_SECONDS}"]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from launches import HANG_SECONDS, NUM_RANKS, LaunchCase, ranks_of  # noqa: E402
+from troubleshooting import plants  # noqa: E402
+
+TRAINING = ("training 3", "step 3")
+VALIDATION = ("validation 5", "validation")
+PHASES = (TRAINING, VALIDATION)
+SURVIVORS = NUM_RANKS - 1
 
 
-def processes_of(session):
-    """Those of a session that still live."""
-    found = []
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
+class FailuresTest(LaunchCase):
+    def plant(self, rank, phase, action, **options):
+        """The launch in which that rank fails there: as it ended, and what was said."""
+        self.run_dir = self.folder / f"{action}_{rank}_{phase.replace(' ', '_')}"
+        err = self.end(process := self.start(f"{rank} {phase} {action}", **options))
+        return process, err
 
+    def check(self, row, process, err, rank, where):
+        """As the table has it, and said by all others in the same words."""
+        others = [code for number, code in enumerate(self.exit_codes()) if number != rank]
+        self.assertEqual(len(others), SURVIVORS, err)
+        row.check(self, err, process.returncode, others, RANK=rank, PHASE=where, SIZE=NUM_RANKS)
+        self.assert_named(err, SURVIVORS, rf"^rank {rank} \(process \d+ on .*\) .* (in|seen in) {where}(;|$)")
 
-def state_of(pid):
-    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    def each_rank_and_phase(self, row, action):
+        for rank in range(NUM_RANKS):
+            for phase, where in (("start 0", "start-up"), *PHASES):
+                with self.subTest(rank=rank, phase=phase):
+                    self.check(row, *self.plant(rank, phase, action), rank, where)
 
+    @plants("A rank is killed")
+    def test_killed(self, row):
+        self.each_rank_and_phase(row, "kill")
 
-class FailuresTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-failures-")
-        self.addCleanup(folder.cleanup)
-        self.run_dir = pathlib.Path(folder.name) / "run"
+    @plants("A rank is stopped, or its host or network is lost")
+    def test_stopped(self, row):
+        self.each_rank_and_phase(row, "stop")
 
-    def start(self, fault="", num_ranks=3, launcher_args=(), settings=()):
-        env = {**os.environ, "LD_PRELOAD": FAULTS, "TRAINER_TEST_FAULT": fault, "OMP_NUM_THREADS": "1"}
-        command = [BINARY, "launch", "--nproc-per-node", str(num_ranks), *launcher_args, "--config", str(CONFIG), "--run-dir",
-                   str(self.run_dir), *SETTINGS, *settings]
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                   start_new_session=True)
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def end(self, process, seconds=60):
-        """What it said, once it has ended with all that it had started."""
-        _, err = process.communicate(timeout=seconds)
-        deadline = time.monotonic() + 5
-        while processes_of(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        self.assertEqual(processes_of(process.pid), [], err)
-        return err
-
-    def assert_named(self, err, survivors, pattern):
-        """Each survivor names the same rank in the same words."""
-        lines = [line for line in err.splitlines() if line.endswith("; this rank ends")]
-        said = {re.sub(r"^(rank \d+: )?error: ", "", line) for line in lines}
-        self.assertEqual(len(lines), survivors, err)
-        self.assertEqual(len(said), 1, err)
-        self.assertRegex(said.pop(), pattern)
-
-    def each_rank_and_phase(self, action):
-        """Plants the action on each rank in training and in validation: the rank, where it was, the launcher's status, what was said."""
-        for rank in range(3):
-            for phase, where in (("training 3", "step 3"), ("validation 5", "validation")):
-                self.run_dir = self.run_dir.with_name(f"{action}_{rank}_{phase.split()[0]}")
-                err = self.end(process := self.start(f"{rank} {phase} {action}"))
-                yield rank, where, process.returncode, err
-
-    def test_killed(self):
-        for rank, where, status, err in self.each_rank_and_phase("kill"):
-            self.assertEqual(status, 137, err)
-            self.assertRegex(err, rf"error: rank {rank} \(process \d+\) was killed by signal 9 \(Killed\)")
-            self.assert_named(err, 2, rf"^rank {rank} \(process \d+ on .*\) was killed by signal 9 \(Killed\) in {where}; ")
-
-    def test_stopped(self):
-        for rank, where, status, err in self.each_rank_and_phase("stop"):
-            self.assertEqual(status, 4, err)
-            self.assert_named(err, 2, rf"^rank {rank} \(process \d+ on .*\) has not answered for .*, last seen in {where}; ")
-
-    def test_exception(self):
-        for phase, where in (("training 3", "step 3"), ("validation 5", "validation")):
-            with self.subTest(phase=phase):
-                self.run_dir = self.run_dir.with_name(f"exception_{phase.split()[0]}")
-                err = self.end(process := self.start(f"1 {phase} throw"))
-                self.assertEqual(process.returncode, 1, err)
-                self.assertEqual(err.count("a planted exception"), 2, err)  # as it happens, and with the launcher's report
-                self.assert_named(err, 2, rf"^rank 1 \(process \d+ on .*\) failed in {where}; its own message says why; ")
-
-    def test_hang(self):
-        err = self.end(process := self.start("2 training 4 hang"))
-        self.assertEqual(process.returncode, 4, err)
-        self.assert_named(err, 3, r"^rank 2 \(process \d+ on .*\) hangs: .* in step 4 without an end; ")
-        self.assertIn("threads of this rank, in step 4", err)
-
-    def test_crash(self):
-        for action, number, text in (("segv", 11, "Segmentation fault"), ("abort", 6, "Aborted")):
-            with self.subTest(action):
-                self.run_dir = self.run_dir.with_name(action)
-                err = self.end(process := self.start(f"1 training 3 {action}"))
-                self.assertEqual(process.returncode, 128 + number, err)
-                self.assertIn(f"crash: rank 1 of 3, in step 3: {text}", err)
-                left = (self.run_dir / "rank_1.log").read_text()
-                self.assertIn(f"crash: rank 1 of 3, in step 3: {text}", left)
-                self.assertIn("stack", left)
-
-    def test_exit(self):
-        err = self.end(process := self.start("1 training 3 exit"))
-        self.assertEqual(process.returncode, 3, err)
-        self.assert_named(err, 2, r"^rank 1 \(process \d+ on .*\) ended with exit code 3 in step 3; ")
-
-    def test_no_memory(self):
-        err = self.end(process := self.start("1 training 3 no_memory"))
-        self.assertEqual(process.returncode, 1, err)
-        self.assertIn("rank 1: error: out of memory in step 3 at batch_size 200; lower dataloader.batch_size", err)
-        self.assert_named(err, 2, r"^rank 1 \(process \d+ on .*\) failed in step 3; its own message says why; ")
-
-    def trains(self, process, sign="epoch"):
-        """Waits until it has begun to."""
-        for line in process.stderr:
-            if line.startswith(sign):
-                return
-        self.fail("it does not train")
-
-    def steps_done(self):
-        lines = (self.run_dir / "metrics.jsonl").read_text().splitlines()
-        return json.loads(lines[-1])["step"]
-
-    def wait_for(self, condition):
-        deadline = time.monotonic() + 60
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, "it never came")
-            time.sleep(0.05)
-
-    def test_stopped_for_less_than_the_limit(self):
-        process = self.start("1 training 3 stop")
-        self.trains(process)
-        self.wait_for(lambda: any(state_of(pid) == "T" for pid in processes_of(process.pid)))
-        time.sleep(1)
-        before = self.steps_done()
-        os.kill(next(pid for pid in processes_of(process.pid) if state_of(pid) == "T"), signal.SIGCONT)
-        self.wait_for(lambda: self.steps_done() > before + 20)
-        process.terminate()
-        self.assertEqual((self.end(process), process.returncode)[1], 75)
-
-    def test_requests_to_stop(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-            with self.subTest(number.name):
-                self.run_dir = self.run_dir.with_name(number.name)
+    def signalled_at_the_first_line(self, row, number):
+        for rank in range(NUM_RANKS):
+            with self.subTest(rank=rank):
+                self.run_dir = self.folder / f"first_line_{rank}"
                 process = self.start()
-                self.trains(process)
-                process.send_signal(number)
-                self.assertEqual((self.end(process), process.returncode)[1], 75)
+                first = process.stderr.readline()
+                begin = time.monotonic()
+                os.kill(ranks_of(process)[rank], number)
+                err = first + self.end(process)
+                self.assertLess(time.monotonic() - begin, HANG_SECONDS + 5)
+                self.check(row, process, err, rank, "start-up")
 
-    def test_a_second_interrupt_ends_what_hangs(self):
-        process = self.start("2 training 0 hang", settings=["distributed.hang_seconds=300"])
-        self.trains(process, sign="training")
-        time.sleep(1)
-        process.send_signal(signal.SIGINT)
-        time.sleep(1.5)
-        process.send_signal(signal.SIGINT)
-        self.assertEqual((self.end(process), process.returncode)[1], 130)
+    @plants("A rank is killed")
+    def test_killed_at_the_first_line(self, row):
+        self.signalled_at_the_first_line(row, signal.SIGKILL)
 
-    def test_nobody_listens(self):
-        process = self.start()
-        self.trains(process)
-        process.stderr.close()
-        before = self.steps_done()
-        self.wait_for(lambda: self.steps_done() > before + 20)
-        process.terminate()
-        self.assertEqual(process.wait(60), 75)
-        self.assertEqual(processes_of(process.pid), [])
+    @plants("A rank is stopped, or its host or network is lost")
+    def test_stopped_at_the_first_line(self, row):
+        self.signalled_at_the_first_line(row, signal.SIGSTOP)
+
+    @plants("An exception on one rank")
+    def test_exception(self, row):
+        for rank, (phase, where) in enumerate(PHASES):
+            with self.subTest(phase=phase):
+                process, err = self.plant(rank, phase, "throw")
+                self.assertEqual(err.count("a planted exception"), 2, err)  # as it happens, and with the launcher's report
+                self.check(row, process, err, rank, where)
+
+    @plants("A rank hangs")
+    def test_hang(self, row):
+        for rank, (phase, where) in enumerate(PHASES):
+            with self.subTest(phase=phase):
+                process, err = self.plant(rank, phase, "hang")
+                row.check(self, err, process.returncode, self.exit_codes(), RANK=rank, PHASE=where)
+                self.assert_named(err, NUM_RANKS, rf"^rank {rank} \(process \d+ on .*\) hangs: .* in {where} without an end; ")
+
+    @plants("A rank crashes: segmentation fault", "A rank aborts")
+    def test_crash(self, segmentation_fault, aborted):
+        for action, row in (("segv", segmentation_fault), ("abort", aborted)):
+            for rank, (phase, where) in enumerate(PHASES):
+                with self.subTest(action, phase=phase):
+                    process, err = self.plant(rank, phase, action)
+                    self.check(row, process, err, rank, where)
+                    left = (self.run_dir / ("train.log" if rank == 0 else f"rank_{rank}.log")).read_text()
+                    self.assertIn(f"crash: rank {rank} of {NUM_RANKS}, in {where}: ", left)
+                    self.assertIn("stack", left)
+
+    @plants("A rank ends by itself")
+    def test_exit(self, row):
+        for rank, (phase, where) in enumerate(PHASES):
+            with self.subTest(phase=phase):
+                process, err = self.plant(rank, phase, "exit")
+                self.check(row, process, err, rank, where)
+
+    @plants("Out of memory in training", "Out of memory in validation")
+    def test_no_memory(self, *rows):
+        for rank, row, (phase, where) in zip(range(NUM_RANKS), rows, PHASES):
+            with self.subTest(phase=phase):
+                self.check(row, *self.plant(rank, phase, "no_memory"), rank, where)
+
+    @plants("Out of memory in training")
+    def test_limit_of_memory(self, row):
+        """What training itself needs is refused: the gradients of its first step."""
+        self.check(row, *self.plant(1, "training 0", "limit_memory"), 1, "step 0")
+
+    @plants("The loss is not finite")
+    def test_not_a_number(self, row):
+        self.check(row, *self.plant(1, "training 3", "nan"), 1, "step 3")
+
+    @plants("A data file cannot be read")
+    def test_unreadable_data(self, row):
+        process, err = self.plant(2, "start 0", "unreadable")
+        row.check(self, err, process.returncode, self.exit_codes(), RANK=2)
+        self.assertFalse((self.run_dir / "metrics.jsonl").exists())
+
+    @plants("A data file is shortened, or its disk fails, while it is in use")
+    def test_lost_data(self, row):
+        process, err = self.plant(1, "training 3", "lose_data")
+        others = [code for number, code in enumerate(self.exit_codes()) if number != 1]
+        row.check(self, err, process.returncode, others, RANK=1, FILE="/memfd:lost.bin (deleted)")
+        self.assert_named(err, SURVIVORS, r"^rank 1 \(process \d+ on .*\) was killed by signal 7 \(Bus error\) in ")
+
+    @plants("The disk of the run directory is full")
+    def test_full_disk(self, row):
+        # A small disk that only these processes see, kept when they have ended.
+        disk, kept = self.folder / "disk", self.folder / "kept"
+        disk.mkdir()
+        script = 'disk=$0; mount -t tmpfs -o size=200k none "$disk" || exit 99; "$@"; code=$?; cp -r "$disk" "$disk/../kept"; exit $code'
+        on_small_disk = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(disk)]
+        if subprocess.run([*on_small_disk, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no disk can be mounted here")
+        shutil.rmtree(kept)
+        self.run_dir = disk / "run"
+        # Every step writes some hundred bytes.
+        err = self.end(process := self.start(settings=["logging.every_steps=1", "dataloader.global_batch_size=6"], prefix=on_small_disk))
+        row.check(self, err, process.returncode, self.exit_codes()[1:])
+        self.assert_named(err, SURVIVORS, r"^rank 0 \(process \d+ on .*\) failed in (loading of )?step \d+; its own message says why; ")
+        lines = [json.loads(line) for line in (kept / "run" / "metrics.jsonl").read_text().splitlines()]
+        self.assertGreater(len(lines), 100)
 
     def test_restart(self):
         err = self.end(process := self.start("1 training 3 kill", launcher_args=("--max-restarts", "1")))
         self.assertEqual(process.returncode, 137, err)
         self.assertEqual(err.count("all processes are started again: restart 1 of 1"), 1, err)
         self.assertEqual(err.count("begins again from its first step"), 1, err)
-
-    def test_killed_in_start_up(self):
-        for number, code in ((signal.SIGKILL, 137), (signal.SIGSTOP, 4)):
-            for rank in range(3):
-                with self.subTest(number=number, rank=rank):
-                    self.run_dir = self.run_dir.with_name(f"start_{number.name}_{rank}")
-                    process = self.start()
-                    first = process.stderr.readline()
-                    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-                    os.kill(sorted(map(int, children))[rank], number)
-                    err = first + self.end(process)
-                    self.assertEqual(process.returncode, code, err)
 
 
 if __name__ == "__main__":

@@ -110,13 +110,6 @@ class LaunchTest(unittest.TestCase):
                 self.assertEqual(err.count("stopped"), 1, err)
                 self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "stopped")
 
-    def test_a_killed_launcher_leaves_nobody(self):
-        process = self.start_training()
-        ranks = [self.watch(child) for child in children(process)]
-        self.assertEqual(len(ranks), 2)
-        process.kill()
-        self.assert_ended(ranks)
-
     def test_a_killed_rank_ends_the_others(self):
         process = self.start_training()
         ranks = children(process)

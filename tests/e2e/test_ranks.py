@@ -4,13 +4,16 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from ports import free_port  # noqa: E402
+from troubleshooting import plants  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
@@ -43,6 +46,24 @@ def start_rank(rank, world_size, port, *args):
 def events(run_dir, kind):
     lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     return [line for line in lines if line["event"] == kind]
+
+
+def foreign_server(test, answer):
+    """The port of a program that is no rank: to whoever connects it says `answer`, or nothing, and listens."""
+    server = socket.create_server(("127.0.0.1", 0))
+    test.addCleanup(server.close)
+    connections = []
+
+    def serve():
+        try:
+            while True:
+                connections.append(server.accept()[0])
+                connections[-1].sendall(answer)
+        except OSError:
+            pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server.getsockname()[1]
 
 
 class RanksTest(unittest.TestCase):
@@ -109,7 +130,8 @@ class RanksTest(unittest.TestCase):
             self.train(2, alone, *RANDOM, f"seed={run}")
             self.assertEqual(events(alone, "train")[-1]["loss"], losses[run])
 
-    def test_a_port_or_rank_that_is_taken(self):
+    @plants("The port is taken", "Two processes have the same rank", "The run directory is in use")
+    def test_a_port_or_rank_that_is_taken(self, port_taken, same_rank, in_use):
         port = free_port()
         long_run = [*RANDOM, "training.epochs=1000000", "--run-dir", self.folder / "first"]
         first = [start_rank(rank, 2, port, *long_run) for rank in range(2)]
@@ -120,23 +142,20 @@ class RanksTest(unittest.TestCase):
             if line.startswith("epoch 1"):
                 break
         zero, one = self.together([start_rank(rank, 2, port, *RANDOM, "--run-dir", self.folder / "second") for rank in range(2)])
-        self.assertEqual(zero.returncode, 4, zero.err)
-        self.assertIn(f"rank 0 cannot listen on port {port}, which another program uses", zero.err)
-        self.assertEqual(one.returncode, 4, one.err)
-        self.assertIn("rank 1 is taken by process", one.err)
+        port_taken.check(self, zero.err, zero.returncode, PORT=port)
+        same_rank.check(self, one.err, one.returncode, RANK=1, PROCESS=first[1].pid)
         # Another port, the same folder.
         port = free_port()
         zero, one = self.together([start_rank(rank, 2, port, *long_run) for rank in range(2)])
-        self.assertEqual((zero.returncode, one.returncode), (2, 2), zero.err + one.err)
-        self.assertIn("is in use by process", zero.err)
+        in_use.check(self, zero.err, zero.returncode, [one.returncode], PROCESS=first[0].pid, FILE=self.folder / "first")
         self.assertEqual(one.err, "")
 
-    def test_another_configuration_is_refused_with_the_difference(self):
+    @plants("One rank has another configuration")
+    def test_another_configuration_is_refused_with_the_difference(self, row):
         port = free_port()
         zero, one = self.together([start_rank(rank, 2, port, *RANDOM, f"optimizer.lr=0.00{rank + 1}", "--run-dir", self.folder / "run")
                                    for rank in range(2)])
-        self.assertEqual((zero.returncode, one.returncode), (2, 2), zero.err + one.err)
-        self.assertRegex(zero.err, r"error: rank 1 on \S+ has another configuration than rank 0: optimizer.lr: 0.002, not 0.001; start all")
+        row.check(self, zero.err, zero.returncode, [one.returncode], RANK=1, TEXT="optimizer.lr: 0.002, not 0.001; start all")
         self.assertEqual(one.err, "")
         self.assertFalse((self.folder / "run").exists())
 
@@ -152,10 +171,58 @@ class RanksTest(unittest.TestCase):
                 self.assertEqual(zero.err.count(message), 1, zero.err)
                 self.assertEqual(one.err, "")
 
-    def test_a_missing_rank_is_named(self):
+    @plants("One rank has another world size")
+    def test_another_world_size_is_refused(self, row):
+        port = free_port()
+        zero, one = self.together([start_rank(rank, 2 + rank, port, *RANDOM, "--run-dir", self.folder / "run") for rank in range(2)])
+        row.check(self, zero.err, zero.returncode, [one.returncode], RANK=1)
+        self.assertEqual(one.err, "")
+
+    @plants("A rank does not come")
+    def test_a_missing_rank_is_named(self, row):
         zero = self.together([start_rank(0, 3, free_port(), *RANDOM, "distributed.timeout_seconds=1", "--run-dir", self.folder / "run")])[0]
-        self.assertEqual(zero.returncode, 4, zero.err)
+        row.check(self, zero.err, zero.returncode)
         self.assertIn("2 of 3 ranks did not come within 1.0s: 1, 2", zero.err)
+
+    @plants("A rank is late", "Rank 0 is late")
+    def test_a_late_rank_is_waited_for(self, late, late_0):
+        for first, row in ((0, late), (1, late_0)):
+            port = free_port()
+            args = [*RANDOM, "--run-dir", self.folder / str(first)]
+            early = start_rank(first, 2, port, *args)
+            self.addCleanup(early.kill)
+            said = ""
+            for line in early.stderr:
+                said += line
+                if "wait" in line:
+                    break
+            ranks = self.together([early, start_rank(1 - first, 2, port, *args)])
+            self.assertEqual([rank.returncode for rank in ranks], [0, 0], said + ranks[0].err + ranks[1].err)
+            row.check(self, said, RANK=1, ADDRESS=f"127.0.0.1:{port}")
+
+    @plants("Something else listens where rank 0 should, or nothing")
+    def test_no_rank_0(self, row):
+        for port in (foreign_server(self, b""), foreign_server(self, b"HTTP/1.1 400 Bad Request\r\n\r\n"), free_port()):
+            one = self.together([start_rank(1, 2, port, *RANDOM, "distributed.timeout_seconds=1", "--run-dir", self.folder / "run")])[0]
+            row.check(self, one.err, one.returncode, RANK=1, ADDRESS=f"127.0.0.1:{port}")
+
+    @plants("The file of `file://` is left from an earlier run")
+    def test_a_stale_meeting_file(self, row):
+        meeting = self.folder / "meeting"
+
+        def start_both(run_dir):
+            args = [*RANDOM, "training.epochs=1000000", "--run-dir", self.folder / run_dir, "--world-size", 2, "--init-method", f"file://{meeting}"]
+            return [start(*args, "--rank", rank) for rank in range(2)]
+
+        first = start_both("first")
+        for line in first[0].stderr:
+            if line.startswith("epoch 1"):
+                break
+        for process in first:
+            process.kill()
+        self.together(first)
+        for rank, process in enumerate(self.together(start_both("second"))):
+            row.check(self, process.err, process.returncode, RANK=rank, FILE=meeting, PROCESS=first[rank].pid)
 
     def test_a_lost_rank_ends_the_others(self):
         for victim in (0, 1):

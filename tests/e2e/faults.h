@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+struct Fault {
+  std::string rank, phase, action;
+  int number = -1;  // none in ranks that are to go on
+};
+
+// TRAINER_TEST_FAULT="RANK training|validation N ACTION": when a rank computes the loss for the N-th time in training or validation.
+// "RANK start 0 ACTION": when it opens its data.
+const Fault& planted_fault();
+void act(const std::string& action);
+
+// From now on every read of the mapped data files ends as that of a file that was shortened.
+void lose_mapped_data();
+// From now on the process gets no more memory than it has.
+void limit_memory();

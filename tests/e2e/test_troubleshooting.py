@@ -1,0 +1,34 @@
+"""Every row of docs/troubleshooting.md is planted in a test, and every fault that a test plants has its row."""
+
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import test_failures  # noqa: E402
+import test_ranks  # noqa: E402
+import test_stopping  # noqa: E402
+from troubleshooting import PAGE, PLACEHOLDERS, read_rows  # noqa: E402
+
+CASES = (test_failures.FailuresTest, test_ranks.RanksTest, test_stopping.StoppingTest)
+
+
+class TroubleshootingTest(unittest.TestCase):
+    def test_every_row_is_planted(self):
+        planted = {name for case in CASES for test in vars(case).values() for name in getattr(test, "rows", ())}
+        written = [row.name for row in read_rows()]
+        self.assertEqual(sorted(planted), sorted(written))
+
+    def test_every_row_has_a_cure(self):
+        for row in read_rows():
+            self.assertTrue(row.cure, row.name)
+
+    def test_every_placeholder_is_explained(self):
+        text = PAGE.read_text()
+        opening = text[:text.index("\n|")]
+        for word in PLACEHOLDERS:
+            self.assertIn(f"`{word}`", opening)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,151 @@
+"""Launches of several ranks in which something is to go wrong, and what is left of them. TRAINER_BINARY names the program,
+TRAINER_FAULTS the library that plants faults (tests/e2e/faults.cpp)."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+from ports import free_port
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ["TRAINER_BINARY"]
+FAULTS = os.environ["TRAINER_FAULTS"]
+HANG_SECONDS = 4
+NUM_RANKS = 3
+CONFIG = ROOT / "configs" / "quickstart.yaml"
+# A step of a fraction of a second, validation of many batches after the second one, and no end.
+SETTINGS = ["model={name: demo_conv, num_classes: 10}", "training.epochs=100000", "dataloader={batch_size: null, global_batch_size: 600}",
+            "validation.batch_size=10", f"distributed.hang_seconds={HANG_SECONDS}"]
+
+
+def stat_of(pid):
+    """Fields of /proc/PID/stat from the state on."""
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+
+
+def state_of(pid):
+    return stat_of(pid)[0]
+
+
+def processes_of(session):
+    """Those of a session that still live."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = stat_of(folder.name)
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(folder.name))
+    return found
+
+
+def ranks_of(process):
+    """The launcher's children, in the order of their start."""
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return sorted(map(int, children))
+
+
+def shared_memory():
+    return set(os.listdir("/dev/shm"))
+
+
+class LaunchCase(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-launches-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.run_dir = self.folder / "run"
+        self.exits = self.folder / "exits"
+        # All launches of a test follow each other on one port.
+        self.port = free_port()
+
+    def start(self, fault="", launcher_args=(), settings=(), prefix=(), variables={}, **options):
+        """`prefix`: what comes before the launcher's command line."""
+        self.exits.unlink(missing_ok=True)
+        self.shared_memory_before = shared_memory()
+        env = {**os.environ, "LD_PRELOAD": FAULTS, "TRAINER_TEST_FAULT": fault, "TRAINER_TEST_EXITS": str(self.exits), "OMP_NUM_THREADS": "1", **variables}
+        command = [*prefix, BINARY, "launch", "--nproc-per-node", str(NUM_RANKS), "--master-port", str(self.port), *launcher_args, "--config",
+                   str(CONFIG), "--run-dir", str(self.run_dir), *SETTINGS, *settings]
+        pipes = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True, **{**pipes, **options})
+        if process.stderr:
+            self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def end(self, process, seconds=60):
+        """What it said, once it has ended with all that it had started, and has left nothing."""
+        _, err = process.communicate(timeout=seconds)
+        self.assert_nothing_left(process, err)
+        return err
+
+    def assert_nothing_left(self, process, err):
+        # The system takes a moment to clear up after a process that was killed.
+        deadline = time.monotonic() + 5
+        while (left := self.left_of(process)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(left, [], err)
+
+    def left_of(self, process):
+        left = [f"process {pid}" for pid in processes_of(process.pid)]
+        left += [f"shared memory {name}" for name in shared_memory() - self.shared_memory_before]
+        try:
+            socket.create_server(("127.0.0.1", self.port)).close()  # as the next run's rank 0
+        except OSError as error:
+            left.append(f"port {self.port}: {error}")
+        try:
+            with open(self.run_dir / ".lock") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            pass
+        except BlockingIOError as error:
+            left.append(f"lock: {error}")
+        return left
+
+    def exit_codes(self):
+        """Of the ranks, in the order of their start."""
+        lines = (line.split() for line in self.exits.read_text().splitlines())
+        return [code for _, code in sorted((int(pid), int(code)) for pid, code in lines)]
+
+    def assert_named(self, err, survivors, pattern):
+        """Each survivor names the same rank in the same words."""
+        lines = [line for line in err.splitlines() if line.endswith("; this rank ends")]
+        said = {re.sub(r"^(rank \d+: )?error: ", "", line) for line in lines}
+        self.assertEqual(len(lines), survivors, err)
+        self.assertEqual(len(said), 1, err)
+        self.assertRegex(said.pop(), pattern)
+
+    def trains(self, process, sign="epoch"):
+        """Waits until it has begun to; what was said by then."""
+        said = ""
+        for line in process.stderr:
+            said += line
+            if line.startswith(sign):
+                return said
+        self.fail(f"it does not train:\n{said}")
+
+    def steps_done(self):
+        lines = (self.run_dir / "metrics.jsonl").read_text().splitlines()
+        return json.loads(lines[-1])["step"]
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "it never came")
+            time.sleep(0.05)
+
+    def stop_and_end(self, process):
+        """A request to stop is all that it takes."""
+        process.send_signal(signal.SIGTERM)
+        err = self.end(process)
+        self.assertEqual(process.returncode, 75, err)
+        return err

@@ -1,0 +1,65 @@
+"""The table of docs/troubleshooting.md, and tests that hold its rows to the truth."""
+
+import functools
+import pathlib
+import re
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
+# What stands for something else in the messages, as the page says.
+PLACEHOLDERS = {"RANK": r"\d+", "SIZE": r"\d+", "PROCESS": r"\d+", "HOST": r"\S+", "STEP": r"\d+", "SECONDS": r"[\d.]+m?\d*s",
+                "PHASE": r"(?:start-up|(?:loading of )?step \d+|validation)", "ADDRESS": r"\S+:\d+", "PORT": r"\d+", "FILE": r"\S+",
+                "CODE": r"\d+", "NUMBER": r"\d+", "TEXT": r"\S.*"}
+# Instead of an exit code.
+GOES_ON = "goes on"
+
+
+class Row:
+    """What happened, what is said, exit codes, cure."""
+
+    def __init__(self, cells):
+        self.name, said, codes, self.cure = cells
+        self.messages = re.findall(r"`([^`]+)`", said)
+        self.code, self.others_code = None, None
+        if codes != GOES_ON:
+            code, others = re.fullmatch(r"(\d+)(?:, others (\d+))?", codes).groups()
+            self.code, self.others_code = int(code), int(others or code)
+        self.was_seen = False
+
+    def pattern(self, message, values):
+        words = re.split(r"\b([A-Z]+)\b", message)
+        return "".join(re.escape(str(values[word])) if word in values else PLACEHOLDERS.get(word, re.escape(word)) for word in words)
+
+    def check(self, case, err, code=None, other_codes=(), **values):
+        """`err`: all that was said. `code`: of the launcher, or of the rank that has it where there is none; None when all goes on. `values`: of
+        placeholders."""
+        self.was_seen = True
+        case.assertEqual(code, self.code, err)
+        case.assertEqual(set(other_codes) - {self.others_code}, set(), err)
+        for message in self.messages:
+            case.assertRegex(err, self.pattern(message, values))
+        if not self.messages:
+            case.assertNotRegex(err, "error|warning")
+
+
+def read_rows():
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [Row(row) for row in cells if not set(row[0]) <= set("- ") and row[2] != "exit code"]
+
+
+def plants(*names):
+    """Marks a test that plants what the rows so named say, and is given these rows to check."""
+
+    def mark(test):
+        @functools.wraps(test)
+        def run(self):
+            rows = {row.name: row for row in read_rows()}
+            self.assertEqual(set(names) - set(rows), set(), f"rows of {PAGE.name}")
+            test(self, *(rows[name] for name in names))
+            for name in names:
+                self.assertTrue(rows[name].was_seen, name)
+
+        run.rows = names
+        return run
+
+    return mark
