@@ -23,11 +23,25 @@ std::string describe(const ActivityState& state) {
 Activity::Activity(std::function<void(const ActivityState&)> note) : note_(std::move(note)) {}
 
 void Activity::enter(Phase phase, int64_t step) {
-  const std::lock_guard lock(mutex_);
-  state_.phase = phase;
-  state_.step = step;
-  ++state_.num_changes;
-  if (note_) note_(state_);
+  {
+    const std::lock_guard lock(mutex_);
+    state_.phase = phase;
+    state_.step = step;
+    ++state_.num_changes;
+    if (note_) note_(state_);
+  }
+  if (!own_work_) return;
+  if (phase == Phase::kLoading) {
+    own_work_->begin_data();
+  } else if (phase == Phase::kStep) {
+    own_work_->begin_compute();
+  } else {
+    own_work_->end();
+  }
+}
+
+void Activity::begin_exchange() {
+  if (own_work_) own_work_->end();
 }
 
 ActivityState Activity::read() const {
@@ -35,8 +49,19 @@ ActivityState Activity::read() const {
   return state_;
 }
 
-Activity::Wait::Wait(Activity* activity) : activity_(activity) { set(true); }
-Activity::Wait::~Wait() { set(false); }
+Activity::Wait::Wait(Activity* activity) : activity_(activity) {
+  set(true);
+  if (auto* own_work = this->own_work()) own_work->pause();
+}
+
+Activity::Wait::~Wait() {
+  set(false);
+  try {
+    if (auto* own_work = this->own_work()) own_work->go_on();
+  } catch (const std::exception&) {
+    // What is wrong with a GPU is said by what uses it next.
+  }
+}
 
 void Activity::Wait::set(bool is_waiting) {
   if (activity_ == nullptr) return;

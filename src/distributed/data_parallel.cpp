@@ -35,6 +35,7 @@ std::shared_ptr<Reducer> new_reducer(Args&&... args) {
 void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Tensor>& tensors) {
   if (tensors.empty()) return;
   const torch::NoGradGuard no_grad;
+  const Activity::Wait wait(group.activity().get());
   try {
     c10d::broadcast_coalesced(group.c10d_group(), tensors, kBroadcastBytes, 0);
   } catch (const std::exception& error) {
@@ -98,6 +99,7 @@ void DataParallel::settle_buckets() {
   for (const auto& parameter : parameters_) zeros.push_back((parameter * 0).sum());
   reducer_->prepare_for_backward({});
   torch::stack(zeros).sum().backward();
+  sent_->clear();
   reducer_->rebuild_buckets();
   for (auto& parameter : parameters_) parameter.mutable_grad().reset();
 }

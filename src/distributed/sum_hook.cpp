@@ -8,6 +8,11 @@ namespace {
 
 using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
+// Buckets come in their order.
+void note_first(const c10d::GradBucket& bucket, const ProcessGroup& group) {
+  if (bucket.getIndex() == 0 && group.activity()) group.activity()->begin_exchange();
+}
+
 class SumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
   // `dtype`: to send in; empty: as they are.
@@ -15,6 +20,7 @@ class SumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessG
       : CppCommHookInterface(std::move(group)), dtype_(dtype), sent_(std::move(sent)) {}
 
   Future runHook(c10d::GradBucket& bucket) override {
+    note_first(bucket, *state_);
     const auto buffer = bucket.getBufferRef();
     const auto travelling = dtype_ ? buffer.to(*dtype_) : buffer;
     std::vector<torch::Tensor> tensors{travelling};
@@ -51,6 +57,7 @@ class SmallSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const Pro
   using CppCommHookInterface::CppCommHookInterface;
 
   Future runHook(c10d::GradBucket& bucket) override {
+    note_first(bucket, *state_);
     // A pass that failed may have left some.
     if (bucket.getIndex() == 0) waiting_.clear();
     waiting_.push_back({bucket.getBuffer(), c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())});

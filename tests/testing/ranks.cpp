@@ -23,7 +23,8 @@ void run_ranks(int world_size, const std::function<void(distributed::ProcessGrou
       at::set_num_threads(1);
       try {
         // A limit that only catches hangs.
-        distributed::ProcessGroups groups(store, rank, world_size, {.timeout = std::chrono::minutes(1)});
+        distributed::ProcessGroups groups(store, rank, world_size,
+                                          {.timeout = std::chrono::minutes(1), .activity = std::make_shared<distributed::Activity>()});
         rank_main(groups);
         groups.shutdown();
       } catch (...) {

@@ -1,0 +1,45 @@
+#pragma once
+// A device that works when the test says, as a GPU does in its own time: what LibTorch's events see of it. One for each thread.
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <algorithm>
+
+namespace trainer::testing {
+
+class FakeDevice : public c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
+ public:
+  static inline const c10::Device kDevice{c10::DeviceType::PrivateUse1};
+
+  // Gives it something to do.
+  static void work(double seconds) { given += seconds; }
+  // Lets it do all that it was given.
+  static void catch_up() { done = given; }
+
+  static inline thread_local double given = 0;  // seconds of work
+  static inline thread_local double done = 0;
+  static inline thread_local int num_events = 0;  // that are kept
+  static inline thread_local int num_waits = 0;   // for an event that it had not come to
+
+  void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
+    if (*event == nullptr) ++num_events;
+    delete static_cast<double*>(*event);
+    *event = new double(given);
+  }
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+    --num_events;
+    delete static_cast<double*>(event);
+  }
+  bool queryEvent(void* event) const override { return *static_cast<double*>(event) <= done; }
+  void synchronizeEvent(void* event) const override {
+    if (!queryEvent(event)) ++num_waits;
+    done = std::max(done, *static_cast<double*>(event));
+  }
+  double elapsedTime(void* first, void* second, c10::DeviceIndex) const override {
+    return (*static_cast<double*>(second) - *static_cast<double*>(first)) * 1000;
+  }
+};
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, FakeDevice)
+
+}  // namespace trainer::testing
