@@ -62,9 +62,9 @@ NonFiniteSteps::NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainSt
 
 bool NonFiniteSteps::looks_at_each_step() const { return policy_ == config::OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
 
-std::optional<std::string> NonFiniteSteps::check(int64_t step, const std::function<double(int64_t)>& lr_at) {
+std::string NonFiniteSteps::check(int64_t step, const std::function<double(int64_t)>& lr_at) {
   const auto bad_step = train_step_.non_finite_step();
-  if (!bad_step) return std::nullopt;
+  if (!bad_step) return "";
   const auto record = make_record(*bad_step, lr_at(*bad_step));
   train_step_.undo();
   num_in_row_ = *bad_step == last_step_ + 1 ? num_in_row_ + 1 : 1;

@@ -32,9 +32,9 @@ class NonFiniteSteps {
   bool looks_at_each_step() const;
 
   // Collective, after the update of step `step`; waits for the device. A step that was not finite throws an AgreedError where the run is
-  // to end, or when too many were so in a row. Otherwise it is undone and loading goes on with the next step; returns what is to be said,
-  // on rank 0, and empty text on the others.
-  std::optional<std::string> check(int64_t step, const std::function<double(int64_t)>& lr_at);
+  // to end, or when too many were so in a row. Otherwise it is undone and loading goes on with the next step; returns what rank 0 is to say
+  // of it, and nothing on the others.
+  std::string check(int64_t step, const std::function<double(int64_t)>& lr_at);
 
  private:
   struct Finding;

@@ -67,6 +67,9 @@ bool Trainer::run_epochs() {
                       .world_size = parts_.plan.world_size,
                       .global_batch_size = parts_.plan.global_batch_size,
                       .num_parameters = num_parameters});
+  if (parts_.ranks.world->size() > 1) {
+    straggler_watch_.emplace(parts_.ranks, parts_.placement.device, experiment_.distributed.straggler_ratio);
+  }
   parts_.model->train();
   for (int64_t epoch = 0; epoch < parts_.plan.num_epochs; ++epoch) {
     if (!train_epoch(epoch)) return false;
@@ -112,7 +115,7 @@ void Trainer::check_finite(int64_t epoch) {
   // On a GPU this waits for the device, and for other ranks where it comes after their sums.
   const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
   const auto skipped = non_finite_steps_.check(steps_done_ - 1, [this](int64_t step) { return lr_at(step); });
-  if (skipped) reporter_.on_warning({.epoch = epoch, .step = steps_done_, .message = *skipped});
+  if (!skipped.empty()) reporter_.on_warning({.epoch = epoch, .step = steps_done_, .message = skipped});
 }
 
 void Trainer::log_interval(int64_t epoch, int64_t step_in_epoch) {
@@ -144,6 +147,9 @@ void Trainer::log_interval(int64_t epoch, int64_t step_in_epoch) {
        .grad_scale = parts_.grad_scaler ? std::optional(parts_.grad_scaler->current_scale().item<double>()) : std::nullopt,
        .skipped_steps = parts_.grad_scaler ? std::optional(parts_.grad_scaler->num_skipped()) : std::nullopt,
        .eta_seconds = whole_.seconds / static_cast<double>(steps_done_) * static_cast<double>(plan.total_steps - steps_done_)});
+  if (!straggler_watch_) return;
+  const auto warning = straggler_watch_->end_interval(steps_done_, interval.seconds);
+  if (warning) reporter_.on_warning({.epoch = epoch, .step = steps_done_, .message = *warning});
 }
 
 void Trainer::report_epoch(int64_t epoch, bool validated) {

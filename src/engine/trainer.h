@@ -7,6 +7,7 @@
 #include "distributed/stop_agreement.h"
 #include "engine/non_finite.h"
 #include "engine/parts.h"
+#include "engine/straggler_watch.h"
 #include "engine/train_step.h"
 #include "reporting/events.h"
 
@@ -53,6 +54,7 @@ class Trainer {
   metrics::ScoreMeter meter_;
   TrainStep train_step_;
   NonFiniteSteps non_finite_steps_;
+  std::optional<StragglerWatch> straggler_watch_;  // of two ranks or more
   std::chrono::steady_clock::time_point interval_start_;
   double waited_before_ = 0;
   int64_t steps_done_ = 0;

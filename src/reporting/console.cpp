@@ -120,15 +120,13 @@ class Console : public Sink {
     bar_->draw(train_fields(*latest_), fraction, now);
   }
 
+  void on_warning(const WarningEvent& event) override { logger_.warn("{}", event.message); }
+
   void on_validation(const ValidationEvent& event) override { logger_.info(join(validation_fields(event), "  ")); }
 
   // Until the next interval ends, the bar shows the latest values with the epoch that is under way.
   void on_epoch(const EpochEvent& event) override {
     if (latest_) latest_->epoch = event.epoch + 1;
-  }
-
-  void on_warning(const WarningEvent& event) override {
-    if (!event.message.empty()) logger_.warn("{}", event.message);
   }
 
   void on_end(const EndEvent& event) override {

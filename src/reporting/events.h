@@ -37,6 +37,13 @@ struct TrainEvent {
   double eta_seconds = 0;                     // to the end of training
 };
 
+// What does not stop the run, but is to be looked at.
+struct WarningEvent {
+  int64_t epoch = 0;
+  int64_t step = 0;
+  std::string message = {};
+};
+
 struct ValidationEvent {
   int64_t epoch = 0;
   int64_t num_epochs = 0;
@@ -62,13 +69,6 @@ struct EpochEvent {
   std::optional<ValidationEvent> validation = {};
 };
 
-// What is not as it should be, though the run goes on.
-struct WarningEvent {
-  int64_t epoch = 0;
-  int64_t step = 0;
-  std::string message = {};  // empty on a rank that leaves it to another to say
-};
-
 struct EndEvent {
   std::string reason = {};   // "done", "stopped", "failed"
   std::string message = {};  // of a failure
@@ -88,9 +88,9 @@ class Sink {
   virtual void on_train(const TrainEvent&) {}
   // After every step, and after on_train where the step ends an interval. `step_in_epoch` from 1.
   virtual void on_step(int64_t /*step_in_epoch*/, int64_t /*steps_per_epoch*/) {}
+  virtual void on_warning(const WarningEvent&) {}
   virtual void on_validation(const ValidationEvent&) {}
   virtual void on_epoch(const EpochEvent&) {}
-  virtual void on_warning(const WarningEvent&) {}
   virtual void on_end(const EndEvent&) {}
 };
 
@@ -101,9 +101,9 @@ class Reporter : public Sink {
   void on_start(const StartEvent& event) override;
   void on_train(const TrainEvent& event) override;
   void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override;
+  void on_warning(const WarningEvent& event) override;
   void on_validation(const ValidationEvent& event) override;
   void on_epoch(const EpochEvent& event) override;
-  void on_warning(const WarningEvent& event) override;
   void on_end(const EndEvent& event) override;
 
  private:

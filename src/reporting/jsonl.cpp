@@ -41,16 +41,16 @@ class Jsonl : public Sink {
     file_.write_line(to_text(line));
   }
 
+  void on_warning(const WarningEvent& event) override {
+    Json line = make_line("warning", event.epoch, event.step);
+    line["message"] = event.message;
+    file_.write_line(to_text(line));
+  }
+
   void on_validation(const ValidationEvent& event) override {
     Json line = make_line("validation", event.epoch, event.step);
     add_scores(line, event);
     line["seconds"] = event.seconds;
-    file_.write_line(to_text(line));
-  }
-
-  void on_warning(const WarningEvent& event) override {
-    Json line = make_line("warning", event.epoch, event.step);
-    line["message"] = event.message;
     file_.write_line(to_text(line));
   }
 

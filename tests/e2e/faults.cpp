@@ -1,14 +1,18 @@
 // Loaded into a rank before LibTorch (LD_PRELOAD), this makes it fail where a test says: when it computes the loss for the n-th time in
-// training or validation.
+// training or validation, or when its loader has a batch ready.
 
 #include "faults.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <dlfcn.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <limits>
 #include <sstream>
@@ -23,7 +27,7 @@ Fault read_fault() {
   const char* text = std::getenv("TRAINER_TEST_FAULT");
   std::istringstream(text != nullptr ? text : "") >> fault.rank >> fault.phase >> fault.number >> fault.action;
   const char* rank = std::getenv("RANK");
-  if (rank == nullptr || fault.rank != rank) fault.number = -1;
+  if (rank == nullptr || (fault.rank != rank && fault.rank != "all")) fault.number = -1;
   return fault;
 }
 
@@ -32,6 +36,14 @@ at::Tensor fail(const std::string& action, const at::Tensor& loss) {
   if (action == "nan") return loss * std::numeric_limits<double>::quiet_NaN();
   if (action == "no_memory") return at::empty({int64_t{1} << 50}, at::kFloat);
   return loss;
+}
+
+void be_slow() { std::this_thread::sleep_for(std::chrono::milliseconds(300)); }
+
+// Of a library or of the program, for an address in it.
+const void* base_of(const void* address) {
+  Dl_info info;
+  return dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
 }
 
 }  // namespace
@@ -64,6 +76,20 @@ at::Tensor at::_ops::cross_entropy_loss::call(const at::Tensor& self, const at::
   const auto loss = real.call(self, target, weight, reduction, ignore_index, label_smoothing);
   const bool is_training = at::GradMode::is_enabled();
   const int number = is_training ? num_training++ : num_validation++;
-  const bool is_here = number == fault.number && (fault.phase == "training") == is_training;
-  return is_here ? fail(fault.action, loss) : loss;
+  if (fault.number < 0 || fault.phase != (is_training ? "training" : "validation")) return loss;
+  if (fault.action != "slow") return number == fault.number ? fail(fault.action, loss) : loss;
+  if (number >= fault.number) be_slow();
+  return loss;
+}
+
+// The threads of the loader are the program's only ones, beside its main thread, that wake one other.
+void std::condition_variable::notify_one() noexcept {
+  static const auto real =
+      reinterpret_cast<void (*)(std::condition_variable*)>(dlsym(RTLD_NEXT, "_ZNSt18condition_variable10notify_oneEv"));
+  const Fault& fault = planted_fault();
+  static const auto* const program = base_of(reinterpret_cast<void*>(getauxval(AT_ENTRY)));
+  static std::atomic<int> num_ready = 0;
+  const bool is_loading = gettid() != getpid() && base_of(__builtin_return_address(0)) == program;
+  if (is_loading && fault.number >= 0 && fault.phase == "loading" && num_ready++ >= fault.number) be_slow();
+  real(this);
 }

@@ -7,8 +7,9 @@ struct Fault {
   int number = -1;  // none in ranks that are to go on
 };
 
-// TRAINER_TEST_FAULT="RANK training|validation N ACTION": when a rank computes the loss for the N-th time in training or validation.
-// "RANK start 0 ACTION": when it opens its data.
+// TRAINER_TEST_FAULT="RANK|all training|validation N ACTION": when a rank computes the loss for the N-th time in training or validation.
+// "RANK start 0 ACTION": when it opens its data. "RANK loading N slow": when its loader has a batch ready. The action `slow` goes on from
+// there.
 const Fault& planted_fault();
 void act(const std::string& action);
 

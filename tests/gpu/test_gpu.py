@@ -1,4 +1,5 @@
-"""The real program on an NVIDIA GPU; skipped where there is no driver. TRAINER_BINARY names it."""
+"""The real program on an NVIDIA GPU; skipped where there is no driver. TRAINER_BINARY names it, TRAINER_FAULTS the library that makes
+ranks slow."""
 
 import json
 import os
@@ -14,15 +15,16 @@ FEW_EXACT_STEPS = ["training.epochs=1", "logging.every_steps=1", "runtime.dtype=
 
 @unittest.skipUnless(pathlib.Path("/proc/driver/nvidia/version").exists(), "no NVIDIA driver")
 class GpuTest(unittest.TestCase):
-    def events(self, *overrides, launcher=()):
+    def events(self, *overrides, launcher=(), kind="train", fault=""):
+        env = {**os.environ, "LD_PRELOAD": os.environ["TRAINER_FAULTS"], "TRAINER_TEST_FAULT": fault} if fault else None
         with tempfile.TemporaryDirectory(prefix="trainer-gpu-") as folder:
             run_dir = pathlib.Path(folder) / "run"
             command = [os.environ["TRAINER_BINARY"], *launcher, "--config", ROOT / "configs/quickstart.yaml", "--run-dir", run_dir,
                        "training.epochs=2", *overrides]
-            run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+            run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
             self.assertEqual(run.returncode, 0, run.stderr)
             lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-            return [line for line in lines if line["event"] == "train"]
+            return [line for line in lines if line["event"] == kind]
 
     def losses(self, *overrides, launcher=()):
         return [event["loss"] for event in self.events(*overrides, launcher=launcher)]
@@ -60,6 +62,15 @@ class GpuTest(unittest.TestCase):
                 replayed = subprocess.run([os.environ["TRAINER_BINARY"], "replay", kept[0]], cwd=ROOT, capture_output=True, text=True)
                 self.assertEqual(replayed.returncode, 0, replayed.stderr)
                 self.assertIn(", as in the run", replayed.stdout)
+
+    def test_a_slow_rank_is_named(self):
+        two_ranks = ("launch", "--nproc-per-node", "2")
+        for fault, rank, cause in (("1 training 0 slow", 1, "compute"), ("0 loading 0 slow", 0, "data")):
+            warnings = self.events("training.epochs=1", "logging.every_steps=8", "distributed.backend=gloo", launcher=two_ranks, kind="warning",
+                                   fault=fault)
+            self.assertGreater(len(warnings), 0)
+            for warning in warnings:
+                self.assertRegex(warning["message"], rf"^rank {rank} \(process \d+ on \S+, cuda:0\) is slow: .* its {cause} \(")
 
     def test_float16_with_the_grad_scaler(self):
         events = self.events("amp={enabled: true, dtype: float16, init_scale: 1.0e30, growth_interval: 20}")

@@ -11,16 +11,16 @@ class Recorder : public reporting::Sink {
  public:
   void on_start(const reporting::StartEvent& event) override { start = event; }
   void on_train(const reporting::TrainEvent& event) override { train.push_back(event); }
+  void on_warning(const reporting::WarningEvent& event) override { warnings.push_back(event); }
   void on_validation(const reporting::ValidationEvent& event) override { validation.push_back(event); }
   void on_epoch(const reporting::EpochEvent& event) override { epochs.push_back(event); }
-  void on_warning(const reporting::WarningEvent& event) override { warnings.push_back(event); }
   void on_end(const reporting::EndEvent& event) override { end = event; }
 
   reporting::StartEvent start;
   std::vector<reporting::TrainEvent> train;
+  std::vector<reporting::WarningEvent> warnings;
   std::vector<reporting::ValidationEvent> validation;
   std::vector<reporting::EpochEvent> epochs;
-  std::vector<reporting::WarningEvent> warnings;
   reporting::EndEvent end;
 };
 

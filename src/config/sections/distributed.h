@@ -13,6 +13,7 @@ struct DistributedSection {
   std::string init_method = "env://";
   int64_t timeout_seconds = 600;
   int64_t hang_seconds = 300;
+  double straggler_ratio = 1.5;
   bool sync_batch_norm = true;
   double bucket_cap_mb = 25;
   bool broadcast_buffers = true;
@@ -34,6 +35,11 @@ struct DistributedSection {
               .unit = "seconds",
               .doc = "A process that does not answer for so long, or takes longer for one step or one validation batch, hangs: it is "
                      "named and the run ends."});
+    keys.add("straggler_ratio", straggler_ratio,
+             {.min = 1,
+              .min_excluded = true,
+              .doc = "A process for which the others wait is named in the log when its own work (waiting for data, and computing until its "
+                     "first gradients are ready) takes more than this many times as long as the others' median."});
     keys.add("sync_batch_norm", sync_batch_norm,
              {.doc = "Batch normalisation over the batches of all processes together; false: each over its own."});
     keys.add(

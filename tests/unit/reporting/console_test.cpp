@@ -132,14 +132,17 @@ TEST(Console, TheBarMakesRoomForEveryLine) {
     sink.on_train(kConsoleInterval);
     sink.on_step(120, 391);
     logger.warn("a slow disk");
+    sink.on_warning({.epoch = 2, .step = 902, .message = "a slow rank"});
     sink.on_validation(kConsoleValidation);
     sink.on_end({.reason = "done", .step = 391, .seconds = 1, .images_per_second = 10});
   });
   EXPECT_EQ(written.terminal, "\r\x1b[K" + bar +                               //
                                   "\r\x1b[Kwarning: a slow disk\n" + bar +     //
+                                  "\r\x1b[Kwarning: a slow rank\n" + bar +     //
                                   "\r\x1b[K" + kConsoleValidationLine + bar +  //
                                   "\r\x1b[Kdone  391 steps  1.0s  10 img/s\n");
-  EXPECT_EQ(written.file, kConsoleIntervalLine + "\na slow disk\n" + kConsoleValidationLine + "done  391 steps  1.0s  10 img/s\n");
+  EXPECT_EQ(written.file,
+            kConsoleIntervalLine + "\na slow disk\na slow rank\n" + kConsoleValidationLine + "done  391 steps  1.0s  10 img/s\n");
 }
 
 TEST(Console, TheBarBeforeTheFirstIntervalHasTheStepAlone) {

@@ -13,6 +13,7 @@ class RecordingSink : public Sink {
   void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override {
     seen_.push_back(name_ + " step " + std::to_string(step_in_epoch) + "/" + std::to_string(steps_per_epoch));
   }
+  void on_warning(const WarningEvent&) override { seen_.push_back(name_ + " warning"); }
   void on_validation(const ValidationEvent&) override { seen_.push_back(name_ + " validation"); }
   void on_epoch(const EpochEvent&) override { seen_.push_back(name_ + " epoch"); }
   void on_end(const EndEvent&) override { seen_.push_back(name_ + " end"); }
@@ -30,11 +31,12 @@ TEST(Reporter, HandsEveryEventToEverySinkInOrder) {
   reporter.on_start({});
   reporter.on_train({});
   reporter.on_step(3, 5);
+  reporter.on_warning({});
   reporter.on_validation({});
   reporter.on_epoch({});
   reporter.on_end({});
-  EXPECT_EQ(seen, (std::vector<std::string>{"a start", "b start", "a train", "b train", "a step 3/5", "b step 3/5", "a validation",
-                                            "b validation", "a epoch", "b epoch", "a end", "b end"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"a start", "b start", "a train", "b train", "a step 3/5", "b step 3/5", "a warning",
+                                            "b warning", "a validation", "b validation", "a epoch", "b epoch", "a end", "b end"}));
 }
 
 }  // namespace

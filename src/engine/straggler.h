@@ -1,0 +1,35 @@
+#pragma once
+// Which rank the others wait for.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "distributed/own_work.h"
+
+namespace trainer::engine {
+
+// All in seconds of one interval; `others`: the median of the other ranks.
+struct Straggler {
+  enum class Cause { kData, kCompute };
+  struct Work {
+    double own = 0;
+    double others = 0;
+    double excess() const { return own - others; }
+  };
+
+  int rank = 0;
+  Work total;
+  Cause cause = Cause::kData;  // the part with the larger excess
+  Work part;                   // that part
+};
+
+// `ranks`: own work of two ranks or more in an interval of `seconds`. A rank is a straggler when it works more than `ratio` times as long
+// as the others, by a tenth of the interval or more; of several, the slowest. No rank is where all wait for the exchange of gradients.
+std::optional<Straggler> find_straggler(std::span<const distributed::OwnSeconds> ranks, double seconds, double ratio);
+
+// One sentence with what to look at. `process`: "process 31 on host-a, cuda:0".
+std::string to_string(const Straggler& straggler, const std::string& process, int64_t num_steps);
+
+}  // namespace trainer::engine

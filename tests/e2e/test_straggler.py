@@ -1,0 +1,58 @@
+"""A rank that is slow is named, with what it is slow in. TRAINER_BINARY names the program, TRAINER_FAULTS the library that makes ranks
+slow."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# 16 steps of some hundredths of a second, where a slow rank takes three tenths more: four intervals, the first of which is left out.
+SETTINGS = ["--config", ROOT / "configs/quickstart.yaml", "runtime.device=cpu", "dataset.validation_split=0.9", "training.epochs=1",
+            "dataloader={global_batch_size: 12, prefetch: 1}", "logging.every_steps=4", "validation.batch_size=600"]
+CONV = "model={name: demo_conv, num_classes: 10}"
+
+
+class StragglerTest(unittest.TestCase):
+    def warnings(self, fault, *settings):
+        """What a run of three ranks says beside its results."""
+        with tempfile.TemporaryDirectory(prefix="trainer-straggler-") as folder:
+            run_dir = pathlib.Path(folder) / "run"
+            env = {**os.environ, "LD_PRELOAD": os.environ["TRAINER_FAULTS"], "TRAINER_TEST_FAULT": fault, "OMP_NUM_THREADS": "1"}
+            command = [os.environ["TRAINER_BINARY"], "launch", "--nproc-per-node", "3", *SETTINGS, *settings, "--run-dir", run_dir]
+            run = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+            said = [line["message"] for line in lines if line["event"] == "warning"]
+            self.assertEqual([line.removeprefix("warning: ") for line in run.stderr.splitlines() if "warning: " in line], said)
+            log = (run_dir / "train.log").read_text()
+            self.assertEqual(log.count(" warning: "), len(said), log)
+            return said
+
+    def assert_named(self, fault, rank, cause, *settings):
+        said = self.warnings(fault, *settings)
+        # Of the last interval, the loader has some batches ready before.
+        self.assertGreaterEqual(len(said), 2, said)
+        for line in said:
+            self.assertRegex(line, rf"^rank {rank} \(process \d+ on \S+, cpu\) is slow: .*; most of that is its {cause} \(")
+
+    def test_slow_in_compute(self):
+        self.assert_named("1 training 0 slow", 1, "compute", CONV)
+
+    def test_slow_in_loading(self):
+        self.assert_named("2 loading 0 slow", 2, "data", CONV)
+
+    def test_where_ranks_wait_in_the_midst_of_their_own_work(self):
+        """For each other's batch statistics, and for rank 0's running ones at the beginning of a step."""
+        self.assert_named("1 training 0 slow", 1, "compute")
+        self.assert_named("0 loading 0 slow", 0, "data")
+
+    def test_none_where_all_take_equally_long(self):
+        self.assertEqual(self.warnings("all training 0 slow", CONV), [])
+        self.assertEqual(self.warnings("all loading 0 slow", CONV), [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,89 @@
+#include "engine/straggler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace trainer::engine {
+namespace {
+
+using distributed::OwnSeconds;
+using Cause = Straggler::Cause;
+
+constexpr double kRatio = 1.5;
+constexpr double kInterval = 10;
+
+std::optional<Straggler> find(const std::vector<OwnSeconds>& ranks, double seconds = kInterval) {
+  return find_straggler(ranks, seconds, kRatio);
+}
+
+TEST(Straggler, IsNamedWithThePartThatMakesTheDifference) {
+  const auto by_data = find({{0.1, 4}, {0.3, 4}, {5.5, 4.1}, {0.2, 3.9}});
+  ASSERT_TRUE(by_data.has_value());
+  EXPECT_EQ(by_data->rank, 2);
+  EXPECT_EQ(by_data->cause, Cause::kData);
+  EXPECT_DOUBLE_EQ(by_data->total.own, 9.6);
+  EXPECT_DOUBLE_EQ(by_data->total.others, 4.1);
+  EXPECT_DOUBLE_EQ(by_data->part.own, 5.5);
+  EXPECT_DOUBLE_EQ(by_data->part.others, 0.2);
+
+  // More of its time is data, but the others' is too.
+  const auto by_compute = find({{5, 4.5}, {5, 1}, {5, 1}});
+  ASSERT_TRUE(by_compute.has_value());
+  EXPECT_EQ(by_compute->rank, 0);
+  EXPECT_EQ(by_compute->cause, Cause::kCompute);
+  EXPECT_DOUBLE_EQ(by_compute->part.excess(), 3.5);
+}
+
+TEST(Straggler, TheMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo) {
+  const auto straggler = find({{0, 1}, {0, 9}, {0, 2}, {0, 4}, {0, 5}});
+  ASSERT_TRUE(straggler.has_value());
+  EXPECT_EQ(straggler->rank, 1);
+  EXPECT_DOUBLE_EQ(straggler->total.others, 3);
+}
+
+TEST(Straggler, OfTwoRanksTheOtherOneIsTheMeasure) {
+  const auto straggler = find({{0, 3}, {0, 6}});
+  ASSERT_TRUE(straggler.has_value());
+  EXPECT_EQ(straggler->rank, 1);
+  EXPECT_DOUBLE_EQ(straggler->total.others, 3);
+}
+
+TEST(Straggler, OfSeveralTheSlowestIsNamed) {
+  const auto straggler = find({{0, 2}, {0, 8}, {0, 9}, {0, 2}, {0, 2}});
+  ASSERT_TRUE(straggler.has_value());
+  EXPECT_EQ(straggler->rank, 2);
+}
+
+TEST(Straggler, NoneUpToTheRatio) {
+  EXPECT_FALSE(find({{0, 4}, {0, 6}, {0, 4}}).has_value());
+  EXPECT_TRUE(find({{0, 4}, {0, 6.1}, {0, 4}}).has_value());
+}
+
+TEST(Straggler, NoneThatTheOthersHardlyNotice) {
+  // Three times as slow, but the exchange takes nearly all of the interval.
+  EXPECT_FALSE(find({{0, 0.4}, {0, 1.2}, {0, 0.4}}).has_value());
+  EXPECT_TRUE(find({{0, 0.4}, {0, 1.2}, {0, 0.4}}, /*seconds=*/7).has_value());
+}
+
+TEST(Straggler, NoneWhereAllAreEqual) {
+  EXPECT_FALSE(find({{5, 5}, {5, 5}, {5, 5}}).has_value());
+  EXPECT_FALSE(find({{0, 0}, {0, 0}}, /*seconds=*/0).has_value());
+}
+
+TEST(Straggler, IsDescribedInSecondsOfAStepWithACure) {
+  const auto by_data = find({{0.1, 2}, {0.1, 2}, {2.5, 2}});
+  EXPECT_EQ(to_string(by_data.value(), "process 31 on host-b, cuda:1", 10),
+            "rank 2 (process 31 on host-b, cuda:1) is slow: its own work takes 0.45 s a step, that of the others 0.21 s (median), so that "
+            "they wait for it 0.24 s; most of that is its data (0.25 s, the others 0.01 s); look at the disk and memory of that host, or "
+            "raise dataloader.num_workers");
+  const auto by_compute = find({{0, 6}, {0, 2}});
+  EXPECT_THAT(to_string(by_compute.value(), "process 7 on host-a, cpu", 4),
+              ::testing::MatchesRegex(
+                  "rank 0 \\(process 7 on host-a, cpu\\) .* most of that is its compute \\(1.5 s, the others 0.5 s\\); look for another "
+                  "program there, .*"));
+}
+
+}  // namespace
+}  // namespace trainer::engine
