@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -113,9 +114,21 @@ class FailuresTest(LaunchCase):
         """What training itself needs is refused: the gradients of its first step."""
         self.check(row, *self.plant(1, "training 0", "limit_memory"), 1, "step 0")
 
-    @plants("The loss is not finite")
+    @plants("A step is not finite")
     def test_not_a_number(self, row):
-        self.check(row, *self.plant(1, "training 3", "nan"), 1, "step 3")
+        process, err = self.plant(1, "training 3", "nan")
+        row.check(self, err, process.returncode, self.exit_codes(), STEP=3, RANK=1)
+        self.assertEqual(len(re.findall(r"^(?:rank \d+: )?error: step", err, re.MULTILINE)), 1, err)  # all ranks know it, one says it
+        self.assertIn("which was finite when it was taken again", err)
+        self.assertEqual([path.name for path in (self.run_dir / "non_finite").iterdir()], ["step_3"])
+
+    @plants("A step is not finite, under `training.on_non_finite: skip`")
+    def test_not_a_number_that_is_skipped(self, row):
+        self.run_dir = self.folder / "skip"
+        process = self.start("1 training 3 nan", settings=["training.on_non_finite=skip"])
+        said = self.trains(process)
+        self.wait_for(lambda: self.steps_done() > 20)
+        row.check(self, said + self.stop_and_end(process), STEP=3, RANK=1)
 
     @plants("A data file cannot be read")
     def test_unreadable_data(self, row):
