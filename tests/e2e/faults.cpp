@@ -38,7 +38,7 @@ at::Tensor fail(const std::string& action, const at::Tensor& loss) {
   return loss;
 }
 
-void be_slow() { std::this_thread::sleep_for(std::chrono::milliseconds(300)); }
+void be_slow() { std::this_thread::sleep_for(std::chrono::milliseconds(500)); }
 
 // Of a library or of the program, for an address in it.
 const void* base_of(const void* address) {
