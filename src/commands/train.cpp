@@ -172,20 +172,20 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
   const int rank = start.place.rank;
 
   std::unique_ptr<distributed::ProcessGroups> groups;
-  engine::Parts parts;
+  auto parts = std::make_unique<engine::Parts>();
   start.assembly.together([&] {
     device::configure_cpu_allocator();
     const auto* cuda = device::open_cuda_module(experiment.runtime.cuda_allocator, logger);
     const device::HostShare share{.num_cpus = world::available_cpus(start.num_sharing_cpus), .local_rank = start.local_rank};
-    parts.placement = device::choose_placement(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory, share, cuda);
-    device::apply_placement(parts.placement, experiment.runtime);
+    parts->placement = device::choose_placement(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory, share, cuda);
+    device::apply_placement(parts->placement, experiment.runtime);
   });
   std::vector<RankRow> ranks;
   start.assembly.together([&] {
-    groups = make_groups(start, parts.placement);
-    ranks = gather_ranks(*groups->world(), parts.placement);
+    groups = make_groups(start, parts->placement);
+    ranks = gather_ranks(*groups->world(), parts->placement);
     if (experiment.distributed.backend != config::BackendChoice::kGloo) refuse_shared_gpus(ranks);
-    parts = engine::build_parts(experiment, parts.placement, engine::make_ranks(*groups));
+    *parts = engine::build_parts(experiment, parts->placement, engine::make_ranks(*groups));
   });
 
   const auto path =
@@ -211,7 +211,7 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
   set_crash_file(rank == 0 ? directory->log_file() : run::rank_log_file(path, rank));
   install_stop_handlers();
   const auto exit_code = logged(logger, watch, start.assembly, [&] {
-    return train_in(directory.get(), start, parts, ranks, choose_progress(arguments.progress), logger);
+    return train_in(directory.get(), start, *parts, ranks, choose_progress(arguments.progress), logger);
   });
   const bool failed = exit_code != ExitCode::kDone && exit_code != ExitCode::kStopped;
   if (failed && start.place.world_size > 1) {
@@ -220,7 +220,8 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
     logger.flush();
     _exit(static_cast<int>(exit_code));
   }
-  parts = {};
+  // Loader threads may still read the data: the parts end in the reverse of their order, which an assignment would not keep.
+  parts.reset();
   watch.end();
   groups->shutdown();
   return exit_code;
