@@ -134,8 +134,9 @@ class LaunchCase(unittest.TestCase):
         self.fail(f"it does not train:\n{said}")
 
     def steps_done(self):
-        lines = (self.run_dir / "metrics.jsonl").read_text().splitlines()
-        return json.loads(lines[-1])["step"]
+        metrics = self.run_dir / "metrics.jsonl"
+        lines = metrics.read_text().splitlines() if metrics.exists() else []
+        return json.loads(lines[-1])["step"] if lines else 0
 
     def wait_for(self, condition):
         deadline = time.monotonic() + 60
