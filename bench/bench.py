@@ -252,6 +252,7 @@ def print_result(title, result):
     elif result["unit"] == "% of a step":
         for c in result["contenders"]:
             print("  median {1:+.2f}, quartiles {0:+.2f} and {2:+.2f}, {count} turns".format(*c["quartiles"], count=len(c["values"])))
+            print("  without training it keeps rank 0 busy for {:.3f} % of the time".format(100 * c["settings"]["idle_share"]))
     else:
         print_contenders(result, digits=2 if result["unit"] == "s" else 0)
     if max(result["foreign_cores"]) > 0.2:

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <ctime>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/crash.h"
@@ -116,32 +118,67 @@ class WatchCost {
   WatchCost(engine::Parts& parts, bench::Training& training, const distributed::Meeting& meeting)
       : parts_(parts), training_(training), meeting_(meeting), agreement_(parts.ranks.control) {}
 
+  // Collective. What it takes of a processor on this rank, while nothing else is done: beside the threads that wait without it, too.
+  double idle_share() const {
+    const double without = busy_share();
+    const auto health = make_health(make_activity());
+    return busy_share() - without;
+  }
+
   // Collective. Seconds.
   json run(int64_t count) {
     watches_first_ = !watches_first_;
     json result;
     for (const bool watches : {watches_first_, !watches_first_}) {
-      parts_.ranks.world->barrier();
-      const auto start = now();
-      watches ? run_watched(count) : training_.run(count);
-      result[watches ? "watched" : "plain"] = 1e-9 * static_cast<double>(now() - start);
+      if (watches) {
+        result["watched"] = run_watched(count);
+      } else {
+        result["plain"] = time([&] { training_.run(count); });
+      }
     }
     return result;
   }
 
  private:
-  void run_watched(int64_t count) {
-    const int rank = parts_.ranks.world->rank();
-    const auto activity = std::make_shared<distributed::Activity>(
-        [&](const auto& state) { describe_process(fmt::format("rank {} of {}, in {}", rank, meeting_.ranks.size(), describe(state))); });
-    distributed::HealthOptions options{.rank = rank};
-    for (const auto& other : meeting_.ranks) options.processes.push_back(other.host);
-    distributed::Health health(*meeting_.store, activity, options, [](const distributed::Failure&) { std::abort(); });
-    training_.run(count, [&](int64_t step) {
-      agreement_.ask(false);
-      activity->enter(distributed::Phase::kLoading, step);
-      activity->enter(distributed::Phase::kStep, step);
+  // Processor time over time, of all threads of an idle rank.
+  double busy_share() const {
+    constexpr std::chrono::seconds kDuration{5};
+    parts_.ranks.world->barrier();
+    const auto start = std::clock();
+    std::this_thread::sleep_for(kDuration);
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / static_cast<double>(kDuration.count());
+  }
+
+  double time(const std::function<void()>& run) const {
+    parts_.ranks.world->barrier();
+    const auto start = now();
+    run();
+    return 1e-9 * static_cast<double>(now() - start);
+  }
+
+  double run_watched(int64_t count) {
+    const auto activity = make_activity();
+    const auto health = make_health(activity);
+    return time([&] {
+      training_.run(count, [&](int64_t step) {
+        agreement_.ask(false);
+        activity->enter(distributed::Phase::kLoading, step);
+        activity->enter(distributed::Phase::kStep, step);
+      });
     });
+  }
+
+  std::shared_ptr<distributed::Activity> make_activity() const {
+    return std::make_shared<distributed::Activity>([this](const auto& state) {
+      describe_process(fmt::format("rank {} of {}, in {}", parts_.ranks.world->rank(), meeting_.ranks.size(), describe(state)));
+    });
+  }
+
+  std::unique_ptr<distributed::Health> make_health(const std::shared_ptr<distributed::Activity>& activity) const {
+    distributed::HealthOptions options{.rank = parts_.ranks.world->rank()};
+    for (const auto& other : meeting_.ranks) options.processes.push_back(other.host);
+    return std::make_unique<distributed::Health>(*meeting_.store, activity, std::move(options),
+                                                 [](const distributed::Failure&) { std::abort(); });
   }
 
   engine::Parts& parts_;
@@ -168,15 +205,15 @@ void train(const Options& options, const config::Experiment& experiment, const d
   const auto logger = make_quiet_logger();
   engine::open_data(experiment, parts, *logger);
   bench::Training training(parts, options.training);
-  const json settings{{"network", options.training.network},
-                      {"input", options.training.source},
-                      {"ranks", parts.plan.world_size},
-                      {"placement", device::to_string(parts.placement)},
-                      {"bucket_sizes", parts.data_parallel->bucket_sizes()}};
+  json settings{{"network", options.training.network},
+                {"input", options.training.source},
+                {"ranks", parts.plan.world_size},
+                {"placement", device::to_string(parts.placement)},
+                {"bucket_sizes", parts.data_parallel->bucket_sizes()}};
   std::optional<Overlap> overlap;
   std::optional<WatchCost> watch_cost;
   if (options.measures_overlap) overlap.emplace(parts, training);
-  if (options.measures_watch) watch_cost.emplace(parts, training, meeting);
+  if (options.measures_watch) settings["idle_share"] = watch_cost.emplace(parts, training, meeting).idle_share();
   serve_together(*groups.world(), settings, [&](int64_t count) {
     if (overlap) return overlap->run(count);
     if (watch_cost) return watch_cost->run(count);
