@@ -78,7 +78,7 @@ class StoppingTest(LaunchCase):
         before = self.steps_done()
         os.kill(next(pid for pid in processes_of(process.pid) if state_of(pid) == "T"), signal.SIGCONT)
         self.wait_for(lambda: self.steps_done() > before + 20)
-        row.check(self, said + self.stop_and_end(process))
+        row.check(self, said + self.stop_and_end(process), RANK=1)
 
     @plants("The launcher is killed", "A run was killed in the same run directory")
     def test_a_killed_launcher_leaves_nobody(self, killed, held):

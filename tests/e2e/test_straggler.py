@@ -51,7 +51,8 @@ class StragglerTest(unittest.TestCase):
 
     def test_none_where_all_take_equally_long(self):
         self.assertEqual(self.warnings("all training 0 slow", CONV), [])
-        self.assertEqual(self.warnings("all loading 0 slow", CONV), [])
+        # One that has a batch more in store waits once less; in an interval of few steps that would be much.
+        self.assertEqual(self.warnings("all loading 0 slow", CONV, "logging.every_steps=6"), [])
 
 
 if __name__ == "__main__":
