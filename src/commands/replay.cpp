@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
+#include "commands/start.h"
 #include "engine/catalog.h"
 #include "engine/non_finite.h"
 #include "engine/step_record.h"
@@ -27,11 +28,8 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
 }
 
 engine::Parts make_parts(const config::Experiment& experiment, Logger& logger) {
-  const auto* cuda = device::open_cuda_module(experiment.runtime.cuda_allocator, logger);
-  const device::HostShare share{.num_cpus = world::available_cpus(/*num_sharing=*/1)};
-  const auto placement = device::choose_placement(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory, share, cuda);
-  device::apply_placement(placement, experiment.runtime);
-  auto parts = engine::build_parts(experiment, placement);
+  auto parts =
+      engine::build_parts(experiment, set_up_placement(experiment, {.num_cpus = world::available_cpus(/*num_sharing=*/1)}, logger));
   engine::join_ranks(experiment, parts);
   engine::open_data(experiment, parts, logger);
   return parts;

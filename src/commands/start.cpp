@@ -47,6 +47,13 @@ Start meet_others(const ExperimentArguments& arguments, const config::Catalog& c
   return start;
 }
 
+device::Placement set_up_placement(const config::Experiment& experiment, const device::HostShare& share, Logger& logger) {
+  const auto* cuda = device::open_cuda_module(experiment.runtime.cuda_allocator, logger);
+  auto placement = device::choose_placement(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory, share, cuda);
+  device::apply_placement(placement, experiment.runtime);
+  return placement;
+}
+
 std::unique_ptr<distributed::ProcessGroups> make_groups(const Start& start, const device::Placement& placement) {
   const auto& section = start.experiment.distributed;
   const distributed::GroupOptions options{.backend = section.backend,

@@ -175,10 +175,8 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
   auto parts = std::make_unique<engine::Parts>();
   start.assembly.together([&] {
     device::configure_cpu_allocator();
-    const auto* cuda = device::open_cuda_module(experiment.runtime.cuda_allocator, logger);
     const device::HostShare share{.num_cpus = world::available_cpus(start.num_sharing_cpus), .local_rank = start.local_rank};
-    parts->placement = device::choose_placement(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory, share, cuda);
-    device::apply_placement(parts->placement, experiment.runtime);
+    parts->placement = set_up_placement(experiment, share, logger);
   });
   std::vector<RankRow> ranks;
   start.assembly.together([&] {

@@ -1,7 +1,5 @@
 #include "engine/train_step.h"
 
-#include <limits>
-
 #include "amp/autocast.h"
 #include "base/random.h"
 #include "nn/layer_observer.h"

@@ -60,7 +60,7 @@ class TrainStep {
   uint64_t seed_;
   std::optional<double> max_grad_norm_;
   metrics::ScoreMeter& meter_;
-  std::vector<torch::Tensor> buffers_;         // of the model, those of floating point
+  std::vector<torch::Tensor> buffers_;         // of the model
   std::vector<torch::Tensor> marked_buffers_;  // their values before the step
   int64_t step_ = 0;                           // that the gradients so far belong to
   torch::Tensor non_finite_step_;              // int64 scalar on the device, -1: none
