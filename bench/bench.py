@@ -146,14 +146,17 @@ def measure_watch(options, network):
     argv = [options.bin / "bench_ranks", "--watch", "--network", network, "--batch-size", RANK_BATCH_SIZE, "--input", "resident"]
     worker = Worker(network, [*argv, "--data", options.data, "distributed.sync_batch_norm=false"], None, num_ranks=RANKS)
     worker.calibrate(2 * WATCH["seconds"])
-    costs, foreign = [], []
+    costs, step_seconds, foreign = [], [], []
     for _ in range(WATCH["turns_per_round"] * options.rounds):
         foreign.append(busy_cores(0.1))
         answer = worker.ask(worker.steps)
+        step_seconds.append(answer["plain"] / worker.steps)
         costs.append(100 * (answer["watched"] / answer["plain"] - 1))
     quartiles = statistics.quantiles(costs, n=4)
-    contender = {"name": network, "quartiles": quartiles, "values": costs, "steps": worker.steps, "memory_mb": worker.close(), **worker.command,
-                 "settings": worker.settings}
+    settings = worker.settings
+    parts = {"calls": 100 * settings["call_seconds"] / statistics.median(step_seconds), "beats": 100 * settings["idle_share"]}
+    contender = {"name": network, "quartiles": quartiles, "values": costs, "parts": parts, "steps": worker.steps, "memory_mb": worker.close(), **worker.command,
+                 "settings": settings}
     title = f"cost of looking after each other, {RANKS} ranks: {network} x {RANK_BATCH_SIZE} each"
     return title, {"unit": "% of a step", "contenders": [contender], "foreign_cores": foreign}
 
@@ -252,7 +255,7 @@ def print_result(title, result):
     elif result["unit"] == "% of a step":
         for c in result["contenders"]:
             print("  median {1:+.2f}, quartiles {0:+.2f} and {2:+.2f}, {count} turns".format(*c["quartiles"], count=len(c["values"])))
-            print("  without training it keeps rank 0 busy for {:.3f} % of the time".format(100 * c["settings"]["idle_share"]))
+            print("  its parts alone: calls in a step {calls:.3f} %, beats {beats:.3f} % of a processor".format(**c["parts"]))
     else:
         print_contenders(result, digits=2 if result["unit"] == "s" else 0)
     if max(result["foreign_cores"]) > 0.2:

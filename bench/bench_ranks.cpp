@@ -125,6 +125,17 @@ class WatchCost {
     return busy_share() - without;
   }
 
+  // Collective. Seconds a step for the agreement and for saying what this rank does, where all ranks come at once.
+  double call_seconds() {
+    constexpr int64_t kNumCalls = 2000;
+    const auto activity = make_activity();
+    const auto seconds = time([&] {
+      for (int64_t step = 0; step < kNumCalls; ++step) look_around(*activity, step);
+    });
+    agreement_.finish();
+    return seconds / kNumCalls;
+  }
+
   // Collective. Seconds.
   json run(int64_t count) {
     watches_first_ = !watches_first_;
@@ -159,13 +170,13 @@ class WatchCost {
   double run_watched(int64_t count) {
     const auto activity = make_activity();
     const auto health = make_health(activity);
-    return time([&] {
-      training_.run(count, [&](int64_t step) {
-        agreement_.ask(false);
-        activity->enter(distributed::Phase::kLoading, step);
-        activity->enter(distributed::Phase::kStep, step);
-      });
-    });
+    return time([&] { training_.run(count, [&](int64_t step) { look_around(*activity, step); }); });
+  }
+
+  void look_around(distributed::Activity& activity, int64_t step) {
+    agreement_.ask(false);
+    activity.enter(distributed::Phase::kLoading, step);
+    activity.enter(distributed::Phase::kStep, step);
   }
 
   std::shared_ptr<distributed::Activity> make_activity() const {
@@ -213,7 +224,11 @@ void train(const Options& options, const config::Experiment& experiment, const d
   std::optional<Overlap> overlap;
   std::optional<WatchCost> watch_cost;
   if (options.measures_overlap) overlap.emplace(parts, training);
-  if (options.measures_watch) settings["idle_share"] = watch_cost.emplace(parts, training, meeting).idle_share();
+  if (options.measures_watch) {
+    watch_cost.emplace(parts, training, meeting);
+    settings["idle_share"] = watch_cost->idle_share();
+    settings["call_seconds"] = watch_cost->call_seconds();
+  }
   serve_together(*groups.world(), settings, [&](int64_t count) {
     if (overlap) return overlap->run(count);
     if (watch_cost) return watch_cost->run(count);

@@ -10,11 +10,12 @@ namespace trainer {
 
 enum class ExitCode : int {
   kDone = 0,
-  kFailure = 1,   // failed while running
-  kUsage = 2,     // command line or configuration
-  kData = 3,      // missing, damaged or unreadable data
-  kPeer = 4,      // another process of the run, the network, or a time-out
-  kStopped = 75,  // stopped on request; EX_TEMPFAIL, so that schedulers start it again
+  kFailure = 1,     // failed while running
+  kUsage = 2,       // command line or configuration
+  kData = 3,        // missing, damaged or unreadable data
+  kPeer = 4,        // another process of the run, the network, or a time-out
+  kCheckpoint = 5,  // a checkpoint that is missing, damaged or foreign, or cannot be written
+  kStopped = 75,    // stopped on request; EX_TEMPFAIL, so that schedulers start it again
 };
 
 class Error : public std::runtime_error {
@@ -41,6 +42,11 @@ class UsageError : public Error {
 class DataError : public Error {
  public:
   explicit DataError(const std::string& message) : Error(message, ExitCode::kData) {}
+};
+
+class CheckpointError : public Error {
+ public:
+  explicit CheckpointError(const std::string& message) : Error(message, ExitCode::kCheckpoint) {}
 };
 
 class PeerError : public Error {

@@ -20,33 +20,7 @@ namespace {
   throw Error("cannot " + action + " " + path.string() + ": " + std::strerror(errno));
 }
 
-class Descriptor {
- public:
-  Descriptor(const std::filesystem::path& path, int flags) : value_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-  bool ok() const { return value_ >= 0; }
-
- private:
-  int value_;
-};
-
-// `bytes`: what is left of them, when it fails.
-bool write_all(int descriptor, std::string_view& bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return false;
-    }
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
-}
+Descriptor open_file(const std::filesystem::path& path, int flags) { return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0644)); }
 
 }  // namespace
 
@@ -61,58 +35,64 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  const std::filesystem::path temporary = path.string() + ".tmp" + std::to_string(::getpid());
-  {
-    const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-    if (!file.ok()) fail("write", temporary);
-    if (!write_all(file.get(), content) || ::fsync(file.get()) != 0) {
-      const int reason = errno;
-      ::unlink(temporary.c_str());
-      errno = reason;
-      fail("write", path);
-    }
-  }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(temporary.c_str());
-    errno = reason;
-    fail("write", path);
-  }
-  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
-  if (directory.ok()) ::fsync(directory.get());
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
 }
 
-LineFile::LineFile(const std::filesystem::path& path)
-    : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
-  if (descriptor_ < 0) fail("write", path);
+AtomicFile::AtomicFile(const std::filesystem::path& path)
+    : path_(path),
+      temporary_(path.string() + ".tmp" + std::to_string(::getpid())),
+      file_(open_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC)) {
+  if (file_.number() < 0) fail("write", temporary_);
 }
 
-LineFile::~LineFile() { ::close(descriptor_); }
+AtomicFile::~AtomicFile() {
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) {
+  if (!write_all(file_.number(), bytes)) fail("write", path_);
+}
+
+void AtomicFile::commit() {
+  if (::fsync(file_.number()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail("write", path_);
+  committed_ = true;
+  flush_folder(path_.has_parent_path() ? path_.parent_path() : ".");
+}
+
+void flush_folder(const std::filesystem::path& path) {
+  const auto folder = open_file(path, O_RDONLY | O_DIRECTORY);
+  if (folder.number() >= 0) ::fsync(folder.number());
+}
+
+LineFile::LineFile(const std::filesystem::path& path) : path_(path), file_(open_file(path, O_WRONLY | O_CREAT | O_APPEND)) {
+  if (file_.number() < 0) fail("write", path);
+}
 
 void LineFile::write_line(std::string_view line) { write(std::string(line) + '\n'); }
 
 void LineFile::write(std::string_view bytes) {
   auto rest = bytes;
-  if (write_all(descriptor_, rest)) return;
+  if (write_all(file_.number(), rest)) return;
   const int reason = errno;
   // A part of a line would spoil what stands before it, for whoever reads them all.
   struct stat status {};
   const auto num_written = static_cast<off_t>(bytes.size() - rest.size());
-  if (::fstat(descriptor_, &status) == 0) [[maybe_unused]]
-    const int done = ::ftruncate(descriptor_, status.st_size - num_written);
+  if (::fstat(file_.number(), &status) == 0) [[maybe_unused]]
+    const int done = ::ftruncate(file_.number(), status.st_size - num_written);
   errno = reason;
   fail("write", path_);
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const Descriptor file(path, O_RDONLY);
+  const auto file = open_file(path, O_RDONLY);
   struct stat status {};
-  if (!file.ok() || ::fstat(file.get(), &status) != 0) fail("read", path);
+  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) fail("read", path);
   if (!S_ISREG(status.st_mode)) throw Error("cannot read " + path.string() + ": it is no regular file");
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;
-  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number(), 0);
   if (address == MAP_FAILED) fail("map", path);
   data_ = static_cast<const uint8_t*>(address);
 }

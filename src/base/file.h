@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
+
 namespace trainer {
 
 std::string read_file(const std::filesystem::path& path);
@@ -16,13 +18,32 @@ std::string read_file(const std::filesystem::path& path);
 // the new one, never a part.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// The same for what does not come at once.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::filesystem::path& path);
+  // Without commit(), nothing is left.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::string_view bytes);
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  Descriptor file_;
+  bool committed_ = false;
+};
+
+// Makes names that were added to the folder, or removed, outlive a loss of power.
+void flush_folder(const std::filesystem::path& path);
+
 // Appends whole lines; each is handed to the system before write_line returns. What cannot be written whole is not there at all.
 class LineFile {
  public:
   explicit LineFile(const std::filesystem::path& path);
-  ~LineFile();
-  LineFile(const LineFile&) = delete;
-  LineFile& operator=(const LineFile&) = delete;
 
   // `line` without its newline.
   void write_line(std::string_view line);
@@ -30,7 +51,7 @@ class LineFile {
 
  private:
   std::filesystem::path path_;
-  int descriptor_;
+  Descriptor file_;
 };
 
 // A read-only memory map of a whole file; pages are shared between the processes of a machine.

@@ -59,6 +59,7 @@ class ProcessGroup {
   // From now on what sum_in_rank_order and all_gather are given on the CPU, up to `num_bytes` of each rank (every tensor rounded up to
   // 64), goes through memory that the ranks share, where they all run on one host.
   void share_memory(int64_t num_bytes);
+  bool shares_memory() const { return exchange_ != nullptr; }
 
   // Ends what is under way, here and soon in the other ranks, with an error. For a rank that has failed.
   void abort() const;

@@ -15,6 +15,11 @@ StopAgreement::~StopAgreement() = default;
 bool StopAgreement::ask(bool requested) {
   const auto& group = group_->c10d_group();
   if (!group) return requested;
+  if (group_->shares_memory()) {
+    const auto requests = torch::full({1}, requested ? 1 : 0, torch::kInt32);
+    group_->sum_in_rank_order({&requests, 1});
+    return requests.item<int32_t>() > 0;
+  }
   finish();
   const bool agreed = requests_.defined() && requests_.item<int32_t>() > 0;
   requests_ = torch::full({1}, requested || agreed ? 1 : 0, torch::kInt32);

@@ -8,7 +8,8 @@
 
 namespace trainer::distributed {
 
-// Lets all ranks stop at the same step when any of them is asked to, without making a step wait for the others.
+// Lets all ranks stop at the same step when any of them is asked to. Through memory that they share, where the threads of a backend would
+// take more of a short step than looking at each other does; else without making a step wait for the others.
 class StopAgreement {
  public:
   // `group`: of all ranks, for this alone.
@@ -17,8 +18,8 @@ class StopAgreement {
   StopAgreement(const StopAgreement&) = delete;
   StopAgreement& operator=(const StopAgreement&) = delete;
 
-  // Collective, once a step: whether any rank had said `requested` in the call before this one; the same answer everywhere. A group of
-  // one hears itself at once.
+  // Collective, once a step: whether any rank has said `requested` in this call, or, without shared memory, in the one before; the same
+  // answer everywhere. A group of one hears itself at once.
   bool ask(bool requested);
   // Collective: waits for what the last call has begun. Before the group is shut down.
   void finish();

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "datasets/registry.h"
+#include "distributed/host_exchange.h"
 #include "engine/catalog.h"
 #include "engine/out_of_memory.h"
 #include "engine/parts.h"
@@ -184,6 +185,8 @@ Parts build_parts(const config::Experiment& experiment, const device::Placement&
 void join_ranks(const config::Experiment& experiment, Parts& parts) {
   if (experiment.distributed.sync_batch_norm && parts.placement.device.is_cpu()) parts.ranks.batch_norm->share_memory(kStatisticsBytes);
   parts.data_parallel = std::make_unique<distributed::DataParallel>(*parts.model, parts.ranks.world, experiment.distributed);
+  // Ranks that meet there in each step may agree there, too.
+  if (parts.ranks.world->shares_memory()) parts.ranks.control->share_memory(distributed::HostExchange::kAlignment);
 }
 
 void open_data(const config::Experiment& experiment, Parts& parts, Logger& logger) {

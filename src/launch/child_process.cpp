@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/descriptor.h"
 #include "base/error.h"
-#include "launch/descriptor.h"
 
 namespace trainer::launch {
 namespace {

@@ -15,9 +15,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "launch/child_process.h"
-#include "launch/descriptor.h"
 #include "launch/notices.h"
 #include "launch/output.h"
 #include "launch/signal_queue.h"

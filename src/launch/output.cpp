@@ -13,16 +13,6 @@ constexpr size_t kKeptLines = 5;
 // A line without an end is handed on in pieces.
 constexpr size_t kLongestLine = 64 * 1024;
 
-// Whoever reads our stderr may have gone; the processes are to go on.
-void write_all(const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const auto written = write(STDERR_FILENO, text.data() + done, text.size() - done);
-    if (written < 0 && errno != EINTR) return;
-    if (written > 0) done += static_cast<size_t>(written);
-  }
-}
-
 }  // namespace
 
 Output::Output(Descriptor pipe, std::string prefix) : pipe_(std::move(pipe)), prefix_(std::move(prefix)) {}
@@ -60,7 +50,10 @@ void Output::finish() {
 }
 
 void Output::say(const std::string& line) {
-  write_all((line.starts_with(prefix_) ? "" : prefix_) + line + '\n');
+  const auto text = (line.starts_with(prefix_) ? "" : prefix_) + line + '\n';
+  std::string_view rest = text;
+  // Whoever reads our stderr may have gone; the processes are to go on.
+  write_all(STDERR_FILENO, rest);
   last_lines_.push_back(line);
   if (last_lines_.size() > kKeptLines) last_lines_.pop_front();
 }

@@ -4,7 +4,7 @@
 #include <deque>
 #include <string>
 
-#include "launch/descriptor.h"
+#include "base/descriptor.h"
 
 namespace trainer::launch {
 

@@ -275,6 +275,18 @@ TEST(DataParallel, OneProcessDoesNothing) {
   EXPECT_TRUE(parallel.bucket_sizes().empty());
 }
 
+TEST(StopAgreement, ThroughSharedMemoryAllHearOfItAtOnce) {
+  run_ranks(3, [](ProcessGroups& groups) {
+    const auto group = groups.new_group({0, 1, 2});
+    group->share_memory(64);
+    ASSERT_TRUE(group->shares_memory());
+    StopAgreement agreement(group);
+    EXPECT_FALSE(agreement.ask(false));
+    EXPECT_TRUE(agreement.ask(groups.world()->rank() == 1));
+    EXPECT_FALSE(agreement.ask(false));
+  });
+}
+
 TEST(StopAgreement, AllHearOfItOneCallLater) {
   run_ranks(3, [](ProcessGroups& groups) {
     StopAgreement agreement(groups.new_group({0, 1, 2}));

@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <string_view>
 #include <utility>
 
-namespace trainer::launch {
+namespace trainer {
 
 // A file descriptor that is closed with it; -1: none.
 class Descriptor {
@@ -27,4 +29,17 @@ class Descriptor {
   int number_;
 };
 
-}  // namespace trainer::launch
+// Whether all of `bytes` was written, else errno says why not; `bytes` is then what is left.
+inline bool write_all(int descriptor, std::string_view& bytes) {
+  while (!bytes.empty()) {
+    const auto written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(written));
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace trainer
