@@ -1,0 +1,19 @@
+#pragma once
+// Where the bytes of a file that is being written go.
+
+#include <cstddef>
+
+namespace trainer::checkpoint {
+
+class Output {
+ public:
+  Output() = default;
+  virtual ~Output() = default;
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  // Each call continues where the last one ended; `data` is needed until it returns. Throws what the file behind it throws.
+  virtual void write(const void* data, size_t size) = 0;
+};
+
+}  // namespace trainer::checkpoint
