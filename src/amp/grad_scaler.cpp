@@ -48,4 +48,23 @@ void GradScaler::update() {
 
 int64_t GradScaler::num_skipped() const { return num_skipped_.item<int64_t>(); }
 
+state::Tree GradScaler::state() const {
+  state::Dict tree;
+  tree.add("scale", scale_.item<double>());
+  tree.add("growth_factor", options_.growth_factor);
+  tree.add("backoff_factor", options_.backoff_factor);
+  tree.add("growth_interval", options_.growth_interval);
+  tree.add("_growth_tracker", growth_tracker_.item<int64_t>());
+  tree.add("num_skipped", num_skipped());
+  return tree;
+}
+
+void GradScaler::load_state(const state::View& view) {
+  const auto num_skipped = view.find("num_skipped");
+  scale_.fill_(view.at("scale").number());
+  growth_tracker_.fill_(view.at("_growth_tracker").integer());
+  num_skipped_.fill_(num_skipped ? num_skipped->integer() : 0);
+  is_unscaled_ = false;
+}
+
 }  // namespace trainer::amp

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "state/view.h"
+
 namespace trainer::amp {
 
 struct GradScalerOptions {
@@ -21,8 +23,8 @@ struct GradScalerOptions {
 //   clip_grad_norm, if at all
 //   optimizer.step(lr, scaler.found_inf())  skips itself where that is 1
 //   update()
-// All state is on the device and nothing but num_skipped() waits for it. Arithmetic and results are PyTorch's. Another order is a bug of
-// the caller: c10::Error.
+// All state is on the device and nothing but num_skipped() and state() waits for it. Arithmetic and results are PyTorch's. Another order is
+// a bug of the caller: c10::Error.
 class GradScaler {
  public:
   GradScaler(const GradScalerOptions& options, torch::Device device);
@@ -44,6 +46,11 @@ class GradScaler {
   const torch::Tensor& growth_tracker() const { return growth_tracker_; }  // int32 scalar: steps since the scale last changed
   // Steps that were skipped so far. Waits for the device.
   int64_t num_skipped() const;
+
+  // Between two steps: torch.amp.GradScaler's state_dict(), and "num_skipped". Waits for the device.
+  state::Tree state() const;
+  // Takes up where the scaler of that tree, or of Python, was; factors and interval come from the options. Throws CheckpointError.
+  void load_state(const state::View& view);
 
  private:
   GradScalerOptions options_;

@@ -43,6 +43,8 @@ Scores ScoreMeter::read(const distributed::ProcessGroup& group) const {
 void ScoreMeter::reset() { sums_.zero_(); }
 void ScoreMeter::mark() { marked_ = sums_.clone(); }
 void ScoreMeter::rewind() { sums_.copy_(marked_); }
+state::Tree ScoreMeter::state() const { return sums_.to(torch::kCPU, /*non_blocking=*/false, /*copy=*/true); }
+void ScoreMeter::load_state(const state::View& view) { view.copy_to(sums_); }
 
 ValidationMeter::ValidationMeter(torch::Device device, int64_t num_classes, int64_t num_batches) : num_classes_(num_classes) {
   const torch::TensorOptions on_device(device);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "distributed/process_group.h"
+#include "state/view.h"
 
 namespace trainer::metrics {
 
@@ -36,6 +37,10 @@ class ScoreMeter {
   // Forgets what was added since the last mark().
   void mark();
   void rewind();
+  // This rank's sums, copied to the CPU; waits for the device.
+  state::Tree state() const;
+  // Throws CheckpointError.
+  void load_state(const state::View& view);
 
  private:
   bool has_classes_;

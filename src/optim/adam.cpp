@@ -40,6 +40,10 @@ struct AdamState {
   torch::Tensor exp_avg_sq;
 };
 
+AdamState first_state(const torch::Tensor& param) {
+  return {torch::zeros({}, param.options().dtype(torch::kFloat32)), torch::zeros_like(param), torch::zeros_like(param)};
+}
+
 // Adam and AdamW.
 class Adam final : public Optimizer {
  public:
@@ -57,9 +61,7 @@ class Adam final : public Optimizer {
     for (size_t i = 0; i < gradients.indices.size(); ++i) {
       const auto& param = gradients.params[i];
       auto& state = states_[group][gradients.indices[i]];
-      if (!state.step.defined()) {
-        state = {torch::zeros({}, param.options().dtype(torch::kFloat32)), torch::zeros_like(param), torch::zeros_like(param)};
-      }
+      if (!state.step.defined()) state = first_state(param);
       exp_avgs.push_back(state.exp_avg);
       exp_avg_sqs.push_back(state.exp_avg_sq);
       steps.push_back(state.step);
@@ -71,6 +73,38 @@ class Adam final : public Optimizer {
            /*grad_scale=*/{}, found_inf);
     // A step that the kernel skipped is taken back.
     if (found_inf) at::_foreach_sub_(steps, std::vector<torch::Tensor>(steps.size(), *found_inf));
+  }
+
+  state::Dict param_state(size_t group, size_t index) const override {
+    state::Dict state;
+    const auto& [step, exp_avg, exp_avg_sq] = states_[group][index];
+    if (!step.defined()) return state;
+    state.add("step", step);
+    state.add("exp_avg", exp_avg);
+    state.add("exp_avg_sq", exp_avg_sq);
+    return state;
+  }
+
+  void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override {
+    auto& state = states_[group][index];
+    state = view ? first_state(groups_[group].params[index]) : AdamState{};
+    if (!view) return;
+    view->at("step").copy_to(state.step);
+    view->at("exp_avg").copy_to(state.exp_avg);
+    view->at("exp_avg_sq").copy_to(state.exp_avg_sq);
+  }
+
+  void add_options(size_t group, state::Dict& options) const override {
+    options.add("betas", state::List{options_.betas[0], options_.betas[1]});
+    options.add("eps", options_.eps);
+    options.add("weight_decay", groups_[group].decay ? options_.weight_decay : 0.0);
+    options.add("amsgrad", false);
+    options.add("maximize", false);
+    options.add("foreach", state::Tree());
+    options.add("capturable", false);
+    options.add("differentiable", false);
+    options.add("fused", state::Tree());
+    options.add("decoupled_weight_decay", options_.decoupled_weight_decay);
   }
 
   // The kernels' overloads that take lr as a number.

@@ -1,5 +1,7 @@
 #include "optim/optimizer.h"
 
+#include <fmt/format.h>
+
 #include "optim/kinds.h"
 
 namespace trainer::optim {
@@ -70,6 +72,7 @@ std::vector<Optimizer::Gradients> Optimizer::gather() const {
 
 void Optimizer::step(double lr, const std::optional<torch::Tensor>& found_inf) {
   const torch::NoGradGuard no_grad;
+  last_lr_ = lr;
   descend();
   auto all = gather();
   if (skip_zero_grads_) drop_zeros(all);
@@ -94,6 +97,67 @@ void Optimizer::drop_zeros(std::vector<Gradients>& all) {
 }
 
 void Optimizer::ascend() { TORCH_CHECK(false, "Optimizer::ascend: this optimizer takes one pass a step"); }
+
+state::Tree Optimizer::state() const {
+  state::Dict states;
+  state::List param_groups;
+  int64_t number = 0;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    state::List numbers;
+    for (size_t i = 0; i < groups_[group].params.size(); ++i, ++number) {
+      auto state = param_state(group, i);
+      if (!state.items().empty()) states.add(number, std::move(state));
+      numbers.emplace_back(number);
+    }
+    state::Dict options;
+    options.add("lr", last_lr_.value_or(base_lr()));
+    add_options(group, options);
+    options.add("initial_lr", base_lr());  // as torch's schedulers note it, and ask for it when they go on
+    options.add("params", std::move(numbers));
+    param_groups.emplace_back(std::move(options));
+  }
+  state::Dict tree;
+  tree.add("state", std::move(states));
+  tree.add("param_groups", std::move(param_groups));
+  return tree;
+}
+
+void Optimizer::check_groups(const state::View& param_groups) const {
+  const auto elements = param_groups.elements();
+  if (elements.size() != groups_.size()) {
+    param_groups.fail(fmt::format("has {} groups of parameters there, but {} here", elements.size(), groups_.size()));
+  }
+  int64_t number = 0;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const auto params = elements[group].at("params");
+    const auto numbers = params.elements();
+    if (numbers.size() != groups_[group].params.size()) {
+      params.fail(fmt::format("has {} parameters there, but {} here", numbers.size(), groups_[group].params.size()));
+    }
+    for (const auto& element : numbers) {
+      if (element.integer() != number)
+        element.fail(fmt::format("is {}, but parameters are numbered in order: {}", element.integer(), number));
+      ++number;
+    }
+  }
+}
+
+void Optimizer::load_state(const state::View& view) {
+  check_groups(view.at("param_groups"));
+  const auto states = view.at("state");
+  size_t num_found = 0;
+  int64_t number = 0;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    for (size_t i = 0; i < groups_[group].params.size(); ++i, ++number) {
+      const auto state = states.find(number);
+      load_param_state(group, i, state);
+      if (state) ++num_found;
+    }
+  }
+  if (num_found != states.keys().size()) {
+    states.fail(fmt::format("has {} entries that belong to none of the {} parameters", states.keys().size() - num_found, number));
+  }
+}
 
 config::Family optimizer_family() { return {sgd_kind(), adam_kind(), adamw_kind(), sam_kind()}; }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/sections/optimization.h"
+#include "state/view.h"
 
 namespace trainer::optim {
 
@@ -45,6 +46,14 @@ class Optimizer {
   // device. Only where needs_second_pass().
   virtual void ascend();
 
+  // What torch.optim's state_dict() holds, so that it goes both ways: "state" by the parameters' numbers, counted over the groups, without
+  // those that had no update yet, and "param_groups" with the learning rate of the last step. Shares the state's memory.
+  state::Tree state() const;
+  // Takes up where the optimizer of that tree was, bit for bit; in the parameters' memory layout. Options come from the configuration, so
+  // only the groups' lists of parameters are looked at. Throws CheckpointError, having loaded a part, when these or a shape or dtype are
+  // others.
+  void load_state(const state::View& view);
+
  protected:
   explicit Optimizer(std::vector<ParamGroup> groups) : groups_(std::move(groups)) {}
 
@@ -69,11 +78,20 @@ class Optimizer {
   // Moves the parameters back to where they were before ascend().
   virtual void descend() {}
 
+  // The tensors that torch.optim keeps for groups_[group].params[index], under its names; empty before the first update.
+  virtual state::Dict param_state(size_t group, size_t index) const = 0;
+  // None: as before the first update.
+  virtual void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) = 0;
+  // Adds the group's options as torch.optim names them, without learning rates.
+  virtual void add_options(size_t group, state::Dict& options) const = 0;
+
   std::vector<ParamGroup> groups_;
 
  private:
   static void drop_zeros(std::vector<Gradients>& all);
+  void check_groups(const state::View& param_groups) const;
 
+  std::optional<double> last_lr_;
   bool skip_zero_grads_ = false;
 };
 

@@ -62,6 +62,11 @@ class Sam final : public Sgd {
     ascended_ = false;
   }
 
+  void add_options(size_t group, state::Dict& options) const override {
+    Sgd::add_options(group, options);
+    options.add("rho", rho_);
+  }
+
   double rho_;
   std::vector<torch::Tensor> originals_;  // of parameters(), since ascend()
   bool ascended_ = false;

@@ -79,6 +79,32 @@ void Sgd::update(size_t group, const Gradients& gradients, double lr, const std:
   run(others, /*is_first_step=*/false);
 }
 
+state::Dict Sgd::param_state(size_t group, size_t index) const {
+  state::Dict state;
+  const auto& buffer = momentum_buffers_[group][index];
+  if (buffer.defined()) state.add("momentum_buffer", buffer);
+  return state;
+}
+
+void Sgd::load_param_state(size_t group, size_t index, const std::optional<state::View>& view) {
+  auto& buffer = momentum_buffers_[group][index];
+  buffer.reset();
+  if (!view || view->at("momentum_buffer").is_none()) return;  // None: so older PyTorch writes a parameter without momentum
+  buffer = torch::empty_like(groups_[group].params[index]);
+  view->at("momentum_buffer").copy_to(buffer);
+}
+
+void Sgd::add_options(size_t group, state::Dict& options) const {
+  options.add("momentum", options_.momentum);
+  options.add("dampening", options_.dampening);
+  options.add("weight_decay", groups_[group].decay ? options_.weight_decay : 0.0);
+  options.add("nesterov", options_.nesterov);
+  options.add("maximize", false);
+  options.add("foreach", state::Tree());
+  options.add("differentiable", false);
+  options.add("fused", state::Tree());
+}
+
 config::PartKind sgd_kind() {
   return {"sgd", "Stochastic gradient descent, with momentum if asked for.", [] { return std::make_unique<SgdOptions>(); }};
 }

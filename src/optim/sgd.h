@@ -26,8 +26,13 @@ class Sgd : public Optimizer {
   Sgd(const SgdOptions& options, std::vector<ParamGroup> groups);
   double base_lr() const override { return options_.lr; }
 
+ protected:
+  void add_options(size_t group, state::Dict& options) const override;
+
  private:
   void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override;
+  state::Dict param_state(size_t group, size_t index) const override;
+  void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override;
   bool has_dampened_first_step(const std::vector<torch::Tensor>& momentum_buffers, const Gradients& gradients) const;
 
   SgdOptions options_;

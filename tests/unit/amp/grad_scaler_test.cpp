@@ -1,6 +1,6 @@
 #include "amp/grad_scaler.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "amp/autocast.h"
+#include "base/error.h"
 #include "tests/testing/scaler_cases.h"
 #include "tests/unit/optim/golden.h"
 
@@ -158,6 +159,46 @@ TEST(GradScaler, FindsTheScaleOfAFloat16Network) {
   EXPECT_LT(scaler.num_skipped(), 40);
   EXPECT_EQ(scaler.current_scale().item<double>(), std::pow(2.0, 30 - static_cast<double>(scaler.num_skipped())));
   EXPECT_LT(last_loss, first_loss / 100);
+}
+
+// Scale, tracker and skipped steps after one more check for each of the values.
+std::vector<double> follow(GradScaler& scaler, const std::vector<double>& values) {
+  std::vector<double> states;
+  for (const double value : values) {
+    finds_inf(scaler, torch::full({2}, value, torch::kFloat32));
+    states.insert(states.end(), {scaler.current_scale().item<double>(), scaler.growth_tracker().item<double>(),
+                                 static_cast<double>(scaler.num_skipped())});
+  }
+  return states;
+}
+
+TEST(GradScaler, GoesOnFromItsState) {
+  const GradScalerOptions options{.init_scale = 1000.1, .growth_factor = 1.7, .growth_interval = 3};
+  GradScaler original(options, torch::kCPU);
+  follow(original, {1, 1, kInf, 1, 1});
+  const auto tree = original.state();
+  GradScaler other(options, torch::kCPU);
+  follow(other, {1, kInf});
+  other.unscale({param_with_grad(torch::ones({2}))});
+  other.load_state(state::View(tree, "a.pt"));
+  EXPECT_EQ(follow(other, {1, 1, 1, kNaN, 1, 1, 1}), follow(original, {1, 1, 1, kNaN, 1, 1, 1}));
+}
+
+TEST(GradScaler, ReadsPythonsStateAndRefusesOthers) {
+  state::Dict python;
+  python.add("scale", 1024.0);
+  python.add("growth_factor", 3.0);
+  python.add("backoff_factor", 0.25);
+  python.add("growth_interval", 10);
+  state::Tree tree(python);
+  GradScaler scaler({.growth_interval = 100}, torch::kCPU);
+  EXPECT_THAT([&] { scaler.load_state(state::View(tree, "a.pt")); },
+              ::testing::ThrowsMessage<CheckpointError>("a.pt: has no \"_growth_tracker\""));
+  python.add("_growth_tracker", 9);
+  tree = python;
+  scaler.load_state(state::View(tree, "a.pt"));
+  EXPECT_EQ(scaler.num_skipped(), 0);
+  EXPECT_EQ(follow(scaler, {1, kInf}), (std::vector<double>{1024, 10, 0, 512, 0, 1}));  // with the options' factors and interval
 }
 
 // Both passes overflow, and what the step leaves behind are the bits from before.

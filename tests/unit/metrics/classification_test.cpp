@@ -1,9 +1,10 @@
 #include "metrics/classification.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <limits>
 
+#include "base/error.h"
 #include "tests/testing/ranks.h"
 
 namespace trainer::metrics {
@@ -108,6 +109,29 @@ TEST(ScoreMeter, ResetForgets) {
   EXPECT_EQ(scores.num_samples, 2);
   EXPECT_EQ(scores.loss, 1);
   EXPECT_EQ(scores.top1, 0.0);
+}
+
+TEST(ScoreMeter, GoesOnFromItsState) {
+  ScoreMeter original(torch::kCPU, true);
+  original.add(torch::tensor(0.1F), ranked_outputs({3, 1}, 10), labels({3, 2}), 2);
+  const auto tree = original.state();
+  ScoreMeter other(torch::kCPU, true);
+  other.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
+  other.load_state(state::View(tree, "a.pt"));
+  for (auto* meter : {&original, &other}) meter->add(torch::tensor(0.7F), ranked_outputs({5}, 10), labels({5}), 1);
+  EXPECT_EQ(other.read(alone()).loss, original.read(alone()).loss);
+  EXPECT_EQ(other.read(alone()).num_samples, 3);
+  EXPECT_EQ(other.read(alone()).top1, 2.0 / 3);
+  // What was added later is not in the state.
+  other.load_state(state::View(tree, "a.pt"));
+  EXPECT_EQ(other.read(alone()).num_samples, 2);
+}
+
+TEST(ScoreMeter, RefusesOtherSums) {
+  ScoreMeter meter(torch::kCPU, true);
+  const state::Tree tree(torch::zeros({4}, torch::kFloat64));
+  EXPECT_THAT([&] { meter.load_state(state::View(tree, "a.pt")); },
+              ::testing::ThrowsMessage<CheckpointError>("a.pt: is Double[4] there, but Double[3] here"));
 }
 
 // Five batches of unequal sizes; batch 4's loss vanishes beside batch 0's unless they are added in order.
