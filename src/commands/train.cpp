@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -10,9 +11,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signal.h"
+#include "checkpoint/saver.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "commands/rank_table.h"
+#include "commands/resume.h"
 #include "commands/start.h"
 #include "commands/version.h"
 #include "commands/watch.h"
@@ -29,6 +32,7 @@ namespace {
 struct TrainArguments {
   ExperimentArguments experiment;
   std::filesystem::path run_directory;
+  std::string resume = "auto";
   std::string progress = "auto";
   world::PlaceFlags place;
 };
@@ -38,6 +42,10 @@ TrainArguments parse_arguments(const std::vector<std::string>& args) {
   CLI::App app("Trains as an experiment file says.", "trainer train");
   arguments.experiment.add_to(app);
   app.add_option("--run-dir", arguments.run_directory, "folder of this run; default: <output_dir>/<experiment>")->type_name("DIR");
+  app.add_option("--resume", arguments.resume,
+                 "auto: goes on from the newest good checkpoint of its folder, where there is one; none: begins a new run; or a "
+                 "checkpoint's file")
+      ->type_name("auto|none|FILE");
   app.add_option("--progress", arguments.progress,
                  "bar, plain (a line each logging.every_steps) or none; default: bar on a terminal, else plain")
       ->check(CLI::IsMember({"bar", "plain", "none"}));
@@ -80,30 +88,43 @@ void add_sinks(reporting::Reporter& reporter, const config::Experiment& experime
   reporter.add(reporting::make_summary(directory.summary_file()));
 }
 
-// True when the folder holds a finished run, which is said. An unfinished one is begun again by a launcher's restart, and else an error.
-bool is_finished(const run::RunDirectory& directory, int restart_attempt, Logger& logger) {
-  switch (directory.earlier()) {
-    case run::RunDirectory::Earlier::kNothing:
-      return false;
-    case run::RunDirectory::Earlier::kFinished:
-      logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
-                  directory.path().string(), directory.summary_file().string());
-      return true;
-    case run::RunDirectory::Earlier::kUnfinished:
-      if (restart_attempt > 0) {
-        logger.warn("restart {}: the run in {} begins again from its first step", restart_attempt, directory.path().string());
-        directory.clear();
-        return false;
-      }
-      throw UsageError(directory.path().string() +
-                       " holds an unfinished run, which is not overwritten; choose another --run-dir or remove the folder");
-  }
-  return false;
+// Saves into the run directory.
+engine::Checkpoints::Target make_target(const run::RunDirectory& directory, checkpoint::Saver& saver, const std::string& config_text) {
+  return {.saver = &saver, .complete = [&](state::Dict& tree) {
+            state::Dict sizes;
+            for (const auto& [name, size] : directory.event_files()) sizes.add(name, size);
+            tree.add("event_files", std::move(sizes));
+            tree.add("config", config_text);
+            tree.add("trainer_version", trainer_version());
+          }};
 }
 
-// Collective. `directory`: on rank 0 alone.
-ExitCode train_in(const run::RunDirectory* directory, Start& start, engine::Parts& parts, const std::vector<RankRow>& ranks,
-                  reporting::Progress progress, Logger& logger) {
+engine::NonFiniteSteps::Keep keep_in(const run::RunDirectory& directory, const engine::Parts& parts, const std::string& config_text) {
+  return [&](const engine::StepRecord& record) {
+    const auto folder = directory.non_finite_folder() / fmt::format("step_{}", record.step);
+    engine::write_step(folder, record, *parts.model, config_text);
+    return folder;
+  };
+}
+
+// `started`: when this process was.
+std::function<bool()> stop_condition(const std::optional<double>& max_minutes, std::chrono::steady_clock::time_point started) {
+  return [=] {
+    const std::chrono::duration<double, std::ratio<60>> minutes = std::chrono::steady_clock::now() - started;
+    return stop_signal() != 0 || (max_minutes && minutes.count() >= *max_minutes);
+  };
+}
+
+// What a run is trained in.
+struct RunPlace {
+  std::unique_ptr<run::RunDirectory> directory;  // on rank 0 alone
+  std::filesystem::path checkpoint;              // to go on from; empty: none
+  std::optional<Checkpoint> loaded;              // on rank 0 alone
+};
+
+// Collective.
+ExitCode train_in(RunPlace& place, Start& start, engine::Parts& parts, const std::vector<RankRow>& ranks, reporting::Progress progress,
+                  const std::function<bool()>& should_stop, Logger& logger) {
   const auto& experiment = start.experiment;
   logger.info("{}: {}", experiment.experiment, device::to_string(parts.placement));
   if (ranks.size() > 1) {
@@ -119,21 +140,24 @@ ExitCode train_in(const run::RunDirectory* directory, Start& start, engine::Part
   });
   engine::join_ranks(experiment, parts);
   reporting::Reporter reporter;
-  if (directory != nullptr) {
-    add_sinks(reporter, experiment, *directory, progress, logger);
+  std::optional<checkpoint::Saver> saver;
+  engine::Keeping keeping;
+  start.assembly.together([&] {
+    if (!place.directory) return;
+    const auto& directory = *place.directory;
+    saver.emplace(checkpoint::Store(directory.checkpoint_folder(), experiment.checkpoint.keep_last), parts.placement.pin_memory);
+    keeping = {make_target(directory, *saver, start.config_text), keep_in(directory, parts, start.config_text)};
+  });
+  if (place.directory) {
+    add_sinks(reporter, experiment, *place.directory, progress, logger);
   } else {
     reporter.add(reporting::make_console(logger, reporting::Progress::kPlain, /*colour=*/false));
   }
-  engine::NonFiniteSteps::Keep keep;
-  if (directory != nullptr) {
-    keep = [&](const engine::StepRecord& record) {
-      const auto folder = directory->non_finite_folder() / fmt::format("step_{}", record.step);
-      engine::write_step(folder, record, *parts.model, start.config_text);
-      return folder;
-    };
+  engine::Trainer trainer(experiment, parts, reporter, should_stop, std::move(keeping));
+  if (!place.checkpoint.empty()) {
+    const auto checkpoint = share(place.checkpoint, std::move(place.loaded), *parts.ranks.world);
+    start.assembly.together([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
   }
-  engine::Trainer trainer(
-      experiment, parts, reporter, [] { return stop_signal() != 0; }, std::move(keep));
   return trainer.run() ? ExitCode::kDone : ExitCode::kStopped;
 }
 
@@ -163,9 +187,20 @@ ExitCode logged(Logger& logger, Watch& watch, distributed::Assembly& assembly, c
   }
 }
 
+// For whoever starts the run again.
+void say_where_it_goes_on(const run::RunDirectory& directory, Logger& logger) {
+  const auto checkpoints = checkpoint::list_checkpoints(directory.checkpoint_folder());
+  if (checkpoints.empty()) {
+    logger.info("nothing is saved yet: the same command begins again from the first step");
+  } else {
+    logger.info("the same command goes on from {}", checkpoints.front().string());
+  }
+}
+
 // Collective. `watch` has begun; what goes wrong before the run has a log of its own is thrown.
 ExitCode train_with_others(const TrainArguments& arguments, const std::vector<std::string>& args, world::Place place, Logger& logger,
                            Watch& watch) {
+  const auto started = std::chrono::steady_clock::now();
   const auto catalog = engine::make_catalog();
   auto start = meet_others(arguments.experiment, catalog, logger, std::move(place), watch);
   const auto& experiment = start.experiment;
@@ -188,30 +223,38 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
 
   const auto path =
       arguments.run_directory.empty() ? std::filesystem::path(experiment.output_dir) / experiment.experiment : arguments.run_directory;
-  std::unique_ptr<run::RunDirectory> directory;
-  const auto finished = start.assembly.by_first([&]() -> std::string {
+  RunPlace run_place;
+  auto& directory = run_place.directory;
+  constexpr const char* kFinished = "finished";
+  // A launcher's restart goes on from what its first attempt has saved.
+  const auto resume = start.place.restart_attempt > 0 ? "auto" : arguments.resume;
+  const auto decision = start.assembly.by_first([&]() -> std::string {
     directory = std::make_unique<run::RunDirectory>(path);
     if (!directory->left_by().empty()) {
       logger.warn("the run directory {} was held by {}, which ended without releasing it; its lock is taken over", path.string(),
                   directory->left_by());
     }
-    if (is_finished(*directory, start.place.restart_attempt, logger)) return "finished";
+    auto beginning = choose_beginning(*directory, resume, start.config_text, logger);
+    if (beginning.is_finished) return kFinished;
     write_file_atomically(directory->config_file(), start.config_text);
     write_file_atomically(directory->environment_file(), environment_json(args, ranks));
     add_file(logger, directory->log_file());
-    return "";
+    run_place.loaded = std::move(beginning.checkpoint);
+    return run_place.loaded ? run_place.loaded->file.string() : "";
   });
-  if (!finished.empty()) return ExitCode::kDone;
+  if (decision == kFinished) return ExitCode::kDone;
+  run_place.checkpoint = decision;
   if (rank != 0 && experiment.logging.all_ranks) {
     std::filesystem::create_directories(path);
     add_file(logger, run::rank_log_file(path, rank));
   }
   set_crash_file(rank == 0 ? directory->log_file() : run::rank_log_file(path, rank));
-  install_stop_handlers();
   const auto exit_code = logged(logger, watch, start.assembly, [&] {
-    return train_in(directory.get(), start, *parts, ranks, choose_progress(arguments.progress), logger);
+    return train_in(run_place, start, *parts, ranks, choose_progress(arguments.progress),
+                    stop_condition(experiment.training.max_minutes, started), logger);
   });
   const bool failed = exit_code != ExitCode::kDone && exit_code != ExitCode::kStopped;
+  if (failed && directory) say_where_it_goes_on(*directory, logger);
   if (failed && start.place.world_size > 1) {
     directory.reset();
     // The other ranks hear of it when this process's connections close; destructors would wait for them first.
@@ -235,6 +278,7 @@ ExitCode train(const std::vector<std::string>& args) {
   auto place = world::find_place(arguments.place, world::process_environment());
   const auto logger = make_console_logger(place.rank);
   install_crash_handlers();
+  install_stop_handlers();
   // Whoever reads what is said here may go; the training goes on.
   std::signal(SIGPIPE, SIG_IGN);
   Watch watch(place, logger);

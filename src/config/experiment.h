@@ -1,6 +1,7 @@
 #pragma once
 // The whole experiment file, as one struct.
 
+#include "config/sections/checkpoint.h"
 #include "config/sections/dataloader.h"
 #include "config/sections/dataset.h"
 #include "config/sections/distributed.h"
@@ -26,6 +27,7 @@ struct Experiment {
   AmpSection amp;
   DistributedSection distributed;
   ValidationSection validation;
+  CheckpointSection checkpoint;
   LoggingSection logging;
 
   // The top-level table. `catalog` must outlive it.

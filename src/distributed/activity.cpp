@@ -14,6 +14,8 @@ std::string describe(const ActivityState& state) {
       return fmt::format("step {}", state.step);
     case Phase::kValidation:
       return "validation";
+    case Phase::kCheckpoint:
+      return "checkpoint";
     case Phase::kEnd:
       return "the end of the run";
   }

@@ -11,7 +11,7 @@
 
 namespace trainer::distributed {
 
-enum class Phase { kStartUp, kLoading, kStep, kValidation, kEnd };
+enum class Phase { kStartUp, kLoading, kStep, kValidation, kCheckpoint, kEnd };
 
 struct ActivityState {
   Phase phase = Phase::kStartUp;
@@ -20,7 +20,7 @@ struct ActivityState {
   uint64_t num_changes = 0;  // how often a phase has begun or gone on
 };
 
-// "start-up", "loading of step 12", "step 12", "validation", "end".
+// "start-up", "loading of step 12", "step 12", "validation", "checkpoint".
 std::string describe(const ActivityState& state);
 
 class Activity {

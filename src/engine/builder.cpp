@@ -106,6 +106,16 @@ void check_fit(const config::Experiment& experiment, const models::Model& model,
                                    loss.has_classes() ? "class labels" : "floating-point targets", data_name,
                                    loss.has_classes() ? "floating-point targets" : "class labels"));
   }
+  const auto monitored = experiment.checkpoint.monitor;
+  const bool needs_classes = monitored != config::Monitored::kAuto && monitored != config::Monitored::kLoss;
+  if (needs_classes && !loss.has_classes()) {
+    problems.push_back(
+        fmt::format("checkpoint.monitor: {} has no classes to be right about; choose validation/loss", experiment.loss.part.name));
+  }
+  if (monitored == config::Monitored::kTop5 && info.num_classes < 5) {
+    problems.push_back(fmt::format("checkpoint.monitor: validation/top5 needs five classes, but {} has {}; choose validation/top1",
+                                   data_name, info.num_classes));
+  }
   const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
   if (model.num_outputs() != num_targets) {
     problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.part.name, model.num_outputs(), data_name,

@@ -27,12 +27,12 @@ constexpr int64_t kMostInRow = 10;
 // Each has the size of the model.
 constexpr int64_t kMostKept = 3;
 
-std::vector<int64_t> indices_from(Parts& parts, int64_t step) {
+std::vector<int64_t> indices_from(Parts& parts, const EpochPart& part, int64_t step) {
   const auto& plan = parts.plan;
-  parts.sampler->set_epoch(step / plan.steps_per_epoch);
-  auto indices = parts.sampler->indices();
-  indices.resize(std::min(indices.size(), static_cast<size_t>(plan.batches_per_epoch * plan.batch_size)));
-  const auto begin = std::min(indices.size(), static_cast<size_t>(first_batch_of(plan, step) * plan.batch_size));
+  parts.sampler->set_epoch(part.epoch);
+  auto indices = parts.sampler->indices(part.first_sample);
+  indices.resize(std::min(indices.size(), static_cast<size_t>(part.num_batches * plan.batch_size)));
+  const auto begin = std::min(indices.size(), static_cast<size_t>(first_batch_of(plan, part, step) * plan.batch_size));
   return {indices.begin() + static_cast<std::ptrdiff_t>(begin), indices.end()};
 }
 
@@ -51,10 +51,8 @@ const Observation* first_non_finite(const std::vector<Observation>& observations
   return found == observations.end() ? nullptr : &*found;
 }
 
-void start_loading(Parts& parts, int64_t step) {
-  const auto& plan = parts.plan;
-  parts.train.loader->start_epoch(step / plan.steps_per_epoch, indices_from(parts, step),
-                                  plan.batches_per_epoch - first_batch_of(plan, step));
+void start_loading(Parts& parts, const EpochPart& part, int64_t step) {
+  parts.train.loader->start_epoch(part.epoch, indices_from(parts, part, step), part.num_batches - first_batch_of(parts.plan, part, step));
 }
 
 NonFiniteSteps::NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainStep& train_step, Keep keep)
@@ -62,10 +60,10 @@ NonFiniteSteps::NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainSt
 
 bool NonFiniteSteps::looks_at_each_step() const { return policy_ == config::OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
 
-std::string NonFiniteSteps::check(int64_t step, const std::function<double(int64_t)>& lr_at) {
+std::string NonFiniteSteps::check(const EpochPart& part, int64_t step, const std::function<double(int64_t)>& lr_at) {
   const auto bad_step = train_step_.non_finite_step();
   if (!bad_step) return "";
-  const auto record = make_record(*bad_step, lr_at(*bad_step));
+  const auto record = make_record(part, *bad_step, lr_at(*bad_step));
   train_step_.undo();
   num_in_row_ = *bad_step == last_step_ + 1 ? num_in_row_ + 1 : 1;
   last_step_ = *bad_step;
@@ -74,7 +72,7 @@ std::string NonFiniteSteps::check(int64_t step, const std::function<double(int64
   // Nobody goes on, or ends, before it is kept.
   world.barrier();
   if (policy_ == config::OnNonFinite::kStop || num_in_row_ >= kMostInRow) throw AgreedError(text);
-  if ((step + 1) % parts_.plan.steps_per_epoch != 0) start_loading(parts_, step + 1);
+  if (step + 1 < part.first_step + part.num_steps) start_loading(parts_, part, step + 1);
   return text;
 }
 
@@ -104,11 +102,11 @@ std::string NonFiniteSteps::keep(const StepRecord& record) {
   }
 }
 
-NonFiniteSteps::Finding NonFiniteSteps::examine(int64_t step) {
+NonFiniteSteps::Finding NonFiniteSteps::examine(const EpochPart& part, int64_t step) {
   Finding finding;
-  auto indices = indices_from(parts_, step);
-  start_loading(parts_, step);
-  for (const auto& micro_step : micro_steps_of(parts_.plan, parts_.ranks.world->rank(), step)) {
+  auto indices = indices_from(parts_, part, step);
+  start_loading(parts_, part, step);
+  for (const auto& micro_step : micro_steps_of(parts_.plan, part, parts_.ranks.world->rank(), step)) {
     const auto& batch = *parts_.train.loader->next();
     finding.batches.emplace_back(indices.begin(), indices.begin() + batch.size);
     indices.erase(indices.begin(), indices.begin() + batch.size);
@@ -124,21 +122,21 @@ NonFiniteSteps::Finding NonFiniteSteps::examine(int64_t step) {
 }
 
 // Of the rank that met it first.
-StepRecord NonFiniteSteps::make_record(int64_t step, double lr) {
-  const auto mine = examine(step);
+StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step, double lr) {
+  const auto mine = examine(part, step);
   const auto& world = *parts_.ranks.world;
   std::vector<Finding> findings;
   for (const auto& bytes : world.all_gather_bytes(nlohmann::json(mine).dump())) findings.push_back(nlohmann::json::parse(bytes));
   const auto order = [](const Finding& finding) { return std::tuple(finding.what.empty(), !finding.repeats, finding.position); };
   const auto first = std::ranges::min_element(findings, {}, order);
   StepRecord record{.step = step,
-                    .epoch = step / parts_.plan.steps_per_epoch,
+                    .epoch = part.epoch,
                     .lr = lr,
                     .loss_scale = train_step_.non_finite_scale(),
                     .rank = static_cast<int>(first - findings.begin()),
                     .world_size = world.size(),
                     .is_joined = has_joined_statistics(*parts_.model),
-                    .num_group_samples = samples_in_group(parts_.plan, first_batch_of(parts_.plan, step)),
+                    .num_group_samples = samples_in_step(parts_.plan, part, step),
                     .batches = first->batches,
                     .first_non_finite = first->what,
                     .repeats = first->repeats};

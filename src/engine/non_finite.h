@@ -16,8 +16,8 @@ namespace trainer::engine {
 // The first observation that is not finite, or null.
 const Observation* first_non_finite(const std::vector<Observation>& observations);
 
-// Begins loading at a step's first batch, on to the end of its epoch.
-void start_loading(Parts& parts, int64_t step);
+// Begins loading at the first batch of a step in `part`, on to its end.
+void start_loading(Parts& parts, const EpochPart& part, int64_t step);
 
 class NonFiniteSteps {
  public:
@@ -31,17 +31,17 @@ class NonFiniteSteps {
   // nothing.
   bool looks_at_each_step() const;
 
-  // Collective, after the update of step `step`; waits for the device. A step that was not finite throws an AgreedError where the run is
-  // to end, or when too many were so in a row. Otherwise it is undone and loading goes on with the next step; returns what rank 0 is to say
-  // of it, and nothing on the others.
-  std::string check(int64_t step, const std::function<double(int64_t)>& lr_at);
+  // Collective, after the update of step `step` of `part`; waits for the device. A step that was not finite throws an AgreedError where the
+  // run is to end, or when too many were so in a row. Otherwise it is undone and loading goes on with the next step; returns what rank 0 is
+  // to say of it, and nothing on the others.
+  std::string check(const EpochPart& part, int64_t step, const std::function<double(int64_t)>& lr_at);
 
  private:
   struct Finding;
   // Of this rank's part of a step.
-  Finding examine(int64_t step);
+  Finding examine(const EpochPart& part, int64_t step);
   std::string describe(const StepRecord& record, int64_t seen_at);
-  StepRecord make_record(int64_t step, double lr);
+  StepRecord make_record(const EpochPart& part, int64_t step, double lr);
   std::string keep(const StepRecord& record);
 
   config::OnNonFinite policy_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "input/distributed_sampler.h"
 
 namespace trainer::engine {
 namespace {
@@ -26,17 +27,7 @@ int64_t batch_size_of(const config::Experiment& experiment, int world_size) {
   return *loader.global_batch_size / num_parts;
 }
 
-int64_t num_shared(config::Shards shards, int64_t num_train, int64_t world_size) {
-  switch (shards) {
-    case config::Shards::kPad:
-      return ceil_div(num_train, world_size) * world_size;
-    case config::Shards::kDrop:
-      return num_train / world_size * world_size;
-    case config::Shards::kExact:
-      return num_train;
-  }
-  return num_train;
-}
+int64_t joined_batch_size(const Plan& plan) { return plan.batch_size * plan.world_size; }
 
 }  // namespace
 
@@ -44,45 +35,65 @@ Plan make_plan(const config::Experiment& experiment, int64_t num_train, int worl
   Plan plan;
   plan.world_size = world_size;
   plan.num_train = num_train;
-  plan.num_shared = num_shared(experiment.dataloader.shards, num_train, world_size);
+  plan.shards = experiment.dataloader.shards;
+  plan.drop_last = experiment.dataloader.drop_last;
   plan.accumulation_steps = experiment.training.accumulation_steps;
   plan.batch_size = batch_size_of(experiment, world_size);
   plan.global_batch_size = plan.batch_size * world_size * plan.accumulation_steps;
-  const int64_t joined_batch_size = plan.batch_size * world_size;
-  plan.batches_per_epoch =
-      experiment.dataloader.drop_last ? plan.num_shared / joined_batch_size : ceil_div(plan.num_shared, joined_batch_size);
+  const auto epoch = rest_of_epoch(plan, 0);
+  plan.num_shared = epoch.end_sample;
+  plan.batches_per_epoch = epoch.num_batches;
+  plan.steps_per_epoch = epoch.num_steps;
   if (plan.batches_per_epoch == 0) {
     const auto ranks = world_size == 1 ? "" : fmt::format(" on each of {} ranks", world_size);
     throw UsageError(
         fmt::format("dataloader.batch_size: {} training images make no batch of {}{}; lower it, or set dataloader.drop_last: false",
                     num_train, plan.batch_size, ranks));
   }
-  plan.steps_per_epoch = ceil_div(plan.batches_per_epoch, plan.accumulation_steps);
   plan.num_epochs = experiment.training.epochs;
   plan.total_steps = plan.num_epochs * plan.steps_per_epoch;
   return plan;
 }
 
-int64_t first_batch_of(const Plan& plan, int64_t step) { return step % plan.steps_per_epoch * plan.accumulation_steps; }
-
-int64_t samples_in_group(const Plan& plan, int64_t first_batch) {
-  const int64_t end_batch = std::min(first_batch + plan.accumulation_steps, plan.batches_per_epoch);
-  const int64_t joined_batch_size = plan.batch_size * plan.world_size;
-  return std::min(end_batch * joined_batch_size, plan.num_shared) - first_batch * joined_batch_size;
+EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step, int64_t num_taken) {
+  EpochPart part{.epoch = epoch, .first_step = next_step, .first_sample = num_taken};
+  part.first_step_in_epoch = ceil_div(num_taken, plan.global_batch_size);
+  part.end_sample = input::end_of_order(plan.shards, plan.num_train, plan.world_size, num_taken);
+  const int64_t num_left = part.end_sample - num_taken;
+  part.num_batches = plan.drop_last ? num_left / joined_batch_size(plan) : ceil_div(num_left, joined_batch_size(plan));
+  part.num_steps = ceil_div(part.num_batches, plan.accumulation_steps);
+  return part;
 }
 
-std::vector<MicroStep> micro_steps_of(const Plan& plan, int rank, int64_t step) {
-  const int64_t first_batch = first_batch_of(plan, step);
-  const int64_t count = std::min(plan.accumulation_steps, plan.batches_per_epoch - first_batch);
+int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step) {
+  return std::min((step - part.first_step) * plan.accumulation_steps, part.num_batches);
+}
+
+int64_t first_sample_of(const Plan& plan, const EpochPart& part, int64_t step) {
+  return std::min(part.first_sample + first_batch_of(plan, part, step) * joined_batch_size(plan), part.end_sample);
+}
+
+int64_t end_sample_of(const Plan& plan, const EpochPart& part, int64_t step) { return first_sample_of(plan, part, step + 1); }
+
+int64_t samples_in_step(const Plan& plan, const EpochPart& part, int64_t step) {
+  return end_sample_of(plan, part, step) - first_sample_of(plan, part, step);
+}
+
+std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, int rank, int64_t step) {
+  const int64_t count = first_batch_of(plan, part, step + 1) - first_batch_of(plan, part, step);
   std::vector<MicroStep> micro_steps;
   for (int64_t number = 0; number < count; ++number) {
     micro_steps.push_back({.step = step,
                            .number = number,
                            .count = count,
-                           .num_group_samples = samples_in_group(plan, first_batch),
+                           .num_group_samples = samples_in_step(plan, part, step),
                            .stream = number * plan.world_size + rank});
   }
   return micro_steps;
+}
+
+int64_t schedule_step_of(const Plan& plan, const EpochPart& part, int64_t step) {
+  return part.epoch * plan.steps_per_epoch + part.first_step_in_epoch + step - part.first_step;
 }
 
 }  // namespace trainer::engine

@@ -19,6 +19,20 @@ struct Plan {
   int64_t total_steps = 0;
   int64_t num_train = 0;   // samples of the training set
   int64_t num_shared = 0;  // samples that the ranks share in an epoch: padded, cut or exact
+  config::Shards shards = config::Shards::kPad;
+  bool drop_last = true;
+};
+
+// What these ranks take of an epoch: all of it, or the rest, where a run is continued. Positions are those of the order that all ranks
+// share.
+struct EpochPart {
+  int64_t epoch = 0;
+  int64_t first_step = 0;           // number of its first step, since the beginning of the run
+  int64_t first_step_in_epoch = 0;  // as these ranks would have counted
+  int64_t first_sample = 0;         // position
+  int64_t end_sample = 0;           // position, padded or cut
+  int64_t num_batches = 0;          // micro-steps on each rank
+  int64_t num_steps = 0;
 };
 
 // One pass over a batch: a step is made of one or several.
@@ -37,11 +51,16 @@ struct MicroStep {
 // batch.
 Plan make_plan(const config::Experiment& experiment, int64_t num_train, int world_size);
 
-// The batch of an epoch that a step begins with.
-int64_t first_batch_of(const Plan& plan, int64_t step);
-// Samples of all ranks in the group of micro-steps that begins with batch number `first_batch` of an epoch.
-int64_t samples_in_group(const Plan& plan, int64_t first_batch);
-// The micro-steps of a step, as `rank` takes them.
-std::vector<MicroStep> micro_steps_of(const Plan& plan, int rank, int64_t step);
+// What is left of an epoch of whose samples `num_taken` were taken, by as many ranks or others, before step number `next_step`.
+EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step = 0, int64_t num_taken = 0);
+
+// Of a step, by its number since the beginning of the run, that is in `part`.
+int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step);
+int64_t first_sample_of(const Plan& plan, const EpochPart& part, int64_t step);
+int64_t end_sample_of(const Plan& plan, const EpochPart& part, int64_t step);
+int64_t samples_in_step(const Plan& plan, const EpochPart& part, int64_t step);
+std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, int rank, int64_t step);
+// Where in the whole training it is, in steps of these ranks: what the learning rate is a function of.
+int64_t schedule_step_of(const Plan& plan, const EpochPart& part, int64_t step);
 
 }  // namespace trainer::engine

@@ -13,14 +13,10 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-bool is_better(const reporting::ValidationEvent& candidate, const reporting::ValidationEvent& best) {
-  return candidate.top1 ? *candidate.top1 > *best.top1 : candidate.loss < best.loss;
-}
-
 }  // namespace
 
 Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
-                 NonFiniteSteps::Keep keep)
+                 Keeping keeping)
     : experiment_(experiment),
       parts_(parts),
       reporter_(reporter),
@@ -28,7 +24,14 @@ Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::
       agreement_(parts.ranks.control),
       meter_(parts.placement.device, parts.loss->has_classes()),
       train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_),
-      non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(keep)) {}
+      non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(keeping.non_finite_step)),
+      monitor_(experiment.checkpoint, parts.loss->has_classes()),
+      checkpoints_(parts, run_, meter_, reporter, std::move(keeping.checkpoints)) {}
+
+void Trainer::resume(const state::Tree& checkpoint, const std::string& file) {
+  checkpoints_.load(state::View(checkpoint, file));
+  resume_ = {.checkpoint = file, .epoch = run_.progress.epoch, .step = run_.progress.step};
+}
 
 bool Trainer::run() {
   std::string message;
@@ -36,6 +39,7 @@ bool Trainer::run() {
     const bool done = run_epochs();
     parts_.ranks.activity->enter(distributed::Phase::kEnd);
     agreement_.finish();
+    checkpoints_.finish();
     finish(done ? "done" : "stopped", "");
     return done;
   } catch (const Error& error) {
@@ -59,10 +63,11 @@ bool Trainer::run() {
   throw Error(message);
 }
 
-bool Trainer::run_epochs() {
+void Trainer::start() {
   int64_t num_parameters = 0;
   for (const auto& parameter : parts_.model->parameters()) num_parameters += parameter.numel();
-  reporter_.on_start({.num_epochs = parts_.plan.num_epochs,
+  reporter_.on_start({.resume = resume_,
+                      .num_epochs = parts_.plan.num_epochs,
                       .steps_per_epoch = parts_.plan.steps_per_epoch,
                       .world_size = parts_.plan.world_size,
                       .global_batch_size = parts_.plan.global_batch_size,
@@ -71,38 +76,67 @@ bool Trainer::run_epochs() {
     straggler_watch_.emplace(parts_.ranks, parts_.placement.device, experiment_.distributed.straggler_ratio);
   }
   parts_.model->train();
-  for (int64_t epoch = 0; epoch < parts_.plan.num_epochs; ++epoch) {
-    if (!train_epoch(epoch)) return false;
-    const bool is_last = epoch + 1 == parts_.plan.num_epochs;
-    const bool validates = is_last || (epoch + 1) % experiment_.validation.every_epochs == 0;
-    if (validates && !validate(epoch)) return false;
-    report_epoch(epoch, validates);
-    if (stop_agreed() && !is_last) return false;
+}
+
+bool Trainer::run_epochs() {
+  start();
+  while (run_.progress.epoch < parts_.plan.num_epochs) {
+    if (run_epoch()) continue;
+    if (run_.progress.step > 0 && !checkpoints_.is_saved()) save();
+    return false;
   }
   return true;
+}
+
+bool Trainer::run_epoch() {
+  const int64_t number = run_.progress.epoch + 1;
+  const bool is_last = number == parts_.plan.num_epochs;
+  const bool validates = is_last || number % experiment_.validation.every_epochs == 0;
+  if (!train()) return false;
+  if (validates && !validate()) return false;
+  report_epoch(validates);
+  const bool is_best = validates && run_.best_validation->step == run_.progress.step;
+  run_.progress.epoch = number;
+  run_.progress.samples_in_epoch = 0;
+  run_.epoch = {};
+  const auto& every_epochs = experiment_.checkpoint.every_epochs;
+  if (is_last || is_best || (every_epochs && number % *every_epochs == 0)) save(is_best);
+  return is_last || !stop_agreed();
 }
 
 bool Trainer::stop_agreed() { return agreement_.ask(should_stop_()); }
 
-bool Trainer::train_epoch(int64_t epoch) {
-  const auto& plan = parts_.plan;
-  epoch_ = {};
-  interval_start_ = Clock::now();
-  start_loading(parts_, steps_done_);
-  for (int64_t step_in_epoch = 0; step_in_epoch < plan.steps_per_epoch; ++step_in_epoch) {
+bool Trainer::train() {
+  auto& progress = run_.progress;
+  part_ = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
+  const int64_t end_step = part_.first_step + part_.num_steps;
+  const int64_t steps_per_epoch = part_.first_step_in_epoch + part_.num_steps;
+  const auto& every_steps = experiment_.checkpoint.every_steps;
+  start_loading(parts_, part_, progress.step);
+  interval_start_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run_.open.seconds));
+  waited_before_ = parts_.train.loader->waited().count() - run_.open.waited_seconds;
+  logged_step_ = progress.step;
+  while (progress.step < end_step) {
     if (stop_agreed()) return false;
-    take_step(steps_done_);
-    ++steps_done_;
-    const bool logs = (step_in_epoch + 1) % experiment_.logging.every_steps == 0 || step_in_epoch + 1 == plan.steps_per_epoch;
-    if (logs || non_finite_steps_.looks_at_each_step()) check_finite(epoch);
-    if (logs) log_interval(epoch, step_in_epoch + 1);
-    reporter_.on_step(step_in_epoch + 1, plan.steps_per_epoch);
+    take_step(progress.step);
+    progress.samples_in_epoch = end_sample_of(parts_.plan, part_, progress.step);
+    progress.samples_seen += samples_in_step(parts_.plan, part_, progress.step);
+    ++progress.step;
+    const int64_t step_in_epoch = part_.first_step_in_epoch + progress.step - part_.first_step;
+    const bool is_last = progress.step == end_step;
+    const bool logs = step_in_epoch % experiment_.logging.every_steps == 0 || is_last;
+    if (logs || non_finite_steps_.looks_at_each_step()) check_finite();
+    if (logs) log_interval(step_in_epoch);
+    reporter_.on_step(step_in_epoch, steps_per_epoch);
+    checkpoints_.after_step();
+    if (every_steps && progress.step % *every_steps == 0 && !is_last) save();
   }
+  run_.open = {};
   return true;
 }
 
 void Trainer::take_step(int64_t step) {
-  for (const auto& micro_step : micro_steps_of(parts_.plan, parts_.ranks.world->rank(), step)) {
+  for (const auto& micro_step : micro_steps_of(parts_.plan, part_, parts_.ranks.world->rank(), step)) {
     parts_.ranks.activity->enter(distributed::Phase::kLoading, step);
     const auto& batch = *parts_.train.loader->next();
     parts_.ranks.activity->enter(distributed::Phase::kStep, step);
@@ -111,65 +145,66 @@ void Trainer::take_step(int64_t step) {
   train_step_.update(lr_at(step));
 }
 
-void Trainer::check_finite(int64_t epoch) {
+void Trainer::check_finite() {
   // On a GPU this waits for the device, and for other ranks where it comes after their sums.
   const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
-  const auto skipped = non_finite_steps_.check(steps_done_ - 1, [this](int64_t step) { return lr_at(step); });
-  if (!skipped.empty()) reporter_.on_warning({.epoch = epoch, .step = steps_done_, .message = skipped});
+  const auto skipped = non_finite_steps_.check(part_, run_.progress.step - 1, [this](int64_t step) { return lr_at(step); });
+  if (!skipped.empty()) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = skipped});
 }
 
-void Trainer::log_interval(int64_t epoch, int64_t step_in_epoch) {
+void Trainer::save(bool is_best) {
+  if (run_.progress.step > logged_step_) {
+    if (!non_finite_steps_.looks_at_each_step()) check_finite();
+    run_.open.seconds = seconds_since(interval_start_);
+    run_.open.waited_seconds = parts_.train.loader->waited().count() - waited_before_;
+  }
+  checkpoints_.save(is_best);
+}
+
+void Trainer::log_interval(int64_t step_in_epoch) {
   const auto& plan = parts_.plan;
+  const int64_t step = run_.progress.step;
   Interval interval;
   interval.scores = meter_.read(*parts_.ranks.world);
   // All its steps were left out: the next interval has its time.
   if (interval.scores.num_samples == 0) return;
   meter_.reset();
+  logged_step_ = step;
   interval.seconds = seconds_since(interval_start_);
   const double waited = parts_.train.loader->waited().count();
   interval.waited_seconds = waited - waited_before_;
   waited_before_ = waited;
   interval_start_ = Clock::now();
-  epoch_.add(interval);
-  whole_.add(interval);
-  reporter_.on_train(
-      {.epoch = epoch,
-       .num_epochs = plan.num_epochs,
-       .step = steps_done_,
-       .step_in_epoch = step_in_epoch,
-       .steps_per_epoch = plan.steps_per_epoch,
-       .loss = interval.scores.loss,
-       .top1 = interval.scores.top1,
-       .lr = lr_at(steps_done_ - 1),
-       .images_per_second = static_cast<double>(interval.scores.num_samples) / interval.seconds,
-       .data_wait = interval.waited_seconds / interval.seconds,
-       .memory_bytes = device::memory_in_use(parts_.placement),
-       .grad_scale = parts_.grad_scaler ? std::optional(parts_.grad_scaler->current_scale().item<double>()) : std::nullopt,
-       .skipped_steps = parts_.grad_scaler ? std::optional(parts_.grad_scaler->num_skipped()) : std::nullopt,
-       .eta_seconds = whole_.seconds / static_cast<double>(steps_done_) * static_cast<double>(plan.total_steps - steps_done_)});
+  run_.open = {};
+  run_.epoch.add(interval);
+  run_.whole.add(interval);
+  reporter_.on_train({.epoch = part_.epoch,
+                      .num_epochs = plan.num_epochs,
+                      .step = step,
+                      .step_in_epoch = step_in_epoch,
+                      .steps_per_epoch = part_.first_step_in_epoch + part_.num_steps,
+                      .loss = interval.scores.loss,
+                      .top1 = interval.scores.top1,
+                      .lr = lr_at(step - 1),
+                      .images_per_second = static_cast<double>(interval.scores.num_samples) / interval.seconds,
+                      .data_wait = interval.waited_seconds / interval.seconds,
+                      .memory_bytes = device::memory_in_use(parts_.placement),
+                      .grad_scale = parts_.grad_scaler ? std::optional(parts_.grad_scaler->current_scale().item<double>()) : std::nullopt,
+                      .skipped_steps = parts_.grad_scaler ? std::optional(parts_.grad_scaler->num_skipped()) : std::nullopt,
+                      .eta_seconds = run_.whole.seconds / static_cast<double>(step) *
+                                     static_cast<double>(plan.total_steps - schedule_step_of(plan, part_, step))});
   if (!straggler_watch_) return;
-  const auto warning = straggler_watch_->end_interval(steps_done_, interval.seconds);
-  if (warning) reporter_.on_warning({.epoch = epoch, .step = steps_done_, .message = *warning});
+  const auto warning = straggler_watch_->end_interval(step, interval.seconds);
+  if (warning) reporter_.on_warning({.epoch = part_.epoch, .step = step, .message = *warning});
 }
 
-void Trainer::report_epoch(int64_t epoch, bool validated) {
-  reporter_.on_epoch({.epoch = epoch,
-                      .step = steps_done_,
-                      .lr = lr_at(steps_done_ - 1),
-                      .train_loss = epoch_.scores.loss,
-                      .train_top1 = epoch_.scores.top1,
-                      .seconds = epoch_.seconds,
-                      .images_per_second = static_cast<double>(epoch_.scores.num_samples) / epoch_.seconds,
-                      .validation = validated ? last_validation_ : std::nullopt});
-}
-
-bool Trainer::validate(int64_t epoch) {
+bool Trainer::validate() {
   const auto start = Clock::now();
   const auto scores = evaluate(parts_, [this] { return stop_agreed(); });
   if (!scores) return false;
-  reporting::ValidationEvent event{.epoch = epoch,
+  reporting::ValidationEvent event{.epoch = run_.progress.epoch,
                                    .num_epochs = parts_.plan.num_epochs,
-                                   .step = steps_done_,
+                                   .step = run_.progress.step,
                                    .loss = scores->loss,
                                    .top1 = scores->top1,
                                    .top5 = scores->top5,
@@ -178,34 +213,38 @@ bool Trainer::validate(int64_t epoch) {
                                    .confusion = scores->confusion,
                                    .seconds = seconds_since(start)};
   reporter_.on_validation(event);
-  last_validation_ = event;
-  if (!best_validation_ || is_better(event, *best_validation_)) best_validation_ = event;
+  run_.last_validation = event;
+  if (!run_.best_validation || monitor_.is_better(event, *run_.best_validation)) run_.best_validation = event;
   return true;
 }
 
-double Trainer::lr_at(int64_t step) const { return parts_.optimizer->base_lr() * parts_.lr_factor(step); }
-
-void Trainer::finish(const std::string& reason, const std::string& message) {
-  reporter_.on_end({.reason = reason,
-                    .message = message,
-                    .epoch = steps_done_ / parts_.plan.steps_per_epoch,
-                    .step = steps_done_,
-                    .seconds = whole_.seconds,
-                    .images_per_second = whole_.seconds > 0 ? static_cast<double>(whole_.scores.num_samples) / whole_.seconds : 0,
-                    .monitor = parts_.loss->has_classes() ? "validation/top1" : "validation/loss",
-                    .final_validation = last_validation_,
-                    .best_validation = best_validation_});
+void Trainer::report_epoch(bool validated) {
+  const auto& epoch = run_.epoch;
+  reporter_.on_epoch({.epoch = part_.epoch,
+                      .step = run_.progress.step,
+                      .lr = lr_at(run_.progress.step - 1),
+                      .train_loss = epoch.scores.loss,
+                      .train_top1 = epoch.scores.top1,
+                      .seconds = epoch.seconds,
+                      .images_per_second = static_cast<double>(epoch.scores.num_samples) / epoch.seconds,
+                      .validation = validated ? run_.last_validation : std::nullopt});
 }
 
-void Trainer::Interval::add(const Interval& other) {
-  const auto count = static_cast<double>(scores.num_samples);
-  const auto other_count = static_cast<double>(other.scores.num_samples);
-  const auto mean = [&](double mine, double theirs) { return (mine * count + theirs * other_count) / (count + other_count); };
-  scores.loss = mean(scores.loss, other.scores.loss);
-  if (other.scores.top1) scores.top1 = mean(scores.top1.value_or(0), *other.scores.top1);
-  scores.num_samples += other.scores.num_samples;
-  seconds += other.seconds;
-  waited_seconds += other.waited_seconds;
+double Trainer::lr_at(int64_t step) const {
+  return parts_.optimizer->base_lr() * parts_.lr_factor(schedule_step_of(parts_.plan, part_, step));
+}
+
+void Trainer::finish(const std::string& reason, const std::string& message) {
+  const auto& whole = run_.whole;
+  reporter_.on_end({.reason = reason,
+                    .message = message,
+                    .epoch = run_.progress.epoch,
+                    .step = run_.progress.step,
+                    .seconds = whole.seconds,
+                    .images_per_second = whole.seconds > 0 ? static_cast<double>(whole.scores.num_samples) / whole.seconds : 0,
+                    .monitor = monitor_.name(),
+                    .final_validation = run_.last_validation,
+                    .best_validation = run_.best_validation});
 }
 
 }  // namespace trainer::engine

@@ -5,44 +5,51 @@
 
 #include "config/experiment.h"
 #include "distributed/stop_agreement.h"
+#include "engine/checkpoints.h"
+#include "engine/monitor.h"
 #include "engine/non_finite.h"
 #include "engine/parts.h"
+#include "engine/run_state.h"
 #include "engine/straggler_watch.h"
 #include "engine/train_step.h"
 #include "reporting/events.h"
 
 namespace trainer::engine {
 
+// What a run leaves behind, on the rank that writes it; all of it may be missing.
+struct Keeping {
+  Checkpoints::Target checkpoints = {};
+  NonFiniteSteps::Keep non_finite_step = {};
+};
+
 class Trainer {
  public:
-  // All arguments must outlive it. `should_stop` is asked at every step and validation batch; what any rank answers, all do. `keep`: on
-  // rank 0, for steps that are not finite.
+  // All arguments must outlive it. `should_stop` is asked at every step and validation batch; what any rank answers, all do.
   Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
-          NonFiniteSteps::Keep keep = {});
+          Keeping keeping = {});
 
-  // Collective. Trains to the end, or until asked to stop; false then. Throws Error when a step is not finite (naming it, its learning
-  // rate and what was not finite first) or memory runs out (naming the batch size). The reporter hears of the end in every case.
+  // Before run(), on each rank with the same tree: it will go on from this checkpoint, which came from `file`. Throws CheckpointError.
+  void resume(const state::Tree& checkpoint, const std::string& file);
+
+  // Collective. Trains to the end, or until asked to stop; false then. Saves the run when it ends in either way. Throws Error when a step
+  // is not finite (naming it, its learning rate and what was not finite first), memory runs out (naming the batch size) or the last
+  // checkpoint cannot be written. The reporter hears of the end in every case.
   bool run();
 
  private:
-  // Sums of one logging interval or epoch, with the time they took.
-  struct Interval {
-    metrics::Scores scores;
-    double seconds = 0;
-    double waited_seconds = 0;
-    void add(const Interval& other);
-  };
-
+  void start();
   bool run_epochs();
   // Collective: whether all ranks are to stop now.
   bool stop_agreed();
-  bool train_epoch(int64_t epoch);
+  // One epoch, or its rest, and its validation; false when asked to stop meanwhile.
+  bool run_epoch();
+  bool train();
   void take_step(int64_t step);
-  void log_interval(int64_t epoch, int64_t step_in_epoch);
-  // False when asked to stop meanwhile.
-  bool validate(int64_t epoch);
-  void report_epoch(int64_t epoch, bool validated);
-  void check_finite(int64_t epoch);
+  void log_interval(int64_t step_in_epoch);
+  bool validate();
+  void report_epoch(bool validated);
+  void check_finite();
+  void save(bool is_best = false);
   double lr_at(int64_t step) const;
   void finish(const std::string& reason, const std::string& message);
 
@@ -51,17 +58,18 @@ class Trainer {
   reporting::Sink& reporter_;
   std::function<bool()> should_stop_;
   distributed::StopAgreement agreement_;
-  metrics::ScoreMeter meter_;
+  metrics::ScoreMeter meter_;  // of the logging interval
   TrainStep train_step_;
   NonFiniteSteps non_finite_steps_;
+  Monitor monitor_;
+  RunState run_;
+  Checkpoints checkpoints_;
+  std::optional<reporting::Resume> resume_;
+  EpochPart part_;                                 // that is trained on
   std::optional<StragglerWatch> straggler_watch_;  // of two ranks or more
   std::chrono::steady_clock::time_point interval_start_;
   double waited_before_ = 0;
-  int64_t steps_done_ = 0;
-  Interval epoch_;
-  Interval whole_;
-  std::optional<reporting::ValidationEvent> last_validation_;
-  std::optional<reporting::ValidationEvent> best_validation_;
+  int64_t logged_step_ = 0;  // number of steps at the end of the last interval
 };
 
 }  // namespace trainer::engine

@@ -3,6 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/types.h>
 
+#include <algorithm>
+
 namespace trainer::input {
 
 DistributedSampler::DistributedSampler(SamplerOptions options) : options_(options) {
@@ -11,7 +13,7 @@ DistributedSampler::DistributedSampler(SamplerOptions options) : options_(option
               options.world_size);
 }
 
-std::vector<int64_t> DistributedSampler::indices() const {
+std::vector<int64_t> DistributedSampler::indices(int64_t first) const {
   torch::Tensor order;
   if (options_.shuffle) {
     const auto generator = at::detail::createCPUGenerator(options_.seed + static_cast<uint64_t>(epoch_));
@@ -20,26 +22,26 @@ std::vector<int64_t> DistributedSampler::indices() const {
     order = torch::arange(options_.num_samples, torch::kLong);
   }
   const int64_t* order_data = order.const_data_ptr<int64_t>();
-  std::vector<int64_t> indices(static_cast<size_t>(num_samples_per_rank()));
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const int64_t position = options_.rank + static_cast<int64_t>(i) * options_.world_size;
-    indices[i] = order_data[position % options_.num_samples];
+  const int64_t end = end_of_order(options_.shards, options_.num_samples, options_.world_size, first);
+  std::vector<int64_t> indices;
+  indices.reserve(static_cast<size_t>((end - first) / options_.world_size + 1));
+  for (int64_t position = first + options_.rank; position < end; position += options_.world_size) {
+    indices.push_back(order_data[position % options_.num_samples]);
   }
   return indices;
 }
 
-int64_t DistributedSampler::num_samples_per_rank() const {
-  const int64_t world_size = options_.world_size;
-  const int64_t rounded_up = (options_.num_samples + world_size - 1) / world_size;
-  switch (options_.shards) {
+int64_t end_of_order(config::Shards shards, int64_t num_samples, int world_size, int64_t first) {
+  const int64_t left = std::max<int64_t>(num_samples - first, 0);
+  switch (shards) {
     case config::Shards::kPad:
-      return rounded_up;
+      return first + (left + world_size - 1) / world_size * world_size;
     case config::Shards::kDrop:
-      return options_.num_samples / world_size;
+      return first + left / world_size * world_size;
     case config::Shards::kExact:
-      return options_.rank < options_.num_samples - (rounded_up - 1) * world_size ? rounded_up : rounded_up - 1;
+      return first + left;
   }
-  return 0;
+  return first;
 }
 
 }  // namespace trainer::input

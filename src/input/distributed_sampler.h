@@ -19,14 +19,17 @@ struct SamplerOptions {
   uint64_t seed = 0;
 };
 
+// The order that all ranks share ends before this position, where they take it from position `first` on: padded, cut, or as it is.
+int64_t end_of_order(config::Shards shards, int64_t num_samples, int world_size, int64_t first = 0);
+
 class DistributedSampler {
  public:
   explicit DistributedSampler(SamplerOptions options);
   // The permutation is a function of seed + epoch.
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
-  // This rank's indices of the epoch that was set.
-  std::vector<int64_t> indices() const;
-  int64_t num_samples_per_rank() const;
+  // This rank's indices of the epoch that was set; of what is left of it from position `first` of the shared order on, where other ranks
+  // have taken the beginning.
+  std::vector<int64_t> indices(int64_t first = 0) const;
 
  private:
   SamplerOptions options_;

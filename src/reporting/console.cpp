@@ -54,6 +54,8 @@ std::vector<std::string> validation_fields(const ValidationEvent& event) {
 // The value that `monitor` names.
 std::string monitored(const std::string& monitor, const ValidationEvent& event) {
   if (monitor == "validation/top1" && event.top1) return format_fraction(*event.top1);
+  if (monitor == "validation/top5" && event.top5) return format_fraction(*event.top5);
+  if (monitor == "validation/macro_f1" && event.macro_f1) return format_number(*event.macro_f1, 4);
   return format_loss(event.loss);
 }
 
@@ -94,6 +96,8 @@ class Console : public Sink {
   }
 
   void on_start(const StartEvent& event) override {
+    if (event.resume)
+      logger_.info("goes on from {}: epoch {}, step {}", event.resume->checkpoint, event.resume->epoch + 1, event.resume->step);
     logger_.info("training  {} epochs  {} steps per epoch  global_batch_size {}  world_size {}  {} parameters", event.num_epochs,
                  event.steps_per_epoch, event.global_batch_size, event.world_size, event.num_parameters);
   }
@@ -123,6 +127,11 @@ class Console : public Sink {
   void on_warning(const WarningEvent& event) override { logger_.warn("{}", event.message); }
 
   void on_validation(const ValidationEvent& event) override { logger_.info(join(validation_fields(event), "  ")); }
+
+  void on_checkpoint(const CheckpointEvent& event) override {
+    logger_.info("checkpoint  {}  {}  written in {:.2f} s, training paused for {:.3f} s", event.file, format_bytes(event.num_bytes),
+                 event.seconds, event.pause_seconds);
+  }
 
   // Until the next interval ends, the bar shows the latest values with the epoch that is under way.
   void on_epoch(const EpochEvent& event) override {

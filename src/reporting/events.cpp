@@ -26,6 +26,10 @@ void Reporter::on_epoch(const EpochEvent& event) {
   for (const auto& sink : sinks_) sink->on_epoch(event);
 }
 
+void Reporter::on_checkpoint(const CheckpointEvent& event) {
+  for (const auto& sink : sinks_) sink->on_checkpoint(event);
+}
+
 void Reporter::on_end(const EndEvent& event) {
   for (const auto& sink : sinks_) sink->on_end(event);
 }

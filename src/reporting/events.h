@@ -11,7 +11,15 @@
 
 namespace trainer::reporting {
 
+// Where a continued run goes on.
+struct Resume {
+  std::string checkpoint = {};  // file
+  int64_t epoch = 0;
+  int64_t step = 0;
+};
+
 struct StartEvent {
+  std::optional<Resume> resume = {};
   int64_t num_epochs = 0;
   int64_t steps_per_epoch = 0;
   int64_t world_size = 1;
@@ -69,6 +77,16 @@ struct EpochEvent {
   std::optional<ValidationEvent> validation = {};
 };
 
+// A checkpoint is on the disk.
+struct CheckpointEvent {
+  int64_t epoch = 0;  // of training, when that was known
+  int64_t step = 0;   // that it holds
+  std::string file = {};
+  uint64_t num_bytes = 0;
+  double pause_seconds = 0;  // of training
+  double seconds = 0;        // of writing, beside the training
+};
+
 struct EndEvent {
   std::string reason = {};   // "done", "stopped", "failed"
   std::string message = {};  // of a failure
@@ -76,7 +94,7 @@ struct EndEvent {
   int64_t step = 0;
   double seconds = 0;
   double images_per_second = 0;  // over the whole training time
-  std::string monitor = {};      // "validation/top1" or "validation/loss"
+  std::string monitor = {};      // "validation/top1", ...
   std::optional<ValidationEvent> final_validation = {};
   std::optional<ValidationEvent> best_validation = {};
 };
@@ -91,6 +109,7 @@ class Sink {
   virtual void on_warning(const WarningEvent&) {}
   virtual void on_validation(const ValidationEvent&) {}
   virtual void on_epoch(const EpochEvent&) {}
+  virtual void on_checkpoint(const CheckpointEvent&) {}
   virtual void on_end(const EndEvent&) {}
 };
 
@@ -104,6 +123,7 @@ class Reporter : public Sink {
   void on_warning(const WarningEvent& event) override;
   void on_validation(const ValidationEvent& event) override;
   void on_epoch(const EpochEvent& event) override;
+  void on_checkpoint(const CheckpointEvent& event) override;
   void on_end(const EndEvent& event) override;
 
  private:

@@ -20,7 +20,9 @@ class Jsonl : public Sink {
   explicit Jsonl(const std::filesystem::path& file) : file_(file) {}
 
   void on_start(const StartEvent& event) override {
-    Json line = make_line("start", 0, 0);
+    const auto begin = event.resume.value_or(Resume{});
+    Json line = make_line(event.resume ? "resume" : "start", begin.epoch, begin.step);
+    if (event.resume) line["checkpoint"] = begin.checkpoint;
     line["num_epochs"] = event.num_epochs;
     line["steps_per_epoch"] = event.steps_per_epoch;
     line["world_size"] = event.world_size;
@@ -50,6 +52,15 @@ class Jsonl : public Sink {
   void on_validation(const ValidationEvent& event) override {
     Json line = make_line("validation", event.epoch, event.step);
     add_scores(line, event);
+    line["seconds"] = event.seconds;
+    file_.write_line(to_text(line));
+  }
+
+  void on_checkpoint(const CheckpointEvent& event) override {
+    Json line = make_line("checkpoint", event.epoch, event.step);
+    line["file"] = event.file;
+    line["bytes"] = event.num_bytes;
+    line["pause_seconds"] = event.pause_seconds;
     line["seconds"] = event.seconds;
     file_.write_line(to_text(line));
   }

@@ -20,8 +20,8 @@ enum class Progress {
 // The logger outlives the sink. Under kBar the logger's terminal sink is replaced, so that every line finds the bar out of its way,
 // and put back at the end: no other thread may log while this sink is made or destroyed.
 std::unique_ptr<Sink> make_console(Logger& logger, Progress progress, bool colour);
-// One JSON object a line, with `event` (start, train, warning, validation, end), `time` (Unix seconds), `epoch` (from 0) and `step`. Values
-// that an event does not have are left out; those that are not finite are null.
+// One JSON object a line, with `event` (start or resume, train, warning, validation, checkpoint, end), `time` (Unix seconds), `epoch` (from
+// 0) and `step`. Values that an event does not have are left out; those that are not finite are null.
 std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file);
 // One row an epoch, with a header; cells without a value are empty.
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file);

@@ -75,14 +75,38 @@ RunDirectory::~RunDirectory() {
 RunDirectory::Earlier RunDirectory::earlier() const {
   const bool has_summary = std::filesystem::exists(summary_file());
   if (has_summary && says_done(summary_file())) return Earlier::kFinished;
-  const bool has_traces = has_summary || std::filesystem::exists(metrics_file());
+  const bool has_traces = has_summary || std::filesystem::exists(metrics_file()) || std::filesystem::exists(checkpoint_folder());
   return has_traces ? Earlier::kUnfinished : Earlier::kNothing;
 }
 
 void RunDirectory::clear() const {
   for (const auto& file : {config_file(), environment_file(), metrics_file(), metrics_table_file(), tensorboard_folder(),
-                           non_finite_folder(), summary_file()}) {
+                           checkpoint_folder(), non_finite_folder(), summary_file()}) {
     std::filesystem::remove_all(file);
+  }
+}
+
+std::map<std::string, uint64_t> RunDirectory::event_files() const {
+  std::map<std::string, uint64_t> sizes;
+  const auto add = [&](const std::filesystem::path& file) {
+    sizes[file.lexically_relative(path_).string()] = std::filesystem::file_size(file);
+  };
+  for (const auto& file : {metrics_file(), metrics_table_file()}) {
+    if (std::filesystem::exists(file)) add(file);
+  }
+  std::error_code no_folder;
+  for (const auto& entry : std::filesystem::directory_iterator(tensorboard_folder(), no_folder)) add(entry.path());
+  return sizes;
+}
+
+void RunDirectory::cut_back(const std::map<std::string, uint64_t>& event_files) const {
+  for (const auto& [name, size] : this->event_files()) {
+    const auto then = event_files.find(name);
+    if (then == event_files.end()) {
+      std::filesystem::remove(path_ / name);
+    } else if (then->second < size) {
+      std::filesystem::resize_file(path_ / name, then->second);
+    }
   }
 }
 

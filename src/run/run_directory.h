@@ -1,9 +1,9 @@
 #pragma once
 // The folder of one run: the names of its files, its lock, and the writing that one process alone may do.
 
+#include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
+#include <map>
 #include <string>
 
 namespace trainer::run {
@@ -30,16 +30,22 @@ class RunDirectory {
   std::filesystem::path log_file() const { return path_ / "train.log"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path metrics_table_file() const { return path_ / "metrics.csv"; }
+  std::filesystem::path checkpoint_folder() const { return path_ / "checkpoints"; }
   std::filesystem::path tensorboard_folder() const { return path_ / "tensorboard"; }
   // A folder for each step that was kept because it was not finite.
   std::filesystem::path non_finite_folder() const { return path_ / "non_finite"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
 
-  // What an earlier run left here; nothing, when it ended before its first step.
+  // What an earlier run left here; nothing, when it ended before it had begun to measure.
   enum class Earlier { kNothing, kUnfinished, kFinished };
   Earlier earlier() const;
   // Removes what an unfinished run has measured; its logs are continued.
   void clear() const;
+
+  // The files that events are written to, by their names in the folder, with their sizes in bytes.
+  std::map<std::string, uint64_t> event_files() const;
+  // Takes away what has been written to them since then; files that were not there yet are removed.
+  void cut_back(const std::map<std::string, uint64_t>& event_files) const;
 
  private:
   std::filesystem::path path_;

@@ -57,6 +57,7 @@ void act(const std::string& action) {
   if (action == "segv") raise(SIGSEGV);
   if (action == "kill") raise(SIGKILL);
   if (action == "stop") raise(SIGSTOP);
+  if (action == "wait") std::this_thread::sleep_for(std::chrono::seconds(2));
   if (action == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
   if (action == "limit_memory") limit_memory();
   if (action == "lose_data") lose_mapped_data();

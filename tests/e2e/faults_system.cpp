@@ -1,5 +1,6 @@
 // The system's part of the planted faults: a file that cannot be opened (action "unreadable"), mapped data that is lost, memory that runs
-// out. In the launcher, each child's process number and exit code are appended to the file that TRAINER_TEST_EXITS names.
+// out, and points of saving a checkpoint. In the launcher, each child's process number and exit code are appended to the file that
+// TRAINER_TEST_EXITS names.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -11,8 +12,10 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
 #include <string_view>
 
 #include "faults.h"
@@ -20,6 +23,31 @@
 namespace {
 
 bool is_data(std::string_view path) { return path.ends_with(".bin"); }
+
+bool is_checkpoint(std::string_view path) { return path.find("/step_") != path.npos && path.find(".pt.tmp") != path.npos; }
+
+std::string path_of(int descriptor) {
+  std::error_code unknown;
+  return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor), unknown).string();
+}
+
+// A save comes to this point; true when it is to fail there.
+bool reach(std::string_view point) {
+  const Fault& fault = planted_fault();
+  static int num_times = 0;
+  if (fault.number < 0 || fault.phase != point || num_times++ != fault.number) return false;
+  if (fault.action == "full") {
+    errno = ENOSPC;
+    return true;
+  }
+  act(fault.action);
+  return false;
+}
+
+template <typename Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
 
 }  // namespace
 
@@ -45,8 +73,7 @@ void limit_memory() {
 }
 
 extern "C" int open(const char* path, int flags, ...) {
-  using Open = int (*)(const char*, int, ...);
-  static const auto real = reinterpret_cast<Open>(dlsym(RTLD_NEXT, "open"));
+  static const auto real = next<int (*)(const char*, int, ...)>("open");
   va_list arguments;
   va_start(arguments, flags);
   const auto mode = va_arg(arguments, mode_t);
@@ -59,12 +86,43 @@ extern "C" int open(const char* path, int flags, ...) {
     }
     act(fault.action);
   }
-  return real(path, flags, mode);
+  const int descriptor = real(path, flags, mode);
+  if (is_checkpoint(path) && (flags & O_CREAT) != 0) reach("save_opened");
+  return descriptor;
+}
+
+extern "C" ssize_t write(int descriptor, const void* bytes, size_t size) {
+  static const auto real = next<ssize_t (*)(int, const void*, size_t)>("write");
+  // The largest tensor of the networks that are tested has so many bytes.
+  constexpr size_t kLargeTensor = 100'000;
+  static std::string last_file;
+  const auto file = size < kLargeTensor ? "" : path_of(descriptor);
+  if (!is_checkpoint(file) || file == last_file) return real(descriptor, bytes, size);
+  last_file = file;
+  const ssize_t written = real(descriptor, bytes, size / 2);
+  return reach("save_half_written") ? -1 : written;
+}
+
+extern "C" int fsync(int descriptor) {
+  static const auto real = next<int (*)(int)>("fsync");
+  if (is_checkpoint(path_of(descriptor))) reach("save_before_fsync");
+  return real(descriptor);
+}
+
+extern "C" int rename(const char* from, const char* to) {
+  static const auto real = next<int (*)(const char*, const char*)>("rename");
+  if (is_checkpoint(from)) reach("save_before_rename");
+  return real(from, to);
+}
+
+extern "C" int symlink(const char* target, const char* link) {
+  static const auto real = next<int (*)(const char*, const char*)>("symlink");
+  reach("save_before_link");
+  return real(target, link);
 }
 
 extern "C" pid_t waitpid(pid_t process, int* status, int options) {
-  using Wait = pid_t (*)(pid_t, int*, int);
-  static const auto real = reinterpret_cast<Wait>(dlsym(RTLD_NEXT, "waitpid"));
+  static const auto real = next<pid_t (*)(pid_t, int*, int)>("waitpid");
   const pid_t found = real(process, status, options);
   const char* file = std::getenv("TRAINER_TEST_EXITS");
   if (file == nullptr || found <= 0 || status == nullptr || WIFSTOPPED(*status) || WIFCONTINUED(*status)) return found;

@@ -14,6 +14,7 @@ class Recorder : public reporting::Sink {
   void on_warning(const reporting::WarningEvent& event) override { warnings.push_back(event); }
   void on_validation(const reporting::ValidationEvent& event) override { validation.push_back(event); }
   void on_epoch(const reporting::EpochEvent& event) override { epochs.push_back(event); }
+  void on_checkpoint(const reporting::CheckpointEvent& event) override { checkpoints.push_back(event); }
   void on_end(const reporting::EndEvent& event) override { end = event; }
 
   reporting::StartEvent start;
@@ -21,6 +22,7 @@ class Recorder : public reporting::Sink {
   std::vector<reporting::WarningEvent> warnings;
   std::vector<reporting::ValidationEvent> validation;
   std::vector<reporting::EpochEvent> epochs;
+  std::vector<reporting::CheckpointEvent> checkpoints;
   reporting::EndEvent end;
 };
 

@@ -10,6 +10,7 @@ struct TrainingSection {
   int64_t epochs = 0;
   int64_t accumulation_steps = 1;
   std::optional<double> max_grad_norm;
+  std::optional<double> max_minutes;
   OnNonFinite on_non_finite = OnNonFinite::kStop;
 
   void describe(KeyTable& keys) {
@@ -21,6 +22,11 @@ struct TrainingSection {
                      "the images that it has."});
     keys.add("max_grad_norm", max_grad_norm,
              {.min = 0, .min_excluded = true, .doc = "Scale the gradient down to this 2-norm when it is longer; null: never."});
+    keys.add("max_minutes", max_minutes,
+             {.min = 0,
+              .min_excluded = true,
+              .unit = "minutes",
+              .doc = "After so long since its start the process stops as on request: saved, with exit code 75; null: never."});
     keys.add_choice("on_non_finite", on_non_finite, {{"stop", OnNonFinite::kStop}, {"skip", OnNonFinite::kSkip}},
                     {.doc = "A step whose loss or gradients are not finite is left out and kept for `trainer replay`; stop: and the run "
                             "ends; skip: and the run goes on, up to ten times in a row. Skipping waits for the GPU in each step. What "

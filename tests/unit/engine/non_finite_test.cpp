@@ -91,7 +91,7 @@ Outcome train(const std::string& model, const Plant& plant, const std::vector<st
   };
   try {
     Trainer(
-        experiment, parts, planter, [] { return false; }, keep)
+        experiment, parts, planter, [] { return false; }, {.non_finite_step = keep})
         .run();
   } catch (const AgreedError& error) {
     outcome.error = error.what();

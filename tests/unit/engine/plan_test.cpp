@@ -24,8 +24,8 @@ TEST(Plan, DropsTheLastBatchOrKeepsIt) {
   EXPECT_EQ(dropped.total_steps, 9);
   const auto kept = make_plan(experiment_with(32, std::nullopt, 1, false), 100, 1);
   EXPECT_EQ(kept.batches_per_epoch, 4);
-  EXPECT_EQ(samples_in_group(kept, 0), 32);
-  EXPECT_EQ(samples_in_group(kept, 3), 4);
+  EXPECT_EQ(samples_in_step(kept, rest_of_epoch(kept, 0), 0), 32);
+  EXPECT_EQ(samples_in_step(kept, rest_of_epoch(kept, 0), 3), 4);
 }
 
 TEST(Plan, GlobalBatchSizeIsSharedByTheMicroSteps) {
@@ -34,25 +34,53 @@ TEST(Plan, GlobalBatchSizeIsSharedByTheMicroSteps) {
   EXPECT_EQ(plan.global_batch_size, 64);
   EXPECT_EQ(plan.batches_per_epoch, 62);
   EXPECT_EQ(plan.steps_per_epoch, 16);
-  EXPECT_EQ(samples_in_group(plan, 0), 64);
-  EXPECT_EQ(samples_in_group(plan, 60), 32);  // the short last group
+  EXPECT_EQ(samples_in_step(plan, rest_of_epoch(plan, 0), 0), 64);
+  EXPECT_EQ(samples_in_step(plan, rest_of_epoch(plan, 0), 15), 32);  // the short last group
 }
 
 TEST(Plan, MicroStepsOfAStep) {
   const auto plan = make_plan(experiment_with(8, std::nullopt, 4, true), 160, 2);  // 10 batches on each rank: groups of 4, 4 and 2
   ASSERT_EQ(plan.steps_per_epoch, 3);
-  const auto whole = micro_steps_of(plan, 1, 4);
+  const auto second_epoch = rest_of_epoch(plan, 1, 3);
+  const auto whole = micro_steps_of(plan, second_epoch, 1, 4);
   ASSERT_EQ(whole.size(), 4U);
-  EXPECT_EQ(first_batch_of(plan, 4), 4);
+  EXPECT_EQ(first_batch_of(plan, second_epoch, 4), 4);
   EXPECT_EQ(whole[3].step, 4);
   EXPECT_EQ(whole[3].num_group_samples, 64);
   EXPECT_EQ(whole[3].stream, 7);
   EXPECT_TRUE(whole[0].is_first() && !whole[0].is_last() && whole[3].is_last());
-  const auto last = micro_steps_of(plan, 0, 5);
+  const auto last = micro_steps_of(plan, second_epoch, 0, 5);
   ASSERT_EQ(last.size(), 2U);
   EXPECT_EQ(last[1].num_group_samples, 32);
   EXPECT_EQ(last[1].stream, 2);
   EXPECT_TRUE(last[1].is_last());
+}
+
+TEST(Plan, TheRestOfAnEpochOnOtherRanks) {
+  const auto three = make_plan(experiment_with(std::nullopt, 12, 1, false), 100, 3);
+  const auto begun = rest_of_epoch(three, 2, 18);
+  EXPECT_EQ(begun.num_steps, 9);  // 102 samples, two of them twice
+  EXPECT_EQ(end_sample_of(three, begun, 20), 36);
+  EXPECT_EQ(end_sample_of(three, begun, 26), 102);
+
+  // With the same global batch on two ranks, the steps go on as they were, to the end of their own order.
+  const auto two = make_plan(experiment_with(std::nullopt, 12, 1, false), 100, 2);
+  const auto rest = rest_of_epoch(two, 2, 21, 36);
+  EXPECT_EQ(rest.first_step_in_epoch, 3);
+  EXPECT_EQ(rest.num_steps, 6);
+  EXPECT_EQ(rest.end_sample, 100);
+  EXPECT_EQ(schedule_step_of(two, rest, 21), 2 * 9 + 3);
+  EXPECT_EQ(samples_in_step(two, rest, 26), 4);
+
+  // With another one, so many of its own are left.
+  const auto four = make_plan(experiment_with(2, std::nullopt, 1, false), 100, 4);
+  const auto last = rest_of_epoch(four, 2, 21, 36);
+  EXPECT_EQ(last.first_step_in_epoch, 5);
+  EXPECT_EQ(last.num_steps, 8);
+  EXPECT_EQ(samples_in_step(four, last, 28), 8);
+  EXPECT_EQ(schedule_step_of(four, last, 21), 2 * 13 + 5);
+
+  EXPECT_EQ(rest_of_epoch(four, 2, 27, 102).num_steps, 0);
 }
 
 TEST(Plan, TheDefaultBatch) { EXPECT_EQ(make_plan(experiment_with(std::nullopt, std::nullopt, 1, true), 1000, 1).batch_size, 128); }

@@ -66,7 +66,8 @@ std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks,
   parts.sampler->set_epoch(0);
   parts.train.loader->start_epoch(0, parts.sampler->indices(), parts.plan.batches_per_epoch);
   for (int64_t i = 0; i < step; ++i) parts.train.loader->next();
-  train_step.micro_step(*parts.train.loader->next(), {.step = step, .num_group_samples = samples_in_group(parts.plan, step)});
+  train_step.micro_step(*parts.train.loader->next(),
+                        {.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), step)});
   std::vector<torch::Tensor> state;
   for (const auto& parameter : parts.model->parameters()) state.push_back(parameter.grad().clone());
   for (const auto& buffer : parts.model->buffers()) state.push_back(buffer.to(torch::kFloat64, false, /*copy=*/true));
@@ -106,7 +107,8 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
       for (int64_t step = 0; step < 6; ++step) {
         const int64_t batch = step % parts.plan.batches_per_epoch;
         if (batch == 0) parts.train.loader->start_epoch(step, parts.sampler->indices(), parts.plan.batches_per_epoch);
-        train_step.micro_step(*parts.train.loader->next(), {.step = step, .num_group_samples = samples_in_group(parts.plan, batch)});
+        train_step.micro_step(*parts.train.loader->next(),
+                              {.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), batch)});
         train_step.update(0.01);
         for (const auto& tensor : testing::state_of(parts)) {
           const auto all = groups.world()->all_gather(tensor.detach());

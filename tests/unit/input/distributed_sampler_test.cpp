@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace trainer::input {
 namespace {
@@ -30,7 +31,6 @@ TEST(DistributedSampler, GivesPythonsLists) {
       const auto indices = sampler.indices();
       const auto& expected = orders.at(static_cast<size_t>(rank));
       ASSERT_EQ(indices.size(), expected.at("length").get<size_t>()) << what;
-      EXPECT_EQ(sampler.num_samples_per_rank(), expected.at("length").get<int64_t>()) << what;
       const auto head = expected.at("head").get<std::vector<int64_t>>();
       EXPECT_TRUE(std::equal(head.begin(), head.end(), indices.begin())) << what;
       int64_t weighted_sum = 0;
@@ -59,13 +59,37 @@ TEST(DistributedSampler, ExactTakesEachSampleOnce) {
     for (int rank = 0; rank < 5; ++rank) {
       DistributedSampler sampler({.num_samples = num_samples, .rank = rank, .world_size = 5, .shards = config::Shards::kExact, .seed = 7});
       const auto part = sampler.indices();
-      EXPECT_EQ(sampler.num_samples_per_rank(), static_cast<int64_t>(part.size()));
       EXPECT_EQ(part.size(), static_cast<size_t>((num_samples - rank + 4) / 5)) << num_samples << " samples, rank " << rank;
       all.insert(all.end(), part.begin(), part.end());
     }
     std::sort(all.begin(), all.end());
     ASSERT_EQ(all.size(), static_cast<size_t>(num_samples));
     for (int64_t i = 0; i < num_samples; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], i);
+  }
+}
+
+TEST(DistributedSampler, OtherRanksTakeTheRestOfAnEpoch) {
+  const auto all_ranks = [](int world_size, int64_t first) {
+    std::vector<std::vector<int64_t>> parts;
+    for (int rank = 0; rank < world_size; ++rank) {
+      DistributedSampler sampler({.num_samples = 100, .rank = rank, .world_size = world_size, .seed = 3});
+      sampler.set_epoch(2);
+      parts.push_back(sampler.indices(first));
+    }
+    return parts;
+  };
+  std::vector<int64_t> taken;
+  for (const auto& part : all_ranks(2, 0)) taken.insert(taken.end(), part.begin(), part.begin() + 20);
+  for (const auto& part : all_ranks(3, 40)) taken.insert(taken.end(), part.begin(), part.end());
+  EXPECT_EQ(taken.size(), 100U);
+  EXPECT_EQ(std::set(taken.begin(), taken.end()).size(), 100U);
+
+  // Continued by as many, each goes on where it was; padding comes at the end.
+  const auto whole = all_ranks(3, 0);
+  const auto rest = all_ranks(3, 60);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(rest[rank], std::vector(whole[rank].begin() + 20, whole[rank].end()));
+    EXPECT_EQ(whole[rank].size(), 34U);
   }
 }
 

@@ -1,0 +1,171 @@
+#include "checkpoint/saver.h"
+
+#include <ATen/Parallel.h>
+#include <torch/torch.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace trainer::checkpoint {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+}  // namespace
+
+// A tree's tensors once more, in host memory.
+class Saver::Copy {
+ public:
+  explicit Copy(bool pin_memory) : pin_memory_(pin_memory) {}
+
+  // Has memory for tensors like those of `tree`; written to where `touch`, so that the system has given it.
+  void fit(const std::vector<torch::Tensor>& tensors, bool touch) {
+    buffers_.resize(tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const auto& tensor = tensors[i];
+      auto& buffer = buffers_[i];
+      if (buffer.defined() && buffer.sizes() == tensor.sizes() && buffer.strides() == tensor.strides() &&
+          buffer.scalar_type() == tensor.scalar_type()) {
+        continue;
+      }
+      const bool pin = pin_memory_ && tensor.is_cuda();
+      buffer = torch::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(torch::kCPU).pinned_memory(pin));
+      if (touch) std::memset(buffer.data_ptr(), 0, buffer.storage().nbytes());
+    }
+  }
+
+  state::Tree take(const state::Tree& tree) {
+    const auto tensors = state::tensors_of(tree);
+    fit(tensors, /*touch=*/false);
+    std::vector<Piece> pieces;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].is_cpu() && tensors[i].is_non_overlapping_and_dense()) {
+        add_pieces(tensors[i], buffers_[i], pieces);
+      } else {
+        buffers_[i].copy_(tensors[i]);
+      }
+    }
+    at::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+        std::memcpy(pieces[i].to, pieces[i].from, pieces[i].size);
+      }
+    });
+    return state::with_tensors(tree, buffers_);
+  }
+
+ private:
+  struct Piece {
+    char* to;
+    const char* from;
+    size_t size;
+  };
+
+  // So that the threads' shares are equal, however large the tensors are.
+  static void add_pieces(const torch::Tensor& from, const torch::Tensor& to, std::vector<Piece>& pieces) {
+    constexpr size_t kPieceBytes = 512 * 1024;
+    auto* target = static_cast<char*>(to.data_ptr());
+    const auto* source = static_cast<const char*>(from.const_data_ptr());
+    for (size_t done = 0; done < from.nbytes(); done += kPieceBytes) {
+      pieces.push_back({target + done, source + done, std::min(kPieceBytes, from.nbytes() - done)});
+    }
+  }
+
+  bool pin_memory_;
+  std::vector<torch::Tensor> buffers_;
+};
+
+// A thread that does one thing at a time.
+class Saver::Worker {
+ public:
+  Worker() : thread_([this] { run(); }) {}
+  ~Worker() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  // After wait().
+  void start(std::function<void()> work) {
+    {
+      const std::lock_guard lock(mutex_);
+      work_ = std::move(work);
+    }
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !work_; });
+  }
+  bool is_idle() {
+    const std::lock_guard lock(mutex_);
+    return !work_;
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return work_ || is_over_; });
+      if (!work_) return;
+      lock.unlock();
+      work_();
+      lock.lock();
+      work_ = nullptr;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> work_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+Saver::Saver(Store store, bool pin_memory)
+    : store_(std::move(store)), copy_(std::make_unique<Copy>(pin_memory)), worker_(std::make_unique<Worker>()) {}
+
+Saver::~Saver() = default;
+
+void Saver::reserve(const state::Tree& tree) {
+  worker_->wait();
+  worker_->start([this, tensors = state::tensors_of(tree)] { copy_->fit(tensors, /*touch=*/true); });
+}
+
+void Saver::save(const state::Tree& tree, int64_t step, bool is_best) {
+  const auto start = Clock::now();
+  worker_->wait();
+  auto copy = copy_->take(tree);
+  saved_ = {.step = step, .file = store_.file_of(step), .error = {}, .pause_seconds = seconds_since(start)};
+  is_news_ = true;
+  worker_->start([this, copy = std::move(copy), is_best] { write(copy, is_best); });
+}
+
+void Saver::write(const state::Tree& copy, bool is_best) {
+  const auto start = Clock::now();
+  try {
+    saved_.num_bytes = store_.write(copy, saved_.step, is_best);
+  } catch (const std::exception& error) {
+    saved_.error = error.what();
+  }
+  saved_.write_seconds = seconds_since(start);
+}
+
+std::optional<Saved> Saver::poll() { return worker_->is_idle() ? finish() : std::nullopt; }
+
+std::optional<Saved> Saver::finish() {
+  worker_->wait();
+  if (!is_news_) return std::nullopt;
+  is_news_ = false;
+  return saved_;
+}
+
+}  // namespace trainer::checkpoint

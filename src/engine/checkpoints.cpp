@@ -1,0 +1,111 @@
+#include "engine/checkpoints.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "engine/model_state.h"
+
+namespace trainer::engine {
+namespace {
+
+constexpr int64_t kFormatVersion = 1;
+
+}  // namespace
+
+Checkpoints::Checkpoints(Parts& parts, RunState& run, metrics::ScoreMeter& meter, reporting::Sink& reporter, Target target)
+    : parts_(parts), run_(run), meter_(meter), reporter_(reporter), target_(std::move(target)) {}
+
+state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
+  state::Dict schedule;
+  schedule.add("last_epoch", run_.progress.step);
+  state::Dict tree;
+  tree.add("format_version", kFormatVersion);
+  tree.add("model", model_state(*parts_.model));
+  tree.add("optimizer", parts_.optimizer->state());
+  tree.add("grad_scaler", parts_.grad_scaler ? parts_.grad_scaler->state() : state::Tree());
+  tree.add("lr_scheduler", std::move(schedule));
+  write_run_state(run_, sums, tree);
+  tree.add("world_size", parts_.plan.world_size);
+  tree.add("global_batch_size", parts_.plan.global_batch_size);
+  tree.add("num_train", parts_.plan.num_train);
+  target_.complete(tree);
+  return tree;
+}
+
+void Checkpoints::load(const state::View& view) {
+  const auto version = view.at("format_version");
+  if (version.integer() != kFormatVersion) {
+    version.fail(fmt::format("is {}, and this program reads {}; use the program that has written it", version.integer(), kFormatVersion));
+  }
+  const auto num_train = view.at("num_train");
+  if (num_train.integer() != parts_.plan.num_train) {
+    num_train.fail(fmt::format("was trained on {} images, but the data set has {}; give it the data set that it had", num_train.integer(),
+                               parts_.plan.num_train));
+  }
+  load_model_state(*parts_.model, view.at("model"));
+  parts_.optimizer->load_state(view.at("optimizer"));
+  const auto scaler = view.at("grad_scaler");
+  if (parts_.grad_scaler && !scaler.is_none()) parts_.grad_scaler->load_state(scaler);
+  run_ = read_run_state(view);
+
+  // Of each rank; of others together, so that their sum is right.
+  const auto& world = *parts_.ranks.world;
+  auto sums = view.at("meters").at("sums").tensor();
+  if (sums.dim() != 2) view.at("meters").at("sums").fail("has no row for each rank");
+  if (sums.size(0) != world.size()) {
+    const auto all = sums.sum(0);
+    sums = torch::zeros({world.size(), sums.size(1)}, sums.options());
+    sums[0].copy_(all);
+  }
+  meter_.load_state(state::View(sums[world.rank()], "meters"));
+  saved_ = run_.progress;
+}
+
+void Checkpoints::save(bool is_best) {
+  const auto& world = *parts_.ranks.world;
+  parts_.ranks.activity->enter(distributed::Phase::kCheckpoint);
+  const auto sums = world.all_gather(std::get<torch::Tensor>(meter_.state().value()));
+  saved_ = run_.progress;
+  if (target_.saver == nullptr) return;
+  if (const auto saved = target_.saver->finish()) tell(*saved);
+  target_.saver->save(make_tree(sums), run_.progress.step, is_best);
+}
+
+void Checkpoints::after_step() {
+  if (target_.saver == nullptr) return;
+  if (!has_reserved_) {
+    has_reserved_ = true;
+    target_.saver->reserve(make_tree(torch::zeros({parts_.ranks.world->size(), 3}, torch::kFloat64)));
+  } else if (const auto saved = target_.saver->poll()) {
+    tell(*saved);
+  }
+}
+
+void Checkpoints::finish() {
+  if (target_.saver == nullptr) return;
+  parts_.ranks.activity->enter(distributed::Phase::kCheckpoint);
+  const auto saved = target_.saver->finish();
+  if (!saved) return;
+  if (!saved->error.empty()) throw CheckpointError(saved->error + "; what has been trained since the checkpoint before is not saved");
+  tell(*saved);
+}
+
+void Checkpoints::tell(const checkpoint::Saved& saved) {
+  if (!saved.error.empty()) {
+    reporter_.on_warning(
+        {.epoch = run_.progress.epoch,
+         .step = run_.progress.step,
+         .message = fmt::format("the checkpoint of step {} is not saved: {}; the training goes on, and the ones before are "
+                                "as they were",
+                                saved.step, saved.error)});
+    return;
+  }
+  reporter_.on_checkpoint({.epoch = run_.progress.epoch,
+                           .step = saved.step,
+                           .file = saved.file.string(),
+                           .num_bytes = saved.num_bytes,
+                           .pause_seconds = saved.pause_seconds,
+                           .seconds = saved.write_seconds});
+}
+
+}  // namespace trainer::engine

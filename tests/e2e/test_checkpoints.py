@@ -1,0 +1,266 @@
+"""Runs that are killed, stopped, moved and continued: nothing is lost, and nothing is there twice."""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+import unittest
+import zipfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from launches import BINARY, FAULTS, ROOT, LaunchCase, ranks_of  # noqa: E402
+from troubleshooting import plants  # noqa: E402
+
+# How often a run is killed at each point of a save, and at any moment.
+KILLS_AT_POINTS = int(os.environ.get("TRAINER_TEST_KILLS_AT_POINTS", "1"))
+KILLS_AT_RANDOM = int(os.environ.get("TRAINER_TEST_KILLS_AT_RANDOM", "5"))
+POINTS = ("opened", "half_written", "before_fsync", "before_rename", "before_link")
+# 20 steps in each of three epochs, five validation batches.
+RUN = ["--config", ROOT / "configs" / "quickstart.yaml", "model={name: demo_conv, num_classes: 10}",
+       "dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 160, num_validation: 40}", "dataset.train_transforms=[]",
+       "dataset.validation_transforms=[]", "dataloader={batch_size: null, global_batch_size: 8}", "validation.batch_size=8", "training.epochs=3",
+       "checkpoint={every_steps: 7, keep_last: 2}", "logging.every_steps=5", "runtime.device=cpu"]
+
+
+def environment(fault):
+    return {**os.environ, "LD_PRELOAD": FAULTS, "TRAINER_TEST_FAULT": fault, "OMP_NUM_THREADS": "1", "RANK": "0", "WORLD_SIZE": "1",
+            "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+
+
+def told(run_dir):
+    """What has to be equal between equal runs."""
+    keys = ("event", "epoch", "step", "loss", "top1", "top5", "lr", "num_samples")
+    events = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    measured = [{key: event[key] for key in keys if key in event} for event in events if event["event"] in ("train", "validation")]
+    rows = [row.split(",")[:8] for row in (run_dir / "metrics.csv").read_text().splitlines()]
+    return measured, rows, sorted(tensorboard_steps(run_dir))
+
+
+def tensorboard_steps(run_dir):
+    """The step of each event with values, of all files (tensorflow/core/util/event.proto)."""
+    for file in sorted((run_dir / "tensorboard").iterdir()):
+        content = file.read_bytes()
+        while content:
+            (length,) = struct.unpack("<Q", content[:8])
+            event, content = content[12:12 + length], content[16 + length:]
+            step, shift, rest = 0, 0, event[9:]  # after the time, a double
+            if not rest.startswith(b"\x10"):
+                continue
+            for byte in rest[1:]:
+                step |= (byte & 0x7F) << shift
+                shift += 7
+                if byte < 0x80:
+                    break
+            yield step
+
+
+def tensors(run_dir):
+    with zipfile.ZipFile(run_dir / "checkpoints" / "last.pt") as archive:
+        return {name.split("/", 1)[1]: archive.read(name) for name in archive.namelist() if "/data/" in name}
+
+
+class CheckpointsTest(LaunchCase):
+    def begin(self, *args, fault="none", run_dir=None):
+        command = [BINARY, *map(str, RUN), "--run-dir", str(run_dir or self.run_dir), *args]
+        env = {**environment(fault), "MASTER_PORT": str(self.port)}
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def train(self, *args, **options):
+        """What it said, and its exit code."""
+        process = self.begin(*args, **options)
+        _, err = process.communicate(timeout=120)
+        return err, process.returncode
+
+    def straight(self, *args):
+        """A run that nothing happened to."""
+        run_dir = self.folder / "straight"
+        err, code = self.train(*args, run_dir=run_dir)
+        self.assertEqual(code, 0, err)
+        return run_dir
+
+    def assert_equal_runs(self, run_dir, straight):
+        self.assertEqual(told(run_dir), told(straight))
+        self.assertEqual(tensors(run_dir), tensors(straight))
+        self.assertEqual(list((run_dir / "checkpoints").glob("*.tmp*")), [])
+
+    def test_killed_at_each_point_of_a_save(self):
+        straight = self.straight()
+        for point in POINTS:
+            for number in range(KILLS_AT_POINTS):
+                with self.subTest(point, number=number):
+                    self.run_dir = self.folder / f"{point}-{number}"
+                    err, code = self.train(fault=f"0 save_{point} {3 + number} kill")
+                    self.assertEqual(code, -signal.SIGKILL, err)
+                    err, code = self.train()
+                    self.assertEqual(code, 0, err)
+                    self.assertIn("goes on from", err)
+                    self.assert_equal_runs(self.run_dir, straight)
+
+    @plants("A run was killed in the same run directory")
+    def test_killed_at_any_moment(self, row):
+        straight = self.straight()
+        chance = random.Random(time.time_ns())
+        for number in range(KILLS_AT_RANDOM):
+            seconds = chance.uniform(0.2, 3)
+            with self.subTest(seconds=seconds):
+                self.run_dir = self.folder / f"random-{number}"
+                process = self.begin()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(seconds)
+                process.kill()
+                process.communicate()
+                err, code = self.train()
+                self.assertEqual(code, 0, err)
+                self.assert_equal_runs(self.run_dir, straight)
+        self.run_dir = self.folder / "row"
+        err, code = self.train(fault="0 training 30 kill")
+        self.assertEqual(code, -signal.SIGKILL, err)
+        err, code = self.train()
+        row.check(self, err, code)
+
+    def test_stopped_while_it_starts_trains_validates_and_saves(self):
+        """SIGTERM to one of two ranks."""
+        launch = [*map(str, RUN)]
+        straight = self.folder / "straight"
+        pair = ["launch", "--nproc-per-node", "2", "--master-port", str(self.port)]
+        env = {**os.environ, "LD_PRELOAD": FAULTS, "OMP_NUM_THREADS": "1"}
+
+        def begin(run_dir, fault="none"):
+            command = [BINARY, *pair, *launch, "--run-dir", str(run_dir)]
+            process = subprocess.Popen(command, cwd=ROOT, env={**env, "TRAINER_TEST_FAULT": fault, "TRAINER_TEST_EXITS": str(self.exits)},
+                                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            self.addCleanup(process.stderr.close)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            return process
+
+        def end(process):
+            _, err = process.communicate(timeout=120)
+            return err
+
+        first = begin(straight)
+        err = end(first)
+        self.assertEqual(first.returncode, 0, err)
+        # A rank that is slow for a while is where it was told to be when the signal comes.
+        for when, fault, sign in (("start", "0 start 0 wait", "distributed"), ("training", "0 training 25 wait", "training"),
+                                  ("validation", "0 validation 2 wait", "epoch 1/3  step 20"), ("saving", "0 save_opened 1 wait", "training")):
+            for rank in (0, 1):
+                with self.subTest(when, rank=rank):
+                    self.exits.unlink(missing_ok=True)
+                    run_dir = self.folder / f"{when}-{rank}"
+                    process = begin(run_dir, fault)
+                    said = ""
+                    for line in process.stderr:
+                        said += line
+                        if sign in line:
+                            break
+                    time.sleep(0.5)
+                    os.kill(ranks_of(process)[rank], signal.SIGTERM)
+                    if rank == 1:
+                        os.kill(ranks_of(process)[rank], signal.SIGTERM)  # as from a launcher and a scheduler
+                    said += end(process)
+                    self.assertEqual(process.returncode, 75, said)
+                    self.assertEqual(self.exit_codes(), [75, 75], said)
+                    again = begin(run_dir)
+                    err = end(again)
+                    self.assertEqual(again.returncode, 0, err)
+                    self.assert_equal_runs(run_dir, straight)
+
+    def test_the_time_is_up(self):
+        err, code = self.train("training.max_minutes=0.01", "training.epochs=100000")
+        self.assertEqual(code, 75, err)
+        err, code = self.train("training.max_minutes=0.05", "training.epochs=100000")
+        self.assertEqual(code, 75, err)
+        self.assertIn("goes on from", err)
+
+    @plants("The newest checkpoint is damaged")
+    def test_a_damaged_checkpoint_is_named_and_skipped(self, row):
+        straight = self.straight()
+        err, code = self.train("training.epochs=3", fault="0 training 38 kill")
+        files = sorted((self.run_dir / "checkpoints").glob("step_*.pt"))
+        os.truncate(files[-1], files[-1].stat().st_size // 2)
+        err, code = self.train()
+        self.assertIn(f"goes on from {files[-2]}", err)
+        row.check(self, err, code)
+        self.assert_equal_runs(self.run_dir, straight)
+
+    @plants("No checkpoint can be read")
+    def test_only_damaged_checkpoints(self, row):
+        self.train(fault="0 training 18 kill")
+        for file in (self.run_dir / "checkpoints").glob("step_*.pt"):
+            os.truncate(file, 100)
+        before = (self.run_dir / "metrics.jsonl").read_text()
+        err, code = self.train()
+        row.check(self, err, code)
+        self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
+
+    @plants("The disk is full when a checkpoint is saved")
+    def test_a_checkpoint_that_cannot_be_written(self, row):
+        err, code = self.train(fault="0 save_half_written 2 full")
+        row.check(self, err, code)
+        self.assertEqual(code, 0, err)
+        self.assert_equal_runs(self.run_dir, self.straight())
+
+    @plants("The disk is full when the last checkpoint is saved")
+    def test_the_last_checkpoint_cannot_be_written(self, row):
+        err, code = self.train("checkpoint.every_steps=null", "checkpoint.every_epochs=null", "training.epochs=1", fault="0 save_half_written 0 full")
+        row.check(self, err, code)
+
+    @plants("The folder of checkpoints cannot be written to")
+    def test_a_folder_that_cannot_be_written_to(self, row):
+        self.run_dir.mkdir()
+        (self.run_dir / "checkpoints").write_text("")
+        err, code = self.train("--resume", "auto")
+        row.check(self, err, code)
+        self.assertNotIn("epoch 1/3", err)
+
+    def test_what_resume_says(self):
+        self.assertEqual(self.train("training.epochs=1")[1], 0)
+        err, code = self.train("--resume", "none")
+        self.assertEqual(code, 2)
+        self.assertIn("holds a finished run, which is not overwritten", err)
+        checkpoint = self.run_dir / "checkpoints" / "step_00000014.pt"
+        # Into another folder it goes, from any checkpoint; here it would lose newer ones.
+        other = self.folder / "other"
+        err, code = self.train("--resume", str(checkpoint), run_dir=other)
+        self.assertEqual(code, 0, err)
+        self.assertIn(f"goes on from {checkpoint}: epoch 1, step 14", err)
+        self.assertEqual(tensors(other), tensors(self.straight()))
+        (self.run_dir / "summary.json").unlink()
+        err, code = self.train("--resume", str(checkpoint))
+        self.assertEqual(code, 2, err)
+        self.assertIn("holds newer checkpoints, which would be lost", err)
+        err, code = self.train("--resume", str(self.folder / "nothing.pt"))
+        self.assertEqual(code, 5, err)
+
+    @plants("The configuration has become another one")
+    def test_what_has_changed_since(self, row):
+        self.train(fault="0 training 30 kill")
+        err, code = self.train("model={name: resnet20}", "seed=7")
+        row.check(self, err, code)
+        err, code = self.train("optimizer.lr=0.001", "training.epochs=2")
+        self.assertEqual(code, 0, err)
+        self.assertRegex(err, r"changed since the checkpoint: optimizer\.lr: 0\.001, not ")
+
+    def test_a_restart_goes_on(self):
+        straight = self.straight()
+        process = self.start("1 training 35 throw", launcher_args=["--max-restarts", "1"], settings=RUN[2:])
+        err = self.end(process)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertRegex(err, r"the same command goes on from \S+/step_000000\d\d\.pt|step_000000\d\d\.pt")
+        self.assertIn("goes on from", err)
+        self.assertEqual([row[:2] for row in told(self.run_dir)[1]], [row[:2] for row in told(straight)[1]])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

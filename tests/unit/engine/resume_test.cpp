@@ -1,0 +1,232 @@
+// A run that is stopped and continued is the straight run, bit for bit; on other ranks it takes what is left.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "engine/non_finite.h"
+#include "tests/testing/ranks.h"
+#include "tests/testing/small_run.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::engine {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using testing::SmallRun;
+using testing::TemporaryFolder;
+
+// Per epoch and rank: steps with lines after the second, the fourth and the last.
+std::string experiment_text(const std::string& model) {
+  return fmt::format(
+      "experiment: resume\n"
+      "model: {}\n"
+      "dataset: {{name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 50, num_validation: 11,\n"
+      "          train_transforms: [random_horizontal_flip]}}\n"
+      "dataloader: {{global_batch_size: 12, drop_last: false, shards: exact}}\n"
+      "optimizer: {{name: sgd, lr: 0.01, momentum: 0.9, weight_decay: 5.0e-4}}\n"
+      "lr_scheduler: {{name: cosine, warmup_steps: 2}}\n"
+      "validation: {{batch_size: 4}}\n"
+      "runtime: {{threads: 1}}\n"
+      "amp: {{enabled: false}}\n"
+      "training: {{epochs: 2}}\n"
+      "logging: {{every_steps: 2}}\n",
+      model);
+}
+const std::string kWithoutNorm = "{name: demo_conv}";
+// Batch statistics and dropout.
+const std::string kResNet = "{name: resnet20, dropout: 0.2}";
+
+using Overrides = std::vector<std::string>;
+
+// What rank 0 sees; the other ranks' parameters are the same.
+SmallRun train_on(int world_size, const std::string& text, const Overrides& overrides, int64_t max_steps,
+                  const std::filesystem::path& folder) {
+  SmallRun first;
+  testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
+    auto run = testing::train_text(text, overrides, max_steps, make_ranks(groups), folder);
+    run.parts.data_parallel.reset();
+    run.parts.ranks = {};
+    if (groups.world()->rank() == 0) first = std::move(run);
+  });
+  return first;
+}
+
+// Losses, scores, rates of learning and steps, as lines.
+std::vector<std::string> told(const testing::Recorder& events) {
+  std::vector<std::string> lines;
+  for (const auto& e : events.train) {
+    lines.push_back(fmt::format("train {} {} {} {} {} {} {}", e.epoch, e.step, e.step_in_epoch, e.steps_per_epoch, e.loss,
+                                e.top1.value_or(-1), e.lr));
+  }
+  for (const auto& e : events.validation) {
+    lines.push_back(fmt::format("validation {} {} {} {} {}", e.epoch, e.step, e.loss, e.top1.value_or(-1), e.num_samples));
+  }
+  for (const auto& e : events.epochs) {
+    lines.push_back(fmt::format("epoch {} {} {} {} {}", e.epoch, e.step, e.lr, e.train_loss, e.train_top1.value_or(-1)));
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+std::vector<torch::Tensor> tensors_of(const SmallRun& run) {
+  auto tensors = testing::state_of(run.parts);
+  for (const auto& tensor : state::tensors_of(run.parts.optimizer->state())) tensors.push_back(tensor);
+  return tensors;
+}
+
+// Stops after each of `stops` questions whether to stop, and goes on.
+void expect_resumes_exactly(int world_size, const std::string& text, const Overrides& overrides, const std::vector<int64_t>& stops) {
+  const auto straight = train_on(world_size, text, overrides, -1, {});
+  for (const auto stop : stops) {
+    SCOPED_TRACE(fmt::format("{} ranks, stopped at {}", world_size, stop));
+    const TemporaryFolder folder;
+    auto part = train_on(world_size, text, overrides, stop, folder.path());
+    ASSERT_FALSE(part.done);
+    auto events = part.events;
+    part = train_on(world_size, text, overrides, -1, folder.path());
+    ASSERT_TRUE(part.done);
+    for (const auto& event : part.events.train) events.train.push_back(event);
+    for (const auto& event : part.events.validation) events.validation.push_back(event);
+    for (const auto& event : part.events.epochs) events.epochs.push_back(event);
+    EXPECT_EQ(told(events), told(straight.events));
+    EXPECT_TRUE(testing::bitwise_equal(tensors_of(part), tensors_of(straight)));
+    EXPECT_EQ(part.events.end.best_validation->step, straight.events.end.best_validation->step);
+    EXPECT_EQ(part.events.end.final_validation->confusion, straight.events.end.final_validation->confusion);
+  }
+}
+
+TEST(Resume, AtEachStepAndValidationBatch) {
+  // Five steps, then one question for each of three validation batches and one before them, in each epoch; one after each epoch.
+  std::vector<int64_t> stops(18);
+  std::iota(stops.begin(), stops.end(), 1);
+  expect_resumes_exactly(1, experiment_text(kWithoutNorm), {}, stops);
+}
+
+TEST(Resume, OnSeveralRanksWithBatchStatisticsAndDropout) {
+  for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, experiment_text(kResNet), {}, {3, 8});
+}
+
+TEST(Resume, OnTheRanksOwnBatchStatistics) {
+  expect_resumes_exactly(2, experiment_text(kResNet), {"distributed.sync_batch_norm=false"}, {3});
+}
+
+TEST(Resume, WithAccumulationAndOtherOptimizers) {
+  const Overrides accumulates = {"dataloader.global_batch_size=16", "training.accumulation_steps=2"};
+  for (const auto* optimizer : {"optimizer={name: adamw, lr: 0.001}", "optimizer={name: adam, lr: 0.001}"}) {
+    for (const int world_size : {1, 2}) {
+      auto overrides = accumulates;
+      overrides.emplace_back(optimizer);
+      expect_resumes_exactly(world_size, experiment_text(kWithoutNorm), overrides, {2, 5});
+    }
+  }
+  expect_resumes_exactly(1, experiment_text(kWithoutNorm), {"optimizer={name: sam, lr: 0.01, momentum: 0.9}"}, {3});
+}
+
+TEST(Resume, AfterSkippedSteps) {
+  const Overrides overrides = {"amp={enabled: true, dtype: float16, init_scale: 1.0e6, growth_interval: 3}"};
+  const auto straight = train_on(1, experiment_text(kWithoutNorm), overrides, -1, {});
+  ASSERT_GT(straight.events.train.front().skipped_steps.value(), 0);
+  expect_resumes_exactly(1, experiment_text(kWithoutNorm), overrides, {1, 2, 4});
+}
+
+TEST(Resume, FromACheckpointWithinAnEpoch) {
+  const TemporaryFolder folder;
+  const auto text = experiment_text(kWithoutNorm);
+  const Overrides overrides = {"checkpoint.every_steps=3", "checkpoint.keep_last=10"};
+  const auto straight = train_on(1, text, overrides, -1, folder.path());
+  ASSERT_TRUE(straight.done);
+  // After steps 3, 6 and 9, and after both epochs.
+  EXPECT_EQ(checkpoint::list_checkpoints(folder.path()).size(), 5U);
+  ASSERT_EQ(straight.events.checkpoints.size(), 5U);
+  for (const int64_t kept : {9, 6, 3}) {
+    for (const auto& file : checkpoint::list_checkpoints(folder.path())) {
+      if (file.filename() > fmt::format("step_{:08}.pt", kept)) std::filesystem::remove(file);
+    }
+    const auto resumed = train_on(1, text, overrides, -1, folder.path());
+    ASSERT_TRUE(resumed.events.start.resume);
+    EXPECT_EQ(resumed.events.start.resume->step, kept);
+    EXPECT_EQ(resumed.events.train.back().loss, straight.events.train.back().loss);
+    EXPECT_TRUE(testing::bitwise_equal(tensors_of(resumed), tensors_of(straight)));
+  }
+}
+
+// Every image of the synthetic set has its own first value.
+double identity_of(const torch::Tensor& image) { return image.flatten()[0].item<double>(); }
+
+TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
+  const auto text = experiment_text(kWithoutNorm);
+  const Overrides overrides = {"dataset.train_transforms=[]"};
+  std::multiset<double> seen;
+  std::mutex mutex;
+  int64_t step = 0;
+  int64_t taken = 0;
+  const auto take = [&](int world_size, int64_t most_steps) {
+    int64_t next_step = step, next_taken = taken;
+    testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
+      auto experiment = config::load_text(text, "test.yaml", overrides, testing::catalog());
+      auto parts =
+          build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), make_ranks(groups));
+      open_data(experiment, parts, *make_quiet_logger());
+      const auto part = rest_of_epoch(parts.plan, /*epoch=*/1, step, taken);
+      const int64_t end = std::min(part.num_steps, most_steps);
+      start_loading(parts, part, step);
+      for (int64_t i = 0; i < end; ++i) {
+        const auto& batch = *parts.train.loader->next();
+        const std::lock_guard lock(mutex);
+        for (int64_t image = 0; image < batch.size; ++image) seen.insert(identity_of(batch.images[image]));
+      }
+      if (groups.world()->rank() != 0) return;
+      next_step = step + end;
+      next_taken = end_sample_of(parts.plan, part, next_step - 1);
+    });
+    step = next_step;
+    taken = next_taken;
+  };
+  take(2, 1);
+  take(3, 1);
+  take(1, 1);
+  take(4, 100);
+  EXPECT_EQ(taken, 50);
+  EXPECT_EQ(step, 5);
+  EXPECT_EQ(seen.size(), 50U);
+  EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 50U);
+}
+
+TEST(Resume, ARunGoesOnWithOtherRanks) {
+  const auto text = experiment_text(kResNet);
+  const Overrides overrides = {"runtime.dtype=float64", "model.dropout=0"};
+  const auto straight = train_on(1, text, overrides, -1, {});
+  const TemporaryFolder folder;
+  train_on(2, text, overrides, 2, folder.path());
+  train_on(3, text, overrides, 2, folder.path());
+  train_on(1, text, overrides, 9, folder.path());
+  const auto run = train_on(4, text, overrides, -1, folder.path());
+  ASSERT_TRUE(run.done);
+  EXPECT_EQ(run.events.end.step, straight.events.end.step);
+  // The global batch is the same, so the steps are those of one rank but for rounding.
+  const auto ours = tensors_of(run);
+  const auto theirs = tensors_of(straight);
+  for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT((ours[i] - theirs[i]).abs().max().item<double>(), 1e-9);
+  EXPECT_NEAR(run.events.epochs.back().train_loss, straight.events.epochs.back().train_loss, 1e-9);
+}
+
+TEST(Resume, RefusesWhatDoesNotFit) {
+  const TemporaryFolder folder;
+  const auto text = experiment_text(kWithoutNorm);
+  train_on(1, text, {}, 2, folder.path());
+  const auto resume = [&](const Overrides& overrides) { testing::train_text(text, overrides, -1, {}, folder.path()); };
+  const auto expect = [&](const Overrides& overrides, const std::string& what) {
+    EXPECT_THAT([&] { resume(overrides); }, ThrowsMessage<CheckpointError>(HasSubstr("step_00000002.pt: " + what)));
+  };
+  expect({"dataset.num_train=51"}, "num_train: was trained on 50 images, but the data set has 51; give it the data set that it had");
+  expect({"model={name: resnet20}"}, "model: the network also has conv1.weight, bn1.weight");
+  expect({"runtime.dtype=float64"}, "model.conv.weight: is Float");
+}
+
+}  // namespace
+}  // namespace trainer::engine
