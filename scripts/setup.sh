@@ -45,7 +45,7 @@ missing_packages() {
 install_packages() {
   local packages=(g++ cmake ninja-build ccache mold git ca-certificates python3-venv libspdlog-dev libyaml-cpp-dev libcli11-dev
     nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev libgtest-dev libgmock-dev
-    libgloo-dev)
+    libgloo-dev libdeflate-dev)
   if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then packages+=(clang-format clang-tidy clang shellcheck); fi
   local missing as_root=()

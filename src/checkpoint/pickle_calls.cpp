@@ -1,0 +1,188 @@
+#include "checkpoint/pickle_calls.h"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <string>
+
+#include "checkpoint/refusal.h"
+
+namespace trainer::checkpoint {
+namespace {
+
+using Arguments = std::span<const ObjectId>;
+
+class Caller {
+ public:
+  Caller(Objects& objects, Budget& budget) : objects_(objects), budget_(budget) {}
+
+  ObjectId call(Global function, Arguments arguments) {
+    switch (function.kind) {
+      case Global::Kind::kOrderedDict:
+        expect_count(arguments, 0, 0);
+        return objects_.add(Dict{true, {}});
+      case Global::Kind::kCounter:
+        expect_count(arguments, 1, 1);
+        get<Dict>(arguments[0]);
+        return arguments[0];
+      case Global::Kind::kSize:
+        expect_count(arguments, 1, 1);
+        get<Tuple>(arguments[0]);
+        return arguments[0];
+      case Global::Kind::kDevice:
+        return device(arguments);
+      case Global::Kind::kRebuildTensorV2:
+        return rebuild_tensor(arguments, nullptr);
+      case Global::Kind::kRebuildTensorV3:
+        return rebuild_tensor_v3(arguments);
+      case Global::Kind::kRebuildParameter:
+        expect_count(arguments, 3, 3);
+        get<torch::Tensor>(arguments[0]);
+        expect_empty(arguments[2], "hooks");
+        return arguments[0];
+      case Global::Kind::kStorage:
+      case Global::Kind::kDtype:
+        break;
+    }
+    throw PickleError("calls a type, which makes nothing");
+  }
+
+ private:
+  static void expect_count(Arguments arguments, size_t least, size_t most) {
+    if (arguments.size() < least || arguments.size() > most) {
+      throw PickleError(fmt::format("calls a function with {} arguments that takes others", arguments.size()));
+    }
+  }
+
+  template <typename T>
+  const T& get(ObjectId id) const {
+    const auto* value = std::get_if<T>(&objects_[id]);
+    if (value == nullptr) throw PickleError(fmt::format("calls a function with {}, which takes {}", describe(objects_[id]), describe(T{})));
+    return *value;
+  }
+
+  // What plain tensors do not have.
+  void expect_empty(ObjectId id, const char* what) const {
+    const auto* dict = std::get_if<Dict>(&objects_[id]);
+    if (id != Objects::kNone && (dict == nullptr || !dict->contents.empty()))
+      throw PickleError(fmt::format("makes a tensor with {}", what));
+  }
+
+  // ("cpu") or ("cuda", 0)
+  ObjectId device(Arguments arguments) {
+    expect_count(arguments, 1, 2);
+    const auto type = get<std::string_view>(arguments[0]);
+    if (arguments.size() == 1) return arguments[0];
+    budget_.take(type.size());
+    return objects_.add_text(fmt::format("{}:{}", type, get<int64_t>(arguments[1])));
+  }
+
+  // (storage, offset, size, stride, requires_grad, hooks, dtype, metadata), the last one left out by default
+  ObjectId rebuild_tensor_v3(Arguments arguments) {
+    expect_count(arguments, 7, 8);
+    const auto dtype = get<Global>(arguments[6]);
+    if (dtype.kind != Global::Kind::kDtype) throw PickleError("makes a tensor without a dtype");
+    if (arguments.size() == 8) expect_empty(arguments[7], "metadata");
+    return rebuild_tensor(arguments.first(6), dtype.dtype);
+  }
+
+  // (storage, offset, size, stride, requires_grad, hooks, metadata), the last one left out by default; `dtype`: nullptr: the storage's
+  ObjectId rebuild_tensor(Arguments arguments, const Dtype* dtype) {
+    expect_count(arguments, 6, 7);
+    const auto& storage = get<Storage>(arguments[0]);
+    if (dtype == nullptr) dtype = storage.dtype;
+    if (dtype == nullptr) throw PickleError("makes a tensor without a dtype");
+    get<bool>(arguments[4]);
+    expect_empty(arguments[5], "hooks");
+    if (arguments.size() == 7) expect_empty(arguments[6], "metadata, such as that of conjugated tensors");
+    const auto sizes = integers(arguments[2]);
+    const auto strides = integers(arguments[3]);
+    const auto offset = get<int64_t>(arguments[1]);
+    check_bounds(storage.memory.nbytes() / c10::elementSize(dtype->type), offset, sizes, strides);
+    check_copy(sizes, c10::elementSize(dtype->type));
+    budget_.take(kTensorMemory);
+    auto tensor = torch::empty({0}, torch::dtype(dtype->type));
+    tensor.set_(storage.memory, offset, sizes, strides);
+    return objects_.add(std::move(tensor));
+  }
+
+  // With sizes and strides, what LibTorch needs for one.
+  static constexpr size_t kTensorMemory = 1024;
+  // LibTorch's kernels know no more.
+  static constexpr size_t kMaxDimensions = 64;
+
+  std::vector<int64_t> integers(ObjectId id) {
+    const auto& elements = get<Tuple>(id).elements;
+    if (elements.size() > kMaxDimensions) throw PickleError(fmt::format("makes a tensor of {} dimensions", elements.size()));
+    std::vector<int64_t> values;
+    for (const auto element : elements) values.push_back(get<int64_t>(element));
+    return values;
+  }
+
+  // That every element lies among the storage's.
+  static void check_bounds(size_t num_elements, int64_t offset, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+    bool is_bad = offset < 0 || sizes.size() != strides.size();
+    bool is_empty = false;
+    int64_t last = offset;
+    for (size_t i = 0; !is_bad && i < sizes.size(); ++i) {
+      int64_t distance = 0;
+      is_bad = sizes[i] < 0 || strides[i] < 0;
+      is_empty = is_empty || sizes[i] == 0;
+      is_bad = is_bad || (sizes[i] > 0 && __builtin_mul_overflow(sizes[i] - 1, strides[i], &distance));
+      is_bad = is_bad || __builtin_add_overflow(last, distance, &last);
+    }
+    if (is_bad || static_cast<uint64_t>(is_empty ? offset : last) > num_elements ||
+        (!is_empty && static_cast<uint64_t>(last) == num_elements)) {
+      throw PickleError(fmt::format("makes a tensor that reaches beyond its storage (offset {}, sizes [{}], strides [{}], {} elements)",
+                                    offset, fmt::join(sizes, ", "), fmt::join(strides, ", "), num_elements));
+    }
+  }
+
+  // Strides of 0 make large tensors of small files, whose first copy would then fill the memory.
+  void check_copy(const std::vector<int64_t>& sizes, size_t element_size) const {
+    auto num_bytes = static_cast<int64_t>(element_size);
+    for (const auto size : sizes) {
+      // However large the others are, nothing is copied.
+      if (size == 0) num_bytes = 0;
+    }
+    bool is_bad = false;
+    for (const auto size : sizes) is_bad = is_bad || __builtin_mul_overflow(num_bytes, size, &num_bytes);
+    if (is_bad || static_cast<uint64_t>(num_bytes) > budget_.limit()) {
+      throw PickleError(fmt::format("makes a tensor of sizes [{}] from few bytes, by repeating them", fmt::join(sizes, ", ")));
+    }
+  }
+
+  Objects& objects_;
+  Budget& budget_;
+};
+
+}  // namespace
+
+Global find_global(std::string_view module, std::string_view name) {
+  using Kind = Global::Kind;
+  if (module == "collections" && name == "OrderedDict") return {Kind::kOrderedDict};
+  if (module == "collections" && name == "Counter") return {Kind::kCounter};
+  if (module == "torch._utils" && name == "_rebuild_tensor_v2") return {Kind::kRebuildTensorV2};
+  if (module == "torch._utils" && name == "_rebuild_tensor_v3") return {Kind::kRebuildTensorV3};
+  if (module == "torch._utils" && name == "_rebuild_parameter") return {Kind::kRebuildParameter};
+  if (module == "torch.storage" && name == "UntypedStorage") return {Kind::kStorage};
+  if (module == "torch") {
+    if (name == "Size") return {Kind::kSize};
+    if (name == "device") return {Kind::kDevice};
+    if (const auto* dtype = find_dtype_by_storage(name)) return {Kind::kStorage, dtype};
+    if (const auto* dtype = find_dtype_by_name(name)) return {Kind::kDtype, dtype};
+  }
+  throw PickleError(
+      fmt::format("wants {} of the Python module {}, which is no plain data and is never executed here", quoted(name), quoted(module)));
+}
+
+ObjectId call(Objects& objects, Budget& budget, ObjectId function, ObjectId arguments) {
+  const auto* global = std::get_if<Global>(&objects[function]);
+  const auto* tuple = std::get_if<Tuple>(&objects[arguments]);
+  if (global == nullptr || tuple == nullptr) {
+    throw PickleError(fmt::format("calls {} with {}", describe(objects[function]), describe(objects[arguments])));
+  }
+  return Caller(objects, budget).call(*global, tuple->elements);
+}
+
+}  // namespace trainer::checkpoint

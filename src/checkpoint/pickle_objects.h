@@ -1,0 +1,94 @@
+#pragma once
+// What a pickle program makes. Objects are numbered, so that they can hold each other and themselves, and none is freed before all are.
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "checkpoint/budget.h"
+#include "checkpoint/dtypes.h"
+
+namespace trainer::checkpoint {
+
+using ObjectId = uint32_t;
+
+// The names outside of the program that it may use; all else is refused.
+struct Global {
+  enum class Kind : uint8_t {
+    kOrderedDict,
+    kCounter,
+    kSize,
+    kDevice,
+    kRebuildTensorV2,
+    kRebuildTensorV3,
+    kRebuildParameter,
+    kStorage,  // of `dtype`, or of bytes: nullptr
+    kDtype,
+  };
+  Kind kind;
+  const Dtype* dtype = nullptr;
+};
+
+struct Storage {
+  torch::Storage memory;
+  const Dtype* dtype;  // nullptr: bytes
+};
+
+struct Tuple {
+  std::vector<ObjectId> elements;
+};
+
+struct List {
+  std::vector<ObjectId> elements;
+};
+
+struct Dict {
+  bool is_ordered;                 // a collections.OrderedDict
+  std::vector<ObjectId> contents;  // key, value, key, value, ...
+};
+
+// Text lies in the program, or in the Objects.
+using Object = std::variant<std::monostate, bool, int64_t, double, std::string_view, Global, Storage, torch::Tensor, Tuple, List, Dict>;
+
+// "a list", for messages.
+const char* describe(const Object& object);
+
+// push_back whose memory is counted.
+template <typename T>
+void push(std::vector<T>& vector, T value, Budget& budget) {
+  if (vector.size() == vector.capacity()) {
+    const size_t capacity = vector.empty() ? 4 : 2 * vector.size();
+    budget.take(capacity, sizeof(T));
+    vector.reserve(capacity);
+  }
+  vector.push_back(value);
+}
+
+class Objects {
+ public:
+  explicit Objects(Budget& budget);
+
+  ObjectId add(Object object);
+  // A copy of it is kept.
+  ObjectId add_text(const std::string& text);
+  Object& operator[](ObjectId id) { return objects_[id]; }
+  const Object& operator[](ObjectId id) const { return objects_[id]; }
+
+  // There is one of each of these.
+  static constexpr ObjectId kNone = 0;
+  static constexpr ObjectId kFalse = 1;
+  static constexpr ObjectId kTrue = 2;
+  static constexpr ObjectId kEmptyTuple = 3;
+
+ private:
+  Budget& budget_;
+  std::deque<Object> objects_;
+  std::deque<std::string> texts_;
+};
+
+}  // namespace trainer::checkpoint

@@ -1,0 +1,110 @@
+#include "checkpoint/pickle_tree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "checkpoint/pickle_calls.h"
+#include "checkpoint/refusal.h"
+
+namespace trainer::checkpoint {
+namespace {
+
+// Deeper than any checkpoint, and than no stack.
+constexpr int kMaxDepth = 100;
+
+class TreeMaker {
+ public:
+  TreeMaker(const Objects& objects, Budget& budget) : objects_(objects), budget_(budget) {}
+
+  state::Tree make(ObjectId id, int depth) {
+    if (depth > kMaxDepth) throw PickleError(fmt::format("nests objects more than {} deep, or in themselves", kMaxDepth));
+    return std::visit([&](const auto& content) { return make(content, depth); }, objects_[id]);
+  }
+
+ private:
+  state::Tree make(std::monostate, int) { return {}; }
+  state::Tree make(bool content, int) { return content; }
+  state::Tree make(int64_t content, int) { return content; }
+  state::Tree make(double content, int) { return content; }
+  state::Tree make(std::string_view content, int) { return copy(content); }
+  state::Tree make(const torch::Tensor& content, int) { return content; }
+  state::Tree make(const Tuple& content, int depth) { return list(content.elements, depth); }
+  state::Tree make(const List& content, int depth) { return list(content.elements, depth); }
+
+  state::Tree make(Global content, int) {
+    if (content.kind != Global::Kind::kDtype) throw PickleError("makes a function or type, which is no data");
+    return copy(fmt::format("torch.{}", content.dtype->name));
+  }
+
+  state::Tree make(const Storage&, int) { throw PickleError("makes a storage without a tensor"); }
+
+  state::Tree make(const Dict& content, int depth) {
+    const auto& contents = content.contents;
+    check_keys(contents);
+    // It grows by doubling, the old memory beside the new.
+    budget_.take(contents.size() / 2, 3 * sizeof(state::Item));
+    state::Dict dict;
+    for (size_t i = 0; i < contents.size(); i += 2) dict.add(key(contents[i]), make(contents[i + 1], depth + 1));
+    return dict;
+  }
+
+  state::Tree list(const std::vector<ObjectId>& elements, int depth) {
+    budget_.take(elements.size(), sizeof(state::Tree));
+    state::List list;
+    list.reserve(elements.size());
+    for (const auto element : elements) list.push_back(make(element, depth + 1));
+    return list;
+  }
+
+  std::string copy(std::string_view text) {
+    budget_.take(text.size() + 1);
+    return std::string(text);
+  }
+
+  state::Key key(ObjectId id) {
+    if (const auto* integer = std::get_if<int64_t>(&objects_[id])) return *integer;
+    return copy(std::get<std::string_view>(objects_[id]));
+  }
+
+  void check_keys(const std::vector<ObjectId>& contents) {
+    budget_.take(contents.size() / 2, sizeof(ObjectId));
+    std::vector<ObjectId> keys;
+    keys.reserve(contents.size() / 2);
+    for (size_t i = 0; i < contents.size(); i += 2) {
+      const auto& object = objects_[contents[i]];
+      if (!std::holds_alternative<std::string_view>(object) && !std::holds_alternative<int64_t>(object)) {
+        throw PickleError(fmt::format("makes a dictionary with {} as a key", describe(object)));
+      }
+      keys.push_back(contents[i]);
+    }
+    const auto compare = [this](ObjectId left, ObjectId right) { return order(objects_[left], objects_[right]); };
+    std::ranges::sort(keys, [&](ObjectId left, ObjectId right) { return compare(left, right) < 0; });
+    const auto twin = std::ranges::adjacent_find(keys, [&](ObjectId left, ObjectId right) { return compare(left, right) == 0; });
+    if (twin == keys.end()) return;
+    const auto* text = std::get_if<std::string_view>(&objects_[*twin]);
+    throw PickleError(fmt::format("makes a dictionary with two items {}",
+                                  text != nullptr ? quoted(*text) : std::to_string(std::get<int64_t>(objects_[*twin]))));
+  }
+
+  // Integers before text.
+  static int order(const Object& left, const Object& right) {
+    const auto* left_text = std::get_if<std::string_view>(&left);
+    const auto* right_text = std::get_if<std::string_view>(&right);
+    if (left_text != nullptr && right_text != nullptr) return left_text->compare(*right_text);
+    if (left_text != nullptr || right_text != nullptr) return left_text != nullptr ? 1 : -1;
+    const auto left_integer = std::get<int64_t>(left);
+    const auto right_integer = std::get<int64_t>(right);
+    return left_integer < right_integer ? -1 : static_cast<int>(left_integer > right_integer);
+  }
+
+  const Objects& objects_;
+  Budget& budget_;
+};
+
+}  // namespace
+
+state::Tree to_tree(const Objects& objects, ObjectId id, Budget& budget) { return TreeMaker(objects, budget).make(id, 0); }
+
+}  // namespace trainer::checkpoint

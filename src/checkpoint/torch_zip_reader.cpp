@@ -1,0 +1,122 @@
+#include <c10/core/CPUAllocator.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "checkpoint/refusal.h"
+#include "checkpoint/torch_zip.h"
+#include "checkpoint/unpickler.h"
+#include "checkpoint/zip_reader.h"
+
+namespace trainer::checkpoint {
+namespace {
+
+constexpr std::string_view kProgram = "data.pkl";
+
+class TorchZip {
+ public:
+  TorchZip(std::span<const uint8_t> bytes, const std::string& source)
+      : source_(source), budget_(bytes.size(), source), zip_(bytes, source, budget_) {}
+
+  state::Tree read() {
+    find_folder();
+    check_byteorder();
+    check_version();
+    const auto program = zip_.read(*zip_.find(entry_name(kProgram)));
+    return unpickle(
+        program, fmt::format("{}: {}", source_, kProgram), [this](std::string_view key, uint64_t size) { return load_storage(key, size); },
+        budget_);
+  }
+
+ private:
+  std::string entry_name(std::string_view name) const { return fmt::format("{}/{}", folder_, name); }
+
+  // That of data.pkl, which all that belongs to it is in.
+  void find_folder() {
+    for (const auto& entry : zip_.entries()) {
+      const auto slash = entry.name.find('/');
+      if (slash == std::string_view::npos || entry.name.substr(slash + 1) != kProgram) continue;
+      if (!folder_.empty()) refuse(source_, "holds data.pkl in two folders", "give a file that torch.save wrote");
+      folder_ = entry.name.substr(0, slash);
+    }
+    if (folder_.empty()) refuse(source_, "is a zip archive, but not PyTorch's: it holds no data.pkl", "give a file that torch.save wrote");
+    const auto code = entry_name("code/");
+    if (zip_.find(entry_name("constants.pkl")) != nullptr ||
+        std::ranges::any_of(zip_.entries(), [&](const ZipEntry& entry) { return entry.name.starts_with(code); })) {
+      refuse(source_, "is a TorchScript archive (of torch.jit.save, or of torch::save in C++)",
+             "save the module's state_dict with Python's torch.save");
+    }
+  }
+
+  void check_byteorder() const {
+    const auto* entry = zip_.find(entry_name("byteorder"));
+    // Older files have none; they are of this order.
+    if (entry == nullptr) return;
+    const auto order = text(*entry);
+    if (order != "little") {
+      refuse(source_, fmt::format("holds numbers in the byte order {}, not \"little\"", quoted(order)),
+             "load and save it again on an x86 or ARM machine");
+    }
+  }
+
+  // caffe2/serialize/versions.h
+  void check_version() const {
+    constexpr int kFirst = 1;
+    constexpr int kLast = 10;
+    const auto* entry = zip_.find(entry_name("version"));
+    if (entry == nullptr) refuse_damaged(source_, "holds no version of its format");
+    auto digits = text(*entry);
+    if (digits.ends_with('\n')) digits.remove_suffix(1);
+    int version = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), version);
+    if (error != std::errc() || end != digits.end() || version < kFirst || version > kLast) {
+      refuse(source_, fmt::format("is of version {} of PyTorch's format, of which {} to {} are known", quoted(digits), kFirst, kLast),
+             "save it with an older PyTorch");
+    }
+  }
+
+  std::string_view text(const ZipEntry& entry) const {
+    const auto content = zip_.read(entry);
+    return {reinterpret_cast<const char*>(content.data()), content.size()};
+  }
+
+  torch::Storage load_storage(std::string_view key, uint64_t size) {
+    // With the map's own.
+    constexpr size_t kStorageMemory = 512;
+    const auto* entry = zip_.find(entry_name(fmt::format("data/{}", key)));
+    if (entry == nullptr) refuse_damaged(source_, fmt::format("holds no storage {}, which a tensor needs", quoted(key)));
+    if (entry->size != size) {
+      refuse_damaged(source_, fmt::format("holds {} bytes of storage {}, of which a tensor wants {}", entry->size, quoted(key), size));
+    }
+    const auto known = storages_.find(entry);
+    if (known != storages_.end()) return known->second;
+    budget_.take(kStorageMemory);
+    budget_.take(size);
+    torch::Storage storage(torch::Storage::use_byte_size_t(), size, c10::GetCPUAllocator(), /*resizable=*/true);
+    zip_.copy(*entry, static_cast<uint8_t*>(storage.mutable_data()));
+    storages_.emplace(entry, storage);
+    return storage;
+  }
+
+  std::string source_;
+  Budget budget_;
+  ZipReader zip_;
+  std::string_view folder_;
+  std::map<const ZipEntry*, torch::Storage> storages_;
+};
+
+}  // namespace
+
+state::Tree read_torch_zip(const std::filesystem::path& path) {
+  const auto file = map_file(path);
+  return read_torch_zip(file.bytes(), path.string());
+}
+
+state::Tree read_torch_zip(std::span<const uint8_t> bytes, const std::string& source) {
+  if (bytes.empty()) refuse_empty(source);
+  return TorchZip(bytes, source).read();
+}
+
+}  // namespace trainer::checkpoint

@@ -1,0 +1,30 @@
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "checkpoint/pickler.h"
+#include "checkpoint/torch_zip.h"
+#include "checkpoint/zip_writer.h"
+
+namespace trainer::checkpoint {
+
+// What is written is memory as it is.
+static_assert(std::endian::native == std::endian::little);
+
+// The entries of torch.save, in its order.
+void write_torch_zip(const state::Tree& tree, const std::string& archive_name, Output& output) {
+  const auto [program, storages] = pickle(tree);
+  ZipWriter zip(archive_name, output);
+  zip.add("data.pkl", program);
+  zip.add(".format_version", "1");
+  zip.add(".storage_alignment", "64");
+  zip.add("byteorder", "little");
+  for (size_t i = 0; i < storages.size(); ++i) {
+    zip.add(fmt::format("data/{}", i), std::span(static_cast<const uint8_t*>(storages[i].data), storages[i].size));
+  }
+  zip.add("version", "3\n");
+  zip.add(".data/serialization_id", zip.content_id());
+  zip.finish();
+}
+
+}  // namespace trainer::checkpoint
