@@ -75,7 +75,7 @@ RunDirectory::~RunDirectory() {
 RunDirectory::Earlier RunDirectory::earlier() const {
   const bool has_summary = std::filesystem::exists(summary_file());
   if (has_summary && says_done(summary_file())) return Earlier::kFinished;
-  const bool has_traces = has_summary || std::filesystem::exists(metrics_file()) || std::filesystem::exists(checkpoint_folder());
+  const bool has_traces = has_summary || std::filesystem::exists(metrics_file()) || std::filesystem::is_directory(checkpoint_folder());
   return has_traces ? Earlier::kUnfinished : Earlier::kNothing;
 }
 

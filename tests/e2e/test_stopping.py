@@ -87,8 +87,9 @@ class StoppingTest(LaunchCase):
         rank_0 = ranks_of(process)[0]
         process.kill()
         killed.check(self, said + self.end(process), 128 - process.returncode)
-        err = self.end(process := self.start())
-        held.check(self, err, process.returncode, self.exit_codes(), PROCESS=rank_0, FILE=self.run_dir)
+        process = self.start()
+        said = self.trains(process)
+        held.check(self, said + self.stop_and_end(process), PROCESS=rank_0, FILE=self.run_dir)
 
     def test_many_launches_leave_nothing(self):
         temporary = self.folder / "temporary"

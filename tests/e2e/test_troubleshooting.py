@@ -5,12 +5,13 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import test_checkpoints  # noqa: E402
 import test_failures  # noqa: E402
 import test_ranks  # noqa: E402
 import test_stopping  # noqa: E402
 from troubleshooting import PAGE, PLACEHOLDERS, read_rows  # noqa: E402
 
-CASES = (test_failures.FailuresTest, test_ranks.RanksTest, test_stopping.StoppingTest)
+CASES = (test_checkpoints.CheckpointsTest, test_failures.FailuresTest, test_ranks.RanksTest, test_stopping.StoppingTest)
 
 
 class TroubleshootingTest(unittest.TestCase):

@@ -90,9 +90,7 @@ Outcome train(const std::string& model, const Plant& plant, const std::vector<st
     return std::filesystem::path("kept/step");
   };
   try {
-    Trainer(
-        experiment, parts, planter, [] { return false; }, {.non_finite_step = keep})
-        .run();
+    Trainer(experiment, parts, planter, [] { return false; }, {.non_finite_step = keep}).run();
   } catch (const AgreedError& error) {
     outcome.error = error.what();
   }

@@ -16,17 +16,16 @@ namespace trainer::engine {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 using testing::SmallRun;
 using testing::TemporaryFolder;
+using ::testing::ThrowsMessage;
 
 // Per epoch and rank: steps with lines after the second, the fourth and the last.
-std::string experiment_text(const std::string& model) {
+std::string resume_text(const std::string& model) {
   return fmt::format(
       "experiment: resume\n"
       "model: {}\n"
-      "dataset: {{name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 50, num_validation: 11,\n"
-      "          train_transforms: [random_horizontal_flip]}}\n"
+      "dataset: {{name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 50, num_validation: 11}}\n"
       "dataloader: {{global_batch_size: 12, drop_last: false, shards: exact}}\n"
       "optimizer: {{name: sgd, lr: 0.01, momentum: 0.9, weight_decay: 5.0e-4}}\n"
       "lr_scheduler: {{name: cosine, warmup_steps: 2}}\n"
@@ -37,9 +36,8 @@ std::string experiment_text(const std::string& model) {
       "logging: {{every_steps: 2}}\n",
       model);
 }
-const std::string kWithoutNorm = "{name: demo_conv}";
-// Batch statistics and dropout.
-const std::string kResNet = "{name: resnet20, dropout: 0.2}";
+const std::string kConvolution = "{name: demo_conv}";
+const std::string kNorm = "{name: resnet20}";
 
 using Overrides = std::vector<std::string>;
 
@@ -60,8 +58,8 @@ SmallRun train_on(int world_size, const std::string& text, const Overrides& over
 std::vector<std::string> told(const testing::Recorder& events) {
   std::vector<std::string> lines;
   for (const auto& e : events.train) {
-    lines.push_back(fmt::format("train {} {} {} {} {} {} {}", e.epoch, e.step, e.step_in_epoch, e.steps_per_epoch, e.loss,
-                                e.top1.value_or(-1), e.lr));
+    lines.push_back(
+        fmt::format("train {} {} {} {} {} {} {}", e.epoch, e.step, e.step_in_epoch, e.steps_per_epoch, e.loss, e.top1.value_or(-1), e.lr));
   }
   for (const auto& e : events.validation) {
     lines.push_back(fmt::format("validation {} {} {} {} {}", e.epoch, e.step, e.loss, e.top1.value_or(-1), e.num_samples));
@@ -102,18 +100,29 @@ void expect_resumes_exactly(int world_size, const std::string& text, const Overr
 
 TEST(Resume, AtEachStepAndValidationBatch) {
   // Five steps, then one question for each of three validation batches and one before them, in each epoch; one after each epoch.
-  std::vector<int64_t> stops(18);
+  std::vector<int64_t> stops(19);
   std::iota(stops.begin(), stops.end(), 1);
-  expect_resumes_exactly(1, experiment_text(kWithoutNorm), {}, stops);
+  expect_resumes_exactly(1, resume_text(kConvolution), {}, stops);
 }
 
-TEST(Resume, OnSeveralRanksWithBatchStatisticsAndDropout) {
-  for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, experiment_text(kResNet), {}, {3, 8});
+TEST(Resume, OnSeveralRanksWithBatchStatistics) {
+  for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, resume_text(kNorm), {}, {3, 8});
 }
 
-TEST(Resume, OnTheRanksOwnBatchStatistics) {
-  expect_resumes_exactly(2, experiment_text(kResNet), {"distributed.sync_batch_norm=false"}, {3});
+TEST(Resume, WithDropout) {
+  for (const int world_size : {1, 2}) {
+    expect_resumes_exactly(world_size, resume_text("{name: vgg11_bn, head: cifar, dropout: 0.5}"), {"training.epochs=1"}, {2});
+  }
 }
+
+TEST(Resume, WithRandomTransforms) {
+  const Overrides overrides = {fmt::format("dataset={{name: cifar10, root: {}/datasets/cifar10_sample}}", TRAINER_SOURCE_DIR),
+                               "dataset.train_transforms=[random_horizontal_flip, {random_crop: {size: 32, padding: 4}}]",
+                               "dataset.validation_transforms=[]", "dataloader.global_batch_size=300", "validation.batch_size=250"};
+  for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, resume_text(kConvolution), overrides, {3});
+}
+
+TEST(Resume, OnTheRanksOwnBatchStatistics) { expect_resumes_exactly(2, resume_text(kNorm), {"distributed.sync_batch_norm=false"}, {3}); }
 
 TEST(Resume, WithAccumulationAndOtherOptimizers) {
   const Overrides accumulates = {"dataloader.global_batch_size=16", "training.accumulation_steps=2"};
@@ -121,22 +130,22 @@ TEST(Resume, WithAccumulationAndOtherOptimizers) {
     for (const int world_size : {1, 2}) {
       auto overrides = accumulates;
       overrides.emplace_back(optimizer);
-      expect_resumes_exactly(world_size, experiment_text(kWithoutNorm), overrides, {2, 5});
+      expect_resumes_exactly(world_size, resume_text(kConvolution), overrides, {2, 5});
     }
   }
-  expect_resumes_exactly(1, experiment_text(kWithoutNorm), {"optimizer={name: sam, lr: 0.01, momentum: 0.9}"}, {3});
+  expect_resumes_exactly(1, resume_text(kConvolution), {"optimizer={name: sam, lr: 0.01, momentum: 0.9}"}, {3});
 }
 
 TEST(Resume, AfterSkippedSteps) {
   const Overrides overrides = {"amp={enabled: true, dtype: float16, init_scale: 1.0e6, growth_interval: 3}"};
-  const auto straight = train_on(1, experiment_text(kWithoutNorm), overrides, -1, {});
+  const auto straight = train_on(1, resume_text(kConvolution), overrides, -1, {});
   ASSERT_GT(straight.events.train.front().skipped_steps.value(), 0);
-  expect_resumes_exactly(1, experiment_text(kWithoutNorm), overrides, {1, 2, 4});
+  expect_resumes_exactly(1, resume_text(kConvolution), overrides, {1, 2, 4});
 }
 
 TEST(Resume, FromACheckpointWithinAnEpoch) {
   const TemporaryFolder folder;
-  const auto text = experiment_text(kWithoutNorm);
+  const auto text = resume_text(kConvolution);
   const Overrides overrides = {"checkpoint.every_steps=3", "checkpoint.keep_last=10"};
   const auto straight = train_on(1, text, overrides, -1, folder.path());
   ASSERT_TRUE(straight.done);
@@ -159,7 +168,7 @@ TEST(Resume, FromACheckpointWithinAnEpoch) {
 double identity_of(const torch::Tensor& image) { return image.flatten()[0].item<double>(); }
 
 TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
-  const auto text = experiment_text(kWithoutNorm);
+  const auto text = resume_text(kConvolution);
   const Overrides overrides = {"dataset.train_transforms=[]"};
   std::multiset<double> seen;
   std::mutex mutex;
@@ -198,8 +207,8 @@ TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
 }
 
 TEST(Resume, ARunGoesOnWithOtherRanks) {
-  const auto text = experiment_text(kResNet);
-  const Overrides overrides = {"runtime.dtype=float64", "model.dropout=0"};
+  const auto text = resume_text(kNorm);
+  const Overrides overrides = {"runtime.dtype=float64"};
   const auto straight = train_on(1, text, overrides, -1, {});
   const TemporaryFolder folder;
   train_on(2, text, overrides, 2, folder.path());
@@ -217,7 +226,7 @@ TEST(Resume, ARunGoesOnWithOtherRanks) {
 
 TEST(Resume, RefusesWhatDoesNotFit) {
   const TemporaryFolder folder;
-  const auto text = experiment_text(kWithoutNorm);
+  const auto text = resume_text(kConvolution);
   train_on(1, text, {}, 2, folder.path());
   const auto resume = [&](const Overrides& overrides) { testing::train_text(text, overrides, -1, {}, folder.path()); };
   const auto expect = [&](const Overrides& overrides, const std::string& what) {

@@ -1,0 +1,45 @@
+#include "state/compare.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <limits>
+
+namespace trainer::state {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Tree tree_with(Tree loss, const torch::Tensor& weight, bool has_more = false) {
+  Dict model;
+  model.add("weight", weight);
+  Dict root;
+  root.add("loss", std::move(loss));
+  root.add("model", std::move(model));
+  root.add("groups", List{1, "sgd"});
+  if (has_more) root.add("ema", Tree());
+  return root;
+}
+
+TEST(Compare, EqualTreesHaveNoDifferences) {
+  const auto weight = torch::rand({3, 4});
+  weight[0][0] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(differences(tree_with(0.5, weight), tree_with(0.5, weight.t().contiguous().t())), IsEmpty());
+}
+
+TEST(Compare, EachDifferenceIsNamed) {
+  const auto weight = torch::zeros({3, 4});
+  auto other = weight.clone();
+  other[1][2] = 0.25;
+  other[0][0] = -0.0;
+  EXPECT_THAT(differences(tree_with(0.5, weight), tree_with(0.75, other, true)),
+              ElementsAre("loss: 0.5, not 0.75", "model.weight: 2 of 12 values, by up to 0.25", "ema: only in the second"));
+  EXPECT_THAT(differences(tree_with(1, weight, true), tree_with("one", weight.to(torch::kDouble))),
+              ElementsAre("loss: 1, not \"one\"", "model.weight: Float[3, 4], not Double[3, 4]", "ema: only in the first"));
+  EXPECT_THAT(differences(List{1, 2}, List{1, 3}), ElementsAre("[1]: 2, not 3"));
+  EXPECT_THAT(differences(Dict(), List{1}), ElementsAre(": a dictionary of 0, not a list of 1"));
+}
+
+}  // namespace
+}  // namespace trainer::state
