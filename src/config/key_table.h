@@ -14,17 +14,15 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "config/node.h"
+#include "config/part.h"
 
 namespace trainer::config {
-
-class KeyTable;
 
 // A value that the program chooses when the file says `auto`.
 template <class T>
@@ -32,30 +30,6 @@ struct Auto {
   std::optional<T> value;
   bool operator==(const Auto&) const = default;
 };
-
-// Base of the key tables that models, datasets, transforms, losses, optimizers and schedules bring along.
-struct Options {
-  virtual ~Options() = default;
-  virtual void describe(KeyTable& keys) = 0;
-};
-
-// One choice of a family: what `name: …` may say.
-struct PartKind {
-  std::string name;
-  std::string doc;  // one line
-  std::function<std::unique_ptr<Options>()> make_options;
-};
-using Family = std::vector<PartKind>;
-
-// The part that a file chose: which kind, and its values. `options` is of the kind's own type.
-struct Part {
-  std::string name;
-  std::shared_ptr<Options> options;
-};
-
-// The kind of that name, or nullptr.
-const PartKind* find_kind(const Family& family, const std::string& name);
-std::vector<std::string> names_of(const Family& family);
 
 // What is said about a key beside its name and default.
 struct KeyInfo {
@@ -83,6 +57,9 @@ struct Key {
   std::vector<std::string> refused_examples;
   // Set for a nested section, a named part and a list of parts instead of `read`.
   std::function<void(KeyTable&)> section;
+  // Of a section that may be null: whether it is there, and what makes it so. `section` asks for one that is there.
+  std::function<bool()> has_section;
+  std::function<void(bool)> set_section;
   const Family* family = nullptr;
   Part* part = nullptr;
   std::vector<Part>* parts = nullptr;
@@ -122,6 +99,18 @@ class KeyTable {
 
   // A nested section: `name: {key: value, …}`, with the keys that `describe` adds.
   void add_section(std::string name, std::function<void(KeyTable&)> describe, std::string doc);
+
+  // One that may be null, as it is by default.
+  template <class Section>
+  void add_section(std::string name, std::optional<Section>& field, std::string doc) {
+    add_section(
+        std::move(name), [&field](KeyTable& keys) { field->describe(keys); }, std::move(doc));
+    auto& key = keys_.back();
+    key.type = "section or null";
+    key.has_section = [&field] { return field.has_value(); };
+    key.set_section = [&field](bool there) { field = there ? std::optional(Section{}) : std::nullopt; };
+    key.write = [] { return Node{}; };
+  }
 
   // `name: KIND` inside a section, whose other keys are the section's own and the kind's. `default_kind` empty: required.
   void add_part(std::string name, Part& part, const Family& family, const std::string& default_kind, std::string doc);

@@ -69,7 +69,9 @@ void read_parts(const Node& node, const Key& key, const std::string& path, Probl
 
 void read_value(const Node& node, const Key& key, const std::string& path, Problems& problems) {
   if (key.section) {
-    read_section(node, key.section, path, problems);
+    const bool may_be_null = key.set_section != nullptr;
+    if (may_be_null) key.set_section(node.kind != Node::Kind::kNull);
+    if (!may_be_null || key.has_section()) read_section(node, key.section, path, problems);
   } else if (key.parts != nullptr) {
     read_parts(node, key, path, problems);
   } else if (key.read) {
@@ -112,7 +114,7 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   for (const auto& key : keys) {
     if (node.find(key.name) != nullptr) continue;
     if (key.required) problems.add(node.position, child_path(path, key.name), fmt::format("missing; it has no default ({})", key.type));
-    if (key.section) {
+    if (key.section && !key.set_section) {
       Node empty = Node::map();
       empty.position = node.position;
       read_section(empty, key.section, child_path(path, key.name), problems);
@@ -130,7 +132,7 @@ Node write_section(const std::function<void(KeyTable&)>& describe) {
     }
   };
   for (const auto& key : table.keys()) {
-    if (key.section) {
+    if (key.section && (!key.has_section || key.has_section())) {
       node.set(key.name, write_section(key.section));
     } else if (key.part != nullptr) {
       node.set(key.name, Node::scalar(key.part->name));

@@ -50,6 +50,12 @@ void for_each_table(const Catalog& catalog, const Visit& visit) {
     for (const auto& inner : section.keys()) {
       if (inner.part != nullptr) visit_kinds(key.name + ", name: {}", *inner.family);
       if (inner.parts != nullptr) transforms = inner.family;
+      if (inner.set_section) {
+        inner.set_section(true);
+        KeyTable keys;
+        inner.section(keys);
+        visit(Table{key.name + "." + inner.name, inner.doc, keys.keys()});
+      }
     }
   }
   if (transforms != nullptr) visit_kinds("transform {}", *transforms);

@@ -195,6 +195,7 @@ Parts build_parts(const config::Experiment& experiment, const device::Placement&
 void join_ranks(const config::Experiment& experiment, Parts& parts) {
   if (experiment.distributed.sync_batch_norm && parts.placement.device.is_cpu()) parts.ranks.batch_norm->share_memory(kStatisticsBytes);
   parts.data_parallel = std::make_unique<distributed::DataParallel>(*parts.model, parts.ranks.world, experiment.distributed);
+  if (experiment.training.ema) parts.ema = std::make_unique<optim::Ema>(*parts.model, *experiment.training.ema);
   // Ranks that meet there in each step may agree there, too.
   if (parts.ranks.world->shares_memory()) parts.ranks.control->share_memory(distributed::HostExchange::kAlignment);
 }

@@ -5,8 +5,9 @@
 #include "amp/autocast.h"
 
 namespace trainer::engine {
+namespace {
 
-std::optional<metrics::Scores> evaluate(Parts& parts, const std::function<bool()>& should_stop) {
+std::optional<metrics::Scores> evaluate_model(Parts& parts, const std::function<bool()>& should_stop) {
   const auto& placement = parts.placement;
   const auto& dataset = parts.validation.dataset();
   const auto& world = *parts.ranks.world;
@@ -35,6 +36,18 @@ std::optional<metrics::Scores> evaluate(Parts& parts, const std::function<bool()
   }
   parts.model->train();
   return stopped ? std::nullopt : std::optional(meter.read(world));
+}
+
+}  // namespace
+
+std::optional<Evaluation> evaluate(Parts& parts, const std::function<bool()>& should_stop) {
+  const auto model = evaluate_model(parts, should_stop);
+  if (!model) return std::nullopt;
+  if (!parts.ema) return Evaluation{.model = *model, .ema = {}};
+  const optim::AveragedParameters averaged(*parts.ema);
+  const auto ema = evaluate_model(parts, should_stop);
+  if (!ema) return std::nullopt;
+  return Evaluation{.model = *model, .ema = ema};
 }
 
 }  // namespace trainer::engine

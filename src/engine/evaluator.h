@@ -8,9 +8,15 @@
 
 namespace trainer::engine {
 
-// Collective: scores of the model, in eval mode, over every sample of the validation set once. Its batches are the same for any number of
-// ranks and dealt whole to them, so that the scores are the same to the last digit. Under autocast where training is. Asks `should_stop`,
-// which answers alike on all ranks, before each round of batches; a stopped evaluation has no result. Leaves the model in train mode.
-std::optional<metrics::Scores> evaluate(Parts& parts, const std::function<bool()>& should_stop);
+struct Evaluation {
+  metrics::Scores model;
+  std::optional<metrics::Scores> ema;  // where there are averaged parameters
+};
+
+// Collective: scores of the model, and of the same with the averaged parameters, in eval mode, over every sample of the validation set
+// once. Its batches are the same for any number of ranks and dealt whole to them, so that the scores are the same to the last digit. Under
+// autocast where training is. Asks `should_stop`, which answers alike on all ranks, before each round of batches; a stopped evaluation has
+// no result. Leaves the model in train mode.
+std::optional<Evaluation> evaluate(Parts& parts, const std::function<bool()>& should_stop);
 
 }  // namespace trainer::engine

@@ -14,6 +14,7 @@
 #include "input/distributed_sampler.h"
 #include "models/model.h"
 #include "nn/loss.h"
+#include "optim/ema.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
 
@@ -49,7 +50,9 @@ struct Parts {
   std::unique_ptr<nn::Loss> loss;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::optional<amp::GradScaler> grad_scaler;  // under float16 autocast
+  // By join_ranks.
   std::unique_ptr<distributed::DataParallel> data_parallel;
+  std::unique_ptr<optim::Ema> ema;  // where training.ema asks for it
 
   // From here on: by open_data.
   DataSource train;

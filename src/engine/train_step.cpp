@@ -95,8 +95,9 @@ void TrainStep::update(double lr) {
   const auto found_inf = note_non_finite();
   // 6. Clip.
   if (max_grad_norm_) optim::clip_grad_norm(optimizer.parameters(), *max_grad_norm_);
-  // 7. Update.
+  // 7. Update, and average.
   optimizer.step(lr, found_inf);
+  if (parts_.ema) parts_.ema->update(found_inf);
   if (scaler) scaler->update();
   optimizer.zero_grad();
 }

@@ -200,18 +200,24 @@ void Trainer::log_interval(int64_t step_in_epoch) {
 
 bool Trainer::validate() {
   const auto start = Clock::now();
-  const auto scores = evaluate(parts_, [this] { return stop_agreed(); });
-  if (!scores) return false;
+  const auto evaluation = evaluate(parts_, [this] { return stop_agreed(); });
+  if (!evaluation) return false;
+  const auto& scores = evaluation->model;
   reporting::ValidationEvent event{.epoch = run_.progress.epoch,
                                    .num_epochs = parts_.plan.num_epochs,
                                    .step = run_.progress.step,
-                                   .loss = scores->loss,
-                                   .top1 = scores->top1,
-                                   .top5 = scores->top5,
-                                   .num_samples = scores->num_samples,
-                                   .macro_f1 = scores->macro_f1,
-                                   .confusion = scores->confusion,
+                                   .loss = scores.loss,
+                                   .top1 = scores.top1,
+                                   .top5 = scores.top5,
+                                   .num_samples = scores.num_samples,
+                                   .macro_f1 = scores.macro_f1,
+                                   .confusion = scores.confusion,
                                    .seconds = seconds_since(start)};
+  if (const auto& ema = evaluation->ema) {
+    event.ema_loss = ema->loss;
+    event.ema_top1 = ema->top1;
+    event.ema_top5 = ema->top5;
+  }
   reporter_.on_validation(event);
   run_.last_validation = event;
   if (!run_.best_validation || monitor_.is_better(event, *run_.best_validation)) run_.best_validation = event;

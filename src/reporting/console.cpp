@@ -46,6 +46,9 @@ std::vector<std::string> validation_fields(const ValidationEvent& event) {
                                      "loss " + format_loss(event.loss)};
   if (event.top1) fields.push_back("top1 " + format_fraction(*event.top1));
   if (event.top5) fields.push_back("top5 " + format_fraction(*event.top5));
+  if (event.ema_loss) fields.push_back("ema_loss " + format_loss(*event.ema_loss));
+  if (event.ema_top1) fields.push_back("ema_top1 " + format_fraction(*event.ema_top1));
+  if (event.ema_top5) fields.push_back("ema_top5 " + format_fraction(*event.ema_top5));
   fields.push_back(fmt::format("{} images", event.num_samples));
   fields.push_back(format_seconds(event.seconds));
   return fields;

@@ -13,18 +13,19 @@ class Csv : public Sink {
  public:
   explicit Csv(const std::filesystem::path& file) : file_(file) {
     if (std::filesystem::file_size(file) > 0) return;
-    file_.write_line("epoch,step,lr,train_loss,train_top1,validation_loss,validation_top1,validation_top5,seconds,images_per_second");
+    file_.write_line(
+        "epoch,step,lr,train_loss,train_top1,validation_loss,validation_top1,validation_top5,validation_ema_loss,validation_ema_top1,"
+        "validation_ema_top5,seconds,images_per_second");
   }
 
   void on_epoch(const EpochEvent& event) override {
-    std::optional<double> loss, top1, top5;
-    if (event.validation) {
-      loss = event.validation->loss;
-      top1 = event.validation->top1;
-      top5 = event.validation->top5;
+    std::string scores = ",,,,,";
+    if (const auto& validation = event.validation) {
+      scores = fmt::format("{},{},{},{},{},{}", validation->loss, cell(validation->top1), cell(validation->top5),
+                           cell(validation->ema_loss), cell(validation->ema_top1), cell(validation->ema_top5));
     }
-    file_.write_line(fmt::format("{},{},{},{},{},{},{},{},{},{}", event.epoch, event.step, event.lr, event.train_loss,
-                                 cell(event.train_top1), cell(loss), cell(top1), cell(top5), event.seconds, event.images_per_second));
+    file_.write_line(fmt::format("{},{},{},{},{},{},{},{}", event.epoch, event.step, event.lr, event.train_loss, cell(event.train_top1),
+                                 scores, event.seconds, event.images_per_second));
   }
 
  private:

@@ -62,6 +62,10 @@ struct ValidationEvent {
   int64_t num_samples = 0;
   std::optional<double> macro_f1 = {};
   std::vector<int64_t> confusion = {};  // [actual][predicted], row after row; empty without classes
+  // With the averaged parameters, where there are any.
+  std::optional<double> ema_loss = {};
+  std::optional<double> ema_top1 = {};
+  std::optional<double> ema_top5 = {};
   double seconds = 0;
 };
 

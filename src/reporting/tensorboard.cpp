@@ -37,6 +37,9 @@ class Tensorboard : public Sink {
     std::vector<Scalar> scalars = {{"validation/loss", event.loss}};
     if (event.top1) scalars.push_back({"validation/top1", *event.top1});
     if (event.top5) scalars.push_back({"validation/top5", *event.top5});
+    if (event.ema_loss) scalars.push_back({"validation/ema_loss", *event.ema_loss});
+    if (event.ema_top1) scalars.push_back({"validation/ema_top1", *event.ema_top1});
+    if (event.ema_top5) scalars.push_back({"validation/ema_top5", *event.ema_top5});
     file_.write(unix_seconds(), event.step, scalars);
   }
 

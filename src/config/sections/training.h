@@ -6,12 +6,24 @@ namespace trainer::config {
 
 enum class OnNonFinite { kStop, kSkip };
 
+struct EmaSection {
+  double decay = 0.999;
+  bool warmup = true;
+
+  void describe(KeyTable& keys) {
+    keys.add("decay", decay, {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the average that is kept in each step."});
+    keys.add("warmup", warmup,
+             {.doc = "Keep less at first, (1 + n) / (10 + n) in the n-th step, so that the beginning is soon forgotten."});
+  }
+};
+
 struct TrainingSection {
   int64_t epochs = 0;
   int64_t accumulation_steps = 1;
   std::optional<double> max_grad_norm;
   std::optional<double> max_minutes;
   OnNonFinite on_non_finite = OnNonFinite::kStop;
+  std::optional<EmaSection> ema;
 
   void describe(KeyTable& keys) {
     keys.add("epochs", epochs, {.min = 1, .unit = "epochs", .doc = "Passes over the training set.", .required = true});
@@ -31,6 +43,9 @@ struct TrainingSection {
                     {.doc = "A step whose loss or gradients are not finite is left out and kept for `trainer replay`; stop: and the run "
                             "ends; skip: and the run goes on, up to ten times in a row. Skipping waits for the GPU in each step. What "
                             "amp.dtype: float16 skips to find its scale is neither."});
+    keys.add_section("ema", ema,
+                     "An exponential moving average of the parameters over the steps, validated beside the parameters themselves; {}: with "
+                     "these defaults; null: none.");
   }
 };
 

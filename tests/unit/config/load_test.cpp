@@ -168,6 +168,23 @@ TEST(Load, OverridesSetMergeAndReplace) {
   EXPECT_EQ(loaded(text, {"experiment=a=b"}).experiment, "a=b");
 }
 
+TEST(Load, ASectionMayBeNull) {
+  const auto ema = [](const std::string& line, const std::vector<std::string>& overrides) {
+    return loaded("experiment: a\nmodel: {name: net}\ndataset: {name: data}\ntraining: {epochs: 2" + line + "}\n", overrides).training.ema;
+  };
+  EXPECT_FALSE(ema("", {}));
+  EXPECT_FALSE(ema(", ema: null", {}));
+  EXPECT_FALSE(ema(", ema: {decay: 0.5}", {"training.ema=null"}));
+  EXPECT_TRUE(ema(", ema: {}", {}).has_value());
+  EXPECT_TRUE(ema(", ema: null", {"training.ema={}"})->warmup);
+  EXPECT_EQ(ema("", {"training.ema.decay=0.5"})->decay, 0.5);
+  EXPECT_EQ(ema(", ema: {decay: 0.5, warmup: false}", {"training.ema.decay=0.75"})->decay, 0.75);
+  EXPECT_FALSE(ema(", ema: {decay: 0.5, warmup: false}", {"training.ema.decay=0.75"})->warmup);
+  EXPECT_EQ(load_error(kMinimal, {"training.ema=true"}), "command line: training.ema: expected a section of keys and values, got true");
+  EXPECT_EQ(load_error(kMinimal, {"training.ema.decay=1"}),
+            "command line: training.ema.decay: expected a number from 0 to 1 (1 excluded), got 1");
+}
+
 TEST(Load, BadOverrides) {
   EXPECT_EQ(load_error(kMinimal, {"epochs"}), "command line: \"epochs\" is no override; write key.path=value, such as optimizer.lr=0.05");
   EXPECT_NE(load_error(kMinimal, {"=3"}).find("is no override"), std::string::npos);
@@ -194,11 +211,15 @@ TEST(Load, Contradictions) {
 TEST(Load, ResolvedFileReadsBackToTheSame) {
   static const Catalog catalog = small_catalog();
   auto experiment = loaded(kMinimal, {"dataset.train_transforms=[flip, {crop: {size: 8, scale: [0.1, 3]}}]", "experiment=with space",
-                                      "runtime.threads=2", "training.max_grad_norm=0.1"});
+                                      "runtime.threads=2", "training.max_grad_norm=0.1", "training.ema.decay=0.25"});
   const auto text = to_yaml(experiment, catalog);
   auto again = load_text(text, "again.yaml", {}, catalog);
   EXPECT_EQ(to_yaml(again, catalog), text);
   EXPECT_EQ(again.training.max_grad_norm, 0.1);
+  EXPECT_EQ(again.training.ema->decay, 0.25);
+  EXPECT_NE(to_yaml(experiment, catalog).find("decay: 0.25"), std::string::npos);
+  experiment.training.ema.reset();
+  EXPECT_FALSE(load_text(to_yaml(experiment, catalog), "again.yaml", {}, catalog).training.ema);
   EXPECT_EQ(options_of<CropOptions>(again.dataset.train_transforms[1]).scale, (std::vector<double>{0.1, 3}));
 }
 
@@ -225,6 +246,8 @@ TEST(Reference, NamesEveryKeyWithItsDefault) {
   EXPECT_NE(text.find("every_steps            integer, >= 1, steps; default 50"), std::string::npos) << text;
   EXPECT_NE(text.find("optimizer, name: adamw"), std::string::npos);
   EXPECT_NE(text.find("transform crop"), std::string::npos);
+  EXPECT_NE(text.find("ema                    section or null; default null"), std::string::npos);
+  EXPECT_NE(text.find("training.ema: An exponential moving average"), std::string::npos);
   const auto markdown = reference_markdown(catalog);
   EXPECT_NE(markdown.find("| `device` | auto \\| cpu \\| cuda | `auto` |"), std::string::npos) << markdown;
 }

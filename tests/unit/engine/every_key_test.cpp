@@ -62,13 +62,16 @@ int check_kinds(const config::Family& family, const std::function<std::string(co
   return num_keys;
 }
 
-int check_section(const config::Key& section_key) {
-  const auto section = section_key.name + ".";
+// `outer`: the path of the section that this one is in.
+int check_section(const config::Key& section_key, const std::string& outer = "") {
+  const auto section = outer + section_key.name + ".";
+  if (section_key.set_section) section_key.set_section(true);
   config::KeyTable table;
   section_key.section(table);
   auto num_keys = static_cast<int>(table.keys().size());
   for (const auto& key : table.keys()) {
     check_key(key, section, [&](const std::string& name, const std::string& value) { return section + name + "=" + value; });
+    if (key.section) num_keys += check_section(key, section) - 1;
     if (key.part != nullptr) {
       num_keys += check_kinds(
           *key.family, [&](const std::string&) { return section; },

@@ -71,6 +71,7 @@ struct Outcome {
   std::vector<StepRecord> kept;
   std::vector<std::string> warnings;
   std::vector<reporting::TrainEvent> lines;
+  std::vector<reporting::ValidationEvent> validations;
   std::string error;
   bool left_no_trace = false;  // but for the plant itself
 };
@@ -96,6 +97,7 @@ Outcome train(const std::string& model, const Plant& plant, const std::vector<st
   }
   for (const auto& warning : planter.warnings) outcome.warnings.push_back(warning.message);
   outcome.lines = planter.train;
+  outcome.validations = planter.validation;
   outcome.left_no_trace = bitwise_equal(planter.planted, planter.after);
   parts.data_parallel.reset();
   return outcome;
@@ -139,6 +141,14 @@ TEST(NonFinite, WhatIsLoadedAfterASkippedStepIsWhatWouldHaveBeen) {
   ASSERT_EQ(straight.lines.size(), 12U);
   ASSERT_EQ(skipped.lines.size(), 11U);
   for (const auto& line : skipped.lines) EXPECT_EQ(line.loss, straight.lines[static_cast<size_t>(line.step) - 1].loss) << line.step;
+}
+
+TEST(NonFinite, ASkippedStepIsNotAveraged) {
+  // Without learning, the average is the model.
+  const auto outcome = train("{name: demo_conv}", {}, {kSkip, "optimizer.lr=1.0e-300", "training.ema={}"});
+  ASSERT_EQ(outcome.warnings.size(), 1U);
+  ASSERT_EQ(outcome.validations.size(), 1U);
+  EXPECT_NEAR(outcome.validations[0].ema_loss.value(), outcome.validations[0].loss, 1e-12);
 }
 
 TEST(NonFinite, TooManyInARowEndTheRun) {

@@ -141,6 +141,21 @@ TEST(Ranks, CurvesAreThoseOfOneProcess) {
   }
 }
 
+TEST(Ranks, AveragedParametersAreThoseOfOneProcess) {
+  const auto text = experiment_text(kResNet);
+  const auto one = testing::train_text(text, {"training.ema.decay=0.8"});
+  const auto runs = train_ranks(3, text, {"training.ema.decay=0.8"});
+  for (const auto& run : runs) {
+    ASSERT_EQ(run.events.validation.size(), one.events.validation.size());
+    for (size_t i = 0; i < one.events.validation.size(); ++i) {
+      const double expected = *one.events.validation[i].ema_loss;
+      EXPECT_NEAR(*run.events.validation[i].ema_loss, expected, 1e-9 * expected) << "epoch " << i;
+      EXPECT_EQ(run.events.validation[i].ema_top1, one.events.validation[i].ema_top1);
+    }
+    EXPECT_TRUE(testing::bitwise_equal(state::tensors_of(run.parts.ema->state()), state::tensors_of(runs[0].parts.ema->state())));
+  }
+}
+
 // One process evaluates the parameters of three ranks' run: any difference would be the evaluation's own.
 TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   const auto text = experiment_text(kResNet);
@@ -149,7 +164,7 @@ TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
     auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), ranks);
     join_ranks(experiment, parts);
     open_data(experiment, parts, *make_quiet_logger());
-    return evaluate(parts, [] { return false; }).value();
+    return evaluate(parts, [] { return false; }).value().model;
   };
   const auto one = evaluate_with({});
   EXPECT_EQ(one.num_samples, 23);

@@ -138,6 +138,27 @@ TEST(Trainer, HeldOutPartOfTheTrainingSet) {
   EXPECT_THROW(train_text(kRandom, {"dataset.validation_split=0.001"}), UsageError);
 }
 
+// Of which the training knows nothing.
+TEST(Trainer, AveragedParametersAreMeasuredBesideTheModel) {
+  const auto without = train_text(kRandom);
+  const auto with = train_text(kRandom, {"training.ema.decay=0.9"});
+  expect_equal_runs(with, without);
+  ASSERT_EQ(with.events.validation.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    const auto& event = with.events.validation[i];
+    EXPECT_EQ(event.loss, without.events.validation[i].loss);
+    EXPECT_EQ(event.top1, without.events.validation[i].top1);
+    EXPECT_FALSE(without.events.validation[i].ema_loss.has_value());
+    EXPECT_GT(std::abs(event.ema_loss.value() - event.loss), 1e-6);
+    EXPECT_TRUE(event.ema_top1 && event.ema_top5);
+  }
+  // What keeps nothing is the model itself.
+  const auto last = *train_text(kRandom, {"training.ema={decay: 0}"}).events.end.final_validation;
+  EXPECT_NEAR(last.ema_loss.value(), last.loss, 1e-12);
+  EXPECT_EQ(last.ema_top1, last.top1);
+  EXPECT_EQ(last.ema_top5, last.top5);
+}
+
 TEST(Trainer, GradientClippingAndAdamWTrain) {
   const auto run =
       train_text(kRandom, {"optimizer={name: adamw, lr: 0.001}", "training.max_grad_norm=0.1", "optimizer.decay_norm_and_bias=false"});

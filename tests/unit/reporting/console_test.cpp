@@ -86,6 +86,13 @@ TEST(Console, TheLineOfAValidation) {
   EXPECT_EQ(console_text([](Sink& sink) { sink.on_validation(kConsoleValidation); }), kConsoleValidationLine);
   EXPECT_EQ(console_text([](Sink& sink) { sink.on_validation({.num_epochs = 1, .loss = 0.5, .num_samples = 7, .seconds = 0.25}); }),
             "validation  epoch 1/1  loss 0.5000  7 images  0.2s\n");
+  auto event = kConsoleValidation;
+  event.ema_loss = 0.875;
+  event.ema_top1 = 0.65;
+  event.ema_top5 = 0.97;
+  EXPECT_EQ(console_text([&](Sink& sink) { sink.on_validation(event); }),
+            "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  ema_loss 0.8750  ema_top1 65.00%  ema_top5 97.00%  10000 "
+            "images  2.1s\n");
 }
 
 TEST(Console, TheStartSaysWhatWasDerived) {

@@ -8,7 +8,8 @@ namespace trainer::reporting::test {
 namespace {
 
 const std::string kCsvHeader =
-    "epoch,step,lr,train_loss,train_top1,validation_loss,validation_top1,validation_top5,seconds,images_per_second\n";
+    "epoch,step,lr,train_loss,train_top1,validation_loss,validation_top1,validation_top5,validation_ema_loss,validation_ema_top1,"
+    "validation_ema_top5,seconds,images_per_second\n";
 
 TEST(Csv, OneRowAnEpochWithFullPrecision) {
   const testing::TemporaryFolder folder;
@@ -24,7 +25,7 @@ TEST(Csv, OneRowAnEpochWithFullPrecision) {
                   .seconds = 12.5,
                   .images_per_second = 4000.25,
                   .validation = ValidationEvent{.loss = 0.1 + 0.2, .top1 = 0.625, .top5 = 0.96875}});
-  EXPECT_EQ(read_file(file), kCsvHeader + "0,391,0.1,0.3333333333333333,0.5525,0.30000000000000004,0.625,0.96875,12.5,4000.25\n");
+  EXPECT_EQ(read_file(file), kCsvHeader + "0,391,0.1,0.3333333333333333,0.5525,0.30000000000000004,0.625,0.96875,,,,12.5,4000.25\n");
 }
 
 TEST(Csv, CellsWithoutAValueAreEmpty) {
@@ -38,8 +39,8 @@ TEST(Csv, CellsWithoutAValueAreEmpty) {
                   .train_loss = 1.25,
                   .seconds = 3,
                   .images_per_second = 4,
-                  .validation = ValidationEvent{.loss = 2.5}});
-  EXPECT_EQ(read_file(file), kCsvHeader + "1,2,1e-05,1.5,,,,,3,4\n2,3,1e-05,1.25,,2.5,,,3,4\n");
+                  .validation = ValidationEvent{.loss = 2.5, .ema_loss = 0.5}});
+  EXPECT_EQ(read_file(file), kCsvHeader + "1,2,1e-05,1.5,,,,,,,,3,4\n2,3,1e-05,1.25,,2.5,,,0.5,,,3,4\n");
 }
 
 TEST(Csv, ContinuesAFileWithoutASecondHeader) {
@@ -47,7 +48,7 @@ TEST(Csv, ContinuesAFileWithoutASecondHeader) {
   const auto file = folder.path() / "metrics.csv";
   make_csv(file)->on_epoch({.epoch = 0, .step = 1, .lr = 1, .train_loss = 1, .seconds = 1, .images_per_second = 1});
   make_csv(file)->on_epoch({.epoch = 1, .step = 2, .lr = 1, .train_loss = 1, .seconds = 1, .images_per_second = 1});
-  EXPECT_EQ(read_file(file), kCsvHeader + "0,1,1,1,,,,,1,1\n1,2,1,1,,,,,1,1\n");
+  EXPECT_EQ(read_file(file), kCsvHeader + "0,1,1,1,,,,,,,,1,1\n1,2,1,1,,,,,,,,1,1\n");
 }
 
 }  // namespace

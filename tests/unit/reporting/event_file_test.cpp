@@ -75,8 +75,11 @@ TEST(Tensorboard, WritesOnlyWhatAnEventHas) {
   }
   EXPECT_EQ(content().find("top"), std::string::npos);
   sink->on_train({.step = 2, .loss = 1, .top1 = 0.5});
-  sink->on_validation({.step = 2, .loss = 1, .top1 = 0.5, .top5 = 0.75});
-  for (const char* tag : {"train/top1", "validation/top1", "validation/top5"}) EXPECT_NE(content().find(tag), std::string::npos) << tag;
+  EXPECT_EQ(content().find("ema"), std::string::npos);
+  sink->on_validation({.step = 2, .loss = 1, .top1 = 0.5, .top5 = 0.75, .ema_loss = 1, .ema_top1 = 0.5, .ema_top5 = 0.75});
+  for (const char* tag :
+       {"train/top1", "validation/top1", "validation/top5", "validation/ema_loss", "validation/ema_top1", "validation/ema_top5"})
+    EXPECT_NE(content().find(tag), std::string::npos) << tag;
 }
 
 TEST(Tensorboard, AFolderThatCannotBeMadeIsNamed) {

@@ -54,9 +54,10 @@ TEST(Jsonl, OneObjectForEachEventWithThePromisedKeys) {
     sink.on_warning({.epoch = 1, .step = 7, .message = "a slow rank"});
     sink.on_validation(
         {.epoch = 1, .num_epochs = 2, .step = 10, .loss = 1.25, .top1 = 0.5, .top5 = 0.75, .num_samples = 10000, .seconds = 2.5});
+    sink.on_validation({.loss = 1, .ema_loss = 2.5, .ema_top1 = 0.25, .ema_top5 = 0.625, .seconds = 1});
     sink.on_end({.reason = "done", .epoch = 1, .step = 10, .seconds = 60.5, .images_per_second = 4000.0});
   });
-  ASSERT_EQ(lines.size(), 5U);
+  ASSERT_EQ(lines.size(), 6U);
   EXPECT_EQ(lines[0], json::parse(R"({"event": "start", "epoch": 0, "step": 0, "num_epochs": 2, "steps_per_epoch": 5, "world_size": 4,
                                       "global_batch_size": 512, "num_parameters": 11173962})"));
   EXPECT_EQ(lines[1], json::parse(R"({"event": "train", "epoch": 1, "step": 7, "loss": 1.5, "top1": 0.25, "lr": 0.1,
@@ -64,7 +65,9 @@ TEST(Jsonl, OneObjectForEachEventWithThePromisedKeys) {
   EXPECT_EQ(lines[2], json::parse(R"({"event": "warning", "epoch": 1, "step": 7, "message": "a slow rank"})"));
   EXPECT_EQ(lines[3], json::parse(R"({"event": "validation", "epoch": 1, "step": 10, "loss": 1.25, "top1": 0.5, "top5": 0.75,
                                       "num_samples": 10000, "seconds": 2.5})"));
-  EXPECT_EQ(lines[4], json::parse(R"({"event": "end", "epoch": 1, "step": 10, "reason": "done", "seconds": 60.5,
+  EXPECT_EQ(lines[4], json::parse(R"({"event": "validation", "epoch": 0, "step": 0, "loss": 1.0, "num_samples": 0, "ema_loss": 2.5,
+                                      "ema_top1": 0.25, "ema_top5": 0.625, "seconds": 1.0})"));
+  EXPECT_EQ(lines[5], json::parse(R"({"event": "end", "epoch": 1, "step": 10, "reason": "done", "seconds": 60.5,
                                       "images_per_second": 4000.0})"));
 }
 
