@@ -1,0 +1,65 @@
+// Takes some updates of the problem in tests/unit/optim/golden.h from where FROM ended, and writes where they end into TO, for
+// tests/parity/test_optimizer_state.py. Both are files of {"update", "parameters", "optimizer", "ema"} in PyTorch's format; FROM "-":
+// the beginning.
+//   parity_optimizer_state OPTIMIZER EMA UPDATES FROM TO        OPTIMIZER, EMA: their keys in YAML
+
+#include "base/file.h"
+#include "checkpoint/torch_zip.h"
+#include "optim/ema.h"
+#include "state/module.h"
+#include "tests/testing/string_output.h"
+#include "tests/unit/optim/golden.h"
+
+namespace {
+
+using namespace trainer;
+
+struct Problem : torch::nn::Module {
+  Problem() {
+    register_parameter("weight", values.weight);
+    register_parameter("bias", values.bias);
+    register_parameter("unused", values.unused);
+  }
+  optim::test::OptimizerProblem values;
+};
+
+config::EmaSection read_ema(const std::string& yaml) {
+  config::EmaSection ema;
+  config::Problems problems;
+  config::read_section(
+      config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { ema.describe(keys); }, "ema", problems);
+  problems.throw_if_any();
+  return ema;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  TORCH_CHECK(argc == 6, "arguments: OPTIMIZER EMA UPDATES FROM TO");
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  Problem problem;
+  const auto part = optim::test::read_part(optim::optimizer_family(), arguments[0]);
+  const auto optimizer = optim::make_optimizer(part, problem.values.two_groups());
+  optim::Ema ema(problem, read_ema(arguments[1]));
+  int update = 0;
+  if (arguments[3] != "-") {
+    const auto tree = checkpoint::read_torch_zip(arguments[3]);
+    const state::View view(tree, arguments[3]);
+    update = static_cast<int>(view.at("update").integer());
+    for (const auto& param : problem.named_parameters()) view.at("parameters").at(param.key()).copy_to(param.value());
+    optimizer->load_state(view.at("optimizer"));
+    ema.load_state(view.at("ema"));
+  }
+  for (const int end = update + std::stoi(arguments[2]); update < end; ++update) {
+    optim::test::take_step(problem.values, *optimizer, update, optimizer->base_lr(), /*first_update_of_bias=*/1);
+    ema.update();
+  }
+  state::Dict tree;
+  tree.add("update", update);
+  tree.add("parameters", state::state_of(problem));
+  tree.add("optimizer", optimizer->state());
+  tree.add("ema", ema.state());
+  testing::StringOutput output;
+  checkpoint::write_torch_zip(tree, "state", output);
+  write_file_atomically(arguments[4], output.content());
+}

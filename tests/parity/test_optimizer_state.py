@@ -1,0 +1,125 @@
+"""Optimizers and averaged parameters go on from the program's files in the Python that imports the very same LibTorch, and the other way
+round. The program parity_optimizer_state of the build says what the files hold; the problem is that of tests/golden/make_optimizers.py.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+from make_optimizers import SHAPES, pattern, set_gradients
+
+PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("parity_optimizer_state")
+SGD, Adam, AdamW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+CASES = [
+    (SGD, {"lr": 0.1, "weight_decay": 0.02}),
+    (SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.25, "weight_decay": 0.02}),
+    (SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    (Adam, {"lr": 0.01, "betas": [0.8, 0.95], "eps": 1e-3, "weight_decay": 0.1}),
+    (AdamW, {"lr": 0.01, "weight_decay": 0.1}),
+]
+EMA = {"decay": 0.6, "warmup": False}
+BEFORE, AFTER = 3, 5
+
+
+class Problem(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        for index, (name, shape) in enumerate(SHAPES.items()):
+            self.register_parameter(name, torch.nn.Parameter(pattern(shape, index)))
+
+
+class Training:
+    """The program's problem in Python; `file`: where it goes on from."""
+
+    def __init__(self, kind, options, file=None):
+        self.model = Problem()
+        with_decay, *others = self.model.parameters()
+        self.optimizer = kind([{"params": [with_decay]}, {"params": others, "weight_decay": 0.0}], **options)
+        self.ema = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(EMA["decay"]))
+        self.update = 0
+        if file:
+            state = torch.load(file, weights_only=True)
+            self.update = state["update"]
+            self.model.load_state_dict(state["parameters"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.ema.load_state_dict(state["ema"])
+
+    def train(self, updates):
+        for self.update in range(self.update, self.update + updates):
+            set_gradients(dict(self.model.named_parameters()), self.update, first_update_of_bias=1)
+            self.optimizer.step()
+            self.ema.update_parameters(self.model)
+        self.update += 1
+        return self
+
+    def state(self):
+        return {
+            "update": self.update,
+            "parameters": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "ema": dict(self.ema.state_dict()),
+        }
+
+
+class OptimizerStateTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-parity-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def program(self, kind, options, updates, file="-"):
+        """What the program's updates end with."""
+        keys = json.dumps({"name": kind.__name__.lower(), **options})
+        subprocess.run([PROGRAM, keys, json.dumps(EMA), str(updates), file, self.folder / "program.pt"], check=True)
+        return self.folder / "program.pt"
+
+    def assert_close(self, actual, expected, path=""):
+        if isinstance(expected, dict):
+            self.assertEqual(list(actual), list(expected), path)
+            for key, value in expected.items():
+                self.assert_close(actual[key], value, f"{path}.{key}")
+        elif isinstance(expected, (list, tuple)):
+            self.assertEqual(len(actual), len(expected), path)
+            for index, value in enumerate(expected):
+                self.assert_close(actual[index], value, f"{path}[{index}]")
+        elif isinstance(expected, torch.Tensor):
+            torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-12, msg=lambda text: f"{path}: {text}")
+        else:
+            self.assertEqual(actual, expected, path)
+
+    def expected(self, kind, options):
+        state = Training(kind, options).train(BEFORE + AFTER).state()
+        for group in state["optimizer"]["param_groups"]:
+            group["initial_lr"] = group["lr"]
+        return state
+
+    def check(self, kind, options, actual):
+        expected = self.expected(kind, options)
+        for state in (actual, expected):
+            state["optimizer"]["param_groups"] = [dict(sorted(group.items())) for group in state["optimizer"]["param_groups"]]
+        self.assert_close(actual, expected)
+
+    def test_python_goes_on(self):
+        for kind, options in CASES:
+            with self.subTest(kind.__name__, **options):
+                training = Training(kind, options, self.program(kind, options, BEFORE))
+                self.check(kind, options, training.train(AFTER).state())
+
+    def test_the_program_goes_on(self):
+        for kind, options in CASES:
+            with self.subTest(kind.__name__, **options):
+                torch.save(Training(kind, options).train(BEFORE).state(), self.folder / "python.pt")
+                program = self.program(kind, options, AFTER, self.folder / "python.pt")
+                self.check(kind, options, torch.load(program, weights_only=True))
+
+
+if __name__ == "__main__":
+    unittest.main()
