@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "engine/model_state.h"
+#include "state/module.h"
 
 namespace trainer::engine {
 namespace {
@@ -20,7 +20,8 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   schedule.add("last_epoch", run_.progress.step);
   state::Dict tree;
   tree.add("format_version", kFormatVersion);
-  tree.add("model", model_state(*parts_.model));
+  tree.add("model", state::state_of(*parts_.model));
+  tree.add("ema", parts_.ema ? parts_.ema->state() : state::Tree());
   tree.add("optimizer", parts_.optimizer->state());
   tree.add("grad_scaler", parts_.grad_scaler ? parts_.grad_scaler->state() : state::Tree());
   tree.add("lr_scheduler", std::move(schedule));
@@ -42,7 +43,9 @@ void Checkpoints::load(const state::View& view) {
     num_train.fail(fmt::format("was trained on {} images, but the data set has {}; give it the data set that it had", num_train.integer(),
                                parts_.plan.num_train));
   }
-  load_model_state(*parts_.model, view.at("model"));
+  state::load_state_of(*parts_.model, view.at("model"));
+  const auto ema = view.at("ema");
+  if (parts_.ema && !ema.is_none()) parts_.ema->load_state(ema);
   parts_.optimizer->load_state(view.at("optimizer"));
   const auto scaler = view.at("grad_scaler");
   if (parts_.grad_scaler && !scaler.is_none()) parts_.grad_scaler->load_state(scaler);

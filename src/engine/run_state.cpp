@@ -39,6 +39,9 @@ state::Tree tree_of(const std::optional<reporting::ValidationEvent>& event) {
   dict.add("macro_f1", tree_of(event->macro_f1));
   dict.add("num_samples", event->num_samples);
   dict.add("confusion", torch::tensor(event->confusion, torch::kInt64));
+  dict.add("ema_loss", tree_of(event->ema_loss));
+  dict.add("ema_top1", tree_of(event->ema_top1));
+  dict.add("ema_top5", tree_of(event->ema_top5));
   dict.add("seconds", event->seconds);
   return dict;
 }
@@ -55,6 +58,9 @@ std::optional<reporting::ValidationEvent> read_validation(const state::View& vie
                                     .num_samples = view.at("num_samples").integer(),
                                     .macro_f1 = number_at(view, "macro_f1"),
                                     .confusion = {cells, cells + confusion.numel()},
+                                    .ema_loss = number_at(view, "ema_loss"),
+                                    .ema_top1 = number_at(view, "ema_top1"),
+                                    .ema_top5 = number_at(view, "ema_top5"),
                                     .seconds = view.at("seconds").number()};
 }
 

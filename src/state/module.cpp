@@ -1,7 +1,21 @@
 #include "state/module.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
 namespace trainer::state {
 namespace {
+
+constexpr size_t kMostNames = 8;
+
+std::string list_names(std::vector<std::string> names) {
+  const size_t num_more = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - num_more);
+  return join(names, ", ") + (num_more > 0 ? fmt::format(" and {} more", num_more) : "");
+}
 
 void add_state(const torch::nn::Module& module, const std::string& prefix, Dict& state) {
   const auto add = [&](const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
@@ -18,6 +32,21 @@ Dict state_of(const torch::nn::Module& module) {
   Dict state;
   add_state(module, "", state);
   return state;
+}
+
+void load_state_of(torch::nn::Module& module, const View& view) {
+  const auto state = state_of(module);
+  std::vector<std::string> missing;
+  std::vector<std::string> unexpected;
+  for (const auto& item : state.items()) {
+    if (!view.find(item.key)) missing.push_back(to_string(item.key));
+  }
+  for (const auto& key : view.keys()) {
+    if (state.find(key) == nullptr) unexpected.push_back(to_string(key));
+  }
+  if (!missing.empty()) view.fail("the network also has " + list_names(std::move(missing)));
+  if (!unexpected.empty()) view.fail("the network does not have " + list_names(std::move(unexpected)));
+  for (const auto& item : state.items()) view.at(item.key).copy_to(std::get<torch::Tensor>(item.value.value()));
 }
 
 }  // namespace trainer::state

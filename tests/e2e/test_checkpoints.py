@@ -1,6 +1,7 @@
 """Runs that are killed, stopped, moved and continued: nothing is lost, and nothing is there twice."""
 
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -62,7 +63,7 @@ def tensorboard_steps(run_dir):
 
 def tensors(run_dir):
     with zipfile.ZipFile(run_dir / "checkpoints" / "last.pt") as archive:
-        return {name.split("/", 1)[1]: archive.read(name) for name in archive.namelist() if "/data/" in name}
+        return {name.split("/", 1)[1]: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if "/data/" in name}
 
 
 class CheckpointsTest(LaunchCase):
@@ -133,8 +134,7 @@ class CheckpointsTest(LaunchCase):
                                         (0, "validation", "1 validation 1 wait", "epoch 1/3  step 10"),
                                         (1, "saving", "0 save_opened 1 wait", "epoch 1/3  step 10")):
             with self.subTest(when):
-                self.run_dir = self.folder / when
-                process = self.launch(self.run_dir, fault)
+                process = self.launch(self.folder / when, fault)
                 said = self.trains(process, sign)
                 if when != "start":
                     time.sleep(0.7)
@@ -148,7 +148,8 @@ class CheckpointsTest(LaunchCase):
 
     def launch(self, run_dir, fault="none"):
         """Of two ranks."""
-        return self.start(fault, launcher_args=["--nproc-per-node", "2"], settings=[*RUN[2:], "--run-dir", str(run_dir)])
+        self.run_dir = run_dir
+        return self.start(fault, num_ranks=2, settings=RUN[2:])
 
     def test_the_time_is_up(self):
         err, code = self.train("training.max_minutes=0.01", "training.epochs=100000")
@@ -200,7 +201,7 @@ class CheckpointsTest(LaunchCase):
         self.assertNotIn("epoch 1/3", err)
 
     def test_what_resume_says(self):
-        self.assertEqual(self.train("training.epochs=1")[1], 0)
+        self.assertEqual(self.train("checkpoint.keep_last=100")[1], 0)
         err, code = self.train("--resume", "none")
         self.assertEqual(code, 2)
         self.assertIn("holds a finished run, which is not overwritten", err)

@@ -67,12 +67,12 @@ class LaunchCase(unittest.TestCase):
         # All launches of a test follow each other on one port.
         self.port = free_port()
 
-    def start(self, fault="", launcher_args=(), settings=(), prefix=(), variables={}, **options):
+    def start(self, fault="", launcher_args=(), settings=(), prefix=(), variables={}, num_ranks=NUM_RANKS, **options):
         """`prefix`: what comes before the launcher's command line."""
         self.exits.unlink(missing_ok=True)
         self.shared_memory_before = shared_memory()
         env = {**os.environ, "LD_PRELOAD": FAULTS, "TRAINER_TEST_FAULT": fault, "TRAINER_TEST_EXITS": str(self.exits), "OMP_NUM_THREADS": "1", **variables}
-        command = [*prefix, BINARY, "launch", "--nproc-per-node", str(NUM_RANKS), "--master-port", str(self.port), *launcher_args, "--config",
+        command = [*prefix, BINARY, "launch", "--nproc-per-node", str(num_ranks), "--master-port", str(self.port), *launcher_args, "--config",
                    str(CONFIG), "--run-dir", str(self.run_dir), *SETTINGS, *settings]
         pipes = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
         process = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True, **{**pipes, **options})

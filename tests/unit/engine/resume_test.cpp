@@ -62,7 +62,8 @@ std::vector<std::string> told(const testing::Recorder& events) {
         fmt::format("train {} {} {} {} {} {} {}", e.epoch, e.step, e.step_in_epoch, e.steps_per_epoch, e.loss, e.top1.value_or(-1), e.lr));
   }
   for (const auto& e : events.validation) {
-    lines.push_back(fmt::format("validation {} {} {} {} {}", e.epoch, e.step, e.loss, e.top1.value_or(-1), e.num_samples));
+    lines.push_back(fmt::format("validation {} {} {} {} {}", e.epoch, e.step, e.loss, e.top1.value_or(-1), e.num_samples) +
+                    fmt::format(" {}", e.ema_loss.value_or(-1)));
   }
   for (const auto& e : events.epochs) {
     lines.push_back(fmt::format("epoch {} {} {} {} {}", e.epoch, e.step, e.lr, e.train_loss, e.train_top1.value_or(-1)));
@@ -74,6 +75,8 @@ std::vector<std::string> told(const testing::Recorder& events) {
 std::vector<torch::Tensor> tensors_of(const SmallRun& run) {
   auto tensors = testing::state_of(run.parts);
   for (const auto& tensor : state::tensors_of(run.parts.optimizer->state())) tensors.push_back(tensor);
+  if (!run.parts.ema) return tensors;
+  for (const auto& tensor : state::tensors_of(run.parts.ema->state())) tensors.push_back(tensor);
   return tensors;
 }
 
@@ -100,7 +103,7 @@ void expect_resumes_exactly(int world_size, const std::string& text, const Overr
 
 TEST(Resume, AtEachStepAndValidationBatch) {
   // Five steps, then one question for each of three validation batches and one before them, in each epoch; one after each epoch.
-  std::vector<int64_t> stops(19);
+  std::vector<int64_t> stops(18);
   std::iota(stops.begin(), stops.end(), 1);
   expect_resumes_exactly(1, resume_text(kConvolution), {}, stops);
 }
@@ -134,6 +137,12 @@ TEST(Resume, WithAccumulationAndOtherOptimizers) {
     }
   }
   expect_resumes_exactly(1, resume_text(kConvolution), {"optimizer={name: sam, lr: 0.01, momentum: 0.9}"}, {3});
+}
+
+TEST(Resume, WithAveragedParameters) {
+  for (const int world_size : {1, 2}) {
+    expect_resumes_exactly(world_size, resume_text(kNorm), {"training.ema={decay: 0.9, warmup: true}"}, {4});
+  }
 }
 
 TEST(Resume, AfterSkippedSteps) {

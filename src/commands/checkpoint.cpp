@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <optional>
+
+#include "base/file.h"
+#include "checkpoint/read_file.h"
+#include "checkpoint/torch_zip.h"
+#include "commands/arguments.h"
+#include "commands/command.h"
+#include "state/compare.h"
+#include "state/view.h"
+
+namespace trainer::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Size {
+  size_t num_tensors = 0;
+  int64_t num_values = 0;
+  size_t num_bytes = 0;
+};
+
+Size size_of(const state::Tree& tree) {
+  Size size;
+  for (const auto& tensor : state::tensors_of(tree)) {
+    ++size.num_tensors;
+    size.num_values += tensor.numel();
+    size.num_bytes += tensor.nbytes();
+  }
+  return size;
+}
+
+std::string describe(const state::Tree& tree) {
+  const auto [num_tensors, num_values, num_bytes] = size_of(tree);
+  return fmt::format("{} tensors, {} values, {} bytes", num_tensors, num_values, num_bytes);
+}
+
+void print_item(const state::Item& item) {
+  struct Describe {
+    std::string operator()(std::monostate) const { return "none"; }
+    std::string operator()(bool value) const { return value ? "true" : "false"; }
+    std::string operator()(int64_t value) const { return std::to_string(value); }
+    std::string operator()(double value) const { return fmt::format("{}", value); }
+    std::string operator()(const std::string& value) const { return value.find('\n') == value.npos ? value : "a text"; }
+    std::string operator()(const torch::Tensor& value) const { return describe(state::Tree(value)); }
+    std::string operator()(const state::List& value) const { return describe(state::Tree(value)); }
+    std::string operator()(const state::Dict& value) const { return describe(state::Tree(value)); }
+  };
+  fmt::print("{:<20} {}\n", state::to_string(item.key), std::visit(Describe(), item.value.value()));
+}
+
+void print_info(const fs::path& file) {
+  const auto tree = checkpoint::read_any(file);
+  const auto* dict = std::get_if<state::Dict>(&tree.value());
+  fmt::print("{}: {}\n", file.string(), describe(tree));
+  if (dict == nullptr) return;
+  for (const auto& item : dict->items()) print_item(item);
+}
+
+// The mean over files of the tensors of the same place; of integers, which count something, the last one's.
+torch::Tensor mean_of(const std::vector<state::Tree>& models, size_t index) {
+  const auto last = state::tensors_of(models.back())[index];
+  if (!last.is_floating_point()) return last;
+  auto sum = torch::zeros(last.sizes(), torch::kFloat64);
+  for (const auto& model : models) sum += state::tensors_of(model)[index];
+  return sum.div_(static_cast<double>(models.size())).to(last.scalar_type());
+}
+
+void write_average(const std::vector<fs::path>& files, const fs::path& output) {
+  std::vector<state::Tree> models;
+  std::optional<std::string> config;
+  for (const auto& file : files) {
+    const auto tree = checkpoint::read_any(file);
+    const state::View view(tree, file.string());
+    const auto* model = std::get<state::Dict>(tree.value()).find("model");
+    models.push_back(model != nullptr ? *model : tree);
+    if (const auto text = view.find("config")) config = text->text();
+    const state::View mine(models.back(), file.string());
+    const auto& first = std::get<state::Dict>(models.front().value());
+    for (const auto& item : first.items()) {
+      auto like = std::get<torch::Tensor>(item.value.value()).clone();
+      mine.at(item.key).copy_to(like);
+    }
+    if (mine.keys().size() != first.items().size()) mine.fail("has other tensors than " + files.front().string());
+  }
+  std::vector<torch::Tensor> means;
+  for (size_t i = 0; i < state::tensors_of(models.front()).size(); ++i) means.push_back(mean_of(models, i));
+  state::Dict average;
+  average.add("model", state::with_tensors(models.front(), means));
+  if (config) average.add("config", *config);
+
+  AtomicFile file(output);
+  struct ToFile : checkpoint::Output {
+    explicit ToFile(AtomicFile& file) : file_(file) {}
+    void write(const void* data, size_t size) override { file_.write({static_cast<const char*>(data), size}); }
+    AtomicFile& file_;
+  } bytes(file);
+  checkpoint::write_torch_zip(average, output.stem().string(), bytes);
+  file.commit();
+}
+
+}  // namespace
+
+ExitCode checkpoint(const std::vector<std::string>& args) {
+  CLI::App app("Checkpoints, state_dicts and safetensors files.", "trainer checkpoint");
+  app.require_subcommand(1);
+  std::vector<fs::path> files;
+  fs::path output;
+  const auto add = [&](const char* name, const char* doc, int least, int most) {
+    auto* command = app.add_subcommand(name, doc);
+    command->add_option("files", files)->required()->expected(least, most)->type_name("FILE");
+    return command;
+  };
+  constexpr int kMany = 1'000'000;
+  const auto* info = add("info", "what is in a file", 1, 1);
+  const auto* verify = add("verify", "whether files are whole", 1, kMany);
+  const auto* diff = add("diff", "where two files differ; exit code 1 where they do", 2, 2);
+  auto* average = add("average", "the mean of several models", 1, kMany);
+  average->add_option("--output", output, "where it goes")->required()->type_name("FILE");
+  parse(app, args);
+
+  if (info->parsed()) print_info(files.front());
+  if (verify->parsed()) {
+    for (const auto& file : files) fmt::print("{}: good, {}\n", file.string(), describe(checkpoint::read_any(file)));
+  }
+  if (average->parsed()) write_average(files, output);
+  if (!diff->parsed()) return ExitCode::kDone;
+  const auto differences = state::differences(checkpoint::read_any(files[0]), checkpoint::read_any(files[1]));
+  for (const auto& difference : differences) fmt::print("{}\n", difference);
+  return differences.empty() ? ExitCode::kDone : ExitCode::kFailure;
+}
+
+}  // namespace trainer::commands
