@@ -32,6 +32,13 @@ Tree replace_tensors(const Tree& tree, std::vector<torch::Tensor>::const_iterato
 
 }  // namespace
 
+Dict::Dict() = default;
+Dict::~Dict() = default;
+Dict::Dict(const Dict& other) = default;
+Dict::Dict(Dict&& other) noexcept = default;
+Dict& Dict::operator=(const Dict& other) = default;
+Dict& Dict::operator=(Dict&& other) noexcept = default;
+
 void Dict::add(Key key, Tree value) { items_.push_back({std::move(key), std::move(value)}); }
 
 const Tree* Dict::find(const Key& key) const {

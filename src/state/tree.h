@@ -23,6 +23,14 @@ using List = std::vector<Tree>;
 // Items in the order in which they were added.
 class Dict {
  public:
+  // Here an Item is not complete yet, and clang wants it to be for these.
+  Dict();
+  ~Dict();
+  Dict(const Dict& other);
+  Dict(Dict&& other) noexcept;
+  Dict& operator=(const Dict& other);
+  Dict& operator=(Dict&& other) noexcept;
+
   // `key` must be new.
   void add(Key key, Tree value);
   const Tree* find(const Key& key) const;
