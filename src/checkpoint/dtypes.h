@@ -15,7 +15,7 @@ struct Dtype {
   const char* safetensors;  // F32
 };
 
-// nullptr where files do not hold such tensors.
+// nullptr where files do not hold such tensors. What comes first in memory comes first in a safetensors file.
 const Dtype* find_dtype(torch::ScalarType type);
 const Dtype* find_dtype_by_name(std::string_view name);
 const Dtype* find_dtype_by_storage(std::string_view storage);

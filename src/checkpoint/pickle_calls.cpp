@@ -6,6 +6,7 @@
 #include <string>
 
 #include "checkpoint/refusal.h"
+#include "checkpoint/shape.h"
 
 namespace trainer::checkpoint {
 namespace {
@@ -107,7 +108,7 @@ class Caller {
   }
 
   // With sizes and strides, what LibTorch needs for one.
-  static constexpr size_t kTensorMemory = 1024;
+  static constexpr size_t kTensorMemory = 512;
   // LibTorch's kernels know no more.
   static constexpr size_t kMaxDimensions = 64;
 
@@ -140,14 +141,8 @@ class Caller {
 
   // Strides of 0 make large tensors of small files, whose first copy would then fill the memory.
   void check_copy(const std::vector<int64_t>& sizes, size_t element_size) const {
-    auto num_bytes = static_cast<int64_t>(element_size);
-    for (const auto size : sizes) {
-      // However large the others are, nothing is copied.
-      if (size == 0) num_bytes = 0;
-    }
-    bool is_bad = false;
-    for (const auto size : sizes) is_bad = is_bad || __builtin_mul_overflow(num_bytes, size, &num_bytes);
-    if (is_bad || static_cast<uint64_t>(num_bytes) > budget_.limit()) {
+    const auto num_bytes = num_bytes_of(sizes, element_size);
+    if (!num_bytes || *num_bytes > budget_.limit()) {
       throw PickleError(fmt::format("makes a tensor of sizes [{}] from few bytes, by repeating them", fmt::join(sizes, ", ")));
     }
   }
@@ -173,7 +168,7 @@ Global find_global(std::string_view module, std::string_view name) {
     if (const auto* dtype = find_dtype_by_name(name)) return {Kind::kDtype, dtype};
   }
   throw PickleError(
-      fmt::format("wants {} of the Python module {}, which is no plain data and is never executed here", quoted(name), quoted(module)));
+      fmt::format("wants {}, which is no plain data and is never executed here", in_quotes(fmt::format("{}.{}", module, name))));
 }
 
 ObjectId call(Objects& objects, Budget& budget, ObjectId function, ObjectId arguments) {

@@ -85,7 +85,7 @@ class TreeMaker {
     if (twin == keys.end()) return;
     const auto* text = std::get_if<std::string_view>(&objects_[*twin]);
     throw PickleError(fmt::format("makes a dictionary with two items {}",
-                                  text != nullptr ? quoted(*text) : std::to_string(std::get<int64_t>(objects_[*twin]))));
+                                  text != nullptr ? in_quotes(*text) : std::to_string(std::get<int64_t>(objects_[*twin]))));
   }
 
   // Integers before text.

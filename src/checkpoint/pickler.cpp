@@ -135,8 +135,8 @@ class Pickler {
     const auto [entry, is_new] =
         storages_.try_emplace(memory.unsafeGetStorageImpl(), StorageEntry{result_.storages.size(), tensor.scalar_type()});
     TORCH_CHECK(entry->second.dtype == tensor.scalar_type(), "tensors of different dtypes that share memory cannot be written");
-    const auto num_elements = memory.nbytes() / tensor.element_size();
-    const auto size = num_elements * tensor.element_size();
+    const auto num_elements = memory.nbytes() / tensor.itemsize();
+    const auto size = num_elements * tensor.itemsize();
     if (is_new) result_.storages.push_back({memory.data(), size});
     code(Opcode::kMark);
     value(std::string("storage"));

@@ -16,7 +16,7 @@ void refuse_damaged(std::string_view source, std::string_view what) {
 
 void refuse_empty(std::string_view source) { refuse_damaged(source, "is empty"); }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t kMaxBytes = 80;
   std::string shown = "\"";
   for (const char character : text.substr(0, kMaxBytes)) {

@@ -16,7 +16,7 @@ namespace trainer::checkpoint {
 [[noreturn]] void refuse_empty(std::string_view source);
 
 // Text of a file as a message may show it: in quotes, on one line, and not long.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 // Throws CheckpointError for a file that is missing or cannot be read.
 MappedFile map_file(const std::filesystem::path& path);

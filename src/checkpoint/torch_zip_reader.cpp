@@ -56,7 +56,7 @@ class TorchZip {
     if (entry == nullptr) return;
     const auto order = text(*entry);
     if (order != "little") {
-      refuse(source_, fmt::format("holds numbers in the byte order {}, not \"little\"", quoted(order)),
+      refuse(source_, fmt::format("holds numbers in the byte order {}, not \"little\"", in_quotes(order)),
              "load and save it again on an x86 or ARM machine");
     }
   }
@@ -72,7 +72,7 @@ class TorchZip {
     int version = 0;
     const auto [end, error] = std::from_chars(digits.begin(), digits.end(), version);
     if (error != std::errc() || end != digits.end() || version < kFirst || version > kLast) {
-      refuse(source_, fmt::format("is of version {} of PyTorch's format, of which {} to {} are known", quoted(digits), kFirst, kLast),
+      refuse(source_, fmt::format("is of version {} of PyTorch's format, of which {} to {} are known", in_quotes(digits), kFirst, kLast),
              "save it with an older PyTorch");
     }
   }
@@ -85,16 +85,17 @@ class TorchZip {
   torch::Storage load_storage(std::string_view key, uint64_t size) {
     // With the map's own.
     constexpr size_t kStorageMemory = 512;
-    const auto* entry = zip_.find(entry_name(fmt::format("data/{}", key)));
-    if (entry == nullptr) refuse_damaged(source_, fmt::format("holds no storage {}, which a tensor needs", quoted(key)));
+    budget_.take(2, key.size());
+    const auto* entry = zip_.find(fmt::format("{}/data/{}", folder_, key));
+    if (entry == nullptr) refuse_damaged(source_, fmt::format("holds no storage {}, which a tensor needs", in_quotes(key)));
     if (entry->size != size) {
-      refuse_damaged(source_, fmt::format("holds {} bytes of storage {}, of which a tensor wants {}", entry->size, quoted(key), size));
+      refuse_damaged(source_, fmt::format("holds {} bytes of storage {}, of which a tensor wants {}", entry->size, in_quotes(key), size));
     }
     const auto known = storages_.find(entry);
     if (known != storages_.end()) return known->second;
     budget_.take(kStorageMemory);
     budget_.take(size);
-    torch::Storage storage(torch::Storage::use_byte_size_t(), size, c10::GetCPUAllocator(), /*resizable=*/true);
+    torch::Storage storage(torch::Storage::use_byte_size_t(), static_cast<int64_t>(size), c10::GetCPUAllocator(), /*resizable=*/true);
     zip_.copy(*entry, static_cast<uint8_t*>(storage.mutable_data()));
     storages_.emplace(entry, storage);
     return storage;

@@ -183,7 +183,7 @@ void ZipReader::check_overlaps(Budget& budget) const {
   for (const auto& entry : entries_) order.push_back(&entry);
   std::ranges::sort(order, {}, &ZipEntry::header_offset);
   for (size_t i = 1; i < order.size(); ++i) {
-    if (order[i]->header_offset < order[i - 1]->end) refuse_entry(*order[i], "overlaps " + quoted(order[i - 1]->name));
+    if (order[i]->header_offset < order[i - 1]->end) refuse_entry(*order[i], "overlaps " + in_quotes(order[i - 1]->name));
   }
 }
 
@@ -216,8 +216,8 @@ void ZipReader::copy(const ZipEntry& entry, uint8_t* destination) const {
 
 void ZipReader::check_stored(const ZipEntry& entry) const {
   const char* const kCure = "PyTorch stores entries plainly: unpack the archive and give the file that torch.save wrote";
-  if ((entry.flags & kEncryptedFlag) != 0) refuse(source_, quoted(entry.name) + " in it is encrypted", kCure);
-  if (entry.method != 0) refuse(source_, quoted(entry.name) + " in it is compressed", kCure);
+  if ((entry.flags & kEncryptedFlag) != 0) refuse(source_, in_quotes(entry.name) + " in it is encrypted", kCure);
+  if (entry.method != 0) refuse(source_, in_quotes(entry.name) + " in it is compressed", kCure);
   if (entry.size != entry.num_content) refuse_entry(entry, "has two sizes");
 }
 
@@ -226,7 +226,7 @@ void ZipReader::refuse_checksum(const ZipEntry& entry) const {
 }
 
 void ZipReader::refuse_entry(const ZipEntry& entry, std::string_view what) const {
-  refuse_damaged(source_, fmt::format("{} in it {}", quoted(entry.name), what));
+  refuse_damaged(source_, fmt::format("{} in it {}", in_quotes(entry.name), what));
 }
 
 }  // namespace trainer::checkpoint

@@ -1,0 +1,49 @@
+#include "checkpoint/read_file.h"
+
+#include <string_view>
+
+#include "checkpoint/little_endian.h"
+#include "checkpoint/refusal.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_header.h"
+#include "checkpoint/torch_zip.h"
+
+namespace trainer::checkpoint {
+namespace {
+
+using namespace std::string_view_literals;
+
+// What files begin with.
+constexpr auto kZip = "PK\x03\x04"sv;
+constexpr auto kEmptyZip = "PK\x05\x06"sv;
+constexpr auto kLegacy = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;  // torch.serialization.MAGIC_NUMBER as a pickle
+constexpr char kPickle = '\x80';
+
+bool begins_as_safetensors(std::string_view text, std::span<const uint8_t> bytes) {
+  return text.size() > sizeof(uint64_t) && text[sizeof(uint64_t)] == '{' && load<uint64_t>(bytes.data()) <= kMaxSafetensorsHeader;
+}
+
+}  // namespace
+
+state::Tree read_any(const std::filesystem::path& path) {
+  const auto file = map_file(path);
+  return read_any(file.bytes(), path.string());
+}
+
+state::Tree read_any(std::span<const uint8_t> bytes, const std::string& source) {
+  if (bytes.empty()) refuse_empty(source);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.starts_with(kZip) || text.starts_with(kEmptyZip)) return read_torch_zip(bytes, source);
+  if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;
+  if (text.starts_with(kLegacy)) {
+    refuse(source, "is in PyTorch's format from before 1.6, a row of pickles that can execute anything",
+           "where you trust it, open it with torch.load and save it again with a newer torch.save");
+  }
+  if (text.front() == kPickle) {
+    refuse(source, "is a Python pickle, which can execute anything, and not in the format of torch.save", "save it with torch.save");
+  }
+  refuse(source, "is neither a zip archive of torch.save nor a safetensors file, by its first bytes " + in_quotes(text.substr(0, 16)),
+         "give a file of one of these formats");
+}
+
+}  // namespace trainer::checkpoint

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+
+namespace trainer::checkpoint {
+
+// How many bytes a tensor of this shape has. Nothing for a shape that LibTorch cannot compute with: one of a negative size, or whose
+// sizes, but for those that are 0, are too many elements.
+inline std::optional<uint64_t> num_bytes_of(std::span<const int64_t> shape, size_t element_size) {
+  auto bytes_if_full = static_cast<int64_t>(element_size);
+  bool is_empty = false;
+  for (const auto size : shape) {
+    if (size < 0) return std::nullopt;
+    is_empty = is_empty || size == 0;
+    if (size > 0 && __builtin_mul_overflow(bytes_if_full, size, &bytes_if_full)) return std::nullopt;
+  }
+  return is_empty ? 0 : static_cast<uint64_t>(bytes_if_full);
+}
+
+}  // namespace trainer::checkpoint
