@@ -23,7 +23,7 @@ struct Describe {
   void operator()(const torch::Tensor& tensor) const {
     std::ostringstream text;
     text << tensor.scalar_type() << tensor.sizes() << tensor.strides();
-    const auto bytes = tensor.contiguous().view(-1).view(torch::kByte);
+    const auto bytes = tensor.clone(torch::MemoryFormat::Contiguous).view(-1).view(torch::kByte);
     for (int64_t i = 0; i < bytes.numel(); ++i) text << fmt::format(" {:02x}", bytes.const_data_ptr<uint8_t>()[i]);
     line(text.str());
   }

@@ -1,0 +1,47 @@
+#include "checkpoint/read_file.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "tests/testing/temporary_folder.h"
+#include "tests/testing/trees.h"
+#include "tests/unit/checkpoint/files.h"
+
+namespace trainer::checkpoint {
+namespace {
+
+std::string any_refusal(const std::string& content) {
+  return refusal([&] { read_any(as_bytes(content), "a.pt"); });
+}
+
+TEST(ReadAny, TellsTheFormatsApart) {
+  Safetensors content;
+  content.tensors.add("a", torch::ones({2}));
+  EXPECT_EQ(testing::describe(read_any(as_bytes(write(state::Tree(content.tensors))), "a")), testing::describe(content.tensors));
+  EXPECT_EQ(testing::describe(read_any(as_bytes(write(content)), "a")), testing::describe(content.tensors));
+}
+
+TEST(ReadAny, NamesOtherFormats) {
+  EXPECT_EQ(any_refusal(""), "a.pt: is empty" + std::string(kDamaged));
+  EXPECT_EQ(any_refusal("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03."),
+            "a.pt: is in PyTorch's format from before 1.6, a row of pickles that can execute anything; where you trust it, open it with "
+            "torch.load and save it again with a newer torch.save");
+  EXPECT_EQ(any_refusal("\x80\x04\x95"),
+            "a.pt: is a Python pickle, which can execute anything, and not in the format of torch.save; save it with torch.save");
+  EXPECT_EQ(any_refusal("lr: 0.1\nmomentum: 0.9\n"),
+            "a.pt: is neither a zip archive of torch.save nor a safetensors file, by its first bytes \"lr: 0.1\\x0amomentum\"; give a file "
+            "of one of "
+            "these formats");
+  EXPECT_EQ(any_refusal("PK\5\6" + std::string(18, '\0')),
+            "a.pt: is a zip archive, but not PyTorch's: it holds no data.pkl; give a file that torch.save wrote");
+}
+
+TEST(ReadAny, NamesFilesThatCannotBeRead) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path().string();
+  EXPECT_EQ(refusal([&] { read_any(folder.path() / "a.pt"); }), path + "/a.pt: there is no such file; check the path");
+  EXPECT_EQ(refusal([&] { read_any(folder.path()); }), "cannot read " + path + ": it is no regular file");
+}
+
+}  // namespace
+}  // namespace trainer::checkpoint

@@ -1,0 +1,172 @@
+// What is said of pickle programs that do not make plain data.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "checkpoint/little_endian.h"
+#include "tests/unit/checkpoint/files.h"
+
+namespace trainer::checkpoint {
+namespace {
+
+using ::testing::StartsWith;
+
+std::string program_refusal(const std::string& program) { return torch_zip_refusal(make_archive(program)); }
+
+// Of the instruction at that byte.
+std::string at(size_t byte, const std::string& what) {
+  return fmt::format(
+      "a.pt: data.pkl, byte {}: {}; save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, "
+      "such as a state_dict",
+      byte, what);
+}
+
+std::string text(const std::string& content) {
+  std::string instructions = "X";
+  append(instructions, static_cast<uint32_t>(content.size()));
+  return instructions + content;
+}
+
+std::string integer(int64_t value) {
+  std::string instructions = "\x8a\x08";
+  append(instructions, static_cast<uint64_t>(value));
+  return instructions;
+}
+
+std::string tuple(std::initializer_list<int64_t> values) {
+  std::string instructions = "(";
+  for (const auto value : values) instructions += integer(value);
+  return instructions + "t";
+}
+
+const std::string kHooks = "ccollections\nOrderedDict\n)R";
+
+// A tensor of the storage "0".
+std::string tensor(int64_t num_elements, int64_t offset, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides) {
+  return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\nFloatStorage\n" + text("0") + text("cpu") +
+         integer(num_elements) + "tQ" + integer(offset) + tuple(sizes) + tuple(strides) + "\x89" + kHooks + "tR";
+}
+
+TEST(RefusedProgram, ThatWouldExecuteSomething) {
+  const auto program =
+      "\x80\x02"
+      "cposix\nsystem\n" +
+      text("rm -rf /") + "\x85R.";
+  EXPECT_EQ(program_refusal(program), at(2, "wants \"posix.system\", which is no plain data and is never executed here"));
+  EXPECT_EQ(program_refusal("\x80\x02"
+                            "cos\nsystem\n" +
+                            text("true") + "\x85R."),
+            at(2, "wants \"os.system\", which is no plain data and is never executed here"));
+  EXPECT_EQ(program_refusal("\x80\x02"
+                            "c__builtin__\neval\n."),
+            at(2, "wants \"__builtin__.eval\", which is no plain data and is never executed here"));
+  EXPECT_EQ(program_refusal("ctorch\nQInt8Storage\n."),
+            at(0, "wants \"torch.QInt8Storage\", which is no plain data and is never executed here"));
+  // Whatever is in a name, the message is one line of a terminal's text.
+  EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: wants \"\\x1b[2J.evil\\x22\", which"));
+}
+
+TEST(RefusedProgram, OfOtherInstructions) {
+  EXPECT_EQ(program_refusal("\x80\x04."), at(0, "is of pickle protocol 4, not of 2, torch.save's own"));
+  EXPECT_EQ(program_refusal("\x80\x02\x81."), at(2, "holds the instruction 0x81, which torch.save does not write"));
+  EXPECT_EQ(program_refusal(""), at(0, "ends in the middle of an instruction"));
+  EXPECT_EQ(program_refusal("N"), at(1, "ends in the middle of an instruction"));
+  EXPECT_EQ(program_refusal("X\xff\xff\xff\xff"
+                            "a."),
+            at(0, "ends in the middle of an instruction"));
+  EXPECT_EQ(program_refusal("ctorch"), at(0, "ends in the middle of an instruction"));
+  EXPECT_EQ(program_refusal("NN."), at(2, "ends with something left over"));
+  EXPECT_EQ(program_refusal("(N."), at(2, "ends with something left over"));
+  EXPECT_EQ(program_refusal("."), at(0, "takes an object where there is none"));
+  EXPECT_EQ(program_refusal("N(\x85."), at(2, "takes an object where there is none"));
+  EXPECT_EQ(program_refusal("Nt."), at(1, "takes objects up to a mark where there is none"));
+  EXPECT_EQ(program_refusal("h\x01."), at(0, "wants object 1, which it has not kept"));
+  EXPECT_EQ(program_refusal(std::string("NNq\1h\0.", 7)), at(4, "wants object 0, which it has not kept"));
+  EXPECT_EQ(program_refusal("Nr\xff\xff\xff\xff."), at(1, "keeps an object under the number 4294967295, which is too large"));
+  EXPECT_EQ(program_refusal("\x8a\x09"
+                            "123456789."),
+            at(0, "holds an integer of more than 64 bits"));
+}
+
+TEST(RefusedProgram, OfOtherObjects) {
+  EXPECT_EQ(program_refusal("}Na."), at(2, "appends to a dictionary"));
+  EXPECT_EQ(program_refusal("](NNu."), at(4, "sets items of a list"));
+  EXPECT_EQ(program_refusal("}(Nu."), at(3, "sets an item of a dictionary that has no value"));
+  EXPECT_EQ(program_refusal("})Ns."), at(4, "makes a dictionary with a tuple as a key"));
+  EXPECT_EQ(program_refusal("}(K\1NK\1Nu."), at(9, "makes a dictionary with two items 1"));
+  EXPECT_EQ(program_refusal("}(" + text("a") + "N" + text("a") + "Nu."), at(17, "makes a dictionary with two items \"a\""));
+  EXPECT_EQ(program_refusal("}}b."), at(2, "sets attributes of a plain dictionary"));
+  EXPECT_EQ(program_refusal("]}b."), at(2, "sets attributes of a list"));
+  EXPECT_EQ(program_refusal("NQ."), at(1, "wants something outside of it that is no storage"));
+  EXPECT_EQ(program_refusal("N)R."), at(2, "calls None with a tuple"));
+  EXPECT_EQ(program_refusal("ctorch\nfloat32\n)R."), at(16, "calls a type, which makes nothing"));
+  EXPECT_EQ(program_refusal("ctorch\nSize\n)R."), at(13, "calls a function with 0 arguments that takes others"));
+  EXPECT_EQ(program_refusal("ctorch\nSize\nN\x85R."), at(14, "calls a function with None, which takes a tuple"));
+  EXPECT_EQ(program_refusal("ctorch\nSize\n."), at(12, "makes a function or type, which is no data"));
+  EXPECT_EQ(program_refusal("(" + text("storage") + "ctorch\nIntStorage\n" + text("0") + text("cpu") + "K\2tQ."),
+            at(49, "makes a storage without a tensor"));
+}
+
+TEST(RefusedProgram, OfTensorsBeyondTheirStorage) {
+  EXPECT_EQ(program_refusal(tensor(2, 0, {2}, {1}) + "."), "");
+  EXPECT_EQ(program_refusal(tensor(2, 2, {0}, {1}) + "."), "");
+  const auto beyond = [](const std::string& numbers) {
+    return "makes a tensor that reaches beyond its storage (" + numbers + ", 2 elements)";
+  };
+  const auto message = [](std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides, int64_t offset) {
+    const auto program = tensor(2, offset, sizes, strides) + ".";
+    const auto said = program_refusal(program);
+    const auto begin = said.find("makes");
+    return begin == std::string::npos ? said : said.substr(begin, said.find(';') - begin);
+  };
+  constexpr auto kMax = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(message({3}, {1}, 0), beyond("offset 0, sizes [3], strides [1]"));
+  EXPECT_EQ(message({2}, {1}, 1), beyond("offset 1, sizes [2], strides [1]"));
+  EXPECT_EQ(message({1}, {1}, -1), beyond("offset -1, sizes [1], strides [1]"));
+  EXPECT_EQ(message({}, {}, 2), beyond("offset 2, sizes [], strides []"));
+  EXPECT_EQ(message({0}, {1}, 3), beyond("offset 3, sizes [0], strides [1]"));
+  EXPECT_EQ(message({2}, {-1}, 1), beyond("offset 1, sizes [2], strides [-1]"));
+  EXPECT_EQ(message({-1}, {1}, 0), beyond("offset 0, sizes [-1], strides [1]"));
+  EXPECT_EQ(message({1, 1}, {1}, 0), beyond("offset 0, sizes [1, 1], strides [1]"));
+  EXPECT_EQ(message({3}, {kMax}, 0), beyond(fmt::format("offset 0, sizes [3], strides [{}]", kMax)));
+  EXPECT_EQ(message({2, 2}, {kMax, kMax}, 0), beyond(fmt::format("offset 0, sizes [2, 2], strides [{}, {}]", kMax, kMax)));
+  EXPECT_EQ(message({1000, 1000}, {0, 0}, 0), "makes a tensor of sizes [1000, 1000] from few bytes, by repeating them");
+  EXPECT_EQ(message({kMax, kMax}, {0, 0}, 0),
+            fmt::format("makes a tensor of sizes [{}, {}] from few bytes, by repeating them", kMax, kMax));
+}
+
+TEST(RefusedProgram, OfStoragesThatAreNotThere) {
+  EXPECT_EQ(program_refusal(tensor(3, 0, {1}, {1}) + "."),
+            "a.pt: holds 8 bytes of storage \"0\", of which a tensor wants 12" + std::string(kDamaged));
+  EXPECT_EQ(program_refusal(replaced(tensor(2, 0, {1}, {1}), text("0"), text("7")) + "."),
+            "a.pt: holds no storage \"7\", which a tensor needs" + std::string(kDamaged));
+  EXPECT_THAT(program_refusal(tensor(-1, 0, {1}, {1}) + "."), ::testing::HasSubstr("wants a storage of -1 elements"));
+  EXPECT_THAT(program_refusal(tensor(std::numeric_limits<int64_t>::max(), 0, {1}, {1}) + "."),
+              ::testing::HasSubstr("wants a storage of 9223372036854775807 elements"));
+}
+
+// Few bytes that ask for much.
+TEST(RefusedProgram, OfMoreThanItsSizeNeeds) {
+  const auto too_much = StartsWith("a.pt: asks for more memory than ");
+  // A list of a list of a list..., each holding the one before it ten times.
+  std::string bomb = "]q" + std::string(1, '\0');
+  for (char i = 1; i < 20; ++i) {
+    bomb += "](";
+    for (int j = 0; j < 10; ++j) bomb += std::string("h") + static_cast<char>(i - 1);
+    bomb += std::string("eq") + i;
+  }
+  EXPECT_THAT(program_refusal("(" + bomb + "t."), too_much);
+  // One long text, many times.
+  std::string repeats = "](" + text(std::string(10000, 'a')) + "q" + std::string(1, '\0');
+  for (int i = 0; i < 2000; ++i) repeats += std::string("h\0", 2);
+  EXPECT_THAT(program_refusal(repeats + "e."), too_much);
+  // A list that holds itself.
+  EXPECT_THAT(program_refusal(std::string("]q\0h\0a.", 7)), ::testing::HasSubstr("nests objects more than 100 deep, or in themselves"));
+  std::string deep;
+  for (int i = 0; i < 200; ++i) deep += "]";
+  for (int i = 1; i < 200; ++i) deep += "a";
+  EXPECT_THAT(program_refusal(deep + "."), ::testing::HasSubstr("nests objects more than 100 deep, or in themselves"));
+}
+
+}  // namespace
+}  // namespace trainer::checkpoint

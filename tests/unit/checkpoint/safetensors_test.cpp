@@ -1,0 +1,161 @@
+#include "checkpoint/safetensors.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "checkpoint/little_endian.h"
+#include "tests/testing/trees.h"
+#include "tests/unit/checkpoint/files.h"
+
+namespace trainer::checkpoint {
+namespace {
+
+using testing::describe;
+using ::testing::StartsWith;
+
+// A file of this header and 8 bytes of values.
+std::string make_safetensors(const std::string& header) {
+  std::string file;
+  append(file, uint64_t{header.size()});
+  return file + header + "12345678";
+}
+
+std::string damaged_safetensors(const std::string& what) { return "a.safetensors: " + what + kDamaged; }
+
+TEST(SafetensorsFile, GivesBackWhatWasWritten) {
+  Safetensors content;
+  content.metadata = {{"format", "pt"}, {"a \"b\"", "\xc3\xa4"}};
+  content.tensors.add("wide", torch::arange(3, torch::kFloat64));
+  content.tensors.add("a", torch::arange(6, torch::kFloat32).reshape({2, 3}));
+  content.tensors.add("b", torch::tensor(2.5));
+  content.tensors.add("empty", torch::empty({0, 3}, torch::kInt32));
+  content.tensors.add("half", torch::arange(3, torch::kBFloat16));
+  content.tensors.add("flags", torch::ones({3}, torch::kBool));
+  const auto back = read_safetensors(as_bytes(write(content)), "a.safetensors");
+  EXPECT_EQ(describe(back.tensors), describe(content.tensors));
+  EXPECT_EQ(back.metadata, content.metadata);
+}
+
+TEST(SafetensorsFile, HoldsRowsOfWhatIsNotContiguous) {
+  Safetensors content;
+  const auto transposed = torch::arange(6).reshape({2, 3}).t();
+  content.tensors.add("transposed", transposed);
+  const auto back = read_safetensors(as_bytes(write(content)), "a.safetensors");
+  EXPECT_EQ(describe(back.tensors.items().at(0).value), describe(transposed.contiguous()));
+}
+
+TEST(SafetensorsFile, BeginsValuesAtMultiplesOf8) {
+  Safetensors content;
+  for (const auto* name : {"a", "ab", "abc"}) {
+    content.tensors.add(name, torch::ones({1}));
+    EXPECT_EQ(load<uint64_t>(as_bytes(write(content)).data()) % 8, 0U);
+  }
+}
+
+TEST(SafetensorsFile, ReadsWhatPythonWrites) {
+  const auto content = read_safetensors(as_bytes(read_corpus("safetensors/python.safetensors")), "python.safetensors");
+  EXPECT_EQ(content.metadata.at("format"), "pt");
+  const auto* weight = content.tensors.find("weight");
+  ASSERT_NE(weight, nullptr);
+  EXPECT_EQ(describe(*weight), describe(torch::arange(6, torch::kFloat32).reshape({2, 3})));
+  EXPECT_EQ(content.tensors.items().size(), 4U);
+}
+
+TEST(SafetensorsFile, IsNotWrittenOfWhatItCannotHold) {
+  const auto memory = torch::arange(10);
+  Safetensors content;
+  content.tensors.add("a", memory.slice(0, 0, 5));
+  content.tensors.add("b", memory.slice(0, 5, 10));
+  EXPECT_EQ(refusal([&] { write(content); }), "");
+  content.tensors.add("c", memory.slice(0, 4, 6));
+  EXPECT_EQ(refusal([&] { write(content); }),
+            "a and c share memory, which safetensors files cannot say; leave one of them out, or write PyTorch's format instead");
+  content = {};
+  content.tensors.add("a", torch::ones({1}, torch::kComplexDouble));
+  EXPECT_EQ(refusal([&] { write(content); }), "a: safetensors files cannot hold tensors of ComplexDouble; write PyTorch's format instead");
+}
+
+TEST(SafetensorsFile, IsRefusedWhenItsLengthIsWrong) {
+  const auto file = make_safetensors(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})");
+  EXPECT_EQ(safetensors_refusal(file), "");
+  EXPECT_EQ(safetensors_refusal(""), damaged_safetensors("is empty"));
+  EXPECT_EQ(safetensors_refusal("1234567"), damaged_safetensors("is too short for the length of a header"));
+  EXPECT_EQ(safetensors_refusal(file.substr(0, file.size() / 2)),
+            damaged_safetensors(fmt::format("would have a header of 54 bytes, but ends {} bytes into it", file.size() / 2 - 8)));
+  EXPECT_EQ(safetensors_refusal(file.substr(0, file.size() - 1)), damaged_safetensors("its tensors take 8 bytes, but 7 follow the header"));
+  EXPECT_EQ(safetensors_refusal(file + "9"), damaged_safetensors("its tensors take 8 bytes, but 9 follow the header"));
+  EXPECT_EQ(safetensors_refusal(replaced(file, 7, "\x7f")),
+            damaged_safetensors("would have a header of 9151314442816847926 bytes, more than safetensors may have"));
+}
+
+TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
+  const auto tensor = [](const char* name, const char* dtype, const char* shape, const char* offsets) {
+    return fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{}]}})", name, dtype, shape, offsets);
+  };
+  const auto said = [&](const std::string& first, const std::string& second) {
+    return safetensors_refusal(make_safetensors('{' + first + (second.empty() ? "" : ',' + second) + '}'));
+  };
+  EXPECT_EQ(said(tensor("b", "U8", "4", "4,8"), tensor("a", "F32", "1", "0,4")), "");
+  EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("b", "F32", "", "2,6")),
+            damaged_safetensors("tensor \"b\" begins at byte 2 of the values, which overlaps the one before it, that ends at byte 4"));
+  EXPECT_EQ(
+      said(tensor("a", "F32", "1", "0,4"), tensor("b", "U8", "2", "6,8")),
+      damaged_safetensors("tensor \"b\" begins at byte 6 of the values, which leaves a gap behind the one before it, that ends at byte 4"));
+  EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" is there twice"));
+  EXPECT_EQ(said(tensor("a", "F32", "3", "0,8"), ""),
+            damaged_safetensors("tensor \"a\" of F32 and shape [3] would be bytes 0 to 8, which is another size"));
+  EXPECT_EQ(said(tensor("a", "F32", "2", "8,0"), ""),
+            damaged_safetensors("tensor \"a\" of F32 and shape [2] would be bytes 8 to 0, which is another size"));
+  EXPECT_EQ(said(tensor("a", "U8", "4294967296,4294967296,4294967296", "0,8"), ""),
+            damaged_safetensors(
+                "tensor \"a\" of U8 and shape [4294967296, 4294967296, 4294967296] would be bytes 0 to 8, which is another size"));
+  EXPECT_EQ(said(tensor("a", "U8", "0,9223372036854775807,9223372036854775807", "0,0"), tensor("b", "I64", "1", "0,8")),
+            damaged_safetensors(
+                "tensor \"a\" of U8 and shape [0, 9223372036854775807, 9223372036854775807] would be bytes 0 to 0, which is another size"));
+  EXPECT_EQ(said(tensor("a", "U8", "9223372036854775807", "0,9223372036854775807"), ""),
+            damaged_safetensors("its tensors take 9223372036854775807 bytes, but 8 follow the header"));
+  EXPECT_EQ(said(tensor("a", "F4", "16", "0,8"), ""),
+            "a.safetensors: tensor \"a\" is of dtype \"F4\", which is not known here; save it as a dtype that PyTorch computes in");
+}
+
+TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
+  const auto said = [](const std::string& header) { return safetensors_refusal(make_safetensors(header)); };
+  EXPECT_EQ(said(""), damaged_safetensors("its header is no JSON from the 1th of its bytes on"));
+  EXPECT_EQ(said("{\"a\":"), damaged_safetensors("its header is no JSON from the 6th of its bytes on"));
+  const auto has = [](const std::string& what, const std::string& key) {
+    return fmt::format(
+        "a.safetensors: its header holds {} where safetensors have none, at \"{}\"; save it again with the safetensors package", what, key);
+  };
+  EXPECT_EQ(said("[]"), has("a list", ""));
+  EXPECT_EQ(said("7"), has("a number", ""));
+  EXPECT_EQ(said(R"({"a":null})"), has("null", "a"));
+  EXPECT_EQ(said(R"({"a":true})"), has("a truth value", "a"));
+  EXPECT_EQ(said(R"({"a":"F32"})"), has("a text", "a"));
+  EXPECT_EQ(said(R"({"a":{"shape":[-1]}})"), has("a negative number", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[1.5]}})"), has("a number that is no integer", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[9223372036854775808]}})"), has("a number that is too large", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[18446744073709551616]}})"), has("a number that is no integer", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[[1]]}})"), has("a list", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[1],"shape":[1]}})"), has("a list", "shape"));
+  EXPECT_EQ(said(R"({"a":{"data_offsets":[0,1,2]}})"), has("a third offset", "data_offsets"));
+  EXPECT_EQ(said(R"({"a":{"dtype":{}}})"), has("an object", "dtype"));
+  EXPECT_EQ(said(R"({"a":{"type":"F32"}})"), has("an unknown key", "type"));
+  EXPECT_EQ(said(R"({"a":{"dtype":"F32"}})"), has("a tensor without dtype, shape or two data_offsets", "a"));
+  EXPECT_EQ(said(R"({"__metadata__":{"a":1}})"), has("a number", "a"));
+  EXPECT_EQ(said(R"({"__metadata__":{"a":"1","a":"2"}})"), has("the same key twice", "a"));
+  EXPECT_EQ(said("{\"a\":" + std::string(100000, '[') + "}"), has("a list", "a"));
+  std::string dimensions = "1";
+  for (int i = 0; i < 64; ++i) dimensions += ",1";
+  EXPECT_EQ(said(fmt::format(R"({{"a":{{"shape":[{}]}}}})", dimensions)), has("a shape of more dimensions than tensors have", "shape"));
+}
+
+TEST(SafetensorsFile, IsRefusedWhenItHoldsTooManyTensors) {
+  std::string header = "{";
+  for (int i = 0; i < 200000; ++i) header += fmt::format(R"("{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}},)", i);
+  header.back() = '}';
+  EXPECT_THAT(safetensors_refusal(make_safetensors(header)), StartsWith("a.safetensors: asks for more memory than "));
+}
+
+}  // namespace
+}  // namespace trainer::checkpoint
