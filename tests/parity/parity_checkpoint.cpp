@@ -1,0 +1,39 @@
+// parity_checkpoint torch|safetensors IN OUT: reads IN, of either format, and writes it in the named one, for
+// tests/parity/test_checkpoint.py. An error is printed, and its exit code returned.
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <string_view>
+
+#include "base/error.h"
+#include "checkpoint/read_file.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/torch_zip.h"
+
+namespace {
+
+class FileOutput : public trainer::checkpoint::Output {
+ public:
+  explicit FileOutput(const char* path) : stream_(path, std::ios::binary) { stream_.exceptions(std::ios::failbit | std::ios::badbit); }
+  void write(const void* data, size_t size) override { stream_.write(static_cast<const char*>(data), static_cast<std::streamsize>(size)); }
+
+ private:
+  std::ofstream stream_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc != 4) return 2;
+  const auto tree = trainer::checkpoint::read_any(argv[2]);
+  FileOutput output(argv[3]);
+  if (std::string_view(argv[1]) == "safetensors") {
+    trainer::checkpoint::write_safetensors({std::get<trainer::state::Dict>(tree.value()), {{"made_by", "trainer"}}}, output);
+  } else {
+    trainer::checkpoint::write_torch_zip(tree, "archive", output);
+  }
+} catch (const trainer::Error& error) {
+  std::cerr << error.what() << '\n';
+  return static_cast<int>(error.exit_code());
+}
