@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Fuzzes a reader of checkpoint files.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/fuzz.sh torch_zip|safetensors [RUNS]
+Builds the fuzzer with clang and the address and undefined behaviour sanitizers, and runs it RUNS times (10000000 by default).
+It begins with tests/fuzz/corpus and keeps what it finds in build/fuzz/corpus; a file that fails is written to build/fuzz.
+TEXT
+}
+
+case "${1:-}" in
+  torch_zip | safetensors) reader=$1 ;;
+  -h | --help) usage; exit 0 ;;
+  *) usage >&2; echo "fuzz: which reader, torch_zip or safetensors?" >&2; exit 2 ;;
+esac
+preset=fuzz
+runs=${2:-10000000}
+
+stage set-up set_up --dev
+stage configure configure
+stage build build_targets "fuzz_$reader"
+build=$(build_folder)
+mkdir -p "$build/corpus/$reader"
+# LibTorch is not built with the sanitizers: what it does to a container is not seen.
+export ASAN_OPTIONS=detect_container_overflow=0
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+stage "fuzz $reader" "$build/bin/fuzz_$reader" -runs="$runs" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+  -dict="$root/tests/fuzz/$reader.dict" -artifact_prefix="$build/$reader-" "$build/corpus/$reader" "$root/tests/fuzz/corpus/$reader"

@@ -1,0 +1,42 @@
+// Archives; and pickle programs, which are run by themselves: an archive's checksum would keep their mutations from being run.
+
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "checkpoint/refusal.h"
+#include "checkpoint/torch_zip.h"
+#include "checkpoint/unpickler.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+using trainer::checkpoint::Budget;
+
+// Of the sizes that the programs of the corpus want.
+torch::Storage load_storage(std::string_view key, uint64_t size) {
+  static const auto storages = [] {
+    std::map<std::string, torch::Storage, std::less<>> made;
+    for (const auto& [name, num_bytes] : {std::pair("0", 24), std::pair("1", 12), std::pair("2", 6), std::pair("3", 0)}) {
+      made.emplace(name, torch::Storage(torch::Storage::use_byte_size_t(), num_bytes, c10::GetCPUAllocator(), /*resizable=*/true));
+    }
+    return made;
+  }();
+  const auto found = storages.find(key);
+  if (found == storages.end() || found->second.nbytes() != size) trainer::checkpoint::refuse_damaged("input", "holds no such storage");
+  return found->second;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const bool is_archive = size >= 2 && std::memcmp(data, "PK", 2) == 0;
+  trainer::fuzz::check({data, size}, [&](std::span<const uint8_t> input) {
+    if (is_archive) return trainer::checkpoint::read_torch_zip(input, "input");
+    Budget budget(input.size(), "input");
+    return trainer::checkpoint::unpickle(input, "input", load_storage, budget);
+  });
+  return 0;
+}
