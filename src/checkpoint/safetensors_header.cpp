@@ -15,25 +15,19 @@ namespace {
 using Tensor = SafetensorsHeader::Tensor;
 
 // Takes the JSON as it is parsed, whose nesting is as shallow as the format's: a tree of it would take many times its size.
-class Handler {
+class Handler : public nlohmann::json_sax<nlohmann::json> {
  public:
-  using number_integer_t = nlohmann::json::number_integer_t;
-  using number_unsigned_t = nlohmann::json::number_unsigned_t;
-  using number_float_t = nlohmann::json::number_float_t;
-  using string_t = nlohmann::json::string_t;
-  using binary_t = nlohmann::json::binary_t;
-
   Handler(const std::string& source, Budget& budget) : source_(source), budget_(budget) {}
 
   SafetensorsHeader take() { return std::move(header_); }
 
-  bool null() { unexpected("null"); }
-  bool boolean(bool) { unexpected("a truth value"); }
-  bool number_integer(number_integer_t) { unexpected("a negative number"); }
-  bool number_float(number_float_t, const string_t&) { unexpected("a number that is no integer"); }
-  bool binary(binary_t&) { unexpected("bytes"); }
+  bool null() override { unexpected("null"); }
+  bool boolean(bool) override { unexpected("a truth value"); }
+  bool number_integer(number_integer_t) override { unexpected("a negative number"); }
+  bool number_float(number_float_t, const string_t&) override { unexpected("a number that is no integer"); }
+  bool binary(binary_t&) override { unexpected("bytes"); }
 
-  bool number_unsigned(number_unsigned_t value) {
+  bool number_unsigned(number_unsigned_t value) override {
     if (place_ != Place::kShape && place_ != Place::kOffsets) unexpected("a number");
     if (value > static_cast<number_unsigned_t>(std::numeric_limits<int64_t>::max())) unexpected("a number that is too large");
     if (place_ == Place::kShape) {
@@ -47,7 +41,7 @@ class Handler {
     return true;
   }
 
-  bool string(string_t& value) {
+  bool string(string_t& value) override {
     if (place_ == Place::kMetadata) {
       budget_.take(kMetadataMemory + key_.size() + value.size());
       if (!header_.metadata.emplace(key_, value).second) unexpected("the same key twice");
@@ -62,7 +56,7 @@ class Handler {
     return true;
   }
 
-  bool start_object(std::size_t) {
+  bool start_object(std::size_t) override {
     if (place_ == Place::kOutside) {
       place_ = Place::kTop;
     } else if (place_ == Place::kTop && key_ == "__metadata__") {
@@ -79,13 +73,13 @@ class Handler {
     return true;
   }
 
-  bool key(string_t& key) {
+  bool key(string_t& key) override {
     key_ = key;
     if (place_ == Place::kTensor && key != "dtype" && key != "shape" && key != "data_offsets") unexpected("an unknown key");
     return true;
   }
 
-  bool end_object() {
+  bool end_object() override {
     if (place_ == Place::kTensor && (tensor().dtype == nullptr || !has_shape_ || num_offsets_ != 2)) {
       key_ = tensor().name;
       unexpected("a tensor without dtype, shape or two data_offsets");
@@ -94,7 +88,7 @@ class Handler {
     return true;
   }
 
-  bool start_array(std::size_t) {
+  bool start_array(std::size_t) override {
     if (place_ == Place::kTensor && key_ == "shape" && !has_shape_) {
       has_shape_ = true;
       place_ = Place::kShape;
@@ -106,12 +100,12 @@ class Handler {
     return true;
   }
 
-  bool end_array() {
+  bool end_array() override {
     place_ = Place::kTensor;
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) {
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
     refuse_damaged(source_, fmt::format("its header is no JSON from the {}th of its bytes on", position));
   }
 

@@ -177,7 +177,7 @@ void ZipReader::check_descriptor(ZipEntry& entry, const Directory& directory) co
 }
 
 void ZipReader::check_overlaps(Budget& budget) const {
-  budget.take(entries_.size(), sizeof(const ZipEntry*));
+  budget.take(entries_.size(), sizeof(void*));
   std::vector<const ZipEntry*> order;
   order.reserve(entries_.size());
   for (const auto& entry : entries_) order.push_back(&entry);
@@ -215,7 +215,7 @@ void ZipReader::copy(const ZipEntry& entry, uint8_t* destination) const {
 }
 
 void ZipReader::check_stored(const ZipEntry& entry) const {
-  const char* const kCure = "PyTorch stores entries plainly: unpack the archive and give the file that torch.save wrote";
+  constexpr const char* kCure = "PyTorch stores entries plainly: unpack the archive and give the file that torch.save wrote";
   if ((entry.flags & kEncryptedFlag) != 0) refuse(source_, in_quotes(entry.name) + " in it is encrypted", kCure);
   if (entry.method != 0) refuse(source_, in_quotes(entry.name) + " in it is compressed", kCure);
   if (entry.size != entry.num_content) refuse_entry(entry, "has two sizes");
