@@ -20,6 +20,7 @@
 #include "commands/version.h"
 #include "commands/watch.h"
 #include "engine/catalog.h"
+#include "engine/init_from.h"
 #include "engine/trainer.h"
 #include "reporting/sinks.h"
 #include "run/run_directory.h"
@@ -137,6 +138,11 @@ ExitCode train_in(RunPlace& place, Start& start, engine::Parts& parts, const std
   });
   start.assembly.together([&] {
     if (start.local_rank != 0) open_data();
+  });
+  start.assembly.together([&] {
+    if (directory != nullptr && !experiment.model.init_from.empty()) {
+      logger.info("{}", engine::init_model(experiment.model, *parts.model));
+    }
   });
   engine::join_ranks(experiment, parts);
   reporting::Reporter reporter;

@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-from launches import HANG_SECONDS, NUM_RANKS, LaunchCase, ranks_of  # noqa: E402
+from launches import HANG_SECONDS, NUM_RANKS, LaunchCase, ranks_of, write_safetensors  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
 TRAINING = ("training 3", "step 3")
@@ -142,6 +142,14 @@ class FailuresTest(LaunchCase):
         others = [code for number, code in enumerate(self.exit_codes()) if number != 1]
         row.check(self, err, process.returncode, others, RANK=1, FILE="/memfd:lost.bin (deleted)")
         self.assert_named(err, SURVIVORS, r"^rank 1 \(process \d+ on .*\) was killed by signal 7 \(Bus error\) in ")
+
+    @plants("The file of `model.init_from` does not fit")
+    def test_foreign_weights(self, row):
+        weights = self.folder / "weights.safetensors"
+        write_safetensors(weights, {"conv.weight": ([16, 3, 3, 3], [1] * 432), "head.bias": ([2], [1, 2])})
+        err = self.end(process := self.start(settings=[f"model.init_from={weights}"]))
+        missing = "missing conv.bias, fc.weight, fc.bias; unexpected head.bias"
+        row.check(self, err, process.returncode, self.exit_codes(), FILE=weights, TEXT=missing)
 
     @plants("The disk of the run directory is full")
     def test_full_disk(self, row):

@@ -1,6 +1,7 @@
 """Launches of several ranks in which something is to go wrong, and what is left of them. TRAINER_BINARY names the program,
 TRAINER_FAULTS the library that plants faults (tests/e2e/faults.cpp)."""
 
+import array
 import contextlib
 import fcntl
 import json
@@ -25,6 +26,16 @@ CONFIG = ROOT / "configs" / "quickstart.yaml"
 # A step of a fraction of a second, validation of many batches after the second one, and no end.
 SETTINGS = ["model={name: demo_conv, num_classes: 10}", "training.epochs=100000", "dataloader={batch_size: null, global_batch_size: 600}",
             "validation.batch_size=10", f"distributed.hang_seconds={HANG_SECONDS}"]
+
+
+def write_safetensors(path, tensors):
+    """`tensors`: {name: (shape, values)}, stored as float32."""
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        begin, data = len(data), data + array.array("f", values).tobytes()
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
 def stat_of(pid):

@@ -6,9 +6,17 @@ namespace trainer::config {
 
 struct ModelSection {
   Part part;
+  std::string init_from = {};
+  bool init_strict = true;
 
   void describe(KeyTable& keys, const Catalog& catalog) {
     keys.add_part("name", part, catalog.models, "", "The network; `trainer list models` shows them.");
+    keys.add("init_from", init_from,
+             {.doc = "A file whose parameters and buffers training begins with, by their names: a state_dict of PyTorch, safetensors, or a "
+                     "checkpoint; empty: none."});
+    keys.add("init_strict", init_strict,
+             {.doc = "Refuse a file in which something is missing, unexpected or of another shape; false: take what fits, such as all "
+                     "but a head for other classes, and say what was skipped."});
   }
 };
 

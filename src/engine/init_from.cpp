@@ -1,0 +1,132 @@
+#include "engine/init_from.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include "base/error.h"
+#include "checkpoint/read_file.h"
+#include "state/module.h"
+
+namespace trainer::engine {
+namespace {
+
+constexpr std::string_view kPrefix = "module.";
+constexpr std::string_view kCounter = "num_batches_tracked";
+
+const state::Dict& state_dict_of(const state::Tree& file, const std::string& source) {
+  const auto* root = std::get_if<state::Dict>(&file.value());
+  if (root == nullptr) throw CheckpointError(source + ": holds no state_dict; save model.state_dict()");
+  for (const auto* name : {"model", "state_dict"}) {
+    const auto* inner = root->find(name);
+    const auto* dict = inner == nullptr ? nullptr : std::get_if<state::Dict>(&inner->value());
+    if (dict != nullptr) return *dict;
+  }
+  return *root;
+}
+
+std::map<std::string, const state::Tree*> by_name(const state::Dict& state_dict) {
+  std::map<std::string, const state::Tree*> values;
+  for (const auto& item : state_dict.items()) {
+    auto name = state::to_string(item.key);
+    if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
+    values[name] = &item.value;
+  }
+  return values;
+}
+
+std::string shape_text(const torch::Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor.scalar_type() << tensor.sizes();
+  return text.str();
+}
+
+// Empty: the value can be copied there.
+std::string misfit(const state::Tree& value, const torch::Tensor& destination) {
+  const auto* tensor = std::get_if<torch::Tensor>(&value.value());
+  if (tensor == nullptr) return "no tensor";
+  const bool fits = tensor->sizes() == destination.sizes() && tensor->is_floating_point() == destination.is_floating_point();
+  return fits ? "" : fmt::format("{}, not {}", shape_text(*tensor), shape_text(destination));
+}
+
+// A file beside a model.
+struct Match {
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> fitting;  // of the model, of the file
+  std::vector<std::string> missing;
+  std::vector<std::string> unexpected;
+  std::vector<std::string> misfits;
+
+  std::string differences() const {
+    std::vector<std::string> parts;
+    const auto add = [&](const char* what, const std::vector<std::string>& names) {
+      if (!names.empty()) parts.push_back(fmt::format("{} {}", what, fmt::join(names, ", ")));
+    };
+    add("missing", missing);
+    add("unexpected", unexpected);
+    add("not fitting", misfits);
+    return fmt::format("{}", fmt::join(parts, "; "));
+  }
+};
+
+Match match_names(std::map<std::string, const state::Tree*> values, const torch::nn::Module& model) {
+  const auto state = state::state_of(model);
+  Match found;
+  for (const auto& item : state.items()) {
+    const auto name = state::to_string(item.key);
+    const auto& destination = std::get<torch::Tensor>(item.value.value());
+    const auto value = values.find(name);
+    if (value == values.end()) {
+      if (!name.ends_with(kCounter)) found.missing.push_back(name);
+      continue;
+    }
+    const auto what = misfit(*value->second, destination);
+    if (what.empty()) {
+      found.fitting.emplace_back(destination, std::get<torch::Tensor>(value->second->value()));
+    } else {
+      found.misfits.push_back(fmt::format("{} ({})", name, what));
+    }
+    values.erase(value);
+  }
+  for (const auto& value : values) found.unexpected.push_back(value.first);
+  return found;
+}
+
+Match match(const state::Tree& file, const std::string& source, const torch::nn::Module& model) {
+  return match_names(by_name(state_dict_of(file, source)), model);
+}
+
+void take(const Match& found) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& [destination, value] : found.fitting) destination.copy_(value);
+}
+
+}  // namespace
+
+void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model) {
+  const auto found = match(file, source, model);
+  const auto differences = found.differences();
+  if (!differences.empty()) throw CheckpointError(fmt::format("{}: does not fit the model: {}", source, differences));
+  take(found);
+}
+
+std::string init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model) {
+  const auto found = match(file, source, model);
+  const auto differences = found.differences();
+  if (strict && !differences.empty()) {
+    throw CheckpointError(
+        fmt::format("{}: does not fit the model: {}; set model.init_strict: false to take what fits", source, differences));
+  }
+  if (found.fitting.empty()) throw CheckpointError(fmt::format("{}: nothing in it fits the model: {}", source, differences));
+  take(found);
+  const auto text = fmt::format("the model begins with {} tensors of {}", found.fitting.size(), source);
+  return differences.empty() ? text : text + "; skipped: " + differences;
+}
+
+std::string init_model(const config::ModelSection& section, torch::nn::Module& model) {
+  return init_model(checkpoint::read_any(section.init_from), section.init_from, section.init_strict, model);
+}
+
+}  // namespace trainer::engine

@@ -1,0 +1,135 @@
+#include "engine/init_from.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/torch_zip.h"
+#include "state/module.h"
+#include "tests/testing/string_output.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::engine {
+namespace {
+
+using ::testing::ThrowsMessage;
+
+struct Net : torch::nn::Module {
+  explicit Net(int64_t num_classes = 3, torch::Dtype dtype = torch::kFloat32) {
+    register_module("bn", torch::nn::BatchNorm2d(2));
+    register_module("fc", torch::nn::Linear(2, num_classes));
+    to(dtype);
+  }
+};
+
+// Entries that no network has after its construction.
+state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", bool with_counter = true) {
+  const Net net(num_classes);
+  state::Dict dict;
+  const auto state = state::state_of(net);
+  for (const auto& item : state.items()) {
+    const auto name = state::to_string(item.key);
+    if (name.ends_with("num_batches_tracked") && !with_counter) continue;
+    const auto& tensor = std::get<torch::Tensor>(item.value.value());
+    dict.add(prefix + name, (torch::arange(tensor.numel()) + 7).reshape(tensor.sizes()).to(tensor.scalar_type()));
+  }
+  return dict;
+}
+
+// What is said of it, from a file "a.pt" that is named so in messages.
+std::string init_from(const state::Tree& tree, torch::nn::Module& model, bool strict = true) {
+  testing::StringOutput output;
+  checkpoint::write_torch_zip(tree, "a", output);
+  return init_model(checkpoint::read_torch_zip(testing::as_bytes(output.content()), "a.pt"), "a.pt", strict, model);
+}
+
+state::Tree as(const std::string& key, state::Dict dict) {
+  state::Dict root;
+  root.add("epoch", 3);
+  root.add(key, std::move(dict));
+  return root;
+}
+
+void expect_filled(const torch::nn::Module& net) {
+  const auto state = state::state_of(net);
+  for (const auto& item : state.items()) {
+    const auto& tensor = std::get<torch::Tensor>(item.value.value());
+    const auto expected = (torch::arange(tensor.numel()) + 7).reshape(tensor.sizes()).to(tensor.scalar_type());
+    EXPECT_TRUE(torch::equal(tensor, expected)) << state::to_string(item.key);
+  }
+}
+
+TEST(InitFrom, TakesAStateDictInEveryFormThatPythonsUsersSave) {
+  for (const auto& tree : {state::Tree(make_state()), as("model", make_state()), as("state_dict", make_state()),
+                           state::Tree(make_state(3, "module.")), as("state_dict", make_state(3, "module."))}) {
+    Net net;
+    EXPECT_EQ(init_from(tree, net), "the model begins with 7 tensors of a.pt");
+    expect_filled(net);
+  }
+}
+
+TEST(InitFrom, ConvertsToTheModelsDtype) {
+  Net net(3, torch::kFloat64);
+  init_from(make_state(), net);
+  expect_filled(net);
+}
+
+TEST(InitFrom, OldFilesHaveNoCounters) {
+  Net net;
+  EXPECT_EQ(init_from(make_state(3, "", /*with_counter=*/false), net), "the model begins with 6 tensors of a.pt");
+}
+
+TEST(InitFrom, StrictNamesAllThatDoesNotFitAndChangesNothing) {
+  auto dict = make_state(5);
+  dict.add("head.weight", torch::zeros({1}));
+  dict.add("step", 5);
+  Net net;
+  const auto weight = net.named_parameters()["bn.weight"];
+  const auto before = weight.detach().clone();
+  net.register_parameter("extra", torch::zeros({1}));
+  EXPECT_THAT(
+      [&] { init_from(dict, net); },
+      ThrowsMessage<CheckpointError>("a.pt: does not fit the model: missing extra; unexpected head.weight, step; not fitting fc.weight "
+                                     "(Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not Float[3]); set model.init_strict: false "
+                                     "to take what fits"));
+  EXPECT_TRUE(torch::equal(weight, before));
+}
+
+TEST(InitFrom, OtherwiseTakesWhatFitsAndSaysWhatWasSkipped) {
+  Net net;
+  EXPECT_EQ(
+      init_from(make_state(5), net, /*strict=*/false),
+      "the model begins with 5 tensors of a.pt; skipped: not fitting fc.weight (Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not "
+      "Float[3])");
+  EXPECT_EQ(net.named_parameters()["bn.weight"][0].item<float>(), 7);
+}
+
+TEST(InitFrom, AFileOfWhichNothingFitsIsAMistake) {
+  Net net;
+  const auto error = [](const std::string& what) { return ThrowsMessage<CheckpointError>(::testing::StartsWith("a.pt: " + what)); };
+  EXPECT_THAT([&] { init_from(as("weights", make_state()), net, false); }, error("nothing in it fits the model: missing bn.weight, "));
+  EXPECT_THAT([&] { init_from(state::List{1}, net, false); }, error("holds no state_dict; save model.state_dict()"));
+  state::Dict entries;
+  entries.add("fc.bias", torch::zeros({3}, torch::kInt64));
+  entries.add("fc.weight", "text");
+  EXPECT_THAT([&] { init_from(entries, net, false); },
+              ThrowsMessage<CheckpointError>(::testing::EndsWith("not fitting fc.weight (no tensor), fc.bias (Long[3], not Float[3])")));
+}
+
+TEST(InitFrom, ReadsTheFileThatTheSectionNames) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "weights.pt";
+  testing::StringOutput output;
+  checkpoint::write_torch_zip(make_state(), "weights", output);
+  write_file_atomically(path, output.content());
+  Net net;
+  config::ModelSection section;
+  section.init_from = path.string();
+  EXPECT_EQ(init_model(section, net), "the model begins with 7 tensors of " + path.string());
+  expect_filled(net);
+  section.init_from = (folder.path() / "absent.pt").string();
+  EXPECT_THROW(init_model(section, net), CheckpointError);
+}
+
+}  // namespace
+}  // namespace trainer::engine
