@@ -21,6 +21,7 @@ ExitCode launch(const std::vector<std::string>& args);
 ExitCode config(const std::vector<std::string>& args);
 ExitCode data(const std::vector<std::string>& args);
 ExitCode replay(const std::vector<std::string>& args);
+ExitCode export_model(const std::vector<std::string>& args);
 ExitCode list(const std::vector<std::string>& args);
 
 // Finds and runs the command that the arguments name; without a name they are train's.

@@ -203,6 +203,8 @@ class TrainerTest(unittest.TestCase):
             (["train", "--help"], 0, "--run-dir"),
             (["list", "models"], 0, "resnet18"),
             (["list", "modells"], 2, "modells"),
+            (["export", "--checkpoint", "absent.pt", "--format", "state_dict", "--output", "x.pt"], 5, "absent.pt"),
+            (["export", "--checkpoint", "absent.pt", "--format", "onnx", "--output", "x.pt"], 2, "onnx"),
             (["tain"], 2, 'did you mean "train"?'),
             (["--config"], 2, "--config"),
             (["--confg", "x"], 2, "--config is required"),

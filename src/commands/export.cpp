@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "checkpoint/read_file.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/torch_zip.h"
+#include "commands/arguments.h"
+#include "commands/command.h"
+#include "datasets/registry.h"
+#include "engine/catalog.h"
+#include "engine/init_from.h"
+#include "engine/parts.h"
+#include "engine/torchscript.h"
+#include "input/transforms.h"
+#include "state/module.h"
+#include "state/view.h"
+
+namespace trainer::commands {
+namespace {
+
+struct ExportArguments {
+  std::filesystem::path checkpoint;
+  std::string format;
+  std::filesystem::path output;
+  bool ema = false;
+};
+
+ExportArguments parse_arguments(const std::vector<std::string>& args) {
+  ExportArguments arguments;
+  CLI::App app("Writes a checkpoint's network for other programs.", "trainer export");
+  app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint")->required()->type_name("FILE");
+  app.add_option("--format", arguments.format, "state_dict (torch.load), safetensors, or torchscript (torch.jit.load)")
+      ->required()
+      ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript"}));
+  app.add_option("--output", arguments.output, "where to write it")->required()->type_name("FILE");
+  app.add_flag("--ema", arguments.ema, "the averaged parameters");
+  parse(app, args);
+  return arguments;
+}
+
+class FileOutput final : public checkpoint::Output {
+ public:
+  explicit FileOutput(AtomicFile& file) : file_(file) {}
+  void write(const void* data, size_t size) override { file_.write({static_cast<const char*>(data), size}); }
+
+ private:
+  AtomicFile& file_;
+};
+
+config::Experiment read_experiment(const state::View& file, const std::string& source) {
+  return config::load_text(file.at("config").text(), source + ": config",
+                           {"runtime.device=cpu", "runtime.channels_last=false", "amp.enabled=false", "distributed.sync_batch_norm=false",
+                            "model.init_from=\"\""},
+                           engine::make_catalog());
+}
+
+state::Tree read_weights(const state::View& file, bool ema) {
+  const auto from = file.at(ema ? "ema" : "model");
+  if (from.is_none()) from.fail("the run had no training.ema");
+  state::Dict weights;
+  for (const auto& key : from.keys()) {
+    if (key != state::Key("n_averaged")) weights.add(key, from.at(key).tensor());
+  }
+  return weights;
+}
+
+void write(const ExportArguments& arguments, const config::Experiment& experiment, models::Model& model) {
+  AtomicFile file(arguments.output);
+  FileOutput output(file);
+  if (arguments.format == "state_dict") {
+    checkpoint::write_torch_zip(state::state_of(model), arguments.output.stem().string(), output);
+  } else if (arguments.format == "safetensors") {
+    checkpoint::write_safetensors({.tensors = state::state_of(model), .metadata = {{"format", "pt"}}}, output);
+  } else {
+    const auto info = datasets::dataset_info(experiment.dataset.part);
+    file.write(engine::to_torchscript(model, input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()));
+  }
+  file.commit();
+}
+
+}  // namespace
+
+ExitCode export_model(const std::vector<std::string>& args) {
+  const auto arguments = parse_arguments(args);
+  const auto source = arguments.checkpoint.string();
+  const auto tree = checkpoint::read_any(arguments.checkpoint);
+  const state::View file(tree, source);
+  const auto experiment = read_experiment(file, source);
+  const auto parts = engine::build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
+  engine::load_weights(read_weights(file, arguments.ema), source, *parts.model);
+  write(arguments, experiment, *parts.model);
+  fmt::print("{}: {} of {}, {}\n", arguments.output.string(), experiment.model.part.name, source,
+             arguments.ema ? "averaged parameters" : "parameters");
+  return ExitCode::kDone;
+}
+
+}  // namespace trainer::commands

@@ -1,0 +1,59 @@
+#include "engine/torchscript.h"
+
+#include <gmock/gmock.h>
+#include <torch/script.h>
+
+#include "base/error.h"
+#include "models/registry.h"
+#include "tests/testing/small_run.h"
+
+namespace trainer::engine {
+namespace {
+
+std::shared_ptr<models::Model> make_model(const std::string& yaml) {
+  const auto text = "experiment: script\nmodel: " + yaml + "\ndataset: {name: synthetic}\ntraining: {epochs: 1}\n";
+  const auto experiment = config::load_text(text, "test.yaml", {}, testing::catalog());
+  return models::make_model(experiment.model.part, {.init_generator = at::make_generator<at::CPUGeneratorImpl>(1),
+                                                    .dropout_generator = at::make_generator<at::CPUGeneratorImpl>(2),
+                                                    .norm = nn::local_batch_norm()});
+}
+
+TEST(TorchScript, EveryKindOfNetworkIsTraced) {
+  for (const auto& yaml : {"{name: demo_linear}", "{name: demo_conv}", "{name: resnet20}", "{name: resnet18}", "{name: resnet50}",
+                           "{name: wide_resnet, depth: 16, width: 2}", "{name: vgg11_bn, head: cifar}"}) {
+    const auto model = make_model(yaml);
+    auto shape = model->input_shape();
+    for (auto& size : shape) size = size == -1 ? 64 : size;
+    std::istringstream file(to_torchscript(*model, shape));
+    auto loaded = torch::jit::load(file);
+    const auto names = [](const auto& tensors) {
+      std::vector<std::string> names;
+      for (const auto& item : tensors) names.push_back(item.name);
+      return names;
+    };
+    EXPECT_EQ(loaded.named_parameters().size(), model->parameters().size()) << yaml;
+    EXPECT_EQ(names(loaded.named_parameters()).front(), model->named_parameters().front().key()) << yaml;
+    shape.insert(shape.begin(), 5);
+    const auto x = torch::ones(shape);
+    const torch::NoGradGuard no_grad;
+    EXPECT_TRUE(torch::allclose(loaded.forward({x}).toTensor(), model->forward(x), 1e-5, 1e-5)) << yaml;
+  }
+}
+
+// Whose batch size is a number in the trace.
+struct MeanOverBatch : models::Model {
+  MeanOverBatch() { weight = register_parameter("weight", torch::ones({1})); }
+  torch::Tensor forward(const torch::Tensor& x) override { return x * weight / x.size(0); }
+  std::vector<int64_t> input_shape() const override { return {3}; }
+  int64_t num_outputs() const override { return 3; }
+  torch::Tensor weight;
+};
+
+TEST(TorchScript, WhatDependsOnTheBatchSizeIsRefused) {
+  MeanOverBatch model;
+  EXPECT_THAT([&] { to_torchscript(model, {3}); },
+              ::testing::ThrowsMessage<Error>("the traced network gives other outputs than the network for a batch of 3"));
+}
+
+}  // namespace
+}  // namespace trainer::engine
