@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/file_output.h"
 #include "checkpoint/torch_zip.h"
 
 namespace trainer::checkpoint {
@@ -28,20 +29,6 @@ std::optional<int64_t> step_of(const fs::path& file) {
   const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
   return error == std::errc() && rest == end ? std::optional(step) : std::nullopt;
 }
-
-class ToFile : public Output {
- public:
-  explicit ToFile(AtomicFile& file) : file_(file) {}
-  void write(const void* data, size_t size) override {
-    file_.write({static_cast<const char*>(data), size});
-    num_bytes_ += size;
-  }
-  uint64_t num_bytes() const { return num_bytes_; }
-
- private:
-  AtomicFile& file_;
-  uint64_t num_bytes_ = 0;
-};
 
 }  // namespace
 
@@ -75,7 +62,7 @@ fs::path Store::file_of(int64_t step) const { return folder_ / fmt::format("step
 uint64_t Store::write(const state::Tree& tree, int64_t step, bool is_best) const {
   const auto path = file_of(step);
   AtomicFile file(path);
-  ToFile output(file);
+  FileOutput output(file);
   write_torch_zip(tree, path.stem().string(), output);
   file.commit();
   link(kLast, path);

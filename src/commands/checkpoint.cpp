@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "base/file.h"
+#include "checkpoint/file_output.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/torch_zip.h"
 #include "commands/arguments.h"
@@ -92,11 +92,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   if (config) average.add("config", *config);
 
   AtomicFile file(output);
-  struct ToFile : checkpoint::Output {
-    explicit ToFile(AtomicFile& file) : file_(file) {}
-    void write(const void* data, size_t size) override { file_.write({static_cast<const char*>(data), size}); }
-    AtomicFile& file_;
-  } bytes(file);
+  checkpoint::FileOutput bytes(file);
   checkpoint::write_torch_zip(average, output.stem().string(), bytes);
   file.commit();
 }

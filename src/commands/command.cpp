@@ -16,7 +16,9 @@ constexpr std::array kCommands = {
     Command{"launch", "train with one process per GPU, or several on the CPU", &launch},
     Command{"config", "reference of all keys, or a file as it is understood", &config},
     Command{"data", "look at a data set as the network sees it", &data},
+    Command{"checkpoint", "look into checkpoints, compare and average them", &checkpoint},
     Command{"export", "write a checkpoint's network for other programs", &export_model},
+    Command{"verify-resume", "whether a run that is continued is the straight run, bit for bit", &verify_resume},
     Command{"replay", "take a step again, alone, that was not finite", &replay},
     Command{"list", "the models, datasets, transforms and other parts there are", &list},
 };
@@ -26,7 +28,7 @@ void print_help() {
       "trainer: trains image classifiers from a YAML experiment file\n\n"
       "usage: trainer --config FILE [key=value ...]\n"
       "       trainer COMMAND [arguments]\n\ncommands:\n");
-  for (const auto& command : kCommands) fmt::print("  {:<8} {}\n", command.name, command.doc);
+  for (const auto& command : kCommands) fmt::print("  {:<14} {}\n", command.name, command.doc);
   fmt::print(
       "\n`trainer COMMAND --help` says more. Exit codes: 0 done, 1 failure while running, 2 command line or configuration, 3 data,\n"
       "4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n");

@@ -22,6 +22,8 @@ ExitCode config(const std::vector<std::string>& args);
 ExitCode data(const std::vector<std::string>& args);
 ExitCode replay(const std::vector<std::string>& args);
 ExitCode export_model(const std::vector<std::string>& args);
+ExitCode checkpoint(const std::vector<std::string>& args);
+ExitCode verify_resume(const std::vector<std::string>& args);
 ExitCode list(const std::vector<std::string>& args);
 
 // Finds and runs the command that the arguments name; without a name they are train's.

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "base/file.h"
+#include "checkpoint/file_output.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/torch_zip.h"
@@ -38,15 +38,6 @@ ExportArguments parse_arguments(const std::vector<std::string>& args) {
   return arguments;
 }
 
-class FileOutput final : public checkpoint::Output {
- public:
-  explicit FileOutput(AtomicFile& file) : file_(file) {}
-  void write(const void* data, size_t size) override { file_.write({static_cast<const char*>(data), size}); }
-
- private:
-  AtomicFile& file_;
-};
-
 config::Experiment read_experiment(const state::View& file, const std::string& source) {
   return config::load_text(file.at("config").text(), source + ": config",
                            {"runtime.device=cpu", "runtime.channels_last=false", "amp.enabled=false", "distributed.sync_batch_norm=false",
@@ -66,7 +57,7 @@ state::Tree read_weights(const state::View& file, bool ema) {
 
 void write(const ExportArguments& arguments, const config::Experiment& experiment, models::Model& model) {
   AtomicFile file(arguments.output);
-  FileOutput output(file);
+  checkpoint::FileOutput output(file);
   if (arguments.format == "state_dict") {
     checkpoint::write_torch_zip(state::state_of(model), arguments.output.stem().string(), output);
   } else if (arguments.format == "safetensors") {

@@ -140,7 +140,7 @@ ExitCode train_in(RunPlace& place, Start& start, engine::Parts& parts, const std
     if (start.local_rank != 0) open_data();
   });
   start.assembly.together([&] {
-    if (directory != nullptr && !experiment.model.init_from.empty()) {
+    if (place.directory && place.checkpoint.empty() && !experiment.model.init_from.empty()) {
       logger.info("{}", engine::init_model(experiment.model, *parts.model));
     }
   });
