@@ -216,7 +216,8 @@ TEST(Ranks, AStopAskedOfOneStopsAllAtTheSameStep) {
     EXPECT_EQ(run.events.end.reason, "stopped");
     steps[static_cast<size_t>(rank)] = run.events.end.step;
   });
-  EXPECT_EQ(steps, (std::vector<int64_t>{3, 3, 3}));
+  // Through the memory in which their small gradients are added, the others hear of it at once.
+  EXPECT_EQ(steps, (std::vector<int64_t>{2, 2, 2}));
 }
 
 TEST(Ranks, SamTrainsAndKeepsRanksEqual) {

@@ -27,9 +27,9 @@ TEST(TorchScript, EveryKindOfNetworkIsTraced) {
     std::istringstream file(to_torchscript(*model, shape));
     auto loaded = torch::jit::load(file);
     const auto names = [](const auto& tensors) {
-      std::vector<std::string> names;
-      for (const auto& item : tensors) names.push_back(item.name);
-      return names;
+      std::vector<std::string> found;
+      for (const auto& item : tensors) found.push_back(item.name);
+      return found;
     };
     EXPECT_EQ(loaded.named_parameters().size(), model->parameters().size()) << yaml;
     EXPECT_EQ(names(loaded.named_parameters()).front(), model->named_parameters().front().key()) << yaml;
