@@ -237,5 +237,38 @@ class CheckpointsTest(LaunchCase):
         self.assertEqual(steps, [("0", "9"), ("1", "18"), ("2", "27")])
 
 
+    def run_tool(self, *args):
+        run = subprocess.run([BINARY, *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=120)
+        return run.stdout, run.stderr, run.returncode
+
+    def test_verify_resume(self):
+        for launcher in ([], ["launch", "--nproc-per-node", "2", "--"]):
+            out, err, code = self.run_tool(*launcher, "verify-resume", *RUN, "--steps", "14")
+            self.assertEqual(code, 0, err)
+            self.assertRegex(out, r"^equal, bit for bit: 14 steps straight, and 7 \+ 7 with a checkpoint between them, in \d+ tensors")
+
+    def test_the_tools(self):
+        checkpoints = self.straight() / "checkpoints"
+        first, last = sorted(checkpoints.glob("step_*.pt"))[-2:]
+        out, err, code = self.run_tool("checkpoint", "info", last)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, r"(?m)^step +30$")
+        out, err, code = self.run_tool("checkpoint", "verify", first, last)
+        self.assertEqual((code, out.count(": good, ")), (0, 2), err)
+        self.assertEqual(self.run_tool("checkpoint", "diff", last, checkpoints / "last.pt"), ("", "", 0))
+        out, err, code = self.run_tool("checkpoint", "diff", first, last)
+        self.assertEqual(code, 1, err)
+        self.assertRegex(out, r"(?m)^model\.conv\.weight: 432 of 432 values, by up to ")
+        average = self.folder / "average.pt"
+        out, err, code = self.run_tool("checkpoint", "average", last, last, "--output", average)
+        self.assertEqual(code, 0, err)
+        out, err, code = self.run_tool("checkpoint", "diff", average, last)
+        self.assertEqual([line for line in out.splitlines() if line.startswith("model")], [], out)
+        os.truncate(first, 1000)
+        out, err, code = self.run_tool("checkpoint", "verify", first)
+        self.assertEqual(code, 5)
+        self.assertIn(str(first), err)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)
