@@ -260,7 +260,8 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
                     stop_condition(experiment.training.max_minutes, started), logger);
   });
   const bool failed = exit_code != ExitCode::kDone && exit_code != ExitCode::kStopped;
-  if (failed && directory && exit_code != ExitCode::kUsage) say_where_it_goes_on(*directory, logger);
+  const bool may_go_on = exit_code == ExitCode::kFailure || exit_code == ExitCode::kPeer;
+  if (may_go_on && directory) say_where_it_goes_on(*directory, logger);
   if (failed && start.place.world_size > 1) {
     directory.reset();
     // The other ranks hear of it when this process's connections close; destructors would wait for them first.
