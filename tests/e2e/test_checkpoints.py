@@ -152,9 +152,9 @@ class CheckpointsTest(LaunchCase):
         return self.start(fault, num_ranks=2, settings=RUN[2:])
 
     def test_the_time_is_up(self):
-        err, code = self.train("training.max_minutes=0.01", "training.epochs=100000")
+        err, code = self.train("training.max_minutes=0.1", "training.epochs=100000")
         self.assertEqual(code, 75, err)
-        err, code = self.train("training.max_minutes=0.05", "training.epochs=100000")
+        err, code = self.train("training.max_minutes=0.02", "training.epochs=100000")
         self.assertEqual(code, 75, err)
         self.assertIn("goes on from", err)
 
