@@ -17,7 +17,7 @@ import time
 import harness
 from harness import ALLOCATOR, PEERS, ROOT, Worker, add_ratios, alternate, busy_cores, cpu, peak_memory_mb, python_worker, summary
 
-PARTS = ["step", "ranks", "input", "start"]
+PARTS = ["step", "ranks", "input", "checkpoint", "start"]
 BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128}
 LAYOUTS = [("float32", False), ("float32", True), ("bfloat16", True)]  # dtype, channels_last
 PLAIN = {"input": "pil", "item": True}
@@ -27,6 +27,9 @@ RANK_BATCH_SIZE = 64
 OVERLAP = {"network": "resnet18", "batch_size": 16, "bucket_cap_mb": [4, 25], "steps": 5}
 # Turns of so many seconds each with it and without, many of them: what is measured is small beside the noise of one.
 WATCH = {"seconds": 0.5, "turns_per_round": 10}
+
+# Steps before each checkpoint and beside it: the latter take longer than any of the contenders writes.
+CHECKPOINT = {"network": "resnet18", "batch_size": 32, "steps": 1, "per_turn": 4}
 
 
 def layout_name(dtype, channels_last):
@@ -172,6 +175,44 @@ def measure_input(options, best, dtype, channels_last):
     return f"input, one thread: {layout_name(dtype, channels_last)}", alternate(workers, options.rounds, options.seconds)
 
 
+def measure_checkpoint(options, best):
+    """What a checkpoint costs the training: the pause, and how much longer the steps beside the writing take; until it is written, and
+    until it is loaded again."""
+    settings = best.step(CHECKPOINT["network"])
+    allocator = settings.pop("allocator")
+    common = {key: CHECKPOINT[key] for key in ("network", "batch_size", "steps")}
+    methods = {"torch.save": "torch_save", "torch.save, durable": "durable", "own thread": "background",
+               "DCP async, thread": "dcp_thread", "DCP async, process": "dcp_process"}
+    keys = ("pause", "written", "plain", "beside", "load")
+    with contextlib.ExitStack() as stack:
+        def new_folder():
+            return pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-checkpoint-", dir=ROOT / "build")))
+
+        argv = [options.bin / "bench_checkpoint", "--input", "resident", "--data", options.data, "--folder", new_folder()]
+        for key, value in common.items():
+            argv += [f"--{key.replace('_', '-')}", value]
+        workers = [Worker("ours", argv, None)]
+        for name, method in methods.items():
+            chosen = {**common, **settings, "input": "resident", "method": method, "folder": new_folder()}
+            workers.append(python_worker(name, "checkpoint.py", chosen, None, allocator))
+        values = {worker.name: {key: [] for key in keys} for worker in workers}
+        foreign = []
+        for i in range(options.rounds):
+            foreign.append(busy_cores(0.5))
+            for worker in workers if i % 2 == 0 else reversed(workers):
+                answer = worker.ask(CHECKPOINT["per_turn"])
+                for key in keys:
+                    values[worker.name][key] += [1000 * seconds for seconds in answer[key]]
+        contenders = []
+        for worker in workers:
+            of_worker = values[worker.name]
+            slower = statistics.quantiles([b - a for a, b in zip(of_worker["plain"], of_worker["beside"])], n=4)
+            result = {"name": worker.name, "slower": slower, **{key: summary(of_worker[key]) for key in keys}}
+            contenders.append({**result, "memory_mb": worker.close(), **worker.command, "settings": worker.settings})
+    title = f"checkpoint of {CHECKPOINT['network']} with momentum, 90 MB, between steps of {CHECKPOINT['batch_size']} images"
+    return title, {"unit": "ms", "contenders": contenders, "foreign_cores": foreign}
+
+
 def first_step(argv, allocator, run_dir=None):
     """Seconds from the start of the process to the end of its first step, and its peak memory then. Our program writes the time to
     metrics.jsonl in run_dir, the Python scripts print it."""
@@ -244,6 +285,8 @@ def measure(options, best):
     if "input" in options.parts:
         for dtype, channels_last in LAYOUTS:
             yield measure_input(options, best, dtype, channels_last)
+    if "checkpoint" in options.parts:
+        yield measure_checkpoint(options, best)
     if "start" in options.parts:
         yield measure_start(options)
 
@@ -256,6 +299,8 @@ def print_result(title, result):
         for c in result["contenders"]:
             print("  median {1:+.2f}, quartiles {0:+.2f} and {2:+.2f}, {count} turns".format(*c["quartiles"], count=len(c["values"])))
             print("  its parts alone: calls in a step {calls:.3f} %, beats {beats:.3f} % of a processor".format(**c["parts"]))
+    elif result["unit"] == "ms":
+        print_checkpoint(result)
     else:
         print_contenders(result, digits=2 if result["unit"] == "s" else 0)
     if max(result["foreign_cores"]) > 0.2:
@@ -269,6 +314,14 @@ def print_contenders(result, digits):
         spread = f"{c['min']:,.{digits}f} - {c['max']:,.{digits}f}"
         ratio = "{median:.2f} ({min:.2f} - {max:.2f})".format(**c["ratio"]) if "ratio" in c else ""
         print(f"  {c['name']:20}{c['median']:>10,.{digits}f}{spread:>22}{c['memory_mb']:>8,.0f}    {ratio}")
+
+
+def print_checkpoint(result):
+    print(f"  {'':20}{'pause':>22}{'written':>20}{'load':>20}{'step':>8}{'slower by (quartiles)':>24}{'MB':>8}")
+    for c in result["contenders"]:
+        pause, written, load = ("{median:.1f} ({min:.0f} - {max:.0f})".format(**c[key]) for key in ("pause", "written", "load"))
+        slower = "{1:.0f} ({0:.0f} - {2:.0f})".format(*c["slower"])
+        print(f"  {c['name']:20}{pause:>22}{written:>20}{load:>20}{c['plain']['median']:>8.0f}{slower:>24}{c['memory_mb']:>8,.0f}")
 
 
 def print_overlap(result):
@@ -300,7 +353,7 @@ def main():
     output = ROOT / "build" / "bench" / (time.strftime("%Y%m%d_%H%M%S") + ".json")
     output.parent.mkdir(parents=True, exist_ok=True)
     for title, result in measure(options, best):
-        report["results"][title] = result if result["unit"].startswith("%") else add_ratios(result)
+        report["results"][title] = add_ratios(result) if result["unit"] in ("images/s", "s") else result
         print_result(title, result)
         output.write_text(json.dumps(report, indent=1) + "\n")
     print(f"\nratios are our speed relative to theirs in the same round; everything is in {output.relative_to(ROOT)}")

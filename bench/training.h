@@ -11,6 +11,7 @@
 #include "config/load.h"
 #include "engine/catalog.h"
 #include "engine/train_step.h"
+#include "world/host_resources.h"
 
 namespace trainer::bench {
 
@@ -77,6 +78,22 @@ class BatchSource {
   int64_t epoch_ = 0;
 };
 
+// All that a run of one process is made of.
+struct SingleProcess {
+  explicit SingleProcess(const TrainingOptions& options) : experiment(make_experiment(options)) {
+    device::configure_cpu_allocator();
+    const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {.num_cpus = world::available_cpus()}, nullptr);
+    device::apply_placement(placement, experiment.runtime);
+    parts = engine::build_parts(experiment, placement);
+    engine::join_ranks(experiment, parts);
+    const auto logger = make_quiet_logger();
+    engine::open_data(experiment, parts, *logger);
+  }
+
+  config::Experiment experiment;
+  engine::Parts parts;
+};
+
 // Steps of the program. The ranks of `parts` are joined and its data is open.
 class Training {
  public:
@@ -92,6 +109,8 @@ class Training {
     train_step_.micro_step(batches_.next(), {.step = step_++, .num_group_samples = parts_.plan.global_batch_size});
   }
   void update() { train_step_.update(parts_.optimizer->base_lr()); }
+
+  metrics::ScoreMeter& meter() { return meter_; }
 
   // Collective. Waits until all ranks are done.
   void check() {

@@ -7,7 +7,7 @@ import time
 
 
 def serve(settings, run):
-    """`run(n)` does n steps and returns when all their results are there."""
+    """`run(n)` does n steps and returns when all their results are there; a dictionary that it returns goes into the answer."""
     run(1)  # first use of every kernel
     print("ready", json.dumps(settings), flush=True)
     for line in sys.stdin:
@@ -15,5 +15,5 @@ def serve(settings, run):
         if command != "go":
             raise SystemExit(f"unknown command {line!r}")
         start = time.perf_counter()
-        run(int(count))
-        print(json.dumps({"seconds": time.perf_counter() - start}), flush=True)
+        more = run(int(count)) or {}
+        print(json.dumps({**more, "seconds": time.perf_counter() - start}), flush=True)
