@@ -1,4 +1,7 @@
-# Writes OUTPUT with the revision of SOURCE_DIR, only when it changed.
+# Writes OUTPUT with the revision of SOURCE_DIR, only when it changed. Where there is no repository, TRAINER_GIT_REVISION says it.
 execute_process(COMMAND git describe --always --dirty --abbrev=12 --exclude=* WORKING_DIRECTORY "${SOURCE_DIR}"
                 OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT revision)
+  set(revision "$ENV{TRAINER_GIT_REVISION}")
+endif()
 file(CONFIGURE OUTPUT "${OUTPUT}" CONTENT "#pragma once\n\n#define TRAINER_GIT_REVISION \"${revision}\"\n")

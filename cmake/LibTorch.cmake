@@ -16,7 +16,6 @@ foreach(_file lib/libtorch_cpu.so lib/libc10.so include/torch/csrc/api/include/t
   endif()
 endforeach()
 message(STATUS "LibTorch: ${_torch}")
-# For the run path of what is installed: LibTorch stays where it is.
 set(TRAINER_TORCH_LIBRARY_DIR "${_torch}/lib")
 
 add_library(torch::cpu INTERFACE IMPORTED GLOBAL)

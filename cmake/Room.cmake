@@ -11,12 +11,15 @@ function(trainer_room name)
   endif()
 endfunction()
 
+# Whoever includes LibTorch's headers spends ten seconds on their inline functions, however small the source is.
+option(TRAINER_UNITY_BUILD "Compile the sources of a room that include LibTorch as one: a whole build takes half the time" ON)
+
 # Compiled once; every target with the same code generation flags reuses it.
 function(trainer_use_torch target)
   target_link_libraries(${target} PUBLIC torch::cpu)
   target_precompile_headers(${target} REUSE_FROM trainer_torch_header)
   # ccache would hash the precompiled header, 700 MB of it, for each source.
-  set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "")
+  set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "" UNITY_BUILD ${TRAINER_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()
 
 add_library(trainer_torch_header OBJECT "${CMAKE_SOURCE_DIR}/cmake/torch_header.cpp")

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/access.h"
 #include "base/error.h"
 #include "base/signal.h"
 #include "datasets/download.h"
@@ -30,13 +31,13 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail_with_errno(const std::string& action, const fs::path& path) {
-  throw std::system_error(errno, std::generic_category(), "cannot " + action + " " + path.string());
+  throw std::runtime_error(fmt::format("cannot {} {}: {}", action, path.string(), explain_refusal(path, {errno, std::generic_category()})));
 }
 
 void create_folders(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw std::system_error(error, "cannot create " + folder.string());
+  if (error) throw std::runtime_error(fmt::format("cannot create {}: {}", folder.string(), explain_refusal(folder, error)));
 }
 
 class Descriptor {

@@ -23,7 +23,7 @@ struct Saved {
   double write_seconds = 0;  // from then until it was on the disk
 };
 
-// Belongs to one thread; has one of its own that writes.
+// Belongs to one thread; has one of its own that writes, at the lowest priority.
 class Saver {
  public:
   // `pin_memory`: of the copy, where tensors are on a GPU.

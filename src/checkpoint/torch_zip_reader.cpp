@@ -63,17 +63,19 @@ class TorchZip {
 
   // caffe2/serialize/versions.h
   void check_version() const {
-    constexpr int kFirst = 1;
-    constexpr int kLast = 10;
+    constexpr int kFirstVersion = 1;
+    constexpr int kLastVersion = 10;
     const auto* entry = zip_.find(entry_name("version"));
     if (entry == nullptr) refuse_damaged(source_, "holds no version of its format");
     auto digits = text(*entry);
     if (digits.ends_with('\n')) digits.remove_suffix(1);
     int version = 0;
     const auto [end, error] = std::from_chars(digits.begin(), digits.end(), version);
-    if (error != std::errc() || end != digits.end() || version < kFirst || version > kLast) {
-      refuse(source_, fmt::format("is of version {} of PyTorch's format, of which {} to {} are known", in_quotes(digits), kFirst, kLast),
-             "save it with an older PyTorch");
+    if (error != std::errc() || end != digits.end() || version < kFirstVersion || version > kLastVersion) {
+      refuse(
+          source_,
+          fmt::format("is of version {} of PyTorch's format, of which {} to {} are known", in_quotes(digits), kFirstVersion, kLastVersion),
+          "save it with an older PyTorch");
     }
   }
 

@@ -1,3 +1,5 @@
+#include <torch/torch.h>
+
 #include "optim/optimizer.h"
 
 namespace trainer::optim {

@@ -1,5 +1,7 @@
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <limits>
@@ -14,12 +16,12 @@ constexpr int64_t kGrain = 1 << 16;
 // An infinity or NaN has all bits of the exponent. In integers, which every compiler makes one vector loop of.
 template <class Value, class Bits>
 bool has_non_finite(const torch::Tensor& tensor) {
-  constexpr Bits exponent = std::bit_cast<Bits>(std::numeric_limits<Value>::infinity());
+  constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<Value>::infinity());
   const auto* bits = static_cast<const Bits*>(tensor.const_data_ptr());
   std::atomic<bool> found = false;
   at::parallel_for(0, tensor.numel(), kGrain, [&](int64_t begin, int64_t end) {
     Bits any = 0;
-    for (int64_t i = begin; i < end; ++i) any |= static_cast<Bits>((bits[i] & exponent) == exponent);
+    for (int64_t i = begin; i < end; ++i) any |= static_cast<Bits>((bits[i] & kExponent) == kExponent);
     if (any != 0) found = true;
   });
   return found;
@@ -36,7 +38,7 @@ bool has_non_finite(const torch::Tensor& tensor) {
 }  // namespace
 
 torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters) {
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   std::vector<torch::Tensor> grads;
   for (const auto& param : parameters) {
     if (param.grad().defined()) grads.push_back(param.grad());

@@ -1,6 +1,7 @@
 #include "optim/optimizer.h"
 
 #include <fmt/format.h>
+#include <torch/torch.h>
 
 #include "optim/kinds.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 // Optimizers over LibTorch's fused kernels, with torch.optim's arithmetic and names.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <optional>
@@ -10,6 +10,10 @@
 
 #include "config/sections/optimization.h"
 #include "state/view.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace trainer::optim {
 

@@ -5,6 +5,8 @@
 // synchronisation; the parameters then differ between ranks until step() puts the old bits back, and the second pass' gradients are
 // averaged. Under amp::GradScaler, both losses are scaled and only the second gradient unscaled: the length of the first cancels.
 
+#include <torch/torch.h>
+
 #include "optim/kinds.h"
 #include "optim/sgd.h"
 

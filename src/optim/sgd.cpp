@@ -1,6 +1,7 @@
 #include "optim/sgd.h"
 
 #include <fmt/format.h>
+#include <torch/torch.h>
 
 #include <algorithm>
 

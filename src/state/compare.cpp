@@ -1,8 +1,9 @@
 #include "state/compare.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/torch.h>
+
+#include "state/describe.h"
 
 namespace trainer::state {
 namespace {
@@ -17,9 +18,7 @@ std::string text_of(const Tree& tree) {
       constexpr size_t kMost = 60;
       return value.size() <= kMost ? fmt::format("\"{}\"", value) : fmt::format("\"{}...\"", value.substr(0, kMost));
     }
-    std::string operator()(const torch::Tensor& value) const {
-      return fmt::format("{}[{}]", c10::toString(value.scalar_type()), fmt::join(value.sizes(), ", "));
-    }
+    std::string operator()(const torch::Tensor& value) const { return describe(value); }
     std::string operator()(const List& value) const { return fmt::format("a list of {}", value.size()); }
     std::string operator()(const Dict& value) const { return fmt::format("a dictionary of {}", value.items().size()); }
   };

@@ -34,7 +34,8 @@ class Dict {
   // `key` must be new.
   void add(Key key, Tree value);
   const Tree* find(const Key& key) const;
-  const std::vector<Item>& items() const { return items_; }
+  const std::vector<Item>& items() const& { return items_; }
+  void items() const&& = delete;  // a loop over them would outlive the dictionary
 
  private:
   std::vector<Item> items_;

@@ -2,19 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
-
 #include "base/error.h"
+#include "state/describe.h"
 
 namespace trainer::state {
 namespace {
-
-// As PyTorch's users know it.
-std::string describe(const torch::Tensor& tensor) {
-  std::ostringstream text;
-  text << tensor.scalar_type() << tensor.sizes();
-  return text.str();
-}
 
 std::string describe(const Tree& tree) {
   constexpr const char* kNames[] = {"nothing", "a truth value", "an integer", "a number", "a text", "a tensor", "a list", "a dictionary"};

@@ -1,0 +1,81 @@
+# `cmake --install` makes a tree that runs wherever it is put, on the release of Debian that it was built on, and `cpack` packages of it. Two
+# components: trainer, the program with LibTorch, and, in a build with the CUDA module, cuda: that module with NVIDIA's libraries.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainer)
+set(TRAINER_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/trainer")
+install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
+install(DIRECTORY datasets/cifar10_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
+install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+# torch/lib and nvidia/*/lib stand to each other as in the wheels: the libraries find each other by that.
+get_filename_component(_wheels "${TRAINER_TORCH_LIBRARY_DIR}/../.." ABSOLUTE)
+
+# bundle(<component> <from> <to> <pattern>...): what is there of it.
+function(bundle component from to)
+  list(TRANSFORM ARGN PREPEND "${from}/")
+  file(GLOB files ${ARGN})
+  install(FILES ${files} DESTINATION "${TRAINER_INSTALL_DIR}/${to}" COMPONENT ${component})
+endfunction()
+
+# bundle_licences(<component> <pattern>...): no wheel in two components, whose packages would have the same files.
+function(bundle_licences component)
+  list(TRANSFORM ARGN PREPEND "${_wheels}/")
+  list(TRANSFORM ARGN APPEND ".dist-info")
+  file(GLOB packages ${ARGN})
+  foreach(package IN LISTS packages)
+    install(DIRECTORY "${package}" DESTINATION "${CMAKE_INSTALL_DOCDIR}/licences" COMPONENT ${component}
+            FILES_MATCHING REGEX "/(LICENSE|License|NOTICE)[^/]*$")
+  endforeach()
+endfunction()
+
+# The last two are beside it in a LibTorch that is no wheel.
+bundle(trainer "${TRAINER_TORCH_LIBRARY_DIR}" torch/lib libc10.so libtorch_cpu.so "libgomp*.so*" "libcudart.so.*" "libcupti.so.*")
+bundle(trainer "${_wheels}/nvidia/cu13/lib" nvidia/cu13/lib "libcudart.so.*" "libcupti.so.*")
+bundle_licences(trainer "torch-*" "nvidia_cuda_cupti-*" "nvidia_cuda_runtime-*")
+set(_components trainer)
+if(TARGET torch::cuda)
+  list(APPEND _components cuda)
+  # Not libtorch_cuda_linalg and cusolver, 200 MB that only the decompositions of torch.linalg open, nor what only profilers and
+  # compilers do.
+  bundle(cuda "${TRAINER_TORCH_LIBRARY_DIR}" torch/lib libc10_cuda.so libtorch_cuda.so libtorch_nvshmem.so libcaffe2_nvrtc.so)
+  bundle(cuda "${_wheels}/nvidia/cu13/lib" nvidia/cu13/lib "libcublas.so.*" "libcublasLt.so.*" "libcufft.so.*" "libcufile.so.*" "libcurand.so.*"
+         "libcusparse.so.*" "libnvJitLink.so.*" "libnvrtc.so.*" "libnvrtc-builtins.so.*")
+  foreach(library cudnn cusparselt nccl)
+    bundle(cuda "${_wheels}/nvidia/${library}/lib" nvidia/${library}/lib "*.so.*")
+  endforeach()
+  bundle(cuda "${_wheels}/nvidia/nvshmem/lib" nvidia/nvshmem/lib "libnvshmem_host.so.*")
+  bundle_licences(cuda "nvidia_cublas-*" "nvidia_cuda_nvrtc-*" "nvidia_cudnn_*" "nvidia_cufft-*" "nvidia_cufile-*" "nvidia_curand-*"
+                  "nvidia_cusparse*" "nvidia_nccl_*" "nvidia_nvjitlink-*" "nvidia_nvshmem_*")
+endif()
+
+# A tenth of LibTorch is symbols that nothing looks up at run time. NVIDIA's libraries stay as they are, which their licence asks for.
+foreach(component IN LISTS _components)
+  install(CODE "
+    file(GLOB libraries \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${TRAINER_INSTALL_DIR}/torch/lib/*.so\")
+    execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-unneeded \${libraries} COMMAND_ERROR_IS_FATAL ANY)"
+    COMPONENT ${component})
+endforeach()
+
+set(CPACK_GENERATOR DEB TGZ)
+set(CPACK_COMPONENTS_ALL ${_components})
+set(CPACK_COMPONENTS_GROUPING IGNORE)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+set(CPACK_PROJECT_CONFIG_FILE "${CMAKE_SOURCE_DIR}/cmake/PackageFolder.cmake")
+# Both archives unpack into one folder.
+set(CPACK_PACKAGE_FILE_NAME trainer-${PROJECT_VERSION})
+set(CPACK_ARCHIVE_TRAINER_FILE_NAME trainer-${PROJECT_VERSION})
+set(CPACK_ARCHIVE_CUDA_FILE_NAME trainer-cuda-${PROJECT_VERSION})
+set(CPACK_THREADS 0)
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_PACKAGE_CONTACT "the maintainers of trainer")
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
+set(CPACK_DEBIAN_TRAINER_PACKAGE_NAME trainer)
+set(CPACK_DEBIAN_TRAINER_PACKAGE_DEPENDS ca-certificates)
+set(CPACK_DEBIAN_TRAINER_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${TRAINER_TORCH_LIBRARY_DIR}" "${_wheels}/nvidia/cu13/lib")
+set(CPACK_DEBIAN_CUDA_PACKAGE_NAME trainer-cuda)
+set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "trainer (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_CUDA_DESCRIPTION "What trainer needs for NVIDIA GPUs")
+include(CPack)
