@@ -1,34 +1,46 @@
 #!/usr/bin/env bash
-# Proves the README's two commands in a bare Debian 12: a fresh root folder with nothing but git and ca-certificates, in which a
-# clone of HEAD is set up, built, run and tested. Says how long each step took and how much disk it filled.
+# Proves the README's two commands in a bare Debian: a fresh root folder with nothing but git and ca-certificates, in which a clone of
+# HEAD is set up, built, run and tested. Says how long each step took and how much disk it filled.
 set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage() {
   cat <<'TEXT'
-usage: scripts/bare_debian.sh [--without-opencv] [--keep]
+usage: scripts/bare_debian.sh [--suite NAME] [--compiler NAME] [--torch VERSION|newest|cpu] [--without-opencv] [--keep]
+  --suite NAME      Debian's release: bookworm (12, the default) or trixie (13)
+  --compiler NAME   another compiler than the release's g++, such as g++-13 or clang++-16
+  --torch VERSION   another LibTorch than the pinned one: a version or the newest of PyPI, or cpu: a folder with lib/ and include/ like
+                    that of an unpacked LibTorch for CPUs
   --without-opencv  with TRAINER_WITH_OPENCV=OFF
   --keep            leave the root folder when done, instead of removing it
 Needs root, debootstrap and 8 GB below TMPDIR (default /tmp). What this machine knows about reaching packages is used inside too:
-apt's sources and settings (where this is Debian 12 as well), pip's settings, and certificates in /usr/local/share/ca-certificates.
+apt's settings (and its sources, where this is the same release), pip's settings, and certificates in /usr/local/share/ca-certificates.
 TEXT
 }
 
-keep=false opencv=ON
-for argument in "$@"; do
-  case "$argument" in
+keep=false opencv=ON suite=bookworm compiler='' torch=''
+arguments=("$@")
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --suite | --compiler | --torch)
+      [ $# -gt 1 ] || { usage >&2; echo "bare_debian: $1 needs a value" >&2; exit 2; }
+      declare "${1#--}=$2"
+      shift
+      ;;
     --without-opencv) opencv=OFF ;;
     --keep) keep=true ;;
     -h | --help) usage; exit 0 ;;
-    *) usage >&2; echo "bare_debian: unknown argument '$argument'" >&2; exit 2 ;;
+    *) usage >&2; echo "bare_debian: unknown argument '$1'" >&2; exit 2 ;;
   esac
+  shift
 done
 fail() { echo "bare_debian: $*" >&2; exit 1; }
 [ "$(id -u)" -eq 0 ] || fail "needs root, for debootstrap and chroot"
 command -v debootstrap >/dev/null || fail "debootstrap is missing; install it with: apt-get install debootstrap"
 # In a mount namespace of its own: the mounts below end with this process, even when it is killed.
-if [ -z "${BARE_DEBIAN_UNSHARED:-}" ]; then BARE_DEBIAN_UNSHARED=1 exec unshare --mount "$0" "$@"; fi
+if [ -z "${BARE_DEBIAN_UNSHARED:-}" ]; then BARE_DEBIAN_UNSHARED=1 exec unshare --mount "$0" "${arguments[@]}"; fi
 
-repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 base=$(mktemp -d "${TMPDIR:-/tmp}/bare-debian-XXXXXX")
 chmod 755 "$base"
 report=()
@@ -55,6 +67,8 @@ step() {
 # inside COMMAND...: in the root folder, with an environment of its own.
 inside() {
   local environment=(HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "TRAINER_WITH_OPENCV=$opencv") name
+  if [ -n "$compiler" ]; then environment+=("CXX=$compiler"); fi
+  if [ -n "$torch" ]; then environment+=(TRAINER_TORCH_DIR=/root/libtorch); fi
   while read -r name; do environment+=("$name=${!name}"); done < <(compgen -e PIP_)
   env -i "${environment[@]}" chroot "$base" "$@"
 }
@@ -62,25 +76,25 @@ inside() {
 # shellcheck disable=SC2016  # expanded inside
 in_clone() { inside bash -c 'cd /root/trainer && exec "$@"' bash "$@"; }
 
+same_release() { grep -qx "VERSION_CODENAME=$suite" /etc/os-release; }
+
 make_base() {
-  local mirror=
-  if grep -qx VERSION_CODENAME=bookworm /etc/os-release; then
-    # shellcheck disable=SC2016  # apt's own variable
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' | awk '/^https?:/ && !found++')
-  fi
-  debootstrap --variant=minbase --include=git,ca-certificates bookworm "$base" ${mirror:+"$mirror"} >"$base.log" 2>&1 ||
+  local mirror
+  mirror=$(debian_mirror) || mirror=
+  debootstrap --variant=minbase --include=git,ca-certificates "$suite" "$base" ${mirror:+"$mirror"} >"$base.log" 2>&1 ||
     { tail -n 5 "$base.log" >&2; return 1; }
   rm -f "$base.log"
 }
 
 use_site_settings() {
-  local item
-  if grep -qx VERSION_CODENAME=bookworm /etc/os-release; then
+  local item items=(apt.conf.d)
+  if same_release; then
     rm -rf "$base"/etc/apt/sources.list*
-    for item in sources.list sources.list.d apt.conf.d keyrings; do
-      if [ -e "/etc/apt/$item" ]; then cp -rL "/etc/apt/$item" "$base/etc/apt/"; fi
-    done
+    items+=(sources.list sources.list.d keyrings)
   fi
+  for item in "${items[@]}"; do
+    if [ -e "/etc/apt/$item" ]; then cp -rL "/etc/apt/$item" "$base/etc/apt/"; fi
+  done
   for item in /etc/pip.conf "${PIP_CERT:-}"; do
     if [ -n "$item" ] && [ -e "$item" ] && ! [ -e "$base$item" ]; then install -D -m 644 "$item" "$base$item"; fi
   done
@@ -91,12 +105,44 @@ use_site_settings() {
   fi
 }
 
-step "bare Debian 12" make_base
+install_packages() { inside apt-get -qq update && inside env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" >/dev/null; }
+
+install_compiler() {
+  local package=${compiler/clang++/clang}
+  install_packages "$package"
+}
+
+# A wheel's libraries and headers, with those of the two CUDA libraries that libtorch_cpu loads everywhere.
+install_torch() {
+  local version=$torch needed site
+  if [ "$torch" = cpu ]; then version=$(sed -n 's/^torch==//p' "$base/root/trainer/scripts/requirements/torch.txt"); fi
+  install_packages python3-venv
+  inside python3 -m venv /root/torch
+  inside /root/torch/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
+    "torch$([ "$version" = newest ] || echo "==$version")"
+  needed=$(inside /root/torch/bin/python -c 'import importlib.metadata as m, re
+print(*("cuda-toolkit[cudart,cupti]" + r.split(";")[0].split("]")[1] for r in m.requires("torch") if r.startswith("cuda-toolkit[")))')
+  [ -n "$needed" ] || fail "this torch names no cuda-toolkit: add what its libtorch_cpu loads"
+  inside /root/torch/bin/python -m pip list --disable-pip-version-check 2>/dev/null | grep '^torch ' >&2
+  inside /root/torch/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir "$needed"
+  site=$(inside bash -c 'echo /root/torch/lib/python3*/site-packages')
+  if [ "$torch" != cpu ]; then
+    inside ln -s "$site/torch" /root/libtorch
+    return
+  fi
+  # shellcheck disable=SC2016  # expanded inside
+  inside bash -c 'mkdir -p /root/libtorch/lib && cp -r "$1/torch/include" /root/libtorch/ &&
+    cp "$1"/torch/lib/lib{c10,torch_cpu,torch,gomp*}.so* "$1"/nvidia/*/lib/lib{cupti,cudart}.so.* /root/libtorch/lib/ && rm -rf /root/torch' bash "$site"
+}
+
+step "bare $suite" make_base
 use_site_settings
 mount -t proc proc "$base/proc"
 mount --rbind /sys "$base/sys"
 mount --rbind /dev "$base/dev"
-step "clone" git clone --quiet --no-hardlinks "$repository" "$base/root/trainer"
+step "clone" git clone --quiet --no-hardlinks "$root" "$base/root/trainer"
+if [ -n "$compiler" ]; then step "$compiler" install_compiler; fi
+if [ -n "$torch" ]; then step "LibTorch $torch" install_torch; fi
 step "launch.sh" in_clone scripts/launch.sh --config configs/quickstart.yaml
 step "test.sh" in_clone scripts/test.sh
-printf '%s\n' "" "TRAINER_WITH_OPENCV=$opencv" "${report[@]}"
+printf '%s\n' "" "$suite${compiler:+, $compiler}${torch:+, LibTorch $torch}, TRAINER_WITH_OPENCV=$opencv" "${report[@]}"

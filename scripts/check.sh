@@ -40,15 +40,15 @@ files_to_lint() (
 
 # A changed header counts as the source of its name.
 lint() {
-  local build source
-  build=$(build_folder)
-  mkdir -p "$build/lint"
+  local lint source
+  lint="$(build_folder)/lint"
+  (cd "$root" && cmake --preset "$preset" -B "$lint" -D TRAINER_UNITY_BUILD=OFF && ninja -C "$lint" trainer_git_revision) >/dev/null
   # clang cannot read gcc's precompiled header.
-  sed 's/ -Winvalid-pch -include [^ ]*cmake_pch.hxx//' "$build/compile_commands.json" >"$build/lint/compile_commands.json"
+  sed -i 's/ -Winvalid-pch -include [^ ]*cmake_pch.hxx//' "$lint/compile_commands.json"
   files_to_lint | sed -zn 's/\.h$/.cpp/; /\.cpp$/p' | sort -zu | while IFS= read -r -d '' source; do
     # Only what is built here: no CUDA module without CUDA's headers, say.
-    if grep -qF "\"file\": \"$root/$source\"" "$build/lint/compile_commands.json"; then printf '%s\0' "$root/$source"; fi
-  done | xargs -0 -r -n 1 -P "$(num_build_jobs)" clang-tidy --quiet -p "$build/lint" \
+    if grep -qF "\"file\": \"$root/$source\"" "$lint/compile_commands.json"; then printf '%s\0' "$root/$source"; fi
+  done | xargs -0 -r -n 1 -P "$(num_build_jobs)" clang-tidy --quiet -p "$lint" \
     2> >(grep -v ' warnings generated\.$' >&2)
 }
 

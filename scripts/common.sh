@@ -9,7 +9,8 @@ if [ -n "${TRAINER_TORCH_DIR:-}" ]; then TRAINER_TORCH_DIR=$(realpath -m -- "$TR
 # Stages shorter than this many seconds are not mentioned.
 quiet_below=0
 
-# stage NAME COMMAND...: runs the command and says how long it took. A failure ends the script and is named.
+# stage NAME COMMAND...: runs the command and says how long it took. A failure ends the script and is named. on_exit may be replaced by
+# what is to be cleared up.
 stage() {
   local start=$SECONDS
   current_stage=$1
@@ -18,7 +19,8 @@ stage() {
   if [ $((SECONDS - start)) -ge "$quiet_below" ]; then printf '== %s: %d s\n' "$current_stage" $((SECONDS - start)) >&2; fi
   current_stage=
 }
-trap 'status=$?; if [ "$status" -ne 0 ] && [ -n "${current_stage:-}" ]; then echo "== $current_stage: failed" >&2; fi' EXIT
+on_exit() { :; }
+trap 'status=$?; on_exit; if [ "$status" -ne 0 ] && [ -n "${current_stage:-}" ]; then echo "== $current_stage: failed" >&2; fi' EXIT
 
 set_up() { "$root/scripts/setup.sh" "$@"; }
 
@@ -81,4 +83,10 @@ check_format() {
 
 check_includes() { "$root/scripts/check_includes.py"; }
 
-check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh); }
+check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh scripts/slurm/*.sbatch docker/*.sh); }
+
+# Where this machine's apt gets Debian from; empty where it is another system, for debootstrap's own choice.
+debian_mirror() {
+  # shellcheck disable=SC2016  # apt's own variable
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null | awk '/^https?:/ && !found++'
+}

@@ -8,7 +8,8 @@ usage() {
 usage: scripts/setup.sh [--cuda] [--parity] [--dev]
   --cuda    also the NVIDIA libraries and headers (about 1.9 GB to download); by itself where an NVIDIA driver is found
   --parity  --cuda, and a small Python environment that imports the very same LibTorch (for tests/parity and bench/)
-  --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh
+  --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh, and what the tests of Slurm, MPI and
+            containers need
 environment:
   TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and fetch none
   TRAINER_WITH_OPENCV=OFF    build without image files; OpenCV is then not installed
@@ -47,7 +48,9 @@ install_packages() {
     nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev libgtest-dev libgmock-dev
     libgloo-dev libdeflate-dev)
   if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
-  if $dev; then packages+=(clang-format clang-tidy clang shellcheck); fi
+  if $dev; then
+    packages+=(clang-format clang-tidy clang shellcheck iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini)
+  fi
   local missing as_root=()
   mapfile -t missing < <(missing_packages "${packages[@]}")
   if [ "${#missing[@]}" -eq 0 ]; then return; fi
@@ -102,4 +105,4 @@ fi
 fetch torch "about 510 MB"
 ln -sfn "$(cd "$deps" && echo venv/lib/python3*/site-packages/torch)" "$deps/torch"
 if $cuda; then fetch cuda "about 1.9 GB"; fi
-if $parity; then fetch parity "about 40 MB"; fi
+if $parity; then fetch parity "about 65 MB"; fi

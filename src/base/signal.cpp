@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <initializer_list>
 
 namespace trainer {
 namespace {
@@ -44,5 +45,12 @@ void install_stop_handlers() {
 }
 
 int stop_signal() { return requested_signal; }
+
+std::optional<std::chrono::milliseconds> time_since_stop_signal() {
+  if (requested_signal == 0) return std::nullopt;
+  // The handler may be between its two notes.
+  const long first = first_request_ms;
+  return std::chrono::milliseconds(first == 0 ? 0 : now_ms() - first);
+}
 
 }  // namespace trainer

@@ -1,6 +1,9 @@
 #pragma once
 // Requests to stop. The handler only notes the signal; the training loop looks at it at step boundaries and ends in order.
 
+#include <chrono>
+#include <optional>
+
 namespace trainer {
 
 // Takes SIGINT, SIGTERM, SIGUSR1 and SIGHUP over, the last one unless it is ignored. A second SIGINT, one second or more after the first,
@@ -10,5 +13,7 @@ void install_stop_handlers();
 
 // The signal that asked to stop, or 0.
 int stop_signal();
+// How long ago that was; empty when there was none.
+std::optional<std::chrono::milliseconds> time_since_stop_signal();
 
 }  // namespace trainer

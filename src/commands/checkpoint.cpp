@@ -59,36 +59,43 @@ void print_info(const fs::path& file) {
   for (const auto& item : dict->items()) print_item(item);
 }
 
-// The mean over files of the tensors of the same place; of integers, which count something, the last one's.
-torch::Tensor mean_of(const std::vector<state::Tree>& models, size_t index) {
-  const auto last = state::tensors_of(models.back())[index];
-  if (!last.is_floating_point()) return last;
-  auto sum = torch::zeros(last.sizes(), torch::kFloat64);
-  for (const auto& model : models) sum += state::tensors_of(model)[index];
-  return sum.div_(static_cast<double>(models.size())).to(last.scalar_type());
+// Of a checkpoint, or of a bare state_dict.
+state::Tree model_of(const state::Tree& tree) {
+  const auto* dict = std::get_if<state::Dict>(&tree.value());
+  const auto* model = dict != nullptr ? dict->find("model") : nullptr;
+  return model != nullptr ? *model : tree;
+}
+
+// The mean over the models; of integers, which count something, the last one's.
+state::Dict mean_of(const std::vector<state::View>& models) {
+  state::Dict means;
+  for (const auto& key : models.front().keys()) {
+    auto value = torch::empty_like(models.front().at(key).tensor());
+    auto sum = torch::zeros(value.sizes(), torch::kFloat64);
+    for (const auto& model : models) {
+      model.at(key).copy_to(value);
+      if (value.is_floating_point()) sum += value;
+    }
+    means.add(key, value.is_floating_point() ? sum.div_(static_cast<double>(models.size())).to(value.scalar_type()) : value);
+  }
+  return means;
 }
 
 void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   std::vector<state::Tree> models;
   std::optional<std::string> config;
-  for (const auto& file : files) {
-    const auto tree = checkpoint::read_any(file);
-    const state::View view(tree, file.string());
-    const auto* model = std::get<state::Dict>(tree.value()).find("model");
-    models.push_back(model != nullptr ? *model : tree);
-    if (const auto text = view.find("config")) config = text->text();
-    const state::View mine(models.back(), file.string());
-    const auto& first = std::get<state::Dict>(models.front().value());
-    for (const auto& item : first.items()) {
-      auto like = std::get<torch::Tensor>(item.value.value()).clone();
-      mine.at(item.key).copy_to(like);
-    }
-    if (mine.keys().size() != first.items().size()) mine.fail("has other tensors than " + files.front().string());
+  for (const auto& path : files) {
+    const auto tree = checkpoint::read_any(path);
+    if (const auto text = state::View(tree, path.string()).find("config")) config = text->text();
+    models.push_back(model_of(tree));
   }
-  std::vector<torch::Tensor> means;
-  for (size_t i = 0; i < state::tensors_of(models.front()).size(); ++i) means.push_back(mean_of(models, i));
+  std::vector<state::View> views;
+  for (size_t i = 0; i < files.size(); ++i) {
+    views.emplace_back(models[i], files[i].string());
+    if (views[i].keys().size() != views[0].keys().size()) views[i].fail("has other tensors than " + files[0].string());
+  }
   state::Dict average;
-  average.add("model", state::with_tensors(models.front(), means));
+  average.add("model", mean_of(views));
   if (config) average.add("config", *config);
 
   AtomicFile file(output);

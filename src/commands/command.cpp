@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <CLI/Error.hpp>
 #include <algorithm>
 #include <array>
 
 #include "base/text.h"
 #include "commands/version.h"
+#include "launch/error_file.h"
+#include "world/place.h"
 
 namespace trainer::commands {
 namespace {
@@ -34,9 +37,7 @@ void print_help() {
       "4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n");
 }
 
-}  // namespace
-
-ExitCode run(std::vector<std::string> args) {
+ExitCode find_and_run(std::vector<std::string> args) {
   if (args.empty() || args.front() == "--help" || args.front() == "-h") {
     print_help();
     return args.empty() ? ExitCode::kUsage : ExitCode::kDone;
@@ -56,6 +57,25 @@ ExitCode run(std::vector<std::string> args) {
   }
   args.erase(args.begin());
   return found->run(args);
+}
+
+}  // namespace
+
+ExitCode run(const std::vector<std::string>& args) {
+  const auto tell_torchrun = [](const std::string& text, ExitCode exit_code) {
+    launch::write_error_file(world::process_environment()(world::kErrorFileVariable).value_or(""), text, exit_code);
+  };
+  try {
+    return find_and_run(args);
+  } catch (const CLI::Success&) {
+    throw;
+  } catch (const Error& error) {
+    tell_torchrun(error.what(), error.exit_code());
+    throw;
+  } catch (const std::exception& error) {
+    tell_torchrun(error.what(), ExitCode::kFailure);
+    throw;
+  }
 }
 
 }  // namespace trainer::commands

@@ -26,7 +26,7 @@ ExitCode checkpoint(const std::vector<std::string>& args);
 ExitCode verify_resume(const std::vector<std::string>& args);
 ExitCode list(const std::vector<std::string>& args);
 
-// Finds and runs the command that the arguments name; without a name they are train's.
-ExitCode run(std::vector<std::string> args);
+// Finds and runs the command that the arguments name; without a name they are train's. What is thrown is told torchrun too.
+ExitCode run(const std::vector<std::string>& args);
 
 }  // namespace trainer::commands

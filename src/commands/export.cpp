@@ -25,7 +25,7 @@ struct ExportArguments {
   bool ema = false;
 };
 
-ExportArguments parse_arguments(const std::vector<std::string>& args) {
+ExportArguments parse_export_arguments(const std::vector<std::string>& args) {
   ExportArguments arguments;
   CLI::App app("Writes a checkpoint's network for other programs.", "trainer export");
   app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint")->required()->type_name("FILE");
@@ -72,7 +72,7 @@ void write(const ExportArguments& arguments, const config::Experiment& experimen
 }  // namespace
 
 ExitCode export_model(const std::vector<std::string>& args) {
-  const auto arguments = parse_arguments(args);
+  const auto arguments = parse_export_arguments(args);
   const auto source = arguments.checkpoint.string();
   const auto tree = checkpoint::read_any(arguments.checkpoint);
   const state::View file(tree, source);

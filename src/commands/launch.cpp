@@ -22,7 +22,7 @@ struct LaunchArguments {
   std::vector<std::string> trainer;
 };
 
-LaunchArguments parse_arguments(const std::vector<std::string>& args) {
+LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   auto split = launch::split_arguments(args);
   LaunchArguments arguments;
   CLI::App app(
@@ -62,7 +62,8 @@ launch::Outcome run_once(const LaunchArguments& arguments, int attempt, Logger& 
   processes.arguments = arguments.trainer;
   world::Place place;
   place.local_world_size = launch::num_processes(arguments.choice, world::process_environment());
-  place.world_size = place.local_world_size * arguments.num_nodes;
+  place.num_nodes = arguments.num_nodes;
+  place.world_size = place.local_world_size * place.num_nodes;
   place.rank = processes.first_rank = place.local_world_size * arguments.node_rank;
   place.master_addr = arguments.master_addr.empty() ? "127.0.0.1" : arguments.master_addr;
   place.master_port = arguments.master_port;
@@ -91,7 +92,7 @@ bool may_restart(const launch::Outcome& outcome) {
 }  // namespace
 
 ExitCode launch(const std::vector<std::string>& args) {
-  const auto arguments = parse_arguments(args);
+  const auto arguments = parse_launch_arguments(args);
   const auto logger = make_console_logger();
   for (int attempt = 0;; ++attempt) {
     const auto outcome = run_once(arguments, attempt, *logger);

@@ -65,7 +65,7 @@ Checkpoint read_chosen(const run::RunDirectory& directory, const fs::path& file)
   Checkpoint checkpoint{file, checkpoint::read_torch_zip(file)};
   if (directory.earlier() == run::RunDirectory::Earlier::kNothing) return checkpoint;
   const auto target = fs::canonical(file);
-  const auto files = checkpoint::list_checkpoints(fs::canonical(directory.path()) / directory.checkpoint_folder().filename());
+  const auto files = checkpoint::list_checkpoints(fs::weakly_canonical(directory.checkpoint_folder()));
   if (files.empty() || files.front() != target) {
     const bool is_here = std::ranges::find(files, target) != files.end();
     throw UsageError(fmt::format("--resume {}: {} holds {}, which would be lost; choose another --run-dir{}", file.string(),

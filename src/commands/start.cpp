@@ -10,8 +10,28 @@
 #include "config/load.h"
 #include "distributed/rendezvous.h"
 #include "world/host_resources.h"
+#include "world/slurm.h"
 
 namespace trainer::commands {
+namespace {
+
+// Whether it matters how many GPUs Slurm has given the tasks of this host, and it is this one of them that says so.
+bool minds_slurm_gpus(const Start& start) {
+  const bool has_step = start.place.slurm_gpus && start.place.local_rank == 0;
+  return has_step && start.experiment.runtime.device != config::DeviceChoice::kCpu;
+}
+
+void check_slurm_gpus(const Start& start, Logger& logger) {
+  if (!minds_slurm_gpus(start)) return;
+  const int num_tasks = start.place.local_world_size;
+  const int num_gpus = *start.place.slurm_gpus;
+  // gloo can serve several ranks on the one GPU that all of them see.
+  const bool may_share = num_gpus == 1 && start.experiment.distributed.backend == config::BackendChoice::kGloo;
+  if (const auto refusal = world::too_few_gpus(num_tasks, num_gpus); !refusal.empty() && !may_share) throw UsageError(refusal);
+  if (const auto warning = world::idle_gpus(num_tasks, num_gpus); !warning.empty()) logger.warn("{}", warning);
+}
+
+}  // namespace
 
 Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place, Watch& watch) {
   Start start{.place = std::move(place), .experiment = {}, .config_text = {}, .assembly = {}, .store = {}, .activity = watch.activity()};
@@ -45,6 +65,20 @@ Start meet_others(const ExperimentArguments& arguments, const config::Catalog& c
   start.address = meeting.address;
   watch.begin(meeting);
   return start;
+}
+
+device::Placement set_up_placement(const Start& start, Logger& logger) {
+  device::configure_cpu_allocator();
+  check_slurm_gpus(start, logger);
+  const device::HostShare share{.num_cpus = world::available_cpus(start.num_sharing_cpus), .local_rank = start.local_rank};
+  auto placement = set_up_placement(start.experiment, share, logger);
+  if (minds_slurm_gpus(start) && *start.place.slurm_gpus > 0 && placement.cuda == nullptr) {
+    logger.warn(
+        "Slurm has given this node {} GPUs (SLURM_GPUS_ON_NODE), but {} shows none to this program, which trains on the CPU; a container "
+        "needs its option for GPUs, such as apptainer's --nv",
+        *start.place.slurm_gpus, world::host_name());
+  }
+  return placement;
 }
 
 device::Placement set_up_placement(const config::Experiment& experiment, const device::HostShare& share, Logger& logger) {

@@ -32,6 +32,10 @@ struct Start {
 // so that it is said once. From then on `watch` looks after this rank. Throws what config::load and distributed::meet do.
 Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place, Watch& watch);
 
+// What a process that trains with others needs of it, and whether Slurm has given its step on this host GPUs that fit the tasks: throws
+// UsageError when they are too few, and warns when some stay idle.
+device::Placement set_up_placement(const Start& start, Logger& logger);
+
 // Opens the CUDA module where there is a driver, chooses where tensors live on this host and sets LibTorch up for it. Throws what
 // device::choose_placement does.
 device::Placement set_up_placement(const config::Experiment& experiment, const device::HostShare& share, Logger& logger);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -38,7 +39,7 @@ struct TrainArguments {
   world::PlaceFlags place;
 };
 
-TrainArguments parse_arguments(const std::vector<std::string>& args) {
+TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
   TrainArguments arguments;
   CLI::App app("Trains as an experiment file says.", "trainer train");
   arguments.experiment.add_to(app);
@@ -167,17 +168,26 @@ ExitCode train_in(RunPlace& place, Start& start, engine::Parts& parts, const std
   return trainer.run() ? ExitCode::kDone : ExitCode::kStopped;
 }
 
+// For the GPUs of one host, the first of whose ranks calls it.
+void warn_of_small_shared_memory(const std::vector<RankRow>& ranks, int rank, Logger& logger) {
+  const auto& mine = ranks[static_cast<size_t>(rank)];
+  const auto is_beside = [&](const RankRow& row) { return row.host == mine.host && !row.pci_bus_id.empty(); };
+  if (mine.pci_bus_id.empty() || std::ranges::count_if(ranks, is_beside) < 2) return;
+  const auto text = world::describe_small_shared_memory();
+  if (!text.empty()) logger.warn("{}", text);
+}
+
 ExitCode exit_code_of(const std::exception& error) {
   const auto* said = dynamic_cast<const Error*>(&error);
   return said != nullptr ? said->exit_code() : ExitCode::kFailure;
 }
 
 // Calls `work`; what goes wrong belongs into the run's own log.
-ExitCode logged(Logger& logger, Watch& watch, distributed::Assembly& assembly, const std::function<ExitCode()>& work) {
+ExitCode logged(Watch& watch, distributed::Assembly& assembly, const std::function<ExitCode()>& work) {
   try {
     return work();
   } catch (const AgreedError& error) {
-    if (error.what()[0] != '\0') logger.error("{}", error.what());
+    watch.say(error.what(), error.exit_code());
     // Whoever ends first would be taken for the cause.
     try {
       assembly.together([] {});
@@ -187,8 +197,7 @@ ExitCode logged(Logger& logger, Watch& watch, distributed::Assembly& assembly, c
     watch.end();
     return error.exit_code();
   } catch (const std::exception& error) {
-    const auto text = watch.explain(error);
-    if (!text.empty()) logger.error("{}", text);
+    watch.say(watch.explain(error), exit_code_of(error));
     return exit_code_of(error);
   }
 }
@@ -214,16 +223,15 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
 
   std::unique_ptr<distributed::ProcessGroups> groups;
   auto parts = std::make_unique<engine::Parts>();
-  start.assembly.together([&] {
-    device::configure_cpu_allocator();
-    const device::HostShare share{.num_cpus = world::available_cpus(start.num_sharing_cpus), .local_rank = start.local_rank};
-    parts->placement = set_up_placement(experiment, share, logger);
-  });
+  start.assembly.together([&] { parts->placement = set_up_placement(start, logger); });
   std::vector<RankRow> ranks;
   start.assembly.together([&] {
     groups = make_groups(start, parts->placement);
     ranks = gather_ranks(*groups->world(), parts->placement);
-    if (experiment.distributed.backend != config::BackendChoice::kGloo) refuse_shared_gpus(ranks);
+    if (experiment.distributed.backend != config::BackendChoice::kGloo) {
+      refuse_shared_gpus(ranks);
+      if (start.local_rank == 0) warn_of_small_shared_memory(ranks, rank, logger);
+    }
     *parts = engine::build_parts(experiment, parts->placement, engine::make_ranks(*groups));
   });
 
@@ -255,7 +263,7 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
     add_file(logger, run::rank_log_file(path, rank));
   }
   set_crash_file(rank == 0 ? directory->log_file() : run::rank_log_file(path, rank));
-  const auto exit_code = logged(logger, watch, start.assembly, [&] {
+  const auto exit_code = logged(watch, start.assembly, [&] {
     return train_in(run_place, start, *parts, ranks, choose_progress(arguments.progress),
                     stop_condition(experiment.training.max_minutes, started), logger);
   });
@@ -278,7 +286,7 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
 }  // namespace
 
 ExitCode train(const std::vector<std::string>& args) {
-  const auto arguments = parse_arguments(args);
+  const auto arguments = parse_train_arguments(args);
   // What LibTorch has to say of a lost connection is a stack trace; the sentences are ours.
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
   c10::initLogging();

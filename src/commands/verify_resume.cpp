@@ -98,9 +98,7 @@ ExitCode verify_resume(const std::vector<std::string>& args) {
   Watch watch(place, logger);
   const auto catalog = engine::make_catalog();
   auto start = meet_others(arguments, catalog, *logger, std::move(place), watch);
-  device::configure_cpu_allocator();
-  const device::HostShare share{.num_cpus = world::available_cpus(start.num_sharing_cpus), .local_rank = start.local_rank};
-  const auto placement = set_up_placement(start.experiment, share, *logger);
+  const auto placement = set_up_placement(start, *logger);
   const auto groups = make_groups(start, placement);
   const TemporaryFolder folder;
   const auto run = [&](int64_t steps, std::optional<Checkpoint> checkpoint, const char* name) {

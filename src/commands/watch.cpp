@@ -6,6 +6,7 @@
 #include "base/crash.h"
 #include "base/text.h"
 #include "config/sections/distributed.h"
+#include "launch/error_file.h"
 #include "world/host_resources.h"
 
 namespace trainer::commands {
@@ -30,6 +31,7 @@ Failure in_start_up(Failure::Kind kind, const launch::Notice& about, const std::
 Watch::Watch(const world::Place& place, std::shared_ptr<Logger> logger)
     : rank_(place.rank),
       launcher_serves_store_(place.launcher_serves_store),
+      error_file_(place.error_file),
       logger_(std::move(logger)),
       activity_(std::make_shared<distributed::Activity>([rank = place.rank, size = place.world_size](const auto& state) {
         describe_process(fmt::format("rank {} of {}, in {}", rank, size, describe(state)));
@@ -66,7 +68,7 @@ void Watch::begin(const distributed::Meeting& meeting) {
     const bool is_own = failure.rank == rank_ || failure.kind == Failure::Kind::kAllWait;
     logger_->log(is_own ? spdlog::level::err : spdlog::level::debug, "threads of this rank, in {}:\n{}", describe(activity_->read()),
                  stacks_of_all_threads());
-    leave(to_string(failure));
+    leave(to_string(failure), failure.kind == Failure::Kind::kStuck && is_own);
   };
   const std::lock_guard lock(mutex_);
   health_ = std::make_unique<distributed::Health>(*meeting.store, activity_, std::move(options), on_failure);
@@ -85,7 +87,7 @@ void Watch::hear(const launch::Notice& notice) {
     changed_.notify_all();
     return;
   }
-  if (!health_) leave(to_string(in_start_up(Failure::Kind::kEnded, notice, notice.detail)));
+  if (!health_) leave(to_string(in_start_up(Failure::Kind::kEnded, notice, notice.detail)), /*is_own=*/false);
   health_->report_ended(notice.rank, notice.detail);
 }
 
@@ -95,13 +97,20 @@ void Watch::wait_for_stopped_rank() {
     if (!stopped_) {
       changed_.wait(lock);
     } else if (changed_.wait_until(lock, stopped_at_ + hang_limit_) == std::cv_status::timeout && stopped_ && !health_) {
-      leave(to_string(in_start_up(Failure::Kind::kSilent, *stopped_, format_duration(hang_limit_))));
+      leave(to_string(in_start_up(Failure::Kind::kSilent, *stopped_, format_duration(hang_limit_))), /*is_own=*/false);
     }
   }
 }
 
-void Watch::leave(const std::string& text) {
-  logger_->error("{}; this rank ends", text);
+void Watch::say(const std::string& text, ExitCode exit_code) {
+  if (!text.empty()) logger_->error("{}", text);
+  launch::write_error_file(error_file_, text, exit_code);
+}
+
+void Watch::leave(const std::string& text, bool is_own) {
+  const auto line = text + "; this rank ends";
+  logger_->error("{}", line);
+  launch::write_error_file(error_file_, line, is_own ? ExitCode::kFailure : ExitCode::kPeer);
   logger_->flush();
   _exit(static_cast<int>(ExitCode::kPeer));
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,6 +36,8 @@ class Watch {
   // What is to be said of what keeps this rank from going on: of a lost rank, which was lost first; of anything else the error itself,
   // after the others have heard that this rank has failed.
   std::string explain(const std::exception& error);
+  // Says what ends this rank, to torchrun too. An empty text is said by another rank.
+  void say(const std::string& text, ExitCode exit_code);
   // The run ends in order.
   void end();
 
@@ -42,10 +45,11 @@ class Watch {
   void hear(const launch::Notice& notice);
   // Until all have met, nobody else looks after a rank that is stopped.
   void wait_for_stopped_rank();
-  [[noreturn]] void leave(const std::string& text);
+  [[noreturn]] void leave(const std::string& text, bool is_own);
 
   const int rank_;
   const bool launcher_serves_store_;
+  const std::filesystem::path error_file_;
   const std::shared_ptr<Logger> logger_;
   const std::shared_ptr<distributed::Activity> activity_;
   std::mutex mutex_;  // guards what follows

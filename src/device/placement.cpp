@@ -43,7 +43,9 @@ Placement choose_placement(const config::RuntimeSection& runtime, const config::
                            const HostShare& share, const CudaModule* cuda) {
   Placement placement;
   if (runtime.device == config::DeviceChoice::kCuda && cuda == nullptr) {
-    throw UsageError("runtime.device: cuda was asked for, but this machine offers no GPU to this program; set cpu or auto");
+    throw UsageError(
+        "runtime.device: cuda was asked for, but this machine offers no GPU to this program; ask for one (Slurm's --gpus-per-node, a "
+        "container's --gpus or --nv), or set cpu or auto");
   }
   if (cuda != nullptr && runtime.device != config::DeviceChoice::kCpu) {
     const int index = gpu_of(share.local_rank, cuda->device_count());

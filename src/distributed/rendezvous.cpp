@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "base/error.h"
@@ -26,9 +27,10 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 using std::chrono::milliseconds;
 
-// How often the ranks that are waited for are looked after, and when they are first named.
+// How often the ranks that are waited for are looked after.
 constexpr milliseconds kPatience{1000};
-constexpr std::chrono::seconds kFirstNotice{5};
+// Set by a rank that was asked to stop.
+constexpr const char* kStopKey = "stop";
 
 std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
 
@@ -47,6 +49,26 @@ void claim(c10d::Store& store, const world::Place& place, const world::MeetingPo
                               place.rank, holder, point.host, point.port));
 }
 
+// "1 of 2 nodes are here; waiting for node 1 (ranks 2, 3)".
+std::string describe_waiting(const std::vector<int>& missing, const world::Place& place) {
+  const auto ranks = fmt::format("{}", fmt::join(missing, ", "));
+  if (place.num_nodes == 1 || place.num_nodes * place.local_world_size != place.world_size) {
+    return fmt::format("{} of {} ranks are here; waiting for {}", place.world_size - static_cast<int>(missing.size()), place.world_size,
+                       ranks);
+  }
+  std::set<int> nodes;
+  for (const int rank : missing) nodes.insert(rank / place.local_world_size);
+  return fmt::format("{} of {} nodes are here; waiting for node {} (ranks {})", place.num_nodes - static_cast<int>(nodes.size()),
+                     place.num_nodes, fmt::join(nodes, ", "), ranks);
+}
+
+// Of attempts that share a store, each has its own part.
+std::string prefix_of(const world::Place& place, const world::MeetingPoint& point) {
+  // Else it is rank 0's, and as new as rank 0: a node that was started again by hand has counted no attempts.
+  const bool is_kept = place.launcher_serves_store || point.kind == world::MeetingPoint::Kind::kFile;
+  return fmt::format("trainer/{}", is_kept ? place.restart_attempt : 0);
+}
+
 std::vector<Introduction> collect(c10d::Store& store, const world::Place& place, milliseconds timeout, Logger& logger) {
   const auto start = Clock::now();
   auto next_notice = start + kFirstNotice;
@@ -60,16 +82,16 @@ std::vector<Introduction> collect(c10d::Store& store, const world::Place& place,
       return true;
     });
     if (missing.empty()) return ranks;
+    if (must_stop_meeting() || store.check({kStopKey})) throw StoppedWhileMeeting();
     const auto now = Clock::now();
-    const auto names = fmt::format("{}", fmt::join(missing, ", "));
     if (now - start >= timeout) {
       throw PeerError(
           fmt::format("{} of {} ranks did not come within {}: {}; see why they did not start, or raise "
                       "distributed.timeout_seconds",
-                      missing.size(), place.world_size, format_duration(timeout), names));
+                      missing.size(), place.world_size, format_duration(timeout), fmt::join(missing, ", ")));
     }
     if (now >= next_notice) {
-      logger.info("{} of {} ranks are here; waiting for {}", ranks.size() - missing.size(), place.world_size, names);
+      logger.info("{}", describe_waiting(missing, place));
       next_notice = now + 2 * (next_notice - start);
     }
     wait_for(store, rank_key(missing.front()), std::min(kPatience, std::chrono::duration_cast<milliseconds>(start + timeout - now)));
@@ -156,14 +178,16 @@ Meeting meet(const world::Place& place, const world::MeetingPoint& point, const 
 
   Meeting meeting;
   try {
-    meeting.store =
-        c10::make_intrusive<c10d::PrefixStore>(fmt::format("trainer/{}", place.restart_attempt), open_store(place, point, timeout, logger));
+    meeting.store = c10::make_intrusive<c10d::PrefixStore>(prefix_of(place, point), open_store(place, point, timeout, logger));
     auto& store = *meeting.store;
     claim(store, place, point);
     store.set(rank_key(place.rank), to_bytes(mine));
-    meeting.ranks = share_verdict(store, rank_key, place.rank, place.world_size, timeout, [&] {
-                      return judge(store, place, timeout, logger);
-                    }).get<std::vector<Introduction>>();
+    meeting.ranks = share_verdict(
+                        store, rank_key, place.rank, place.world_size, timeout, [&] { return judge(store, place, timeout, logger); },
+                        [&] {
+                          if (must_stop_meeting()) store.set(kStopKey, std::vector<uint8_t>{1});
+                        })
+                        .get<std::vector<Introduction>>();
     if (meeting.ranks.size() != static_cast<size_t>(place.world_size)) {
       throw PeerError(
           fmt::format("rank {} is one of {} ranks, but those that met at {}:{} are {}; give all the same WORLD_SIZE, and each run a port",

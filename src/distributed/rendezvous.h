@@ -41,9 +41,10 @@ struct Meeting {
 };
 
 // Collective; not for a run of one process. Waits up to `timeout` for ranks that are late, and says on rank 0 for whom. Throws
-// PeerError naming the ranks that did not come, a rank that came twice, a port that is taken or a host that cannot be reached, and
-// UsageError when two ranks differ in version or configuration (with the difference) or have a problem. What rank 0 finds is thrown
-// on all ranks, with its text on rank 0 and without text on the others, so that it is said once.
+// StoppedWhileMeeting, also when another rank is asked to stop, PeerError naming the ranks that did not come, a rank that came twice, a
+// port that is taken or a host that cannot be reached, and UsageError when two ranks differ in version or configuration (with the
+// difference) or have a problem. What rank 0 finds is thrown on all ranks, with its text on rank 0 and without text on the others, so that
+// it is said once.
 Meeting meet(const world::Place& place, const world::MeetingPoint& point, const Introduction& introduction,
              std::chrono::milliseconds timeout, Logger& logger);
 

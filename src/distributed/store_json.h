@@ -22,8 +22,9 @@ bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseco
 
 // Collective: calls `judge` on rank 0 and gives what it returns to all ranks, which wait `timeout` and a little more. An Error that
 // `judge` throws is thrown on all ranks: with its text on rank 0, without on the others, so that it is said once. Every rank that is
-// there has set its `key_of`(rank) before; further keys begin with it.
-nlohmann::json share_verdict(c10d::Store& store, const std::function<std::string(int rank)>& key_of, int rank, int world_size,
-                             std::chrono::milliseconds timeout, const std::function<nlohmann::json()>& judge);
+// there has set its `key_of`(rank) before; further keys begin with it. `while_waiting` is called every second on the other ranks.
+nlohmann::json share_verdict(
+    c10d::Store& store, const std::function<std::string(int rank)>& key_of, int rank, int world_size, std::chrono::milliseconds timeout,
+    const std::function<nlohmann::json()>& judge, const std::function<void()>& while_waiting = [] {});
 
 }  // namespace trainer::distributed

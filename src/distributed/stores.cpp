@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
+#include "base/signal.h"
 #include "base/text.h"
 #include "distributed/first_line.h"
 
@@ -21,8 +22,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kNone{0};
 constexpr milliseconds kFirstAttempt{3000};
-// After which it is said that rank 0 is waited for.
-constexpr milliseconds kFirstNotice{5000};
+constexpr milliseconds kBetweenLooks{200};
 // How much longer than its own patience an attempt may take.
 constexpr milliseconds kGrace{1000};
 
@@ -44,7 +44,10 @@ class Attempt {
 
   // Null, and why in `reason`, when there is none within `patience`.
   StorePointer wait(milliseconds patience, std::string& reason) {
-    if (store_.wait_for(patience) == std::future_status::timeout) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (store_.wait_for(kBetweenLooks) == std::future_status::timeout) {
+      if (must_stop_meeting()) throw StoppedWhileMeeting();
+      if (std::chrono::steady_clock::now() < deadline) continue;
       reason = "no answer";
       return {};
     }
@@ -92,9 +95,9 @@ StorePointer open_tcp(const world::Place& place, const world::MeetingPoint& poin
   }
   if (reason.find("EADDRINUSE") != std::string::npos) {
     throw PeerError(
-        fmt::format("rank 0 cannot listen on port {}, which another program uses (a second run on this host?); choose another "
-                    "MASTER_PORT",
-                    point.port));
+        fmt::format("rank 0 cannot listen on port {} ({}), which another program uses (a second run on this host?); give "
+                    "another one, by MASTER_PORT or --init-method",
+                    point.port, point.port_source));
   }
   throw PeerError(
       fmt::format("rank {} did not reach {} at {}:{} within {} ({}); check that rank 0 runs there, MASTER_ADDR and MASTER_PORT, and "
@@ -118,6 +121,13 @@ StorePointer open_file(const world::Place& place, const world::MeetingPoint& poi
 }
 
 }  // namespace
+
+bool must_stop_meeting() {
+  // Ranks that were started together are there by then, and stop in order.
+  constexpr std::chrono::seconds kPatience{4};
+  const auto waited = time_since_stop_signal();
+  return waited && *waited >= kPatience;
+}
 
 StorePointer open_store(const world::Place& place, const world::MeetingPoint& point, milliseconds timeout, Logger& logger) {
   return point.kind == world::MeetingPoint::Kind::kFile ? open_file(place, point) : open_tcp(place, point, timeout, logger);

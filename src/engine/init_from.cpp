@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <map>
-#include <sstream>
 #include <string_view>
 
 #include "base/error.h"
 #include "checkpoint/read_file.h"
+#include "state/describe.h"
 #include "state/module.h"
 
 namespace trainer::engine {
@@ -38,18 +38,12 @@ std::map<std::string, const state::Tree*> by_name(const state::Dict& state_dict)
   return values;
 }
 
-std::string shape_text(const torch::Tensor& tensor) {
-  std::ostringstream text;
-  text << tensor.scalar_type() << tensor.sizes();
-  return text.str();
-}
-
 // Empty: the value can be copied there.
 std::string misfit(const state::Tree& value, const torch::Tensor& destination) {
   const auto* tensor = std::get_if<torch::Tensor>(&value.value());
   if (tensor == nullptr) return "no tensor";
   const bool fits = tensor->sizes() == destination.sizes() && tensor->is_floating_point() == destination.is_floating_point();
-  return fits ? "" : fmt::format("{}, not {}", shape_text(*tensor), shape_text(destination));
+  return fits ? "" : fmt::format("{}, not {}", state::describe(*tensor), state::describe(destination));
 }
 
 // A file beside a model.

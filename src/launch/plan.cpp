@@ -1,5 +1,6 @@
 #include "launch/plan.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -49,23 +50,41 @@ std::vector<std::string> parse_gpus(const std::string& text) {
   return gpus;
 }
 
+bool has_library(const std::string& name) {
+  void* library = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  return library != nullptr && dlclose(library) == 0;
+}
+
+// "nvidia0", and not "nvidiactl" or "nvidia-uvm".
+bool is_gpu_device(const std::filesystem::directory_entry& entry) {
+  const auto name = entry.path().filename().string();
+  constexpr std::string_view kPrefix = "nvidia";
+  const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  return name.starts_with(kPrefix) && name.size() > kPrefix.size() && std::all_of(name.begin() + kPrefix.size(), name.end(), is_digit);
+}
+
 // CUDA reads CUDA_VISIBLE_DEVICES up to the first entry that is no GPU: "-1" or nothing.
-int num_visible_gpus(const world::Environment& environment, const std::filesystem::path& driver_folder) {
+int num_visible_gpus(const world::Environment& environment, const Driver& driver) {
   std::error_code no_driver;
-  const std::filesystem::directory_iterator folder(driver_folder, no_driver);
-  if (no_driver) return 0;
+  const std::filesystem::directory_iterator folder(driver.gpus, no_driver);
+  if (no_driver || !has_library(driver.library)) return 0;
   if (const auto visible = environment("CUDA_VISIBLE_DEVICES")) {
     const auto gpus = split_at_commas(*visible);
     const auto end = std::ranges::find_if(gpus, [](const std::string& gpu) { return gpu.empty() || gpu.starts_with('-'); });
     return static_cast<int>(end - gpus.begin());
   }
-  return static_cast<int>(std::distance(begin(folder), end(folder)));
+  const auto num_listed = std::distance(begin(folder), end(folder));
+  // On a host that has not used a GPU since it started there may be none yet.
+  std::error_code ignored;
+  const std::filesystem::directory_iterator devices(driver.devices, ignored);
+  const auto num_devices = std::count_if(begin(devices), end(devices), is_gpu_device);
+  return static_cast<int>(num_devices > 0 ? std::min(num_listed, num_devices) : num_listed);
 }
 
 // What other launchers, or this one, may have said of this process. Slurm's variables of the allocation stay.
 constexpr std::array<std::string_view, 6> kForeignPrefixes = {"TRAINER_LAUNCHER_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"};
-constexpr std::array<std::string_view, 14> kForeignNames = {
-    "RANK",      "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",  "MASTER_PORT",   "GROUP_RANK",
+constexpr std::array<std::string_view, 15> kForeignNames = {
+    "RANK",      "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",  "MASTER_PORT",   "GROUP_RANK",   "GROUP_WORLD_SIZE",
     "ROLE_RANK", "ROLE_NAME",  "ROLE_WORLD_SIZE", "SLURM_PROCID",     "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_ID"};
 
 bool is_foreign(std::string_view name) {
@@ -91,12 +110,12 @@ SplitArguments split_arguments(std::span<const std::string> args) {
   return split;
 }
 
-int num_processes(const Choice& choice, const world::Environment& environment, const std::filesystem::path& driver_folder) {
+int num_processes(const Choice& choice, const world::Environment& environment, const Driver& driver) {
   std::optional<int> num_listed;
   if (!choice.gpus.empty()) num_listed = static_cast<int>(parse_gpus(choice.gpus).size());
   const auto& word = choice.num_processes;
   if (word == "auto") {
-    const int num_gpus = num_listed ? *num_listed : num_visible_gpus(environment, driver_folder);
+    const int num_gpus = num_listed ? *num_listed : num_visible_gpus(environment, driver);
     return num_gpus > 0 ? num_gpus : kProcessesWithoutGpu;
   }
   int count = 0;
@@ -128,6 +147,8 @@ std::vector<std::string> child_environment(std::span<const std::string> inherite
   variables.push_back(fmt::format("WORLD_SIZE={}", place.world_size));
   variables.push_back(fmt::format("LOCAL_RANK={}", place.local_rank));
   variables.push_back(fmt::format("LOCAL_WORLD_SIZE={}", place.local_world_size));
+  variables.push_back(fmt::format("GROUP_RANK={}", place.rank / place.local_world_size));
+  variables.push_back(fmt::format("GROUP_WORLD_SIZE={}", place.num_nodes));
   variables.push_back("MASTER_ADDR=" + place.master_addr);
   variables.push_back(fmt::format("MASTER_PORT={}", place.master_port));
   if (!gpus.empty()) variables.push_back("CUDA_VISIBLE_DEVICES=" + gpus);

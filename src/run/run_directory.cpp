@@ -12,6 +12,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "base/access.h"
 #include "base/error.h"
 #include "base/file.h"
 
@@ -34,6 +35,10 @@ bool replace_content(int descriptor, const std::string& content) {
   throw Error(fmt::format("cannot use the run directory {}: {}; choose another with --run-dir", path.string(), reason));
 }
 
+[[noreturn]] void fail_to_lock(const std::filesystem::path& path, const std::filesystem::path& lock_file, int reason) {
+  fail(path, ".lock: " + explain_refusal(lock_file, {reason, std::generic_category()}));
+}
+
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::filesystem::path& lock_file) {
   // Empty for the moment between the other's lock and its description.
   const std::string holder = read_file(lock_file);
@@ -51,11 +56,11 @@ bool says_done(const std::filesystem::path& summary_file) {
 RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   std::error_code error;
   std::filesystem::create_directories(path_, error);
-  if (error) fail(path_, error.message());
+  if (error) fail(path_, explain_refusal(path_, error));
 
   const auto lock_file = path_ / ".lock";
   lock_ = ::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) fail(path_, ".lock: " + std::string(std::strerror(errno)));
+  if (lock_ < 0) fail_to_lock(path_, lock_file, errno);
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) {
     left_by_ = read_file(lock_file);
     if (replace_content(lock_, describe_this_process())) return;
@@ -63,7 +68,7 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   const int reason = errno;
   ::close(lock_);
   if (reason == EWOULDBLOCK) refuse(path_, lock_file);
-  fail(path_, ".lock: " + std::string(std::strerror(reason)));
+  fail_to_lock(path_, lock_file, reason);
 }
 
 // The file stays: were it removed, a third process could lock a new one while a second holds the old.

@@ -1,12 +1,13 @@
 #include "world/host_resources.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -81,6 +82,17 @@ std::string cpu_mask() {
     if (CPU_ISSET(core, &mask)) cores.push_back(std::to_string(core));
   }
   return join(cores, ",");
+}
+
+std::string describe_small_shared_memory(const std::filesystem::path& folder) {
+  // What NCCL's manual advises for containers, which get 64 MiB when nothing is said.
+  constexpr uint64_t kEnough = uint64_t{1} << 30;
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (error || space.capacity >= kEnough) return "";
+  return fmt::format(
+      "{} has {} MiB, and NCCL may need 1 GiB there between the GPUs of one host: start the container with --ipc=host or --shm-size=1g",
+      folder.string(), space.capacity >> 20);
 }
 
 bool wants_colour() {

@@ -1,6 +1,7 @@
 #pragma once
 // What this process may use of its host.
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,10 @@ int available_cpus(int num_sharing = 1);
 
 // The cores of this process's affinity mask ("0,1,4"). Processes with the same mask share them.
 std::string cpu_mask();
+
+// The memory behind `folder`, which the processes of this host share through files, is less than NCCL may need for those of one host:
+// what to say then; empty: it is enough, or there is no such folder.
+std::string describe_small_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 
 // The name of this host.
 std::string host_name();

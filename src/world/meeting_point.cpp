@@ -13,7 +13,7 @@ constexpr const char* kForms = "env://, tcp://HOST:PORT (tcp://[::1]:PORT for IP
 
 MeetingPoint at_master(const Place& place) {
   if (!place.master_addr.empty() && place.master_port != 0) {
-    return {MeetingPoint::Kind::kTcp, place.master_addr, place.master_port, {}};
+    return {MeetingPoint::Kind::kTcp, place.master_addr, place.master_port, {}, place.port_source};
   }
   const char* missing = !place.master_addr.empty() ? "MASTER_PORT is"
                         : place.master_port != 0   ? "MASTER_ADDR is"
@@ -58,6 +58,7 @@ MeetingPoint meeting_point(const Place& place, const std::string& configured_ini
   if (view == "env://") return at_master(place);
   if (view.starts_with(kTcp)) {
     auto point = parse_host_and_port(view.substr(kTcp.size()));
+    point.port_source = place.init_method ? "--init-method" : "distributed.init_method";
     if (point.kind == MeetingPoint::Kind::kTcp) return point;
     throw UsageError(said + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6), the port from 1 to 65535");
   }

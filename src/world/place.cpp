@@ -249,7 +249,10 @@ std::string passed_over(const Variables& variables, std::string_view chosen_rank
 void read_master(const Variables& variables, bool is_slurm, Place& place) {
   if (place.init_method && !place.init_method->starts_with("env:")) return;
   place.master_addr = variables.text("MASTER_ADDR").value_or("");
-  if (const auto port = variables.number("MASTER_PORT", 1, 65535)) place.master_port = port->value;
+  if (const auto port = variables.number("MASTER_PORT", 1, 65535)) {
+    place.master_port = port->value;
+    place.port_source = "MASTER_PORT";
+  }
   if (!is_slurm || place.world_size == 1) return;
   std::string derived;
   const std::string list_name = variables.text("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
@@ -263,9 +266,17 @@ void read_master(const Variables& variables, bool is_slurm, Place& place) {
   const auto job = unsigned_number(variables.text("SLURM_JOB_ID"));
   if (const auto step = unsigned_number(variables.text("SLURM_STEP_ID")); place.master_port == 0 && job && step) {
     place.master_port = step_port(*job, *step);
+    place.port_source = fmt::format("computed from SLURM_JOB_ID={} and SLURM_STEP_ID={}", *job, *step);
     derived += fmt::format("; MASTER_PORT={} is computed from SLURM_JOB_ID and SLURM_STEP_ID", place.master_port);
   }
   place.decision += derived;
+}
+
+// Under --gpus-per-task Slurm itself gives each task what it needs.
+std::optional<int> read_slurm_gpus(const Variables& variables) {
+  if (variables.text("SLURMD_TRES_BIND").value_or("").find("per_task") != std::string::npos) return std::nullopt;
+  const auto gpus = variables.number("SLURM_GPUS_ON_NODE", 0);
+  return gpus ? gpus->value : 0;
 }
 
 }  // namespace
@@ -285,7 +296,9 @@ Place find_place(const PlaceFlags& flags, const Environment& environment) {
   if (has_names(claim)) {
     place = to_place(claim);
     place.init_method = init_method;
-    read_master(variables, claim.names.rank == kSlurmStep.rank, place);
+    const bool is_slurm = claim.names.rank == kSlurmStep.rank;
+    read_master(variables, is_slurm, place);
+    if (is_slurm) place.slurm_gpus = read_slurm_gpus(variables);
   } else if (init_method) {
     throw UsageError(
         fmt::format("--init-method {} without --rank and --world-size, and no launcher's variables are set: give them too, or "
@@ -295,8 +308,10 @@ Place find_place(const PlaceFlags& flags, const Environment& environment) {
     place.decision = "one process: no launcher's variables are set";
   }
   if (variables.text(kRank.rank)) {
+    if (const auto nodes = variables.number("GROUP_WORLD_SIZE", 1)) place.num_nodes = nodes->value;
     place.launcher_serves_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
     if (const auto attempt = variables.number("TORCHELASTIC_RESTART_COUNT", 0)) place.restart_attempt = attempt->value;
+    place.error_file = variables.text(kErrorFileVariable).value_or("");
     if (const auto notices = variables.number(kNoticesVariable, 0)) place.notices_descriptor = notices->value;
     if (const auto socket = variables.number(kListenVariable, 0); socket && place.rank == 0) place.listen_descriptor = socket->value;
   }

@@ -19,6 +19,9 @@ struct PlaceFlags {
 inline constexpr const char* kNoticesVariable = "TRAINER_LAUNCHER_NOTICES";
 inline constexpr const char* kListenVariable = "TRAINER_LAUNCHER_SOCKET";
 
+// Names the file in which torchrun looks for the reason why a process has failed.
+inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
+
 // The value of a variable; empty when it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 Environment process_environment();
@@ -28,11 +31,15 @@ struct Place {
   int world_size = 1;
   int local_rank = 0;  // among the processes of this host
   int local_world_size = 1;
+  int num_nodes = 1;                            // with launchers that start as many processes on each (GROUP_WORLD_SIZE); else 1
   std::optional<std::string> init_method = {};  // the flag's, when given, without its ?rank=..&world_size=..
   std::string master_addr = {};                 // for env://; empty: not given
   int master_port = 0;                          // for env://; 0: not given
+  std::string port_source = {};                 // "MASTER_PORT", or what the port is computed from
   bool launcher_serves_store = false;           // torchrun's agent listens at master_port (TORCHELASTIC_USE_AGENT_STORE is "True")
   int restart_attempt = 0;                      // TORCHELASTIC_RESTART_COUNT
+  std::string error_file = {};                  // kErrorFileVariable
+  std::optional<int> slurm_gpus = {};           // of all tasks of an srun step on this host; empty: no step, or each task has its own
   std::string gloo_interface = {};              // GLOO_SOCKET_IFNAME
   int notices_descriptor = -1;                  // on which `trainer launch` tells how other ranks have ended; -1: none
   int listen_descriptor = -1;                   // of rank 0: a socket that `trainer launch` has bound to master_port; -1: none
@@ -48,9 +55,10 @@ Place find_place(const PlaceFlags& flags, const Environment& environment);
 // Where the processes meet.
 struct MeetingPoint {
   enum class Kind { kAlone, kTcp, kFile } kind = Kind::kAlone;
-  std::string host;  // of kTcp: a name or an address, IPv6 without its brackets
-  int port = 0;      // of kTcp
-  std::string path;  // of kFile, absolute
+  std::string host;              // of kTcp: a name or an address, IPv6 without its brackets
+  int port = 0;                  // of kTcp
+  std::string path;              // of kFile, absolute
+  std::string port_source = {};  // of kTcp: what names the port, such as "MASTER_PORT"
 };
 
 // The flag's, else the configured one (`distributed.init_method`), where env:// stands for master_addr and master_port. A world

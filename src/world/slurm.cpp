@@ -1,5 +1,7 @@
 #include "world/slurm.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
 namespace trainer::world {
@@ -54,6 +56,22 @@ std::string first_host(std::string_view hosts) {
     hosts.remove_prefix(end_of_list + 1);
   }
   return name;
+}
+
+std::string too_few_gpus(int num_tasks, int num_gpus) {
+  if (num_gpus == 0 || num_tasks <= num_gpus) return {};
+  return fmt::format(
+      "Slurm has started {} tasks on a node and given them {} GPUs there (SLURM_GPUS_ON_NODE), but each task needs its own; set "
+      "--ntasks-per-node={} or --gpus-per-node={}, or runtime.device: cpu",
+      num_tasks, num_gpus, num_gpus, num_tasks);
+}
+
+std::string idle_gpus(int num_tasks, int num_gpus) {
+  if (num_tasks >= num_gpus) return {};
+  return fmt::format(
+      "of the {} GPUs that Slurm has given this node (SLURM_GPUS_ON_NODE) {} stay idle, for there is one task per GPU; set "
+      "--ntasks-per-node={}",
+      num_gpus, num_gpus - num_tasks, num_gpus);
 }
 
 int step_port(uint64_t job, uint64_t step) { return 20000 + static_cast<int>((61 * job + step) % 12768); }

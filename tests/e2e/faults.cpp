@@ -1,5 +1,5 @@
 // Loaded into a rank before LibTorch (LD_PRELOAD), this makes it fail where a test says: when it computes the loss for the n-th time in
-// training or validation, or when its loader has a batch ready.
+// training or validation, when it gathers the meters for a checkpoint, or when its loader has a batch ready.
 
 #include "faults.h"
 
@@ -26,7 +26,10 @@ Fault read_fault() {
   Fault fault;
   const char* text = std::getenv("TRAINER_TEST_FAULT");
   std::istringstream(text != nullptr ? text : "") >> fault.rank >> fault.phase >> fault.number >> fault.action;
-  const char* rank = std::getenv("RANK");
+  const char* rank = nullptr;
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (rank == nullptr) rank = std::getenv(name);
+  }
   if (rank == nullptr || (fault.rank != rank && fault.rank != "all")) fault.number = -1;
   return fault;
 }
@@ -81,6 +84,18 @@ at::Tensor at::_ops::cross_entropy_loss::call(const at::Tensor& self, const at::
   if (fault.action != "slow") return number == fault.number ? fail(fault.action, loss) : loss;
   if (number >= fault.number) be_slow();
   return loss;
+}
+
+// The sums of the meters are the only ones of their kind that are copied.
+at::Tensor at::_ops::to_dtype_layout::call(const at::Tensor& self, ::std::optional<at::ScalarType> dtype,
+                                           ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
+                                           ::std::optional<bool> pin_memory, bool non_blocking, bool copy,
+                                           ::std::optional<at::MemoryFormat> memory_format) {
+  static const auto real = c10::Dispatcher::singleton().findSchemaOrThrow("aten::to", "dtype_layout").typed<schema>();
+  static int num_checkpoints = 0;
+  const Fault& fault = planted_fault();
+  if (copy && self.scalar_type() == at::kDouble && fault.phase == "checkpoint" && num_checkpoints++ == fault.number) act(fault.action);
+  return real.call(self, dtype, layout, device, pin_memory, non_blocking, copy, memory_format);
 }
 
 // The threads of the loader are the program's only ones, beside its main thread, that wake one other.

@@ -1,20 +1,17 @@
 """Runs that are killed, stopped, moved and continued: nothing is lost, and nothing is there twice."""
 
 import contextlib
-import hashlib
-import json
 import os
 import pathlib
 import random
 import signal
-import struct
 import subprocess
 import sys
 import time
 import unittest
-import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from equal_runs import RUN, tensors, told  # noqa: E402
 from launches import BINARY, FAULTS, ROOT, LaunchCase, ranks_of  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
@@ -22,48 +19,11 @@ from troubleshooting import plants  # noqa: E402
 KILLS_AT_POINTS = int(os.environ.get("TRAINER_TEST_KILLS_AT_POINTS", "1"))
 KILLS_AT_RANDOM = int(os.environ.get("TRAINER_TEST_KILLS_AT_RANDOM", "5"))
 POINTS = ("opened", "half_written", "before_fsync", "before_rename", "before_link")
-# Ten steps in each of three epochs, five validation batches.
-RUN = ["--config", ROOT / "configs" / "quickstart.yaml", "model={name: demo_conv, num_classes: 10}",
-       "dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 80, num_validation: 40}", "dataset.train_transforms=[]",
-       "dataset.validation_transforms=[]", "dataloader={batch_size: null, global_batch_size: 8}", "validation={batch_size: 8, every_epochs: 1}", "training.epochs=3",
-       "checkpoint={every_steps: 7, keep_last: 2}", "logging.every_steps=5", "runtime.device=cpu", "distributed.hang_seconds=60"]
 
 
 def environment(fault):
     return {**os.environ, "LD_PRELOAD": FAULTS, "TRAINER_TEST_FAULT": fault, "OMP_NUM_THREADS": "1", "RANK": "0", "WORLD_SIZE": "1",
             "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
-
-
-def told(run_dir):
-    """What has to be equal between equal runs."""
-    keys = ("event", "epoch", "step", "loss", "top1", "top5", "lr", "num_samples")
-    events = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
-    measured = [{key: event[key] for key in keys if key in event} for event in events if event["event"] in ("train", "validation")]
-    rows = [row.split(",")[:8] for row in (run_dir / "metrics.csv").read_text().splitlines()]
-    return measured, rows, sorted(tensorboard_steps(run_dir))
-
-
-def tensorboard_steps(run_dir):
-    """The step of each event with values, of all files (tensorflow/core/util/event.proto)."""
-    for file in sorted((run_dir / "tensorboard").iterdir()):
-        content = file.read_bytes()
-        while content:
-            (length,) = struct.unpack("<Q", content[:8])
-            event, content = content[12:12 + length], content[16 + length:]
-            step, shift, rest = 0, 0, event[9:]  # after the time, a double
-            if not rest.startswith(b"\x10"):
-                continue
-            for byte in rest[1:]:
-                step |= (byte & 0x7F) << shift
-                shift += 7
-                if byte < 0x80:
-                    break
-            yield step
-
-
-def tensors(run_dir):
-    with zipfile.ZipFile(run_dir / "checkpoints" / "last.pt") as archive:
-        return {name.split("/", 1)[1]: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if "/data/" in name}
 
 
 class CheckpointsTest(LaunchCase):

@@ -37,7 +37,7 @@ class FailuresTest(LaunchCase):
 
     def each_rank_and_phase(self, row, action):
         for rank in range(NUM_RANKS):
-            for phase, where in (("start 0", "start-up"), *PHASES):
+            for phase, where in (("start 0", "start-up"), *PHASES, ("checkpoint 1", "checkpoint")):
                 with self.subTest(rank=rank, phase=phase):
                     self.check(row, *self.plant(rank, phase, action), rank, where)
 

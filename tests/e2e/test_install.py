@@ -1,4 +1,4 @@
-"""`cmake --install` gives a tree that runs, from another folder. TRAINER_BUILD_DIR names the build."""
+"""The .tar.gz of the build TRAINER_BUILD_DIR is a tree that runs wherever it is put, with the LibTorch that it brings."""
 
 import os
 import pathlib
@@ -8,12 +8,26 @@ import unittest
 
 
 class InstallTest(unittest.TestCase):
-    def test_the_installed_program_trains(self):
+    def test_the_archive_trains_wherever_it_is_unpacked(self):
         with tempfile.TemporaryDirectory(prefix="trainer-install-") as folder:
-            prefix = pathlib.Path(folder) / "prefix"
-            subprocess.run(["cmake", "--install", os.environ["TRAINER_BUILD_DIR"], "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+            folder = pathlib.Path(folder)
+            subprocess.run(["cpack", "--config", f"{os.environ['TRAINER_BUILD_DIR']}/CPackConfig.cmake", "-G", "TGZ", "-B", folder / "packages",
+                            "-D", "CPACK_COMPONENTS_ALL=trainer"], check=True, stdout=subprocess.DEVNULL)
+            archive, = (folder / "packages").glob("trainer-*.tar.gz")
+            prefix = folder / "a new place"
+            prefix.mkdir()
+            subprocess.run(["tar", "-xzf", archive, "-C", prefix, "--strip-components=1"], check=True)
+            program = prefix / "bin" / "trainer"
+            brought = {file.name for file in (prefix / "lib").rglob("*.so*")}
+            self.assertIn("libtorch_cpu.so", brought)
+            found = subprocess.run(["ldd", program, prefix / "lib/trainer/torch/lib/libtorch_cpu.so"], capture_output=True, text=True).stdout
+            for line in found.splitlines():
+                name, _, path = line.strip().partition(" => ")
+                if name in brought:
+                    self.assertTrue(path.startswith(str(prefix)), line)
+            self.assertNotIn("not found", found)
             run = subprocess.run(
-                [prefix / "bin" / "trainer", "--config", "configs/quickstart.yaml", "training.epochs=1", "dataloader.global_batch_size=500"],
+                [program, "launch", "--nproc-per-node", "2", "--config", "configs/quickstart.yaml", "training.epochs=1", "dataloader.global_batch_size=500"],
                 cwd=prefix / "share" / "trainer",
                 capture_output=True,
                 text=True,

@@ -200,6 +200,20 @@ class RanksTest(unittest.TestCase):
             self.assertEqual([rank.returncode for rank in ranks], [0, 0], said + ranks[0].err + ranks[1].err)
             row.check(self, said, RANK=1, ADDRESS=f"127.0.0.1:{port}")
 
+    def test_a_request_to_stop_while_ranks_are_waited_for(self):
+        for waiting, asked in (((0,), 0), ((1,), 1), ((0, 1), 1)):
+            with self.subTest(waiting=waiting, asked=asked):
+                port = free_port()
+                ranks = {rank: start_rank(rank, 3, port, *RANDOM, "--run-dir", self.folder / "run") for rank in waiting}
+                for process in ranks.values():
+                    self.addCleanup(process.kill)
+                next(line for line in ranks[waiting[0]].stderr if "waiting for" in line or "waits for" in line)
+                ranks[asked].send_signal(signal.SIGTERM)
+                ended = self.together(list(ranks.values()))
+                self.assertEqual([process.returncode for process in ended], [4] * len(ended), ended[0].err)
+                said = [process.err for process in ended]
+                self.assertEqual(said, ["error: stopped on request before all ranks were there\n", ""][:len(ended)])
+
     @plants("Something else listens where rank 0 should, or nothing")
     def test_no_rank_0(self, row):
         for port in (foreign_server(self, b""), foreign_server(self, b"HTTP/1.1 400 Bad Request\r\n\r\n"), free_port()):

@@ -96,7 +96,10 @@ TEST(Placement, AGpuThatIsNotThere) {
     place({.device = config::DeviceChoice::kCuda});
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "runtime.device: cuda was asked for, but this machine offers no GPU to this program; set cpu or auto");
+    EXPECT_STREQ(
+        error.what(),
+        "runtime.device: cuda was asked for, but this machine offers no GPU to this program; ask for one (Slurm's --gpus-per-node, a "
+        "container's --gpus or --nv), or set cpu or auto");
   }
 }
 

@@ -142,6 +142,15 @@ TEST(Rendezvous, AnAttemptDoesNotSeeTheOneBefore) {
   EXPECT_EQ(second.error, "");
 }
 
+TEST(Rendezvous, ANodeThatIsStartedAgainMeetsThoseThatRestarted) {
+  const auto point = tcp_point();
+  auto restarted = place_of(0, 2);
+  restarted.restart_attempt = 1;
+  auto first = std::async(std::launch::async, [&] { return attempt(restarted, point, introduction()); });
+  EXPECT_EQ(attempt(place_of(1, 2), point, introduction()).error, "");
+  EXPECT_EQ(first.get().error, "");
+}
+
 TEST(Rendezvous, RanksOfAnotherWorldSizeAreRefused) {
   const auto point = tcp_point();
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction()); });
@@ -233,9 +242,11 @@ TEST(Rendezvous, ATakenPortIsNamed) {
   int listener = -1;
   auto point = tcp_point();
   point.port = free_port(&listener);
+  point.port_source = "computed from a test";
   const auto outcome = attempt(place_of(0, 2), point, introduction());
   close(listener);
-  EXPECT_THAT(outcome.error, HasSubstr("rank 0 cannot listen on port " + std::to_string(point.port) + ", which another program uses"));
+  EXPECT_THAT(outcome.error, HasSubstr("rank 0 cannot listen on port " + std::to_string(point.port) +
+                                       " (computed from a test), which another program uses"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include "base/error.h"
@@ -50,9 +51,17 @@ world::Environment visible(std::optional<std::string> devices) {
   return [devices](const std::string& name) { return name == "CUDA_VISIBLE_DEVICES" ? devices : std::nullopt; };
 }
 
+// No device has been made yet.
+Driver driver_of_three(const std::filesystem::path& folder) {
+  const Driver driver{.library = "libc.so.6", .gpus = folder / "gpus", .devices = folder / "dev"};
+  for (const char* gpu : {"0000:01:00.0", "0000:02:00.0", "0000:81:00.0"}) std::filesystem::create_directories(driver.gpus / gpu);
+  std::filesystem::create_directory(driver.devices);
+  return driver;
+}
+
 TEST(NumProcesses, OnePerGpuElseTwo) {
-  const TemporaryFolder driver;
-  for (const char* gpu : {"0000:01:00.0", "0000:02:00.0", "0000:81:00.0"}) std::filesystem::create_directory(driver.path() / gpu);
+  const TemporaryFolder folder;
+  const Driver driver = driver_of_three(folder.path());
   const struct {
     Choice choice;
     std::optional<std::string> visible;
@@ -71,9 +80,19 @@ TEST(NumProcesses, OnePerGpuElseTwo) {
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.choice.num_processes + " --gpus " + row.choice.gpus + " visible " + row.visible.value_or("all"));
-    EXPECT_EQ(num_processes(row.choice, visible(row.visible), driver.path()), row.with_driver);
-    EXPECT_EQ(num_processes(row.choice, visible(row.visible), driver.path() / "absent"), row.without);
+    EXPECT_EQ(num_processes(row.choice, visible(row.visible), driver), row.with_driver);
+    EXPECT_EQ(num_processes(row.choice, visible(row.visible), {.library = driver.library, .gpus = folder.path() / "absent"}), row.without);
   }
+}
+
+// What a container finds on a host with three GPUs.
+TEST(NumProcesses, AContainerHasTheGpusThatItWasGiven) {
+  const TemporaryFolder folder;
+  auto driver = driver_of_three(folder.path());
+  for (const char* device : {"nvidia1", "nvidiactl", "nvidia-uvm", "null"}) std::ofstream(driver.devices / device);
+  EXPECT_EQ(num_processes({}, visible({}), driver), 1);
+  driver.library = "libtrainer-absent.so";
+  EXPECT_EQ(num_processes({}, visible({}), driver), 2) << "as many as on a host without a GPU";
 }
 
 TEST(NumProcesses, WhatIsRefused) {
@@ -95,7 +114,7 @@ TEST(NumProcesses, WhatIsRefused) {
   for (const auto& row : rows) {
     SCOPED_TRACE(row.error);
     try {
-      num_processes(row.choice, visible({}), "/nonexistent");
+      num_processes(row.choice, visible({}), {.gpus = "/nonexistent"});
       ADD_FAILURE() << "not refused";
     } catch (const UsageError& error) {
       EXPECT_THAT(error.what(), HasSubstr(row.error));
@@ -117,7 +136,8 @@ TEST(ChildEnvironment, NamesTheRankAndForgetsOtherLaunchers) {
                            "LOCAL_WORLD_SIZE=8",
                            "MASTER_ADDR=h",
                            "MASTER_PORT=1",
-                           "GROUP_RANK=0",
+                           "GROUP_RANK=1",
+                           "GROUP_WORLD_SIZE=2",
                            "ROLE_RANK=0",
                            "ROLE_NAME=default",
                            "ROLE_WORLD_SIZE=1",
@@ -136,7 +156,8 @@ TEST(ChildEnvironment, NamesTheRankAndForgetsOtherLaunchers) {
                            "SLURM_CPUS_PER_TASK=2",
                            "TORCH_LOGS=kept",
                            "CUDA_VISIBLE_DEVICES=0,1"};
-  const Words own = {"RANK=1", "WORLD_SIZE=3", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=3", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711"};
+  const Words own = {"RANK=1",       "WORLD_SIZE=3",       "LOCAL_RANK=1",          "LOCAL_WORLD_SIZE=3",
+                     "GROUP_RANK=0", "GROUP_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711"};
   Words expected = {"PATH=/bin", "OMP_NUM_THREADS=3",     "SLURM_JOB_ID=5", "RANKING=kept",
                     "EMPTY=",    "SLURM_CPUS_PER_TASK=2", "TORCH_LOGS=kept"};
   expected.insert(expected.end(), own.begin(), own.end());
@@ -150,8 +171,11 @@ TEST(ChildEnvironment, NamesTheRankAndForgetsOtherLaunchers) {
 
 TEST(ChildEnvironment, IsReadBackByWhoeverIsStarted) {
   world::Place place;
-  place.rank = place.local_rank = 1;
-  place.world_size = place.local_world_size = 2;
+  place.rank = 3;
+  place.world_size = 6;
+  place.local_rank = 1;
+  place.local_world_size = 2;
+  place.num_nodes = 3;
   place.master_addr = "127.0.0.1";
   place.master_port = 4711;
   const auto variables = child_environment({}, place, "");
@@ -161,7 +185,8 @@ TEST(ChildEnvironment, IsReadBackByWhoeverIsStarted) {
     }
     return std::nullopt;
   });
-  EXPECT_EQ(found.decision, "rank 1 of 2 (local rank 1 of 2), from RANK and WORLD_SIZE");
+  EXPECT_EQ(found.decision, "rank 3 of 6 (local rank 1 of 2), from RANK and WORLD_SIZE");
+  EXPECT_EQ(found.num_nodes, 3);
   EXPECT_EQ(found.master_addr, "127.0.0.1");
   EXPECT_EQ(found.master_port, 4711);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iostream>
 #include <optional>
 
 #include "base/error.h"
@@ -85,6 +86,28 @@ TEST(RunDirectory, AFolderThatCannotBeCreatedIsNamed) {
   const auto path = folder.path() / "file" / "run";
   EXPECT_EQ(message_of_opening<Error>(path),
             "cannot use the run directory " + path.string() + ": Not a directory; choose another with --run-dir");
+}
+
+// As in a container, whose user is another one than that of the mounted folder.
+TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheCure) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const testing::TemporaryFolder folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  const auto path = folder.path().string();
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setegid(1234) != 0 || seteuid(1234) != 0) _exit(2);
+    const auto message = message_of_opening<Error>(folder.path() / "runs" / "first");
+    std::cerr << message << "\n";
+    _exit(message == "cannot use the run directory " + path + "/runs/first: Permission denied: " + path +
+                         " belongs to user 0, and this process is user 1234 (chown -R 1234 " + path +
+                         " gives it to this user; a container runs as its owner with --user 0:0); choose another with --run-dir"
+              ? 0
+              : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(RunDirectory, AFolderThatCannotBeWrittenIsNamed) {

@@ -26,13 +26,16 @@ TEST(MeetingPoint, FlagThenConfigurationThenMaster) {
   auto place = two_processes();
   place.master_addr = "h0";
   place.master_port = 29500;
+  place.port_source = "MASTER_PORT";
   auto point = meeting_point(place, "env://");
   EXPECT_EQ(point.kind, MeetingPoint::Kind::kTcp);
   EXPECT_EQ(point.host, "h0");
   EXPECT_EQ(point.port, 29500);
+  EXPECT_EQ(point.port_source, "MASTER_PORT");
 
   point = meeting_point(place, "tcp://h1.example.org:1234");
   EXPECT_EQ(point.host, "h1.example.org");
+  EXPECT_EQ(point.port_source, "distributed.init_method");
   EXPECT_EQ(point.port, 1234);
 
   place.init_method = "file:///shared/meet here";
@@ -46,6 +49,7 @@ TEST(MeetingPoint, FlagThenConfigurationThenMaster) {
   point = meeting_point(two_processes("tcp://[fe80::1%eth0]:65535"), "env://");
   EXPECT_EQ(point.host, "fe80::1%eth0");
   EXPECT_EQ(point.port, 65535);
+  EXPECT_EQ(point.port_source, "--init-method");
 }
 
 TEST(MeetingPoint, QueryOfTheFlagIsTakenAway) {

@@ -402,6 +402,25 @@ TEST(Place, StoreAndRestartsBelongToTheLauncherThatSetRank) {
   EXPECT_EQ(place.restart_attempt, 0);
 }
 
+TEST(Place, ErrorFileBelongsToTorchrun) {
+  const Variables file = {{"TORCHELASTIC_ERROR_FILE", "/tmp/error.json"}};
+  EXPECT_EQ(find_place({}, of(kTorchrun + file)).error_file, "/tmp/error.json");
+  EXPECT_EQ(find_place({}, of(kStep + file)).error_file, "");
+}
+
+TEST(Place, GpusOfASlurmStep) {
+  const auto gpus = [](const Variables& more) { return find_place({}, of(kStep + more)).slurm_gpus; };
+  EXPECT_EQ(gpus({}), 0);
+  EXPECT_EQ(gpus({{"SLURM_GPUS_ON_NODE", "2"}}), 2);
+  EXPECT_EQ(gpus({{"SLURM_GPUS_ON_NODE", "2"}, {"SLURMD_TRES_BIND", "gpu:per_task:1"}}), std::nullopt);
+  EXPECT_EQ(find_place({}, of(kTorchrun + Variables{{"SLURM_GPUS_ON_NODE", "2"}})).slurm_gpus, std::nullopt);
+}
+
+TEST(Place, WhereThePortComesFrom) {
+  EXPECT_EQ(find_place({}, of(kStep)).port_source, "computed from SLURM_JOB_ID=1 and SLURM_STEP_ID=0");
+  EXPECT_EQ(find_place({}, of(kStep + kMaster)).port_source, "MASTER_PORT");
+}
+
 TEST(Place, ProcessEnvironment) {
   setenv("TRAINER_PLACE_TEST", "x", 1);
   EXPECT_EQ(process_environment()("TRAINER_PLACE_TEST"), "x");

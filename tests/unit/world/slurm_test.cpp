@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace trainer::world {
 namespace {
 
@@ -20,6 +22,17 @@ TEST(Slurm, FirstHost) {
   EXPECT_EQ(first_host("login"), "login");
   EXPECT_EQ(first_host("rack[2-3]node[07]-ib,x"), "rack2node07-ib");
   for (const char* bad : {"", ",n1", "n[", "n[]", "n[-2]", "n[1-2"}) EXPECT_EQ(first_host(bad), "") << bad;
+}
+
+TEST(Slurm, TasksAndGpusOfANode) {
+  EXPECT_EQ(too_few_gpus(4, 2),
+            "Slurm has started 4 tasks on a node and given them 2 GPUs there (SLURM_GPUS_ON_NODE), but each task needs its own; set "
+            "--ntasks-per-node=2 or --gpus-per-node=4, or runtime.device: cpu");
+  EXPECT_EQ(idle_gpus(1, 4),
+            "of the 4 GPUs that Slurm has given this node (SLURM_GPUS_ON_NODE) 3 stay idle, for there is one task per GPU; set "
+            "--ntasks-per-node=4");
+  for (const auto& [num_tasks, num_gpus] : {std::pair(2, 2), {1, 4}, {4, 0}}) EXPECT_EQ(too_few_gpus(num_tasks, num_gpus), "");
+  for (const auto& [num_tasks, num_gpus] : {std::pair(2, 2), {4, 2}, {4, 0}}) EXPECT_EQ(idle_gpus(num_tasks, num_gpus), "");
 }
 
 TEST(Slurm, PortsOfStepsAndOfNeighbouringJobsDiffer) {

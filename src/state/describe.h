@@ -1,0 +1,12 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+
+namespace trainer::state {
+
+// Of dtype and shape, for messages: "Float[2, 3]".
+std::string describe(const torch::Tensor& tensor);
+
+}  // namespace trainer::state

@@ -1,0 +1,235 @@
+"""The image for the CPU, as scripts/container.sh builds it, in containers; and the .deb of the build TRAINER_BUILD_DIR, in a bare Debian."""
+
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from equal_runs import needs  # noqa: E402
+from slurm_rig import SlurmRig, missing_programs  # noqa: E402
+from troubleshooting import plants  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BASE = "docker.io/library/debian:bookworm-slim"
+IMAGE = "localhost/trainer:test"
+PODMAN = ["podman", "--cgroup-manager=cgroupfs"]
+USER = 1000
+# Podman's own limits are higher than a container in a container may set.
+LIMITS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1000:1000"]
+# A step of a fraction of a second.
+SETTINGS = ["model={name: demo_conv, num_classes: 10}", "dataloader.global_batch_size=100"]
+ENDLESS = "training.epochs=100000"
+
+
+def enter_namespace():
+    """Mounts end with this process, and the container runtime, which knows no mixture of control groups, sees those of version 2. tini
+    takes what podman leaves behind: it waits 20 seconds for a monitor that nobody takes."""
+    if "TRAINER_TEST_NAMESPACE" not in os.environ:
+        os.execvpe("unshare", ["unshare", "--mount", "tini", "-s", "--", sys.executable, *sys.argv], {**os.environ, "TRAINER_TEST_NAMESPACE": "1"})
+    groups = pathlib.Path("/sys/fs/cgroup")
+    if not (groups / "cgroup.controllers").exists():
+        subprocess.run(["umount", "--recursive", groups], check=True)
+        subprocess.run(["mount", "-t", "cgroup2", "none", groups], check=True)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "containers are made by root")
+class ContainerTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        needs([program for program in ("buildah", "podman", "debootstrap", "tini") if not shutil.which(program)])
+        cls.work = pathlib.Path(tempfile.mkdtemp(prefix="trainer-container-"))
+        cls.addClassCleanup(cls.clean_up)
+        (cls.work / "tmp").mkdir()
+        config = cls.work / "storage.conf"
+        file_system = subprocess.run(["stat", "--file-system", "--format=%T", cls.work], capture_output=True, text=True, check=True).stdout
+        driver = "vfs" if file_system.startswith("overlay") else "overlay"  # which does not go twice
+        config.write_text(f'[storage]\ndriver = "{driver}"\ngraphroot = "{cls.work}/store"\nrunroot = "{cls.work}/run"\n')
+        cls.env = {**os.environ, "CONTAINERS_STORAGE_CONF": str(config), "TMPDIR": str(cls.work / "tmp")}
+        build = subprocess.run([ROOT / "scripts/container.sh", "--tag", IMAGE], env=cls.env, capture_output=True, text=True)
+        assert build.returncode == 0, build.stderr[-5000:]
+        print(*(line for line in build.stderr.splitlines() if line.startswith("== ")), build.stdout, sep="\n")
+
+    @classmethod
+    def clean_up(cls):
+        cls.podman("rm", "--all", "--force")
+        subprocess.run(["umount", "--recursive", cls.work / "store/overlay"], stderr=subprocess.DEVNULL)
+        shutil.rmtree(cls.work)
+
+    @classmethod
+    def podman(cls, *args):
+        return subprocess.run([*PODMAN, "--tmpdir", cls.work / "libpod", *args], env=cls.env, capture_output=True, text=True)
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-container-runs-")
+        self.addCleanup(folder.cleanup)
+        self.runs = pathlib.Path(folder.name)
+        os.chown(self.runs, USER, USER)
+        self.name = self.id().rpartition(".")[2]
+
+    def command(self, *args, options=(), read_only=True):
+        """As `docker run`: with a root that cannot be written, and hardly any /dev/shm."""
+        shared = ["--read-only", "--tmpfs=/tmp"] if read_only else []
+        return [*PODMAN, "--tmpdir", str(self.work / "libpod"), "run", "--rm", "--name", self.name, "--network=none", "--cgroups=disabled",
+                "--no-healthcheck", "--shm-size=64k", *LIMITS, *shared, *options, IMAGE, *args]
+
+    def run_in_container(self, *args, **options):
+        return subprocess.run(self.command(*args, **options), env=self.env, capture_output=True, text=True, timeout=120)
+
+    def start(self, *args, **options):
+        """Returns once it trains."""
+        # A pipe that nobody reads would hold podman up.
+        log = self.runs.with_suffix(".log")
+        self.addCleanup(log.unlink)
+        with log.open("w") as stderr:
+            process = subprocess.Popen(self.command(*args, **options), env=self.env, stderr=stderr)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.addCleanup(self.podman, "kill", self.name)
+        deadline = time.monotonic() + 60
+        while "\nepoch " not in log.read_text():
+            self.assertTrue(process.poll() is None and time.monotonic() < deadline, f"it does not train:\n{log.read_text()}")
+            time.sleep(0.1)
+        return process
+
+    def train(self, *settings, config="/configs/quickstart.yaml"):
+        return ["--config", config, "logging.every_steps=1", *SETTINGS, *settings]
+
+    def processes(self):
+        """The launcher and its ranks."""
+        launcher = int(self.podman("inspect", "--format", "{{.State.Pid}}", self.name).stdout)
+        return [launcher, *map(int, pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split())]
+
+    def check_health(self):
+        """The exit code of what the image names as its health check, which is what it says."""
+        check = self.podman("exec", self.name, "healthcheck.sh")
+        return check.returncode, check.stdout + check.stderr
+
+    def test_trains_stops_and_goes_on_in_another_container(self):
+        mounted = [f"--volume={self.runs}:/runs"]
+        process = self.start(*self.train(ENDLESS), options=mounted)
+        begin = time.monotonic()
+        stop = self.podman("stop", "--time=10", self.name)
+        self.assertEqual(stop.returncode, 0, stop.stderr)
+        self.assertEqual(process.wait(20), 75)
+        self.assertLess(time.monotonic() - begin, 10)
+        run = self.runs / "quickstart"
+        self.assertEqual(json.loads((run / "summary.json").read_text())["reason"], "stopped")
+        self.assertIn("world_size 2", (run / "train.log").read_text())
+        self.assertEqual((run / "train.log").stat().st_uid, USER)
+
+        epochs = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["epoch"] + 2
+        second = self.run_in_container(*self.train(f"training.epochs={epochs}"), options=mounted)
+        self.assertEqual(second.returncode, 0, second.stderr)
+        self.assertRegex(second.stderr, r"goes on from runs/quickstart/checkpoints/step_\d+\.pt")
+        self.assertEqual(json.loads((run / "summary.json").read_text())["reason"], "done")
+
+    @plants("The folder for runs belongs to another user")
+    def test_a_folder_that_cannot_be_written_is_named_with_the_cure(self, row):
+        os.chown(self.runs, 0, 0)
+        refused = self.run_in_container(*self.train(), options=[f"--volume={self.runs}:/runs"])
+        row.check(self, refused.stderr, refused.returncode)
+        self.assertIn("Permission denied: /runs belongs to user 0, and this process is user 1000 (chown -R 1000 /runs gives it to this user; a "
+                      "container runs as its owner with --user 0:0)", refused.stderr)
+        as_owner = self.run_in_container(*self.train("training.epochs=1"), options=[f"--volume={self.runs}:/runs", "--user=0:0"])
+        self.assertEqual(as_owner.returncode, 0, as_owner.stderr)
+
+    @plants("A container's root is read-only, and no folder for runs is mounted")
+    def test_a_root_that_cannot_be_written_is_named_with_the_cure(self, row):
+        refused = self.run_in_container(*self.train())
+        row.check(self, refused.stderr, refused.returncode)
+        self.assertIn("--volume FOLDER:/runs)", refused.stderr)
+
+    def test_runs_are_kept_in_the_container_where_nothing_is_mounted(self):
+        run = self.run_in_container(*self.train("training.epochs=1"), read_only=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+    def test_the_health_check_finds_a_stopped_process(self):
+        process = self.start(*self.train(ENDLESS), options=[f"--volume={self.runs}:/runs"])
+        self.assertEqual(self.check_health(), (0, ""))
+        for stopped in self.processes():
+            os.kill(stopped, signal.SIGSTOP)
+            code, said = self.check_health()
+            os.kill(stopped, signal.SIGCONT)
+            self.assertEqual(code, 1, said)
+            self.assertRegex(said, r"^unhealthy: process \d+ is stopped\n$")
+        self.assertEqual(self.check_health(), (0, ""))
+        self.assertIsNone(process.poll())
+
+    def test_the_health_check_finds_a_process_in_which_nothing_runs(self):
+        sleep = [f"--volume={shutil.which('sleep')}:/opt/trainer/bin/trainer:ro", "--entrypoint=trainer", "--detach"]
+        self.run_in_container("60", options=sleep)
+        self.addCleanup(self.podman, "kill", self.name)
+        self.assertEqual(self.check_health(), (1, "unhealthy: process 1 has not run for 5 seconds\n"))
+
+    def test_what_is_in_the_image(self):
+        def output(script):
+            run = self.run_in_container("-c", script, options=["--entrypoint=sh"])
+            self.assertEqual(run.returncode, 0, run.stderr)
+            return run.stdout.splitlines()
+
+        found = output("ldd /opt/trainer/bin/trainer /opt/trainer/lib/trainer/torch/lib/*; find / -xdev -type f 2>/dev/null; true")
+        self.assertEqual([line for line in found if "not found" in line], [])
+        files = {pathlib.PurePath(line) for line in found if line.startswith("/")}
+        names = {file.name for file in files}
+        self.assertIn("libtorch_cpu.so", names)
+        for compiler in ("g++", "gcc", "cc1plus", "as", "ld", "cmake", "ninja", "python3"):
+            self.assertNotIn(compiler, names)
+        self.assertEqual([name for name in names if name.startswith(("libtorch_cuda", "libtrainer_cuda", "libcublas", "libcudnn", "libnccl"))], [])
+        documents = pathlib.PurePath("/opt/trainer/share/doc/trainer")
+        self.assertIn(documents / "THIRD_PARTY_NOTICES.md", files)
+        self.assertTrue(any(file.match("licences/torch-*/licenses/LICENSE") for file in files))
+        self.assertTrue(any(file.match("licences/nvidia_cuda_runtime-*/licenses/License.txt") for file in files))
+        self.assertEqual(output("id -u; id -g"), [str(USER), str(USER)])
+
+        config = json.loads(self.podman("image", "inspect", IMAGE).stdout)[0]
+        self.assertEqual(config["Labels"]["org.opencontainers.image.licenses"], "Apache-2.0")
+        self.assertEqual(config["Healthcheck"]["Test"], ["CMD", "healthcheck.sh"])
+        self.assertIn("NVIDIA_VISIBLE_DEVICES=", config["Config"]["Env"])
+
+    def test_each_task_of_slurm_in_a_container(self):
+        needs(missing_programs())
+        folder = tempfile.TemporaryDirectory(prefix="trainer-container-slurm-")
+        self.addCleanup(folder.cleanup)
+        rig = SlurmRig(folder.name)
+        self.addCleanup(rig.stop)
+        rig.start()
+        log = pathlib.Path(folder.name) / "job.log"
+        container = [*PODMAN, "--tmpdir", self.work / "libpod", "run", "--rm", "--network=host", "--env=SLURM_*", "--cgroups=disabled",
+                     "--no-healthcheck", *LIMITS, f"--volume={self.runs}:/runs", IMAGE, "train"]
+        job = rig.submit("--ntasks-per-node=2", "--gpus-per-node=2", "--cpus-per-task=1", f"--output={log}", ROOT / "scripts/slurm/train.sbatch",
+                         *self.train("training.epochs=1"), cwd=folder.name, TRAINER=" ".join(map(str, container)),
+                         CONTAINERS_STORAGE_CONF=self.env["CONTAINERS_STORAGE_CONF"])
+        self.assertEqual(rig.end(job), ("COMPLETED", 0), log.read_text())
+        self.assertIn("rank 0 of 2 (local rank 0 of 2), from SLURM_PROCID", log.read_text())
+        self.assertIn("world_size 2", (self.runs / "quickstart/train.log").read_text())
+        self.assertEqual(json.loads((self.runs / "quickstart/summary.json").read_text())["reason"], "done")
+
+    def test_the_package_brings_all_that_it_needs(self):
+        subprocess.run(["cpack", "--config", f"{os.environ['TRAINER_BUILD_DIR']}/CPackConfig.cmake", "-G", "DEB", "-B", self.work / "packages",
+                        "-D", "CPACK_COMPONENTS_ALL=trainer"], check=True, stdout=subprocess.DEVNULL)
+        steps = ["apt-get update", "apt-get install -y --no-install-recommends /packages/trainer_*.deb", "cd /usr/share/trainer",
+                 "trainer launch " + " ".join(map(shlex.quote, self.train("training.epochs=1", config="configs/quickstart.yaml")))]
+        installed = subprocess.run([*PODMAN, "--tmpdir", self.work / "libpod", "run", "--rm", "--network=host", "--cgroups=disabled", *LIMITS,
+                                    f"--volume={self.work}/packages:/packages:ro", BASE, "sh", "-euc", "\n".join(steps)],
+                                   env=self.env, capture_output=True, text=True, timeout=300)
+        self.assertEqual(installed.returncode, 0, installed.stdout + installed.stderr)
+        self.assertIn("world_size 2", installed.stderr)
+
+    def test_other_commands(self):
+        version = self.run_in_container("--version")
+        self.assertRegex(version.stdout, r"^trainer \d+\.\d+\.\d+ \([0-9a-f]{7}")
+        self.assertIn("resnet18", self.run_in_container("list", "models").stdout)
+
+
+if __name__ == "__main__":
+    if os.geteuid() == 0 and shutil.which("tini"):
+        enter_namespace()
+    unittest.main()

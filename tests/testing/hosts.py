@@ -1,0 +1,52 @@
+"""Two hosts on this machine: network namespaces with names of their own and a cable between them. Takes root, ip and iptables."""
+
+import os
+import shutil
+import subprocess
+import unittest
+
+ADDRESSES = {"node-a": "10.77.0.1", "node-b": "10.77.0.2"}
+
+
+def run(*words):
+    subprocess.run(words, check=True, capture_output=True, text=True)
+
+
+class Hosts:
+    def __init__(self, case):
+        if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "iptables", "tc"))):
+            raise unittest.SkipTest("takes root and the packages iproute2 and iptables")
+        self.spaces = {host: f"trainer-{os.getpid()}-{host}" for host in ADDRESSES}
+        self.cables = {host: f"t{os.getpid()}{host[-1]}" for host in ADDRESSES}
+        for space in self.spaces.values():
+            run("ip", "netns", "add", space)
+            case.addCleanup(subprocess.run, ["ip", "netns", "del", space], capture_output=True)
+        (first, other) = ADDRESSES
+        run("ip", "link", "add", self.cables[first], "netns", self.spaces[first], "type", "veth", "peer", "name", self.cables[other], "netns",
+            self.spaces[other])
+        for host, address in ADDRESSES.items():
+            self.configure(host, "address", "add", f"{address}/24", "dev", self.cables[host])
+            self.configure(host, "link", "set", "lo", "up")
+            self.plug(host)
+
+    def configure(self, host, *words):
+        run("ip", "-n", self.spaces[host], *words)
+
+    def plug(self, host):
+        self.configure(host, "link", "set", self.cables[host], "up")
+
+    def unplug(self, host):
+        self.configure(host, "link", "set", self.cables[host], "down")
+
+    def on(self, host):
+        """What comes before a command line that is to run there."""
+        return ["ip", "netns", "exec", self.spaces[host], "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
+
+    def slow_down(self, host, rate):
+        run("tc", "-n", self.spaces[host], "qdisc", "add", "dev", self.cables[host], "root", "tbf", "rate", rate, "burst", "16kb", "latency",
+            "2s")
+
+    def lose(self, host, share):
+        """That share of what comes in."""
+        run("ip", "netns", "exec", self.spaces[host], "iptables", "-A", "INPUT", "-i", self.cables[host], "-m", "statistic", "--mode", "random",
+            "--probability", str(share), "-j", "DROP")
