@@ -77,7 +77,12 @@ at::Tensor at::_ops::cross_entropy_loss::call(const at::Tensor& self, const at::
   const Fault& fault = planted_fault();
   static int num_training = 0;
   static int num_validation = 0;
+  static bool is_inside = false;
+  // Autocast calls it once more, with other types.
+  if (is_inside) return real.call(self, target, weight, reduction, ignore_index, label_smoothing);
+  is_inside = true;
   const auto loss = real.call(self, target, weight, reduction, ignore_index, label_smoothing);
+  is_inside = false;
   const bool is_training = at::GradMode::is_enabled();
   const int number = is_training ? num_training++ : num_validation++;
   if (fault.number < 0 || fault.phase != (is_training ? "training" : "validation")) return loss;

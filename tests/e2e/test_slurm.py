@@ -41,7 +41,7 @@ class SlurmTest(EqualRunsCase):
         return self.log.read_text() if self.log.exists() else ""
 
     def wait_for_word(self, text, job):
-        self.rig.wait_for(lambda: text in self.said() or self.rig.job(job, "JobState") not in ("PENDING", "RUNNING"), self.said())
+        self.rig.wait_for(lambda: text in self.said() or self.rig.job(job, "JobState") not in ("PENDING", "RUNNING"), self.said)
         self.assertIn(text, self.said())
 
     def test_two_nodes_are_one_run(self):
@@ -59,7 +59,7 @@ class SlurmTest(EqualRunsCase):
         time.sleep(0.5)
         self.rig.say("scancel", "--signal=USR1", job)
         # Two minutes later it would start by itself; in the second in which it has ended it would not.
-        self.rig.wait_for(lambda: self.rig.job(job, "Restarts") == "1" and self.rig.job(job, "JobState") == "PENDING", self.said())
+        self.rig.wait_for(lambda: self.rig.job(job, "Restarts") == "1" and self.rig.job(job, "JobState") == "PENDING", self.said)
         self.rig.say("scontrol", "update", f"JobId={job}", "StartTime=now+2")
         self.assertEqual(self.rig.end(job), ("COMPLETED", 0), self.said())
         self.assertIn("stopped", self.said())
@@ -87,7 +87,7 @@ class SlurmTest(EqualRunsCase):
         """It fails before the ranks meet, where the others would wait ten minutes for it."""
         trainer = self.folder / "all_but_3"
         # Slurm ends the others by a signal, which they must be there to catch: its job has the highest code of all tasks.
-        others_wait = f"grep -q 'waiting for node 1 (ranks 3)' {self.folder}/all_but_3.log"
+        others_wait = f"grep -q '3 of 4 ranks are here; waiting for 3' {self.folder}/all_but_3.log"
         trainer.write_text(f'#!/bin/sh\ntest "$SLURM_PROCID" != 3 && exec {BINARY} "$@"\nuntil {others_wait}; do sleep 0.1; done\nexit 1\n')
         trainer.chmod(0o755)
         job = self.submit("all_but_3", TWO_NODES, trainer=trainer)

@@ -73,12 +73,12 @@ class SlurmRig:
         for command in (["slurmctld", "-D"], *(["slurmd", "-D", "-N", name] for name in NODES)):
             self.daemons.append(subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                                  stderr=subprocess.DEVNULL))
-        self.wait_for(lambda: self.say("sinfo", "-h", "-o", "%T") == "idle", "the nodes do not come up", seconds=30)
+        self.wait_for(lambda: self.say("sinfo", "-h", "-o", "%T") == "idle", lambda: "the nodes do not come up", seconds=30)
 
     def stop(self):
         with contextlib.suppress(AssertionError, subprocess.CalledProcessError):
             self.say("scancel", "--quiet", "--state=PENDING,RUNNING")
-            self.wait_for(lambda: not self.say("squeue", "-h"), "jobs do not end", seconds=20)
+            self.wait_for(lambda: not self.say("squeue", "-h"), lambda: "jobs do not end", seconds=20)
         for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in self.daemons:
@@ -89,10 +89,11 @@ class SlurmRig:
         return run.stdout.strip()
 
     def wait_for(self, condition, what, seconds=60):
+        """`what` says what has not come."""
         deadline = time.monotonic() + seconds
         while not condition():
             logs = "".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in self.folder.glob("*.log"))
-            assert time.monotonic() < deadline, f"{what}\n{logs}"
+            assert time.monotonic() < deadline, f"{what()}\n{logs}"
             time.sleep(0.1)
 
     def submit(self, *args, cwd, **variables):
@@ -110,5 +111,5 @@ class SlurmRig:
     def end(self, number, seconds=60):
         """The job's state and exit code once it has ended."""
         self.wait_for(lambda: self.job(number, "JobState") in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"),
-                      f"job {number} does not end", seconds)
+                      lambda: f"job {number} does not end", seconds)
         return self.job(number, "JobState"), int(self.job(number, "ExitCode").split(":")[0])
