@@ -20,7 +20,6 @@ from troubleshooting import plants  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASE = "docker.io/library/debian:bookworm-slim"
 IMAGE = "localhost/trainer:test"
-PODMAN = ["podman", "--cgroup-manager=cgroupfs"]
 USER = 1000
 # Podman's own limits are higher than a container in a container may set.
 LIMITS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1000:1000"]
@@ -64,8 +63,17 @@ class ContainerTest(unittest.TestCase):
         shutil.rmtree(cls.work)
 
     @classmethod
+    def podman_command(cls, *args):
+        return ["podman", "--cgroup-manager=cgroupfs", "--tmpdir", str(cls.work / "libpod"), *args]
+
+    @classmethod
     def podman(cls, *args):
-        return subprocess.run([*PODMAN, "--tmpdir", cls.work / "libpod", *args], env=cls.env, capture_output=True, text=True)
+        return subprocess.run(cls.podman_command(*args), env=cls.env, capture_output=True, text=True)
+
+    @classmethod
+    def container(cls, *args):
+        """The command that runs one."""
+        return cls.podman_command("run", "--rm", "--cgroups=disabled", "--no-healthcheck", *LIMITS, *args)
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="trainer-container-runs-")
@@ -77,8 +85,7 @@ class ContainerTest(unittest.TestCase):
     def command(self, *args, options=(), read_only=True):
         """As `docker run`: with a root that cannot be written, and hardly any /dev/shm."""
         shared = ["--read-only", "--tmpfs=/tmp"] if read_only else []
-        return [*PODMAN, "--tmpdir", str(self.work / "libpod"), "run", "--rm", "--name", self.name, "--network=none", "--cgroups=disabled",
-                "--no-healthcheck", "--shm-size=64k", *LIMITS, *shared, *options, IMAGE, *args]
+        return self.container("--name", self.name, "--network=none", "--shm-size=64k", *shared, *options, IMAGE, *args)
 
     def run_in_container(self, *args, **options):
         return subprocess.run(self.command(*args, **options), env=self.env, capture_output=True, text=True, timeout=120)
@@ -202,10 +209,9 @@ class ContainerTest(unittest.TestCase):
         self.addCleanup(rig.stop)
         rig.start()
         log = pathlib.Path(folder.name) / "job.log"
-        container = [*PODMAN, "--tmpdir", self.work / "libpod", "run", "--rm", "--network=host", "--env=SLURM_*", "--cgroups=disabled",
-                     "--no-healthcheck", *LIMITS, f"--volume={self.runs}:/runs", IMAGE, "train"]
+        trainer = self.container("--network=host", "--env=SLURM_*", f"--volume={self.runs}:/runs", IMAGE, "train")
         job = rig.submit("--ntasks-per-node=2", "--gpus-per-node=2", "--cpus-per-task=1", f"--output={log}", ROOT / "scripts/slurm/train.sbatch",
-                         *self.train("training.epochs=1"), cwd=folder.name, TRAINER=" ".join(map(str, container)),
+                         *self.train("training.epochs=1"), cwd=folder.name, TRAINER=" ".join(trainer),
                          CONTAINERS_STORAGE_CONF=self.env["CONTAINERS_STORAGE_CONF"])
         self.assertEqual(rig.end(job), ("COMPLETED", 0), log.read_text())
         self.assertIn("rank 0 of 2 (local rank 0 of 2), from SLURM_PROCID", log.read_text())
@@ -217,9 +223,8 @@ class ContainerTest(unittest.TestCase):
                         "-D", "CPACK_COMPONENTS_ALL=trainer"], check=True, stdout=subprocess.DEVNULL)
         steps = ["apt-get update", "apt-get install -y --no-install-recommends /packages/trainer_*.deb", "cd /usr/share/trainer",
                  "trainer launch " + " ".join(map(shlex.quote, self.train("training.epochs=1", config="configs/quickstart.yaml")))]
-        installed = subprocess.run([*PODMAN, "--tmpdir", self.work / "libpod", "run", "--rm", "--network=host", "--cgroups=disabled", *LIMITS,
-                                    f"--volume={self.work}/packages:/packages:ro", BASE, "sh", "-euc", "\n".join(steps)],
-                                   env=self.env, capture_output=True, text=True, timeout=300)
+        command = self.container("--network=host", f"--volume={self.work}/packages:/packages:ro", BASE, "sh", "-euc", "\n".join(steps))
+        installed = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=300)
         self.assertEqual(installed.returncode, 0, installed.stdout + installed.stderr)
         self.assertIn("world_size 2", installed.stderr)
 
