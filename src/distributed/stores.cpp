@@ -124,9 +124,9 @@ StorePointer open_file(const world::Place& place, const world::MeetingPoint& poi
 
 bool must_stop_meeting() {
   // Ranks that were started together are there by then, and stop in order.
-  constexpr std::chrono::seconds kPatience{4};
+  constexpr std::chrono::seconds kUntilRefused{4};
   const auto waited = time_since_stop_signal();
-  return waited && *waited >= kPatience;
+  return waited && *waited >= kUntilRefused;
 }
 
 StorePointer open_store(const world::Place& place, const world::MeetingPoint& point, milliseconds timeout, Logger& logger) {

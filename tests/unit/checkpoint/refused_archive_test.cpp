@@ -71,14 +71,14 @@ TEST_F(RefusedArchive, WithAnotherDirectory) {
 TEST_F(RefusedArchive, WithHeadersThatDisagree) {
   const auto message = damaged("\"archive/data.pkl\" in it is described in one way before its bytes and in another in the directory");
   // Flags, method, checksum and the two sizes.
-  for (const size_t field : {6, 8, 14, 18, 22}) EXPECT_EQ(torch_zip_refusal(replaced(file_, field, "\x44")), message) << field;
+  for (const size_t field : {6U, 8U, 14U, 18U, 22U}) EXPECT_EQ(torch_zip_refusal(replaced(file_, field, "\x44")), message) << field;
   EXPECT_EQ(torch_zip_refusal(replaced(file_, "archive/data.pkl", "archive/data.pkx")), message);
 }
 
 TEST_F(RefusedArchive, OfPythonWithAnotherDescriptor) {
   const auto file = read_corpus("torch_zip/torch_save.pt");
   const auto descriptor = file.find("PK\7\10");
-  for (const size_t field : {0, 4, 8, 12}) {
+  for (const size_t field : {0U, 4U, 8U, 12U}) {
     EXPECT_EQ(torch_zip_refusal(replaced(file, descriptor + field, "\x7f")),
               damaged("\"torch_save/data.pkl\" in it is described in one way behind its bytes and in another in the directory"));
   }
