@@ -16,7 +16,16 @@ add_library(trainer_deflate INTERFACE)
 target_link_libraries(trainer_deflate INTERFACE "${TRAINER_DEFLATE_LIBRARY}")
 target_include_directories(trainer_deflate SYSTEM INTERFACE "${TRAINER_DEFLATE_INCLUDE_DIR}")
 if(TRAINER_BUILD_TESTS)
-  find_package(GTest REQUIRED)
+  # A distribution's GoogleTest asks for the libstdc++ of the distribution's own compiler, which is newer than that of an older one.
+  file(WRITE "${CMAKE_BINARY_DIR}/CMakeFiles/links_gtest.cpp" "#include <gtest/gtest.h>\n")
+  try_compile(TRAINER_LINKS_GTEST "${CMAKE_BINARY_DIR}" "${CMAKE_BINARY_DIR}/CMakeFiles/links_gtest.cpp" LINK_LIBRARIES gtest_main gtest)
+  if(NOT TRAINER_LINKS_GTEST AND EXISTS /usr/src/googletest/CMakeLists.txt)
+    message(STATUS "GoogleTest: its sources in /usr/src/googletest, for the installed library does not link with this compiler")
+    set(INSTALL_GTEST OFF)
+    add_subdirectory(/usr/src/googletest googletest EXCLUDE_FROM_ALL)
+  else()
+    find_package(GTest REQUIRED)
+  endif()
 endif()
 
 # Debian's OpenCV packages that are small enough to ask for carry no CMake package file.

@@ -136,7 +136,7 @@ void check(archive* reader, int64_t result) {
 }
 
 void unpack_file(archive* reader, const fs::path& path) {
-  const std::unique_ptr<std::FILE, decltype(&std::fclose)> output(std::fopen(path.c_str(), "wbxe"), std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(std::fopen(path.c_str(), "wbxe"), std::fclose);
   if (!output) fail_with_errno("write", path);
   std::vector<char> buffer(size_t{1} << 16);
   while (true) {

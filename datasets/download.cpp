@@ -144,7 +144,7 @@ class Transfer {
 
 void download(const std::string& url, const std::string& md5, const std::filesystem::path& file, std::chrono::milliseconds stall_timeout,
               Logger& logger) {
-  const std::unique_ptr<std::FILE, decltype(&std::fclose)> output(std::fopen(file.c_str(), "wbxe"), std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(std::fopen(file.c_str(), "wbxe"), std::fclose);
   if (!output) throw std::system_error(errno, std::generic_category(), "cannot write " + file.string());
   const auto actual = Transfer(output.get(), file, stall_timeout, logger).run(url);
   if (actual != md5) {

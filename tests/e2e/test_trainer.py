@@ -68,7 +68,8 @@ class TrainerTest(unittest.TestCase):
         summary = json.loads((self.run_dir / "summary.json").read_text())
         self.assertEqual((summary["reason"], summary["step"], summary["monitor"]), ("done", 160, "validation/loss"))
         environment = json.loads((self.run_dir / "environment.json").read_text())
-        self.assertEqual(environment["libtorch_version"].split("+")[0], "2.11.0")
+        self.assertRegex(environment["libtorch_version"], r"^\d+\.\d+\.\d+")
+        self.assertIn(f"LibTorch {environment['libtorch_version']}\n", trainer("--version").out)
         self.assertEqual(len((self.run_dir / "metrics.csv").read_text().splitlines()), 6)
 
     def test_the_resolved_file_runs_again_to_the_same_numbers(self):
@@ -203,7 +204,7 @@ class TrainerTest(unittest.TestCase):
     def test_command_lines(self):
         for args, code, text in (
             (["--help"], 0, "usage: trainer"),
-            (["--version"], 0, "LibTorch 2.11.0"),
+            (["--version"], 0, "LibTorch "),
             (["train", "--help"], 0, "--run-dir"),
             (["list", "models"], 0, "resnet18"),
             (["list", "modells"], 2, "modells"),
