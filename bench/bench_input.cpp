@@ -6,9 +6,9 @@
 #include "bench/serve.h"
 #include "config/load.h"
 #include "datasets/registry.h"
-#include "engine/catalog.h"
 #include "input/data_loader.h"
 #include "input/distributed_sampler.h"
+#include "session/registries.h"
 
 int main(int argc, char** argv) {
   using namespace trainer;
@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   app.add_option("--data", data)->required();
   CLI11_PARSE(app, argc, argv);
 
-  static const auto catalog = engine::make_catalog();
+  static const auto catalog = session::make_catalog();
   const auto experiment = config::load_text(
       "experiment: bench\nmodel: {name: resnet20}\ntraining: {epochs: 1}\ndataset:\n  name: cifar10\n  train_transforms:\n"
       "    - random_crop: {size: 32, padding: 4}\n    - random_horizontal_flip\n"

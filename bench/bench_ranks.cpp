@@ -209,12 +209,12 @@ distributed::Meeting meet(const world::Place& place, const config::DistributedSe
                            *logger);
 }
 
-void train(const Options& options, const config::Experiment& experiment, const device::Placement& placement,
-           const distributed::Meeting& meeting, distributed::ProcessGroups& groups) {
-  auto parts = engine::build_parts(experiment, placement, engine::make_ranks(groups));
-  engine::join_ranks(experiment, parts);
-  const auto logger = make_quiet_logger();
-  engine::open_data(experiment, parts, *logger);
+void train(const Options& options, const config::Experiment& experiment, const distributed::Meeting& meeting,
+           distributed::ProcessGroups& groups) {
+  session::RankContext context(experiment, {.num_cpus = world::available_cpus(meeting.num_sharing_cpus)}, make_quiet_logger(),
+                               engine::make_ranks(groups));
+  session::Session session(context);
+  auto& parts = session.parts();
   bench::Training training(parts, options.training);
   json settings{{"network", options.training.network},
                 {"input", options.training.source},
@@ -250,11 +250,7 @@ int main(int argc, char** argv) {
   const auto experiment = bench::make_experiment(options.training);
   const auto place = world::find_place({}, world::process_environment());
   const auto meeting = meet(place, experiment.distributed);
-  device::configure_cpu_allocator();
-  const device::HostShare share{.num_cpus = world::available_cpus(meeting.num_sharing_cpus)};
-  const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, share, nullptr);
-  device::apply_placement(placement, experiment.runtime);
   distributed::ProcessGroups groups(meeting.store, place.rank, place.world_size, {.gloo_address = meeting.address});
-  train(options, experiment, placement, meeting, groups);
+  train(options, experiment, meeting, groups);
   groups.shutdown();
 }

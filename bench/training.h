@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "config/load.h"
-#include "engine/catalog.h"
 #include "engine/train_step.h"
+#include "session/registries.h"
+#include "session/session.h"
 #include "world/host_resources.h"
 
 namespace trainer::bench {
@@ -42,7 +43,7 @@ inline config::Experiment make_experiment(const TrainingOptions& options) {
       options.network, options.data, options.batch_size);
   auto overrides = options.overrides;
   if (options.network == "resnet18") overrides.push_back("model.stem=cifar");
-  static const auto catalog = engine::make_catalog();
+  static const auto catalog = session::make_catalog();
   return config::load_text(text, "bench", overrides, catalog);
 }
 
@@ -59,42 +60,29 @@ class BatchSource {
 
   const input::Batch& next() {
     if (!resident_.empty()) return resident_[static_cast<size_t>(count_++) % resident_.size()];
-    const auto* batch = count_ == 0 ? nullptr : parts_.train.loader->next();
-    if (batch == nullptr) {
-      parts_.sampler->set_epoch(epoch_);
-      auto indices = parts_.sampler->indices();
-      indices.resize(static_cast<size_t>(parts_.plan.batches_per_epoch * parts_.plan.batch_size));
-      parts_.train.loader->start_epoch(epoch_++, std::move(indices));
-      batch = parts_.train.loader->next();
-    }
+    const auto& plan = parts_.plan;
+    if (count_ % plan.batches_per_epoch == 0) parts_.begin(rest_of_epoch(plan, count_ / plan.batches_per_epoch), 0);
     ++count_;
-    return *batch;
+    return parts_.next();
   }
 
  private:
   engine::Parts& parts_;
   std::vector<input::Batch> resident_;
   int64_t count_ = 0;
-  int64_t epoch_ = 0;
 };
 
 // All that a run of one process is made of.
 struct SingleProcess {
-  explicit SingleProcess(const TrainingOptions& options) : experiment(make_experiment(options)) {
-    device::configure_cpu_allocator();
-    const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {.num_cpus = world::available_cpus()}, nullptr);
-    device::apply_placement(placement, experiment.runtime);
-    parts = engine::build_parts(experiment, placement);
-    engine::join_ranks(experiment, parts);
-    const auto logger = make_quiet_logger();
-    engine::open_data(experiment, parts, *logger);
-  }
+  explicit SingleProcess(const TrainingOptions& options)
+      : context(make_experiment(options), {.num_cpus = world::available_cpus()}, make_quiet_logger()), session(context) {}
 
-  config::Experiment experiment;
-  engine::Parts parts;
+  session::RankContext context;
+  session::Session session;
+  engine::Parts& parts = session.parts();
 };
 
-// Steps of the program. The ranks of `parts` are joined and its data is open.
+// Steps of the program.
 class Training {
  public:
   Training(engine::Parts& parts, const TrainingOptions& options)

@@ -29,8 +29,9 @@ ARROWS = {
     "reporting": "base run metrics",
     "models": "base config nn",
     "datasets": "base config input",
-    "engine": "base config device world distributed nn amp optim input metrics run state checkpoint reporting models datasets",
-    "commands": "base config device world launch distributed input run state checkpoint reporting datasets engine",
+    "engine": "base config device world distributed nn amp optim input metrics state checkpoint reporting models",
+    "session": "base config device world launch distributed nn optim input run state checkpoint reporting models datasets engine",
+    "commands": "base config device world launch input run state checkpoint reporting datasets engine session",
     "main": "base commands",
 }
 ROOMS = {room: set(targets.split()) | {room} for room, targets in ARROWS.items()}
@@ -47,7 +48,7 @@ ENVIRONMENT_READERS = {"main", "world", "launch"}
 ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 REGISTRIES = {"models/registry.h", "datasets/registry.h"}
-KNOWS_BOTH_REGISTRIES = re.compile(r"src/engine/(builder|catalog)\w*\.(h|cpp)")
+KNOWS_BOTH_REGISTRIES = re.compile(r"src/session/(network|registries)\w*\.(h|cpp)")
 
 MAX_HEADER_LINES = 150
 MAX_SOURCE_LINES = 400
@@ -178,7 +179,7 @@ def check_environment(file):
 def check_registries(file):
     lines = {header: line for line, quoted, header in file.includes if quoted and header in REGISTRIES}
     if len(lines) == 2 and not KNOWS_BOTH_REGISTRIES.fullmatch(file.path):
-        yield max(lines.values()), "only src/engine/builder* and src/engine/catalog* may include both registries"
+        yield max(lines.values()), "only src/session/network* and src/session/registries* may include both registries"
 
 
 def violations(sources):

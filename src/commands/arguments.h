@@ -2,7 +2,6 @@
 // What several commands have in common on their command lines.
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -22,14 +21,9 @@ inline void parse(CLI::App& app, std::vector<std::string> args) {
 }
 
 // `--config FILE [key=value ...]`.
-struct ExperimentArguments {
-  std::filesystem::path file;
-  std::vector<std::string> overrides;
-
-  void add_to(CLI::App& app) {
-    app.add_option("--config", file, "the experiment file (YAML)")->required()->type_name("FILE");
-    app.add_option("overrides", overrides, "keys that differ from the file, such as optimizer.lr=0.05")->type_name("key=value");
-  }
-};
+inline void add_experiment(CLI::App& app, config::ExperimentSource& source) {
+  app.add_option("--config", source.file, "the experiment file (YAML)")->required()->type_name("FILE");
+  app.add_option("overrides", source.overrides, "keys that differ from the file, such as optimizer.lr=0.05")->type_name("key=value");
+}
 
 }  // namespace trainer::commands

@@ -7,8 +7,8 @@
 #include <array>
 
 #include "base/text.h"
-#include "commands/version.h"
 #include "launch/error_file.h"
+#include "session/version.h"
 #include "world/place.h"
 
 namespace trainer::commands {
@@ -43,7 +43,7 @@ ExitCode find_and_run(std::vector<std::string> args) {
     return args.empty() ? ExitCode::kUsage : ExitCode::kDone;
   }
   if (args.front() == "--version") {
-    fmt::print("{}\n", version_text());
+    fmt::print("{}\n", session::version_text());
     return ExitCode::kDone;
   }
   if (args.front().starts_with("-")) return train(args);

@@ -3,7 +3,7 @@
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "config/reference.h"
-#include "engine/catalog.h"
+#include "session/registries.h"
 
 namespace trainer::commands {
 
@@ -16,15 +16,15 @@ ExitCode config(const std::vector<std::string>& args) {
   reference->add_option("--format", format, "text or markdown")->check(CLI::IsMember({"text", "markdown"}));
 
   auto* show = app.add_subcommand("show", "a file with its overrides and defaults, as training would understand it");
-  ExperimentArguments arguments;
-  arguments.add_to(*show);
+  config::ExperimentSource source;
+  add_experiment(*show, source);
 
   parse(app, args);
-  const auto catalog = engine::make_catalog();
+  const auto catalog = session::make_catalog();
   if (reference->parsed()) {
     fmt::print("{}", format == "text" ? config::reference_text(catalog) : config::reference_markdown(catalog));
   } else {
-    auto experiment = config::load(arguments.file, arguments.overrides, catalog);
+    auto experiment = config::load(source.file, source.overrides, catalog);
     fmt::print("{}", config::to_yaml(experiment, catalog));
   }
   return ExitCode::kDone;

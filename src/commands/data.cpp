@@ -7,9 +7,9 @@
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "datasets/registry.h"
-#include "engine/catalog.h"
 #include "input/image_file.h"
 #include "input/transforms.h"
+#include "session/registries.h"
 
 namespace trainer::commands {
 namespace {
@@ -55,15 +55,15 @@ ExitCode data(const std::vector<std::string>& args) {
   CLI::App app("Data sets.", "trainer data");
   app.require_subcommand(1);
   auto* show = app.add_subcommand("show", "training images, transformed as training sees them, as one picture");
-  ExperimentArguments arguments;
-  arguments.add_to(*show);
+  config::ExperimentSource source;
+  add_experiment(*show, source);
   std::filesystem::path output;
   int64_t count = 64;
   show->add_option("--output", output, "the picture (.png or .jpg)")->required()->type_name("FILE");
   show->add_option("--count", count, "number of images")->check(CLI::Range(int64_t{1}, int64_t{10000}));
   parse(app, args);
 
-  const auto experiment = config::load(arguments.file, arguments.overrides, engine::make_catalog());
+  const auto experiment = config::load(source.file, source.overrides, session::make_catalog());
   const auto logger = make_console_logger();
   const auto dataset = datasets::open_dataset(experiment.dataset.part, datasets::Split::kTrain, *logger);
   if (!dataset->info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.part.name));

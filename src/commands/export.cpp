@@ -7,11 +7,11 @@
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "datasets/registry.h"
-#include "engine/catalog.h"
 #include "engine/init_from.h"
-#include "engine/parts.h"
 #include "engine/torchscript.h"
 #include "input/transforms.h"
+#include "session/build.h"
+#include "session/registries.h"
 #include "state/module.h"
 #include "state/view.h"
 
@@ -42,7 +42,7 @@ config::Experiment read_experiment(const state::View& file, const std::string& s
   return config::load_text(file.at("config").text(), source + ": config",
                            {"runtime.device=cpu", "runtime.channels_last=false", "amp.enabled=false", "distributed.sync_batch_norm=false",
                             "model.init_from=\"\""},
-                           engine::make_catalog());
+                           session::make_catalog());
 }
 
 state::Tree read_weights(const state::View& file, bool ema) {
@@ -77,9 +77,9 @@ ExitCode export_model(const std::vector<std::string>& args) {
   const auto tree = checkpoint::read_any(arguments.checkpoint);
   const state::View file(tree, source);
   const auto experiment = read_experiment(file, source);
-  const auto parts = engine::build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
-  engine::load_weights(read_weights(file, arguments.ema), source, *parts.model);
-  write(arguments, experiment, *parts.model);
+  const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
+  engine::load_weights(read_weights(file, arguments.ema), source, *network.model);
+  write(arguments, experiment, *network.model);
   fmt::print("{}: {} of {}, {}\n", arguments.output.string(), experiment.model.part.name, source,
              arguments.ema ? "averaged parameters" : "parameters");
   return ExitCode::kDone;

@@ -4,12 +4,12 @@
 
 #include "commands/arguments.h"
 #include "commands/command.h"
-#include "engine/catalog.h"
+#include "session/registries.h"
 
 namespace trainer::commands {
 
 ExitCode list(const std::vector<std::string>& args) {
-  const auto catalog = engine::make_catalog();
+  const auto catalog = session::make_catalog();
   const std::array<std::pair<std::string, const config::Family*>, 6> families = {{{"models", &catalog.models},
                                                                                   {"datasets", &catalog.datasets},
                                                                                   {"transforms", &catalog.transforms},

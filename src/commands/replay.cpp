@@ -7,11 +7,11 @@
 #include "base/log.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
-#include "commands/start.h"
-#include "engine/catalog.h"
 #include "engine/non_finite.h"
 #include "engine/step_record.h"
 #include "engine/train_step.h"
+#include "session/registries.h"
+#include "session/session.h"
 #include "world/host_resources.h"
 
 namespace trainer::commands {
@@ -23,16 +23,10 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   for (const auto& batch : record.batches) batch_size = std::max(batch_size, batch.size());
   overrides.push_back("dataloader.global_batch_size=null");
   overrides.push_back(fmt::format("dataloader.batch_size={}", std::max<size_t>(batch_size, 1)));
+  // The model is that of the record.
+  overrides.push_back("model.init_from=\"\"");
   if (record.loss_scale) overrides.push_back(fmt::format("amp.init_scale={}", *record.loss_scale));
-  return config::load(engine::step_config_file(folder), overrides, engine::make_catalog());
-}
-
-engine::Parts make_parts(const config::Experiment& experiment, Logger& logger) {
-  auto parts =
-      engine::build_parts(experiment, set_up_placement(experiment, {.num_cpus = world::available_cpus(/*num_sharing=*/1)}, logger));
-  engine::join_ranks(experiment, parts);
-  engine::open_data(experiment, parts, logger);
-  return parts;
+  return config::load(engine::step_config_file(folder), overrides, session::make_catalog());
 }
 
 std::string heading(const engine::StepRecord& record) {
@@ -89,12 +83,12 @@ ExitCode replay(const std::vector<std::string>& args) {
   parse(app, args);
 
   const auto record = engine::read_step(folder);
-  const auto experiment = load_experiment(folder, record, std::move(overrides));
-  const auto logger = make_console_logger();
-  auto parts = make_parts(experiment, *logger);
-  engine::read_model(folder, *parts.model);
+  session::RankContext context(load_experiment(folder, record, std::move(overrides)),
+                               {.num_cpus = world::available_cpus(/*num_sharing=*/1)}, make_console_logger());
+  session::Session session(context);
+  engine::read_model(folder, *session.parts().model);
   fmt::print("{}\n", heading(record));
-  const auto first = take(record, experiment, parts);
+  const auto first = take(record, context.experiment(), session.parts());
   std::fflush(stdout);
   if (first.empty()) {
     throw Error(fmt::format("step {} is finite this time; in the run {} was not", record.step,

@@ -4,16 +4,14 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/saver.h"
+#include "base/signal.h"
+#include "checkpoint/store.h"
 #include "checkpoint/torch_zip.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
-#include "commands/resume.h"
-#include "commands/start.h"
-#include "engine/catalog.h"
-#include "engine/trainer.h"
+#include "reporting/events.h"
+#include "session/session.h"
 #include "state/compare.h"
-#include "world/host_resources.h"
 
 namespace trainer::commands {
 namespace {
@@ -41,34 +39,22 @@ class StepCounter : public reporting::Sink {
   int64_t num_steps = 0;
 };
 
-// Collective: `num_steps` steps from the beginning, or on from `checkpoint`; the checkpoint then, on rank 0.
-std::optional<Checkpoint> train(const Start& start, const device::Placement& placement, distributed::ProcessGroups& groups,
-                                int64_t num_steps, std::optional<Checkpoint> checkpoint, const fs::path& folder, Logger& logger) {
-  const auto& experiment = start.experiment;
-  auto parts = engine::build_parts(experiment, placement, engine::make_ranks(groups));
-  engine::open_data(experiment, parts, logger);
-  engine::join_ranks(experiment, parts);
-  std::optional<checkpoint::Saver> saver;
-  engine::Keeping keeping;
-  if (start.place.rank == 0) {
-    saver.emplace(checkpoint::Store(folder, /*keep_last=*/1), placement.pin_memory);
-    keeping.checkpoints.saver = &*saver;
-  }
+// Collective: trains `num_steps` steps from the beginning, or on from `checkpoint`; returns the checkpoint then, on rank 0. Nothing when
+// the process was asked to stop meanwhile.
+std::optional<session::Checkpoint> train(session::RankContext& context, int64_t num_steps, std::optional<session::Checkpoint> checkpoint,
+                                         const fs::path& folder) {
+  session::Session session(context, {.checkpoint_folder = folder, .checkpoint = std::move(checkpoint)});
   StepCounter counter;
-  engine::Trainer trainer(
-      experiment, parts, counter, [&] { return counter.num_steps >= num_steps; }, std::move(keeping));
-  const auto file = groups.world()->broadcast_bytes(checkpoint ? checkpoint->file.string() : "");
-  if (!file.empty()) trainer.resume(share(file, std::move(checkpoint), *groups.world()).tree, file);
-  trainer.run();
-  if (start.place.rank != 0) return std::nullopt;
+  session.train(counter, [&] { return counter.num_steps >= num_steps || stop_signal() != 0; });
+  if (context.rank() != 0 || stop_signal() != 0) return std::nullopt;
   const auto newest = checkpoint::list_checkpoints(folder).front();
-  return Checkpoint{newest, checkpoint::read_torch_zip(newest)};
+  return session::Checkpoint{newest, checkpoint::read_torch_zip(newest)};
 }
 
 // What takes its time is no part of a state.
 bool is_time(const std::string& difference) { return difference.substr(0, difference.find(':')).ends_with("seconds"); }
 
-void compare(const Checkpoint& straight, const Checkpoint& resumed, int64_t num_steps) {
+void compare(const session::Checkpoint& straight, const session::Checkpoint& resumed, int64_t num_steps) {
   auto found = state::differences(straight.tree, resumed.tree);
   std::erase_if(found, is_time);
   const auto what =
@@ -86,30 +72,26 @@ void compare(const Checkpoint& straight, const Checkpoint& resumed, int64_t num_
 
 ExitCode verify_resume(const std::vector<std::string>& args) {
   CLI::App app("Whether a run that is stopped and continued is the straight run, bit for bit.", "trainer verify-resume");
-  ExperimentArguments arguments;
-  arguments.add_to(app);
+  config::ExperimentSource source;
+  add_experiment(app, source);
   int64_t num_steps = 10;
   app.add_option("--steps", num_steps, "number of optimizer steps, of which the second half is continued")
       ->check(CLI::Range(int64_t{2}, int64_t{1'000'000'000}));
   parse(app, args);
 
-  auto place = world::find_place({}, world::process_environment());
-  const auto logger = make_console_logger(place.rank);
-  Watch watch(place, logger);
-  const auto catalog = engine::make_catalog();
-  auto start = meet_others(arguments, catalog, *logger, std::move(place), watch);
-  const auto placement = set_up_placement(start, *logger);
-  const auto groups = make_groups(start, placement);
-  const TemporaryFolder folder;
-  const auto run = [&](int64_t steps, std::optional<Checkpoint> checkpoint, const char* name) {
-    return train(start, placement, *groups, steps, std::move(checkpoint), folder.path() / name, *logger);
-  };
-  const auto straight = run(num_steps, std::nullopt, "straight");
-  const auto resumed = run(num_steps - num_steps / 2, run(num_steps / 2, std::nullopt, "resumed"), "resumed");
-  watch.end();
-  groups->shutdown();
-  if (straight) compare(*straight, *resumed, num_steps);
-  return ExitCode::kDone;
+  session::RankProcess process;
+  return process.run([&] {
+    session::RankContext context(process, source);
+    const TemporaryFolder folder;
+    return context.run([&] {
+      const auto straight = train(context, num_steps, std::nullopt, folder.path() / "straight");
+      auto half = train(context, num_steps / 2, std::nullopt, folder.path() / "resumed");
+      const auto resumed = train(context, num_steps - num_steps / 2, std::move(half), folder.path() / "resumed");
+      if (stop_signal() != 0) return ExitCode::kStopped;
+      if (straight) compare(*straight, *resumed, num_steps);
+      return ExitCode::kDone;
+    });
+  });
 }
 
 }  // namespace trainer::commands

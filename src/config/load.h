@@ -9,6 +9,12 @@
 
 namespace trainer::config {
 
+// An experiment as the command line names it.
+struct ExperimentSource {
+  std::filesystem::path file;
+  std::vector<std::string> overrides;  // key=value
+};
+
 // Reads `file`, applies `overrides` ("optimizer.lr=0.05", "dataset.train_transforms=[]", "optimizer={name: adamw}") in their order,
 // fills an Experiment and checks it across sections. Throws one UsageError that lists every problem found, each as
 // "file:line:column: key.path: …". Touches no device and no data.

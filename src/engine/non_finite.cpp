@@ -27,15 +27,6 @@ constexpr int64_t kMostInRow = 10;
 // Each has the size of the model.
 constexpr int64_t kMostKept = 3;
 
-std::vector<int64_t> indices_from(Parts& parts, const EpochPart& part, int64_t step) {
-  const auto& plan = parts.plan;
-  parts.sampler->set_epoch(part.epoch);
-  auto indices = parts.sampler->indices(part.first_sample);
-  indices.resize(std::min(indices.size(), static_cast<size_t>(part.num_batches * plan.batch_size)));
-  const auto begin = std::min(indices.size(), static_cast<size_t>(first_batch_of(plan, part, step) * plan.batch_size));
-  return {indices.begin() + static_cast<std::ptrdiff_t>(begin), indices.end()};
-}
-
 // Whether what a rank computes depends on the batches of the others.
 bool has_joined_statistics(const models::Model& model) {
   return std::ranges::any_of(model.modules(), [](const auto& module) {
@@ -49,10 +40,6 @@ bool has_joined_statistics(const models::Model& model) {
 const Observation* first_non_finite(const std::vector<Observation>& observations) {
   const auto found = std::ranges::find_if(observations, [](const Observation& seen) { return seen.num_non_finite > 0; });
   return found == observations.end() ? nullptr : &*found;
-}
-
-void start_loading(Parts& parts, const EpochPart& part, int64_t step) {
-  parts.train.loader->start_epoch(part.epoch, indices_from(parts, part, step), part.num_batches - first_batch_of(parts.plan, part, step));
 }
 
 NonFiniteSteps::NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainStep& train_step, Keep keep)
@@ -72,7 +59,7 @@ std::string NonFiniteSteps::check(const EpochPart& part, int64_t step, const std
   // Nobody goes on, or ends, before it is kept.
   world.barrier();
   if (policy_ == config::OnNonFinite::kStop || num_in_row_ >= kMostInRow) throw AgreedError(text);
-  if (step + 1 < part.first_step + part.num_steps) start_loading(parts_, part, step + 1);
+  if (step + 1 < part.first_step + part.num_steps) parts_.begin(part, step + 1);
   return text;
 }
 
@@ -104,10 +91,10 @@ std::string NonFiniteSteps::keep(const StepRecord& record) {
 
 NonFiniteSteps::Finding NonFiniteSteps::examine(const EpochPart& part, int64_t step) {
   Finding finding;
-  auto indices = indices_from(parts_, part, step);
-  start_loading(parts_, part, step);
+  auto indices = parts_.indices_from(part, step);
+  parts_.begin(part, step);
   for (const auto& micro_step : micro_steps_of(parts_.plan, part, parts_.ranks.world->rank(), step)) {
-    const auto& batch = *parts_.train.loader->next();
+    const auto& batch = parts_.next();
     finding.batches.emplace_back(indices.begin(), indices.begin() + batch.size);
     indices.erase(indices.begin(), indices.begin() + batch.size);
     const auto observations = train_step_.examine(batch, micro_step);

@@ -16,9 +16,6 @@ namespace trainer::engine {
 // The first observation that is not finite, or null.
 const Observation* first_non_finite(const std::vector<Observation>& observations);
 
-// Begins loading at the first batch of a step in `part`, on to its end.
-void start_loading(Parts& parts, const EpochPart& part, int64_t step);
-
 class NonFiniteSteps {
  public:
   // Keeps a step for later, and returns where; called on one rank.

@@ -112,7 +112,7 @@ bool Trainer::train() {
   const int64_t end_step = part_.first_step + part_.num_steps;
   const int64_t steps_per_epoch = part_.first_step_in_epoch + part_.num_steps;
   const auto& every_steps = experiment_.checkpoint.every_steps;
-  start_loading(parts_, part_, progress.step);
+  parts_.begin(part_, progress.step);
   interval_start_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run_.open.seconds));
   waited_before_ = parts_.train.loader->waited().count() - run_.open.waited_seconds;
   logged_step_ = progress.step;
@@ -138,7 +138,7 @@ bool Trainer::train() {
 void Trainer::take_step(int64_t step) {
   for (const auto& micro_step : micro_steps_of(parts_.plan, part_, parts_.ranks.world->rank(), step)) {
     parts_.ranks.activity->enter(distributed::Phase::kLoading, step);
-    const auto& batch = *parts_.train.loader->next();
+    const auto& batch = parts_.next();
     parts_.ranks.activity->enter(distributed::Phase::kStep, step);
     train_step_.micro_step(batch, micro_step);
   }

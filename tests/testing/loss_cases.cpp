@@ -11,15 +11,16 @@
 #include <sstream>
 
 #include "config/load.h"
-#include "engine/catalog.h"
 #include "engine/train_step.h"
+#include "session/registries.h"
+#include "session/session.h"
 #include "tests/testing/ranks.h"
 
 namespace trainer::testing {
 namespace {
 
 config::Experiment experiment_of(const nlohmann::json& case_json) {
-  static const auto catalog = engine::make_catalog();
+  static const auto catalog = session::make_catalog();
   const auto network = case_json.at("network").get<std::string>();
   const auto number = [&](const char* key) { return case_json.at(key).dump(); };
   std::string optimizer = fmt::format("{{name: {}, lr: {}, weight_decay: {}", case_json.at("optimizer").get<std::string>(), number("lr"),
@@ -53,10 +54,9 @@ void fill(models::Model& model, uint64_t seed) {
 // What one rank sees of the case. Collective.
 nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks) {
   const auto experiment = experiment_of(case_json);
-  const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr);
-  at::set_num_threads(1);
-  auto parts = engine::build_parts(experiment, placement, ranks);
-  engine::join_ranks(experiment, parts);
+  session::RankContext context(experiment, {}, make_quiet_logger(), ranks);
+  session::Session session(context);
+  auto& parts = session.parts();
   const auto seed = case_json.at("seed").get<uint64_t>();
   fill(*parts.model, seed);
   parts.model->train();
@@ -67,10 +67,10 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   const auto part_of_rank = [&](const torch::Tensor& all) {
     return all.slice(1, ranks.world->rank(), std::nullopt, ranks.world->size()).contiguous();
   };
-  const auto images = part_of_rank(torch::randn({steps, batch_size, 3, 32, 32}, generator, torch::kFloat64)).to(placement.dtype);
+  const auto images = part_of_rank(torch::randn({steps, batch_size, 3, 32, 32}, generator, torch::kFloat64)).to(parts.placement.dtype);
   const auto labels = part_of_rank(torch::randint(0, 10, {steps, batch_size}, generator, torch::kInt64));
 
-  metrics::ScoreMeter meter(placement.device, /*has_classes=*/true);
+  metrics::ScoreMeter meter(parts.placement.device, /*has_classes=*/true);
   engine::TrainStep train_step(parts, seed, std::nullopt, meter);
   const double lr = parts.optimizer->base_lr();
   auto result = case_json;

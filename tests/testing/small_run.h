@@ -1,59 +1,76 @@
 #pragma once
-// Whole runs inside a test: from the text of an experiment file to the trained parts.
+// Whole runs inside a test: from the text of an experiment file to the trained session.
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "checkpoint/saver.h"
+#include "checkpoint/store.h"
 #include "checkpoint/torch_zip.h"
 #include "config/load.h"
-#include "device/placement.h"
-#include "engine/catalog.h"
-#include "engine/trainer.h"
+#include "session/registries.h"
+#include "session/session.h"
 #include "tests/testing/recorder.h"
 
 namespace trainer::testing {
 
-struct SmallRun {
-  config::Experiment experiment;
-  engine::Parts parts;
-  Recorder events;
-  bool done = false;
-};
-
 inline const config::Catalog& catalog() {
-  static const auto catalog = engine::make_catalog();
+  static const auto catalog = session::make_catalog();
   return catalog;
 }
 
-// Trains on the CPU until the end or until `max_steps` steps are done. Collective over `ranks`. With a `folder` it goes on from the newest
+// A session on the CPU, of one process or of ranks that are threads.
+struct SmallSession {
+  SmallSession(config::Experiment experiment, const engine::Ranks& ranks, const std::filesystem::path& folder = {})
+      : context(on_cpu(std::move(experiment)), {.num_cpus = 2}, make_quiet_logger(), ranks), session(context, options(context, folder)) {}
+  SmallSession(const std::string& text, const std::vector<std::string>& overrides = {}, const engine::Ranks& ranks = {})
+      : SmallSession(load(text, overrides), ranks) {}
+
+  static config::Experiment load(const std::string& text, const std::vector<std::string>& overrides) {
+    return config::load_text(text, "test.yaml", overrides, catalog());
+  }
+  static config::Experiment on_cpu(config::Experiment experiment) {
+    experiment.runtime.device = config::DeviceChoice::kCpu;
+    return experiment;
+  }
+  // Resumes from the newest checkpoint of the folder, if there is one, and saves there.
+  static session::SessionOptions options(const session::RankContext& context, const std::filesystem::path& folder) {
+    session::SessionOptions options{.checkpoint_folder = folder};
+    const auto checkpoints = checkpoint::list_checkpoints(folder);
+    context.ranks().world->barrier();
+    if (checkpoints.empty()) return options;
+    options.checkpoint = {checkpoints.front(), checkpoint::read_torch_zip(checkpoints.front())};
+    return options;
+  }
+
+  engine::Parts& parts() { return session.parts(); }
+
+  session::RankContext context;
+  session::Session session;
+};
+
+struct SmallRun {
+  std::unique_ptr<SmallSession> session;
+  Recorder events;
+  bool done = false;
+
+  engine::Parts& parts() const { return session->parts(); }
+  // Leaves the other ranks: the groups end before the run does.
+  void leave_ranks() const {
+    parts().data_parallel.reset();
+    parts().ranks = {};
+  }
+};
+
+// Trains on the CPU until the end or until `max_steps` steps are done. Collective over `ranks`. With a `folder` it resumes from the newest
 // checkpoint there, if there is one, and saves there.
 inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1, const engine::Ranks& ranks = {},
                       const std::filesystem::path& folder = {}) {
-  SmallRun run{.experiment = std::move(experiment), .parts = {}, .events = {}};
-  run.experiment.runtime.device = config::DeviceChoice::kCpu;
-  const auto placement =
-      device::choose_placement(run.experiment.runtime, run.experiment.amp, run.experiment.dataloader.pin_memory, {.num_cpus = 2}, nullptr);
-  device::apply_placement(placement, run.experiment.runtime);
-  const auto logger = make_quiet_logger();
-  run.parts = engine::build_parts(run.experiment, placement, ranks);
-  engine::join_ranks(run.experiment, run.parts);
-  engine::open_data(run.experiment, run.parts, *logger);
-  std::optional<checkpoint::Saver> saver;
-  engine::Keeping keeping;
-  const auto checkpoints = checkpoint::list_checkpoints(folder);
-  ranks.world->barrier();
-  if (!folder.empty() && ranks.world->rank() == 0) {
-    saver.emplace(checkpoint::Store(folder, run.experiment.checkpoint.keep_last), /*pin_memory=*/false);
-    keeping.checkpoints.saver = &*saver;
-  }
+  SmallRun run{.session = std::make_unique<SmallSession>(std::move(experiment), ranks, folder), .events = {}};
   int64_t asked = 0;
-  engine::Trainer trainer(
-      run.experiment, run.parts, run.events, [&] { return max_steps >= 0 && asked++ >= max_steps; }, std::move(keeping));
-  if (!checkpoints.empty()) trainer.resume(checkpoint::read_torch_zip(checkpoints.front()), checkpoints.front().string());
-  run.done = trainer.run();
+  run.done = run.session->session.train(run.events, [&] { return max_steps >= 0 && asked++ >= max_steps; });
   return run;
 }
 

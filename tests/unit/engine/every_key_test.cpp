@@ -10,13 +10,13 @@
 #include "base/file.h"
 #include "config/load.h"
 #include "config/reference.h"
-#include "engine/catalog.h"
+#include "session/registries.h"
 
 namespace trainer::engine {
 namespace {
 
 const config::Catalog& catalog() {
-  static const auto catalog = make_catalog();
+  static const auto catalog = session::make_catalog();
   return catalog;
 }
 

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "session/build.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
@@ -79,10 +80,8 @@ struct Outcome {
 Outcome train(const std::string& model, const Plant& plant, const std::vector<std::string>& overrides, const Ranks& ranks = {},
               const std::filesystem::path& folder = {}) {
   const auto text = kText + "model: " + model + "\n";
-  auto experiment = config::load_text(text, "test.yaml", overrides, testing::catalog());
-  auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), ranks);
-  join_ranks(experiment, parts);
-  open_data(experiment, parts, *make_quiet_logger());
+  testing::SmallSession session(text, overrides, ranks);
+  auto& parts = session.parts();
   Planter planter(parts, plant);
   Outcome outcome;
   const auto keep = [&](const StepRecord& record) {
@@ -91,7 +90,7 @@ Outcome train(const std::string& model, const Plant& plant, const std::vector<st
     return std::filesystem::path("kept/step");
   };
   try {
-    Trainer(experiment, parts, planter, [] { return false; }, {.non_finite_step = keep}).run();
+    Trainer(session.context.experiment(), parts, planter, [] { return false; }, {.non_finite_step = keep}).run();
   } catch (const AgreedError& error) {
     outcome.error = error.what();
   }
@@ -215,10 +214,10 @@ TEST(NonFinite, ARecordIsReadAsItWasWritten) {
   EXPECT_TRUE(read.repeats);
 
   auto experiment = config::load(step_config_file(folder.path()), {}, testing::catalog());
-  auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
-  read_model(folder.path(), *parts.model);
-  EXPECT_TRUE((parts.model->parameters()[0] == 1e308).all().item<bool>());
-  EXPECT_TRUE(parts.model->named_buffers()["bn1.running_mean"].isfinite().all().item<bool>());
+  const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
+  read_model(folder.path(), *network.model);
+  EXPECT_TRUE((network.model->parameters()[0] == 1e308).all().item<bool>());
+  EXPECT_TRUE(network.model->named_buffers()["bn1.running_mean"].isfinite().all().item<bool>());
 }
 
 TEST(NonFinite, WhatIsNoRecordIsRefused) {

@@ -40,8 +40,7 @@ std::vector<testing::SmallRun> train_ranks(int world_size, const std::string& te
   std::vector<testing::SmallRun> runs(static_cast<size_t>(world_size));
   testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
     auto run = testing::train_text(text, overrides, -1, make_ranks(groups));
-    run.parts.data_parallel.reset();
-    run.parts.ranks = {};
+    run.leave_ranks();
     runs[static_cast<size_t>(groups.world()->rank())] = std::move(run);
   });
   return runs;
@@ -55,18 +54,14 @@ double difference(const torch::Tensor& a, const torch::Tensor& b) {
 
 // Gradients and buffers after the backward passes of one step, number `step` of the epoch, from equal weights.
 std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks, int64_t step) {
-  auto experiment = config::load_text(text, "test.yaml", {}, testing::catalog());
-  const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr);
-  auto parts = build_parts(experiment, placement, ranks);
-  join_ranks(experiment, parts);
-  open_data(experiment, parts, *make_quiet_logger());
+  testing::SmallSession session(text, {}, ranks);
+  auto& parts = session.parts();
   parts.model->train();
-  metrics::ScoreMeter meter(placement.device, true);
+  metrics::ScoreMeter meter(parts.placement.device, true);
   TrainStep train_step(parts, 1, std::nullopt, meter);
-  parts.sampler->set_epoch(0);
-  parts.train.loader->start_epoch(0, parts.sampler->indices(), parts.plan.batches_per_epoch);
-  for (int64_t i = 0; i < step; ++i) parts.train.loader->next();
-  train_step.micro_step(*parts.train.loader->next(),
+  parts.begin(rest_of_epoch(parts.plan, 0), 0);
+  for (int64_t i = 0; i < step; ++i) parts.next();
+  train_step.micro_step(parts.next(),
                         {.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), step)});
   std::vector<torch::Tensor> state;
   for (const auto& parameter : parts.model->parameters()) state.push_back(parameter.grad().clone());
@@ -96,18 +91,15 @@ TEST(Ranks, AStepFromEqualWeightsIsThatOfTheJoinedBatch) {
 TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
   for (const int world_size : {2, 3, 4}) {
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
-      auto experiment = config::load_text(experiment_text(kResNet), "test.yaml", {}, testing::catalog());
-      auto parts =
-          build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), make_ranks(groups));
-      join_ranks(experiment, parts);
-      open_data(experiment, parts, *make_quiet_logger());
+      testing::SmallSession session(experiment_text(kResNet), {}, make_ranks(groups));
+      auto& parts = session.parts();
       parts.model->train();
       metrics::ScoreMeter meter(torch::kCPU, true);
       TrainStep train_step(parts, 1, std::nullopt, meter);
       for (int64_t step = 0; step < 6; ++step) {
         const int64_t batch = step % parts.plan.batches_per_epoch;
         if (batch == 0) parts.train.loader->start_epoch(step, parts.sampler->indices(), parts.plan.batches_per_epoch);
-        train_step.micro_step(*parts.train.loader->next(),
+        train_step.micro_step(parts.next(),
                               {.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), batch)});
         train_step.update(0.01);
         for (const auto& tensor : testing::state_of(parts)) {
@@ -134,7 +126,7 @@ TEST(Ranks, CurvesAreThoseOfOneProcess) {
               << model << ", " << world_size << " ranks, step " << i;
           EXPECT_EQ(run.events.train[i].top1, one.events.train[i].top1);
         }
-        EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts), testing::state_of(runs[0].parts)))
+        EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts()), testing::state_of(runs[0].parts())))
             << "rank " << rank << " of " << world_size << " has other parameters";
       }
     }
@@ -152,7 +144,7 @@ TEST(Ranks, AveragedParametersAreThoseOfOneProcess) {
       EXPECT_NEAR(*run.events.validation[i].ema_loss, expected, 1e-9 * expected) << "epoch " << i;
       EXPECT_EQ(run.events.validation[i].ema_top1, one.events.validation[i].ema_top1);
     }
-    EXPECT_TRUE(testing::bitwise_equal(state::tensors_of(run.parts.ema->state()), state::tensors_of(runs[0].parts.ema->state())));
+    EXPECT_TRUE(testing::bitwise_equal(state::tensors_of(run.parts().ema->state()), state::tensors_of(runs[0].parts().ema->state())));
   }
 }
 
@@ -160,11 +152,8 @@ TEST(Ranks, AveragedParametersAreThoseOfOneProcess) {
 TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   const auto text = experiment_text(kResNet);
   const auto evaluate_with = [&](const Ranks& ranks) {
-    auto experiment = config::load_text(text, "test.yaml", {}, testing::catalog());
-    auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), ranks);
-    join_ranks(experiment, parts);
-    open_data(experiment, parts, *make_quiet_logger());
-    return evaluate(parts, [] { return false; }).value().model;
+    testing::SmallSession session(text, {}, ranks);
+    return evaluate(session.parts(), [] { return false; }).value().model;
   };
   const auto one = evaluate_with({});
   EXPECT_EQ(one.num_samples, 23);
@@ -186,8 +175,8 @@ TEST(Ranks, AccumulatedMicroStepsAreOneBatch) {
   const auto whole = train_ranks(2, text);
   const auto parts = train_ranks(2, text, {"training.accumulation_steps=3"});
   ASSERT_EQ(whole[0].events.start.steps_per_epoch, parts[0].events.start.steps_per_epoch);
-  const auto a = testing::state_of(whole[0].parts);
-  const auto b = testing::state_of(parts[0].parts);
+  const auto a = testing::state_of(whole[0].parts());
+  const auto b = testing::state_of(parts[0].parts());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_LE(difference(a[i], b[i]), 1e-13);
 }
 
@@ -201,7 +190,7 @@ TEST(Ranks, PaddedAndCutShardsTakeTheSameNumberOfSteps) {
   for (const auto& runs : {&padded, &cut}) {
     for (const auto& run : *runs) {
       EXPECT_TRUE(run.done);
-      EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts), testing::state_of((*runs)[0].parts)));
+      EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts()), testing::state_of((*runs)[0].parts())));
     }
   }
 }
@@ -222,7 +211,7 @@ TEST(Ranks, AStopAskedOfOneStopsAllAtTheSameStep) {
 
 TEST(Ranks, SamTrainsAndKeepsRanksEqual) {
   const auto runs = train_ranks(3, experiment_text(kResNet), {"optimizer={name: sam, lr: 0.01, momentum: 0.9}", "training.epochs=2"});
-  for (const auto& run : runs) EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts), testing::state_of(runs[0].parts)));
+  for (const auto& run : runs) EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts()), testing::state_of(runs[0].parts())));
   EXPECT_THAT(
       [] {
         testing::train_text(experiment_text(kWithoutNorm), {"optimizer={name: sam, lr: 0.01}", "training.accumulation_steps=2"});
@@ -240,7 +229,7 @@ TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {
   EXPECT_LT(lines.back().grad_scale.value(), 1e30);
   for (size_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(runs[rank].events.train.back().grad_scale, lines.back().grad_scale);
-    EXPECT_TRUE(testing::bitwise_equal(testing::state_of(runs[rank].parts), testing::state_of(runs[0].parts)));
+    EXPECT_TRUE(testing::bitwise_equal(testing::state_of(runs[rank].parts()), testing::state_of(runs[0].parts())));
   }
 }
 

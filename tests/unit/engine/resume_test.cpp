@@ -47,8 +47,7 @@ SmallRun train_on(int world_size, const std::string& text, const Overrides& over
   SmallRun first;
   testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
     auto run = testing::train_text(text, overrides, max_steps, make_ranks(groups), folder);
-    run.parts.data_parallel.reset();
-    run.parts.ranks = {};
+    run.leave_ranks();
     if (groups.world()->rank() == 0) first = std::move(run);
   });
   return first;
@@ -73,10 +72,10 @@ std::vector<std::string> told(const testing::Recorder& events) {
 }
 
 std::vector<torch::Tensor> tensors_of(const SmallRun& run) {
-  auto tensors = testing::state_of(run.parts);
-  for (const auto& tensor : state::tensors_of(run.parts.optimizer->state())) tensors.push_back(tensor);
-  if (!run.parts.ema) return tensors;
-  for (const auto& tensor : state::tensors_of(run.parts.ema->state())) tensors.push_back(tensor);
+  auto tensors = testing::state_of(run.parts());
+  for (const auto& tensor : state::tensors_of(run.parts().optimizer->state())) tensors.push_back(tensor);
+  if (!run.parts().ema) return tensors;
+  for (const auto& tensor : state::tensors_of(run.parts().ema->state())) tensors.push_back(tensor);
   return tensors;
 }
 
@@ -186,15 +185,13 @@ TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
   const auto take = [&](int world_size, int64_t most_steps) {
     int64_t next_step = step, next_taken = taken;
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
-      auto experiment = config::load_text(text, "test.yaml", overrides, testing::catalog());
-      auto parts =
-          build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), make_ranks(groups));
-      open_data(experiment, parts, *make_quiet_logger());
+      testing::SmallSession session(text, overrides, make_ranks(groups));
+      auto& parts = session.parts();
       const auto part = rest_of_epoch(parts.plan, /*epoch=*/1, step, taken);
       const int64_t end = std::min(part.num_steps, most_steps);
-      start_loading(parts, part, step);
+      parts.begin(part, step);
       for (int64_t i = 0; i < end; ++i) {
-        const auto& batch = *parts.train.loader->next();
+        const auto& batch = parts.next();
         const std::lock_guard lock(mutex);
         for (int64_t image = 0; image < batch.size; ++image) seen.insert(identity_of(batch.images[image]));
       }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "session/build.h"
 #include "tests/testing/small_run.h"
 
 namespace trainer::engine {
@@ -51,7 +52,7 @@ void expect_equal_runs(const SmallRun& a, const SmallRun& b) {
     EXPECT_EQ(a.events.train[i].loss, b.events.train[i].loss) << "line " << i;
     EXPECT_EQ(a.events.train[i].top1, b.events.train[i].top1) << "line " << i;
   }
-  EXPECT_TRUE(bitwise_equal(state_of(a.parts), state_of(b.parts)));
+  EXPECT_TRUE(bitwise_equal(state_of(a.parts()), state_of(b.parts())));
 }
 
 TEST(Trainer, TheSameBitForBitForAnyNumberOfWorkers) {
@@ -92,8 +93,8 @@ TEST(Trainer, AccumulatedMicroStepsAreOneBigBatch) {
   // 40 samples: two groups of 16 and a short one of 8 in both.
   ASSERT_EQ(whole.events.start.steps_per_epoch, 3);
   ASSERT_EQ(parts.events.start.steps_per_epoch, 3);
-  const auto a = state_of(whole.parts);
-  const auto b = state_of(parts.parts);
+  const auto a = state_of(whole.parts());
+  const auto b = state_of(parts.parts());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_LT((a[i] - b[i]).abs().max().item<double>(), 1e-13);
   EXPECT_NEAR(whole.events.end.final_validation->loss, parts.events.end.final_validation->loss, 1e-12);
 }
@@ -132,8 +133,8 @@ TEST(Trainer, WithoutClassesTheLossIsMonitored) {
 
 TEST(Trainer, HeldOutPartOfTheTrainingSet) {
   const auto run = train_text(kRandom, {"dataset.validation_split=0.25"});
-  EXPECT_EQ(run.parts.train.dataset().size(), 30);
-  EXPECT_EQ(run.parts.validation.dataset().size(), 10);
+  EXPECT_EQ(run.parts().train.dataset().size(), 30);
+  EXPECT_EQ(run.parts().validation.dataset().size(), 10);
   EXPECT_EQ(run.events.validation[0].num_samples, 10);
   EXPECT_THROW(train_text(kRandom, {"dataset.validation_split=0.001"}), UsageError);
 }
@@ -200,7 +201,7 @@ TEST(BuildParts, TheNetworkChoosesTheMemoryFormatWhenItIsAuto) {
         config::load_text(kRandom, "test.yaml", {"model.name=" + model, "runtime.dtype=float32", "runtime.channels_last=" + channels_last},
                           testing::catalog());
     const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr);
-    return build_parts(experiment, placement).placement.memory_format;
+    return session::build_network(experiment, placement).placement.memory_format;
   };
   EXPECT_EQ(format("demo_conv", "auto"), torch::MemoryFormat::Contiguous);
   EXPECT_EQ(format("resnet20", "auto"), torch::MemoryFormat::ChannelsLast);

@@ -1,4 +1,4 @@
-#include "commands/rank_table.h"
+#include "session/rank_table.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "world/host_resources.h"
 
-namespace trainer::commands {
+namespace trainer::session {
 namespace {
 
 RankRow parse_row(const std::string& text) {
@@ -54,4 +54,4 @@ std::vector<std::string> table_lines(const std::vector<RankRow>& ranks) {
   return lines;
 }
 
-}  // namespace trainer::commands
+}  // namespace trainer::session

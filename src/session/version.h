@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace trainer::commands {
+namespace trainer::session {
 
 std::string trainer_version();   // "0.1.0"
 std::string git_revision();      // of the sources that were built, "-dirty" behind it when they were changed; empty outside git
@@ -11,4 +11,4 @@ std::string compiler_version();
 // All of it in a few lines, for --version.
 std::string version_text();
 
-}  // namespace trainer::commands
+}  // namespace trainer::session

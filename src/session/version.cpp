@@ -1,11 +1,11 @@
-#include "commands/version.h"
+#include "session/version.h"
 
 #include <fmt/format.h>
 #include <torch/version.h>
 
 #include "git_revision.h"
 
-namespace trainer::commands {
+namespace trainer::session {
 
 std::string trainer_version() { return TRAINER_VERSION; }
 std::string git_revision() { return TRAINER_GIT_REVISION; }
@@ -24,4 +24,4 @@ std::string version_text() {
                      libtorch_version(), compiler_version(), TRAINER_WITH_OPENCV ? "yes" : "no");
 }
 
-}  // namespace trainer::commands
+}  // namespace trainer::session

@@ -8,7 +8,7 @@
 #include "device/placement.h"
 #include "distributed/process_group.h"
 
-namespace trainer::commands {
+namespace trainer::session {
 
 struct RankRow {
   std::string host;
@@ -36,4 +36,4 @@ void refuse_shared_gpus(const std::vector<RankRow>& ranks);
 // "rank 0  host  cuda:0 (0000:3b:00.0)  8 threads" for each.
 std::vector<std::string> table_lines(const std::vector<RankRow>& ranks);
 
-}  // namespace trainer::commands
+}  // namespace trainer::session

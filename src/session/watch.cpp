@@ -1,4 +1,4 @@
-#include "commands/watch.h"
+#include "session/watch.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include "launch/error_file.h"
 #include "world/host_resources.h"
 
-namespace trainer::commands {
+namespace trainer::session {
 namespace {
 
 using distributed::Failure;
@@ -136,4 +136,4 @@ void Watch::end() {
   if (health_) health_->finish();
 }
 
-}  // namespace trainer::commands
+}  // namespace trainer::session

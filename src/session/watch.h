@@ -17,7 +17,7 @@
 #include "launch/notices.h"
 #include "world/place.h"
 
-namespace trainer::commands {
+namespace trainer::session {
 
 // From the first line of a run on. What its threads find out ends the process at once, with exit code 4: the main thread may be waiting
 // for a rank that never comes.
@@ -64,4 +64,4 @@ class Watch {
   std::thread guard_;
 };
 
-}  // namespace trainer::commands
+}  // namespace trainer::session

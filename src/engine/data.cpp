@@ -1,0 +1,29 @@
+#include "engine/data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace trainer::engine {
+
+std::vector<int64_t> Data::indices_from(const EpochPart& part, int64_t step) {
+  sampler->set_epoch(part.epoch);
+  auto indices = sampler->indices(part.first_sample);
+  indices.resize(std::min(indices.size(), static_cast<size_t>(part.num_batches * plan.batch_size)));
+  const auto begin = std::min(indices.size(), static_cast<size_t>(first_batch_of(plan, part, step) * plan.batch_size));
+  return {indices.begin() + static_cast<std::ptrdiff_t>(begin), indices.end()};
+}
+
+void Data::begin(const EpochPart& part, int64_t step) {
+  epoch_ = part.epoch;
+  train.loader->start_epoch(part.epoch, indices_from(part, step), part.num_batches - first_batch_of(plan, part, step));
+}
+
+const input::Batch& Data::next() {
+  const auto* batch = train.loader->next();
+  if (batch == nullptr) throw std::logic_error(fmt::format("all training batches of epoch {} have been taken", epoch_));
+  return *batch;
+}
+
+}  // namespace trainer::engine

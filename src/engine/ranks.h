@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+
+#include "distributed/process_groups.h"
+
+namespace trainer::engine {
+
+// The process groups of a run, one for each purpose that must not wait for the others. By default those of one process.
+struct Ranks {
+  std::shared_ptr<distributed::ProcessGroup> world = std::make_shared<distributed::ProcessGroup>();
+  // Batch statistics are gathered while buckets of gradients are under way in `world`.
+  std::shared_ptr<distributed::ProcessGroup> batch_norm = world;
+  std::shared_ptr<distributed::ProcessGroup> control = world;
+  // What this rank does, for the threads that watch for failures.
+  std::shared_ptr<distributed::Activity> activity = std::make_shared<distributed::Activity>();
+};
+// Collective.
+Ranks make_ranks(distributed::ProcessGroups& groups);
+
+}  // namespace trainer::engine

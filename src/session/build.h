@@ -1,0 +1,19 @@
+#pragma once
+// From a configuration to what a run trains with. With registries.h the only place that knows every kind of component.
+
+#include "base/log.h"
+#include "config/experiment.h"
+#include "device/placement.h"
+#include "engine/parts.h"
+
+namespace trainer::session {
+
+// Builds model, loss and optimizer, and checks that they fit the data set and its transforms, without opening the data. Not collective.
+// Throws one UsageError that lists everything that does not fit.
+engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
+
+// Opens the data of a run. Throws UsageError, and DataError naming the file and what to do.
+engine::Data open_data(const config::Experiment& experiment, const device::Placement& placement, const distributed::ProcessGroup& world,
+                       Logger& logger);
+
+}  // namespace trainer::session

@@ -1,0 +1,114 @@
+// The network of a run: model, loss and optimizer, and whether they fit the data.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "datasets/registry.h"
+#include "models/registry.h"
+#include "nn/sync_batch_norm.h"
+#include "session/build.h"
+#include "session/random_streams.h"
+
+namespace trainer::session {
+namespace {
+
+std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, const at::Generator& dropout_generator,
+                                          const engine::Ranks& ranks) {
+  const auto seed = mix_seed(static_cast<uint64_t>(experiment.seed), kInitStream);
+  return models::make_model(experiment.model.part, {.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
+                                                    .dropout_generator = dropout_generator,
+                                                    .norm = experiment.distributed.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm)
+                                                                                                   : nn::local_batch_norm()});
+}
+
+void place_model(models::Model& model, const device::Placement& placement) {
+  model.to(placement.device, placement.dtype);
+  for (auto& parameter : model.parameters()) {
+    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(placement.memory_format));
+  }
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
+
+// Throws one UsageError that lists what does not fit together.
+void check_fit(const config::Experiment& experiment, const models::Model& model, const nn::Loss& loss) {
+  std::vector<std::string> problems;
+  const auto info = datasets::dataset_info(experiment.dataset.part);
+  const auto& data_name = experiment.dataset.part.name;
+  if (loss.has_classes() != (info.num_classes > 0)) {
+    problems.push_back(fmt::format("loss.name: {} needs {}, but {} gives {}", experiment.loss.part.name,
+                                   loss.has_classes() ? "class labels" : "floating-point targets", data_name,
+                                   loss.has_classes() ? "floating-point targets" : "class labels"));
+  }
+  const auto monitored = experiment.checkpoint.monitor;
+  const bool needs_classes = monitored != config::Monitored::kAuto && monitored != config::Monitored::kLoss;
+  if (needs_classes && !loss.has_classes()) {
+    problems.push_back(
+        fmt::format("checkpoint.monitor: {} has no classes to be right about; choose validation/loss", experiment.loss.part.name));
+  }
+  if (monitored == config::Monitored::kTop5 && info.num_classes < 5) {
+    problems.push_back(fmt::format("checkpoint.monitor: validation/top5 needs five classes, but {} has {}; choose validation/top1",
+                                   data_name, info.num_classes));
+  }
+  const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
+  if (model.num_outputs() != num_targets) {
+    problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.part.name, model.num_outputs(), data_name,
+                                   num_targets, info.num_classes > 0 ? "classes" : "targets"));
+  }
+  const auto check_transforms = [&](const char* key, const std::vector<config::Part>& transforms) {
+    try {
+      const auto shape = input::Pipeline(transforms, info, {}).output_shape();
+      const bool fits =
+          std::ranges::equal(model.input_shape(), shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
+      if (!fits) {
+        problems.push_back(fmt::format("model: {} takes samples of shape {}, but {} has {} after {}", experiment.model.part.name,
+                                       shape_text(model.input_shape()), data_name, shape_text(shape), key));
+      }
+    } catch (const UsageError& error) {
+      problems.push_back(fmt::format("{}: {}", key, error.what()));
+    }
+  };
+  check_transforms("dataset.train_transforms", experiment.dataset.train_transforms);
+  check_transforms("dataset.validation_transforms", experiment.dataset.validation_transforms);
+  if (!problems.empty()) throw UsageError(join(problems, "\n"));
+}
+
+}  // namespace
+
+engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks) {
+  engine::Network network;
+  network.placement = placement;
+  network.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
+  network.model = make_model(experiment, network.dropout_generator, ranks);
+  network.loss = nn::make_loss(experiment.loss.part);
+  check_fit(experiment, *network.model, *network.loss);
+  if (!experiment.runtime.channels_last.value && !network.model->prefers_channels_last()) {
+    network.placement.memory_format = torch::MemoryFormat::Contiguous;
+  }
+  place_model(*network.model, network.placement);
+  network.optimizer =
+      optim::make_optimizer(experiment.optimizer.part, optim::group_parameters(*network.model, experiment.optimizer.decay_norm_and_bias),
+                            experiment.optimizer.skip_zero_grads);
+  if (network.optimizer->needs_second_pass() && experiment.training.accumulation_steps > 1) {
+    throw UsageError(
+        fmt::format("optimizer.name: {} goes over each batch twice, so it cannot join {} micro-steps; set "
+                    "training.accumulation_steps: 1",
+                    experiment.optimizer.part.name, experiment.training.accumulation_steps));
+  }
+  if (network.placement.autocast_dtype == torch::kFloat16) {
+    const auto& amp = experiment.amp;
+    network.grad_scaler.emplace(amp::GradScalerOptions{.init_scale = amp.init_scale,
+                                                       .growth_factor = amp.growth_factor,
+                                                       .backoff_factor = amp.backoff_factor,
+                                                       .growth_interval = amp.growth_interval},
+                                placement.device);
+  }
+  return network;
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,167 @@
+#include "session/rank_context.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "base/error.h"
+#include "distributed/rendezvous.h"
+#include "session/registries.h"
+#include "session/version.h"
+#include "world/host_resources.h"
+#include "world/slurm.h"
+
+namespace trainer::session {
+namespace {
+
+// How many GPUs Slurm has given the tasks of this host; empty where that does not matter or another task of the host checks it.
+std::optional<int> slurm_gpus_to_check(const world::Place& place, const config::Experiment& experiment) {
+  const bool checks = place.local_rank == 0 && experiment.runtime.device != config::DeviceChoice::kCpu;
+  return checks ? place.slurm_gpus : std::nullopt;
+}
+
+void check_slurm_gpus(const world::Place& place, const config::Experiment& experiment, Logger& logger) {
+  const auto num_gpus = slurm_gpus_to_check(place, experiment);
+  if (!num_gpus) return;
+  // gloo can serve several ranks on the one GPU that all of them see.
+  const bool may_share = *num_gpus == 1 && experiment.distributed.backend == config::BackendChoice::kGloo;
+  const auto refusal = world::too_few_gpus(place.local_world_size, *num_gpus);
+  if (!refusal.empty() && !may_share) throw UsageError(refusal);
+  if (const auto warning = world::idle_gpus(place.local_world_size, *num_gpus); !warning.empty()) logger.warn("{}", warning);
+}
+
+void warn_of_hidden_gpus(const world::Place& place, const config::Experiment& experiment, Logger& logger) {
+  const auto num_gpus = slurm_gpus_to_check(place, experiment);
+  if (!num_gpus || *num_gpus == 0) return;
+  logger.warn(
+      "Slurm has given this node {} GPUs (SLURM_GPUS_ON_NODE), but {} shows none to this program, which trains on the CPU; a container "
+      "needs its option for GPUs, such as apptainer's --nv",
+      *num_gpus, world::host_name());
+}
+
+// For the GPUs of one host, on the first of whose ranks it is called.
+void warn_of_small_shared_memory(const std::vector<RankRow>& ranks, int rank, Logger& logger) {
+  const auto& mine = ranks[static_cast<size_t>(rank)];
+  const auto is_beside = [&](const RankRow& row) { return row.host == mine.host && !row.pci_bus_id.empty(); };
+  if (mine.pci_bus_id.empty() || std::ranges::count_if(ranks, is_beside) < 2) return;
+  const auto text = world::describe_small_shared_memory();
+  if (!text.empty()) logger.warn("{}", text);
+}
+
+}  // namespace
+
+RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source) : process_(&process), logger_(process.logger()) {
+  const auto& place = process.place();
+  distributed::Problem problem;
+  try {
+    const auto catalog = make_catalog();
+    experiment_ = config::load(source.file, source.overrides, catalog);
+    config_text_ = config::to_yaml(experiment_, catalog);
+  } catch (const Error& error) {
+    if (place.world_size == 1) throw;
+    problem = {error.what(), static_cast<int>(error.exit_code())};
+  }
+  const auto& section = experiment_.distributed;
+  process.watch().set_hang_limit(std::chrono::seconds(section.hang_seconds));
+  const auto point = world::meeting_point(place, section.init_method);
+  distributed::Meeting meeting;
+  if (point.kind != world::MeetingPoint::Kind::kAlone) {
+    logger_->info("{}", place.decision);
+    distributed::Introduction mine;
+    mine.host = world::host_name();
+    mine.process_id = getpid();
+    mine.cpu_mask = world::cpu_mask();
+    mine.version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
+    mine.config = config_text_;
+    mine.problem = problem;
+    const std::chrono::seconds timeout(section.timeout_seconds);
+    meeting = distributed::meet(place, point, mine, timeout, *logger_);
+    barrier_ = {meeting.store, place.rank, place.world_size, timeout};
+    process.watch().begin(meeting);
+  }
+  local_rank_ = meeting.local_rank;
+  barrier_.together([&] {
+    check_slurm_gpus(place, experiment_, *logger_);
+    choose_placement({.num_cpus = world::available_cpus(meeting.num_sharing_cpus), .local_rank = local_rank_});
+    if (placement_.cuda == nullptr) warn_of_hidden_gpus(place, experiment_, *logger_);
+  });
+  barrier_.together([&] { make_groups(meeting.store, meeting.address); });
+}
+
+RankContext::RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks)
+    : logger_(std::move(logger)), experiment_(std::move(experiment)), local_rank_(share.local_rank), ranks_(std::move(ranks)) {
+  choose_placement(share);
+}
+
+void RankContext::choose_placement(const device::HostShare& share) {
+  device::configure_cpu_allocator();
+  const auto* cuda = device::open_cuda_module(experiment_.runtime.cuda_allocator, *logger_);
+  placement_ = device::choose_placement(experiment_.runtime, experiment_.amp, experiment_.dataloader.pin_memory, share, cuda);
+  device::apply_placement(placement_, experiment_.runtime);
+}
+
+void RankContext::make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& address) {
+  const auto& section = experiment_.distributed;
+  const auto& place = process_->place();
+  // One process needs no backend unless the configuration names one.
+  if (!store && section.backend == config::BackendChoice::kAuto) {
+    groups_ = std::make_unique<distributed::ProcessGroups>();
+  } else {
+    const distributed::GroupOptions options{.backend = section.backend,
+                                            .device = placement_.device,
+                                            .cuda = placement_.cuda,
+                                            .gloo_interface = place.gloo_interface,
+                                            .gloo_address = address,
+                                            .timeout = std::chrono::seconds(section.timeout_seconds),
+                                            .activity = process_->watch().activity()};
+    const auto shared = store ? store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
+    groups_ = std::make_unique<distributed::ProcessGroups>(shared, place.rank, place.world_size, options);
+  }
+  rank_table_ = gather_ranks(*groups_->world(), placement_);
+  if (section.backend != config::BackendChoice::kGloo) {
+    refuse_shared_gpus(rank_table_);
+    if (local_rank_ == 0) warn_of_small_shared_memory(rank_table_, place.rank, *logger_);
+  }
+  ranks_ = engine::make_ranks(*groups_);
+}
+
+ExitCode RankContext::run(const std::function<ExitCode()>& work) {
+  auto& watch = process_->watch();
+  try {
+    const auto exit_code = work();
+    watch.end();
+    groups_->shutdown();
+    return exit_code;
+  } catch (const AgreedError& error) {
+    if (!process_->has_begun_run()) throw;
+    watch.say(error.what(), error.exit_code());
+    // Exit together: launchers report the first process to exit as the root cause.
+    try {
+      barrier_.together([] {});
+    } catch (const PeerError&) {
+      // The error that all ranks agreed on has been reported already.
+    }
+    watch.end();
+    return end_failed(error.exit_code());
+  } catch (const std::exception& error) {
+    if (!process_->has_begun_run()) throw;
+    watch.say(watch.explain(error), exit_code_of(error));
+    return end_failed(exit_code_of(error));
+  }
+}
+
+ExitCode RankContext::end_failed(ExitCode exit_code) {
+  if (exit_code == ExitCode::kFailure || exit_code == ExitCode::kPeer) process_->log_where_it_resumes();
+  if (process_->place().world_size > 1) {
+    // The other ranks learn of it when this process's connections close; destructors would wait for the other ranks first.
+    logger_->flush();
+    _exit(static_cast<int>(exit_code));
+  }
+  process_->watch().end();
+  groups_->shutdown();
+  return exit_code;
+}
+
+}  // namespace trainer::session

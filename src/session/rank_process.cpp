@@ -1,0 +1,59 @@
+#include "session/rank_process.h"
+
+#include <c10/util/Logging.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "base/crash.h"
+#include "base/signal.h"
+#include "checkpoint/store.h"
+
+namespace trainer::session {
+namespace {
+
+std::shared_ptr<Logger> set_up_process(int rank) {
+  // LibTorch would print a stack trace for a lost connection; this program reports it in a sentence.
+  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
+  c10::initLogging();
+  install_crash_handlers();
+  install_stop_handlers();
+  // The reader of the output may exit; the training continues.
+  std::signal(SIGPIPE, SIG_IGN);
+  return make_console_logger(rank);
+}
+
+}  // namespace
+
+RankProcess::RankProcess(const world::PlaceFlags& flags)
+    : place_(world::find_place(flags, world::process_environment())), logger_(set_up_process(place_.rank)), watch_(place_, logger_) {}
+
+ExitCode RankProcess::run(const std::function<ExitCode()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    throw Error(watch_.explain(error), exit_code_of(error));
+  }
+}
+
+void RankProcess::begin_run(const std::filesystem::path& checkpoint_folder) {
+  checkpoint_folder_ = checkpoint_folder;
+  has_begun_run_ = true;
+}
+
+void RankProcess::log_where_it_resumes() {
+  if (checkpoint_folder_.empty()) return;
+  const auto checkpoints = checkpoint::list_checkpoints(checkpoint_folder_);
+  if (checkpoints.empty()) {
+    logger_->info("nothing is saved yet: the same command begins again from the first step");
+  } else {
+    logger_->info("the same command goes on from {}", checkpoints.front().string());
+  }
+}
+
+ExitCode exit_code_of(const std::exception& error) {
+  const auto* own_error = dynamic_cast<const Error*>(&error);
+  return own_error != nullptr ? own_error->exit_code() : ExitCode::kFailure;
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,154 @@
+#include "session/session.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/crash.h"
+#include "base/file.h"
+#include "checkpoint/store.h"
+#include "distributed/host_exchange.h"
+#include "engine/init_from.h"
+#include "session/build.h"
+#include "session/version.h"
+
+namespace trainer::session {
+namespace {
+
+constexpr const char* kFinished = "finished";
+// Of batch normalisation: two values of 8 bytes a channel and a count, for the widest layers that there are.
+constexpr int64_t kStatisticsBytes = 256 * 1024;
+
+std::string environment_json(const std::vector<std::string>& command_line, const std::vector<RankRow>& ranks) {
+  const nlohmann::ordered_json environment = {
+      {"command_line", command_line},
+      {"working_directory", std::filesystem::current_path().string()},
+      {"trainer_version", trainer_version()},
+      {"git_revision", git_revision()},
+      {"libtorch_version", libtorch_version()},
+      {"compiler", compiler_version()},
+      {"world_size", ranks.size()},
+      {"ranks", ranks},
+  };
+  return environment.dump(2) + '\n';
+}
+
+}  // namespace
+
+Session::Session(RankContext& context, SessionOptions options)
+    : context_(context), options_(std::move(options)), checkpoint_(std::move(options_.checkpoint)) {
+  auto& barrier = context_.barrier();
+  engine::Network network;
+  barrier.together([&] { network = build_network(context_.experiment(), context_.placement(), context_.ranks()); });
+  const auto start = barrier.by_first([&] { return open_run_directory(); });
+  if (start == kFinished) throw FinishedRun();
+  resume_from_ = start;
+  barrier.together([&] { open_log(); });
+  if (auto* process = context_.process()) process->begin_run(directory_ ? directory_->checkpoint_folder() : "");
+  auto data = open_data(network);
+  barrier.together([&] { init_weights(*network.model); });
+  join_ranks(std::move(network), std::move(data));
+  barrier.together([&] { open_saver(); });
+}
+
+std::string Session::open_run_directory() {
+  if (!options_.run_directory.empty()) {
+    auto& logger = context_.logger();
+    directory_ = std::make_unique<run::RunDirectory>(options_.run_directory);
+    if (!directory_->left_by().empty()) {
+      logger.warn("the run directory {} was held by {}, which ended without releasing it; its lock is taken over",
+                  directory_->path().string(), directory_->left_by());
+    }
+    auto start = prepare_run_start(*directory_, options_.resume, context_.config_text(), logger);
+    if (start.is_finished) return kFinished;
+    write_file_atomically(directory_->config_file(), context_.config_text());
+    write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, context_.rank_table()));
+    checkpoint_ = std::move(start.checkpoint);
+  }
+  return checkpoint_ ? checkpoint_->file.string() : "";
+}
+
+void Session::open_log() {
+  const auto& path = options_.run_directory;
+  if (path.empty()) return;
+  auto& logger = context_.logger();
+  const auto log_file = directory_ ? directory_->log_file() : run::rank_log_file(path, context_.rank());
+  if (directory_ || context_.experiment().logging.all_ranks) {
+    std::filesystem::create_directories(path);
+    add_file(logger, log_file);
+  }
+  set_crash_file(log_file);
+  logger.info("{}: {}", context_.experiment().experiment, device::to_string(context_.placement()));
+  if (context_.rank_table().size() <= 1) return;
+  for (const auto& line : table_lines(context_.rank_table())) logger.info("{}", line);
+}
+
+engine::Data Session::open_data(const engine::Network& network) {
+  engine::Data data;
+  const auto open = [&] {
+    data = session::open_data(context_.experiment(), network.placement, *context_.ranks().world, context_.logger());
+  };
+  // One process of each host downloads what has to be downloaded.
+  context_.barrier().together([&] {
+    if (context_.local_rank() == 0) open();
+  });
+  context_.barrier().together([&] {
+    if (context_.local_rank() != 0) open();
+  });
+  return data;
+}
+
+// Rank 0 alone reads the file: all ranks get its model.
+void Session::init_weights(models::Model& model) const {
+  const auto& section = context_.experiment().model;
+  if (context_.rank() != 0 || !resume_from_.empty() || section.init_from.empty()) return;
+  context_.logger().info("{}", engine::init_model(section, model));
+}
+
+void Session::join_ranks(engine::Network network, engine::Data data) {
+  const auto& experiment = context_.experiment();
+  const auto& ranks = context_.ranks();
+  if (experiment.distributed.sync_batch_norm && network.placement.device.is_cpu()) ranks.batch_norm->share_memory(kStatisticsBytes);
+  auto data_parallel = std::make_unique<distributed::DataParallel>(*network.model, ranks.world, experiment.distributed);
+  auto ema = experiment.training.ema ? std::make_unique<optim::Ema>(*network.model, *experiment.training.ema) : nullptr;
+  // Where gradients go through shared memory in each step, the agreement to stop does too.
+  if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::HostExchange::kAlignment);
+  parts_ = std::make_unique<engine::Parts>(
+      engine::Parts{{std::move(network)}, {std::move(data)}, ranks, std::move(data_parallel), std::move(ema)});
+}
+
+void Session::open_saver() {
+  const auto folder = directory_ ? directory_->checkpoint_folder() : options_.checkpoint_folder;
+  if (context_.rank() != 0 || folder.empty()) return;
+  saver_.emplace(checkpoint::Store(folder, context_.experiment().checkpoint.keep_last), context_.placement().pin_memory);
+}
+
+engine::Keeping Session::keeping() {
+  engine::Keeping keeping;
+  keeping.checkpoints.saver = saver_ ? &*saver_ : nullptr;
+  if (!directory_) return keeping;
+  keeping.checkpoints.complete = [this](state::Dict& tree) {
+    state::Dict sizes;
+    for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
+    tree.add("event_files", std::move(sizes));
+    tree.add("config", context_.config_text());
+    tree.add("trainer_version", trainer_version());
+  };
+  keeping.non_finite_step = [this](const engine::StepRecord& record) {
+    const auto folder = directory_->non_finite_folder() / fmt::format("step_{}", record.step);
+    engine::write_step(folder, record, *parts_->model, context_.config_text());
+    return folder;
+  };
+  return keeping;
+}
+
+bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop) {
+  engine::Trainer trainer(context_.experiment(), *parts_, reporter, should_stop, keeping());
+  if (!resume_from_.empty()) {
+    const auto checkpoint = share(resume_from_, std::move(checkpoint_), *context_.ranks().world);
+    context_.barrier().together([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
+  }
+  return trainer.run();
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/saver.h"
+#include "engine/trainer.h"
+#include "run/run_directory.h"
+#include "session/rank_context.h"
+#include "session/resume.h"
+
+namespace trainer::session {
+
+struct SessionOptions {
+  // Where the run is recorded: rank 0 holds the directory's lock and writes its files. Empty: nowhere.
+  std::filesystem::path run_directory = {};
+  std::string resume = "auto";                 // with a run directory: the value of --resume
+  std::vector<std::string> command_line = {};  // for the run directory's environment.json
+  // Without a run directory: where rank 0 saves (empty: nowhere), and on rank 0 the checkpoint to resume from.
+  std::filesystem::path checkpoint_folder = {};
+  std::optional<Checkpoint> checkpoint = {};
+};
+
+// Thrown on all ranks when the run directory holds a finished run, which has been logged: there is nothing to train.
+struct FinishedRun : std::exception {
+  const char* what() const noexcept override { return "the run directory holds a finished run"; }
+};
+
+// A run that is ready to train, of one rank. The constructor is collective and goes in this order: network (model, loss, optimizer, whether
+// they fit the data), run directory, data (downloaded by one process of each host), initial weights, data parallelism, checkpoint. Members
+// end in the reverse order. An Error on any rank is thrown on all of them, with its message on one.
+class Session {
+ public:
+  // `context` must outlive it.
+  explicit Session(RankContext& context, SessionOptions options = {});
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  engine::Parts& parts() { return *parts_; }
+  // On rank 0 of a run with a directory, else null.
+  const run::RunDirectory* directory() const { return directory_.get(); }
+
+  // Collective: trains to the end, or until asked to stop; false then. `reporter` receives this rank's events. Throws what Trainer does.
+  bool train(reporting::Sink& reporter, const std::function<bool()>& should_stop);
+
+ private:
+  // On rank 0: the checkpoint's path (empty: from the first step), or kFinished.
+  std::string open_run_directory();
+  void open_log();
+  engine::Data open_data(const engine::Network& network);
+  void init_weights(models::Model& model) const;
+  void join_ranks(engine::Network network, engine::Data data);
+  void open_saver();
+  engine::Keeping keeping();
+
+  RankContext& context_;
+  SessionOptions options_;
+  std::unique_ptr<run::RunDirectory> directory_;
+  std::filesystem::path resume_from_;     // empty: from the first step
+  std::optional<Checkpoint> checkpoint_;  // to resume from, on rank 0
+  std::unique_ptr<engine::Parts> parts_;
+  std::optional<checkpoint::Saver> saver_;
+};
+
+}  // namespace trainer::session
