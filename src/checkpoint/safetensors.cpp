@@ -8,13 +8,16 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "checkpoint/dtypes.h"
-#include "checkpoint/little_endian.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors_header.h"
 
 namespace trainer::checkpoint {
 namespace {
+
+using little_endian::append;
+using little_endian::load;
 
 constexpr size_t kLengthSize = sizeof(uint64_t);
 

@@ -1,11 +1,13 @@
 // Files as they are; and headers, of which a file is made here: the length before a header would no longer fit it.
 
-#include "checkpoint/little_endian.h"
+#include "base/little_endian.h"
 #include "checkpoint/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/testing/string_output.h"
 
 namespace {
+
+using little_endian::append;
 
 // With as many values as the headers of the corpus want.
 std::string make_file(std::span<const uint8_t> header) {
