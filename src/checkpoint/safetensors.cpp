@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "checkpoint/dtypes.h"
+#include "checkpoint/file_output.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors_header.h"
 
@@ -96,6 +97,12 @@ void write_safetensors(const Safetensors& content, Output& output) {
     const auto values = named.tensor.contiguous();
     if (values.nbytes() > 0) output.write(values.const_data_ptr(), values.nbytes());
   }
+}
+
+void save_safetensors(const std::filesystem::path& path, const Safetensors& content) {
+  FileOutput output(path);
+  write_safetensors(content, output);
+  output.commit();
 }
 
 Safetensors read_safetensors(const std::filesystem::path& path) {

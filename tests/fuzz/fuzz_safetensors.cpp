@@ -7,13 +7,11 @@
 
 namespace {
 
-using little_endian::append;
-
 // With as many values as the headers of the corpus want.
 std::string make_file(std::span<const uint8_t> header) {
   constexpr size_t kNumValues = 64;
   std::string file;
-  trainer::checkpoint::append(file, uint64_t{header.size()});
+  trainer::little_endian::append(file, uint64_t{header.size()});
   file.append(header.begin(), header.end());
   return file.append(kNumValues, '\1');
 }
