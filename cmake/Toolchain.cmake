@@ -1,9 +1,7 @@
-# ccache and mold where the machine has them; -O2 without debug information for release builds (the kernels are LibTorch's, and
-# the one hot loop of our own asks for -O3 itself).
+# ccache and mold where the machine has them.
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 
 find_program(TRAINER_CCACHE ccache)
 if(TRAINER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

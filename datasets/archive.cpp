@@ -2,9 +2,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 
 #include "base/access.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/signal.h"
 #include "datasets/download.h"
 
@@ -40,24 +39,6 @@ void create_folders(const fs::path& folder) {
   if (error) throw std::runtime_error(fmt::format("cannot create {}: {}", folder.string(), explain_refusal(folder, error)));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(value_, other.value_);
-    return *this;
-  }
-  int get() const { return value_; }
-  bool ok() const { return value_ >= 0; }
-
- private:
-  int value_;
-};
-
 // An flock on a file that exists only as long as somebody holds it. Taking it waits for whoever holds it.
 class FileLock {
  public:
@@ -77,23 +58,22 @@ class FileLock {
 
  private:
   bool try_lock() {
-    Descriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (!file.ok()) fail_with_errno("create", path_);
-    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    auto file = lock_file(path_, 0666);
+    if (file.number() < 0) {
       if (errno == EWOULDBLOCK || errno == EINTR) return false;
-      fail_with_errno("lock", path_);
+      fail_with_errno("create", path_);
     }
     // The holder before us may have removed the file between our open and our lock.
     struct stat ours {};
     struct stat present {};
-    if (::fstat(file.get(), &ours) != 0) fail_with_errno("lock", path_);
+    if (::fstat(file.number(), &ours) != 0) fail_with_errno("lock", path_);
     if (::stat(path_.c_str(), &present) != 0 || ours.st_ino != present.st_ino || ours.st_dev != present.st_dev) return false;
     file_ = std::move(file);
     return true;
   }
 
   fs::path path_;
-  Descriptor file_{-1};
+  Descriptor file_;
 };
 
 // Everything unfinished lies in here.
@@ -173,8 +153,7 @@ void unpack(const fs::path& file, const fs::path& folder) {
 void put_into_place(const fs::path& folder, const fs::path& target) {
   if (!fs::is_directory(folder)) throw std::runtime_error("the archive holds no folder " + target.filename().string());
   if (::rename(folder.c_str(), target.c_str()) != 0) fail_with_errno("create", target);
-  const Descriptor parent(::open(target.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent.ok()) ::fsync(parent.get());
+  flush_folder(target.parent_path());
 }
 
 }  // namespace

@@ -14,18 +14,12 @@ namespace {
 
 constexpr int64_t kMaxValues = int64_t{1} << 28;
 
-// SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014). A sample is made anew at each
-// reading, which costs no memory however many there are; Philox takes ten times as long as this.
+// A sample is made anew at each reading, which costs no memory however many there are; so the fast generator serves.
 class SampleRandom {
  public:
   explicit SampleRandom(uint64_t seed) : state_(seed) {}
 
-  uint64_t next() {
-    uint64_t value = state_ += 0x9E3779B97F4A7C15ULL;
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
-    return value ^ (value >> 31);
-  }
+  uint64_t next() { return next_splitmix64(state_); }
 
   // Uniform in [-sqrt(3), sqrt(3)]: mean 0, variance 1.
   void fill(std::span<float> values) {

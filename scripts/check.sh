@@ -42,9 +42,8 @@ files_to_lint() (
 lint() {
   local lint source
   lint="$(build_folder)/lint"
-  (cd "$root" && cmake --preset "$preset" -B "$lint" -D TRAINER_UNITY_BUILD=OFF && ninja -C "$lint" trainer_git_revision) >/dev/null
-  # clang cannot read gcc's precompiled header.
-  sed -i 's/ -Winvalid-pch -include [^ ]*cmake_pch.hxx//' "$lint/compile_commands.json"
+  # Without gcc's precompiled header, which clang cannot read.
+  (cd "$root" && cmake --preset dev -B "$lint" -D CMAKE_DISABLE_PRECOMPILE_HEADERS=ON && ninja -C "$lint" trainer_git_revision) >/dev/null
   files_to_lint | sed -zn 's/\.h$/.cpp/; /\.cpp$/p' | sort -zu | while IFS= read -r -d '' source; do
     # Only what is built here: no CUDA module without CUDA's headers, say.
     if grep -qF "\"file\": \"$root/$source\"" "$lint/compile_commands.json"; then printf '%s\0' "$root/$source"; fi

@@ -6,9 +6,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage() {
   cat <<'TEXT'
-usage: scripts/sanitize.sh asan|tsan [ROOM ...]
+usage: scripts/sanitize.sh asan|tsan [MODULE ...]
 Builds unit tests with the address and undefined behaviour sanitizers, or with the thread sanitizer, and runs them.
-  ROOM   those of this room alone (distributed, input, ...); none: all
+  MODULE   those of this module alone (distributed, input, ...); none: all
 TEXT
 }
 

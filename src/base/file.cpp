@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -59,6 +60,11 @@ void AtomicFile::commit() {
   if (::fsync(file_.number()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail("write", path_);
   committed_ = true;
   flush_folder(path_.has_parent_path() ? path_.parent_path() : ".");
+}
+
+Descriptor lock_file(const std::filesystem::path& path, mode_t mode) {
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, mode));
+  return file.number() >= 0 && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0 ? std::move(file) : Descriptor();
 }
 
 void flush_folder(const std::filesystem::path& path) {

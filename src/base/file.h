@@ -2,6 +2,8 @@
 // Files: whole reads, writes that are complete or absent, appends, and read-only maps. Every failure is an Error that names the
 // path and the system's reason.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -36,6 +38,10 @@ class AtomicFile {
   Descriptor file_;
   bool committed_ = false;
 };
+
+// Opens `path`, created with `mode` where it is missing, and takes an exclusive lock (flock) on it, which ends with the descriptor. Does
+// not wait. On failure the descriptor is -1 and errno holds the reason: EWOULDBLOCK when another process holds the lock.
+Descriptor lock_file(const std::filesystem::path& path, mode_t mode);
 
 // Makes names that were added to the folder, or removed, outlive a loss of power.
 void flush_folder(const std::filesystem::path& path);

@@ -28,12 +28,7 @@ uint32_t CounterRandom::next_uint32() {
 }
 
 uint64_t mix_seed(uint64_t seed, uint64_t a, uint64_t b) {
-  const auto finalise = [](uint64_t value) {
-    value += 0x9E3779B97F4A7C15ULL;
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
-    return value ^ (value >> 31);
-  };
+  const auto finalise = [](uint64_t value) { return next_splitmix64(value); };
   return finalise(finalise(finalise(seed) + a) + b);
 }
 

@@ -8,12 +8,14 @@
 #include <type_traits>
 #include <unordered_map>
 
+#include "base/little_endian.h"
 #include "checkpoint/dtypes.h"
-#include "checkpoint/little_endian.h"
 #include "checkpoint/pickle_opcodes.h"
 
 namespace trainer::checkpoint {
 namespace {
+
+using little_endian::append;
 
 class Pickler {
  public:

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "checkpoint/little_endian.h"
+#include "base/little_endian.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_header.h"
@@ -10,6 +10,8 @@
 
 namespace trainer::checkpoint {
 namespace {
+
+using little_endian::load;
 
 using namespace std::string_view_literals;
 

@@ -8,13 +8,17 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "checkpoint/dtypes.h"
-#include "checkpoint/little_endian.h"
+#include "checkpoint/file_output.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors_header.h"
 
 namespace trainer::checkpoint {
 namespace {
+
+using little_endian::append;
+using little_endian::load;
 
 constexpr size_t kLengthSize = sizeof(uint64_t);
 
@@ -93,6 +97,12 @@ void write_safetensors(const Safetensors& content, Output& output) {
     const auto values = named.tensor.contiguous();
     if (values.nbytes() > 0) output.write(values.const_data_ptr(), values.nbytes());
   }
+}
+
+void save_safetensors(const std::filesystem::path& path, const Safetensors& content) {
+  FileOutput output(path);
+  write_safetensors(content, output);
+  output.commit();
 }
 
 Safetensors read_safetensors(const std::filesystem::path& path) {

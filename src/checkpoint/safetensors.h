@@ -22,6 +22,8 @@ struct Safetensors {
 // the Python package: widest dtype first, then by name. Throws CheckpointError for tensors that share memory, as that package does, and
 // for a dtype that the format does not know.
 void write_safetensors(const Safetensors& content, Output& output);
+// The same into a file, which is complete or absent (AtomicFile).
+void save_safetensors(const std::filesystem::path& path, const Safetensors& content);
 
 // Tensors own their memory, in the order of the header. Throws CheckpointError, which names the file, for all that is no whole
 // safetensors file. Allocates at most what budget.h says.

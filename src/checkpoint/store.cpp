@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/file_output.h"
 #include "checkpoint/torch_zip.h"
 
 namespace trainer::checkpoint {
@@ -61,15 +60,12 @@ fs::path Store::file_of(int64_t step) const { return folder_ / fmt::format("step
 
 uint64_t Store::write(const state::Tree& tree, int64_t step, bool is_best) const {
   const auto path = file_of(step);
-  AtomicFile file(path);
-  FileOutput output(file);
-  write_torch_zip(tree, path.stem().string(), output);
-  file.commit();
+  const auto num_bytes = save(path, tree);
   link(kLast, path);
   if (is_best) link(kBest, path);
   flush_folder(folder_);
   remove_old();
-  return output.num_bytes();
+  return num_bytes;
 }
 
 void Store::link(const char* name, const fs::path& target) const {

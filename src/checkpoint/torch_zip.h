@@ -18,6 +18,9 @@ namespace trainer::checkpoint {
 // its ending. No tensor is copied.
 void write_torch_zip(const state::Tree& tree, const std::string& archive_name, Output& output);
 
+// The same into a file, which is complete or absent (AtomicFile); the archive is named after it. Returns its size in bytes. Throws Error.
+uint64_t save(const std::filesystem::path& path, const state::Tree& tree);
+
 // The tree's tensors are on the CPU, own their memory, share it where the file's do, and have no requires_grad. Tuples and torch.Size
 // become lists, an OrderedDict a dictionary, dtypes and devices text ("torch.float16", "cuda:0"). Throws CheckpointError, which names
 // the file, for all that is no such archive of plain data. Allocates at most what budget.h says.

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "checkpoint/file_output.h"
 #include "checkpoint/pickler.h"
 #include "checkpoint/torch_zip.h"
 #include "checkpoint/zip_writer.h"
@@ -25,6 +26,12 @@ void write_torch_zip(const state::Tree& tree, const std::string& archive_name, O
   zip.add("version", "3\n");
   zip.add(".data/serialization_id", zip.content_id());
   zip.finish();
+}
+
+uint64_t save(const std::filesystem::path& path, const state::Tree& tree) {
+  FileOutput output(path);
+  write_torch_zip(tree, path.stem().string(), output);
+  return output.commit();
 }
 
 }  // namespace trainer::checkpoint

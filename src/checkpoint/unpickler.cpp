@@ -6,7 +6,7 @@
 #include <bit>
 #include <iterator>
 
-#include "checkpoint/little_endian.h"
+#include "base/little_endian.h"
 #include "checkpoint/pickle_calls.h"
 #include "checkpoint/pickle_objects.h"
 #include "checkpoint/pickle_opcodes.h"
@@ -15,6 +15,8 @@
 
 namespace trainer::checkpoint {
 namespace {
+
+using little_endian::load;
 
 class Unpickler {
  public:

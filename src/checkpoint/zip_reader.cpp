@@ -7,12 +7,14 @@
 #include <cstring>
 #include <optional>
 
-#include "checkpoint/little_endian.h"
+#include "base/little_endian.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/zip_format.h"
 
 namespace trainer::checkpoint {
 namespace {
+
+using little_endian::load;
 
 using namespace zip;
 

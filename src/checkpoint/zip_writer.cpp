@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 #include <libdeflate.h>
 
-#include "checkpoint/little_endian.h"
+#include "base/little_endian.h"
 #include "checkpoint/zip_format.h"
 
 namespace trainer::checkpoint {
 namespace {
 
 using namespace zip;
+using little_endian::append;
 
 constexpr uint64_t kAlignment = 64;
 constexpr uint16_t kVersion64 = 45;  // the format's version that knows zip64; nothing below it matters to readers

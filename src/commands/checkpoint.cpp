@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <optional>
 
-#include "checkpoint/file_output.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/torch_zip.h"
 #include "commands/arguments.h"
@@ -97,11 +96,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   state::Dict average;
   average.add("model", mean_of(views));
   if (config) average.add("config", *config);
-
-  AtomicFile file(output);
-  checkpoint::FileOutput bytes(file);
-  checkpoint::write_torch_zip(average, output.stem().string(), bytes);
-  file.commit();
+  checkpoint::save(output, average);
 }
 
 }  // namespace

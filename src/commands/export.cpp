@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "checkpoint/file_output.h"
+#include "base/file.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/torch_zip.h"
@@ -56,17 +56,15 @@ state::Tree read_weights(const state::View& file, bool ema) {
 }
 
 void write(const ExportArguments& arguments, const config::Experiment& experiment, models::Model& model) {
-  AtomicFile file(arguments.output);
-  checkpoint::FileOutput output(file);
   if (arguments.format == "state_dict") {
-    checkpoint::write_torch_zip(state::state_of(model), arguments.output.stem().string(), output);
+    checkpoint::save(arguments.output, state::state_of(model));
   } else if (arguments.format == "safetensors") {
-    checkpoint::write_safetensors({.tensors = state::state_of(model), .metadata = {{"format", "pt"}}}, output);
+    checkpoint::save_safetensors(arguments.output, {.tensors = state::state_of(model), .metadata = {{"format", "pt"}}});
   } else {
     const auto info = datasets::dataset_info(experiment.dataset.part);
-    file.write(engine::to_torchscript(model, input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()));
+    const auto shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
+    write_file_atomically(arguments.output, engine::to_torchscript(model, shape));
   }
-  file.commit();
 }
 
 }  // namespace

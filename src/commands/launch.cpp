@@ -23,7 +23,6 @@ struct LaunchArguments {
 };
 
 LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
-  auto split = launch::split_arguments(args);
   LaunchArguments arguments;
   CLI::App app(
       "Starts one process per GPU, which train together. What follows -- or the first argument that is not the launcher's goes to "
@@ -42,6 +41,11 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   app.add_option("--max-restarts,--max_restarts", arguments.max_restarts,
                  "how often all processes are started again after a failure that is not the user's")
       ->check(CLI::NonNegativeNumber);
+  std::vector<std::string> flags;
+  for (const auto* option : app.get_options([&](const CLI::Option* option) { return option != app.get_help_ptr(); })) {
+    for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  auto split = launch::split_arguments(args, flags);
   parse(app, split.own);
   if (split.trainer.empty()) throw UsageError("trainer launch: nothing to start; give --config FILE, or a command with its arguments");
   if (arguments.node_rank >= arguments.num_nodes) {
@@ -85,8 +89,8 @@ launch::Outcome run_once(const LaunchArguments& arguments, int attempt, Logger& 
 
 // Wrong input stays wrong, and a request to stop is one.
 bool may_restart(const launch::Outcome& outcome) {
-  constexpr std::array kFinal = {0, 2, 3, 5, 75};
-  return !outcome.was_asked_to_stop && std::ranges::find(kFinal, outcome.exit_code) == kFinal.end();
+  constexpr std::array kFinal = {ExitCode::kDone, ExitCode::kUsage, ExitCode::kData, ExitCode::kCheckpoint, ExitCode::kStopped};
+  return !outcome.was_asked_to_stop && std::ranges::find(kFinal, static_cast<ExitCode>(outcome.exit_code)) == kFinal.end();
 }
 
 }  // namespace

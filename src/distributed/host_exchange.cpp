@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <random>
 
+#include "base/descriptor.h"
 #include "distributed/process_group.h"
 
 namespace trainer::distributed {
@@ -59,9 +60,9 @@ class HostExchange::Mapping {
  public:
   // Makes the file. fd() is -1 where that fails.
   Mapping(const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
-    fd_ = memfd_create(name.c_str(), MFD_CLOEXEC);
+    file_ = Descriptor(memfd_create(name.c_str(), MFD_CLOEXEC));
     // Without room now, a later write would be a bus error.
-    if (fd_ >= 0 && posix_fallocate(fd_, 0, num_bytes) != 0) close_file();
+    if (fd() >= 0 && posix_fallocate(fd(), 0, num_bytes) != 0) file_.close();
     map();
   }
   // Opens what another process of this host has made.
@@ -69,31 +70,30 @@ class HostExchange::Mapping {
     // The same number may be any file of another process on another host.
     std::error_code error;
     if (std::filesystem::read_symlink(path, error) == fmt::format("/memfd:{} (deleted)", name))
-      fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+      file_ = Descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC));
     map();
   }
   ~Mapping() {
     if (data_ != nullptr) munmap(data_, num_bytes_);
-    close_file();
   }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  int fd() const { return fd_; }
+  int fd() const { return file_.number(); }
   char* data() const { return static_cast<char*>(data_); }
 
   bool lock(int rank) const {
     auto request = lock_of(rank);
-    return data_ != nullptr && fcntl(fd_, F_OFD_SETLK, &request) == 0;
+    return data_ != nullptr && fcntl(fd(), F_OFD_SETLK, &request) == 0;
   }
   void unlock(int rank) const {
     auto request = lock_of(rank, F_UNLCK);
-    fcntl(fd_, F_OFD_SETLK, &request);
+    fcntl(fd(), F_OFD_SETLK, &request);
   }
   // By another rank.
   bool is_locked(int rank) const {
     auto request = lock_of(rank);
-    return fcntl(fd_, F_OFD_GETLK, &request) == 0 && request.l_type != F_UNLCK;
+    return fcntl(fd(), F_OFD_GETLK, &request) == 0 && request.l_type != F_UNLCK;
   }
 
  private:
@@ -101,17 +101,13 @@ class HostExchange::Mapping {
     return {.l_type = type, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1, .l_pid = 0};
   }
   void map() {
-    if (fd_ < 0) return;
-    auto* data = mmap(nullptr, num_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd_, 0);
+    if (fd() < 0) return;
+    auto* data = mmap(nullptr, num_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd(), 0);
     if (data != MAP_FAILED) data_ = data;
-  }
-  void close_file() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
   }
 
   size_t num_bytes_;
-  int fd_ = -1;
+  Descriptor file_;
   void* data_ = nullptr;
 };
 

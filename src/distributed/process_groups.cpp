@@ -88,29 +88,6 @@ std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks) 
   return groups_.back();
 }
 
-ProcessGroups::Grid ProcessGroups::make_grid(int group_size) {
-  const int world_size = world_->size();
-  if (group_size < 1 || world_size % group_size != 0) {
-    throw UsageError(fmt::format("{} processes make no groups of {}; choose a size that divides their number", world_size, group_size));
-  }
-  Grid grid;
-  const int num_rows = world_size / group_size;
-  const auto keep = [](std::shared_ptr<ProcessGroup>& mine, std::shared_ptr<ProcessGroup> made) {
-    if (made) mine = std::move(made);
-  };
-  for (int row = 0; row < num_rows; ++row) {
-    std::vector<int> ranks(static_cast<size_t>(group_size));
-    std::iota(ranks.begin(), ranks.end(), row * group_size);
-    keep(grid.row, new_group(std::move(ranks)));
-  }
-  for (int column = 0; column < group_size; ++column) {
-    std::vector<int> ranks;
-    for (int row = 0; row < num_rows; ++row) ranks.push_back(row * group_size + column);
-    keep(grid.column, new_group(std::move(ranks)));
-  }
-  return grid;
-}
-
 void ProcessGroups::shutdown() {
   if (groups_.empty()) return;
   world_->barrier();

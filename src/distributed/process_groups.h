@@ -44,14 +44,6 @@ class ProcessGroups {
   // that is no member. A rank's place in the group is its place in the ascending list.
   std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
 
-  // The world as rows of `group_size` consecutive ranks ([0,1,2], [3,4,5]) and their columns ([0,3], [1,4], [2,5]); this process's row
-  // and column. Collective. Throws UsageError when group_size does not divide the world.
-  struct Grid {
-    std::shared_ptr<ProcessGroup> row;
-    std::shared_ptr<ProcessGroup> column;
-  };
-  Grid make_grid(int group_size);
-
   // Collective: waits for all, then ends every group, youngest first. Without it, or after a failure, the destructor aborts them.
   void shutdown();
 

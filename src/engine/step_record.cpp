@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/file_output.h"
 #include "checkpoint/torch_zip.h"
 #include "engine/init_from.h"
 #include "state/module.h"
@@ -32,10 +31,7 @@ void write_step(const std::filesystem::path& folder, const StepRecord& record, c
   const auto state = state::state_of(model);
   state::Dict tensors;
   for (const auto& item : state.items()) tensors.add(item.key, std::get<torch::Tensor>(item.value.value()).cpu());
-  AtomicFile file(model_file(folder));
-  checkpoint::FileOutput output(file);
-  checkpoint::write_torch_zip(tensors, model_file(folder).stem().string(), output);
-  file.commit();
+  checkpoint::save(model_file(folder), tensors);
   nlohmann::ordered_json json = {{"step", record.step},
                                  {"epoch", record.epoch},
                                  {"lr", record.lr},

@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <random>
@@ -32,15 +31,11 @@ bool take(int descriptor, int port) {
 FreePort::FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   std::random_device random;
   std::uniform_int_distribution<int> ports(kFirst, kLast);
-  for (int i = 0; i < kTries && socket_ >= 0; ++i) {
+  for (int i = 0; i < kTries && descriptor() >= 0; ++i) {
     number_ = ports(random);
-    if (take(socket_, number_)) return;
+    if (take(descriptor(), number_)) return;
   }
-  const int reason = errno;
-  if (socket_ >= 0) close(socket_);
-  throw Error("no free port on 127.0.0.1: " + std::generic_category().message(reason));
+  throw Error("no free port on 127.0.0.1: " + std::generic_category().message(errno));
 }
-
-FreePort::~FreePort() { close(socket_); }
 
 }  // namespace trainer::launch

@@ -1,22 +1,21 @@
 #pragma once
 // A TCP port of this host that nobody else uses.
 
+#include "base/descriptor.h"
+
 namespace trainer::launch {
 
 // Holds a port of 127.0.0.1, chosen at random; nobody else can bind it until this is destroyed. Throws Error when there is none.
 class FreePort {
  public:
   FreePort();
-  ~FreePort();
-  FreePort(const FreePort&) = delete;
-  FreePort& operator=(const FreePort&) = delete;
 
   int number() const { return number_; }
   // The bound socket, for the process that is to listen; closed with this object here.
-  int descriptor() const { return socket_; }
+  int descriptor() const { return socket_.number(); }
 
  private:
-  int socket_;
+  Descriptor socket_;
   int number_ = 0;
 };
 

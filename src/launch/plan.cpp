@@ -20,11 +20,6 @@ namespace {
 constexpr int kProcessesWithoutGpu = 2;
 constexpr int kMostProcesses = 1024;
 
-// Multi-word ones as torchrun spells them too.
-constexpr std::array<std::string_view, 12> kFlagsWithValue = {"--nproc-per-node", "--nproc_per_node", "--gpus",         "--nnodes",
-                                                              "--node-rank",      "--node_rank",      "--master-addr",  "--master_addr",
-                                                              "--master-port",    "--master_port",    "--max-restarts", "--max_restarts"};
-
 std::vector<std::string> split_at_commas(std::string_view text) {
   std::vector<std::string> parts;
   while (true) {
@@ -94,13 +89,13 @@ bool is_foreign(std::string_view name) {
 
 }  // namespace
 
-SplitArguments split_arguments(std::span<const std::string> args) {
+SplitArguments split_arguments(std::span<const std::string> args, std::span<const std::string> flags_with_value) {
   SplitArguments split;
   size_t next = 0;
   while (next < args.size()) {
     const auto& word = args[next];
     const std::string_view name = std::string_view(word).substr(0, word.find('='));
-    const bool has_value = std::ranges::find(kFlagsWithValue, name) != kFlagsWithValue.end();
+    const bool has_value = std::ranges::find(flags_with_value, name) != flags_with_value.end();
     if (!has_value && word != "--help" && word != "-h") break;
     const size_t length = has_value && name.size() == word.size() ? 2 : 1;
     for (const size_t end = std::min(next + length, args.size()); next < end; ++next) split.own.push_back(args[next]);

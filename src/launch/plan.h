@@ -14,7 +14,8 @@ struct SplitArguments {
   std::vector<std::string> own;      // the launcher's
   std::vector<std::string> trainer;  // behind -- or from the first one on that is not the launcher's
 };
-SplitArguments split_arguments(std::span<const std::string> args);
+// `flags_with_value`: the launcher's, such as "--gpus"; each is followed by its value, as a word of its own or after "=".
+SplitArguments split_arguments(std::span<const std::string> args, std::span<const std::string> flags_with_value);
 
 // The words of --nproc-per-node and --gpus.
 struct Choice {

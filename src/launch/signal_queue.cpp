@@ -23,19 +23,18 @@ SignalQueue::SignalQueue() {
     sigaction(kSignals[i], &action, nullptr);
   }
   sigprocmask(SIG_BLOCK, &signals, &mask_before_);
-  descriptor_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (descriptor_ < 0) throw Error("signalfd: " + std::generic_category().message(errno));
+  queue_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (descriptor() < 0) throw Error("signalfd: " + std::generic_category().message(errno));
 }
 
 SignalQueue::~SignalQueue() {
-  close(descriptor_);
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &actions_before_[i], nullptr);
   sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
 }
 
 std::optional<int> SignalQueue::next() {
   signalfd_siginfo info{};
-  if (read(descriptor_, &info, sizeof info) != sizeof info) return std::nullopt;
+  if (read(descriptor(), &info, sizeof info) != sizeof info) return std::nullopt;
   return static_cast<int>(info.ssi_signo);
 }
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <optional>
 
+#include "base/descriptor.h"
+
 namespace trainer::launch {
 
 // Takes SIGCHLD and the requests to stop (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process over as long as it lives. SIGHUP stays
@@ -20,7 +22,7 @@ class SignalQueue {
   // The next signal, or empty when none has come; does not wait. Several SIGCHLD may come as one.
   std::optional<int> next();
   // Is readable when there is one.
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return queue_.number(); }
   // The mask from before, which child processes are to have.
   const sigset_t& mask_before() const { return mask_before_; }
 
@@ -29,7 +31,7 @@ class SignalQueue {
 
   sigset_t mask_before_;
   std::array<struct sigaction, kSignals.size()> actions_before_;
-  int descriptor_;
+  Descriptor queue_;
 };
 
 }  // namespace trainer::launch

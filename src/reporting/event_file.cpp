@@ -2,7 +2,8 @@
 
 #include <array>
 #include <bit>
-#include <concepts>
+
+#include "base/little_endian.h"
 
 namespace trainer::reporting {
 namespace {
@@ -19,11 +20,6 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 }
 
 constexpr auto kCrcTable = make_crc_table();
-
-template <std::unsigned_integral T>
-void append_fixed(std::string& out, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>((value >> (8 * i)) & 0xff);
-}
 
 // The mask keeps the checksum of bytes that themselves hold checksums from degenerating.
 uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8; }
@@ -45,12 +41,12 @@ void append_int64(std::string& out, unsigned field, int64_t value) {
 
 void append_double(std::string& out, unsigned field, double value) {
   append_key(out, field, Wire::kFixed64);
-  append_fixed(out, std::bit_cast<uint64_t>(value));
+  little_endian::append(out, std::bit_cast<uint64_t>(value));
 }
 
 void append_float(std::string& out, unsigned field, float value) {
   append_key(out, field, Wire::kFixed32);
-  append_fixed(out, std::bit_cast<uint32_t>(value));
+  little_endian::append(out, std::bit_cast<uint32_t>(value));
 }
 
 void append_bytes(std::string& out, unsigned field, std::string_view bytes) {
@@ -69,10 +65,10 @@ uint32_t crc32c(std::string_view bytes) {
 
 std::string make_record(std::string_view data) {
   std::string record;
-  append_fixed(record, uint64_t{data.size()});
-  append_fixed(record, masked_crc32c(record));
+  little_endian::append(record, uint64_t{data.size()});
+  little_endian::append(record, masked_crc32c(record));
   record += data;
-  append_fixed(record, masked_crc32c(data));
+  little_endian::append(record, masked_crc32c(data));
   return record;
 }
 

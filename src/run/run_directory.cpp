@@ -1,10 +1,8 @@
 #include "run/run_directory.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <limits.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,24 +56,16 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   std::filesystem::create_directories(path_, error);
   if (error) fail(path_, explain_refusal(path_, error));
 
-  const auto lock_file = path_ / ".lock";
-  lock_ = ::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) fail_to_lock(path_, lock_file, errno);
-  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) {
-    left_by_ = read_file(lock_file);
-    if (replace_content(lock_, describe_this_process())) return;
-  }
-  const int reason = errno;
-  ::close(lock_);
-  if (reason == EWOULDBLOCK) refuse(path_, lock_file);
-  fail_to_lock(path_, lock_file, reason);
+  const auto file = path_ / ".lock";
+  lock_ = lock_file(file, 0644);
+  if (lock_.number() < 0 && errno == EWOULDBLOCK) refuse(path_, file);
+  if (lock_.number() < 0) fail_to_lock(path_, file, errno);
+  left_by_ = read_file(file);
+  if (!replace_content(lock_.number(), describe_this_process())) fail_to_lock(path_, file, errno);
 }
 
 // The file stays: were it removed, a third process could lock a new one while a second holds the old.
-RunDirectory::~RunDirectory() {
-  replace_content(lock_, "");
-  ::close(lock_);
-}
+RunDirectory::~RunDirectory() { replace_content(lock_.number(), ""); }
 
 RunDirectory::Earlier RunDirectory::earlier() const {
   const bool has_summary = std::filesystem::exists(summary_file());

@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace trainer::run {
 
 // The log of a rank other than 0, which has no part in the lock.
@@ -49,7 +51,7 @@ class RunDirectory {
 
  private:
   std::filesystem::path path_;
-  int lock_ = -1;
+  Descriptor lock_;
   std::string left_by_;
 };
 

@@ -1,6 +1,6 @@
 // Files as they are; and headers, of which a file is made here: the length before a header would no longer fit it.
 
-#include "checkpoint/little_endian.h"
+#include "base/little_endian.h"
 #include "checkpoint/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/testing/string_output.h"
@@ -11,7 +11,7 @@ namespace {
 std::string make_file(std::span<const uint8_t> header) {
   constexpr size_t kNumValues = 64;
   std::string file;
-  trainer::checkpoint::append(file, uint64_t{header.size()});
+  trainer::little_endian::append(file, uint64_t{header.size()});
   file.append(header.begin(), header.end());
   return file.append(kNumValues, '\1');
 }

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "checkpoint/little_endian.h"
+#include "base/little_endian.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
 
 namespace trainer::checkpoint {
 namespace {
+
+using little_endian::append;
 
 // The tree, or the empty text where it is refused.
 template <typename Read>

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include "checkpoint/little_endian.h"
+#include "base/little_endian.h"
 #include "tests/unit/checkpoint/files.h"
 
 namespace trainer::checkpoint {
 namespace {
+
+using little_endian::append;
 
 using ::testing::StartsWith;
 

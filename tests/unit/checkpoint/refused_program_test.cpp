@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "checkpoint/little_endian.h"
+#include "base/little_endian.h"
 #include "tests/unit/checkpoint/files.h"
 
 namespace trainer::checkpoint {
 namespace {
+
+using little_endian::append;
 
 using ::testing::StartsWith;
 

@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include "checkpoint/little_endian.h"
+#include "base/little_endian.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
 
 namespace trainer::checkpoint {
 namespace {
+
+using little_endian::append;
+using little_endian::load;
 
 using testing::describe;
 using ::testing::StartsWith;

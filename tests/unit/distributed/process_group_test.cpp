@@ -89,28 +89,6 @@ TEST(ProcessGroups, EveryRankMakesEveryGroup) {
   });
 }
 
-TEST(ProcessGroups, RowsAndTheirColumns) {
-  run_ranks(6, [](ProcessGroups& groups) {
-    const int rank = groups.world()->rank();
-    const auto grid = groups.make_grid(3);
-    EXPECT_EQ(grid.row->rank(), rank % 3);
-    EXPECT_EQ(grid.column->rank(), rank / 3);
-    const auto members = [rank](const ProcessGroup& group) {
-      const auto all = group.all_gather(torch::tensor({int64_t{rank}})).view(-1);
-      return std::vector<int64_t>(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel());
-    };
-    const int64_t base = rank / 3 * 3;
-    EXPECT_THAT(members(*grid.row), ElementsAre(base, base + 1, base + 2));
-    EXPECT_THAT(members(*grid.column), ElementsAre(rank % 3, rank % 3 + 3));
-  });
-}
-
-TEST(ProcessGroups, RefusesGroupsThatDoNotDivideTheWorld) {
-  run_ranks(3, [](ProcessGroups& groups) {
-    EXPECT_THAT([&] { groups.make_grid(2); }, ThrowsMessage<UsageError>(HasSubstr("3 processes make no groups of 2")));
-  });
-}
-
 TEST(ProcessGroups, RefusesNcclOnACpu) {
   EXPECT_THAT([] { (void)uses_nccl({.backend = config::BackendChoice::kNccl}); },
               ThrowsMessage<UsageError>(HasSubstr("distributed.backend: nccl carries GPU tensors only")));

@@ -40,8 +40,9 @@ TEST(SplitArguments, TheLaunchersComeFirst) {
       {{"--"}, {}, {}},
       {{}, {}, {}},
   };
+  const Words flags = {"--nproc-per-node", "--nproc_per_node", "--gpus"};
   for (const auto& row : rows) {
-    const auto split = split_arguments(row.args);
+    const auto split = split_arguments(row.args, flags);
     EXPECT_EQ(split.own, row.own);
     EXPECT_EQ(split.trainer, row.trainer);
   }

@@ -1,12 +1,12 @@
 #pragma once
-// Numbers as both formats store them: lowest byte first, at any address.
+// Unsigned integers as file formats store them: lowest byte first, at any address.
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-namespace trainer::checkpoint {
+namespace trainer::little_endian {
 
 template <std::unsigned_integral T>
 void append(std::string& out, T value) {
@@ -21,4 +21,4 @@ T load(const uint8_t* bytes) {
   return value;
 }
 
-}  // namespace trainer::checkpoint
+}  // namespace trainer::little_endian

@@ -1,0 +1,32 @@
+# trainer_module(<name> [TORCH] [SOURCES <file>...] [LINKS <target>...]) makes the library trainer_<name> of one folder.
+# - LINKS: the modules and libraries whose headers the sources may include. scripts/check_includes.py reads them here, checks every #include
+#   against them, and writes the table of docs/design.md.
+# - trainer_<name>_headers stands for the headers alone: for a module that implements another one's interface and links nothing of it.
+# - TORCH: the sources include LibTorch and share the precompiled header.
+function(trainer_module name)
+  cmake_parse_arguments(MODULE "TORCH" "" "SOURCES;LINKS" ${ARGN})
+  set(target trainer_${name})
+  add_library(${target}_headers INTERFACE)
+  target_include_directories(${target}_headers INTERFACE "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}")
+  add_library(${target} STATIC ${MODULE_SOURCES})
+  target_link_libraries(${target} PUBLIC ${target}_headers ${MODULE_LINKS} PRIVATE trainer_warnings)
+  if(MODULE_TORCH)
+    trainer_use_torch(${target})
+  endif()
+endfunction()
+
+# Each source that includes LibTorch takes ten seconds for the inline functions of its headers, however small it is.
+option(TRAINER_UNITY_BUILD "Compile the sources of a module that include LibTorch as one: a whole build takes half the time" ON)
+
+# Compiled once; every target with the same code generation flags reuses it.
+function(trainer_use_torch target)
+  target_link_libraries(${target} PUBLIC torch::cpu)
+  target_precompile_headers(${target} REUSE_FROM trainer_torch_header)
+  # ccache would hash the precompiled header, 700 MB of it, for each source.
+  set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "" UNITY_BUILD ${TRAINER_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
+endfunction()
+
+add_library(trainer_torch_header OBJECT "${CMAKE_SOURCE_DIR}/cmake/torch_header.cpp")
+target_link_libraries(trainer_torch_header PUBLIC torch::cpu PRIVATE trainer_warnings)
+target_precompile_headers(trainer_torch_header PRIVATE <torch/torch.h>)
+set_target_properties(trainer_torch_header PROPERTIES CXX_COMPILER_LAUNCHER "")
