@@ -16,6 +16,7 @@ ARROWS = {
     "world": "base",
     "launch": "base world",
     "distributed": "base config device world",
+    "supervision": "base config device world launch distributed",
     "metrics": "base distributed state",
     "run": "base",
     "state": "base",
@@ -29,8 +30,8 @@ ARROWS = {
     "reporting": "base run metrics",
     "models": "base config nn",
     "datasets": "base config input",
-    "engine": "base config device world distributed nn amp optim input metrics run state checkpoint reporting models datasets",
-    "commands": "base config device world launch distributed input run state checkpoint reporting datasets engine",
+    "engine": "base config device world distributed nn amp optim input metrics run state checkpoint reporting models datasets supervision",
+    "commands": "base config device world launch distributed input run state checkpoint reporting datasets engine supervision",
     "main": "base commands",
 }
 ROOMS = {room: set(targets.split()) | {room} for room, targets in ARROWS.items()}

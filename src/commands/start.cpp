@@ -1,8 +1,8 @@
 #include "commands/start.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
@@ -33,8 +33,9 @@ void check_slurm_gpus(const Start& start, Logger& logger) {
 
 }  // namespace
 
-Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place, Watch& watch) {
-  Start start{.place = std::move(place), .experiment = {}, .config_text = {}, .assembly = {}, .store = {}, .activity = watch.activity()};
+Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place,
+                  supervision::FailureMonitor& monitor) {
+  Start start{.place = std::move(place), .experiment = {}, .config_text = {}, .barrier = {}, .store = {}, .activity = monitor.activity()};
   distributed::Problem problem;
   try {
     start.experiment = config::load(arguments.file, arguments.overrides, catalog);
@@ -44,15 +45,13 @@ Start meet_others(const ExperimentArguments& arguments, const config::Catalog& c
     problem = {error.what(), static_cast<int>(error.exit_code())};
   }
   const auto& section = start.experiment.distributed;
-  watch.set_hang_limit(std::chrono::seconds(section.hang_seconds));
+  monitor.set_hang_limit(std::chrono::seconds(section.hang_seconds));
   const auto point = world::meeting_point(start.place, section.init_method);
+  start.ranks = {distributed::this_process()};
   if (point.kind == world::MeetingPoint::Kind::kAlone) return start;
 
   logger.info("{}", start.place.decision);
-  distributed::Introduction mine;
-  mine.host = world::host_name();
-  mine.process_id = getpid();
-  mine.cpu_mask = world::cpu_mask();
+  distributed::Introduction mine{.rank = start.ranks.front(), .version = {}, .config = {}, .problem = {}};
   mine.version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
   mine.config = start.config_text;
   mine.problem = problem;
@@ -60,14 +59,17 @@ Start meet_others(const ExperimentArguments& arguments, const config::Catalog& c
   const auto meeting = distributed::meet(start.place, point, mine, timeout, logger);
   start.local_rank = meeting.local_rank;
   start.num_sharing_cpus = meeting.num_sharing_cpus;
-  start.assembly = {meeting.store, start.place.rank, start.place.world_size, timeout};
+  start.barrier = {meeting.store, start.place.rank, start.place.world_size, timeout};
   start.store = meeting.store;
   start.address = meeting.address;
-  watch.begin(meeting);
+  start.ranks = meeting.ranks;
+  monitor.begin(meeting);
   return start;
 }
 
-device::Placement set_up_placement(const Start& start, Logger& logger) {
+namespace {
+
+device::Placement place_this_rank(const Start& start, Logger& logger) {
   device::configure_cpu_allocator();
   check_slurm_gpus(start, logger);
   const device::HostShare share{.num_cpus = world::available_cpus(start.num_sharing_cpus), .local_rank = start.local_rank};
@@ -78,6 +80,22 @@ device::Placement set_up_placement(const Start& start, Logger& logger) {
         "needs its option for GPUs, such as apptainer's --nv",
         *start.place.slurm_gpus, world::host_name());
   }
+  return placement;
+}
+
+}  // namespace
+
+device::Placement place_ranks(Start& start, Logger& logger) {
+  device::Placement placement;
+  const auto ranks = start.barrier.gather([&] {
+    placement = place_this_rank(start, logger);
+    auto& mine = start.ranks[static_cast<size_t>(start.place.rank)];
+    mine.device = placement.device.str();
+    if (placement.cuda != nullptr) mine.pci_bus_id = placement.cuda->pci_bus_id(placement.device.index());
+    mine.num_threads = placement.num_threads;
+    return nlohmann::json(mine).dump();
+  });
+  for (size_t rank = 0; rank < ranks.size(); ++rank) start.ranks[rank] = nlohmann::json::parse(ranks[rank]);
   return placement;
 }
 
@@ -96,7 +114,8 @@ std::unique_ptr<distributed::ProcessGroups> make_groups(const Start& start, cons
                                           .gloo_interface = start.place.gloo_interface,
                                           .gloo_address = start.address,
                                           .timeout = std::chrono::seconds(section.timeout_seconds),
-                                          .activity = start.activity};
+                                          .activity = start.activity,
+                                          .ranks = start.ranks};
   const bool alone = start.store == nullptr && section.backend == config::BackendChoice::kAuto;
   if (alone) return std::make_unique<distributed::ProcessGroups>();
   auto store = start.store;

@@ -6,11 +6,11 @@
 
 #include "base/log.h"
 #include "commands/arguments.h"
-#include "commands/watch.h"
 #include "config/catalog.h"
 #include "config/experiment.h"
-#include "distributed/assembly.h"
 #include "distributed/process_groups.h"
+#include "distributed/startup_barrier.h"
+#include "supervision/failure_monitor.h"
 #include "world/place.h"
 
 namespace trainer::commands {
@@ -22,19 +22,21 @@ struct Start {
   std::string config_text;
   int local_rank = 0;
   int num_sharing_cpus = 1;
-  distributed::Assembly assembly;
+  distributed::StartupBarrier barrier;
   c10::intrusive_ptr<c10d::Store> store;  // null for a process alone
   std::string address = "127.0.0.1";
+  std::vector<distributed::RankInfo> ranks = {};  // by rank; place_ranks() completes it
   std::shared_ptr<distributed::Activity> activity;
 };
 
 // Collective: loads the configuration and meets the other ranks. Every rank comes to the meeting, those whose configuration is wrong too,
-// so that it is said once. From then on `watch` looks after this rank. Throws what config::load and distributed::meet do.
-Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place, Watch& watch);
+// so that it is said once. From then on `monitor` detects failures. Throws what config::load and distributed::meet do.
+Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place,
+                  supervision::FailureMonitor& monitor);
 
-// What a process that trains with others needs of it, and whether Slurm has given its step on this host GPUs that fit the tasks: throws
-// UsageError when they are too few, and warns when some stay idle.
-device::Placement set_up_placement(const Start& start, Logger& logger);
+// Collective: the placement of this process among the others, and in `start.ranks` that of all. Whether Slurm has given its step on this
+// host GPUs that fit the tasks: throws UsageError when they are too few, and warns when some stay idle.
+device::Placement place_ranks(Start& start, Logger& logger);
 
 // Opens the CUDA module where there is a driver, chooses where tensors live on this host and sets LibTorch up for it. Throws what
 // device::choose_placement does.

@@ -19,12 +19,12 @@
 #include "commands/resume.h"
 #include "commands/start.h"
 #include "commands/version.h"
-#include "commands/watch.h"
 #include "engine/catalog.h"
 #include "engine/init_from.h"
 #include "engine/trainer.h"
 #include "reporting/sinks.h"
 #include "run/run_directory.h"
+#include "supervision/failure_monitor.h"
 #include "world/host_resources.h"
 #include "world/place.h"
 
@@ -67,7 +67,7 @@ reporting::Progress choose_progress(const std::string& word) {
   return word == "bar" || (word == "auto" && isatty(STDERR_FILENO) != 0) ? reporting::Progress::kBar : reporting::Progress::kPlain;
 }
 
-std::string environment_json(const std::vector<std::string>& args, const std::vector<RankRow>& ranks) {
+std::string environment_json(const std::vector<std::string>& args, const std::vector<distributed::RankInfo>& ranks) {
   const nlohmann::ordered_json environment = {
       {"command_line", args},
       {"working_directory", std::filesystem::current_path().string()},
@@ -76,7 +76,7 @@ std::string environment_json(const std::vector<std::string>& args, const std::ve
       {"libtorch_version", libtorch_version()},
       {"compiler", compiler_version()},
       {"world_size", ranks.size()},
-      {"ranks", ranks},
+      {"ranks", environment_of(ranks)},
   };
   return environment.dump(2) + '\n';
 }
@@ -125,8 +125,8 @@ struct RunPlace {
 };
 
 // Collective.
-ExitCode train_in(RunPlace& place, Start& start, engine::Parts& parts, const std::vector<RankRow>& ranks, reporting::Progress progress,
-                  const std::function<bool()>& should_stop, Logger& logger) {
+ExitCode train_in(RunPlace& place, Start& start, engine::Parts& parts, const std::vector<distributed::RankInfo>& ranks,
+                  reporting::Progress progress, const std::function<bool()>& should_stop, Logger& logger) {
   const auto& experiment = start.experiment;
   logger.info("{}: {}", experiment.experiment, device::to_string(parts.placement));
   if (ranks.size() > 1) {
@@ -134,13 +134,13 @@ ExitCode train_in(RunPlace& place, Start& start, engine::Parts& parts, const std
   }
   // What has to be downloaded is downloaded by one process of each host.
   const auto open_data = [&] { engine::open_data(experiment, parts, logger); };
-  start.assembly.together([&] {
+  start.barrier.on_all_ranks([&] {
     if (start.local_rank == 0) open_data();
   });
-  start.assembly.together([&] {
+  start.barrier.on_all_ranks([&] {
     if (start.local_rank != 0) open_data();
   });
-  start.assembly.together([&] {
+  start.barrier.on_all_ranks([&] {
     if (place.directory && place.checkpoint.empty() && !experiment.model.init_from.empty()) {
       logger.info("{}", engine::init_model(experiment.model, *parts.model));
     }
@@ -149,7 +149,7 @@ ExitCode train_in(RunPlace& place, Start& start, engine::Parts& parts, const std
   reporting::Reporter reporter;
   std::optional<checkpoint::Saver> saver;
   engine::Keeping keeping;
-  start.assembly.together([&] {
+  start.barrier.on_all_ranks([&] {
     if (!place.directory) return;
     const auto& directory = *place.directory;
     saver.emplace(checkpoint::Store(directory.checkpoint_folder(), experiment.checkpoint.keep_last), parts.placement.pin_memory);
@@ -163,15 +163,15 @@ ExitCode train_in(RunPlace& place, Start& start, engine::Parts& parts, const std
   engine::Trainer trainer(experiment, parts, reporter, should_stop, std::move(keeping));
   if (!place.checkpoint.empty()) {
     const auto checkpoint = share(place.checkpoint, std::move(place.loaded), *parts.ranks.world);
-    start.assembly.together([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
+    start.barrier.on_all_ranks([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
   }
   return trainer.run() ? ExitCode::kDone : ExitCode::kStopped;
 }
 
 // For the GPUs of one host, the first of whose ranks calls it.
-void warn_of_small_shared_memory(const std::vector<RankRow>& ranks, int rank, Logger& logger) {
+void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks, int rank, Logger& logger) {
   const auto& mine = ranks[static_cast<size_t>(rank)];
-  const auto is_beside = [&](const RankRow& row) { return row.host == mine.host && !row.pci_bus_id.empty(); };
+  const auto is_beside = [&](const distributed::RankInfo& row) { return row.host == mine.host && !row.pci_bus_id.empty(); };
   if (mine.pci_bus_id.empty() || std::ranges::count_if(ranks, is_beside) < 2) return;
   const auto text = world::describe_small_shared_memory();
   if (!text.empty()) logger.warn("{}", text);
@@ -183,21 +183,21 @@ ExitCode exit_code_of(const std::exception& error) {
 }
 
 // Calls `work`; what goes wrong belongs into the run's own log.
-ExitCode logged(Watch& watch, distributed::Assembly& assembly, const std::function<ExitCode()>& work) {
+ExitCode logged(supervision::FailureMonitor& monitor, distributed::StartupBarrier& barrier, const std::function<ExitCode()>& work) {
   try {
     return work();
   } catch (const AgreedError& error) {
-    watch.say(error.what(), error.exit_code());
+    monitor.report(error.what(), error.exit_code());
     // Whoever ends first would be taken for the cause.
     try {
-      assembly.together([] {});
+      barrier.on_all_ranks([] {});
     } catch (const PeerError&) {
       // All that was to be said has been said.
     }
-    watch.end();
+    monitor.end();
     return error.exit_code();
   } catch (const std::exception& error) {
-    watch.say(watch.explain(error), exit_code_of(error));
+    monitor.report(monitor.explain(error), exit_code_of(error));
     return exit_code_of(error);
   }
 }
@@ -212,22 +212,21 @@ void say_where_it_goes_on(const run::RunDirectory& directory, Logger& logger) {
   }
 }
 
-// Collective. `watch` has begun; what goes wrong before the run has a log of its own is thrown.
+// Collective. `monitor` has begun; what goes wrong before the run has a log of its own is thrown.
 ExitCode train_with_others(const TrainArguments& arguments, const std::vector<std::string>& args, world::Place place, Logger& logger,
-                           Watch& watch) {
+                           supervision::FailureMonitor& monitor) {
   const auto started = std::chrono::steady_clock::now();
   const auto catalog = engine::make_catalog();
-  auto start = meet_others(arguments.experiment, catalog, logger, std::move(place), watch);
+  auto start = meet_others(arguments.experiment, catalog, logger, std::move(place), monitor);
   const auto& experiment = start.experiment;
   const int rank = start.place.rank;
 
   std::unique_ptr<distributed::ProcessGroups> groups;
   auto parts = std::make_unique<engine::Parts>();
-  start.assembly.together([&] { parts->placement = set_up_placement(start, logger); });
-  std::vector<RankRow> ranks;
-  start.assembly.together([&] {
+  parts->placement = place_ranks(start, logger);
+  const auto& ranks = start.ranks;
+  start.barrier.on_all_ranks([&] {
     groups = make_groups(start, parts->placement);
-    ranks = gather_ranks(*groups->world(), parts->placement);
     if (experiment.distributed.backend != config::BackendChoice::kGloo) {
       refuse_shared_gpus(ranks);
       if (start.local_rank == 0) warn_of_small_shared_memory(ranks, rank, logger);
@@ -242,7 +241,7 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
   constexpr const char* kFinished = "finished";
   // A launcher's restart goes on from what its first attempt has saved.
   const auto resume = start.place.restart_attempt > 0 ? "auto" : arguments.resume;
-  const auto decision = start.assembly.by_first([&]() -> std::string {
+  const auto decision = start.barrier.on_rank0([&]() -> std::string {
     directory = std::make_unique<run::RunDirectory>(path);
     if (!directory->left_by().empty()) {
       logger.warn("the run directory {} was held by {}, which ended without releasing it; its lock is taken over", path.string(),
@@ -263,7 +262,7 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
     add_file(logger, run::rank_log_file(path, rank));
   }
   set_crash_file(rank == 0 ? directory->log_file() : run::rank_log_file(path, rank));
-  const auto exit_code = logged(watch, start.assembly, [&] {
+  const auto exit_code = logged(monitor, start.barrier, [&] {
     return train_in(run_place, start, *parts, ranks, choose_progress(arguments.progress),
                     stop_condition(experiment.training.max_minutes, started), logger);
   });
@@ -278,7 +277,7 @@ ExitCode train_with_others(const TrainArguments& arguments, const std::vector<st
   }
   // Loader threads may still read the data: the parts end in the reverse of their order, which an assignment would not keep.
   parts.reset();
-  watch.end();
+  monitor.end();
   groups->shutdown();
   return exit_code;
 }
@@ -296,11 +295,11 @@ ExitCode train(const std::vector<std::string>& args) {
   install_stop_handlers();
   // Whoever reads what is said here may go; the training goes on.
   std::signal(SIGPIPE, SIG_IGN);
-  Watch watch(place, logger);
+  supervision::FailureMonitor monitor(place, logger);
   try {
-    return train_with_others(arguments, args, std::move(place), *logger, watch);
+    return train_with_others(arguments, args, std::move(place), *logger, monitor);
   } catch (const std::exception& error) {
-    throw Error(watch.explain(error), exit_code_of(error));
+    throw Error(monitor.explain(error), exit_code_of(error));
   }
 }
 

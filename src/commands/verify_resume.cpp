@@ -95,10 +95,10 @@ ExitCode verify_resume(const std::vector<std::string>& args) {
 
   auto place = world::find_place({}, world::process_environment());
   const auto logger = make_console_logger(place.rank);
-  Watch watch(place, logger);
+  supervision::FailureMonitor monitor(place, logger);
   const auto catalog = engine::make_catalog();
-  auto start = meet_others(arguments, catalog, *logger, std::move(place), watch);
-  const auto placement = set_up_placement(start, *logger);
+  auto start = meet_others(arguments, catalog, *logger, std::move(place), monitor);
+  const auto placement = place_ranks(start, *logger);
   const auto groups = make_groups(start, placement);
   const TemporaryFolder folder;
   const auto run = [&](int64_t steps, std::optional<Checkpoint> checkpoint, const char* name) {
@@ -106,7 +106,7 @@ ExitCode verify_resume(const std::vector<std::string>& args) {
   };
   const auto straight = run(num_steps, std::nullopt, "straight");
   const auto resumed = run(num_steps - num_steps / 2, run(num_steps / 2, std::nullopt, "resumed"), "resumed");
-  watch.end();
+  monitor.end();
   groups->shutdown();
   if (straight) compare(*straight, *resumed, num_steps);
   return ExitCode::kDone;

@@ -36,7 +36,8 @@ struct Ranks {
   // Statistics are gathered while buckets of gradients are under way in `world`.
   std::shared_ptr<distributed::ProcessGroup> batch_norm = world;
   std::shared_ptr<distributed::ProcessGroup> control = world;
-  // Of this rank, for those who watch over it.
+  std::vector<distributed::RankInfo> infos = {};  // of all ranks, by rank
+  // Of this rank, for failure and straggler detection.
   std::shared_ptr<distributed::Activity> activity = std::make_shared<distributed::Activity>();
 };
 // Collective.
