@@ -10,9 +10,9 @@
 #include "base/crash.h"
 #include "bench/serve.h"
 #include "bench/training.h"
-#include "distributed/health.h"
 #include "distributed/rendezvous.h"
 #include "distributed/stop_agreement.h"
+#include "supervision/failure_detector.h"
 #include "world/host_resources.h"
 
 namespace {
@@ -121,7 +121,7 @@ class WatchCost {
   // Collective. What it takes of a processor on this rank, while nothing else is done: beside the threads that wait without it, too.
   double idle_share() const {
     const double without = busy_share();
-    const auto health = make_health(make_activity());
+    const auto detector = make_detector(make_activity());
     return busy_share() - without;
   }
 
@@ -169,7 +169,7 @@ class WatchCost {
 
   double run_watched(int64_t count) {
     const auto activity = make_activity();
-    const auto health = make_health(activity);
+    const auto detector = make_detector(activity);
     return time([&] { training_.run(count, [&](int64_t step) { look_around(*activity, step); }); });
   }
 
@@ -185,11 +185,10 @@ class WatchCost {
     });
   }
 
-  std::unique_ptr<distributed::Health> make_health(const std::shared_ptr<distributed::Activity>& activity) const {
-    distributed::HealthOptions options{.rank = parts_.ranks.world->rank()};
-    for (const auto& other : meeting_.ranks) options.processes.push_back(other.host);
-    return std::make_unique<distributed::Health>(*meeting_.store, activity, std::move(options),
-                                                 [](const distributed::Failure&) { std::abort(); });
+  std::unique_ptr<supervision::FailureDetector> make_detector(const std::shared_ptr<distributed::Activity>& activity) const {
+    const supervision::FailureDetectorOptions options{.rank = parts_.ranks.world->rank(), .ranks = meeting_.ranks};
+    return std::make_unique<supervision::FailureDetector>(*meeting_.store, activity, options,
+                                                          [](const supervision::Failure&) { std::abort(); });
   }
 
   engine::Parts& parts_;
@@ -201,10 +200,7 @@ class WatchCost {
 
 distributed::Meeting meet(const world::Place& place, const config::DistributedSection& section) {
   const auto logger = make_quiet_logger();
-  distributed::Introduction mine;
-  mine.host = world::host_name();
-  mine.process_id = getpid();
-  mine.cpu_mask = world::cpu_mask();
+  const distributed::Introduction mine{.rank = distributed::this_process(), .version = {}, .config = {}, .problem = {}};
   return distributed::meet(place, world::meeting_point(place, section.init_method), mine, std::chrono::seconds(section.timeout_seconds),
                            *logger);
 }
@@ -250,7 +246,7 @@ int main(int argc, char** argv) {
   const auto experiment = bench::make_experiment(options.training);
   const auto place = world::find_place({}, world::process_environment());
   const auto meeting = meet(place, experiment.distributed);
-  distributed::ProcessGroups groups(meeting.store, place.rank, place.world_size, {.gloo_address = meeting.address});
+  distributed::ProcessGroups groups(meeting.store, place.rank, place.world_size, {.gloo_address = meeting.address, .ranks = meeting.ranks});
   train(options, experiment, meeting, groups);
   groups.shutdown();
 }

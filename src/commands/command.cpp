@@ -7,8 +7,8 @@
 #include <array>
 
 #include "base/text.h"
-#include "launch/error_file.h"
 #include "session/version.h"
+#include "supervision/error_file.h"
 #include "world/place.h"
 
 namespace trainer::commands {
@@ -63,7 +63,7 @@ ExitCode find_and_run(std::vector<std::string> args) {
 
 ExitCode run(const std::vector<std::string>& args) {
   const auto tell_torchrun = [](const std::string& text, ExitCode exit_code) {
-    launch::write_error_file(world::process_environment()(world::kErrorFileVariable).value_or(""), text, exit_code);
+    supervision::write_error_file(world::process_environment()(world::kErrorFileVariable).value_or(""), text, exit_code);
   };
   try {
     return find_and_run(args);

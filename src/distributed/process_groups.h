@@ -11,6 +11,7 @@
 #include "config/sections/distributed.h"
 #include "device/placement.h"
 #include "distributed/process_group.h"
+#include "distributed/rank_info.h"
 
 namespace trainer::distributed {
 
@@ -22,6 +23,7 @@ struct GroupOptions {
   std::string gloo_address = "127.0.0.1";
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};
   std::shared_ptr<Activity> activity = nullptr;  // of this rank
+  std::vector<RankInfo> ranks = {};              // of all ranks, by rank
 };
 
 // Whether tensors on the device go by NCCL. Throws UsageError when it is asked for without a GPU.
@@ -39,6 +41,8 @@ class ProcessGroups {
 
   // All processes.
   const std::shared_ptr<ProcessGroup>& world() const { return world_; }
+  // Who they are, as given.
+  const std::vector<RankInfo>& ranks() const { return options_.ranks; }
 
   // Collective over all processes, members or not, with the same ranks (of the world, in any order) everywhere. Null for a process
   // that is no member. A rank's place in the group is its place in the ascending list.

@@ -19,7 +19,7 @@
 namespace trainer::distributed {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Introduction, host, process_id, local_rank, cpu_mask, version, config, problem, address, world_size)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Introduction, rank, version, config, problem, world_size)
 
 namespace {
 
@@ -34,13 +34,11 @@ constexpr const char* kStopKey = "stop";
 
 std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
 
-std::string describe(const Introduction& rank) { return fmt::format("process {} on {}", rank.process_id, rank.host); }
-
 // Throws when another process has this rank's place.
 void claim(c10d::Store& store, const world::Place& place, const world::MeetingPoint& point) {
   if (store.add(fmt::format("claim/{}", place.rank), 1) == 1) return;
   const auto key = rank_key(place.rank);
-  const auto holder = wait_for(store, key, kPatience) ? describe(from_bytes(store.get(key)).get<Introduction>()) : "another process";
+  const auto holder = wait_for(store, key, kPatience) ? to_string(from_bytes(store.get(key)).get<Introduction>().rank) : "another process";
   if (point.kind == world::MeetingPoint::Kind::kFile) {
     throw PeerError(fmt::format("file://{} is in use by {} as rank {}, or left from an earlier run; remove the file, or choose another",
                                 point.path, holder, place.rank));
@@ -104,35 +102,37 @@ void check_equal(const std::vector<Introduction>& ranks) {
     const auto& other = ranks[rank];
     if (other.world_size != first.world_size) {
       throw UsageError(fmt::format("rank {} on {} is one of {} ranks, but rank 0 on {} is one of {}; give all the same WORLD_SIZE", rank,
-                                   other.host, other.world_size, first.host, first.world_size));
+                                   other.rank.host, other.world_size, first.rank.host, first.world_size));
     }
     if (other.version != first.version) {
-      throw UsageError(fmt::format("rank {} on {} runs {}, but rank 0 on {} runs {}; start the same program everywhere", rank, other.host,
-                                   other.version, first.host, first.version));
+      throw UsageError(fmt::format("rank {} on {} runs {}, but rank 0 on {} runs {}; start the same program everywhere", rank,
+                                   other.rank.host, other.version, first.rank.host, first.version));
     }
     if (other.config != first.config) {
       const auto found = config::differences(config::parse_yaml(first.config, "rank 0"), config::parse_yaml(other.config, "another rank"));
       throw UsageError(
           fmt::format("rank {} on {} has another configuration than rank 0: {}; start all ranks with the same file and "
                       "overrides",
-                      rank, other.host, join(found, "; ")));
+                      rank, other.rank.host, join(found, "; ")));
     }
   }
 }
 
 // All ranks, when they may go on together.
 Json judge(c10d::Store& store, const world::Place& place, milliseconds timeout, Logger& logger) {
-  auto ranks = collect(store, place, timeout, logger);
+  const auto introductions = collect(store, place, timeout, logger);
   std::vector<Problem> problems;
-  for (const auto& rank : ranks) problems.push_back(rank.problem);
+  std::vector<RankInfo> ranks;
+  for (const auto& introduction : introductions) {
+    problems.push_back(introduction.problem);
+    ranks.push_back(introduction.rank);
+  }
   throw_if_any(problems);
-  check_equal(ranks);
-  // All are as the first.
-  for (auto& rank : ranks) rank.config.clear();
+  check_equal(introductions);
   return ranks;
 }
 
-bool same_host(const Introduction& a, const Introduction& b) { return a.host == b.host && a.address == b.address; }
+bool same_host(const RankInfo& a, const RankInfo& b) { return a.host == b.host && a.address == b.address; }
 
 void count_local_ranks(Meeting& meeting, const world::Place& place) {
   const auto& mine = meeting.ranks[static_cast<size_t>(place.rank)];
@@ -155,8 +155,8 @@ void count_local_ranks(Meeting& meeting, const world::Place& place) {
 }
 
 // Rank 0's own name often leads to its loopback interface, which no other host can reach.
-std::string reachable_address(const std::vector<Introduction>& ranks, const Introduction& mine) {
-  const bool one_host = std::ranges::all_of(ranks, [&](const Introduction& other) { return same_host(mine, other); });
+std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo& mine) {
+  const bool one_host = std::ranges::all_of(ranks, [&](const RankInfo& other) { return same_host(mine, other); });
   if (one_host || !is_loopback(mine.address)) return mine.address;
   for (const auto& other : ranks) {
     if (is_loopback(other.address)) continue;
@@ -171,10 +171,11 @@ std::string reachable_address(const std::vector<Introduction>& ranks, const Intr
 Meeting meet(const world::Place& place, const world::MeetingPoint& point, const Introduction& introduction, milliseconds timeout,
              Logger& logger) {
   auto mine = introduction;
-  mine.local_rank = place.local_rank;
   mine.world_size = place.world_size;
-  mine.address = point.kind == world::MeetingPoint::Kind::kTcp ? address_towards(point.host) : address_towards(mine.host);
-  if (mine.address.empty()) mine.address = "127.0.0.1";
+  mine.rank.local_rank = place.local_rank;
+  auto& address = mine.rank.address;
+  address = address_towards(point.kind == world::MeetingPoint::Kind::kTcp ? point.host : mine.rank.host);
+  if (address.empty()) address = "127.0.0.1";
 
   Meeting meeting;
   try {
@@ -187,7 +188,7 @@ Meeting meet(const world::Place& place, const world::MeetingPoint& point, const 
                         [&] {
                           if (must_stop_meeting()) store.set(kStopKey, std::vector<uint8_t>{1});
                         })
-                        .get<std::vector<Introduction>>();
+                        .get<std::vector<RankInfo>>();
     if (meeting.ranks.size() != static_cast<size_t>(place.world_size)) {
       throw PeerError(
           fmt::format("rank {} is one of {} ranks, but those that met at {}:{} are {}; give all the same WORLD_SIZE, and each run a port",
@@ -199,7 +200,7 @@ Meeting meet(const world::Place& place, const world::MeetingPoint& point, const 
     throw PeerError(fmt::format("rank {} lost rank 0 while the ranks met: {}", place.rank, first_line(error)));
   }
   count_local_ranks(meeting, place);
-  meeting.address = reachable_address(meeting.ranks, mine);
+  meeting.address = reachable_address(meeting.ranks, mine.rank);
   return meeting;
 }
 

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "distributed/assembly.h"
+#include "distributed/rank_info.h"
+#include "distributed/startup_barrier.h"
 #include "world/place.h"
 
 namespace c10d {
@@ -17,22 +18,18 @@ class Store;
 
 namespace trainer::distributed {
 
-// What a rank tells the others when they meet.
+// What a rank sends the others when they meet.
 struct Introduction {
-  std::string host;  // its name
-  int64_t process_id = 0;
-  int local_rank = 0;    // as its launcher says
-  std::string cpu_mask;  // the cores that it may use
-  std::string version;   // of the program and of LibTorch: all ranks run the same
-  std::string config;    // the resolved file: the same on all ranks
-  Problem problem;       // why this rank cannot go on
-  std::string address;   // from which this rank reaches the others; filled in by meet(), as is what follows
-  int world_size = 0;    // as its launcher says: the same on all ranks
+  RankInfo rank;        // its place and address are filled in by meet()
+  std::string version;  // of the program and of LibTorch: all ranks run the same
+  std::string config;   // the resolved file: the same on all ranks
+  Problem problem;      // why this rank cannot go on
+  int world_size = 0;   // as its launcher says: the same on all ranks; filled in by meet()
 };
 
 struct Meeting {
   c10::intrusive_ptr<c10d::Store> store;  // shared by all ranks, with a prefix for this attempt
-  std::vector<Introduction> ranks;        // by rank
+  std::vector<RankInfo> ranks;            // by rank
   std::string address;                    // of this rank, for gloo to listen on
   // As the launcher says; counted from the hosts of all ranks where two ranks of one host would be the same.
   int local_rank = 0;

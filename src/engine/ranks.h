@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "distributed/process_groups.h"
 
@@ -12,7 +13,8 @@ struct Ranks {
   // Batch statistics are gathered while buckets of gradients are under way in `world`.
   std::shared_ptr<distributed::ProcessGroup> batch_norm = world;
   std::shared_ptr<distributed::ProcessGroup> control = world;
-  // What this rank does, for the threads that watch for failures.
+  std::vector<distributed::RankInfo> infos = {};  // of all ranks, by rank
+  // What this rank does, for failure and straggler detection.
   std::shared_ptr<distributed::Activity> activity = std::make_shared<distributed::Activity>();
 };
 // Collective.

@@ -73,7 +73,8 @@ void Trainer::start() {
                       .global_batch_size = parts_.plan.global_batch_size,
                       .num_parameters = num_parameters});
   if (parts_.ranks.world->size() > 1) {
-    straggler_watch_.emplace(parts_.ranks, parts_.placement.device, experiment_.distributed.straggler_ratio);
+    const auto& ranks = parts_.ranks;
+    straggler_detector_.emplace(ranks.world, ranks.activity, ranks.infos, parts_.placement.device, experiment_.distributed.straggler_ratio);
   }
   parts_.model->train();
 }
@@ -193,8 +194,8 @@ void Trainer::log_interval(int64_t step_in_epoch) {
                       .skipped_steps = parts_.grad_scaler ? std::optional(parts_.grad_scaler->num_skipped()) : std::nullopt,
                       .eta_seconds = run_.whole.seconds / static_cast<double>(step) *
                                      static_cast<double>(plan.total_steps - schedule_step_of(plan, part_, step))});
-  if (!straggler_watch_) return;
-  const auto warning = straggler_watch_->end_interval(step, interval.seconds);
+  if (!straggler_detector_) return;
+  const auto warning = straggler_detector_->end_interval(step, interval.seconds);
   if (warning) reporter_.on_warning({.epoch = part_.epoch, .step = step, .message = *warning});
 }
 

@@ -10,9 +10,9 @@
 #include "engine/non_finite.h"
 #include "engine/parts.h"
 #include "engine/run_state.h"
-#include "engine/straggler_watch.h"
 #include "engine/train_step.h"
 #include "reporting/events.h"
+#include "supervision/straggler_detector.h"
 
 namespace trainer::engine {
 
@@ -65,8 +65,8 @@ class Trainer {
   RunState run_;
   Checkpoints checkpoints_;
   std::optional<reporting::Resume> resume_;
-  EpochPart part_;                                 // that is trained on
-  std::optional<StragglerWatch> straggler_watch_;  // of two ranks or more
+  EpochPart part_;                                                    // that is trained on
+  std::optional<supervision::StragglerDetector> straggler_detector_;  // of two ranks or more
   std::chrono::steady_clock::time_point interval_start_;
   double waited_before_ = 0;
   int64_t logged_step_ = 0;  // number of steps at the end of the last interval

@@ -18,7 +18,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "launch/child_process.h"
-#include "launch/notices.h"
+#include "launch/launcher_messages.h"
 #include "launch/output.h"
 #include "launch/signal_queue.h"
 #include "world/place.h"
@@ -45,7 +45,7 @@ std::pair<Descriptor, Descriptor> make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// Whoever reads our stderr, or a process that reads our notices, may go at any time.
+// The reader of our stderr, or a process that reads our messages, may end at any time.
 class IgnoreBrokenPipes {
  public:
   IgnoreBrokenPipes() : before_(signal(SIGPIPE, SIG_IGN)) {}
@@ -95,7 +95,7 @@ class Launcher {
   struct Child {
     int rank;
     pid_t process;
-    Descriptor notices;  // the end to write
+    Descriptor messages;  // the end to write
     Output output;
     bool is_running = false;
     bool is_stopped = false;
@@ -109,10 +109,10 @@ class Launcher {
                        .environment = processes.environments[number],
                        .signal_mask = signals_.mask_before(),
                        .kept_descriptors = number == 0 ? processes.first_keeps : std::vector<int>()};
-    auto [notices_out, notices_in] = make_pipe();
-    fcntl(notices_in.number(), F_SETFL, O_NONBLOCK);
-    child.environment.push_back(fmt::format("{}={}", world::kNoticesVariable, notices_out.number()));
-    child.kept_descriptors.push_back(notices_out.number());
+    auto [messages_out, messages_in] = make_pipe();
+    fcntl(messages_in.number(), F_SETFL, O_NONBLOCK);
+    child.environment.push_back(fmt::format("{}={}", world::kNoticesVariable, messages_out.number()));
+    child.kept_descriptors.push_back(messages_out.number());
     // A bar needs the terminal itself.
     Descriptor said_out, said_in;
     if (rank != 0 || isatty(STDERR_FILENO) == 0) {
@@ -122,7 +122,7 @@ class Launcher {
     child.stderr_descriptor = said_in.number();
     Output output(std::move(said_out), rank == 0 ? "" : fmt::format("rank {}: ", rank));
     const pid_t process = start_process(child);
-    children_.push_back({rank, process, std::move(notices_in), std::move(output), true});
+    children_.push_back({rank, process, std::move(messages_in), std::move(output), true});
   }
 
   void wait_for_something() {
@@ -145,11 +145,11 @@ class Launcher {
     }
   }
 
-  void tell_others(const Child& about, const Notice& notice) {
-    const auto line = format_notice(notice);
+  void send_to_others(const Child& about, const LauncherMessage& message) {
+    const auto line = format_message(message);
     for (const auto& child : children_) {
       if (child.is_running && child.rank != about.rank) [[maybe_unused]]
-        const auto written = write(child.notices.number(), line.data(), line.size());
+        const auto written = write(child.messages.number(), line.data(), line.size());
     }
   }
 
@@ -160,7 +160,8 @@ class Launcher {
       while (child.is_running && waitpid(child.process, &status, WNOHANG | WUNTRACED | WCONTINUED) == child.process) {
         if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
           child.is_stopped = WIFSTOPPED(status);
-          tell_others(child, {WIFSTOPPED(status) ? Notice::Kind::kStopped : Notice::Kind::kContinued, child.rank, child.process});
+          send_to_others(
+              child, {WIFSTOPPED(status) ? LauncherMessage::Kind::kStopped : LauncherMessage::Kind::kContinued, child.rank, child.process});
           continue;
         }
         child.is_running = false;
@@ -191,7 +192,7 @@ class Launcher {
       victim_ = &child;
     } else {
       say_failure(child);
-      if (!is_ending_) tell_others(child, {Notice::Kind::kEnded, child.rank, child.process, describe_end(status)});
+      if (!is_ending_) send_to_others(child, {LauncherMessage::Kind::kEnded, child.rank, child.process, describe_end(status)});
     }
     if (!is_ending_) {
       is_ending_ = true;

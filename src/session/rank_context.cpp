@@ -4,10 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
-#include "distributed/rendezvous.h"
+#include "session/rank_table.h"
 #include "session/registries.h"
 #include "session/version.h"
 #include "world/host_resources.h"
@@ -42,9 +43,9 @@ void warn_of_hidden_gpus(const world::Place& place, const config::Experiment& ex
 }
 
 // For the GPUs of one host, on the first of whose ranks it is called.
-void warn_of_small_shared_memory(const std::vector<RankRow>& ranks, int rank, Logger& logger) {
+void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks, int rank, Logger& logger) {
   const auto& mine = ranks[static_cast<size_t>(rank)];
-  const auto is_beside = [&](const RankRow& row) { return row.host == mine.host && !row.pci_bus_id.empty(); };
+  const auto is_beside = [&](const distributed::RankInfo& row) { return row.host == mine.host && !row.pci_bus_id.empty(); };
   if (mine.pci_bus_id.empty() || std::ranges::count_if(ranks, is_beside) < 2) return;
   const auto text = world::describe_small_shared_memory();
   if (!text.empty()) logger.warn("{}", text);
@@ -64,30 +65,21 @@ RankContext::RankContext(RankProcess& process, const config::ExperimentSource& s
     problem = {error.what(), static_cast<int>(error.exit_code())};
   }
   const auto& section = experiment_.distributed;
-  process.watch().set_hang_limit(std::chrono::seconds(section.hang_seconds));
+  process.monitor().set_hang_limit(std::chrono::seconds(section.hang_seconds));
   const auto point = world::meeting_point(place, section.init_method);
-  distributed::Meeting meeting;
+  distributed::Meeting meeting{.ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::MeetingPoint::Kind::kAlone) {
     logger_->info("{}", place.decision);
-    distributed::Introduction mine;
-    mine.host = world::host_name();
-    mine.process_id = getpid();
-    mine.cpu_mask = world::cpu_mask();
-    mine.version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
-    mine.config = config_text_;
-    mine.problem = problem;
+    const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
+    const distributed::Introduction mine{.rank = meeting.ranks.front(), .version = version, .config = config_text_, .problem = problem};
     const std::chrono::seconds timeout(section.timeout_seconds);
     meeting = distributed::meet(place, point, mine, timeout, *logger_);
     barrier_ = {meeting.store, place.rank, place.world_size, timeout};
-    process.watch().begin(meeting);
+    process.monitor().begin(meeting);
   }
   local_rank_ = meeting.local_rank;
-  barrier_.together([&] {
-    check_slurm_gpus(place, experiment_, *logger_);
-    choose_placement({.num_cpus = world::available_cpus(meeting.num_sharing_cpus), .local_rank = local_rank_});
-    if (placement_.cuda == nullptr) warn_of_hidden_gpus(place, experiment_, *logger_);
-  });
-  barrier_.together([&] { make_groups(meeting.store, meeting.address); });
+  choose_placement_together(meeting);
+  barrier_.on_all_ranks([&] { make_groups(meeting); });
 }
 
 RankContext::RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks)
@@ -102,52 +94,69 @@ void RankContext::choose_placement(const device::HostShare& share) {
   device::apply_placement(placement_, experiment_.runtime);
 }
 
-void RankContext::make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& address) {
+void RankContext::choose_placement_together(distributed::Meeting& meeting) {
+  const auto& place = process_->place();
+  const auto infos = barrier_.gather([&] {
+    check_slurm_gpus(place, experiment_, *logger_);
+    choose_placement({.num_cpus = world::available_cpus(meeting.num_sharing_cpus), .local_rank = local_rank_});
+    if (placement_.cuda == nullptr) warn_of_hidden_gpus(place, experiment_, *logger_);
+    auto& mine = meeting.ranks[static_cast<size_t>(place.rank)];
+    mine.device = placement_.device.str();
+    if (placement_.cuda != nullptr) mine.pci_bus_id = placement_.cuda->pci_bus_id(placement_.device.index());
+    mine.num_threads = placement_.num_threads;
+    return nlohmann::json(mine).dump();
+  });
+  for (size_t rank = 0; rank < infos.size(); ++rank) meeting.ranks[rank] = nlohmann::json::parse(infos[rank]);
+}
+
+void RankContext::make_groups(const distributed::Meeting& meeting) {
   const auto& section = experiment_.distributed;
   const auto& place = process_->place();
-  // One process needs no backend unless the configuration names one.
-  if (!store && section.backend == config::BackendChoice::kAuto) {
-    groups_ = std::make_unique<distributed::ProcessGroups>();
-  } else {
-    const distributed::GroupOptions options{.backend = section.backend,
-                                            .device = placement_.device,
-                                            .cuda = placement_.cuda,
-                                            .gloo_interface = place.gloo_interface,
-                                            .gloo_address = address,
-                                            .timeout = std::chrono::seconds(section.timeout_seconds),
-                                            .activity = process_->watch().activity()};
-    const auto shared = store ? store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
-    groups_ = std::make_unique<distributed::ProcessGroups>(shared, place.rank, place.world_size, options);
-  }
-  rank_table_ = gather_ranks(*groups_->world(), placement_);
   if (section.backend != config::BackendChoice::kGloo) {
-    refuse_shared_gpus(rank_table_);
-    if (local_rank_ == 0) warn_of_small_shared_memory(rank_table_, place.rank, *logger_);
+    refuse_shared_gpus(meeting.ranks);
+    if (local_rank_ == 0) warn_of_small_shared_memory(meeting.ranks, place.rank, *logger_);
   }
+  // One process needs no backend unless the configuration names one.
+  if (!meeting.store && section.backend == config::BackendChoice::kAuto) {
+    groups_ = std::make_unique<distributed::ProcessGroups>();
+    ranks_ = engine::make_ranks(*groups_);
+    ranks_.infos = meeting.ranks;
+    return;
+  }
+  const distributed::GroupOptions options{.backend = section.backend,
+                                          .device = placement_.device,
+                                          .cuda = placement_.cuda,
+                                          .gloo_interface = place.gloo_interface,
+                                          .gloo_address = meeting.address,
+                                          .timeout = std::chrono::seconds(section.timeout_seconds),
+                                          .activity = process_->monitor().activity(),
+                                          .ranks = meeting.ranks};
+  const auto store = meeting.store ? meeting.store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
+  groups_ = std::make_unique<distributed::ProcessGroups>(store, place.rank, place.world_size, options);
   ranks_ = engine::make_ranks(*groups_);
 }
 
 ExitCode RankContext::run(const std::function<ExitCode()>& work) {
-  auto& watch = process_->watch();
+  auto& monitor = process_->monitor();
   try {
     const auto exit_code = work();
-    watch.end();
+    monitor.end();
     groups_->shutdown();
     return exit_code;
   } catch (const AgreedError& error) {
     if (!process_->has_begun_run()) throw;
-    watch.say(error.what(), error.exit_code());
+    monitor.report(error.what(), error.exit_code());
     // Exit together: launchers report the first process to exit as the root cause.
     try {
-      barrier_.together([] {});
+      barrier_.on_all_ranks([] {});
     } catch (const PeerError&) {
       // The error that all ranks agreed on has been reported already.
     }
-    watch.end();
+    monitor.end();
     return end_failed(error.exit_code());
   } catch (const std::exception& error) {
     if (!process_->has_begun_run()) throw;
-    watch.say(watch.explain(error), exit_code_of(error));
+    monitor.report(monitor.explain(error), exit_code_of(error));
     return end_failed(exit_code_of(error));
   }
 }
@@ -159,7 +168,7 @@ ExitCode RankContext::end_failed(ExitCode exit_code) {
     logger_->flush();
     _exit(static_cast<int>(exit_code));
   }
-  process_->watch().end();
+  process_->monitor().end();
   groups_->shutdown();
   return exit_code;
 }

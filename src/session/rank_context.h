@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "config/load.h"
-#include "distributed/assembly.h"
 #include "distributed/process_groups.h"
+#include "distributed/rendezvous.h"
+#include "distributed/startup_barrier.h"
 #include "engine/ranks.h"
 #include "session/rank_process.h"
-#include "session/rank_table.h"
 
 namespace trainer::session {
 
@@ -35,8 +35,9 @@ class RankContext {
   const std::string& config_text() const { return config_text_; }
   const device::Placement& placement() const { return placement_; }
   const engine::Ranks& ranks() const { return ranks_; }
-  const std::vector<RankRow>& rank_table() const { return rank_table_; }
-  distributed::Assembly& barrier() { return barrier_; }
+  // Of all ranks, by rank.
+  const std::vector<distributed::RankInfo>& rank_infos() const { return ranks_.infos; }
+  distributed::StartupBarrier& barrier() { return barrier_; }
   int rank() const { return ranks_.world->rank(); }
   // Of the ranks on this host.
   int local_rank() const { return local_rank_; }
@@ -45,19 +46,19 @@ class RankContext {
 
  private:
   void choose_placement(const device::HostShare& share);
-  void make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& address);
+  void choose_placement_together(distributed::Meeting& meeting);
+  void make_groups(const distributed::Meeting& meeting);
   ExitCode end_failed(ExitCode exit_code);
 
   RankProcess* process_ = nullptr;
   std::shared_ptr<Logger> logger_;
   config::Experiment experiment_;
   std::string config_text_;
-  distributed::Assembly barrier_;
+  distributed::StartupBarrier barrier_;
   int local_rank_ = 0;
   device::Placement placement_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
   engine::Ranks ranks_;
-  std::vector<RankRow> rank_table_;
 };
 
 }  // namespace trainer::session

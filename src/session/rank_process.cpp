@@ -26,13 +26,13 @@ std::shared_ptr<Logger> set_up_process(int rank) {
 }  // namespace
 
 RankProcess::RankProcess(const world::PlaceFlags& flags)
-    : place_(world::find_place(flags, world::process_environment())), logger_(set_up_process(place_.rank)), watch_(place_, logger_) {}
+    : place_(world::find_place(flags, world::process_environment())), logger_(set_up_process(place_.rank)), monitor_(place_, logger_) {}
 
 ExitCode RankProcess::run(const std::function<ExitCode()>& work) {
   try {
     return work();
   } catch (const std::exception& error) {
-    throw Error(watch_.explain(error), exit_code_of(error));
+    throw Error(monitor_.explain(error), exit_code_of(error));
   }
 }
 

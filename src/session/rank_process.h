@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "session/watch.h"
+#include "supervision/failure_monitor.h"
 #include "world/place.h"
 
 namespace trainer::session {
@@ -30,12 +30,12 @@ class RankProcess {
 
   const world::Place& place() const { return place_; }
   const std::shared_ptr<Logger>& logger() const { return logger_; }
-  Watch& watch() { return watch_; }
+  supervision::FailureMonitor& monitor() { return monitor_; }
 
  private:
   const world::Place place_;
   const std::shared_ptr<Logger> logger_;
-  Watch watch_;
+  supervision::FailureMonitor monitor_;
   bool has_begun_run_ = false;
   std::filesystem::path checkpoint_folder_;
 };

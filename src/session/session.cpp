@@ -19,7 +19,7 @@ constexpr const char* kFinished = "finished";
 // Of batch normalisation: two values of 8 bytes a channel and a count, for the widest layers that there are.
 constexpr int64_t kStatisticsBytes = 256 * 1024;
 
-std::string environment_json(const std::vector<std::string>& command_line, const std::vector<RankRow>& ranks) {
+std::string environment_json(const std::vector<std::string>& command_line, const std::vector<distributed::RankInfo>& ranks) {
   const nlohmann::ordered_json environment = {
       {"command_line", command_line},
       {"working_directory", std::filesystem::current_path().string()},
@@ -28,7 +28,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"libtorch_version", libtorch_version()},
       {"compiler", compiler_version()},
       {"world_size", ranks.size()},
-      {"ranks", ranks},
+      {"ranks", environment_of(ranks)},
   };
   return environment.dump(2) + '\n';
 }
@@ -39,16 +39,16 @@ Session::Session(RankContext& context, SessionOptions options)
     : context_(context), options_(std::move(options)), checkpoint_(std::move(options_.checkpoint)) {
   auto& barrier = context_.barrier();
   engine::Network network;
-  barrier.together([&] { network = build_network(context_.experiment(), context_.placement(), context_.ranks()); });
-  const auto start = barrier.by_first([&] { return open_run_directory(); });
+  barrier.on_all_ranks([&] { network = build_network(context_.experiment(), context_.placement(), context_.ranks()); });
+  const auto start = barrier.on_rank0([&] { return open_run_directory(); });
   if (start == kFinished) throw FinishedRun();
   resume_from_ = start;
-  barrier.together([&] { open_log(); });
+  barrier.on_all_ranks([&] { open_log(); });
   if (auto* process = context_.process()) process->begin_run(directory_ ? directory_->checkpoint_folder() : "");
   auto data = open_data(network);
-  barrier.together([&] { init_weights(*network.model); });
+  barrier.on_all_ranks([&] { init_weights(*network.model); });
   join_ranks(std::move(network), std::move(data));
-  barrier.together([&] { open_saver(); });
+  barrier.on_all_ranks([&] { open_saver(); });
 }
 
 std::string Session::open_run_directory() {
@@ -62,7 +62,7 @@ std::string Session::open_run_directory() {
     auto start = prepare_run_start(*directory_, options_.resume, context_.config_text(), logger);
     if (start.is_finished) return kFinished;
     write_file_atomically(directory_->config_file(), context_.config_text());
-    write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, context_.rank_table()));
+    write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, context_.rank_infos()));
     checkpoint_ = std::move(start.checkpoint);
   }
   return checkpoint_ ? checkpoint_->file.string() : "";
@@ -79,8 +79,8 @@ void Session::open_log() {
   }
   set_crash_file(log_file);
   logger.info("{}: {}", context_.experiment().experiment, device::to_string(context_.placement()));
-  if (context_.rank_table().size() <= 1) return;
-  for (const auto& line : table_lines(context_.rank_table())) logger.info("{}", line);
+  if (context_.rank_infos().size() <= 1) return;
+  for (const auto& line : table_lines(context_.rank_infos())) logger.info("{}", line);
 }
 
 engine::Data Session::open_data(const engine::Network& network) {
@@ -89,10 +89,10 @@ engine::Data Session::open_data(const engine::Network& network) {
     data = session::open_data(context_.experiment(), network.placement, *context_.ranks().world, context_.logger());
   };
   // One process of each host downloads what has to be downloaded.
-  context_.barrier().together([&] {
+  context_.barrier().on_all_ranks([&] {
     if (context_.local_rank() == 0) open();
   });
-  context_.barrier().together([&] {
+  context_.barrier().on_all_ranks([&] {
     if (context_.local_rank() != 0) open();
   });
   return data;
@@ -146,7 +146,7 @@ bool Session::train(reporting::Sink& reporter, const std::function<bool()>& shou
   engine::Trainer trainer(context_.experiment(), *parts_, reporter, should_stop, keeping());
   if (!resume_from_.empty()) {
     const auto checkpoint = share(resume_from_, std::move(checkpoint_), *context_.ranks().world);
-    context_.barrier().together([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
+    context_.barrier().on_all_ranks([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
   }
   return trainer.run();
 }

@@ -24,7 +24,9 @@ void run_ranks(int world_size, const std::function<void(distributed::ProcessGrou
       try {
         // A limit that only catches hangs.
         distributed::ProcessGroups groups(store, rank, world_size,
-                                          {.timeout = std::chrono::minutes(1), .activity = std::make_shared<distributed::Activity>()});
+                                          {.timeout = std::chrono::minutes(1),
+                                           .activity = std::make_shared<distributed::Activity>(),
+                                           .ranks = std::vector(static_cast<size_t>(world_size), distributed::this_process())});
         rank_main(groups);
         groups.shutdown();
       } catch (...) {

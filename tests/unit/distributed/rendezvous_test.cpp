@@ -60,8 +60,8 @@ world::Place place_of(int rank, int world_size) {
 
 Introduction introduction() {
   Introduction mine;
-  mine.host = "here";
-  mine.process_id = 123;
+  mine.rank.host = "here";
+  mine.rank.process_id = 123;
   mine.version = "trainer 1";
   mine.config = "optimizer: {lr: 0.1}\n";
   return mine;
@@ -102,7 +102,7 @@ TEST(Rendezvous, RanksMeetOverTcpAndFile) {
   const testing::TemporaryFolder folder;
   for (const auto& point : {tcp_point(), file_point(folder.path() / "meet")}) {
     auto introductions = std::vector(3, introduction());
-    introductions[1].process_id = 7;
+    introductions[1].rank.process_id = 7;
     const auto outcomes = meet_all(point, introductions);
     for (size_t rank = 0; rank < 3; ++rank) {
       ASSERT_EQ(outcomes[rank].error, "");
@@ -121,8 +121,8 @@ TEST(Rendezvous, RanksMeetOverTcpAndFile) {
 
 TEST(Rendezvous, RanksOnOtherHostsAreCountedApart) {
   auto introductions = std::vector(3, introduction());
-  introductions[1].host = "there";
-  introductions[2].cpu_mask = "4,5";
+  introductions[1].rank.host = "there";
+  introductions[2].rank.cpu_mask = "4,5";
   const auto outcomes = meet_all(tcp_point(), introductions);
   EXPECT_EQ(outcomes[1].meeting.local_rank, 0);
   EXPECT_EQ(outcomes[1].meeting.local_world_size, 1);

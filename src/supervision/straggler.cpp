@@ -1,11 +1,11 @@
-#include "engine/straggler.h"
+#include "supervision/straggler.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
-namespace trainer::engine {
+namespace trainer::supervision {
 namespace {
 
 using distributed::OwnSeconds;
@@ -58,4 +58,4 @@ std::string to_string(const Straggler& straggler, const std::string& process, in
               : "look for another program there, for fewer cores than the others have, or for lower clocks");
 }
 
-}  // namespace trainer::engine
+}  // namespace trainer::supervision

@@ -8,7 +8,7 @@
 
 #include "distributed/own_work.h"
 
-namespace trainer::engine {
+namespace trainer::supervision {
 
 // All in seconds of one interval; `others`: the median of the other ranks.
 struct Straggler {
@@ -32,4 +32,4 @@ std::optional<Straggler> find_straggler(std::span<const distributed::OwnSeconds>
 // One sentence with what to look at. `process`: "process 31 on host-a, cuda:0".
 std::string to_string(const Straggler& straggler, const std::string& process, int64_t num_steps);
 
-}  // namespace trainer::engine
+}  // namespace trainer::supervision

@@ -1,4 +1,4 @@
-#include "launch/error_file.h"
+#include "supervision/error_file.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "tests/testing/temporary_folder.h"
 
-namespace trainer::launch {
+namespace trainer::supervision {
 namespace {
 
 int64_t now() { return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -51,4 +51,4 @@ TEST(ErrorFile, WithoutAFileNothingIsWritten) {
 }
 
 }  // namespace
-}  // namespace trainer::launch
+}  // namespace trainer::supervision

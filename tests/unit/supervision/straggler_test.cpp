@@ -1,11 +1,11 @@
-#include "engine/straggler.h"
+#include "supervision/straggler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace trainer::engine {
+namespace trainer::supervision {
 namespace {
 
 using distributed::OwnSeconds;
@@ -86,4 +86,4 @@ TEST(Straggler, IsDescribedInSecondsOfAStepWithACure) {
 }
 
 }  // namespace
-}  // namespace trainer::engine
+}  // namespace trainer::supervision

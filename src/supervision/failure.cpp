@@ -1,10 +1,10 @@
-#include "distributed/failure.h"
+#include "supervision/failure.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-namespace trainer::distributed {
+namespace trainer::supervision {
 
 std::string to_string(const Failure& failure) {
   const auto who = fmt::format("rank {} ({})", failure.rank, failure.process);
@@ -41,4 +41,4 @@ void from_json(const nlohmann::json& json, Failure& failure) {
   json.at("detail").get_to(failure.detail);
 }
 
-}  // namespace trainer::distributed
+}  // namespace trainer::supervision

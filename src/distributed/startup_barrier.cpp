@@ -1,4 +1,4 @@
-#include "distributed/assembly.h"
+#include "distributed/startup_barrier.h"
 
 #include <fmt/format.h>
 
@@ -27,13 +27,13 @@ void throw_if_any(const std::vector<Problem>& problems) {
   if (!lines.empty()) throw Error(join(lines, "\n"), static_cast<ExitCode>(exit_code));
 }
 
-Assembly::Assembly(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
+StartupBarrier::StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
     : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
 
-Assembly::~Assembly() = default;
+StartupBarrier::~StartupBarrier() = default;
 
-std::string Assembly::agree(const std::function<std::string()>& work) {
-  if (!store_) return work();
+std::vector<std::string> StartupBarrier::gather(const std::function<std::string()>& work) {
+  if (!store_) return {work()};
   Problem problem;
   std::string result;
   try {
@@ -44,31 +44,33 @@ std::string Assembly::agree(const std::function<std::string()>& work) {
   const int step = num_steps_++;
   const auto key = [step](int rank) { return fmt::format("step{}/{}", step, rank); };
   try {
-    store_->set(key(rank_), to_bytes({{"text", problem.text}, {"exit_code", problem.exit_code}}));
+    store_->set(key(rank_), to_bytes({{"text", problem.text}, {"exit_code", problem.exit_code}, {"result", result}}));
     return share_verdict(*store_, key, rank_, world_size_, timeout_, [&]() -> nlohmann::json {
       std::vector<Problem> problems;
+      std::vector<std::string> results;
       for (int rank = 0; rank < world_size_; ++rank) {
         store_->wait({key(rank)}, timeout_);
-        const auto said = from_bytes(store_->get(key(rank)));
-        problems.push_back({said["text"].get<std::string>(), said["exit_code"].get<int>()});
+        const auto record = from_bytes(store_->get(key(rank)));
+        problems.push_back({record["text"].get<std::string>(), record["exit_code"].get<int>()});
+        results.push_back(record["result"].get<std::string>());
       }
       throw_if_any(problems);
-      return result;
+      return results;
     });
   } catch (const c10::Error& error) {
     throw PeerError(fmt::format("rank {} lost another rank at the start: {}", rank_, first_line(error)));
   }
 }
 
-void Assembly::together(const std::function<void()>& work) {
-  agree([&] {
+void StartupBarrier::on_all_ranks(const std::function<void()>& work) {
+  gather([&] {
     work();
     return std::string();
   });
 }
 
-std::string Assembly::by_first(const std::function<std::string()>& work) {
-  return agree([&] { return rank_ == 0 ? work() : std::string(); });
+std::string StartupBarrier::on_rank0(const std::function<std::string()>& work) {
+  return gather([&] { return rank_ == 0 ? work() : std::string(); }).front();
 }
 
 }  // namespace trainer::distributed

@@ -1,11 +1,11 @@
-#include "launch/error_file.h"
+#include "supervision/error_file.h"
 
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
 
-namespace trainer::launch {
+namespace trainer::supervision {
 namespace {
 
 // More than it takes all ranks to end.
@@ -29,4 +29,4 @@ void write_error_file(const std::filesystem::path& file, const std::string& text
   }
 }
 
-}  // namespace trainer::launch
+}  // namespace trainer::supervision

@@ -3,15 +3,15 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace trainer::distributed {
+namespace trainer::supervision {
 
 // Why a run of several ranks cannot go on.
 struct Failure {
   enum class Kind {
-    kFailed,   // the rank said so itself; its own log has the reason
-    kEnded,    // it is gone without a word
+    kFailed,   // the rank has reported it itself; its own log has the reason
+    kEnded,    // it has ended without reporting an error
     kSilent,   // it does not answer: stopped, or its host or network is lost
-    kStuck,    // it lives, but what it does not go on
+    kStuck,    // it lives, but its work makes no progress
     kAllWait,  // every rank waits for others
   };
   Kind kind = Kind::kFailed;
@@ -27,4 +27,4 @@ std::string to_string(const Failure& failure);
 void to_json(nlohmann::json& json, const Failure& failure);
 void from_json(const nlohmann::json& json, Failure& failure);
 
-}  // namespace trainer::distributed
+}  // namespace trainer::supervision

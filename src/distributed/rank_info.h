@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace trainer::distributed {
+
+// Who a rank is and where it works: gathered once, while a run starts.
+struct RankInfo {
+  // Known when the ranks meet.
+  std::string host = {};  // its name
+  int64_t process_id = 0;
+  int local_rank = 0;         // as its launcher says
+  std::string cpu_mask = {};  // the cores that it may use
+  std::string address = {};   // from which it reaches the others
+  // Known when its placement is chosen.
+  std::string device = {};      // "cuda:0"
+  std::string pci_bus_id = {};  // of a GPU
+  int num_threads = 1;
+};
+
+// This process, before its placement is chosen.
+RankInfo this_process();
+
+// "process 31 on host-a"
+std::string to_string(const RankInfo& rank);
+
+void to_json(nlohmann::json& json, const RankInfo& rank);
+void from_json(const nlohmann::json& json, RankInfo& rank);
+
+}  // namespace trainer::distributed

@@ -1,0 +1,265 @@
+#include "supervision/failure_detector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "base/text.h"
+#include "distributed/store_json.h"
+
+namespace trainer::supervision {
+namespace {
+
+using distributed::from_bytes;
+using distributed::to_bytes;
+using std::chrono::milliseconds;
+
+// Values of these are there from the start, since a read of a missing key would wait for it.
+const std::string kFailureKey = "failure_detector/failure";  // null, then the first failure
+const std::string kDigestKey = "failure_detector/digest";
+// How many ranks other than the failed one have read the failure.
+const std::string kConfirmedKey = "failure_detector/confirmed";
+// Each rank costs the store three messages an interval: at 1,024 ranks 2,500 a second.
+constexpr milliseconds kLongestInterval{200};
+constexpr milliseconds kIntervalPerRank{1};
+// Intervals after which a rank without a heartbeat has ended, once it is known that some rank has.
+constexpr int kMissedHeartbeats = 4;
+// How long a rank that ends waits until the others know why.
+constexpr milliseconds kFarewell{3000};
+constexpr const char* kUnknownPhase = "an unknown phase";
+
+std::string heartbeat_key(size_t rank) { return fmt::format("failure_detector/heartbeat/{}", rank); }
+
+milliseconds interval_of(const FailureDetectorOptions& options) {
+  return std::clamp<milliseconds>(options.hang_limit / 20, milliseconds(50), kLongestInterval) +
+         kIntervalPerRank * static_cast<int>(options.ranks.size());
+}
+
+void create_key(c10d::Store& store, const std::string& key, const nlohmann::json& value) { store.compareSet(key, {}, to_bytes(value)); }
+
+}  // namespace
+
+FailureDetector::FailureDetector(c10d::Store& store, std::shared_ptr<const distributed::Activity> activity, FailureDetectorOptions options,
+                                 std::function<void(const Failure&)> on_failure)
+    : options_(std::move(options)),
+      interval_(interval_of(options_)),
+      missed_limit_(kMissedHeartbeats * interval_),
+      activity_(std::move(activity)),
+      on_failure_(std::move(on_failure)),
+      store_(store.clone()),
+      log_(static_cast<int>(options_.ranks.size()), missed_limit_, Clock::now()),
+      last_digest_(Clock::now()),
+      last_answer_(last_digest_) {
+  exchanger_ = std::thread([this] { exchange_until_finished(); });
+  diagnoser_ = std::thread([this] { diagnose_until_finished(); });
+}
+
+FailureDetector::~FailureDetector() {
+  finish();
+  exchanger_.join();
+  diagnoser_.join();
+}
+
+void FailureDetector::finish() {
+  const std::lock_guard lock(mutex_);
+  is_finished_ = true;
+  changed_.notify_all();
+}
+
+void FailureDetector::report_own_failure() {
+  std::unique_lock lock(mutex_);
+  is_asked_ = true;
+  suspect(describe(Failure::Kind::kFailed, options_.rank));
+  wait_until_known(lock, kFarewell);
+}
+
+void FailureDetector::report_ended(int rank, const std::string& detail) {
+  const std::lock_guard lock(mutex_);
+  auto failure = describe(Failure::Kind::kEnded, rank);
+  failure.detail = detail;
+  suspect(failure);
+}
+
+std::optional<Failure> FailureDetector::first_failure() {
+  std::unique_lock lock(mutex_);
+  is_asked_ = true;
+  wait_until_known(lock, 2 * missed_limit_ + kFarewell);
+  return failure_;
+}
+
+// Rank 0 stays until the others know, for the store ends with it.
+void FailureDetector::wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration patience) {
+  changed_.wait_for(lock, patience, [&] { return is_finished_ || (failure_ && all_know_); });
+}
+
+void FailureDetector::suspect(const Failure& failure) {
+  if (suspected_ || failure_) return;
+  suspected_ = failure;
+  suspected_at_ = Clock::now();
+  changed_.notify_all();
+}
+
+Failure FailureDetector::describe(Failure::Kind kind, int rank, Clock::duration duration) const {
+  // What the other ranks do is read when one of them is named: last_seen_in().
+  auto where = rank == 0 ? distributed::describe(digest_.rank0) : kUnknownPhase;
+  if (rank == options_.rank) where = distributed::describe(activity_->read());
+  return {.kind = kind,
+          .rank = rank,
+          .process = to_string(options_.ranks[static_cast<size_t>(rank)]),
+          .where = std::move(where),
+          .detail = kind == Failure::Kind::kEnded ? "" : format_duration(std::chrono::duration_cast<milliseconds>(duration))};
+}
+
+void FailureDetector::exchange_until_finished() {
+  try {
+    create_keys();
+    while (true) {
+      exchange_heartbeats();
+      settle_failure();
+      std::unique_lock lock(mutex_);
+      if (is_finished_) return;
+      // A suspected failure is written at once.
+      changed_.wait_for(lock, interval_, [&] { return is_finished_ || (suspected_ && !failure_); });
+    }
+  } catch (const std::exception&) {
+    // The store has ended, and with it the process that serves it; the launcher may report how.
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, interval_, [&] { return is_finished_ || suspected_ || failure_; });
+    if (is_finished_ || failure_) return;
+    failure_ = suspected_ ? *suspected_ : describe(Failure::Kind::kEnded, 0);
+    if (!options_.rank0_serves_store && !suspected_) failure_->process = "the launcher, which serves the store";
+    all_know_ = true;
+    changed_.notify_all();
+  }
+}
+
+void FailureDetector::create_keys() {
+  create_key(*store_, kFailureKey, nullptr);
+  create_key(*store_, kDigestKey, Digest());
+  if (options_.rank == 0) {
+    for (size_t rank = 1; rank < options_.ranks.size(); ++rank) {
+      keys_.push_back(heartbeat_key(rank));
+      create_key(*store_, keys_.back(), Heartbeat());
+    }
+  } else {
+    keys_.push_back(kDigestKey);
+  }
+  keys_.push_back(kFailureKey);
+}
+
+void FailureDetector::exchange_heartbeats() {
+  ++num_heartbeats_;
+  const auto digest = options_.rank == 0 ? publish_digest() : send_heartbeat();
+  const std::lock_guard lock(mutex_);
+  last_answer_ = Clock::now();
+  if (digest.number == digest_.number) return;
+  last_digest_ = last_answer_;
+  digest_ = digest;
+}
+
+Digest FailureDetector::publish_digest() {
+  auto values = store_->multiGet(keys_);
+  std::vector<Heartbeat> heartbeats{{.state = activity_->read(), .number = num_heartbeats_}};
+  for (size_t i = 0; i + 1 < values.size(); ++i) heartbeats.push_back(from_bytes(values[i]).get<Heartbeat>());
+  read_failure(values.back());
+  const auto digest = log_.digest(heartbeats, Clock::now());
+  store_->set(kDigestKey, to_bytes(digest));
+  return digest;
+}
+
+Digest FailureDetector::send_heartbeat() {
+  const Heartbeat heartbeat{.state = activity_->read(), .number = num_heartbeats_};
+  store_->set(heartbeat_key(static_cast<size_t>(options_.rank)), to_bytes(heartbeat));
+  const auto values = store_->multiGet(keys_);
+  read_failure(values.back());
+  return from_bytes(values.front()).get<Digest>();
+}
+
+void FailureDetector::read_failure(const std::vector<uint8_t>& value) {
+  const auto json = from_bytes(value);
+  if (!json.is_null()) written_failure_ = json.get<Failure>();
+}
+
+// The first failure that a rank writes into the store is what all ranks report.
+void FailureDetector::settle_failure() {
+  std::optional<Failure> suspected;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) suspected = suspected_;
+  }
+  if (suspected && !written_failure_) {
+    if (suspected->rank != options_.rank) suspected->where = last_seen_in(suspected->rank);
+    read_failure(store_->compareSet(kFailureKey, to_bytes(nullptr), to_bytes(*suspected)));
+  }
+  if (!written_failure_) return;
+  const bool must_confirm = written_failure_->rank != options_.rank && !has_confirmed_;
+  int64_t num_confirmed = 0;
+  if (must_confirm || options_.rank == 0) num_confirmed = store_->add(kConfirmedKey, must_confirm ? 1 : 0);
+  has_confirmed_ = true;
+  const auto num_others = static_cast<int64_t>(options_.ranks.size()) - 1;
+  const std::lock_guard lock(mutex_);
+  failure_ = written_failure_;
+  all_know_ = options_.rank != 0 || num_confirmed >= num_others;
+  changed_.notify_all();
+}
+
+std::string FailureDetector::last_seen_in(int rank) {
+  if (rank == 0) {
+    const auto digest = from_bytes(store_->get(kDigestKey)).get<Digest>();
+    return distributed::describe(digest.rank0);
+  }
+  const auto key = heartbeat_key(static_cast<size_t>(rank));
+  if (!store_->check({key})) return distributed::describe(distributed::ActivityState());
+  return distributed::describe(from_bytes(store_->get(key)).get<Heartbeat>().state);
+}
+
+void FailureDetector::diagnose_until_finished() {
+  std::unique_lock lock(mutex_);
+  while (!is_finished_) {
+    const auto now = Clock::now();
+    if (!failure_) {
+      if (auto found = diagnose(now)) suspect(*found);
+      // The store does not answer.
+      if (suspected_ && now - suspected_at_ > missed_limit_ + kFarewell) {
+        failure_ = suspected_;
+        all_know_ = true;
+        changed_.notify_all();
+      }
+    }
+    if (failure_ && !is_asked_) {
+      wait_until_known(lock, kFarewell);
+      if (is_asked_ || is_finished_) return;
+      is_asked_ = true;
+      const auto failure = *failure_;
+      lock.unlock();
+      on_failure_(failure);
+      return;
+    }
+    changed_.wait_for(lock, interval_);
+  }
+}
+
+std::optional<Failure> FailureDetector::diagnose(Clock::time_point now) const {
+  const Clock::duration limit = options_.hang_limit;
+  // Once a connection is lost, a rank without heartbeats has ended.
+  const auto silence_limit = is_asked_ ? missed_limit_ : limit;
+  const auto silent = [&](int rank, Clock::duration silence) {
+    return describe(is_asked_ && silence < limit ? Failure::Kind::kEnded : Failure::Kind::kSilent, rank, limit);
+  };
+  if (options_.rank != 0) {
+    if (options_.rank0_serves_store && now - last_answer_ > limit) return describe(Failure::Kind::kSilent, 0, limit);
+    // While the store does not answer, nothing is known of rank 0.
+    const auto silence = last_answer_ - last_digest_;
+    if (silence > silence_limit) return silent(0, silence);
+  }
+  // An old digest shows the ranks as they were: nobody is blamed for what rank 0 or the store has missed.
+  if (now - last_digest_ > missed_limit_) return std::nullopt;
+  const auto& longest = digest_.silent;
+  if (longest.rank != options_.rank && longest.duration > silence_limit) return silent(longest.rank, longest.duration);
+  if (digest_.stuck.duration > limit) return describe(Failure::Kind::kStuck, digest_.stuck.rank, digest_.stuck.duration);
+  if (digest_.all_wait > limit) return describe(Failure::Kind::kAllWait, options_.rank, digest_.all_wait);
+  return std::nullopt;
+}
+
+}  // namespace trainer::supervision

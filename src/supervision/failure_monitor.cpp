@@ -1,0 +1,139 @@
+#include "supervision/failure_monitor.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "base/crash.h"
+#include "base/text.h"
+#include "config/sections/distributed.h"
+#include "supervision/error_file.h"
+
+namespace trainer::supervision {
+namespace {
+
+// From the end of a rank until the launcher's message about it.
+constexpr std::chrono::seconds kMessagePatience{2};
+
+// As the ranks describe it once they have met. The launcher reports about its own host alone.
+Failure in_start_up(Failure::Kind kind, const launch::LauncherMessage& about, const std::string& detail) {
+  auto rank = distributed::this_process();
+  rank.process_id = about.process;
+  return {.kind = kind,
+          .rank = about.rank,
+          .process = to_string(rank),
+          .where = describe(distributed::ActivityState{.phase = distributed::Phase::kStartUp}),
+          .detail = detail};
+}
+
+}  // namespace
+
+FailureMonitor::FailureMonitor(const world::Place& place, std::shared_ptr<Logger> logger)
+    : rank_(place.rank),
+      launcher_serves_store_(place.launcher_serves_store),
+      error_file_(place.error_file),
+      logger_(std::move(logger)),
+      activity_(std::make_shared<distributed::Activity>([rank = place.rank, size = place.world_size](const auto& state) {
+        describe_process(fmt::format("rank {} of {}, in {}", rank, size, describe(state)));
+      })) {
+  activity_->enter(distributed::Phase::kStartUp);
+  hang_limit_ = std::chrono::seconds(config::DistributedSection().hang_seconds);
+  if (place.notices_descriptor < 0) return;
+  guard_ = std::thread([this] { wait_for_stopped_rank(); });
+  launcher_messages_ = std::make_unique<LauncherMessageReader>(place.notices_descriptor,
+                                                               [this](const launch::LauncherMessage& message) { receive(message); });
+}
+
+FailureMonitor::~FailureMonitor() {
+  launcher_messages_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    changed_.notify_all();
+  }
+  if (guard_.joinable()) guard_.join();
+  detector_.reset();
+}
+
+void FailureMonitor::set_hang_limit(std::chrono::seconds limit) {
+  const std::lock_guard lock(mutex_);
+  hang_limit_ = limit;
+  changed_.notify_all();
+}
+
+void FailureMonitor::begin(const distributed::Meeting& meeting) {
+  FailureDetectorOptions options{
+      .rank = rank_, .ranks = meeting.ranks, .rank0_serves_store = !launcher_serves_store_, .hang_limit = hang_limit_};
+  const auto on_failure = [this](const Failure& failure) {
+    // Where this rank stands, for those who look for the reason; on the console only what it did itself.
+    const bool is_own = failure.rank == rank_ || failure.kind == Failure::Kind::kAllWait;
+    logger_->log(is_own ? spdlog::level::err : spdlog::level::debug, "threads of this rank, in {}:\n{}", describe(activity_->read()),
+                 stacks_of_all_threads());
+    leave(to_string(failure), failure.kind == Failure::Kind::kStuck && is_own);
+  };
+  const std::lock_guard lock(mutex_);
+  detector_ = std::make_unique<FailureDetector>(*meeting.store, activity_, std::move(options), on_failure);
+}
+
+void FailureMonitor::receive(const launch::LauncherMessage& message) {
+  const std::lock_guard lock(mutex_);
+  if (message.kind != launch::LauncherMessage::Kind::kEnded) {
+    const bool is_stopped = message.kind == launch::LauncherMessage::Kind::kStopped;
+    if (is_stopped && !stopped_) {
+      stopped_ = message;
+      stopped_at_ = std::chrono::steady_clock::now();
+    } else if (!is_stopped && stopped_ && stopped_->rank == message.rank) {
+      stopped_.reset();
+    }
+    changed_.notify_all();
+    return;
+  }
+  if (!detector_) leave(to_string(in_start_up(Failure::Kind::kEnded, message, message.detail)), /*is_own=*/false);
+  detector_->report_ended(message.rank, message.detail);
+}
+
+void FailureMonitor::wait_for_stopped_rank() {
+  std::unique_lock lock(mutex_);
+  while (!is_over_ && !detector_) {
+    if (!stopped_) {
+      changed_.wait(lock);
+    } else if (changed_.wait_until(lock, stopped_at_ + hang_limit_) == std::cv_status::timeout && stopped_ && !detector_) {
+      leave(to_string(in_start_up(Failure::Kind::kSilent, *stopped_, format_duration(hang_limit_))), /*is_own=*/false);
+    }
+  }
+}
+
+void FailureMonitor::report(const std::string& text, ExitCode exit_code) {
+  if (!text.empty()) logger_->error("{}", text);
+  write_error_file(error_file_, text, exit_code);
+}
+
+void FailureMonitor::leave(const std::string& text, bool is_own) {
+  const auto line = text + "; this rank ends";
+  logger_->error("{}", line);
+  write_error_file(error_file_, line, is_own ? ExitCode::kFailure : ExitCode::kPeer);
+  logger_->flush();
+  _exit(static_cast<int>(ExitCode::kPeer));
+}
+
+std::string FailureMonitor::explain(const std::exception& error) {
+  if (dynamic_cast<const AgreedError*>(&error) != nullptr) return error.what();
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  const bool is_lost = ours != nullptr && ours->exit_code() == ExitCode::kPeer;
+  if (!detector_) {
+    // The launcher knows which rank was lost, and its message ends this process.
+    if (is_lost && launcher_messages_) std::this_thread::sleep_for(kMessagePatience);
+    return error.what();
+  }
+  if (!is_lost) {
+    detector_->report_own_failure();
+    return error.what();
+  }
+  const auto failure = detector_->first_failure();
+  return failure ? to_string(*failure) + "; this rank ends" : error.what();
+}
+
+void FailureMonitor::end() {
+  if (detector_) detector_->finish();
+}
+
+}  // namespace trainer::supervision

@@ -1,0 +1,203 @@
+#include "supervision/failure_detector.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "distributed/store_json.h"
+#include "tests/testing/counting_store.h"
+
+namespace trainer::supervision::test {
+namespace {
+
+using namespace std::chrono_literals;
+using distributed::Activity;
+using distributed::Phase;
+
+// The detectors of some ranks of one run, over a store in memory; each may leave at any time.
+class FailureDetectorTest : public ::testing::Test {
+ protected:
+  struct Rank {
+    std::shared_ptr<Activity> activity = std::make_shared<Activity>();
+    testing::CountingStore::Counter num_messages = std::make_shared<std::atomic<int64_t>>(0);
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<Failure> reported;
+    std::unique_ptr<FailureDetector> detector;
+
+    // What its threads find out.
+    std::string wait() {
+      std::unique_lock lock(mutex);
+      changed.wait_for(lock, 20s, [this] { return reported.has_value(); });
+      return reported ? to_string(*reported) : "nothing";
+    }
+  };
+
+  void start(int world_size, std::chrono::milliseconds hang_limit) {
+    FailureDetectorOptions options{.rank0_serves_store = false, .hang_limit = hang_limit};
+    for (int rank = 0; rank < world_size; ++rank) options.ranks.push_back({.host = "host", .process_id = 100 + rank});
+    for (int rank = 0; rank < world_size; ++rank) {
+      auto made = std::make_unique<Rank>();
+      options.rank = rank;
+      auto* raw = made.get();
+      testing::CountingStore store(store_, made->num_messages);
+      made->detector = std::make_unique<FailureDetector>(store, made->activity, options, [raw](const Failure& failure) {
+        const std::lock_guard lock(raw->mutex);
+        raw->reported = failure;
+        raw->changed.notify_all();
+      });
+      ranks_.push_back(std::move(made));
+    }
+  }
+  // A rank that is gone says no more; one that is stopped neither.
+  void lose(int rank) { at(rank).detector.reset(); }
+  Rank& at(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+
+  c10::intrusive_ptr<c10d::HashStore> store_ = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+TEST_F(FailureDetectorTest, ASilentRankIsNamedByAllWithWhatItDid) {
+  start(3, 1s);
+  for (const auto& rank : ranks_) rank->activity->enter(Phase::kStep, 12);
+  // The others wait for its gradients.
+  const Activity::Wait first(at(0).activity.get());
+  const Activity::Wait second(at(1).activity.get());
+  std::this_thread::sleep_for(300ms);
+  lose(2);
+  for (const int rank : {0, 1}) {
+    EXPECT_TRUE(at(rank).wait().starts_with("rank 2 (process 102 on host) has not answered for more than 1.0s, last seen in step 12"))
+        << at(rank).wait();
+  }
+}
+
+TEST_F(FailureDetectorTest, ALostConnectionIsExplainedSooner) {
+  start(3, 1min);
+  at(1).activity->enter(Phase::kValidation);
+  // Some heartbeats later all know what it does.
+  std::this_thread::sleep_for(1200ms);
+  lose(1);
+  const auto before = std::chrono::steady_clock::now();
+  const auto failure = at(0).detector->first_failure();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(to_string(*failure), "rank 1 (process 101 on host) ended without a word in validation");
+  EXPECT_EQ(at(2).wait(), to_string(*failure));
+  EXPECT_FALSE(at(0).reported);
+}
+
+TEST_F(FailureDetectorTest, WhatARankSaysOfItselfIsWhatAllSay) {
+  start(3, 1min);
+  at(2).activity->enter(Phase::kLoading, 7);
+  at(2).detector->report_own_failure();
+  at(0).detector->report_own_failure();
+  for (const int rank : {0, 1}) {
+    const auto failure = at(rank).detector->first_failure();
+    ASSERT_TRUE(failure);
+    EXPECT_EQ(to_string(*failure), "rank 2 (process 102 on host) failed in loading of step 7; its own message says why");
+  }
+  EXPECT_FALSE(at(2).reported);
+}
+
+TEST_F(FailureDetectorTest, WhatTheLauncherSaysIsWhatAllSay) {
+  start(2, 1min);
+  at(1).activity->enter(Phase::kStep, 3);
+  std::this_thread::sleep_for(1200ms);
+  at(0).detector->report_ended(1, "was killed by signal 9 (Killed)");
+  EXPECT_EQ(at(0).wait(), "rank 1 (process 101 on host) was killed by signal 9 (Killed) in step 3");
+}
+
+TEST_F(FailureDetectorTest, ARankWhoseWorkDoesNotGoOnIsNamedByItselfToo) {
+  start(2, 1s);
+  at(0).activity->enter(Phase::kStep, 5);
+  at(1).activity->enter(Phase::kStep, 5);
+  const Activity::Wait wait(at(0).activity.get());
+  for (const int rank : {0, 1}) {
+    EXPECT_TRUE(at(rank).wait().starts_with("rank 1 (process 101 on host) hangs: ")) << at(rank).wait();
+    EXPECT_NE(at(rank).wait().find("in step 5"), std::string::npos);
+  }
+}
+
+TEST_F(FailureDetectorTest, RanksThatWaitForEachOther) {
+  start(2, 1s);
+  std::vector<std::unique_ptr<Activity::Wait>> waits;
+  for (const auto& rank : ranks_) {
+    rank->activity->enter(Phase::kStep, 5);
+    waits.push_back(std::make_unique<Activity::Wait>(rank->activity.get()));
+  }
+  EXPECT_TRUE(at(0).wait().starts_with("all ranks wait for each other for ")) << at(0).wait();
+}
+
+TEST_F(FailureDetectorTest, WorkThatGoesOnAndAStartThatTakesLongAreNoFailures) {
+  start(3, 2s);
+  for (int i = 0; i < 40; ++i) {
+    for (const int rank : {1, 2}) at(rank).activity->enter(Phase::kStep, i);
+    std::this_thread::sleep_for(100ms);
+  }
+  for (const auto& rank : ranks_) EXPECT_FALSE(rank->reported) << to_string(*rank->reported);
+}
+
+TEST_F(FailureDetectorTest, AnOrderlyEndIsNone) {
+  start(2, 1s);
+  for (const auto& rank : ranks_) rank->detector->finish();
+  lose(0);
+  std::this_thread::sleep_for(1500ms);
+  EXPECT_FALSE(at(1).reported);
+  EXPECT_FALSE(at(1).detector->first_failure());
+}
+
+TEST_F(FailureDetectorTest, RanksThatAnswerAreNotBlamed) {
+  start(2, 1min);
+  EXPECT_FALSE(at(0).detector->first_failure());
+}
+
+// As under torchrun, whose store does not end with rank 0: nobody publishes what the ranks send.
+TEST_F(FailureDetectorTest, Rank0IsNamedWhenItsDigestsStop) {
+  start(3, 1s);
+  at(0).activity->enter(Phase::kStep, 12);
+  const Activity::Wait first(at(1).activity.get());
+  const Activity::Wait second(at(2).activity.get());
+  std::this_thread::sleep_for(300ms);
+  const auto before = std::chrono::steady_clock::now();
+  lose(0);
+  for (const int rank : {1, 2}) {
+    EXPECT_TRUE(at(rank).wait().starts_with("rank 0 (process 100 on host) has not answered for more than 1.0s, last seen in step 12"))
+        << at(rank).wait();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 1s + 5s);
+}
+
+TEST_F(FailureDetectorTest, ARankThatMissesDigestsBlamesNoPeer) {
+  start(4, 1min);
+  for (const auto& rank : ranks_) rank->activity->enter(Phase::kStep, 3);
+  std::this_thread::sleep_for(1200ms);
+  lose(0);
+  lose(2);
+  lose(3);
+  const auto failure = at(1).detector->first_failure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(to_string(*failure), "rank 0 (process 100 on host) ended without a word in step 3");
+}
+
+TEST_F(FailureDetectorTest, ARankCostsTheStoreThreeMessagesAnInterval) {
+  constexpr int kNumRanks = 16;
+  start(kNumRanks, 1min);
+  std::this_thread::sleep_for(2s);
+  for (const auto& rank : ranks_) rank->detector->finish();
+  for (const auto& rank : ranks_) rank->detector.reset();
+  const auto value_of = [&](const std::string& key) { return distributed::from_bytes(store_->get("failure_detector/" + key)); };
+  const auto num_digests = static_cast<int64_t>(value_of("digest").get<Digest>().number);
+  EXPECT_GT(num_digests, 5);
+  // The keys are created first.
+  EXPECT_EQ(*at(0).num_messages, 2 + (kNumRanks - 1) + 3 * num_digests);
+  for (int rank = 1; rank < kNumRanks; ++rank) {
+    const auto num_heartbeats = static_cast<int64_t>(value_of("heartbeat/" + std::to_string(rank)).get<Heartbeat>().number);
+    EXPECT_GT(num_heartbeats, 5);
+    EXPECT_EQ(*at(rank).num_messages, 2 + 3 * num_heartbeats);
+  }
+}
+
+}  // namespace
+}  // namespace trainer::supervision::test
