@@ -100,7 +100,7 @@ class Training {
   Training(engine::Parts& parts, const TrainingOptions& options)
       : parts_(parts),
         batches_(parts, options.source == "resident"),
-        meter_(parts.placement.device, /*has_classes=*/true),
+        meter_(parts.task->make_train_meter(parts.placement.device)),
         train_step_(parts, 0, std::nullopt, meter_) {
     parts.model->train();
   }
@@ -110,11 +110,11 @@ class Training {
   }
   void update() { train_step_.update(parts_.optimizer->base_lr()); }
 
-  metrics::ScoreMeter& meter() { return meter_; }
+  task::TrainMeter& meter() { return meter_; }
 
   // Collective. Waits until all ranks are done.
   void check() {
-    if (!std::isfinite(meter_.read(*parts_.ranks.world).loss))
+    if (!std::isfinite(meter_.read(*parts_.ranks.world).metrics[0].value))
       throw std::runtime_error("the loss is not finite: the figures would mean nothing");
   }
   void run(
@@ -130,7 +130,7 @@ class Training {
  private:
   engine::Parts& parts_;
   BatchSource batches_;
-  metrics::ScoreMeter meter_;
+  task::TrainMeter meter_;
   engine::TrainStep train_step_;
   int64_t step_ = 0;
 };

@@ -16,7 +16,6 @@ ARROWS = {
     "world": "base",
     "launch": "base world",
     "distributed": "base config device world",
-    "metrics": "base distributed state",
     "run": "base",
     "state": "base",
     "checkpoint": "base state",
@@ -26,11 +25,12 @@ ARROWS = {
     "optim": "base config state",
     "nn": "base config device distributed",
     "cuda": "base device",
-    "reporting": "base run metrics",
+    "reporting": "base",
     "models": "base config nn",
+    "task": "base config distributed models nn reporting state",
     "datasets": "base config input",
-    "engine": "base config device world distributed nn amp optim input metrics run state checkpoint reporting models datasets",
-    "commands": "base config device world launch distributed input run state checkpoint reporting datasets engine",
+    "engine": "base config device world distributed nn amp optim input task run state checkpoint reporting models datasets",
+    "commands": "base config device world launch distributed input run state checkpoint reporting datasets task engine",
     "main": "base commands",
 }
 ROOMS = {room: set(targets.split()) | {room} for room, targets in ARROWS.items()}

@@ -54,7 +54,7 @@ void print(const std::vector<engine::Observation>& observations) {
 
 // Prints what each micro-step meets; returns what was not finite first, or an empty text.
 std::string take(const engine::StepRecord& record, const config::Experiment& experiment, engine::Parts& parts) {
-  metrics::ScoreMeter meter(parts.placement.device, parts.loss->has_classes());
+  auto meter = parts.task->make_train_meter(parts.placement.device);
   engine::TrainStep train_step(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter);
   parts.model->train();
   std::string first;

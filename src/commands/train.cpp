@@ -25,6 +25,7 @@
 #include "engine/trainer.h"
 #include "reporting/sinks.h"
 #include "run/run_directory.h"
+#include "task/task.h"
 #include "world/host_resources.h"
 #include "world/place.h"
 
@@ -85,7 +86,7 @@ void add_sinks(reporting::Reporter& reporter, const config::Experiment& experime
                reporting::Progress progress, Logger& logger) {
   reporter.add(reporting::make_console(logger, progress, world::wants_colour()));
   reporter.add(reporting::make_jsonl(directory.metrics_file()));
-  reporter.add(reporting::make_csv(directory.metrics_table_file()));
+  reporter.add(reporting::make_csv(directory.metrics_table_file(), task::all_metrics()));
   if (experiment.logging.tensorboard) reporter.add(reporting::make_tensorboard(directory.tensorboard_folder()));
   reporter.add(reporting::make_summary(directory.summary_file()));
 }

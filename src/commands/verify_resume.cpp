@@ -35,9 +35,9 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-class StepCounter : public reporting::Sink {
+class StepCounter : public engine::TrainingHook {
  public:
-  void on_step(int64_t, int64_t) override { ++num_steps; }
+  void after_step(int64_t) override { ++num_steps; }
   int64_t num_steps = 0;
 };
 
@@ -55,8 +55,10 @@ std::optional<Checkpoint> train(const Start& start, const device::Placement& pla
     keeping.checkpoints.saver = &*saver;
   }
   StepCounter counter;
+  reporting::Sink no_reports;
   engine::Trainer trainer(
-      experiment, parts, counter, [&] { return counter.num_steps >= num_steps; }, std::move(keeping));
+      experiment, parts, no_reports, [&] { return counter.num_steps >= num_steps; }, std::move(keeping));
+  trainer.add_hook(counter);
   const auto file = groups.world()->broadcast_bytes(checkpoint ? checkpoint->file.string() : "");
   if (!file.empty()) trainer.resume(share(file, std::move(checkpoint), *groups.world()).tree, file);
   trainer.run();

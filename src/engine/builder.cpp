@@ -14,6 +14,7 @@
 #include "engine/out_of_memory.h"
 #include "engine/parts.h"
 #include "models/registry.h"
+#include "nn/loss.h"
 #include "nn/sync_batch_norm.h"
 
 namespace trainer::engine {
@@ -97,25 +98,11 @@ void place_model(models::Model& model, const device::Placement& placement) {
 std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
 
 // Throws one UsageError that lists what does not fit together.
-void check_fit(const config::Experiment& experiment, const models::Model& model, const nn::Loss& loss) {
-  std::vector<std::string> problems;
+void check_fit(const config::Experiment& experiment, const models::Model& model, const task::Task& task) {
   const auto info = datasets::dataset_info(experiment.dataset.part);
   const auto& data_name = experiment.dataset.part.name;
-  if (loss.has_classes() != (info.num_classes > 0)) {
-    problems.push_back(fmt::format("loss.name: {} needs {}, but {} gives {}", experiment.loss.part.name,
-                                   loss.has_classes() ? "class labels" : "floating-point targets", data_name,
-                                   loss.has_classes() ? "floating-point targets" : "class labels"));
-  }
-  const auto monitored = experiment.checkpoint.monitor;
-  const bool needs_classes = monitored != config::Monitored::kAuto && monitored != config::Monitored::kLoss;
-  if (needs_classes && !loss.has_classes()) {
-    problems.push_back(
-        fmt::format("checkpoint.monitor: {} has no classes to be right about; choose validation/loss", experiment.loss.part.name));
-  }
-  if (monitored == config::Monitored::kTop5 && info.num_classes < 5) {
-    problems.push_back(fmt::format("checkpoint.monitor: validation/top5 needs five classes, but {} has {}; choose validation/top1",
-                                   data_name, info.num_classes));
-  }
+  auto problems = task.problems(
+      {.loss = experiment.loss.part.name, .dataset = data_name, .num_classes = info.num_classes, .monitor = experiment.checkpoint.monitor});
   const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
   if (model.num_outputs() != num_targets) {
     problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.part.name, model.num_outputs(), data_name,
@@ -147,7 +134,8 @@ config::Catalog make_catalog() {
           .transforms = input::transform_family(),
           .losses = nn::loss_family(),
           .optimizers = optim::optimizer_family(),
-          .lr_schedulers = optim::lr_scheduler_family()};
+          .lr_schedulers = optim::lr_scheduler_family(),
+          .monitor = task::monitor_choices()};
 }
 
 Ranks make_ranks(distributed::ProcessGroups& groups) {
@@ -166,8 +154,8 @@ Parts build_parts(const config::Experiment& experiment, const device::Placement&
   parts.placement = placement;
   parts.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
   parts.model = make_model(experiment, parts.dropout_generator, ranks);
-  parts.loss = nn::make_loss(experiment.loss.part);
-  check_fit(experiment, *parts.model, *parts.loss);
+  parts.task = task::make_task(nn::make_loss(experiment.loss.part));
+  check_fit(experiment, *parts.model, *parts.task);
   if (!experiment.runtime.channels_last.value && !parts.model->prefers_channels_last()) {
     parts.placement.memory_format = torch::MemoryFormat::Contiguous;
   }

@@ -13,10 +13,10 @@
 #include "input/data_loader.h"
 #include "input/distributed_sampler.h"
 #include "models/model.h"
-#include "nn/loss.h"
 #include "optim/ema.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
+#include "task/task.h"
 
 namespace trainer::engine {
 
@@ -47,7 +47,7 @@ struct Parts {
   device::Placement placement;  // as given, but in the memory format that the network prefers where that is `auto`
   at::Generator dropout_generator;
   std::shared_ptr<models::Model> model;  // on the placement's device
-  std::unique_ptr<nn::Loss> loss;
+  std::unique_ptr<task::Task> task;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::optional<amp::GradScaler> grad_scaler;  // under float16 autocast
   // By join_ranks.
@@ -62,7 +62,7 @@ struct Parts {
   optim::LrSchedule lr_factor;
 };
 
-// Model, loss, optimizer: all that needs no data. Checks that model, data set, transforms and loss fit together before anything is
+// Model, task, optimizer: all that needs no data. Checks that model, data set, transforms and loss fit together before anything is
 // opened; throws one UsageError that lists all that does not. Not collective: the ranks are joined by join_ranks.
 Parts build_parts(const config::Experiment& experiment, const device::Placement& placement, const Ranks& ranks = {});
 

@@ -24,7 +24,7 @@ void copy_all(const std::vector<torch::Tensor>& to, const std::vector<torch::Ten
 
 }  // namespace
 
-TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, metrics::ScoreMeter& meter)
+TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter)
     : parts_(parts),
       seed_(seed),
       max_grad_norm_(max_grad_norm),
@@ -43,11 +43,7 @@ TrainStep::Pass TrainStep::forward(const torch::Tensor& images, const torch::Ten
 
   // 2. Forward and loss, under autocast.
   const amp::AutocastGuard autocast(parts_.placement.device.type(), parts_.placement.autocast_dtype);
-  Pass pass;
-  pass.outputs = parts_.model->forward(images);
-  // A mean over nothing is NaN, but this rank's part of the gradient is zero.
-  pass.loss = images.size(0) > 0 ? (*parts_.loss)(pass.outputs, targets) : pass.outputs.sum() * 0;
-  return pass;
+  return parts_.task->forward(*parts_.model, images, targets);
 }
 
 // Micro-steps and ranks of unequal size add up to the mean over all their samples. Nothing else divides.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/parts.h"
-#include "metrics/classification.h"
+#include "task/meters.h"
 
 namespace trainer::engine {
 
@@ -21,7 +21,7 @@ struct Observation {
 class TrainStep {
  public:
   // `parts`, whose ranks are joined, must outlive it. `meter` receives each micro-step's loss and hits.
-  TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, metrics::ScoreMeter& meter);
+  TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter);
 
   // Collective: forward and backward of this rank's batch, which may be empty. The gradient that adds up over the step's micro-steps and
   // over the ranks is the mean over all the step's samples.
@@ -45,10 +45,7 @@ class TrainStep {
   std::vector<Observation> examine(const input::Batch& batch, const MicroStep& micro_step);
 
  private:
-  struct Pass {
-    torch::Tensor loss;  // mean over the batch
-    torch::Tensor outputs;
-  };
+  using Pass = task::Task::Pass;
   Pass forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step);
   torch::Tensor weighted(const torch::Tensor& loss, int64_t size, const MicroStep& micro_step) const;
   Pass forward_and_backward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step, bool sums_gradients);
@@ -59,7 +56,7 @@ class TrainStep {
   Parts& parts_;
   uint64_t seed_;
   std::optional<double> max_grad_norm_;
-  metrics::ScoreMeter& meter_;
+  task::TrainMeter& meter_;
   std::vector<torch::Tensor> buffers_;         // of the model
   std::vector<torch::Tensor> marked_buffers_;  // their values before the step
   int64_t step_ = 0;                           // that the gradients so far belong to

@@ -70,7 +70,7 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   const auto images = part_of_rank(torch::randn({steps, batch_size, 3, 32, 32}, generator, torch::kFloat64)).to(placement.dtype);
   const auto labels = part_of_rank(torch::randint(0, 10, {steps, batch_size}, generator, torch::kInt64));
 
-  metrics::ScoreMeter meter(placement.device, /*has_classes=*/true);
+  auto meter = parts.task->make_train_meter(placement.device);
   engine::TrainStep train_step(parts, seed, std::nullopt, meter);
   const double lr = parts.optimizer->base_lr();
   auto result = case_json;
@@ -78,7 +78,7 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   for (int64_t step = 0; step < steps; ++step) {
     train_step.micro_step({images[step], labels[step], images.size(1)}, {.step = step, .num_group_samples = batch_size});
     train_step.update(lr);
-    result["losses"].push_back(meter.read(*ranks.world).loss);
+    result["losses"].push_back(*reporting::value_of(meter.read(*ranks.world).metrics, "loss"));
     meter.reset();
   }
   double sum = 0;

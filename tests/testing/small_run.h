@@ -12,6 +12,7 @@
 #include "device/placement.h"
 #include "engine/catalog.h"
 #include "engine/trainer.h"
+#include "tests/testing/metrics.h"
 #include "tests/testing/recorder.h"
 
 namespace trainer::testing {
