@@ -52,7 +52,7 @@ int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std:
 
 // How long ranks wait for sums of gradients after the last gradient of a step is there (`exposed`), and how long the same buckets take
 // when nothing else is done (`alone`). Both from the moment when the last rank is there to that when the last rank has all sums.
-class Overlap {
+class Overlap : public engine::TrainingHook {
  public:
   Overlap(engine::Parts& parts, bench::Training& training)
       : world_(*parts.ranks.world), training_(training), bucket_sizes_(parts.data_parallel->bucket_sizes()) {
@@ -64,14 +64,19 @@ class Overlap {
 
   const std::vector<int64_t>& bucket_sizes() const { return bucket_sizes_; }
 
+  void on_gradients(int64_t) override {
+    ends_.push_back(now());
+    starts_.push_back(last_gradient_);
+  }
+
   // Collective. Both in seconds: `exposed` of each of `count` steps, `alone` of as many exchanges, ten at least.
   json run(int64_t count) {
-    std::vector<int64_t> starts, ends;
+    auto& starts = starts_;
+    auto& ends = ends_;
+    starts.clear();
+    ends.clear();
     for (int64_t i = 0; i < count; ++i) {
-      training_.forward_and_backward();
-      ends.push_back(now());
-      starts.push_back(last_gradient_);
-      training_.update();
+      training_.step({this});
     }
     json result{{"exposed", durations(starts, ends)}};
     starts.clear();
@@ -109,6 +114,7 @@ class Overlap {
   bench::Training& training_;
   std::vector<int64_t> bucket_sizes_;
   std::vector<torch::Tensor> buckets_;
+  std::vector<int64_t> starts_, ends_;
   int64_t last_gradient_ = 0;
 };
 

@@ -88,29 +88,28 @@ class Training {
   Training(engine::Parts& parts, const TrainingOptions& options)
       : parts_(parts),
         batches_(parts, options.source == "resident"),
-        meter_(parts.placement.device, /*has_classes=*/true),
+        meter_(parts.task->make_train_meter(parts.placement.device)),
         train_step_(parts, 0, std::nullopt, meter_) {
     parts.model->train();
   }
 
-  void forward_and_backward() {
-    train_step_.micro_step(batches_.next(), {.step = step_++, .num_group_samples = parts_.plan.global_batch_size});
+  void step(const std::vector<engine::TrainingHook*>& hooks = {}) {
+    const auto next_batch = [&]() -> const input::Batch& { return batches_.next(); };
+    train_step_.run({{.step = step_++, .num_group_samples = parts_.plan.global_batch_size}}, next_batch, parts_.optimizer->base_lr(), hooks);
   }
-  void update() { train_step_.update(parts_.optimizer->base_lr()); }
 
-  metrics::ScoreMeter& meter() { return meter_; }
+  task::TrainMeter& meter() { return meter_; }
 
   // Collective. Waits until all ranks are done.
   void check() {
-    if (!std::isfinite(meter_.read(*parts_.ranks.world).loss))
+    if (!std::isfinite(meter_.read(*parts_.ranks.world).metrics[0].value))
       throw std::runtime_error("the loss is not finite: the figures would mean nothing");
   }
   void run(
       int64_t num_steps, const std::function<void(int64_t)>& before_step = [](int64_t) {}) {
     for (int64_t i = 0; i < num_steps; ++i) {
       before_step(step_);
-      forward_and_backward();
-      update();
+      step();
     }
     check();
   }
@@ -118,7 +117,7 @@ class Training {
  private:
   engine::Parts& parts_;
   BatchSource batches_;
-  metrics::ScoreMeter meter_;
+  task::TrainMeter meter_;
   engine::TrainStep train_step_;
   int64_t step_ = 0;
 };

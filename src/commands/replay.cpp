@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
-#include "engine/non_finite.h"
+#include "engine/non_finite_search.h"
 #include "engine/step_record.h"
 #include "engine/train_step.h"
 #include "session/registries.h"
@@ -48,7 +48,7 @@ void print(const std::vector<engine::Observation>& observations) {
 
 // Prints what each micro-step meets; returns what was not finite first, or an empty text.
 std::string take(const engine::StepRecord& record, const config::Experiment& experiment, engine::Parts& parts) {
-  metrics::ScoreMeter meter(parts.placement.device, parts.loss->has_classes());
+  auto meter = parts.task->make_train_meter(parts.placement.device);
   engine::TrainStep train_step(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter);
   parts.model->train();
   std::string first;
@@ -58,7 +58,7 @@ std::string take(const engine::StepRecord& record, const config::Experiment& exp
     const auto& batch = *parts.train.loader->next();
     const auto count = static_cast<int64_t>(record.batches.size());
     const auto position = static_cast<int64_t>(number);
-    const auto observations = train_step.examine(batch, {.step = record.step,
+    const auto observations = engine::observe_micro_step(parts, train_step, batch, {.step = record.step,
                                                          .number = position,
                                                          .count = count,
                                                          .num_group_samples = record.num_group_samples,

@@ -8,6 +8,7 @@
 #include "commands/command.h"
 #include "reporting/sinks.h"
 #include "session/session.h"
+#include "task/task.h"
 #include "world/host_resources.h"
 
 namespace trainer::commands {
@@ -58,7 +59,7 @@ void add_sinks(reporting::Reporter& reporter, const config::Experiment& experime
   }
   reporter.add(reporting::make_console(logger, progress, world::wants_colour()));
   reporter.add(reporting::make_jsonl(directory->metrics_file()));
-  reporter.add(reporting::make_csv(directory->metrics_table_file()));
+  reporter.add(reporting::make_csv(directory->metrics_table_file(), task::all_metrics()));
   if (experiment.logging.tensorboard) reporter.add(reporting::make_tensorboard(directory->tensorboard_folder()));
   reporter.add(reporting::make_summary(directory->summary_file()));
 }

@@ -9,6 +9,7 @@
 #include "checkpoint/torch_zip.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
+#include "engine/training_hook.h"
 #include "reporting/events.h"
 #include "session/session.h"
 #include "state/compare.h"
@@ -33,9 +34,9 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-class StepCounter : public reporting::Sink {
+class StepCounter : public engine::TrainingHook {
  public:
-  void on_step(int64_t, int64_t) override { ++num_steps; }
+  void after_step(int64_t) override { ++num_steps; }
   int64_t num_steps = 0;
 };
 
@@ -45,7 +46,8 @@ std::optional<session::Checkpoint> train(session::RankContext& context, int64_t 
                                          const fs::path& folder) {
   session::Session session(context, {.checkpoint_folder = folder, .checkpoint = std::move(checkpoint)});
   StepCounter counter;
-  session.train(counter, [&] { return counter.num_steps >= num_steps || stop_signal() != 0; });
+  reporting::Sink no_reports;
+  session.train(no_reports, [&] { return counter.num_steps >= num_steps || stop_signal() != 0; }, {&counter});
   if (context.rank() != 0 || stop_signal() != 0) return std::nullopt;
   const auto newest = checkpoint::list_checkpoints(folder).front();
   return session::Checkpoint{newest, checkpoint::read_torch_zip(newest)};

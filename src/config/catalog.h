@@ -5,6 +5,12 @@
 
 namespace trainer::config {
 
+// What checkpoint.monitor may name beside `auto`: the metrics of the tasks.
+struct MonitorChoices {
+  std::vector<std::string> names;
+  std::string default_doc;  // what `auto` stands for
+};
+
 struct Catalog {
   Family models;
   Family datasets;
@@ -12,6 +18,7 @@ struct Catalog {
   Family losses;
   Family optimizers;
   Family lr_schedulers;
+  MonitorChoices monitor = {};
 };
 
 }  // namespace trainer::config

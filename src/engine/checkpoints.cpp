@@ -12,7 +12,7 @@ constexpr int64_t kFormatVersion = 1;
 
 }  // namespace
 
-Checkpoints::Checkpoints(Parts& parts, RunState& run, metrics::ScoreMeter& meter, reporting::Sink& reporter, Target target)
+Checkpoints::Checkpoints(Parts& parts, RunState& run, task::TrainMeter& meter, reporting::Sink& reporter, Target target)
     : parts_(parts), run_(run), meter_(meter), reporter_(reporter), target_(std::move(target)) {}
 
 state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
@@ -78,7 +78,7 @@ void Checkpoints::after_step() {
   if (target_.saver == nullptr) return;
   if (!has_reserved_) {
     has_reserved_ = true;
-    target_.saver->reserve(make_tree(torch::zeros({parts_.ranks.world->size(), 3}, torch::kFloat64)));
+    target_.saver->reserve(make_tree(torch::zeros({parts_.ranks.world->size(), meter_.num_sums()}, torch::kFloat64)));
   } else if (const auto saved = target_.saver->poll()) {
     tell(*saved);
   }

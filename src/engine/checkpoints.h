@@ -7,8 +7,8 @@
 #include "checkpoint/saver.h"
 #include "engine/parts.h"
 #include "engine/run_state.h"
-#include "metrics/classification.h"
 #include "reporting/events.h"
+#include "task/meters.h"
 
 namespace trainer::engine {
 
@@ -22,7 +22,7 @@ class Checkpoints {
   };
 
   // The other arguments must outlive it. `meter`: of the open logging interval.
-  Checkpoints(Parts& parts, RunState& run, metrics::ScoreMeter& meter, reporting::Sink& reporter, Target target);
+  Checkpoints(Parts& parts, RunState& run, task::TrainMeter& meter, reporting::Sink& reporter, Target target);
 
   // Makes the parts and the run those of a checkpoint, which other ranks, in another number, may have written. Each rank calls it with
   // the same tree. Throws CheckpointError.
@@ -44,7 +44,7 @@ class Checkpoints {
 
   Parts& parts_;
   RunState& run_;
-  metrics::ScoreMeter& meter_;
+  task::TrainMeter& meter_;
   reporting::Sink& reporter_;
   Target target_;
   bool has_reserved_ = false;

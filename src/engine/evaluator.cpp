@@ -7,7 +7,7 @@
 namespace trainer::engine {
 namespace {
 
-std::optional<metrics::Scores> evaluate_model(Parts& parts, const std::function<bool()>& should_stop) {
+std::optional<task::Measurement> evaluate_model(Parts& parts, const std::function<bool()>& should_stop) {
   const auto& placement = parts.placement;
   const auto& dataset = parts.validation.dataset();
   const auto& world = *parts.ranks.world;
@@ -20,7 +20,7 @@ std::optional<metrics::Scores> evaluate_model(Parts& parts, const std::function<
   parts.validation.loader->start_epoch(0, std::move(indices));
 
   parts.ranks.activity->enter(distributed::Phase::kValidation);
-  metrics::ValidationMeter meter(placement.device, dataset.info().num_classes, num_batches);
+  const auto meter = parts.task->make_validation_meter(placement.device, dataset.info().num_classes, num_batches);
   parts.data_parallel->sync_buffers();
   const torch::InferenceMode inference;
   parts.model->eval();
@@ -31,11 +31,11 @@ std::optional<metrics::Scores> evaluate_model(Parts& parts, const std::function<
     if (batch == nullptr) continue;
     const auto targets = batch->targets.to(placement.device, /*non_blocking=*/true);
     const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
-    const auto outputs = parts.model->forward(batch->images.to(placement.device, /*non_blocking=*/true));
-    meter.add(first + world.rank(), (*parts.loss)(outputs, targets), outputs, targets, batch->size);
+    const auto pass = parts.task->forward(*parts.model, batch->images.to(placement.device, /*non_blocking=*/true), targets);
+    meter->add(first + world.rank(), pass.loss, pass.outputs, targets, batch->size);
   }
   parts.model->train();
-  return stopped ? std::nullopt : std::optional(meter.read(world));
+  return stopped ? std::nullopt : std::optional(meter->read(world));
 }
 
 }  // namespace

@@ -1,47 +1,20 @@
 #include "engine/monitor.h"
 
 namespace trainer::engine {
-namespace {
 
-const char* name_of(config::Monitored monitored) {
-  switch (monitored) {
-    case config::Monitored::kAuto:
-    case config::Monitored::kLoss:
-      return "validation/loss";
-    case config::Monitored::kTop1:
-      return "validation/top1";
-    case config::Monitored::kTop5:
-      return "validation/top5";
-    case config::Monitored::kMacroF1:
-      return "validation/macro_f1";
-  }
-  return "";
-}
-
-}  // namespace
-
-Monitor::Monitor(const config::CheckpointSection& section, bool has_classes) : monitored_(section.monitor) {
-  if (monitored_ == config::Monitored::kAuto) monitored_ = has_classes ? config::Monitored::kTop1 : config::Monitored::kLoss;
-  more_is_better_ =
-      section.mode == config::MonitorMode::kAuto ? monitored_ != config::Monitored::kLoss : section.mode == config::MonitorMode::kMax;
-  name_ = name_of(monitored_);
+Monitor::Monitor(const config::CheckpointSection& section, const task::Task& task) {
+  metric_ = section.monitor == "auto" ? task.default_metric() : section.monitor.substr(section.monitor.find('/') + 1);
+  const auto metrics = task.metrics().validation;
+  const auto info = std::ranges::find(metrics, metric_, &reporting::MetricInfo::name);
+  TORCH_CHECK(info != metrics.end(), "the task does not measure ", metric_);
+  higher_is_better_ = section.mode == config::MonitorMode::kAuto ? info->higher_is_better : section.mode == config::MonitorMode::kMax;
 }
 
 bool Monitor::is_better(const reporting::ValidationEvent& candidate, const reporting::ValidationEvent& best) const {
-  return more_is_better_ ? value_of(candidate) > value_of(best) : value_of(candidate) < value_of(best);
-}
-
-double Monitor::value_of(const reporting::ValidationEvent& event) const {
-  switch (monitored_) {
-    case config::Monitored::kTop1:
-      return event.top1.value();
-    case config::Monitored::kTop5:
-      return event.top5.value();
-    case config::Monitored::kMacroF1:
-      return event.macro_f1.value();
-    default:
-      return event.loss;
-  }
+  const auto mine = reporting::value_of(candidate.metrics, metric_);
+  const auto theirs = reporting::value_of(best.metrics, metric_);
+  if (!mine || !theirs) return mine.has_value();
+  return higher_is_better_ ? *mine > *theirs : *mine < *theirs;
 }
 
 }  // namespace trainer::engine

@@ -5,24 +5,23 @@
 
 #include "config/sections/checkpoint.h"
 #include "reporting/events.h"
+#include "task/task.h"
 
 namespace trainer::engine {
 
 class Monitor {
  public:
-  // `has_classes`: of the loss, for `auto`.
-  Monitor(const config::CheckpointSection& section, bool has_classes);
+  // `section.monitor` is `auto` or names a metric of the task.
+  Monitor(const config::CheckpointSection& section, const task::Task& task);
 
-  // "validation/top1".
-  const std::string& name() const { return name_; }
+  // "validation/loss".
+  std::string name() const { return "validation/" + metric_; }
+  // A validation with the metric is better than one without, which a checkpoint of an earlier version may hold.
   bool is_better(const reporting::ValidationEvent& candidate, const reporting::ValidationEvent& best) const;
 
  private:
-  double value_of(const reporting::ValidationEvent& event) const;
-
-  config::Monitored monitored_;
-  bool more_is_better_;
-  std::string name_;
+  std::string metric_;
+  bool higher_is_better_;
 };
 
 }  // namespace trainer::engine

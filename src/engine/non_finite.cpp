@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "engine/non_finite_search.h"
 #include "nn/sync_batch_norm.h"
 
 namespace trainer::engine {
@@ -37,21 +38,16 @@ bool has_joined_statistics(const models::Model& model) {
 
 }  // namespace
 
-const Observation* first_non_finite(const std::vector<Observation>& observations) {
-  const auto found = std::ranges::find_if(observations, [](const Observation& seen) { return seen.num_non_finite > 0; });
-  return found == observations.end() ? nullptr : &*found;
-}
-
 NonFiniteSteps::NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainStep& train_step, Keep keep)
     : policy_(policy), parts_(parts), train_step_(train_step), keep_(std::move(keep)) {}
 
 bool NonFiniteSteps::looks_at_each_step() const { return policy_ == config::OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
 
 std::string NonFiniteSteps::check(const EpochPart& part, int64_t step, const std::function<double(int64_t)>& lr_at) {
-  const auto bad_step = train_step_.non_finite_step();
+  const auto bad_step = train_step_.guard().step();
   if (!bad_step) return "";
   const auto record = make_record(part, *bad_step, lr_at(*bad_step));
-  train_step_.undo();
+  train_step_.guard().undo();
   num_in_row_ = *bad_step == last_step_ + 1 ? num_in_row_ + 1 : 1;
   last_step_ = *bad_step;
   const auto& world = *parts_.ranks.world;
@@ -97,13 +93,13 @@ NonFiniteSteps::Finding NonFiniteSteps::examine(const EpochPart& part, int64_t s
     const auto& batch = parts_.next();
     finding.batches.emplace_back(indices.begin(), indices.begin() + batch.size);
     indices.erase(indices.begin(), indices.begin() + batch.size);
-    const auto observations = train_step_.examine(batch, micro_step);
+    const auto observations = observe_micro_step(parts_, train_step_, batch, micro_step);
     if (!finding.what.empty()) continue;
     const auto* first = first_non_finite(observations);
     finding.position += first == nullptr ? static_cast<int64_t>(observations.size()) : first - observations.data();
     if (first != nullptr) finding.what = first->what;
   }
-  finding.repeats = !finding.what.empty() || !train_step_.had_non_finite_loss();
+  finding.repeats = !finding.what.empty() || !train_step_.guard().had_non_finite_loss();
   if (!finding.repeats) finding.what = "the loss";
   return finding;
 }
@@ -119,7 +115,7 @@ StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step, doub
   StepRecord record{.step = step,
                     .epoch = part.epoch,
                     .lr = lr,
-                    .loss_scale = train_step_.non_finite_scale(),
+                    .loss_scale = train_step_.guard().scale(),
                     .rank = static_cast<int>(first - findings.begin()),
                     .world_size = world.size(),
                     .is_joined = has_joined_statistics(*parts_.model),

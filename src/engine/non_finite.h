@@ -13,9 +13,6 @@
 
 namespace trainer::engine {
 
-// The first observation that is not finite, or null.
-const Observation* first_non_finite(const std::vector<Observation>& observations);
-
 class NonFiniteSteps {
  public:
   // Keeps a step for later, and returns where; called on one rank.

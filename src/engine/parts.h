@@ -10,18 +10,19 @@
 #include "engine/data.h"
 #include "engine/ranks.h"
 #include "models/model.h"
-#include "nn/loss.h"
 #include "optim/ema.h"
 #include "optim/optimizer.h"
+#include "task/task.h"
+#include "task/task.h"
 
 namespace trainer::engine {
 
-// What needs no data: the network with its loss and optimizer.
+// What needs no data: the network with its task and optimizer.
 struct Network {
   device::Placement placement;  // of the run, with the memory format that the network prefers where the configuration says `auto`
   at::Generator dropout_generator;
   std::shared_ptr<models::Model> model;  // on the placement's device
-  std::unique_ptr<nn::Loss> loss;
+  std::unique_ptr<task::Task> task;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::optional<amp::GradScaler> grad_scaler;  // under float16 autocast
 };

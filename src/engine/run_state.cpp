@@ -1,20 +1,38 @@
 #include "engine/run_state.h"
 
+#include "task/task.h"
+
 namespace trainer::engine {
 namespace {
 
-state::Tree tree_of(const std::optional<double>& value) { return value ? state::Tree(*value) : state::Tree(); }
+// A key for each metric of any task; None for those that were not measured.
+void add_metrics(state::Dict& dict, const std::string& prefix, const reporting::Metrics& metrics,
+                 const std::vector<reporting::MetricInfo>& columns) {
+  for (const auto& info : columns) {
+    const auto value = reporting::value_of(metrics, info.name);
+    dict.add(prefix + info.name, value ? state::Tree(*value) : state::Tree());
+  }
+}
 
-std::optional<double> number_at(const state::View& view, const char* key) {
-  const auto value = view.at(key);
-  return value.is_none() ? std::nullopt : std::optional(value.number());
+// A checkpoint of an earlier version lacks the metrics that are new since.
+reporting::Metrics read_metrics(const state::View& view, const std::string& prefix, const std::vector<reporting::MetricInfo>& columns) {
+  reporting::Metrics metrics;
+  for (const auto& info : columns) {
+    const auto value = view.find(prefix + info.name);
+    if (value && !value->is_none()) metrics.push_back({info, value->number()});
+  }
+  return metrics;
+}
+
+std::vector<reporting::MetricInfo> without_details(std::vector<reporting::MetricInfo> columns) {
+  std::erase_if(columns, [](const reporting::MetricInfo& info) { return info.is_detail; });
+  return columns;
 }
 
 state::Dict tree_of(const Interval& interval) {
   state::Dict dict;
-  dict.add("num_samples", interval.scores.num_samples);
-  dict.add("loss", interval.scores.loss);
-  dict.add("top1", tree_of(interval.scores.top1));
+  dict.add("num_samples", interval.measured.num_samples);
+  add_metrics(dict, "", interval.measured.metrics, task::all_metrics().train);
   dict.add("seconds", interval.seconds);
   dict.add("waited_seconds", interval.waited_seconds);
   return dict;
@@ -22,26 +40,21 @@ state::Dict tree_of(const Interval& interval) {
 
 Interval read_interval(const state::View& view) {
   Interval interval{.seconds = view.at("seconds").number(), .waited_seconds = view.at("waited_seconds").number()};
-  interval.scores.num_samples = view.at("num_samples").integer();
-  interval.scores.loss = view.at("loss").number();
-  interval.scores.top1 = number_at(view, "top1");
+  interval.measured.num_samples = view.at("num_samples").integer();
+  interval.measured.metrics = read_metrics(view, "", task::all_metrics().train);
   return interval;
 }
 
 state::Tree tree_of(const std::optional<reporting::ValidationEvent>& event) {
   if (!event) return {};
+  const auto columns = task::all_metrics().validation;
   state::Dict dict;
   dict.add("epoch", event->epoch);
   dict.add("step", event->step);
-  dict.add("loss", event->loss);
-  dict.add("top1", tree_of(event->top1));
-  dict.add("top5", tree_of(event->top5));
-  dict.add("macro_f1", tree_of(event->macro_f1));
+  add_metrics(dict, "", event->metrics, columns);
   dict.add("num_samples", event->num_samples);
   dict.add("confusion", torch::tensor(event->confusion, torch::kInt64));
-  dict.add("ema_loss", tree_of(event->ema_loss));
-  dict.add("ema_top1", tree_of(event->ema_top1));
-  dict.add("ema_top5", tree_of(event->ema_top5));
+  add_metrics(dict, "ema_", event->ema_metrics, without_details(columns));
   dict.add("seconds", event->seconds);
   return dict;
 }
@@ -50,29 +63,28 @@ std::optional<reporting::ValidationEvent> read_validation(const state::View& vie
   if (view.is_none()) return std::nullopt;
   const auto confusion = view.at("confusion").tensor().to(torch::kInt64).contiguous();
   const auto* cells = confusion.const_data_ptr<int64_t>();
+  const auto columns = task::all_metrics().validation;
   return reporting::ValidationEvent{.epoch = view.at("epoch").integer(),
                                     .step = view.at("step").integer(),
-                                    .loss = view.at("loss").number(),
-                                    .top1 = number_at(view, "top1"),
-                                    .top5 = number_at(view, "top5"),
+                                    .metrics = read_metrics(view, "", columns),
                                     .num_samples = view.at("num_samples").integer(),
-                                    .macro_f1 = number_at(view, "macro_f1"),
                                     .confusion = {cells, cells + confusion.numel()},
-                                    .ema_loss = number_at(view, "ema_loss"),
-                                    .ema_top1 = number_at(view, "ema_top1"),
-                                    .ema_top5 = number_at(view, "ema_top5"),
+                                    .ema_metrics = read_metrics(view, "ema_", without_details(columns)),
                                     .seconds = view.at("seconds").number()};
 }
 
 }  // namespace
 
 void Interval::add(const Interval& other) {
-  const auto count = static_cast<double>(scores.num_samples);
-  const auto other_count = static_cast<double>(other.scores.num_samples);
-  const auto mean = [&](double mine, double theirs) { return (mine * count + theirs * other_count) / (count + other_count); };
-  scores.loss = mean(scores.loss, other.scores.loss);
-  if (other.scores.top1) scores.top1 = mean(scores.top1.value_or(0), *other.scores.top1);
-  scores.num_samples += other.scores.num_samples;
+  const auto count = static_cast<double>(measured.num_samples);
+  const auto other_count = static_cast<double>(other.measured.num_samples);
+  auto means = other.measured.metrics;
+  for (auto& metric : means) {
+    const auto mine = reporting::value_of(measured.metrics, metric.info.name).value_or(0);
+    metric.value = (mine * count + metric.value * other_count) / (count + other_count);
+  }
+  measured.metrics = std::move(means);
+  measured.num_samples += other.measured.num_samples;
   seconds += other.seconds;
   waited_seconds += other.waited_seconds;
 }

@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "metrics/classification.h"
 #include "reporting/events.h"
 #include "state/view.h"
+#include "task/meters.h"
 
 namespace trainer::engine {
 
@@ -20,7 +20,7 @@ struct Progress {
 
 // Sums over a time, with the time they took.
 struct Interval {
-  metrics::Scores scores = {};
+  task::Measurement measured = {};
   double seconds = 0;
   double waited_seconds = 0;
   void add(const Interval& other);
@@ -28,7 +28,7 @@ struct Interval {
 
 struct RunState {
   Progress progress;
-  Interval open;   // the logging interval under way; its scores are in the meter
+  Interval open;   // the logging interval under way; what it measured is in the meter
   Interval epoch;  // all intervals of the epoch so far
   Interval whole;  // of the run so far
   std::optional<reporting::ValidationEvent> last_validation;

@@ -22,11 +22,12 @@ Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::
       reporter_(reporter),
       should_stop_(std::move(should_stop)),
       agreement_(parts.ranks.control),
-      meter_(parts.placement.device, parts.loss->has_classes()),
+      meter_(parts.task->make_train_meter(parts.placement.device)),
       train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_),
       non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(keeping.non_finite_step)),
-      monitor_(experiment.checkpoint, parts.loss->has_classes()),
-      checkpoints_(parts, run_, meter_, reporter, std::move(keeping.checkpoints)) {}
+      monitor_(experiment.checkpoint, *parts.task),
+      checkpoints_(parts, run_, meter_, reporter, std::move(keeping.checkpoints)),
+      clock_(*parts.train.loader) {}
 
 void Trainer::resume(const state::Tree& checkpoint, const std::string& file) {
   checkpoints_.load(state::View(checkpoint, file));
@@ -114,11 +115,10 @@ bool Trainer::train() {
   const int64_t steps_per_epoch = part_.first_step_in_epoch + part_.num_steps;
   const auto& every_steps = experiment_.checkpoint.every_steps;
   parts_.begin(part_, progress.step);
-  interval_start_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run_.open.seconds));
-  waited_before_ = parts_.train.loader->waited().count() - run_.open.waited_seconds;
-  logged_step_ = progress.step;
+  clock_.begin(progress.step, run_.open);
   while (progress.step < end_step) {
     if (stop_agreed()) return false;
+    for (auto* hook : hooks_) hook->before_step(progress.step);
     take_step(progress.step);
     progress.samples_in_epoch = end_sample_of(parts_.plan, part_, progress.step);
     progress.samples_seen += samples_in_step(parts_.plan, part_, progress.step);
@@ -129,6 +129,7 @@ bool Trainer::train() {
     if (logs || non_finite_steps_.looks_at_each_step()) check_finite();
     if (logs) log_interval(step_in_epoch);
     reporter_.on_step(step_in_epoch, steps_per_epoch);
+    for (auto* hook : hooks_) hook->after_step(progress.step - 1);
     checkpoints_.after_step();
     if (every_steps && progress.step % *every_steps == 0 && !is_last) save();
   }
@@ -137,13 +138,13 @@ bool Trainer::train() {
 }
 
 void Trainer::take_step(int64_t step) {
-  for (const auto& micro_step : micro_steps_of(parts_.plan, part_, parts_.ranks.world->rank(), step)) {
+  const auto next_batch = [&]() -> const input::Batch& {
     parts_.ranks.activity->enter(distributed::Phase::kLoading, step);
     const auto& batch = parts_.next();
     parts_.ranks.activity->enter(distributed::Phase::kStep, step);
-    train_step_.micro_step(batch, micro_step);
-  }
-  train_step_.update(lr_at(step));
+    return batch;
+  };
+  train_step_.run(micro_steps_of(parts_.plan, part_, parts_.ranks.world->rank(), step), next_batch, lr_at(step), hooks_);
 }
 
 void Trainer::check_finite() {
@@ -154,10 +155,9 @@ void Trainer::check_finite() {
 }
 
 void Trainer::save(bool is_best) {
-  if (run_.progress.step > logged_step_) {
+  if (clock_.has_steps(run_.progress.step)) {
     if (!non_finite_steps_.looks_at_each_step()) check_finite();
-    run_.open.seconds = seconds_since(interval_start_);
-    run_.open.waited_seconds = parts_.train.loader->waited().count() - waited_before_;
+    clock_.read(run_.open);
   }
   checkpoints_.save(is_best);
 }
@@ -165,17 +165,12 @@ void Trainer::save(bool is_best) {
 void Trainer::log_interval(int64_t step_in_epoch) {
   const auto& plan = parts_.plan;
   const int64_t step = run_.progress.step;
-  Interval interval;
-  interval.scores = meter_.read(*parts_.ranks.world);
+  Interval interval{.measured = meter_.read(*parts_.ranks.world)};
   // All its steps were left out: the next interval has its time.
-  if (interval.scores.num_samples == 0) return;
+  if (interval.measured.num_samples == 0) return;
   meter_.reset();
-  logged_step_ = step;
-  interval.seconds = seconds_since(interval_start_);
-  const double waited = parts_.train.loader->waited().count();
-  interval.waited_seconds = waited - waited_before_;
-  waited_before_ = waited;
-  interval_start_ = Clock::now();
+  clock_.read(interval);
+  clock_.begin(step);
   run_.open = {};
   run_.epoch.add(interval);
   run_.whole.add(interval);
@@ -184,10 +179,9 @@ void Trainer::log_interval(int64_t step_in_epoch) {
                       .step = step,
                       .step_in_epoch = step_in_epoch,
                       .steps_per_epoch = part_.first_step_in_epoch + part_.num_steps,
-                      .loss = interval.scores.loss,
-                      .top1 = interval.scores.top1,
+                      .metrics = interval.measured.metrics,
                       .lr = lr_at(step - 1),
-                      .images_per_second = static_cast<double>(interval.scores.num_samples) / interval.seconds,
+                      .images_per_second = static_cast<double>(interval.measured.num_samples) / interval.seconds,
                       .data_wait = interval.waited_seconds / interval.seconds,
                       .memory_bytes = device::memory_in_use(parts_.placement),
                       .grad_scale = parts_.grad_scaler ? std::optional(parts_.grad_scaler->current_scale().item<double>()) : std::nullopt,
@@ -203,21 +197,16 @@ bool Trainer::validate() {
   const auto start = Clock::now();
   const auto evaluation = evaluate(parts_, [this] { return stop_agreed(); });
   if (!evaluation) return false;
-  const auto& scores = evaluation->model;
   reporting::ValidationEvent event{.epoch = run_.progress.epoch,
                                    .num_epochs = parts_.plan.num_epochs,
                                    .step = run_.progress.step,
-                                   .loss = scores.loss,
-                                   .top1 = scores.top1,
-                                   .top5 = scores.top5,
-                                   .num_samples = scores.num_samples,
-                                   .macro_f1 = scores.macro_f1,
-                                   .confusion = scores.confusion,
+                                   .metrics = evaluation->model.metrics,
+                                   .num_samples = evaluation->model.num_samples,
+                                   .confusion = evaluation->model.confusion,
                                    .seconds = seconds_since(start)};
-  if (const auto& ema = evaluation->ema) {
-    event.ema_loss = ema->loss;
-    event.ema_top1 = ema->top1;
-    event.ema_top5 = ema->top5;
+  if (evaluation->ema) {
+    event.ema_metrics = evaluation->ema->metrics;
+    std::erase_if(event.ema_metrics, [](const reporting::Metric& metric) { return metric.info.is_detail; });
   }
   reporter_.on_validation(event);
   run_.last_validation = event;
@@ -230,10 +219,9 @@ void Trainer::report_epoch(bool validated) {
   reporter_.on_epoch({.epoch = part_.epoch,
                       .step = run_.progress.step,
                       .lr = lr_at(run_.progress.step - 1),
-                      .train_loss = epoch.scores.loss,
-                      .train_top1 = epoch.scores.top1,
+                      .train_metrics = epoch.measured.metrics,
                       .seconds = epoch.seconds,
-                      .images_per_second = static_cast<double>(epoch.scores.num_samples) / epoch.seconds,
+                      .images_per_second = static_cast<double>(epoch.measured.num_samples) / epoch.seconds,
                       .validation = validated ? run_.last_validation : std::nullopt});
 }
 
@@ -243,15 +231,18 @@ double Trainer::lr_at(int64_t step) const {
 
 void Trainer::finish(const std::string& reason, const std::string& message) {
   const auto& whole = run_.whole;
-  reporter_.on_end({.reason = reason,
-                    .message = message,
-                    .epoch = run_.progress.epoch,
-                    .step = run_.progress.step,
-                    .seconds = whole.seconds,
-                    .images_per_second = whole.seconds > 0 ? static_cast<double>(whole.scores.num_samples) / whole.seconds : 0,
-                    .monitor = monitor_.name(),
-                    .final_validation = run_.last_validation,
-                    .best_validation = run_.best_validation});
+  const auto& final_validation = run_.last_validation;
+  reporter_.on_end(
+      {.reason = reason,
+       .message = message,
+       .epoch = run_.progress.epoch,
+       .step = run_.progress.step,
+       .seconds = whole.seconds,
+       .images_per_second = whole.seconds > 0 ? static_cast<double>(whole.measured.num_samples) / whole.seconds : 0,
+       .monitor = monitor_.name(),
+       .final_validation = final_validation,
+       .final_classes = final_validation ? parts_.task->per_class(final_validation->confusion) : std::vector<reporting::ClassMetrics>(),
+       .best_validation = run_.best_validation});
 }
 
 }  // namespace trainer::engine

@@ -6,11 +6,13 @@
 #include "config/experiment.h"
 #include "distributed/stop_agreement.h"
 #include "engine/checkpoints.h"
+#include "engine/interval_clock.h"
 #include "engine/monitor.h"
 #include "engine/non_finite.h"
 #include "engine/parts.h"
 #include "engine/run_state.h"
 #include "engine/train_step.h"
+#include "engine/training_hook.h"
 #include "reporting/events.h"
 #include "supervision/straggler_detector.h"
 
@@ -30,6 +32,9 @@ class Trainer {
 
   // Before run(), on each rank with the same tree: it will go on from this checkpoint, which came from `file`. Throws CheckpointError.
   void resume(const state::Tree& checkpoint, const std::string& file);
+
+  // Before run(): `hook`, which must outlive it, is called at each step, after those that were added before.
+  void add_hook(TrainingHook& hook) { hooks_.push_back(&hook); }
 
   // Collective. Trains to the end, or until asked to stop; false then. Saves the run when it ends in either way. Throws Error when a step
   // is not finite (naming it, its learning rate and what was not finite first), memory runs out (naming the batch size) or the last
@@ -58,18 +63,17 @@ class Trainer {
   reporting::Sink& reporter_;
   std::function<bool()> should_stop_;
   distributed::StopAgreement agreement_;
-  metrics::ScoreMeter meter_;  // of the logging interval
+  task::TrainMeter meter_;  // of the logging interval
   TrainStep train_step_;
   NonFiniteSteps non_finite_steps_;
   Monitor monitor_;
   RunState run_;
   Checkpoints checkpoints_;
+  std::vector<TrainingHook*> hooks_;
   std::optional<reporting::Resume> resume_;
   EpochPart part_;                                                    // that is trained on
   std::optional<supervision::StragglerDetector> straggler_detector_;  // of two ranks or more
-  std::chrono::steady_clock::time_point interval_start_;
-  double waited_before_ = 0;
-  int64_t logged_step_ = 0;  // number of steps at the end of the last interval
+  IntervalClock clock_;
 };
 
 }  // namespace trainer::engine

@@ -16,7 +16,7 @@ class Loss {
   // Mean over the batch, a scalar of float32 or wider. `outputs` [N, K]; `targets` int64 [N] for a loss with classes, else the
   // outputs' shape and a floating type.
   virtual torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const = 0;
-  // True when targets are class labels, so that top1 and top5 mean something.
+  // True when targets are class labels.
   virtual bool has_classes() const = 0;
 };
 

@@ -19,20 +19,26 @@ std::string format_number(double value, int digits) {
   return readable ? fmt::format("{:.4f}", value) : fmt::format("{:.{}e}", value, digits);
 }
 
-std::string format_loss(double loss) { return format_number(loss, 4); }
 std::string format_lr(double lr) { return format_number(lr, 1); }
-std::string format_fraction(double fraction) { return fmt::format("{:.2f}%", 100 * fraction); }
+std::string format_value(const Metric& metric) {
+  return metric.info.format == MetricFormat::kPercent ? fmt::format("{:.2f}%", 100 * metric.value) : format_number(metric.value, 4);
+}
 std::string format_rate(double images_per_second) {
   return fmt::format("{:.{}f} img/s", images_per_second, images_per_second < 10 ? 1 : 0);
 }
 
 std::string format_seconds(double seconds) { return format_duration(std::chrono::duration<double>(seconds)); }
 
+void add_fields(std::vector<std::string>& fields, const Metrics& metrics, const char* prefix = "") {
+  for (const auto& metric : metrics) {
+    if (!metric.info.is_detail) fields.push_back(prefix + metric.info.name + " " + format_value(metric));
+  }
+}
+
 std::vector<std::string> train_fields(const TrainEvent& event) {
   std::vector<std::string> fields = {fmt::format("epoch {}/{}", event.epoch + 1, event.num_epochs),
-                                     fmt::format("step {}/{}", event.step_in_epoch, event.steps_per_epoch),
-                                     "loss " + format_loss(event.loss)};
-  if (event.top1) fields.push_back("top1 " + format_fraction(*event.top1));
+                                     fmt::format("step {}/{}", event.step_in_epoch, event.steps_per_epoch)};
+  add_fields(fields, event.metrics);
   fields.push_back("lr " + format_lr(event.lr));
   fields.push_back(format_rate(event.images_per_second));
   fields.push_back(fmt::format("data {:.0f}%", 100 * event.data_wait));
@@ -42,24 +48,18 @@ std::vector<std::string> train_fields(const TrainEvent& event) {
 }
 
 std::vector<std::string> validation_fields(const ValidationEvent& event) {
-  std::vector<std::string> fields = {"validation", fmt::format("epoch {}/{}", event.epoch + 1, event.num_epochs),
-                                     "loss " + format_loss(event.loss)};
-  if (event.top1) fields.push_back("top1 " + format_fraction(*event.top1));
-  if (event.top5) fields.push_back("top5 " + format_fraction(*event.top5));
-  if (event.ema_loss) fields.push_back("ema_loss " + format_loss(*event.ema_loss));
-  if (event.ema_top1) fields.push_back("ema_top1 " + format_fraction(*event.ema_top1));
-  if (event.ema_top5) fields.push_back("ema_top5 " + format_fraction(*event.ema_top5));
+  std::vector<std::string> fields = {"validation", fmt::format("epoch {}/{}", event.epoch + 1, event.num_epochs)};
+  add_fields(fields, event.metrics);
+  add_fields(fields, event.ema_metrics, "ema_");
   fields.push_back(fmt::format("{} images", event.num_samples));
   fields.push_back(format_seconds(event.seconds));
   return fields;
 }
 
-// The value that `monitor` names.
+// The value that `monitor` names, "validation/loss".
 std::string monitored(const std::string& monitor, const ValidationEvent& event) {
-  if (monitor == "validation/top1" && event.top1) return format_fraction(*event.top1);
-  if (monitor == "validation/top5" && event.top5) return format_fraction(*event.top5);
-  if (monitor == "validation/macro_f1" && event.macro_f1) return format_number(*event.macro_f1, 4);
-  return format_loss(event.loss);
+  const auto* metric = find_metric(event.metrics, monitor.substr(monitor.find('/') + 1));
+  return metric == nullptr ? "not measured" : format_value(*metric);
 }
 
 // The terminal's place in the logger while there is a bar.

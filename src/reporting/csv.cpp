@@ -1,4 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <fstream>
+#include <map>
 
 #include "base/file.h"
 #include "reporting/sinks.h"
@@ -6,34 +10,73 @@
 namespace trainer::reporting {
 namespace {
 
-// The digits that give the same double back.
-std::string cell(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : std::string(); }
+std::vector<std::string> make_header(const MetricColumns& columns) {
+  std::vector<std::string> header = {"epoch", "step", "lr"};
+  const auto add = [&](const std::string& prefix, const std::vector<MetricInfo>& metrics) {
+    for (const auto& info : metrics) {
+      if (!info.is_detail) header.push_back(prefix + info.name);
+    }
+  };
+  add("train_", columns.train);
+  add("validation_", columns.validation);
+  add("validation_ema_", columns.validation);
+  header.insert(header.end(), {"seconds", "images_per_second"});
+  return header;
+}
+
+std::vector<std::string> read_header(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  std::vector<std::string> header;
+  for (size_t begin = 0; begin <= line.size();) {
+    const size_t end = std::min(line.find(',', begin), line.size());
+    header.push_back(line.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return header;
+}
 
 class Csv : public Sink {
  public:
-  explicit Csv(const std::filesystem::path& file) : file_(file) {
-    if (std::filesystem::file_size(file) > 0) return;
-    file_.write_line(
-        "epoch,step,lr,train_loss,train_top1,validation_loss,validation_top1,validation_top5,validation_ema_loss,validation_ema_top1,"
-        "validation_ema_top5,seconds,images_per_second");
+  Csv(const std::filesystem::path& file, const MetricColumns& columns) : file_(file) {
+    if (std::filesystem::file_size(file) > 0) {
+      header_ = read_header(file);
+    } else {
+      header_ = make_header(columns);
+      file_.write_line(fmt::format("{}", fmt::join(header_, ",")));
+    }
   }
 
   void on_epoch(const EpochEvent& event) override {
-    std::string scores = ",,,,,";
-    if (const auto& validation = event.validation) {
-      scores = fmt::format("{},{},{},{},{},{}", validation->loss, cell(validation->top1), cell(validation->top5),
-                           cell(validation->ema_loss), cell(validation->ema_top1), cell(validation->ema_top5));
+    // fmt writes the digits that give the same double back.
+    std::map<std::string, std::string> cells = {{"epoch", fmt::format("{}", event.epoch)},
+                                                {"step", fmt::format("{}", event.step)},
+                                                {"lr", fmt::format("{}", event.lr)},
+                                                {"seconds", fmt::format("{}", event.seconds)},
+                                                {"images_per_second", fmt::format("{}", event.images_per_second)}};
+    const auto add = [&](const std::string& prefix, const Metrics& metrics) {
+      for (const auto& metric : metrics) cells[prefix + metric.info.name] = fmt::format("{}", metric.value);
+    };
+    add("train_", event.train_metrics);
+    if (event.validation) {
+      add("validation_", event.validation->metrics);
+      add("validation_ema_", event.validation->ema_metrics);
     }
-    file_.write_line(fmt::format("{},{},{},{},{},{},{},{}", event.epoch, event.step, event.lr, event.train_loss, cell(event.train_top1),
-                                 scores, event.seconds, event.images_per_second));
+    std::vector<std::string> row;
+    for (const auto& column : header_) row.push_back(cells[column]);
+    file_.write_line(fmt::format("{}", fmt::join(row, ",")));
   }
 
  private:
   LineFile file_;
+  std::vector<std::string> header_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> make_csv(const std::filesystem::path& file) { return std::make_unique<Csv>(file); }
+std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns) {
+  return std::make_unique<Csv>(file, columns);
+}
 
 }  // namespace trainer::reporting

@@ -19,7 +19,7 @@ uint32_t crc32c(std::string_view bytes);
 std::string make_record(std::string_view data);
 
 struct Scalar {
-  std::string_view tag;
+  std::string tag;
   double value = 0;  // stored as float32
 };
 

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "reporting/metric.h"
+
 namespace trainer::reporting {
 
 // Where a continued run goes on.
@@ -34,8 +36,7 @@ struct TrainEvent {
   int64_t step = 0;           // updates attempted since the beginning of the run
   int64_t step_in_epoch = 0;  // from 1
   int64_t steps_per_epoch = 0;
-  double loss = 0;
-  std::optional<double> top1 = {};  // fraction
+  Metrics metrics = {};
   double lr = 0;
   double images_per_second = 0;
   double data_wait = 0;  // fraction of the interval's time
@@ -56,16 +57,10 @@ struct ValidationEvent {
   int64_t epoch = 0;
   int64_t num_epochs = 0;
   int64_t step = 0;
-  double loss = 0;
-  std::optional<double> top1 = {};
-  std::optional<double> top5 = {};
+  Metrics metrics = {};
   int64_t num_samples = 0;
-  std::optional<double> macro_f1 = {};
   std::vector<int64_t> confusion = {};  // [actual][predicted], row after row; empty without classes
-  // With the averaged parameters, where there are any.
-  std::optional<double> ema_loss = {};
-  std::optional<double> ema_top1 = {};
-  std::optional<double> ema_top5 = {};
+  Metrics ema_metrics = {};             // with the averaged parameters, where there are any; written as ema_<name>
   double seconds = 0;
 };
 
@@ -74,9 +69,8 @@ struct EpochEvent {
   int64_t epoch = 0;
   int64_t step = 0;
   double lr = 0;
-  double train_loss = 0;  // mean over the epoch
-  std::optional<double> train_top1 = {};
-  double seconds = 0;  // of training, validation left out
+  Metrics train_metrics = {};  // means over the epoch
+  double seconds = 0;          // of training, validation left out
   double images_per_second = 0;
   std::optional<ValidationEvent> validation = {};
 };
@@ -98,8 +92,9 @@ struct EndEvent {
   int64_t step = 0;
   double seconds = 0;
   double images_per_second = 0;  // over the whole training time
-  std::string monitor = {};      // "validation/top1", ...
+  std::string monitor = {};      // the metric that the best validation was chosen by: "validation/loss"
   std::optional<ValidationEvent> final_validation = {};
+  std::vector<ClassMetrics> final_classes = {};  // of the final validation, for each class
   std::optional<ValidationEvent> best_validation = {};
 };
 

@@ -33,8 +33,7 @@ class Jsonl : public Sink {
 
   void on_train(const TrainEvent& event) override {
     Json line = make_line("train", event.epoch, event.step);
-    line["loss"] = event.loss;
-    if (event.top1) line["top1"] = *event.top1;
+    add_metrics(line, event.metrics);
     line["lr"] = event.lr;
     line["images_per_second"] = event.images_per_second;
     line["data_wait"] = event.data_wait;

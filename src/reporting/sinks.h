@@ -23,8 +23,9 @@ std::unique_ptr<Sink> make_console(Logger& logger, Progress progress, bool colou
 // One JSON object a line, with `event` (start or resume, train, warning, validation, checkpoint, end), `time` (Unix seconds), `epoch` (from
 // 0) and `step`. Values that an event does not have are left out; those that are not finite are null.
 std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file);
-// One row an epoch, with a header; cells without a value are empty.
-std::unique_ptr<Sink> make_csv(const std::filesystem::path& file);
+// One row an epoch, with a header; cells without a value are empty. A new file has `columns`, of which details are left out; a file that
+// is continued keeps the columns of its header.
+std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);
 // Final and best metrics, seconds, images per second and the reason of the end; written once, atomically.
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file);
 // An event file that TensorBoard opens, in `folder`, which is created where needed. Its x axis is the step.

@@ -1,6 +1,3 @@
-#include <cmath>
-#include <numeric>
-
 #include "base/file.h"
 #include "reporting/json.h"
 #include "reporting/sinks.h"
@@ -16,19 +13,20 @@ Json validation_object(const ValidationEvent& event) {
   return object;
 }
 
-// Accuracy and number of samples of each class, and the whole confusion matrix: a row for each actual class.
-void add_classes(Json& object, const ValidationEvent& event) {
-  const auto num_classes = static_cast<size_t>(std::sqrt(static_cast<double>(event.confusion.size())));
-  if (num_classes == 0) return;
+// Metrics and number of samples of each class, and the whole confusion matrix: a row for each actual class.
+void add_classes(Json& object, const std::vector<ClassMetrics>& classes, const std::vector<int64_t>& confusion) {
+  if (classes.empty()) return;
   auto per_class = Json::array();
   auto rows = Json::array();
-  for (size_t actual = 0; actual < num_classes; ++actual) {
-    const auto begin = event.confusion.begin() + static_cast<std::ptrdiff_t>(actual * num_classes);
-    const std::vector<int64_t> row(begin, begin + static_cast<std::ptrdiff_t>(num_classes));
-    const auto num_samples = std::accumulate(row.begin(), row.end(), int64_t{0});
-    const double top1 = num_samples == 0 ? 0 : static_cast<double>(row[actual]) / static_cast<double>(num_samples);
-    per_class.push_back({{"top1", top1}, {"num_samples", num_samples}});
-    rows.push_back(row);
+  auto row = confusion.begin();
+  for (const auto& actual : classes) {
+    Json entry;
+    add_metrics(entry, actual.metrics);
+    entry["num_samples"] = actual.num_samples;
+    per_class.push_back(std::move(entry));
+    const auto end = row + static_cast<std::ptrdiff_t>(classes.size());
+    rows.push_back(std::vector<int64_t>(row, end));
+    row = end;
   }
   object["per_class"] = std::move(per_class);
   object["confusion"] = std::move(rows);
@@ -49,7 +47,7 @@ class Summary : public Sink {
     summary["monitor"] = event.monitor;
     if (event.final_validation) {
       summary["final"] = validation_object(*event.final_validation);
-      add_classes(summary["final"], *event.final_validation);
+      add_classes(summary["final"], event.final_classes, event.final_validation->confusion);
     }
     if (event.best_validation) summary["best"] = validation_object(*event.best_validation);
     write_file_atomically(file_, to_text(summary, 2) + '\n');

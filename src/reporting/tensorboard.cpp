@@ -21,25 +21,28 @@ std::filesystem::path make_event_file_path(const std::filesystem::path& folder, 
   return folder / fmt::format("events.out.tfevents.{}.{}.{}", static_cast<int64_t>(time), host, ::getpid());
 }
 
+void add_scalars(std::vector<Scalar>& scalars, const std::string& prefix, const Metrics& metrics) {
+  for (const auto& metric : metrics) {
+    if (!metric.info.is_detail) scalars.push_back({prefix + metric.info.name, metric.value});
+  }
+}
+
 class Tensorboard : public Sink {
  public:
   Tensorboard(const std::filesystem::path& folder, double time) : file_(make_event_file_path(folder, time), time) {}
 
   void on_train(const TrainEvent& event) override {
-    std::vector<Scalar> scalars = {{"train/loss", event.loss}};
-    if (event.top1) scalars.push_back({"train/top1", *event.top1});
+    std::vector<Scalar> scalars;
+    add_scalars(scalars, "train/", event.metrics);
     scalars.push_back({"train/lr", event.lr});
     scalars.push_back({"train/images_per_second", event.images_per_second});
     file_.write(unix_seconds(), event.step, scalars);
   }
 
   void on_validation(const ValidationEvent& event) override {
-    std::vector<Scalar> scalars = {{"validation/loss", event.loss}};
-    if (event.top1) scalars.push_back({"validation/top1", *event.top1});
-    if (event.top5) scalars.push_back({"validation/top5", *event.top5});
-    if (event.ema_loss) scalars.push_back({"validation/ema_loss", *event.ema_loss});
-    if (event.ema_top1) scalars.push_back({"validation/ema_top1", *event.ema_top1});
-    if (event.ema_top5) scalars.push_back({"validation/ema_top5", *event.ema_top5});
+    std::vector<Scalar> scalars;
+    add_scalars(scalars, "validation/", event.metrics);
+    add_scalars(scalars, "validation/ema_", event.ema_metrics);
     file_.write(unix_seconds(), event.step, scalars);
   }
 

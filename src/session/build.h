@@ -8,7 +8,7 @@
 
 namespace trainer::session {
 
-// Builds model, loss and optimizer, and checks that they fit the data set and its transforms, without opening the data. Not collective.
+// Builds model, task and optimizer, and checks that they fit the data set and its transforms, without opening the data. Not collective.
 // Throws one UsageError that lists everything that does not fit.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "datasets/registry.h"
 #include "models/registry.h"
+#include "nn/loss.h"
 #include "nn/sync_batch_norm.h"
 #include "session/build.h"
 #include "session/random_streams.h"
@@ -36,25 +37,11 @@ void place_model(models::Model& model, const device::Placement& placement) {
 std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
 
 // Throws one UsageError that lists what does not fit together.
-void check_fit(const config::Experiment& experiment, const models::Model& model, const nn::Loss& loss) {
-  std::vector<std::string> problems;
+void check_fit(const config::Experiment& experiment, const models::Model& model, const task::Task& task) {
   const auto info = datasets::dataset_info(experiment.dataset.part);
   const auto& data_name = experiment.dataset.part.name;
-  if (loss.has_classes() != (info.num_classes > 0)) {
-    problems.push_back(fmt::format("loss.name: {} needs {}, but {} gives {}", experiment.loss.part.name,
-                                   loss.has_classes() ? "class labels" : "floating-point targets", data_name,
-                                   loss.has_classes() ? "floating-point targets" : "class labels"));
-  }
-  const auto monitored = experiment.checkpoint.monitor;
-  const bool needs_classes = monitored != config::Monitored::kAuto && monitored != config::Monitored::kLoss;
-  if (needs_classes && !loss.has_classes()) {
-    problems.push_back(
-        fmt::format("checkpoint.monitor: {} has no classes to be right about; choose validation/loss", experiment.loss.part.name));
-  }
-  if (monitored == config::Monitored::kTop5 && info.num_classes < 5) {
-    problems.push_back(fmt::format("checkpoint.monitor: validation/top5 needs five classes, but {} has {}; choose validation/top1",
-                                   data_name, info.num_classes));
-  }
+  auto problems = task.problems(
+      {.loss = experiment.loss.part.name, .dataset = data_name, .num_classes = info.num_classes, .monitor = experiment.checkpoint.monitor});
   const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
   if (model.num_outputs() != num_targets) {
     problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.part.name, model.num_outputs(), data_name,
@@ -85,8 +72,8 @@ engine::Network build_network(const config::Experiment& experiment, const device
   network.placement = placement;
   network.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
   network.model = make_model(experiment, network.dropout_generator, ranks);
-  network.loss = nn::make_loss(experiment.loss.part);
-  check_fit(experiment, *network.model, *network.loss);
+  network.task = task::make_task(nn::make_loss(experiment.loss.part));
+  check_fit(experiment, *network.model, *network.task);
   if (!experiment.runtime.channels_last.value && !network.model->prefers_channels_last()) {
     network.placement.memory_format = torch::MemoryFormat::Contiguous;
   }

@@ -6,6 +6,7 @@
 #include "nn/loss.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
+#include "task/task.h"
 
 namespace trainer::session {
 
@@ -15,7 +16,8 @@ config::Catalog make_catalog() {
           .transforms = input::transform_family(),
           .losses = nn::loss_family(),
           .optimizers = optim::optimizer_family(),
-          .lr_schedulers = optim::lr_scheduler_family()};
+          .lr_schedulers = optim::lr_scheduler_family(),
+          .monitor = task::monitor_choices()};
 }
 
 }  // namespace trainer::session

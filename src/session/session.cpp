@@ -142,8 +142,9 @@ engine::Keeping Session::keeping() {
   return keeping;
 }
 
-bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop) {
+bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks) {
   engine::Trainer trainer(context_.experiment(), *parts_, reporter, should_stop, keeping());
+  for (auto* hook : hooks) trainer.add_hook(*hook);
   if (!resume_from_.empty()) {
     const auto checkpoint = share(resume_from_, std::move(checkpoint_), *context_.ranks().world);
     context_.barrier().on_all_ranks([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });

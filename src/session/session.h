@@ -44,8 +44,9 @@ class Session {
   // On rank 0 of a run with a directory, else null.
   const run::RunDirectory* directory() const { return directory_.get(); }
 
-  // Collective: trains to the end, or until asked to stop; false then. `reporter` receives this rank's events. Throws what Trainer does.
-  bool train(reporting::Sink& reporter, const std::function<bool()>& should_stop);
+  // Collective: trains to the end, or until asked to stop; false then. `reporter` receives this rank's events, `hooks` are called at each
+  // step. Throws what Trainer does.
+  bool train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks = {});
 
  private:
   // On rank 0: the checkpoint's path (empty: from the first step), or kFinished.

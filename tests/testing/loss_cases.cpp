@@ -70,15 +70,15 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   const auto images = part_of_rank(torch::randn({steps, batch_size, 3, 32, 32}, generator, torch::kFloat64)).to(parts.placement.dtype);
   const auto labels = part_of_rank(torch::randint(0, 10, {steps, batch_size}, generator, torch::kInt64));
 
-  metrics::ScoreMeter meter(parts.placement.device, /*has_classes=*/true);
+  auto meter = parts.task->make_train_meter(parts.placement.device);
   engine::TrainStep train_step(parts, seed, std::nullopt, meter);
   const double lr = parts.optimizer->base_lr();
   auto result = case_json;
   result["losses"] = nlohmann::json::array();
   for (int64_t step = 0; step < steps; ++step) {
-    train_step.micro_step({images[step], labels[step], images.size(1)}, {.step = step, .num_group_samples = batch_size});
-    train_step.update(lr);
-    result["losses"].push_back(meter.read(*ranks.world).loss);
+    const input::Batch batch{images[step], labels[step], images.size(1)};
+    train_step.run({{.step = step, .num_group_samples = batch_size}}, [&]() -> const input::Batch& { return batch; }, lr);
+    result["losses"].push_back(*reporting::value_of(meter.read(*ranks.world).metrics, "loss"));
     meter.reset();
   }
   double sum = 0;

@@ -12,6 +12,7 @@
 #include "config/load.h"
 #include "session/registries.h"
 #include "session/session.h"
+#include "tests/testing/metrics.h"
 #include "tests/testing/recorder.h"
 
 namespace trainer::testing {

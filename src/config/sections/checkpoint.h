@@ -1,20 +1,19 @@
 #pragma once
 
-#include "config/key_table.h"
+#include "config/catalog.h"
 
 namespace trainer::config {
 
-enum class Monitored { kAuto, kTop1, kTop5, kMacroF1, kLoss };
 enum class MonitorMode { kAuto, kMax, kMin };
 
 struct CheckpointSection {
   std::optional<int64_t> every_epochs = 1;
   std::optional<int64_t> every_steps = {};
   int64_t keep_last = 3;
-  Monitored monitor = Monitored::kAuto;
+  std::string monitor = "auto";
   MonitorMode mode = MonitorMode::kAuto;
 
-  void describe(KeyTable& keys) {
+  void describe(KeyTable& keys, const Catalog& catalog) {
     keys.add("every_epochs", every_epochs,
              {.min = 1,
               .unit = "epochs",
@@ -23,14 +22,10 @@ struct CheckpointSection {
     keys.add("every_steps", every_steps,
              {.min = 1, .unit = "steps", .doc = "Optimizer steps between two checkpoints within an epoch; null: none."});
     keys.add("keep_last", keep_last, {.min = 1, .unit = "files", .doc = "Newest checkpoints that are kept, beside the best one."});
-    keys.add_choice("monitor", monitor,
-                    {{"auto", Monitored::kAuto},
-                     {"validation/top1", Monitored::kTop1},
-                     {"validation/top5", Monitored::kTop5},
-                     {"validation/macro_f1", Monitored::kMacroF1},
-                     {"validation/loss", Monitored::kLoss}},
-                    {.doc = "What the best checkpoint is chosen by; auto: validation/top1, or validation/loss with a loss that has no "
-                            "classes."});
+    Choices<std::string> choices = {{"auto", "auto"}};
+    for (const auto& name : catalog.monitor.names) choices.emplace_back(name, name);
+    keys.add_choice("monitor", monitor, choices,
+                    {.doc = "What the best checkpoint is chosen by; auto: " + catalog.monitor.default_doc + "."});
     keys.add_choice("mode", mode, {{"auto", MonitorMode::kAuto}, {"max", MonitorMode::kMax}, {"min", MonitorMode::kMin}},
                     {.doc = "Whether more or less of it is better; auto: less of a loss, more of all else."});
   }

@@ -39,21 +39,19 @@ struct Plant {
   int64_t end = 4;
 };
 
-class Planter : public testing::Recorder {
+class Planter : public TrainingHook {
  public:
   Planter(Parts& parts, const Plant& plant) : parts_(parts), plant_(plant) {}
 
-  void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override {
-    testing::Recorder::on_step(step_in_epoch, steps_per_epoch);
-    ++num_steps_;
+  void before_step(int64_t step) override {
     if (parts_.ranks.world->rank() != plant_.rank) return;
     const torch::NoGradGuard no_grad;
-    if (num_steps_ == plant_.first) {
+    if (step == plant_.first) {
       for (const auto& tensor : testing::state_of(parts_)) before.push_back(tensor.detach().clone());
       for (auto& parameter : parts_.model->parameters()) parameter.fill_(parameter.scalar_type() == torch::kFloat64 ? 1e308 : 1e38);
       for (const auto& tensor : testing::state_of(parts_)) planted.push_back(tensor.detach().clone());
     }
-    if (num_steps_ == plant_.end) {
+    if (step == plant_.end) {
       for (const auto& tensor : testing::state_of(parts_)) after.push_back(tensor.detach().clone());
       const auto parameters = parts_.model->parameters();
       for (size_t i = 0; i < parameters.size(); ++i) torch::Tensor(parameters[i]).copy_(before[i]);
@@ -65,7 +63,6 @@ class Planter : public testing::Recorder {
  private:
   Parts& parts_;
   Plant plant_;
-  int64_t num_steps_ = 0;
 };
 
 struct Outcome {
@@ -83,6 +80,7 @@ Outcome train(const std::string& model, const Plant& plant, const std::vector<st
   testing::SmallSession session(text, overrides, ranks);
   auto& parts = session.parts();
   Planter planter(parts, plant);
+  testing::Recorder events;
   Outcome outcome;
   const auto keep = [&](const StepRecord& record) {
     outcome.kept.push_back(record);
@@ -90,13 +88,15 @@ Outcome train(const std::string& model, const Plant& plant, const std::vector<st
     return std::filesystem::path("kept/step");
   };
   try {
-    Trainer(session.context.experiment(), parts, planter, [] { return false; }, {.non_finite_step = keep}).run();
+    Trainer trainer(session.context.experiment(), parts, events, [] { return false; }, {.non_finite_step = keep});
+    trainer.add_hook(planter);
+    trainer.run();
   } catch (const AgreedError& error) {
     outcome.error = error.what();
   }
-  for (const auto& warning : planter.warnings) outcome.warnings.push_back(warning.message);
-  outcome.lines = planter.train;
-  outcome.validations = planter.validation;
+  for (const auto& warning : events.warnings) outcome.warnings.push_back(warning.message);
+  outcome.lines = events.train;
+  outcome.validations = events.validation;
   outcome.left_no_trace = bitwise_equal(planter.planted, planter.after);
   parts.data_parallel.reset();
   return outcome;
@@ -127,7 +127,7 @@ TEST(NonFinite, ASkippedStepLeavesNoTrace) {
               "kept/step`");
     // There is nothing to be said of an interval all of which was left out.
     ASSERT_EQ(outcome.lines.size(), 5U);
-    for (const auto& line : outcome.lines) EXPECT_TRUE(std::isfinite(line.loss)) << line.step;
+    for (const auto& line : outcome.lines) EXPECT_TRUE(std::isfinite(testing::loss_of(line))) << line.step;
     EXPECT_EQ(outcome.lines[3].step, 5);
   }
 }
@@ -139,7 +139,8 @@ TEST(NonFinite, WhatIsLoadedAfterASkippedStepIsWhatWouldHaveBeen) {
   const auto skipped = train("{name: demo_conv}", {}, still);
   ASSERT_EQ(straight.lines.size(), 12U);
   ASSERT_EQ(skipped.lines.size(), 11U);
-  for (const auto& line : skipped.lines) EXPECT_EQ(line.loss, straight.lines[static_cast<size_t>(line.step) - 1].loss) << line.step;
+  for (const auto& line : skipped.lines)
+    EXPECT_EQ(testing::loss_of(line), testing::loss_of(straight.lines[static_cast<size_t>(line.step) - 1])) << line.step;
 }
 
 TEST(NonFinite, ASkippedStepIsNotAveraged) {
@@ -147,7 +148,7 @@ TEST(NonFinite, ASkippedStepIsNotAveraged) {
   const auto outcome = train("{name: demo_conv}", {}, {kSkip, "optimizer.lr=1.0e-300", "training.ema={}"});
   ASSERT_EQ(outcome.warnings.size(), 1U);
   ASSERT_EQ(outcome.validations.size(), 1U);
-  EXPECT_NEAR(outcome.validations[0].ema_loss.value(), outcome.validations[0].loss, 1e-12);
+  EXPECT_NEAR(testing::ema_value_of(outcome.validations[0], "loss").value(), testing::loss_of(outcome.validations[0]), 1e-12);
 }
 
 TEST(NonFinite, TooManyInARowEndTheRun) {

@@ -52,19 +52,31 @@ double difference(const torch::Tensor& a, const torch::Tensor& b) {
   return largest == 0 ? a.abs().max().item<double>() : (a - b).abs().max().item<double>() / largest;
 }
 
+class GradientRecorder : public TrainingHook {
+ public:
+  explicit GradientRecorder(const models::Model& model) : model_(model) {}
+  void on_gradients(int64_t) override {
+    for (const auto& parameter : model_.parameters()) recorded.push_back(parameter.grad().clone());
+  }
+  std::vector<torch::Tensor> recorded;
+
+ private:
+  const models::Model& model_;
+};
+
 // Gradients and buffers after the backward passes of one step, number `step` of the epoch, from equal weights.
 std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks, int64_t step) {
   testing::SmallSession session(text, {}, ranks);
   auto& parts = session.parts();
   parts.model->train();
-  metrics::ScoreMeter meter(parts.placement.device, true);
+  auto meter = parts.task->make_train_meter(parts.placement.device);
   TrainStep train_step(parts, 1, std::nullopt, meter);
   parts.begin(rest_of_epoch(parts.plan, 0), 0);
   for (int64_t i = 0; i < step; ++i) parts.next();
-  train_step.micro_step(parts.next(),
-                        {.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), step)});
-  std::vector<torch::Tensor> state;
-  for (const auto& parameter : parts.model->parameters()) state.push_back(parameter.grad().clone());
+  GradientRecorder gradients(*parts.model);
+  train_step.run({{.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), step)}},
+                 [&]() -> const input::Batch& { return parts.next(); }, /*lr=*/0, {&gradients});
+  auto state = gradients.recorded;
   for (const auto& buffer : parts.model->buffers()) state.push_back(buffer.to(torch::kFloat64, false, /*copy=*/true));
   return state;
 }
@@ -94,14 +106,13 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
       testing::SmallSession session(experiment_text(kResNet), {}, make_ranks(groups));
       auto& parts = session.parts();
       parts.model->train();
-      metrics::ScoreMeter meter(torch::kCPU, true);
+      auto meter = parts.task->make_train_meter(torch::kCPU);
       TrainStep train_step(parts, 1, std::nullopt, meter);
       for (int64_t step = 0; step < 6; ++step) {
         const int64_t batch = step % parts.plan.batches_per_epoch;
         if (batch == 0) parts.train.loader->start_epoch(step, parts.sampler->indices(), parts.plan.batches_per_epoch);
-        train_step.micro_step(parts.next(),
-                              {.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), batch)});
-        train_step.update(0.01);
+        train_step.run({{.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), batch)}},
+                       [&]() -> const input::Batch& { return parts.next(); }, 0.01);
         for (const auto& tensor : testing::state_of(parts)) {
           const auto all = groups.world()->all_gather(tensor.detach());
           for (int64_t rank = 1; rank < world_size; ++rank) EXPECT_TRUE(torch::equal(all[rank], all[0])) << "step " << step;
@@ -122,9 +133,11 @@ TEST(Ranks, CurvesAreThoseOfOneProcess) {
         const auto& run = runs[rank];
         ASSERT_EQ(run.events.train.size(), 12U) << "rank " << rank;
         for (size_t i = 0; i < 10; ++i) {
-          EXPECT_NEAR(run.events.train[i].loss, one.events.train[i].loss, 1e-10 * one.events.train[i].loss)
+          EXPECT_NEAR(testing::loss_of(run.events.train[i]), testing::loss_of(one.events.train[i]),
+                      1e-10 * testing::loss_of(one.events.train[i]))
               << model << ", " << world_size << " ranks, step " << i;
-          EXPECT_EQ(run.events.train[i].top1, one.events.train[i].top1);
+          EXPECT_TRUE(testing::value_of(run.events.train[i], "top1"));
+          EXPECT_EQ(testing::value_of(run.events.train[i], "top1"), testing::value_of(one.events.train[i], "top1"));
         }
         EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts()), testing::state_of(runs[0].parts())))
             << "rank " << rank << " of " << world_size << " has other parameters";
@@ -140,9 +153,9 @@ TEST(Ranks, AveragedParametersAreThoseOfOneProcess) {
   for (const auto& run : runs) {
     ASSERT_EQ(run.events.validation.size(), one.events.validation.size());
     for (size_t i = 0; i < one.events.validation.size(); ++i) {
-      const double expected = *one.events.validation[i].ema_loss;
-      EXPECT_NEAR(*run.events.validation[i].ema_loss, expected, 1e-9 * expected) << "epoch " << i;
-      EXPECT_EQ(run.events.validation[i].ema_top1, one.events.validation[i].ema_top1);
+      const double expected = testing::ema_value_of(one.events.validation[i], "loss").value();
+      EXPECT_NEAR(testing::ema_value_of(run.events.validation[i], "loss").value(), expected, 1e-9 * expected) << "epoch " << i;
+      EXPECT_EQ(testing::ema_value_of(run.events.validation[i], "top1"), testing::ema_value_of(one.events.validation[i], "top1"));
     }
     EXPECT_TRUE(testing::bitwise_equal(state::tensors_of(run.parts().ema->state()), state::tensors_of(runs[0].parts().ema->state())));
   }
@@ -160,12 +173,13 @@ TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   for (const int world_size : {2, 3, 4}) {
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
       const auto scores = evaluate_with(make_ranks(groups));
-      EXPECT_EQ(scores.loss, one.loss);
+      EXPECT_EQ(testing::loss_of(scores), testing::loss_of(one));
       EXPECT_EQ(scores.num_samples, one.num_samples);
-      EXPECT_EQ(scores.top1, one.top1);
-      EXPECT_EQ(scores.top5, one.top5);
+      for (const char* name : {"top1", "top5", "macro_f1"}) {
+        EXPECT_TRUE(testing::value_of(scores, name)) << name;
+        EXPECT_EQ(testing::value_of(scores, name), testing::value_of(one, name)) << name;
+      }
       EXPECT_EQ(scores.confusion, one.confusion);
-      EXPECT_EQ(scores.macro_f1, one.macro_f1);
     });
   }
 }

@@ -57,15 +57,17 @@ SmallRun train_on(int world_size, const std::string& text, const Overrides& over
 std::vector<std::string> told(const testing::Recorder& events) {
   std::vector<std::string> lines;
   for (const auto& e : events.train) {
-    lines.push_back(
-        fmt::format("train {} {} {} {} {} {} {}", e.epoch, e.step, e.step_in_epoch, e.steps_per_epoch, e.loss, e.top1.value_or(-1), e.lr));
+    lines.push_back(fmt::format("train {} {} {} {} {} {} {}", e.epoch, e.step, e.step_in_epoch, e.steps_per_epoch, testing::loss_of(e),
+                                testing::value_of(e, "top1").value_or(-1), e.lr));
   }
   for (const auto& e : events.validation) {
-    lines.push_back(fmt::format("validation {} {} {} {} {}", e.epoch, e.step, e.loss, e.top1.value_or(-1), e.num_samples) +
-                    fmt::format(" {}", e.ema_loss.value_or(-1)));
+    lines.push_back(fmt::format("validation {} {} {} {} {}", e.epoch, e.step, testing::loss_of(e),
+                                testing::value_of(e, "top1").value_or(-1), e.num_samples) +
+                    fmt::format(" {}", testing::ema_value_of(e, "loss").value_or(-1)));
   }
   for (const auto& e : events.epochs) {
-    lines.push_back(fmt::format("epoch {} {} {} {} {}", e.epoch, e.step, e.lr, e.train_loss, e.train_top1.value_or(-1)));
+    lines.push_back(fmt::format("epoch {} {} {} {} {}", e.epoch, e.step, e.lr, reporting::value_of(e.train_metrics, "loss").value(),
+                                reporting::value_of(e.train_metrics, "top1").value_or(-1)));
   }
   std::sort(lines.begin(), lines.end());
   return lines;
@@ -167,7 +169,7 @@ TEST(Resume, FromACheckpointWithinAnEpoch) {
     const auto resumed = train_on(1, text, overrides, -1, folder.path());
     ASSERT_TRUE(resumed.events.start.resume);
     EXPECT_EQ(resumed.events.start.resume->step, kept);
-    EXPECT_EQ(resumed.events.train.back().loss, straight.events.train.back().loss);
+    EXPECT_EQ(testing::loss_of(resumed.events.train.back()), testing::loss_of(straight.events.train.back()));
     EXPECT_TRUE(testing::bitwise_equal(tensors_of(resumed), tensors_of(straight)));
   }
 }
@@ -227,7 +229,8 @@ TEST(Resume, ARunGoesOnWithOtherRanks) {
   const auto ours = tensors_of(run);
   const auto theirs = tensors_of(straight);
   for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT((ours[i] - theirs[i]).abs().max().item<double>(), 1e-9);
-  EXPECT_NEAR(run.events.epochs.back().train_loss, straight.events.epochs.back().train_loss, 1e-9);
+  const auto train_loss = [](const SmallRun& of) { return reporting::value_of(of.events.epochs.back().train_metrics, "loss").value(); };
+  EXPECT_NEAR(train_loss(run), train_loss(straight), 1e-9);
 }
 
 TEST(Resume, RefusesWhatDoesNotFit) {

@@ -13,9 +13,12 @@ namespace trainer::engine {
 namespace {
 
 using testing::bitwise_equal;
+using testing::ema_value_of;
+using testing::loss_of;
 using testing::SmallRun;
 using testing::state_of;
 using testing::train_text;
+using testing::value_of;
 
 // ResNet-20 on the bundled images, with crop and flip.
 std::string images_text() {
@@ -49,8 +52,8 @@ constexpr const char* kRandom =
 void expect_equal_runs(const SmallRun& a, const SmallRun& b) {
   ASSERT_EQ(a.events.train.size(), b.events.train.size());
   for (size_t i = 0; i < a.events.train.size(); ++i) {
-    EXPECT_EQ(a.events.train[i].loss, b.events.train[i].loss) << "line " << i;
-    EXPECT_EQ(a.events.train[i].top1, b.events.train[i].top1) << "line " << i;
+    EXPECT_EQ(loss_of(a.events.train[i]), loss_of(b.events.train[i])) << "line " << i;
+    EXPECT_EQ(value_of(a.events.train[i], "top1"), value_of(b.events.train[i], "top1")) << "line " << i;
   }
   EXPECT_TRUE(bitwise_equal(state_of(a.parts()), state_of(b.parts())));
 }
@@ -64,7 +67,7 @@ TEST(Trainer, TheSameBitForBitForAnyNumberOfWorkers) {
     expect_equal_runs(reference, train_text(text, {workers, "dataloader.prefetch=2"}, 6));
   }
   const auto other_seed = train_text(text, {"seed=43"}, 6);
-  EXPECT_NE(reference.events.train[0].loss, other_seed.events.train[0].loss);
+  EXPECT_NE(loss_of(reference.events.train[0]), loss_of(other_seed.events.train[0]));
 }
 
 TEST(Trainer, TellsWhatHappens) {
@@ -79,12 +82,17 @@ TEST(Trainer, TellsWhatHappens) {
   EXPECT_EQ(run.events.validation[0].num_samples, 12);
   ASSERT_EQ(run.events.epochs.size(), 2U);
   const auto& lines = run.events.train;
-  EXPECT_DOUBLE_EQ(run.events.epochs[0].train_loss, (2 * lines[0].loss + 2 * lines[1].loss + lines[2].loss) / 5);
+  EXPECT_DOUBLE_EQ(reporting::value_of(run.events.epochs[0].train_metrics, "loss").value(),
+                   (2 * loss_of(lines[0]) + 2 * loss_of(lines[1]) + loss_of(lines[2])) / 5);
   EXPECT_EQ(run.events.end.reason, "done");
   EXPECT_EQ(run.events.end.step, 10);
   EXPECT_EQ(run.events.end.monitor, "validation/top1");
   ASSERT_TRUE(run.events.end.best_validation.has_value());
-  EXPECT_GE(*run.events.end.best_validation->top1, *run.events.end.final_validation->top1);
+  EXPECT_GE(value_of(*run.events.end.best_validation, "top1").value(), value_of(*run.events.end.final_validation, "top1").value());
+  ASSERT_EQ(run.events.end.final_classes.size(), 10U);
+  int64_t num_samples = 0;
+  for (const auto& of_class : run.events.end.final_classes) num_samples += of_class.num_samples;
+  EXPECT_EQ(num_samples, 12);
 }
 
 TEST(Trainer, AccumulatedMicroStepsAreOneBigBatch) {
@@ -96,14 +104,14 @@ TEST(Trainer, AccumulatedMicroStepsAreOneBigBatch) {
   const auto a = state_of(whole.parts());
   const auto b = state_of(parts.parts());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_LT((a[i] - b[i]).abs().max().item<double>(), 1e-13);
-  EXPECT_NEAR(whole.events.end.final_validation->loss, parts.events.end.final_validation->loss, 1e-12);
+  EXPECT_NEAR(loss_of(*whole.events.end.final_validation), loss_of(*parts.events.end.final_validation), 1e-12);
 }
 
 TEST(Trainer, ValidationDoesNotDependOnItsBatches) {
   const auto small = train_text(kRandom, {"validation.batch_size=5"});
   const auto large = train_text(kRandom, {"validation.batch_size=500"});
-  EXPECT_EQ(*small.events.end.final_validation->top1, *large.events.end.final_validation->top1);
-  EXPECT_NEAR(small.events.end.final_validation->loss, large.events.end.final_validation->loss, 1e-12);
+  EXPECT_EQ(value_of(*small.events.end.final_validation, "top1").value(), value_of(*large.events.end.final_validation, "top1").value());
+  EXPECT_NEAR(loss_of(*small.events.end.final_validation), loss_of(*large.events.end.final_validation), 1e-12);
 }
 
 TEST(Trainer, StopsAtAStepWhenAsked) {
@@ -126,9 +134,9 @@ TEST(Trainer, WithoutClassesTheLossIsMonitored) {
       "dataset: {name: synthetic, shape: [10], num_classes: 0, num_targets: 10, num_train: 64, num_validation: 32}\n"
       "dataloader: {batch_size: 8}\noptimizer: {name: sgd, lr: 0.01}\ntraining: {epochs: 3}\n");
   EXPECT_EQ(run.events.end.monitor, "validation/loss");
-  EXPECT_FALSE(run.events.train[0].top1.has_value());
-  EXPECT_FALSE(run.events.end.final_validation->top1.has_value());
-  EXPECT_LE(run.events.end.best_validation->loss, run.events.validation[0].loss);
+  EXPECT_FALSE(value_of(run.events.train[0], "top1").has_value());
+  EXPECT_FALSE(value_of(*run.events.end.final_validation, "top1").has_value());
+  EXPECT_LE(loss_of(*run.events.end.best_validation), loss_of(run.events.validation[0]));
 }
 
 TEST(Trainer, HeldOutPartOfTheTrainingSet) {
@@ -147,32 +155,34 @@ TEST(Trainer, AveragedParametersAreMeasuredBesideTheModel) {
   ASSERT_EQ(with.events.validation.size(), 2U);
   for (size_t i = 0; i < 2; ++i) {
     const auto& event = with.events.validation[i];
-    EXPECT_EQ(event.loss, without.events.validation[i].loss);
-    EXPECT_EQ(event.top1, without.events.validation[i].top1);
-    EXPECT_FALSE(without.events.validation[i].ema_loss.has_value());
-    EXPECT_GT(std::abs(event.ema_loss.value() - event.loss), 1e-6);
-    EXPECT_TRUE(event.ema_top1 && event.ema_top5);
+    EXPECT_EQ(loss_of(event), loss_of(without.events.validation[i]));
+    EXPECT_EQ(value_of(event, "top1"), value_of(without.events.validation[i], "top1"));
+    EXPECT_FALSE(ema_value_of(without.events.validation[i], "loss").has_value());
+    EXPECT_GT(std::abs(ema_value_of(event, "loss").value() - loss_of(event)), 1e-6);
+    EXPECT_TRUE(ema_value_of(event, "top1") && ema_value_of(event, "top5"));
+    EXPECT_TRUE(value_of(event, "macro_f1").has_value());
+    EXPECT_FALSE(ema_value_of(event, "macro_f1").has_value());
   }
   // What keeps nothing is the model itself.
   const auto last = *train_text(kRandom, {"training.ema={decay: 0}"}).events.end.final_validation;
-  EXPECT_NEAR(last.ema_loss.value(), last.loss, 1e-12);
-  EXPECT_EQ(last.ema_top1, last.top1);
-  EXPECT_EQ(last.ema_top5, last.top5);
+  EXPECT_NEAR(ema_value_of(last, "loss").value(), loss_of(last), 1e-12);
+  EXPECT_EQ(ema_value_of(last, "top1"), value_of(last, "top1"));
+  EXPECT_EQ(ema_value_of(last, "top5"), value_of(last, "top5"));
 }
 
 TEST(Trainer, GradientClippingAndAdamWTrain) {
   const auto run =
       train_text(kRandom, {"optimizer={name: adamw, lr: 0.001}", "training.max_grad_norm=0.1", "optimizer.decay_norm_and_bias=false"});
   EXPECT_TRUE(run.done);
-  EXPECT_TRUE(std::isfinite(run.events.train.back().loss));
+  EXPECT_TRUE(std::isfinite(loss_of(run.events.train.back())));
 }
 
 TEST(Trainer, Bfloat16AutocastStaysNearFloat32) {
   const auto full = train_text(kRandom, {"runtime.dtype=float32", "amp.enabled=false"}, 4);
   const auto mixed = train_text(kRandom, {"runtime.dtype=float32", "amp.enabled=true"}, 4);
   // bfloat16 has 8 bits of mantissa: losses of order 2.3 differ in the third digit.
-  EXPECT_NEAR(full.events.train[0].loss, mixed.events.train[0].loss, 0.05);
-  EXPECT_NE(full.events.train[0].loss, mixed.events.train[0].loss);
+  EXPECT_NEAR(loss_of(full.events.train[0]), loss_of(mixed.events.train[0]), 0.05);
+  EXPECT_NE(loss_of(full.events.train[0]), loss_of(mixed.events.train[0]));
 }
 
 TEST(Trainer, StrictDeterminismTrains) { EXPECT_TRUE(train_text(kRandom, {"runtime.deterministic=true", "training.epochs=1"}).done); }
@@ -189,6 +199,10 @@ TEST(BuildParts, WhatDoesNotFitIsListedTogether) {
   EXPECT_EQ(error({"loss={name: mse}", "dataset.num_classes=100"}),
             "loss.name: mse needs floating-point targets, but synthetic gives class labels\n"
             "model: demo_conv has 10 outputs, but synthetic has 100 classes");
+  EXPECT_EQ(error({"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"}),
+            "checkpoint.monitor: validation/top5 needs five classes, but synthetic has 4; choose validation/top1");
+  EXPECT_EQ(error({"checkpoint.monitor=validation/top1", "loss={name: mse}", "dataset={num_classes: 0, num_targets: 10}"}),
+            "checkpoint.monitor: mse has no classes to be right about; choose validation/loss");
   EXPECT_NE(error({"dataset.shape=[3, 28, 28]"}).find("model: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28"),
             std::string::npos);
   EXPECT_NE(error({"dataset.train_transforms=[random_horizontal_flip]"}).find("dataset.train_transforms"), std::string::npos)

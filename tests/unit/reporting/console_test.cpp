@@ -7,18 +7,21 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "reporting/sinks.h"
+#include "tests/testing/metrics.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer::reporting::test {
 namespace {
+
+using testing::detail;
+using testing::fraction;
 
 const TrainEvent kConsoleInterval = {.epoch = 2,
                                      .num_epochs = 100,
                                      .step = 902,
                                      .step_in_epoch = 120,
                                      .steps_per_epoch = 391,
-                                     .loss = 1.23449,
-                                     .top1 = 0.55211,
+                                     .metrics = {testing::loss(1.23449), fraction("top1", 0.55211)},
                                      .lr = 0.08,
                                      .images_per_second = 4321.4,
                                      .data_wait = 0.021,
@@ -27,7 +30,12 @@ const TrainEvent kConsoleInterval = {.epoch = 2,
 const std::string kConsoleIntervalLine =
     "epoch 3/100  step 120/391  loss 1.2345  top1 55.21%  lr 0.0800  4321 img/s  data 2%  mem 1.2 GiB  ETA 3m12s";
 const ValidationEvent kConsoleValidation = {
-    .epoch = 2, .num_epochs = 100, .step = 1173, .loss = 1.0012, .top1 = 0.634, .top5 = 0.9612, .num_samples = 10000, .seconds = 2.1};
+    .epoch = 2,
+    .num_epochs = 100,
+    .step = 1173,
+    .metrics = {testing::loss(1.0012), fraction("top1", 0.634), fraction("top5", 0.9612), detail("macro_f1", 0.625)},
+    .num_samples = 10000,
+    .seconds = 2.1};
 const std::string kConsoleValidationLine = "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  10000 images  2.1s\n";
 
 // What `emit` prints through a plain console.
@@ -66,14 +74,14 @@ TEST(Console, TheLineOfAnInterval) {
 
 TEST(Console, WithoutClassesThereIsNoTop1) {
   auto event = kConsoleInterval;
-  event.top1.reset();
+  event.metrics.pop_back();
   EXPECT_EQ(console_text([&](Sink& sink) { sink.on_train(event); }),
             "epoch 3/100  step 120/391  loss 1.2345  lr 0.0800  4321 img/s  data 2%  mem 1.2 GiB  ETA 3m12s\n");
 }
 
 TEST(Console, SmallAndLargeValuesStayReadable) {
   const auto line = [](double loss, double lr, double rate) {
-    return console_text([&](Sink& sink) { sink.on_train({.loss = loss, .lr = lr, .images_per_second = rate}); });
+    return console_text([&](Sink& sink) { sink.on_train({.metrics = {testing::loss(loss)}, .lr = lr, .images_per_second = rate}); });
   };
   EXPECT_NE(line(1, 1e-5, 1).find("  lr 1.0e-05  1.0 img/s  "), std::string::npos) << line(1, 1e-5, 1);
   EXPECT_NE(line(1, 0, 9.4).find("  lr 0.0000  9.4 img/s  "), std::string::npos) << line(1, 0, 9.4);
@@ -84,12 +92,12 @@ TEST(Console, SmallAndLargeValuesStayReadable) {
 
 TEST(Console, TheLineOfAValidation) {
   EXPECT_EQ(console_text([](Sink& sink) { sink.on_validation(kConsoleValidation); }), kConsoleValidationLine);
-  EXPECT_EQ(console_text([](Sink& sink) { sink.on_validation({.num_epochs = 1, .loss = 0.5, .num_samples = 7, .seconds = 0.25}); }),
+  EXPECT_EQ(console_text([](Sink& sink) {
+              sink.on_validation({.num_epochs = 1, .metrics = {testing::loss(0.5)}, .num_samples = 7, .seconds = 0.25});
+            }),
             "validation  epoch 1/1  loss 0.5000  7 images  0.2s\n");
   auto event = kConsoleValidation;
-  event.ema_loss = 0.875;
-  event.ema_top1 = 0.65;
-  event.ema_top5 = 0.97;
+  event.ema_metrics = {testing::loss(0.875), fraction("top1", 0.65), fraction("top5", 0.97)};
   EXPECT_EQ(console_text([&](Sink& sink) { sink.on_validation(event); }),
             "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  ema_loss 0.8750  ema_top1 65.00%  ema_top5 97.00%  10000 "
             "images  2.1s\n");
@@ -107,11 +115,15 @@ TEST(Console, TheEndSaysFinalAndBest) {
   event.monitor = "validation/top1";
   const auto text = [&] { return console_text([&](Sink& sink) { sink.on_end(event); }); };
   EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\n");
-  event.final_validation = ValidationEvent{.epoch = 99, .loss = 0.25, .top1 = 0.931};
-  event.best_validation = ValidationEvent{.epoch = 86, .loss = 0.2, .top1 = 0.934};
+  event.final_validation =
+      ValidationEvent{.epoch = 99, .metrics = {testing::loss(0.25), fraction("top1", 0.931), detail("macro_f1", 0.9125)}};
+  event.best_validation =
+      ValidationEvent{.epoch = 86, .metrics = {testing::loss(0.2), fraction("top1", 0.934), detail("macro_f1", 0.9375)}};
   EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/top1  final 93.10%  best 93.40% in epoch 87\n");
   event.monitor = "validation/loss";
   EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/loss  final 0.2500  best 0.2000 in epoch 87\n");
+  event.monitor = "validation/macro_f1";
+  EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/macro_f1  final 0.9125  best 0.9375 in epoch 87\n");
 }
 
 TEST(Console, PlainLinesGoToTerminalAndFile) {

@@ -7,10 +7,15 @@
 
 #include "base/error.h"
 #include "reporting/sinks.h"
+#include "tests/testing/metrics.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer::reporting::test {
 namespace {
+
+using testing::detail;
+using testing::fraction;
+using testing::loss;
 
 std::string event_file_hex(const std::string& bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -68,15 +73,18 @@ TEST(Tensorboard, WritesOnlyWhatAnEventHas) {
   const testing::TemporaryFolder folder;
   const auto sink = make_tensorboard(folder.path());
   const auto content = [&] { return read_file(std::filesystem::directory_iterator(folder.path())->path()); };
-  sink->on_train({.step = 1, .loss = 1});
-  sink->on_validation({.step = 1, .loss = 1});
+  sink->on_train({.step = 1, .metrics = {loss(1)}});
+  sink->on_validation({.step = 1, .metrics = {loss(1), detail("macro_f1", 0.5)}});
   for (const char* tag : {"train/loss", "train/lr", "train/images_per_second", "validation/loss"}) {
     EXPECT_NE(content().find(tag), std::string::npos) << tag;
   }
   EXPECT_EQ(content().find("top"), std::string::npos);
-  sink->on_train({.step = 2, .loss = 1, .top1 = 0.5});
+  EXPECT_EQ(content().find("macro_f1"), std::string::npos);
+  sink->on_train({.step = 2, .metrics = {loss(1), fraction("top1", 0.5)}});
   EXPECT_EQ(content().find("ema"), std::string::npos);
-  sink->on_validation({.step = 2, .loss = 1, .top1 = 0.5, .top5 = 0.75, .ema_loss = 1, .ema_top1 = 0.5, .ema_top5 = 0.75});
+  sink->on_validation({.step = 2,
+                       .metrics = {loss(1), fraction("top1", 0.5), fraction("top5", 0.75)},
+                       .ema_metrics = {loss(1), fraction("top1", 0.5), fraction("top5", 0.75)}});
   for (const char* tag :
        {"train/top1", "validation/top1", "validation/top5", "validation/ema_loss", "validation/ema_top1", "validation/ema_top5"})
     EXPECT_NE(content().find(tag), std::string::npos) << tag;

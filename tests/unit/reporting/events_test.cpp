@@ -16,6 +16,7 @@ class RecordingSink : public Sink {
   void on_warning(const WarningEvent&) override { seen_.push_back(name_ + " warning"); }
   void on_validation(const ValidationEvent&) override { seen_.push_back(name_ + " validation"); }
   void on_epoch(const EpochEvent&) override { seen_.push_back(name_ + " epoch"); }
+  void on_checkpoint(const CheckpointEvent&) override { seen_.push_back(name_ + " checkpoint"); }
   void on_end(const EndEvent&) override { seen_.push_back(name_ + " end"); }
 
  private:
@@ -34,9 +35,11 @@ TEST(Reporter, HandsEveryEventToEverySinkInOrder) {
   reporter.on_warning({});
   reporter.on_validation({});
   reporter.on_epoch({});
+  reporter.on_checkpoint({});
   reporter.on_end({});
   EXPECT_EQ(seen, (std::vector<std::string>{"a start", "b start", "a train", "b train", "a step 3/5", "b step 3/5", "a warning",
-                                            "b warning", "a validation", "b validation", "a epoch", "b epoch", "a end", "b end"}));
+                                            "b warning", "a validation", "b validation", "a epoch", "b epoch", "a checkpoint",
+                                            "b checkpoint", "a end", "b end"}));
 }
 
 }  // namespace

@@ -9,10 +9,15 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "reporting/sinks.h"
+#include "tests/testing/metrics.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer::reporting::test {
 namespace {
+
+using testing::detail;
+using testing::fraction;
+using testing::loss;
 
 using nlohmann::json;
 
@@ -44,17 +49,20 @@ TEST(Jsonl, OneObjectForEachEventWithThePromisedKeys) {
                    .step = 7,
                    .step_in_epoch = 2,
                    .steps_per_epoch = 5,
-                   .loss = 1.5,
-                   .top1 = 0.25,
+                   .metrics = {loss(1.5), fraction("top1", 0.25)},
                    .lr = 0.1,
                    .images_per_second = 4321.5,
                    .data_wait = 0.02,
                    .memory_bytes = 1024,
                    .eta_seconds = 9});
     sink.on_warning({.epoch = 1, .step = 7, .message = "a slow rank"});
-    sink.on_validation(
-        {.epoch = 1, .num_epochs = 2, .step = 10, .loss = 1.25, .top1 = 0.5, .top5 = 0.75, .num_samples = 10000, .seconds = 2.5});
-    sink.on_validation({.loss = 1, .ema_loss = 2.5, .ema_top1 = 0.25, .ema_top5 = 0.625, .seconds = 1});
+    sink.on_validation({.epoch = 1,
+                        .num_epochs = 2,
+                        .step = 10,
+                        .metrics = {loss(1.25), fraction("top1", 0.5), fraction("top5", 0.75), detail("macro_f1", 0.375)},
+                        .num_samples = 10000,
+                        .seconds = 2.5});
+    sink.on_validation({.metrics = {loss(1)}, .ema_metrics = {loss(2.5), fraction("top1", 0.25), fraction("top5", 0.625)}, .seconds = 1});
     sink.on_end({.reason = "done", .epoch = 1, .step = 10, .seconds = 60.5, .images_per_second = 4000.0});
   });
   ASSERT_EQ(lines.size(), 6U);
@@ -64,7 +72,7 @@ TEST(Jsonl, OneObjectForEachEventWithThePromisedKeys) {
                                       "images_per_second": 4321.5, "data_wait": 0.02})"));
   EXPECT_EQ(lines[2], json::parse(R"({"event": "warning", "epoch": 1, "step": 7, "message": "a slow rank"})"));
   EXPECT_EQ(lines[3], json::parse(R"({"event": "validation", "epoch": 1, "step": 10, "loss": 1.25, "top1": 0.5, "top5": 0.75,
-                                      "num_samples": 10000, "seconds": 2.5})"));
+                                      "macro_f1": 0.375, "num_samples": 10000, "seconds": 2.5})"));
   EXPECT_EQ(lines[4], json::parse(R"({"event": "validation", "epoch": 0, "step": 0, "loss": 1.0, "num_samples": 0, "ema_loss": 2.5,
                                       "ema_top1": 0.25, "ema_top5": 0.625, "seconds": 1.0})"));
   EXPECT_EQ(lines[5], json::parse(R"({"event": "end", "epoch": 1, "step": 10, "reason": "done", "seconds": 60.5,
@@ -73,8 +81,8 @@ TEST(Jsonl, OneObjectForEachEventWithThePromisedKeys) {
 
 TEST(Jsonl, LeavesOutWhatAnEventDoesNotHave) {
   const auto lines = jsonl_lines([](Sink& sink) {
-    sink.on_train({.loss = 1.5});
-    sink.on_validation({.loss = 1.25});
+    sink.on_train({.metrics = {loss(1.5)}});
+    sink.on_validation({.metrics = {loss(1.25)}});
   });
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_FALSE(lines[0].contains("top1"));
@@ -84,7 +92,7 @@ TEST(Jsonl, LeavesOutWhatAnEventDoesNotHave) {
 
 TEST(Jsonl, NumbersComeBackExactly) {
   for (const double value : {1.0 / 3, 0.1, 2.3283064365386963e-10, 5e-324, std::numeric_limits<double>::max(), 1.0, 0.0}) {
-    const auto lines = jsonl_lines([&](Sink& sink) { sink.on_train({.loss = value, .lr = value}); });
+    const auto lines = jsonl_lines([&](Sink& sink) { sink.on_train({.metrics = {loss(value)}, .lr = value}); });
     EXPECT_EQ(lines.at(0).at("loss").get<double>(), value);
     EXPECT_EQ(lines.at(0).at("lr").get<double>(), value);
   }
@@ -92,8 +100,8 @@ TEST(Jsonl, NumbersComeBackExactly) {
 
 TEST(Jsonl, ALossThatIsNotFiniteIsNull) {
   const auto lines = jsonl_lines([](Sink& sink) {
-    sink.on_train({.loss = std::nan("")});
-    sink.on_validation({.loss = std::numeric_limits<double>::infinity()});
+    sink.on_train({.metrics = {loss(std::nan(""))}});
+    sink.on_validation({.metrics = {loss(std::numeric_limits<double>::infinity())}});
   });
   EXPECT_TRUE(lines.at(0).at("loss").is_null());
   EXPECT_TRUE(lines.at(1).at("loss").is_null());

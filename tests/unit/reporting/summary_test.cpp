@@ -5,10 +5,14 @@
 #include "base/file.h"
 #include "reporting/sinks.h"
 #include "run/run_directory.h"
+#include "tests/testing/metrics.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer::reporting::test {
 namespace {
+
+using testing::fraction;
+using testing::loss;
 
 TEST(Summary, HasFinalAndBestMetrics) {
   const testing::TemporaryFolder folder;
@@ -21,13 +25,29 @@ TEST(Summary, HasFinalAndBestMetrics) {
                 .seconds = 12.5,
                 .images_per_second = 100.25,
                 .monitor = "validation/top1",
-                .final_validation = ValidationEvent{.epoch = 2, .step = 30, .loss = 1.5, .top1 = 0.25, .top5 = 0.75, .num_samples = 500},
-                .best_validation = ValidationEvent{.epoch = 1, .step = 20, .loss = 1.25, .top1 = 0.5, .top5 = 0.875, .num_samples = 500}});
+                .final_validation =
+                    ValidationEvent{
+                        .epoch = 2, .step = 30, .metrics = {loss(1.5), fraction("top1", 0.25), fraction("top5", 0.75)}, .num_samples = 500},
+                .best_validation = ValidationEvent{
+                    .epoch = 1, .step = 20, .metrics = {loss(1.25), fraction("top1", 0.5), fraction("top5", 0.875)}, .num_samples = 500}});
   EXPECT_EQ(nlohmann::json::parse(read_file(file)),
             nlohmann::json::parse(R"({"reason": "done", "epoch": 2, "step": 30, "seconds": 12.5, "images_per_second": 100.25,
               "monitor": "validation/top1",
               "final": {"epoch": 2, "step": 30, "loss": 1.5, "top1": 0.25, "top5": 0.75, "num_samples": 500},
               "best": {"epoch": 1, "step": 20, "loss": 1.25, "top1": 0.5, "top5": 0.875, "num_samples": 500}})"));
+}
+
+TEST(Summary, HasTheClassesOfTheFinalValidation) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "summary.json";
+  make_summary(file)->on_end(
+      {.reason = "done",
+       .monitor = "validation/loss",
+       .final_validation = ValidationEvent{.metrics = {loss(1.5)}, .num_samples = 6, .confusion = {3, 1, 1, 1}},
+       .final_classes = {{.metrics = {fraction("top1", 0.75)}, .num_samples = 4}, {.metrics = {fraction("top1", 0.5)}, .num_samples = 2}}});
+  EXPECT_EQ(nlohmann::json::parse(read_file(file)).at("final"),
+            nlohmann::json::parse(R"({"epoch": 0, "step": 0, "loss": 1.5, "num_samples": 6,
+              "per_class": [{"top1": 0.75, "num_samples": 4}, {"top1": 0.5, "num_samples": 2}], "confusion": [[3, 1], [1, 1]]})"));
 }
 
 TEST(Summary, OfAFailureHasItsMessageAndReplacesAnEarlierOne) {

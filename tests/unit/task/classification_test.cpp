@@ -1,14 +1,19 @@
-#include "metrics/classification.h"
+#include "task/classification.h"
 
 #include <gmock/gmock.h>
 
 #include <limits>
 
 #include "base/error.h"
+#include "task/regression.h"
+#include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
 
-namespace trainer::metrics {
+namespace trainer::task {
 namespace {
+
+using testing::loss_of;
+using testing::value_of;
 
 torch::Tensor labels(const std::vector<int64_t>& values) { return torch::tensor(values, torch::kInt64); }
 
@@ -28,107 +33,110 @@ const distributed::ProcessGroup& alone() {
   return group;
 }
 
-TEST(ScoreMeter, WeighsAShortLastBatchByItsSize) {
-  ScoreMeter meter(torch::kCPU, /*has_classes=*/true);
+TrainMeter classes_meter() { return make_classification(nullptr)->make_train_meter(torch::kCPU); }
+TrainMeter loss_meter() { return make_regression(nullptr)->make_train_meter(torch::kCPU); }
+
+TEST(TrainMeter, WeighsAShortLastBatchByItsSize) {
+  auto meter = classes_meter();
   meter.add(torch::tensor(1.0F), ranked_outputs({0, 0, 0, 0}, 10), labels({0, 4, 5, 9}), 4);
   meter.add(torch::tensor(4.0F), ranked_outputs({3}, 10), labels({3}), 1);
   const auto scores = meter.read(alone());
   EXPECT_EQ(scores.num_samples, 5);
-  EXPECT_DOUBLE_EQ(scores.loss, (4 * 1.0 + 4.0) / 5);
-  EXPECT_DOUBLE_EQ(scores.top1.value(), 2.0 / 5);
-  EXPECT_FALSE(scores.top5.has_value());
+  EXPECT_DOUBLE_EQ(loss_of(scores), (4 * 1.0 + 4.0) / 5);
+  EXPECT_DOUBLE_EQ(value_of(scores, "top1").value(), 2.0 / 5);
+  EXPECT_FALSE(value_of(scores, "top5").has_value());
 }
 
-TEST(ScoreMeter, SumsOverTheRanks) {
+TEST(TrainMeter, SumsOverTheRanks) {
   testing::run_ranks(3, [](distributed::ProcessGroups& groups) {
     const auto& world = *groups.world();
-    ScoreMeter meter(torch::kCPU, true);
+    auto meter = classes_meter();
     // Rank 0 has no sample, rank 1 one, rank 2 two.
     for (int64_t i = 0; i < world.rank(); ++i)
       meter.add(torch::tensor(1.0F + static_cast<float>(i)), ranked_outputs({i}, 3), labels({0}), 1);
     const auto scores = meter.read(world);
     EXPECT_EQ(scores.num_samples, 3);
-    EXPECT_DOUBLE_EQ(scores.loss, 4.0 / 3);
-    EXPECT_DOUBLE_EQ(scores.top1.value(), 2.0 / 3);
+    EXPECT_DOUBLE_EQ(loss_of(scores), 4.0 / 3);
+    EXPECT_DOUBLE_EQ(value_of(scores, "top1").value(), 2.0 / 3);
   });
 }
 
-TEST(ScoreMeter, OfEqualOutputsTheFirstClassIsTop1) {
-  ScoreMeter meter(torch::kCPU, true);
+TEST(TrainMeter, OfEqualOutputsTheFirstClassIsTop1) {
+  auto meter = classes_meter();
   const auto outputs = torch::tensor({{2.0F, 7.0F, 7.0F}, {2.0F, 7.0F, 7.0F}, {1.0F, 1.0F, 1.0F}});
   meter.add(torch::tensor(0.0F), outputs, labels({1, 2, 0}), 3);
-  EXPECT_DOUBLE_EQ(meter.read(alone()).top1.value(), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(value_of(meter.read(alone()), "top1").value(), 2.0 / 3);
 }
 
-TEST(ScoreMeter, LossWithoutClasses) {
-  ScoreMeter meter(torch::kCPU, /*has_classes=*/false);
+TEST(TrainMeter, LossWithoutClasses) {
+  auto meter = loss_meter();
   const auto outputs = torch::tensor({{1.0F}, {3.0F}});
   meter.add(torch::nn::functional::mse_loss(outputs, torch::zeros({2, 1})), outputs, torch::zeros({2, 1}), 2);
   const auto scores = meter.read(alone());
-  EXPECT_EQ(scores.loss, 5);
-  EXPECT_FALSE(scores.top1.has_value());
+  EXPECT_EQ(loss_of(scores), 5);
+  EXPECT_FALSE(value_of(scores, "top1").has_value());
 }
 
-TEST(ScoreMeter, SumsInFloat64) {
-  ScoreMeter meter(torch::kCPU, false);
+TEST(TrainMeter, SumsInFloat64) {
+  auto meter = loss_meter();
   // In float32 the second loss would be lost in the sum.
   meter.add(torch::tensor(16777216.0F), {}, {}, 1);
   meter.add(torch::tensor(1.0F), {}, {}, 1);
-  EXPECT_EQ(meter.read(alone()).loss, 16777217.0 / 2);
+  EXPECT_EQ(loss_of(meter.read(alone())), 16777217.0 / 2);
 }
 
-TEST(ScoreMeter, AddsOutputsThatNeedGradients) {
-  ScoreMeter meter(torch::kCPU, true);
+TEST(TrainMeter, AddsOutputsThatNeedGradients) {
+  auto meter = classes_meter();
   const auto outputs = ranked_outputs({1}, 3).requires_grad_();
   auto loss = torch::nn::functional::cross_entropy(outputs, labels({1}));
   meter.add(loss, outputs, labels({1}), 1);
   loss.backward();
-  EXPECT_DOUBLE_EQ(meter.read(alone()).loss, loss.item<double>());
+  EXPECT_DOUBLE_EQ(loss_of(meter.read(alone())), loss.item<double>());
 }
 
-TEST(ScoreMeter, ABatchOfNothingAddsNothing) {
-  ScoreMeter meter(torch::kCPU, true);
+TEST(TrainMeter, ABatchOfNothingAddsNothing) {
+  auto meter = classes_meter();
   meter.add(torch::tensor(std::numeric_limits<float>::quiet_NaN()), torch::empty({0, 10}), torch::empty({0}, torch::kInt64), 0);
   auto scores = meter.read(alone());
   EXPECT_EQ(scores.num_samples, 0);
-  EXPECT_EQ(scores.loss, 0);
-  EXPECT_EQ(scores.top1, 0.0);
+  EXPECT_EQ(loss_of(scores), 0);
+  EXPECT_EQ(value_of(scores, "top1"), 0.0);
   meter.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
   scores = meter.read(alone());
-  EXPECT_EQ(scores.loss, 2);
-  EXPECT_EQ(scores.top1, 1.0);
+  EXPECT_EQ(loss_of(scores), 2);
+  EXPECT_EQ(value_of(scores, "top1"), 1.0);
 }
 
-TEST(ScoreMeter, ResetForgets) {
-  ScoreMeter meter(torch::kCPU, true);
+TEST(TrainMeter, ResetForgets) {
+  auto meter = classes_meter();
   meter.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
   EXPECT_EQ(meter.read(alone()).num_samples, 1);
   meter.reset();
   meter.add(torch::tensor(1.0F), ranked_outputs({3, 3}, 10), labels({4, 9}), 2);
   const auto scores = meter.read(alone());
   EXPECT_EQ(scores.num_samples, 2);
-  EXPECT_EQ(scores.loss, 1);
-  EXPECT_EQ(scores.top1, 0.0);
+  EXPECT_EQ(loss_of(scores), 1);
+  EXPECT_EQ(value_of(scores, "top1"), 0.0);
 }
 
-TEST(ScoreMeter, GoesOnFromItsState) {
-  ScoreMeter original(torch::kCPU, true);
+TEST(TrainMeter, GoesOnFromItsState) {
+  auto original = classes_meter();
   original.add(torch::tensor(0.1F), ranked_outputs({3, 1}, 10), labels({3, 2}), 2);
   const auto tree = original.state();
-  ScoreMeter other(torch::kCPU, true);
+  auto other = classes_meter();
   other.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
   other.load_state(state::View(tree, "a.pt"));
   for (auto* meter : {&original, &other}) meter->add(torch::tensor(0.7F), ranked_outputs({5}, 10), labels({5}), 1);
-  EXPECT_EQ(other.read(alone()).loss, original.read(alone()).loss);
+  EXPECT_EQ(loss_of(other.read(alone())), loss_of(original.read(alone())));
   EXPECT_EQ(other.read(alone()).num_samples, 3);
-  EXPECT_EQ(other.read(alone()).top1, 2.0 / 3);
+  EXPECT_EQ(value_of(other.read(alone()), "top1"), 2.0 / 3);
   // What was added later is not in the state.
   other.load_state(state::View(tree, "a.pt"));
   EXPECT_EQ(other.read(alone()).num_samples, 2);
 }
 
-TEST(ScoreMeter, RefusesOtherSums) {
-  ScoreMeter meter(torch::kCPU, true);
+TEST(TrainMeter, RefusesOtherSums) {
+  auto meter = classes_meter();
   const state::Tree tree(torch::zeros({4}, torch::kFloat64));
   EXPECT_THAT([&] { meter.load_state(state::View(tree, "a.pt")); },
               ::testing::ThrowsMessage<CheckpointError>("a.pt: is Double[4] there, but Double[3] here"));
@@ -143,23 +151,24 @@ struct ValidationBatch {
 const std::vector<ValidationBatch> kBatches = {
     {1.0e16, {0, 1, 2}, {0, 1, 1}}, {1.1, {2, 2}, {2, 0}}, {0.7, {5, 1}, {1, 1}}, {0.3, {0}, {0}}, {-1.0e16, {1, 0, 5}, {1, 2, 5}}};
 
-Scores validate(const distributed::ProcessGroup& world) {
-  ValidationMeter meter(torch::kCPU, /*num_classes=*/6, static_cast<int64_t>(kBatches.size()));
+Measurement validate(const distributed::ProcessGroup& world) {
+  const auto meter =
+      make_classification(nullptr)->make_validation_meter(torch::kCPU, /*num_classes=*/6, static_cast<int64_t>(kBatches.size()));
   for (size_t i = static_cast<size_t>(world.rank()); i < kBatches.size(); i += static_cast<size_t>(world.size())) {
     const auto& batch = kBatches[i];
     const auto size = static_cast<int64_t>(batch.actual.size());
-    meter.add(static_cast<int64_t>(i), torch::tensor(batch.loss, torch::kFloat64), ranked_outputs(batch.predicted, 6), labels(batch.actual),
-              size);
+    meter->add(static_cast<int64_t>(i), torch::tensor(batch.loss, torch::kFloat64), ranked_outputs(batch.predicted, 6),
+               labels(batch.actual), size);
   }
-  return meter.read(world);
+  return meter->read(world);
 }
 
 TEST(ValidationMeter, CountsClassesAndTheirConfusion) {
   const auto scores = validate(alone());
   EXPECT_EQ(scores.num_samples, 11);
-  EXPECT_DOUBLE_EQ(scores.top1.value(), 7.0 / 11);
+  EXPECT_DOUBLE_EQ(value_of(scores, "top1").value(), 7.0 / 11);
   // Of six ranked classes only the last is no hit: predicted 1 with actual 0 would be one, none of these is.
-  EXPECT_DOUBLE_EQ(scores.top5.value(), 10.0 / 11);
+  EXPECT_DOUBLE_EQ(value_of(scores, "top5").value(), 10.0 / 11);
   const std::vector<int64_t> confusion = {2, 0, 1, 0, 0, 0,  //
                                           0, 3, 1, 0, 0, 1,  //
                                           1, 0, 1, 0, 0, 0,  //
@@ -168,7 +177,7 @@ TEST(ValidationMeter, CountsClassesAndTheirConfusion) {
                                           0, 0, 0, 0, 0, 1};
   EXPECT_EQ(scores.confusion, confusion);
   // sklearn.metrics.f1_score(actual, predicted, average="macro"): classes 3 and 4 do not occur.
-  EXPECT_DOUBLE_EQ(scores.macro_f1.value(), (4.0 / 6 + 6.0 / 8 + 2.0 / 5 + 2.0 / 3) / 4);
+  EXPECT_DOUBLE_EQ(value_of(scores, "macro_f1").value(), (4.0 / 6 + 6.0 / 8 + 2.0 / 5 + 2.0 / 3) / 4);
 }
 
 TEST(ValidationMeter, HasTheSameDigitsForAnyNumberOfRanks) {
@@ -176,26 +185,47 @@ TEST(ValidationMeter, HasTheSameDigitsForAnyNumberOfRanks) {
   for (const int world_size : {2, 3, 4, 7}) {
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
       const auto scores = validate(*groups.world());
-      EXPECT_EQ(scores.loss, one.loss);
+      EXPECT_EQ(loss_of(scores), loss_of(one));
       EXPECT_EQ(scores.num_samples, one.num_samples);
-      EXPECT_EQ(scores.top1, one.top1);
-      EXPECT_EQ(scores.top5, one.top5);
+      EXPECT_EQ(value_of(scores, "top1"), value_of(one, "top1"));
+      EXPECT_EQ(value_of(scores, "top5"), value_of(one, "top5"));
       EXPECT_EQ(scores.confusion, one.confusion);
-      EXPECT_EQ(scores.macro_f1, one.macro_f1);
+      EXPECT_EQ(value_of(scores, "macro_f1"), value_of(one, "macro_f1"));
     });
   }
 }
 
 TEST(ValidationMeter, WithoutClasses) {
-  ValidationMeter meter(torch::kCPU, 0, 2);
-  meter.add(0, torch::tensor(1.0), torch::ones({3, 2}), torch::ones({3, 2}), 3);
-  meter.add(1, torch::tensor(5.0), torch::ones({1, 2}), torch::ones({1, 2}), 1);
-  const auto scores = meter.read(alone());
-  EXPECT_DOUBLE_EQ(scores.loss, 2);
-  EXPECT_FALSE(scores.top1.has_value());
-  EXPECT_FALSE(scores.macro_f1.has_value());
+  const auto meter = make_regression(nullptr)->make_validation_meter(torch::kCPU, 0, 2);
+  meter->add(0, torch::tensor(1.0), torch::ones({3, 2}), torch::ones({3, 2}), 3);
+  meter->add(1, torch::tensor(5.0), torch::ones({1, 2}), torch::ones({1, 2}), 1);
+  const auto scores = meter->read(alone());
+  EXPECT_DOUBLE_EQ(loss_of(scores), 2);
+  EXPECT_FALSE(value_of(scores, "top1").has_value());
+  EXPECT_FALSE(value_of(scores, "macro_f1").has_value());
   EXPECT_TRUE(scores.confusion.empty());
 }
 
+TEST(ValidationMeter, LeavesOutWhatNeedsMoreClasses) {
+  const auto meter = make_classification(nullptr)->make_validation_meter(torch::kCPU, /*num_classes=*/4, 1);
+  meter->add(0, torch::tensor(1.0), ranked_outputs({1, 2}, 4), labels({1, 3}), 2);
+  const auto scores = meter->read(alone());
+  EXPECT_DOUBLE_EQ(value_of(scores, "top1").value(), 0.5);
+  EXPECT_FALSE(value_of(scores, "top5").has_value());
+}
+
+TEST(Classification, CountsTheHitsOfEachClass) {
+  const auto classes = make_classification(nullptr)->per_class({3, 1, 0,  //
+                                                                0, 0, 0,  //
+                                                                1, 0, 1});
+  ASSERT_EQ(classes.size(), 3U);
+  EXPECT_EQ(value_of(classes[0], "top1"), 0.75);
+  EXPECT_EQ(classes[0].num_samples, 4);
+  EXPECT_EQ(value_of(classes[1], "top1"), 0.0);
+  EXPECT_EQ(classes[1].num_samples, 0);
+  EXPECT_EQ(value_of(classes[2], "top1"), 0.5);
+  EXPECT_TRUE(make_classification(nullptr)->per_class({}).empty());
+}
+
 }  // namespace
-}  // namespace trainer::metrics
+}  // namespace trainer::task

@@ -1,0 +1,151 @@
+#include "task/classification.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace trainer::task {
+namespace {
+
+using reporting::MetricFormat;
+
+// Fraction of the samples whose largest output is their class's. Of classes with equal outputs the first counts.
+double top1(const torch::Tensor& confusion) {
+  return mean_of(static_cast<double>(confusion.trace().item<int64_t>()), static_cast<double>(confusion.sum().item<int64_t>()));
+}
+
+// Mean over the classes of their F1 scores. Classes that neither occur nor were predicted are left out of the mean.
+double macro_f1(const torch::Tensor& confusion) {
+  const auto hits = confusion.diagonal().to(torch::kFloat64);
+  // 2 hits / (actual + predicted), the harmonic mean of precision and recall.
+  const auto seen = (confusion.sum(0) + confusion.sum(1)).to(torch::kFloat64);
+  const auto occurs = seen > 0;
+  return mean_of((2 * hits / seen.clamp_min(1)).masked_select(occurs).sum().item<double>(), occurs.sum().item<double>());
+}
+
+torch::Tensor count_top1(const torch::Tensor& outputs, const torch::Tensor& targets) { return outputs.argmax(1).eq(targets).sum(); }
+
+torch::Tensor count_top5(const torch::Tensor& outputs, const torch::Tensor& targets) {
+  return std::get<1>(outputs.topk(5, 1)).eq(targets.unsqueeze(1)).sum();
+}
+
+std::vector<HitMetric> train_metrics() {
+  return {{{.name = "top1", .higher_is_better = true, .format = MetricFormat::kPercent}, count_top1}};
+}
+
+class ClassMeter : public ValidationMeter {
+ public:
+  // `metrics`: those that the number of classes allows.
+  ClassMeter(torch::Device device, int64_t num_classes, int64_t num_batches, std::vector<ClassMetric> metrics)
+      : ValidationMeter(device, num_batches), num_classes_(num_classes), metrics_(std::move(metrics)) {
+    const auto integers = torch::TensorOptions(device).dtype(torch::kInt64);
+    hits_ = torch::zeros({std::ranges::count_if(metrics_, [](const ClassMetric& metric) { return metric.count != nullptr; })}, integers);
+    confusion_ = torch::zeros({num_classes, num_classes}, integers);
+  }
+
+  void add(int64_t number, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size) override {
+    ValidationMeter::add(number, loss, outputs, targets, size);
+    const torch::NoGradGuard no_grad;
+    const auto cells = targets * num_classes_ + outputs.argmax(1);
+    confusion_.view(-1).scatter_add_(0, cells, torch::ones_like(cells));
+    int64_t column = 0;
+    for (const auto& metric : metrics_) {
+      if (metric.count) hits_[column++].add_(metric.count(outputs, targets));
+    }
+  }
+
+  Measurement read(const distributed::ProcessGroup& group) override {
+    auto measured = ValidationMeter::read(group);
+    for (const auto& tensor : {hits_, confusion_}) {
+      if (tensor.numel() > 0) group.all_reduce(tensor);
+    }
+    const auto hits = hits_.cpu();
+    const auto confusion = confusion_.cpu();
+    const auto* next_hits = hits.const_data_ptr<int64_t>();
+    const auto num_samples = static_cast<double>(measured.num_samples);
+    for (const auto& metric : metrics_) {
+      const auto value = metric.count ? mean_of(static_cast<double>(*next_hits++), num_samples) : metric.from_confusion(confusion);
+      measured.metrics.push_back({metric.info, value});
+    }
+    const auto* cells = confusion.const_data_ptr<int64_t>();
+    measured.confusion.assign(cells, cells + confusion.numel());
+    return measured;
+  }
+
+ private:
+  int64_t num_classes_;
+  std::vector<ClassMetric> metrics_;
+  torch::Tensor hits_;       // int64, of each metric that counts
+  torch::Tensor confusion_;  // int64 [num_classes, num_classes]
+};
+
+class Classification : public Task {
+ public:
+  Classification(std::unique_ptr<nn::Loss> loss, std::vector<ClassMetric> metrics) : Task(std::move(loss)), metrics_(std::move(metrics)) {}
+
+  reporting::MetricColumns metrics() const override {
+    reporting::MetricColumns columns{.train = {loss_info()}, .validation = {loss_info()}};
+    for (const auto& metric : train_metrics()) columns.train.push_back(metric.info);
+    for (const auto& metric : metrics_) columns.validation.push_back(metric.info);
+    return columns;
+  }
+
+  std::string default_metric() const override { return "top1"; }
+
+  TrainMeter make_train_meter(torch::Device device) const override { return {device, train_metrics()}; }
+
+  std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t num_classes, int64_t num_batches) const override {
+    auto metrics = metrics_;
+    std::erase_if(metrics, [&](const ClassMetric& metric) { return metric.min_classes > num_classes; });
+    return std::make_unique<ClassMeter>(device, num_classes, num_batches, std::move(metrics));
+  }
+
+  std::vector<reporting::ClassMetrics> per_class(const std::vector<int64_t>& confusion) const override {
+    const auto num_classes = static_cast<int64_t>(std::sqrt(static_cast<double>(confusion.size())));
+    const auto counts = torch::tensor(confusion, torch::kInt64).view({num_classes, num_classes});
+    std::vector<reporting::ClassMetrics> classes;
+    for (int64_t actual = 0; actual < num_classes; ++actual) {
+      const auto num_samples = counts[actual].sum().item<int64_t>();
+      const auto hits = counts[actual][actual].item<int64_t>();
+      classes.push_back(
+          {.metrics = {{.info = train_metrics()[0].info, .value = mean_of(static_cast<double>(hits), static_cast<double>(num_samples))}},
+           .num_samples = num_samples});
+    }
+    return classes;
+  }
+
+  std::vector<std::string> problems(const Setup& setup) const override {
+    std::vector<std::string> found;
+    if (setup.num_classes == 0) {
+      found.push_back(fmt::format("loss.name: {} needs class labels, but {} gives floating-point targets", setup.loss, setup.dataset));
+    }
+    for (const auto& metric : metrics_) {
+      if (setup.monitor != "validation/" + metric.info.name || setup.num_classes >= metric.min_classes) continue;
+      found.push_back(fmt::format("checkpoint.monitor: {} needs {}, but {} has {}; choose validation/{}", setup.monitor,
+                                  metric.min_classes_text, setup.dataset, setup.num_classes, default_metric()));
+    }
+    return found;
+  }
+
+ private:
+  std::vector<ClassMetric> metrics_;
+};
+
+}  // namespace
+
+std::vector<ClassMetric> class_metrics() {
+  return {
+      {.info = {.name = "top1", .higher_is_better = true, .format = MetricFormat::kPercent}, .from_confusion = top1},
+      {.info = {.name = "top5", .higher_is_better = true, .format = MetricFormat::kPercent},
+       .min_classes = 5,
+       .min_classes_text = "five classes",
+       .count = count_top5},
+      {.info = {.name = "macro_f1", .higher_is_better = true, .is_detail = true}, .from_confusion = macro_f1},
+  };
+}
+
+std::unique_ptr<Task> make_classification(std::unique_ptr<nn::Loss> loss, std::vector<ClassMetric> metrics) {
+  return std::make_unique<Classification>(std::move(loss), std::move(metrics));
+}
+
+}  // namespace trainer::task

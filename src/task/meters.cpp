@@ -1,0 +1,64 @@
+#include "task/meters.h"
+
+#include "task/task.h"
+
+namespace trainer::task {
+
+reporting::MetricInfo loss_info() { return {.name = "loss"}; }
+
+TrainMeter::TrainMeter(torch::Device device, std::vector<HitMetric> metrics) : metrics_(std::move(metrics)) {
+  // As many columns for every task, so that its checkpoints have one shape.
+  const auto num_columns = std::max(all_metrics().train.size(), metrics_.size() + 1);
+  sums_ = torch::zeros({static_cast<int64_t>(num_columns) + 1}, torch::TensorOptions(device).dtype(torch::kFloat64));
+}
+
+void TrainMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size) {
+  if (size == 0) return;
+  const torch::NoGradGuard no_grad;
+  sums_[0].add_(loss.to(torch::kFloat64), size);
+  for (size_t i = 0; i < metrics_.size(); ++i) sums_[static_cast<int64_t>(i) + 1].add_(metrics_[i].count(outputs, targets));
+  sums_[-1].add_(size);
+}
+
+Measurement TrainMeter::read(const distributed::ProcessGroup& group) const {
+  const auto sums = sums_.clone();
+  group.all_reduce(sums);
+  const auto host = sums.cpu();
+  const auto* values = host.const_data_ptr<double>();
+  const double num_samples = values[host.numel() - 1];
+  Measurement measured{.num_samples = static_cast<int64_t>(num_samples)};
+  measured.metrics[0].value = mean_of(values[0], num_samples);
+  for (size_t i = 0; i < metrics_.size(); ++i) measured.metrics.push_back({metrics_[i].info, mean_of(values[i + 1], num_samples)});
+  return measured;
+}
+
+void TrainMeter::reset() { sums_.zero_(); }
+void TrainMeter::mark() { marked_ = sums_.clone(); }
+void TrainMeter::rewind() { sums_.copy_(marked_); }
+state::Tree TrainMeter::state() const { return sums_.to(torch::kCPU, /*non_blocking=*/false, /*copy=*/true); }
+void TrainMeter::load_state(const state::View& view) { view.copy_to(sums_); }
+
+ValidationMeter::ValidationMeter(torch::Device device, int64_t num_batches)
+    : sums_(torch::zeros({num_batches + 1}, torch::TensorOptions(device).dtype(torch::kFloat64))) {}
+
+void ValidationMeter::add(int64_t number, const torch::Tensor& loss, const torch::Tensor& /*outputs*/, const torch::Tensor& /*targets*/,
+                          int64_t size) {
+  const torch::NoGradGuard no_grad;
+  sums_[number] = loss.to(torch::kFloat64) * size;
+  sums_[-1].add_(size);
+}
+
+Measurement ValidationMeter::read(const distributed::ProcessGroup& group) {
+  // Each batch belongs to one rank; the others add zeros to it.
+  group.all_reduce(sums_);
+  const auto host = sums_.cpu();
+  const auto* values = host.const_data_ptr<double>();
+  const auto num_batches = host.numel() - 1;
+  double sum = 0;
+  for (int64_t i = 0; i < num_batches; ++i) sum += values[i];
+  Measurement measured{.num_samples = static_cast<int64_t>(values[num_batches])};
+  measured.metrics[0].value = mean_of(sum, values[num_batches]);
+  return measured;
+}
+
+}  // namespace trainer::task

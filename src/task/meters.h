@@ -1,0 +1,80 @@
+#pragma once
+// Sums of a training interval or a validation, kept on the device: nothing here waits for the device until read(). Sums are reduced over
+// the ranks, never means.
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <vector>
+
+#include "distributed/process_group.h"
+#include "reporting/metric.h"
+#include "state/view.h"
+
+namespace trainer::task {
+
+reporting::MetricInfo loss_info();
+
+// The mean of `count` samples; 0 when there are none.
+inline double mean_of(double sum, double count) { return count == 0 ? 0 : sum / count; }
+
+// What was measured over a number of samples.
+struct Measurement {
+  int64_t num_samples = 0;
+  // The loss first. All are 0 when there are no samples.
+  reporting::Metrics metrics = {{.info = loss_info()}};
+  std::vector<int64_t> confusion = {};  // of a validation with classes: [actual][predicted], row after row
+};
+
+// How many samples of a batch count for a metric, an integer scalar on the device of its arguments, from `outputs` [N, K] and `targets`.
+using CountHits = std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
+
+// A metric that is a fraction of the samples.
+struct HitMetric {
+  reporting::MetricInfo info;
+  CountHits count;
+};
+
+// The mean of the training loss and fractions of the samples, since the last reset.
+class TrainMeter {
+ public:
+  TrainMeter(torch::Device device, std::vector<HitMetric> metrics);
+  // `loss`: mean over the batch's `size` samples, a scalar tensor. `outputs` and `targets` as in nn::Loss. A batch of size 0 adds nothing.
+  void add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size);
+  // Collective: over all ranks of `group`. Waits for the device.
+  Measurement read(const distributed::ProcessGroup& group) const;
+  void reset();
+  // rewind() removes what was added since the last mark().
+  void mark();
+  void rewind();
+  // This rank's sums, float64 [num_sums()] copied to the CPU; waits for the device.
+  state::Tree state() const;
+  // Throws CheckpointError.
+  void load_state(const state::View& view);
+  int64_t num_sums() const { return sums_.numel(); }
+
+ private:
+  std::vector<HitMetric> metrics_;
+  torch::Tensor sums_;    // float64 on the device: loss, a column for each other metric of any task, samples
+  torch::Tensor marked_;  // their values at the last mark
+};
+
+// Of a validation whose batches are dealt whole to the ranks. The results are the same to the last digit for any number of ranks: counts
+// are integers, and the losses of batches are kept apart until they are added in the order of the batches. This class measures the loss.
+class ValidationMeter {
+ public:
+  // `num_batches`: of all ranks together.
+  ValidationMeter(torch::Device device, int64_t num_batches);
+  virtual ~ValidationMeter() = default;
+  ValidationMeter(const ValidationMeter&) = delete;
+  ValidationMeter& operator=(const ValidationMeter&) = delete;
+  // As TrainMeter::add, for batch `number` of the validation set.
+  virtual void add(int64_t number, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size);
+  // Collective: over all ranks of `group`, once. Waits for the device.
+  virtual Measurement read(const distributed::ProcessGroup& group);
+
+ private:
+  torch::Tensor sums_;  // float64 [num_batches + 1]: the sum of losses of each batch, and the number of samples
+};
+
+}  // namespace trainer::task

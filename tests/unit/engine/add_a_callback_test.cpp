@@ -1,0 +1,103 @@
+// The example of docs/extending.md, section "Add a callback", and the order in which hooks are called.
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/testing/example.h"
+#include "tests/testing/small_run.h"
+
+namespace trainer::engine {
+namespace {
+
+const std::string kCallbackText =
+    "experiment: callback\nmodel: {name: demo_linear}\nloss: {name: mse}\n"
+    "dataset: {name: synthetic, shape: [10], num_classes: 0, num_targets: 10, num_train: 24, num_validation: 8}\n"
+    "dataloader: {batch_size: 8}\noptimizer: {name: sgd, lr: 0.01}\nruntime: {device: cpu}\ntraining: {epochs: 2}\n"
+    "logging: {every_steps: 2}\n";
+
+// Example: callback
+// Logs how far the step with the largest change moved the parameters (2-norm over all of them).
+class LargestStep : public engine::TrainingHook {
+ public:
+  LargestStep(const models::Model& model, Logger& logger) : parameters_(model.parameters()), logger_(logger) {}
+
+  void before_step(int64_t) override {
+    before_.clear();
+    for (const auto& parameter : parameters_) before_.push_back(parameter.detach().clone());
+  }
+
+  void after_step(int64_t step) override {
+    double squares = 0;
+    for (size_t i = 0; i < before_.size(); ++i) squares += (parameters_[i].detach() - before_[i]).square().sum().item<double>();
+    if (std::sqrt(squares) <= largest_) return;
+    largest_ = std::sqrt(squares);
+    logger_.info("step {} moved the parameters by {:.4g}, the most so far", step, largest_);
+  }
+
+  double largest() const { return largest_; }
+
+ private:
+  std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> before_;
+  Logger& logger_;
+  double largest_ = 0;
+};
+// End of example
+
+// A run of six steps to which `add_hooks` adds hooks.
+template <typename AddHooks>
+void train_with_hooks(reporting::Sink& reporter, AddHooks add_hooks) {
+  const auto experiment = config::load_text(kCallbackText, "test.yaml", {}, testing::catalog());
+  const auto quiet_logger = make_quiet_logger();
+  auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
+  join_ranks(experiment, parts);
+  open_data(experiment, parts, *quiet_logger);
+  Trainer trainer(experiment, parts, reporter, [] { return false; });
+  add_hooks(trainer, parts, *quiet_logger);
+}
+
+TEST(AddACallback, TheExampleSeesEachStep) {
+  testing::Recorder events;
+  train_with_hooks(events, [](Trainer& trainer, Parts& parts, Logger& logger) {
+    // clang-format off
+// Example: callback attached
+LargestStep largest_step(*parts.model, logger);
+trainer.add_hook(largest_step);
+// End of example
+    // clang-format on
+    EXPECT_EQ(largest_step.largest(), 0);
+    trainer.run();
+    EXPECT_GT(largest_step.largest(), 0);
+  });
+}
+
+class CallOrder : public TrainingHook, public reporting::Sink {
+ public:
+  void before_step(int64_t step) override { calls.push_back("before " + std::to_string(step)); }
+  void after_step(int64_t step) override { calls.push_back("after " + std::to_string(step)); }
+  void on_train(const reporting::TrainEvent&) override { calls.emplace_back("report"); }
+  void on_validation(const reporting::ValidationEvent&) override { calls.emplace_back("validation"); }
+
+  std::vector<std::string> calls;
+};
+
+TEST(TrainingHook, IsCalledAroundEachStepAndAfterItsReport) {
+  CallOrder order;
+  train_with_hooks(order, [&](Trainer& trainer, Parts&, Logger&) {
+    trainer.add_hook(order);
+    trainer.run();
+  });
+  EXPECT_THAT(order.calls, ::testing::ElementsAre("before 0", "after 0", "before 1", "report", "after 1", "before 2", "report", "after 2",
+                                                  "validation", "before 3", "after 3", "before 4", "report", "after 4", "before 5",
+                                                  "report", "after 5", "validation"));
+}
+
+TEST(AddACallback, ThePageHasTheExample) {
+  for (const char* name : {"callback", "callback attached"}) {
+    EXPECT_THAT(testing::extending_page(), ::testing::HasSubstr(testing::example_in("tests/unit/engine/add_a_callback_test.cpp", name)));
+  }
+}
+
+}  // namespace
+}  // namespace trainer::engine
