@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/load.h"
-#include "engine/catalog.h"
+#include "engine/registries.h"
 #include "engine/train_step.h"
 #include "world/host_resources.h"
 
@@ -42,8 +42,8 @@ inline config::Experiment make_experiment(const TrainingOptions& options) {
       options.network, options.data, options.batch_size);
   auto overrides = options.overrides;
   if (options.network == "resnet18") overrides.push_back("model.stem=cifar");
-  static const auto catalog = engine::make_catalog();
-  return config::load_text(text, "bench", overrides, catalog);
+  static const auto registries = engine::all_registries();
+  return config::load_text(text, "bench", overrides, registries);
 }
 
 // Hands out batches for ever: eight ready ones in memory, or the loader's.

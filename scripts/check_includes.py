@@ -47,7 +47,7 @@ ENVIRONMENT_READERS = {"main", "world", "launch"}
 ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 REGISTRIES = {"models/registry.h", "datasets/registry.h"}
-KNOWS_BOTH_REGISTRIES = re.compile(r"src/engine/(builder|catalog)\w*\.(h|cpp)")
+KNOWS_BOTH_REGISTRIES = re.compile(r"src/engine/(builder|registries)\w*\.(h|cpp)")
 
 MAX_HEADER_LINES = 150
 MAX_SOURCE_LINES = 400
@@ -178,7 +178,7 @@ def check_environment(file):
 def check_registries(file):
     lines = {header: line for line, quoted, header in file.includes if quoted and header in REGISTRIES}
     if len(lines) == 2 and not KNOWS_BOTH_REGISTRIES.fullmatch(file.path):
-        yield max(lines.values()), "only src/engine/builder* and src/engine/catalog* may include both registries"
+        yield max(lines.values()), "only src/engine/builder* and src/engine/registries* may include both registries"
 
 
 def violations(sources):

@@ -3,7 +3,7 @@
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "config/reference.h"
-#include "engine/catalog.h"
+#include "engine/registries.h"
 
 namespace trainer::commands {
 
@@ -20,12 +20,12 @@ ExitCode config(const std::vector<std::string>& args) {
   arguments.add_to(*show);
 
   parse(app, args);
-  const auto catalog = engine::make_catalog();
+  const auto registries = engine::all_registries();
   if (reference->parsed()) {
-    fmt::print("{}", format == "text" ? config::reference_text(catalog) : config::reference_markdown(catalog));
+    fmt::print("{}", format == "text" ? config::reference_text(registries) : config::reference_markdown(registries));
   } else {
-    auto experiment = config::load(arguments.file, arguments.overrides, catalog);
-    fmt::print("{}", config::to_yaml(experiment, catalog));
+    auto experiment = config::load(arguments.file, arguments.overrides, registries);
+    fmt::print("{}", config::to_yaml(experiment, registries));
   }
   return ExitCode::kDone;
 }

@@ -7,9 +7,9 @@
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "datasets/registry.h"
-#include "engine/catalog.h"
 #include "engine/init_from.h"
 #include "engine/parts.h"
+#include "engine/registries.h"
 #include "engine/torchscript.h"
 #include "input/transforms.h"
 #include "state/module.h"
@@ -42,7 +42,7 @@ config::Experiment read_experiment(const state::View& file, const std::string& s
   return config::load_text(file.at("config").text(), source + ": config",
                            {"runtime.device=cpu", "runtime.channels_last=false", "amp.enabled=false", "distributed.sync_batch_norm=false",
                             "model.init_from=\"\""},
-                           engine::make_catalog());
+                           engine::all_registries());
 }
 
 state::Tree read_weights(const state::View& file, bool ema) {
@@ -63,7 +63,7 @@ void write(const ExportArguments& arguments, const config::Experiment& experimen
   } else if (arguments.format == "safetensors") {
     checkpoint::write_safetensors({.tensors = state::state_of(model), .metadata = {{"format", "pt"}}}, output);
   } else {
-    const auto info = datasets::dataset_info(experiment.dataset.part);
+    const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
     file.write(engine::to_torchscript(model, input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()));
   }
   file.commit();
@@ -80,7 +80,7 @@ ExitCode export_model(const std::vector<std::string>& args) {
   const auto parts = engine::build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
   engine::load_weights(read_weights(file, arguments.ema), source, *parts.model);
   write(arguments, experiment, *parts.model);
-  fmt::print("{}: {} of {}, {}\n", arguments.output.string(), experiment.model.part.name, source,
+  fmt::print("{}: {} of {}, {}\n", arguments.output.string(), experiment.model.component.name, source,
              arguments.ema ? "averaged parameters" : "parameters");
   return ExitCode::kDone;
 }

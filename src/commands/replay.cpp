@@ -8,8 +8,8 @@
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "commands/start.h"
-#include "engine/catalog.h"
 #include "engine/non_finite.h"
+#include "engine/registries.h"
 #include "engine/step_record.h"
 #include "engine/train_step.h"
 #include "world/host_resources.h"
@@ -24,7 +24,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   overrides.push_back("dataloader.global_batch_size=null");
   overrides.push_back(fmt::format("dataloader.batch_size={}", std::max<size_t>(batch_size, 1)));
   if (record.loss_scale) overrides.push_back(fmt::format("amp.init_scale={}", *record.loss_scale));
-  return config::load(engine::step_config_file(folder), overrides, engine::make_catalog());
+  return config::load(engine::step_config_file(folder), overrides, engine::all_registries());
 }
 
 engine::Parts make_parts(const config::Experiment& experiment, Logger& logger) {

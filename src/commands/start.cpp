@@ -33,12 +33,13 @@ void check_slurm_gpus(const Start& start, Logger& logger) {
 
 }  // namespace
 
-Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place, Watch& watch) {
+Start meet_others(const ExperimentArguments& arguments, const config::Registries& registries, Logger& logger, world::Place place,
+                  Watch& watch) {
   Start start{.place = std::move(place), .experiment = {}, .config_text = {}, .assembly = {}, .store = {}, .activity = watch.activity()};
   distributed::Problem problem;
   try {
-    start.experiment = config::load(arguments.file, arguments.overrides, catalog);
-    start.config_text = config::to_yaml(start.experiment, catalog);
+    start.experiment = config::load(arguments.file, arguments.overrides, registries);
+    start.config_text = config::to_yaml(start.experiment, registries);
   } catch (const Error& error) {
     if (start.place.world_size == 1) throw;
     problem = {error.what(), static_cast<int>(error.exit_code())};

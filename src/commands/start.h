@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "commands/arguments.h"
 #include "commands/watch.h"
-#include "config/catalog.h"
 #include "config/experiment.h"
+#include "config/registry.h"
 #include "distributed/assembly.h"
 #include "distributed/process_groups.h"
 #include "world/place.h"
@@ -30,7 +30,8 @@ struct Start {
 
 // Collective: loads the configuration and meets the other ranks. Every rank comes to the meeting, those whose configuration is wrong too,
 // so that it is said once. From then on `watch` looks after this rank. Throws what config::load and distributed::meet do.
-Start meet_others(const ExperimentArguments& arguments, const config::Catalog& catalog, Logger& logger, world::Place place, Watch& watch);
+Start meet_others(const ExperimentArguments& arguments, const config::Registries& registries, Logger& logger, world::Place place,
+                  Watch& watch);
 
 // What a process that trains with others needs of it, and whether Slurm has given its step on this host GPUs that fit the tasks: throws
 // UsageError when they are too few, and warns when some stay idle.

@@ -20,8 +20,8 @@
 #include "commands/start.h"
 #include "commands/version.h"
 #include "commands/watch.h"
-#include "engine/catalog.h"
 #include "engine/init_from.h"
+#include "engine/registries.h"
 #include "engine/trainer.h"
 #include "reporting/sinks.h"
 #include "run/run_directory.h"
@@ -216,8 +216,8 @@ void say_where_it_goes_on(const run::RunDirectory& directory, Logger& logger) {
 ExitCode train_with_others(const TrainArguments& arguments, const std::vector<std::string>& args, world::Place place, Logger& logger,
                            Watch& watch) {
   const auto started = std::chrono::steady_clock::now();
-  const auto catalog = engine::make_catalog();
-  auto start = meet_others(arguments.experiment, catalog, logger, std::move(place), watch);
+  const auto registries = engine::all_registries();
+  auto start = meet_others(arguments.experiment, registries, logger, std::move(place), watch);
   const auto& experiment = start.experiment;
   const int rank = start.place.rank;
 

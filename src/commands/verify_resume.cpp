@@ -10,7 +10,7 @@
 #include "commands/command.h"
 #include "commands/resume.h"
 #include "commands/start.h"
-#include "engine/catalog.h"
+#include "engine/registries.h"
 #include "engine/trainer.h"
 #include "state/compare.h"
 #include "world/host_resources.h"
@@ -96,8 +96,8 @@ ExitCode verify_resume(const std::vector<std::string>& args) {
   auto place = world::find_place({}, world::process_environment());
   const auto logger = make_console_logger(place.rank);
   Watch watch(place, logger);
-  const auto catalog = engine::make_catalog();
-  auto start = meet_others(arguments, catalog, *logger, std::move(place), watch);
+  const auto registries = engine::all_registries();
+  auto start = meet_others(arguments, registries, *logger, std::move(place), watch);
   const auto placement = set_up_placement(start, *logger);
   const auto groups = make_groups(start, placement);
   const TemporaryFolder folder;

@@ -1,4 +1,4 @@
-// From a configuration to parts: the one file that knows every kind of part.
+// From a configuration to the parts of a run.
 
 #include <fmt/format.h>
 
@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "datasets/registry.h"
 #include "distributed/host_exchange.h"
-#include "engine/catalog.h"
 #include "engine/out_of_memory.h"
 #include "engine/parts.h"
 #include "models/registry.h"
@@ -43,7 +42,8 @@ std::pair<std::vector<int64_t>, std::vector<int64_t>> split_indices(int64_t size
 
 void open_files(const config::Experiment& experiment, Logger& logger, DataSource& train, DataSource& validation) {
   const auto& section = experiment.dataset;
-  const auto open = [&](datasets::Split split) { return datasets::open_dataset(section.part, split, logger); };
+  const auto dataset = datasets::dataset_registry().make(section.component);
+  const auto open = [&](datasets::Split split) { return dataset.open(split, logger); };
   train.files = open(datasets::Split::kTrain);
   if (section.validation_split == 0) {
     validation.files = open(datasets::Split::kValidation);
@@ -59,8 +59,8 @@ void open_files(const config::Experiment& experiment, Logger& logger, DataSource
   validation.part = std::make_unique<input::Subset>(*validation.files, held_out);
 }
 
-void make_loader(DataSource& source, const std::vector<config::Part>& transforms, int64_t batch_size, const config::Experiment& experiment,
-                 const device::Placement& placement) {
+void make_loader(DataSource& source, const std::vector<config::ComponentConfig>& transforms, int64_t batch_size,
+                 const config::Experiment& experiment, const device::Placement& placement) {
   const auto& info = source.dataset().info();
   source.pipeline = std::make_unique<input::Pipeline>(transforms, info, batch_layout(placement, info));
   const input::LoaderOptions options{.batch_size = std::min(batch_size, source.dataset().size()),
@@ -81,10 +81,11 @@ void make_loader(DataSource& source, const std::vector<config::Part>& transforms
 std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, const at::Generator& dropout_generator,
                                           const Ranks& ranks) {
   const auto seed = mix_seed(static_cast<uint64_t>(experiment.seed), kInitStream);
-  return models::make_model(experiment.model.part, {.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
-                                                    .dropout_generator = dropout_generator,
-                                                    .norm = experiment.distributed.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm)
-                                                                                                   : nn::local_batch_norm()});
+  return models::model_registry().make(
+      experiment.model.component,
+      {.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
+       .dropout_generator = dropout_generator,
+       .norm = experiment.distributed.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm) : nn::local_batch_norm()});
 }
 
 void place_model(models::Model& model, const device::Placement& placement) {
@@ -99,10 +100,10 @@ std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("
 // Throws one UsageError that lists what does not fit together.
 void check_fit(const config::Experiment& experiment, const models::Model& model, const nn::Loss& loss) {
   std::vector<std::string> problems;
-  const auto info = datasets::dataset_info(experiment.dataset.part);
-  const auto& data_name = experiment.dataset.part.name;
+  const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+  const auto& data_name = experiment.dataset.component.name;
   if (loss.has_classes() != (info.num_classes > 0)) {
-    problems.push_back(fmt::format("loss.name: {} needs {}, but {} gives {}", experiment.loss.part.name,
+    problems.push_back(fmt::format("loss.name: {} needs {}, but {} gives {}", experiment.loss.component.name,
                                    loss.has_classes() ? "class labels" : "floating-point targets", data_name,
                                    loss.has_classes() ? "floating-point targets" : "class labels"));
   }
@@ -110,7 +111,7 @@ void check_fit(const config::Experiment& experiment, const models::Model& model,
   const bool needs_classes = monitored != config::Monitored::kAuto && monitored != config::Monitored::kLoss;
   if (needs_classes && !loss.has_classes()) {
     problems.push_back(
-        fmt::format("checkpoint.monitor: {} has no classes to be right about; choose validation/loss", experiment.loss.part.name));
+        fmt::format("checkpoint.monitor: {} has no classes to be right about; choose validation/loss", experiment.loss.component.name));
   }
   if (monitored == config::Monitored::kTop5 && info.num_classes < 5) {
     problems.push_back(fmt::format("checkpoint.monitor: validation/top5 needs five classes, but {} has {}; choose validation/top1",
@@ -118,16 +119,16 @@ void check_fit(const config::Experiment& experiment, const models::Model& model,
   }
   const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
   if (model.num_outputs() != num_targets) {
-    problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.part.name, model.num_outputs(), data_name,
-                                   num_targets, info.num_classes > 0 ? "classes" : "targets"));
+    problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.component.name, model.num_outputs(),
+                                   data_name, num_targets, info.num_classes > 0 ? "classes" : "targets"));
   }
-  const auto check_transforms = [&](const char* key, const std::vector<config::Part>& transforms) {
+  const auto check_transforms = [&](const char* key, const std::vector<config::ComponentConfig>& transforms) {
     try {
       const auto shape = input::Pipeline(transforms, info, {}).output_shape();
       const bool fits =
           std::ranges::equal(model.input_shape(), shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
       if (!fits) {
-        problems.push_back(fmt::format("model: {} takes samples of shape {}, but {} has {} after {}", experiment.model.part.name,
+        problems.push_back(fmt::format("model: {} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
                                        shape_text(model.input_shape()), data_name, shape_text(shape), key));
       }
     } catch (const UsageError& error) {
@@ -140,15 +141,6 @@ void check_fit(const config::Experiment& experiment, const models::Model& model,
 }
 
 }  // namespace
-
-config::Catalog make_catalog() {
-  return {.models = models::model_family(),
-          .datasets = datasets::dataset_family(),
-          .transforms = input::transform_family(),
-          .losses = nn::loss_family(),
-          .optimizers = optim::optimizer_family(),
-          .lr_schedulers = optim::lr_scheduler_family()};
-}
 
 Ranks make_ranks(distributed::ProcessGroups& groups) {
   std::vector<int> all(static_cast<size_t>(groups.world()->size()));
@@ -166,20 +158,20 @@ Parts build_parts(const config::Experiment& experiment, const device::Placement&
   parts.placement = placement;
   parts.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
   parts.model = make_model(experiment, parts.dropout_generator, ranks);
-  parts.loss = nn::make_loss(experiment.loss.part);
+  parts.loss = nn::loss_registry().make(experiment.loss.component);
   check_fit(experiment, *parts.model, *parts.loss);
   if (!experiment.runtime.channels_last.value && !parts.model->prefers_channels_last()) {
     parts.placement.memory_format = torch::MemoryFormat::Contiguous;
   }
   place_model(*parts.model, parts.placement);
   parts.optimizer =
-      optim::make_optimizer(experiment.optimizer.part, optim::group_parameters(*parts.model, experiment.optimizer.decay_norm_and_bias),
+      optim::make_optimizer(experiment.optimizer.component, optim::group_parameters(*parts.model, experiment.optimizer.decay_norm_and_bias),
                             experiment.optimizer.skip_zero_grads);
   if (parts.optimizer->needs_second_pass() && experiment.training.accumulation_steps > 1) {
     throw UsageError(
         fmt::format("optimizer.name: {} goes over each batch twice, so it cannot join {} micro-steps; set "
                     "training.accumulation_steps: 1",
-                    experiment.optimizer.part.name, experiment.training.accumulation_steps));
+                    experiment.optimizer.component.name, experiment.training.accumulation_steps));
   }
   if (parts.placement.autocast_dtype == torch::kFloat16) {
     const auto& amp = experiment.amp;

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "config/load.h"
-#include "engine/catalog.h"
+#include "engine/registries.h"
 #include "engine/train_step.h"
 #include "tests/testing/ranks.h"
 
@@ -19,7 +19,7 @@ namespace trainer::testing {
 namespace {
 
 config::Experiment experiment_of(const nlohmann::json& case_json) {
-  static const auto catalog = engine::make_catalog();
+  static const auto registries = engine::all_registries();
   const auto network = case_json.at("network").get<std::string>();
   const auto number = [&](const char* key) { return case_json.at(key).dump(); };
   std::string optimizer = fmt::format("{{name: {}, lr: {}, weight_decay: {}", case_json.at("optimizer").get<std::string>(), number("lr"),
@@ -32,7 +32,7 @@ config::Experiment experiment_of(const nlohmann::json& case_json) {
       "distributed: {{sync_batch_norm: {}}}\n",
       network, network == "resnet18" ? ", stem: cifar" : "", optimizer, case_json.at("dtype").get<std::string>(),
       case_json.value("sync_batch_norm", true));
-  return config::load_text(text, "case", {}, catalog);
+  return config::load_text(text, "case", {}, registries);
 }
 
 // networks.fill of tests/golden/networks.py.

@@ -10,7 +10,7 @@
 #include "checkpoint/torch_zip.h"
 #include "config/load.h"
 #include "device/placement.h"
-#include "engine/catalog.h"
+#include "engine/registries.h"
 #include "engine/trainer.h"
 #include "tests/testing/recorder.h"
 
@@ -22,11 +22,6 @@ struct SmallRun {
   Recorder events;
   bool done = false;
 };
-
-inline const config::Catalog& catalog() {
-  static const auto catalog = engine::make_catalog();
-  return catalog;
-}
 
 // Trains on the CPU until the end or until `max_steps` steps are done. Collective over `ranks`. With a `folder` it goes on from the newest
 // checkpoint there, if there is one, and saves there.
@@ -59,7 +54,7 @@ inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1, con
 
 inline SmallRun train_text(const std::string& text, const std::vector<std::string>& overrides = {}, int64_t max_steps = -1,
                            const engine::Ranks& ranks = {}, const std::filesystem::path& folder = {}) {
-  return train(config::load_text(text, "test.yaml", overrides, catalog()), max_steps, ranks, folder);
+  return train(config::load_text(text, "test.yaml", overrides, engine::all_registries()), max_steps, ranks, folder);
 }
 
 // Parameters and buffers, in the order of their names' registration.

@@ -79,7 +79,7 @@ struct Outcome {
 Outcome train(const std::string& model, const Plant& plant, const std::vector<std::string>& overrides, const Ranks& ranks = {},
               const std::filesystem::path& folder = {}) {
   const auto text = kText + "model: " + model + "\n";
-  auto experiment = config::load_text(text, "test.yaml", overrides, testing::catalog());
+  auto experiment = config::load_text(text, "test.yaml", overrides, engine::all_registries());
   auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), ranks);
   join_ranks(experiment, parts);
   open_data(experiment, parts, *make_quiet_logger());
@@ -214,7 +214,7 @@ TEST(NonFinite, ARecordIsReadAsItWasWritten) {
   EXPECT_EQ(read.first_non_finite, kept.first_non_finite);
   EXPECT_TRUE(read.repeats);
 
-  auto experiment = config::load(step_config_file(folder.path()), {}, testing::catalog());
+  auto experiment = config::load(step_config_file(folder.path()), {}, engine::all_registries());
   auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
   read_model(folder.path(), *parts.model);
   EXPECT_TRUE((parts.model->parameters()[0] == 1e308).all().item<bool>());

@@ -55,7 +55,7 @@ double difference(const torch::Tensor& a, const torch::Tensor& b) {
 
 // Gradients and buffers after the backward passes of one step, number `step` of the epoch, from equal weights.
 std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks, int64_t step) {
-  auto experiment = config::load_text(text, "test.yaml", {}, testing::catalog());
+  auto experiment = config::load_text(text, "test.yaml", {}, engine::all_registries());
   const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr);
   auto parts = build_parts(experiment, placement, ranks);
   join_ranks(experiment, parts);
@@ -96,7 +96,7 @@ TEST(Ranks, AStepFromEqualWeightsIsThatOfTheJoinedBatch) {
 TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
   for (const int world_size : {2, 3, 4}) {
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
-      auto experiment = config::load_text(experiment_text(kResNet), "test.yaml", {}, testing::catalog());
+      auto experiment = config::load_text(experiment_text(kResNet), "test.yaml", {}, engine::all_registries());
       auto parts =
           build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), make_ranks(groups));
       join_ranks(experiment, parts);
@@ -160,7 +160,7 @@ TEST(Ranks, AveragedParametersAreThoseOfOneProcess) {
 TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   const auto text = experiment_text(kResNet);
   const auto evaluate_with = [&](const Ranks& ranks) {
-    auto experiment = config::load_text(text, "test.yaml", {}, testing::catalog());
+    auto experiment = config::load_text(text, "test.yaml", {}, engine::all_registries());
     auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), ranks);
     join_ranks(experiment, parts);
     open_data(experiment, parts, *make_quiet_logger());

@@ -186,7 +186,7 @@ TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
   const auto take = [&](int world_size, int64_t most_steps) {
     int64_t next_step = step, next_taken = taken;
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
-      auto experiment = config::load_text(text, "test.yaml", overrides, testing::catalog());
+      auto experiment = config::load_text(text, "test.yaml", overrides, engine::all_registries());
       auto parts =
           build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr), make_ranks(groups));
       open_data(experiment, parts, *make_quiet_logger());

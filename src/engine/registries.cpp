@@ -1,0 +1,21 @@
+#include "engine/registries.h"
+
+#include "datasets/registry.h"
+#include "input/transforms.h"
+#include "models/registry.h"
+#include "nn/loss.h"
+#include "optim/lr_scheduler.h"
+#include "optim/optimizer.h"
+
+namespace trainer::engine {
+
+config::Registries all_registries() {
+  return {.models = models::model_registry(),
+          .datasets = datasets::dataset_registry(),
+          .transforms = input::transform_registry(),
+          .losses = nn::loss_registry(),
+          .optimizers = optim::optimizer_registry(),
+          .lr_schedulers = optim::lr_scheduler_registry()};
+}
+
+}  // namespace trainer::engine

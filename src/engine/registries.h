@@ -1,0 +1,10 @@
+#pragma once
+
+#include "config/registry.h"
+
+namespace trainer::engine {
+
+// The registries of all components that an experiment file can name.
+config::Registries all_registries();
+
+}  // namespace trainer::engine
