@@ -23,14 +23,14 @@ int main(int argc, char** argv) {
   app.add_option("--data", data)->required();
   CLI11_PARSE(app, argc, argv);
 
-  static const auto catalog = session::make_catalog();
+  static const auto registries = session::all_registries();
   const auto experiment = config::load_text(
       "experiment: bench\nmodel: {name: resnet20}\ntraining: {epochs: 1}\ndataset:\n  name: cifar10\n  train_transforms:\n"
       "    - random_crop: {size: 32, padding: 4}\n    - random_horizontal_flip\n"
       "    - normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}\n",
-      "bench", {"dataset.root=" + data}, catalog);
+      "bench", {"dataset.root=" + data}, registries);
   const auto logger = make_quiet_logger();
-  const auto dataset = datasets::open_dataset(experiment.dataset.part, datasets::Split::kTrain, *logger);
+  const auto dataset = datasets::dataset_registry().make(experiment.dataset.component).open(datasets::Split::kTrain, *logger);
   const input::Pipeline pipeline(experiment.dataset.train_transforms, dataset->info(),
                                  {dtype == "float32" ? torch::kFloat32 : torch::kBFloat16, channels_last});
   input::DataLoader loader(*dataset, pipeline, {.batch_size = batch_size});

@@ -43,8 +43,8 @@ inline config::Experiment make_experiment(const TrainingOptions& options) {
       options.network, options.data, options.batch_size);
   auto overrides = options.overrides;
   if (options.network == "resnet18") overrides.push_back("model.stem=cifar");
-  static const auto catalog = session::make_catalog();
-  return config::load_text(text, "bench", overrides, catalog);
+  static const auto registries = session::all_registries();
+  return config::load_text(text, "bench", overrides, registries);
 }
 
 // Hands out batches for ever: eight ready ones in memory, or the loader's.
@@ -95,7 +95,8 @@ class Training {
 
   void step(const std::vector<engine::TrainingHook*>& hooks = {}) {
     const auto next_batch = [&]() -> const input::Batch& { return batches_.next(); };
-    train_step_.run({{.step = step_++, .num_group_samples = parts_.plan.global_batch_size}}, next_batch, parts_.optimizer->base_lr(), hooks);
+    train_step_.run({{.step = step_++, .num_group_samples = parts_.plan.global_batch_size}}, next_batch, parts_.optimizer->base_lr(),
+                    hooks);
   }
 
   task::TrainMeter& meter() { return meter_; }

@@ -160,4 +160,16 @@ std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const Cifa
   return std::make_unique<Cifar>(std::move(info), std::move(files), layout.label_counts.size() + kImageBytes);
 }
 
+void add_cifar(DatasetRegistry& registry) {
+  // The layouts are constants of the program, which outlive the registry.
+  const auto add = [&registry](const char* name, const CifarLayout& layout, const char* doc) {
+    registry.add<CifarOptions>(name, doc, [&layout](const CifarOptions& options) -> DatasetFactory {
+      return {cifar_info(layout, options),
+              [&layout, options](Split split, Logger& logger) { return open_cifar(layout, options, split, logger); }};
+    });
+  };
+  add("cifar10", cifar10_layout(), "CIFAR-10: 60,000 colour images of 32 x 32 in 10 classes.");
+  add("cifar100", cifar100_layout(), "CIFAR-100: 60,000 colour images of 32 x 32 in 100 classes.");
+}
+
 }  // namespace trainer::datasets

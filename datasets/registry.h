@@ -1,9 +1,8 @@
 #pragma once
-// Every data set that a configuration can name. A new one is a file pair beside this one and a line in registry.cpp.
+// The data sets that a configuration can name. A new one is a file beside this one and its name in CMakeLists.txt (docs/extending.md).
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "base/log.h"
 #include "config/key_table.h"
@@ -13,19 +12,16 @@ namespace trainer::datasets {
 
 enum class Split { kTrain, kValidation };
 
-struct DatasetEntry {
-  config::PartKind kind;
-  // What the options alone say, without looking at files.
-  std::function<input::DatasetInfo(const config::Options& options)> info;
+// A data set that is configured but not opened yet.
+struct DatasetFactory {
+  input::DatasetInfo info;  // what the options alone determine, without looking at files
   // Downloads where asked to, opens and checks the files. Throws DataError naming the file and the cure.
-  std::function<std::unique_ptr<input::Dataset>(const config::Options& options, Split split, Logger& logger)> open;
+  std::function<std::unique_ptr<input::Dataset>(Split split, Logger& logger)> open;
 };
 
-const std::vector<DatasetEntry>& registry();
+// make() touches no files and throws UsageError when options contradict each other.
+using DatasetRegistry = config::Registry<DatasetFactory>;
 
-config::Family dataset_family();
-// `part` must come from dataset_family().
-input::DatasetInfo dataset_info(const config::Part& part);
-std::unique_ptr<input::Dataset> open_dataset(const config::Part& part, Split split, Logger& logger);
+const DatasetRegistry& dataset_registry();
 
 }  // namespace trainer::datasets

@@ -117,4 +117,11 @@ std::unique_ptr<input::Dataset> open_synthetic(const SyntheticOptions& options, 
   return std::make_unique<Synthetic>(synthetic_info(options), options, split);
 }
 
+void add_synthetic(DatasetRegistry& registry) {
+  registry.add<SyntheticOptions>(
+      "synthetic", "Random numbers of any shape, with random classes or targets.", [](const SyntheticOptions& options) -> DatasetFactory {
+        return {synthetic_info(options), [options](Split split, Logger&) { return open_synthetic(options, split); }};
+      });
+}
+
 }  // namespace trainer::datasets

@@ -1,10 +1,18 @@
-#include "models/cifar_resnet.h"
+// The small residual networks for 32×32 images of He et al., "Deep Residual Learning for Image Recognition" (2015), section 4.2:
+// 6n + 2 layers, 16, 32 and 64 channels, and shortcuts without weights (option A).
 
+#include "models/registry.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 
 namespace trainer::models {
 namespace {
+
+struct CifarResNetOptions : config::Options {
+  int64_t num_classes = 10;
+
+  void describe(config::KeyTable& keys) override { keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."}); }
+};
 
 class CifarBlock : public torch::nn::Module {
  public:
@@ -74,24 +82,16 @@ class CifarResNet : public Model {
 
 }  // namespace
 
-void CifarResNetOptions::describe(config::KeyTable& keys) {
-  keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
-}
-
-std::shared_ptr<Model> resnet20(const CifarResNetOptions& options, const BuildContext& context) {
-  return std::make_shared<CifarResNet>(3, options, context);
-}
-
-std::shared_ptr<Model> resnet32(const CifarResNetOptions& options, const BuildContext& context) {
-  return std::make_shared<CifarResNet>(5, options, context);
-}
-
-std::shared_ptr<Model> resnet44(const CifarResNetOptions& options, const BuildContext& context) {
-  return std::make_shared<CifarResNet>(7, options, context);
-}
-
-std::shared_ptr<Model> resnet56(const CifarResNetOptions& options, const BuildContext& context) {
-  return std::make_shared<CifarResNet>(9, options, context);
+void add_cifar_resnet(ModelRegistry& registry) {
+  const auto add = [&registry](const char* name, int64_t blocks_per_stage, const char* doc) {
+    registry.add<CifarResNetOptions>(name, doc, [blocks_per_stage](const auto& options, const auto& context) {
+      return std::make_shared<CifarResNet>(blocks_per_stage, options, context);
+    });
+  };
+  add("resnet20", 3, "Residual network for 32×32 images, 20 layers, 0.27 million parameters.");
+  add("resnet32", 5, "Residual network for 32×32 images, 32 layers, 0.46 million parameters.");
+  add("resnet44", 7, "Residual network for 32×32 images, 44 layers, 0.66 million parameters.");
+  add("resnet56", 9, "Residual network for 32×32 images, 56 layers, 0.85 million parameters.");
 }
 
 }  // namespace trainer::models

@@ -1,10 +1,27 @@
-#include "models/demo.h"
+// Two tiny networks for a first run, with the shapes that PyTorch's tutorials use.
 
+#include "models/registry.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 
 namespace trainer::models {
 namespace {
+
+struct DemoLinearOptions : config::Options {
+  int64_t in_features = 10;
+  int64_t out_features = 10;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("in_features", in_features, {.min = 1, .doc = "Values of one sample."});
+    keys.add("out_features", out_features, {.min = 1, .doc = "Outputs of the layer."});
+  }
+};
+
+struct DemoConvOptions : config::Options {
+  int64_t num_classes = 10;
+
+  void describe(config::KeyTable& keys) override { keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."}); }
+};
 
 class DemoLinear : public Model {
  public:
@@ -50,21 +67,11 @@ class DemoConv : public Model {
 
 }  // namespace
 
-void DemoLinearOptions::describe(config::KeyTable& keys) {
-  keys.add("in_features", in_features, {.min = 1, .doc = "Values of one sample."});
-  keys.add("out_features", out_features, {.min = 1, .doc = "Outputs of the layer."});
-}
-
-void DemoConvOptions::describe(config::KeyTable& keys) {
-  keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
-}
-
-std::shared_ptr<Model> demo_linear(const DemoLinearOptions& options, const BuildContext& context) {
-  return std::make_shared<DemoLinear>(options, context);
-}
-
-std::shared_ptr<Model> demo_conv(const DemoConvOptions& options, const BuildContext& context) {
-  return std::make_shared<DemoConv>(options, context);
+void add_demo(ModelRegistry& registry) {
+  registry.add<DemoLinearOptions>("demo_linear", "One linear layer, for a first run on synthetic data.",
+                                  [](const auto& options, const auto& context) { return std::make_shared<DemoLinear>(options, context); });
+  registry.add<DemoConvOptions>("demo_conv", "One convolution and one linear layer, for a first run on 32×32 images.",
+                                [](const auto& options, const auto& context) { return std::make_shared<DemoConv>(options, context); });
 }
 
 }  // namespace trainer::models

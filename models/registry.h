@@ -1,17 +1,14 @@
 #pragma once
-// Every network that a configuration can name. A new one is a file pair beside this one and a line in registry.cpp.
+// The networks that a configuration can name. A new one is a file beside this one and its name in CMakeLists.txt (docs/extending.md).
 
-#include <memory>
-#include <vector>
-
+#include "config/key_table.h"
 #include "models/model.h"
 
 namespace trainer::models {
 
-const std::vector<ModelEntry>& registry();
+// make() throws UsageError when options contradict each other.
+using ModelRegistry = config::Registry<std::shared_ptr<Model>, const BuildContext&>;
 
-config::Family model_family();
-// `part` must come from model_family(). Throws UsageError when the options contradict each other.
-std::shared_ptr<Model> make_model(const config::Part& part, const BuildContext& context);
+const ModelRegistry& model_registry();
 
 }  // namespace trainer::models

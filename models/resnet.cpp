@@ -1,13 +1,33 @@
-#include "models/resnet.h"
+// Residual networks with torchvision's names, shapes and initial values (torchvision/models/resnet.py); its bottleneck strides in
+// the 3×3 convolution.
 
 #include <array>
 
+#include "models/registry.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 
 namespace trainer::models {
 namespace {
+
+enum class ResNetStem { kImagenet, kCifar };
+
+struct ResNetOptions : config::Options {
+  int64_t num_classes = 10;
+  ResNetStem stem = ResNetStem::kImagenet;
+  bool zero_init_last_norm = false;
+  double dropout = 0.0;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+    keys.add_choice("stem", stem, {{"imagenet", ResNetStem::kImagenet}, {"cifar", ResNetStem::kCifar}},
+                    {.doc = "First layers: imagenet, a 7×7 convolution and a max-pool, both of stride 2; cifar, a 3×3 convolution."});
+    keys.add("zero_init_last_norm", zero_init_last_norm, {.doc = "Start each block's last norm at 0: the block is then the identity."});
+    keys.add("dropout", dropout,
+             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a feature before the last layer."});
+  }
+};
 
 // The shortcut where shapes change: a strided 1×1 convolution and a norm. Elsewhere null.
 torch::nn::Sequential make_downsample(int64_t in_channels, int64_t out_channels, int64_t stride, const nn::NormFactory& norm) {
@@ -130,33 +150,17 @@ class ResNet : public Model {
 
 }  // namespace
 
-void ResNetOptions::describe(config::KeyTable& keys) {
-  keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
-  keys.add_choice("stem", stem, {{"imagenet", ResNetStem::kImagenet}, {"cifar", ResNetStem::kCifar}},
-                  {.doc = "First layers: imagenet, a 7×7 convolution and a max-pool, both of stride 2; cifar, a 3×3 convolution."});
-  keys.add("zero_init_last_norm", zero_init_last_norm, {.doc = "Start each block's last norm at 0: the block is then the identity."});
-  keys.add("dropout", dropout,
-           {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a feature before the last layer."});
-}
-
-std::shared_ptr<Model> resnet18(const ResNetOptions& options, const BuildContext& context) {
-  return std::make_shared<ResNet<BasicBlock>>(BlocksPerStage{2, 2, 2, 2}, options, context);
-}
-
-std::shared_ptr<Model> resnet34(const ResNetOptions& options, const BuildContext& context) {
-  return std::make_shared<ResNet<BasicBlock>>(BlocksPerStage{3, 4, 6, 3}, options, context);
-}
-
-std::shared_ptr<Model> resnet50(const ResNetOptions& options, const BuildContext& context) {
-  return std::make_shared<ResNet<Bottleneck>>(BlocksPerStage{3, 4, 6, 3}, options, context);
-}
-
-std::shared_ptr<Model> resnet101(const ResNetOptions& options, const BuildContext& context) {
-  return std::make_shared<ResNet<Bottleneck>>(BlocksPerStage{3, 4, 23, 3}, options, context);
-}
-
-std::shared_ptr<Model> resnet152(const ResNetOptions& options, const BuildContext& context) {
-  return std::make_shared<ResNet<Bottleneck>>(BlocksPerStage{3, 8, 36, 3}, options, context);
+void add_resnet(ModelRegistry& registry) {
+  const auto add = [&registry]<class Block>(const char* name, const BlocksPerStage& blocks_per_stage, const char* doc) {
+    registry.add<ResNetOptions>(name, doc, [blocks_per_stage](const auto& options, const auto& context) {
+      return std::make_shared<ResNet<Block>>(blocks_per_stage, options, context);
+    });
+  };
+  add.operator()<BasicBlock>("resnet18", {2, 2, 2, 2}, "torchvision's resnet18, 11 million parameters.");
+  add.operator()<BasicBlock>("resnet34", {3, 4, 6, 3}, "torchvision's resnet34, 21 million parameters.");
+  add.operator()<Bottleneck>("resnet50", {3, 4, 6, 3}, "torchvision's resnet50, 24 million parameters.");
+  add.operator()<Bottleneck>("resnet101", {3, 4, 23, 3}, "torchvision's resnet101, 43 million parameters.");
+  add.operator()<Bottleneck>("resnet152", {3, 8, 36, 3}, "torchvision's resnet152, 58 million parameters.");
 }
 
 }  // namespace trainer::models

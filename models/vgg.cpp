@@ -1,13 +1,34 @@
-#include "models/vgg.h"
+// The plain convolutional networks of Simonyan & Zisserman (2014) with batch normalisation; torchvision's names, shapes and initial
+// values (torchvision/models/vgg.py).
 
 #include <array>
 
+#include "models/registry.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 
 namespace trainer::models {
 namespace {
+
+enum class VggHead { kImagenet, kCifar };
+
+struct VggOptions : config::Options {
+  int64_t num_classes = 10;
+  VggHead head = VggHead::kImagenet;
+  double dropout = 0.5;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+    keys.add_choice("head", head, {{"imagenet", VggHead::kImagenet}, {"cifar", VggHead::kCifar}},
+                    {.doc = "Last layers: imagenet, three linear layers on 7×7 features; cifar, one on the average of each channel."});
+    keys.add("dropout", dropout,
+             {.min = 0.0,
+              .max = 1.0,
+              .max_excluded = true,
+              .doc = "Probability of dropping an input of the last two linear layers, or of the only one."});
+  }
+};
 
 using ConvolutionsPerStage = std::array<int64_t, 5>;
 constexpr std::array<int64_t, 5> kStageChannels = {64, 128, 256, 512, 512};
@@ -71,31 +92,16 @@ class Vgg : public Model {
 
 }  // namespace
 
-void VggOptions::describe(config::KeyTable& keys) {
-  keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
-  keys.add_choice("head", head, {{"imagenet", VggHead::kImagenet}, {"cifar", VggHead::kCifar}},
-                  {.doc = "Last layers: imagenet, three linear layers on 7×7 features; cifar, one on the average of each channel."});
-  keys.add("dropout", dropout,
-           {.min = 0.0,
-            .max = 1.0,
-            .max_excluded = true,
-            .doc = "Probability of dropping an input of the last two linear layers, or of the only one."});
-}
-
-std::shared_ptr<Model> vgg11_bn(const VggOptions& options, const BuildContext& context) {
-  return std::make_shared<Vgg>(ConvolutionsPerStage{1, 1, 2, 2, 2}, options, context);
-}
-
-std::shared_ptr<Model> vgg13_bn(const VggOptions& options, const BuildContext& context) {
-  return std::make_shared<Vgg>(ConvolutionsPerStage{2, 2, 2, 2, 2}, options, context);
-}
-
-std::shared_ptr<Model> vgg16_bn(const VggOptions& options, const BuildContext& context) {
-  return std::make_shared<Vgg>(ConvolutionsPerStage{2, 2, 3, 3, 3}, options, context);
-}
-
-std::shared_ptr<Model> vgg19_bn(const VggOptions& options, const BuildContext& context) {
-  return std::make_shared<Vgg>(ConvolutionsPerStage{2, 2, 4, 4, 4}, options, context);
+void add_vgg(ModelRegistry& registry) {
+  const auto add = [&registry](const char* name, const ConvolutionsPerStage& convolutions_per_stage, const char* doc) {
+    registry.add<VggOptions>(name, doc, [convolutions_per_stage](const auto& options, const auto& context) {
+      return std::make_shared<Vgg>(convolutions_per_stage, options, context);
+    });
+  };
+  add("vgg11_bn", {1, 1, 2, 2, 2}, "torchvision's vgg11_bn, 129 million parameters, 9 million with the cifar head.");
+  add("vgg13_bn", {2, 2, 2, 2, 2}, "torchvision's vgg13_bn, 129 million parameters, 9 million with the cifar head.");
+  add("vgg16_bn", {2, 2, 3, 3, 3}, "torchvision's vgg16_bn, 134 million parameters, 15 million with the cifar head.");
+  add("vgg19_bn", {2, 2, 4, 4, 4}, "torchvision's vgg19_bn, 140 million parameters, 20 million with the cifar head.");
 }
 
 }  // namespace trainer::models

@@ -1,12 +1,29 @@
-#include "models/wide_resnet.h"
+// Wide residual networks for 32×32 images: Zagoruyko & Komodakis, "Wide Residual Networks" (2016), with pre-activation blocks and
+// dropout between their convolutions. WRN-28-10 is depth 28, width 10.
 
 #include "base/error.h"
+#include "models/registry.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 
 namespace trainer::models {
 namespace {
+
+struct WideResNetOptions : config::Options {
+  int64_t depth = 28;
+  int64_t width = 10;
+  int64_t num_classes = 10;
+  double dropout = 0.0;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Layers with weights; 6n + 4 for n blocks per stage."});
+    keys.add("width", width, {.min = 1, .doc = "Factor on the channels of the three stages, which are 16, 32 and 64 times it."});
+    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+    keys.add("dropout", dropout,
+             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value between a block's convolutions."});
+  }
+};
 
 class WideBlock : public torch::nn::Module {
  public:
@@ -34,6 +51,10 @@ class WideBlock : public torch::nn::Module {
 class WideResNet : public Model {
  public:
   WideResNet(const WideResNetOptions& options, const BuildContext& context) : num_classes_(options.num_classes) {
+    if ((options.depth - 4) % 6 != 0) {
+      throw UsageError("model.depth: wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is " +
+                       std::to_string(options.depth));
+    }
     const int64_t channels = 16 * options.width;
     conv1_ = register_module("conv1", nn::conv3x3(3, 16));
     layer1_ = register_module("layer1", make_stage(16, channels, 1, options, context));
@@ -73,20 +94,9 @@ class WideResNet : public Model {
 
 }  // namespace
 
-void WideResNetOptions::describe(config::KeyTable& keys) {
-  keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Layers with weights; 6n + 4 for n blocks per stage."});
-  keys.add("width", width, {.min = 1, .doc = "Factor on the channels of the three stages, which are 16, 32 and 64 times it."});
-  keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
-  keys.add("dropout", dropout,
-           {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value between a block's convolutions."});
-}
-
-std::shared_ptr<Model> wide_resnet(const WideResNetOptions& options, const BuildContext& context) {
-  if (options.depth < 10 || (options.depth - 4) % 6 != 0) {
-    throw UsageError("model.depth: wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is " +
-                     std::to_string(options.depth));
-  }
-  return std::make_shared<WideResNet>(options, context);
+void add_wide_resnet(ModelRegistry& registry) {
+  registry.add<WideResNetOptions>("wide_resnet", "Wide residual network for 32×32 images; by default WRN-28-10, 36 million parameters.",
+                                  [](const auto& options, const auto& context) { return std::make_shared<WideResNet>(options, context); });
 }
 
 }  // namespace trainer::models

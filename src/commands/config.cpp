@@ -20,12 +20,12 @@ ExitCode config(const std::vector<std::string>& args) {
   add_experiment(*show, source);
 
   parse(app, args);
-  const auto catalog = session::make_catalog();
+  const auto registries = session::all_registries();
   if (reference->parsed()) {
-    fmt::print("{}", format == "text" ? config::reference_text(catalog) : config::reference_markdown(catalog));
+    fmt::print("{}", format == "text" ? config::reference_text(registries) : config::reference_markdown(registries));
   } else {
-    auto experiment = config::load(source.file, source.overrides, catalog);
-    fmt::print("{}", config::to_yaml(experiment, catalog));
+    auto experiment = config::load(source.file, source.overrides, registries);
+    fmt::print("{}", config::to_yaml(experiment, registries));
   }
   return ExitCode::kDone;
 }

@@ -19,7 +19,7 @@ constexpr int kMargin = 2;
 // Training images as epoch 0 transforms them, in rows and columns; normalize is left out, since it is for networks.
 input::RgbImage draw_grid(const config::Experiment& experiment, const input::Dataset& dataset, int64_t count) {
   auto transforms = experiment.dataset.train_transforms;
-  std::erase_if(transforms, [](const config::Part& part) { return part.name == "normalize"; });
+  std::erase_if(transforms, [](const config::ComponentConfig& transform) { return transform.name == "normalize"; });
   const input::Pipeline pipeline(transforms, dataset.info(), {});
   const auto& shape = pipeline.output_shape();
   const auto channels = static_cast<int>(shape[0]);
@@ -63,10 +63,10 @@ ExitCode data(const std::vector<std::string>& args) {
   show->add_option("--count", count, "number of images")->check(CLI::Range(int64_t{1}, int64_t{10000}));
   parse(app, args);
 
-  const auto experiment = config::load(source.file, source.overrides, session::make_catalog());
+  const auto experiment = config::load(source.file, source.overrides, session::all_registries());
   const auto logger = make_console_logger();
-  const auto dataset = datasets::open_dataset(experiment.dataset.part, datasets::Split::kTrain, *logger);
-  if (!dataset->info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.part.name));
+  const auto dataset = datasets::dataset_registry().make(experiment.dataset.component).open(datasets::Split::kTrain, *logger);
+  if (!dataset->info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.component.name));
   count = std::min(count, dataset->size());
   input::write_image_file(output, draw_grid(experiment, *dataset, count));
   fmt::print("{}: {} of {} training images\n", output.string(), count, dataset->size());

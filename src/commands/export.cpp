@@ -42,7 +42,7 @@ config::Experiment read_experiment(const state::View& file, const std::string& s
   return config::load_text(file.at("config").text(), source + ": config",
                            {"runtime.device=cpu", "runtime.channels_last=false", "amp.enabled=false", "distributed.sync_batch_norm=false",
                             "model.init_from=\"\""},
-                           session::make_catalog());
+                           session::all_registries());
 }
 
 state::Tree read_weights(const state::View& file, bool ema) {
@@ -61,7 +61,7 @@ void write(const ExportArguments& arguments, const config::Experiment& experimen
   } else if (arguments.format == "safetensors") {
     checkpoint::save_safetensors(arguments.output, {.tensors = state::state_of(model), .metadata = {{"format", "pt"}}});
   } else {
-    const auto info = datasets::dataset_info(experiment.dataset.part);
+    const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
     const auto shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
     write_file_atomically(arguments.output, engine::to_torchscript(model, shape));
   }
@@ -78,7 +78,7 @@ ExitCode export_model(const std::vector<std::string>& args) {
   const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
   engine::load_weights(read_weights(file, arguments.ema), source, *network.model);
   write(arguments, experiment, *network.model);
-  fmt::print("{}: {} of {}, {}\n", arguments.output.string(), experiment.model.part.name, source,
+  fmt::print("{}: {} of {}, {}\n", arguments.output.string(), experiment.model.component.name, source,
              arguments.ema ? "averaged parameters" : "parameters");
   return ExitCode::kDone;
 }

@@ -9,22 +9,22 @@
 namespace trainer::commands {
 
 ExitCode list(const std::vector<std::string>& args) {
-  const auto catalog = session::make_catalog();
-  const std::array<std::pair<std::string, const config::Family*>, 6> families = {{{"models", &catalog.models},
-                                                                                  {"datasets", &catalog.datasets},
-                                                                                  {"transforms", &catalog.transforms},
-                                                                                  {"optimizers", &catalog.optimizers},
-                                                                                  {"lr_schedulers", &catalog.lr_schedulers},
-                                                                                  {"losses", &catalog.losses}}};
+  const auto registries = session::all_registries();
+  const std::array<std::pair<std::string, const config::RegistryBase*>, 6> kinds = {{{"models", &registries.models},
+                                                                                     {"datasets", &registries.datasets},
+                                                                                     {"transforms", &registries.transforms},
+                                                                                     {"optimizers", &registries.optimizers},
+                                                                                     {"lr_schedulers", &registries.lr_schedulers},
+                                                                                     {"losses", &registries.losses}}};
   CLI::App app("The parts that an experiment file can name; `trainer config reference` shows their keys.", "trainer list");
   std::string which;
   std::vector<std::string> names;
-  for (const auto& family : families) names.push_back(family.first);
+  for (const auto& kind : kinds) names.push_back(kind.first);
   app.add_option("family", which, "one of " + CLI::detail::join(names, ", "))->required()->check(CLI::IsMember(names));
   parse(app, args);
-  for (const auto& [name, family] : families) {
+  for (const auto& [name, registry] : kinds) {
     if (name != which) continue;
-    for (const auto& kind : *family) fmt::print("{:<24} {}\n", kind.name, kind.doc);
+    for (const auto& component : registry->components()) fmt::print("{:<24} {}\n", component.name, component.doc);
   }
   return ExitCode::kDone;
 }

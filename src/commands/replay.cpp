@@ -26,7 +26,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   // The model is that of the record.
   overrides.push_back("model.init_from=\"\"");
   if (record.loss_scale) overrides.push_back(fmt::format("amp.init_scale={}", *record.loss_scale));
-  return config::load(engine::step_config_file(folder), overrides, session::make_catalog());
+  return config::load(engine::step_config_file(folder), overrides, session::all_registries());
 }
 
 std::string heading(const engine::StepRecord& record) {
@@ -58,11 +58,12 @@ std::string take(const engine::StepRecord& record, const config::Experiment& exp
     const auto& batch = *parts.train.loader->next();
     const auto count = static_cast<int64_t>(record.batches.size());
     const auto position = static_cast<int64_t>(number);
-    const auto observations = engine::observe_micro_step(parts, train_step, batch, {.step = record.step,
-                                                         .number = position,
-                                                         .count = count,
-                                                         .num_group_samples = record.num_group_samples,
-                                                         .stream = position * record.world_size + record.rank});
+    const auto observations = engine::observe_micro_step(parts, train_step, batch,
+                                                         {.step = record.step,
+                                                          .number = position,
+                                                          .count = count,
+                                                          .num_group_samples = record.num_group_samples,
+                                                          .stream = position * record.world_size + record.rank});
     if (count > 1) fmt::print("\nmicro-step {} of {}\n", number + 1, count);
     print(observations);
     const auto* found = engine::first_non_finite(observations);

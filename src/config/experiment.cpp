@@ -2,22 +2,23 @@
 
 namespace trainer::config {
 
-void Experiment::describe(KeyTable& keys, const Catalog& catalog) {
+void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add("experiment", experiment, {.doc = "Names the run and its folder.", .required = true});
   keys.add("seed", seed, {.min = 0, .doc = "Every random choice is a function of it."});
   keys.add("output_dir", output_dir, {.doc = "The run lives in <output_dir>/<experiment>, unless --run-dir says otherwise."});
   keys.add_section(
-      "model", [&](KeyTable& section) { model.describe(section, catalog); }, "The network.");
+      "model", [&](KeyTable& section) { model.describe(section, registries.models); }, "The network.");
   keys.add_section(
-      "dataset", [&](KeyTable& section) { dataset.describe(section, catalog); }, "The images and what is done to them.");
+      "dataset", [&](KeyTable& section) { dataset.describe(section, registries.datasets, registries.transforms); },
+      "The images and what is done to them.");
   keys.add_section(
       "dataloader", [&](KeyTable& section) { dataloader.describe(section); }, "How batches are made.");
   keys.add_section(
-      "loss", [&](KeyTable& section) { loss.describe(section, catalog); }, "What is minimised.");
+      "loss", [&](KeyTable& section) { loss.describe(section, registries.losses); }, "What is minimised.");
   keys.add_section(
-      "optimizer", [&](KeyTable& section) { optimizer.describe(section, catalog); }, "How parameters are updated.");
+      "optimizer", [&](KeyTable& section) { optimizer.describe(section, registries.optimizers); }, "How parameters are updated.");
   keys.add_section(
-      "lr_scheduler", [&](KeyTable& section) { lr_scheduler.describe(section, catalog); },
+      "lr_scheduler", [&](KeyTable& section) { lr_scheduler.describe(section, registries.lr_schedulers); },
       "The learning rate over the training, as a factor on the optimizer's lr.");
   keys.add_section(
       "training", [&](KeyTable& section) { training.describe(section); }, "The training loop.");
@@ -30,7 +31,7 @@ void Experiment::describe(KeyTable& keys, const Catalog& catalog) {
   keys.add_section(
       "validation", [&](KeyTable& section) { validation.describe(section); }, "Measuring on data that is not trained on.");
   keys.add_section(
-      "checkpoint", [&](KeyTable& section) { checkpoint.describe(section, catalog); }, "What is saved to go on from.");
+      "checkpoint", [&](KeyTable& section) { checkpoint.describe(section, registries); }, "What is saved to go on from.");
   keys.add_section(
       "logging", [&](KeyTable& section) { logging.describe(section); }, "What is written while training.");
 }

@@ -30,8 +30,8 @@ struct Experiment {
   CheckpointSection checkpoint;
   LoggingSection logging;
 
-  // The top-level table. `catalog` must outlive it.
-  void describe(KeyTable& keys, const Catalog& catalog);
+  // The top-level table. `registries` must outlive it.
+  void describe(KeyTable& keys, const Registries& registries);
 };
 
 }  // namespace trainer::config

@@ -174,19 +174,6 @@ const char* bool_text(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
 
-const PartKind* find_kind(const Family& family, const std::string& name) {
-  for (const auto& kind : family) {
-    if (kind.name == name) return &kind;
-  }
-  return nullptr;
-}
-
-std::vector<std::string> names_of(const Family& family) {
-  std::vector<std::string> names;
-  for (const auto& kind : family) names.push_back(kind.name);
-  return names;
-}
-
 void KeyTable::add(std::string name, bool& field, KeyInfo info) {
   Key key = describe(std::move(name), "true | false", info);
   key.read = [&field](const Node& node) -> std::optional<std::string> {
@@ -259,20 +246,21 @@ void KeyTable::add_section(std::string name, std::function<void(KeyTable&)> desc
   keys_.push_back(std::move(key));
 }
 
-void KeyTable::add_part(std::string name, Part& part, const Family& family, const std::string& default_kind, std::string doc) {
-  if (part.options == nullptr && !default_kind.empty()) part = {default_kind, find_kind(family, default_kind)->make_options()};
-  Key key = describe(std::move(name), fmt::format("{}", fmt::join(names_of(family), " | ")),
-                     {.doc = std::move(doc), .required = default_kind.empty()});
-  key.family = &family;
-  key.part = &part;
+void KeyTable::add_component(std::string name, ComponentConfig& component, const RegistryBase& registry, const std::string& default_name,
+                             std::string doc) {
+  if (component.options == nullptr && !default_name.empty()) component = registry.configure(default_name);
+  Key key = describe(std::move(name), fmt::format("{}", fmt::join(registry.names(), " | ")),
+                     {.doc = std::move(doc), .required = default_name.empty()});
+  key.registry = &registry;
+  key.component = &component;
   key.refused_examples = {"no_such_part", "[]", "null"};
   keys_.push_back(std::move(key));
 }
 
-void KeyTable::add_parts(std::string name, std::vector<Part>& parts, const Family& family, std::string doc) {
+void KeyTable::add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc) {
   Key key = describe(std::move(name), "list of parts", {.doc = std::move(doc)});
-  key.family = &family;
-  key.parts = &parts;
+  key.registry = &registry;
+  key.components = &components;
   key.refused_examples = {"5", "[no_such_part]", "[[]]"};
   keys_.push_back(std::move(key));
 }

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "config/node.h"
-#include "config/part.h"
+#include "config/registry.h"
 
 namespace trainer::config {
 
@@ -55,14 +55,14 @@ struct Key {
   std::function<Node()> write;
   // Values that must be refused, in YAML: one of the wrong type and, where the range allows one, some out of range.
   std::vector<std::string> refused_examples;
-  // Set for a nested section, a named part and a list of parts instead of `read`.
+  // Set instead of `read` for a nested section, a named component and a list of components.
   std::function<void(KeyTable&)> section;
   // Of a section that may be null: whether it is there, and what makes it so. `section` asks for one that is there.
   std::function<bool()> has_section;
   std::function<void(bool)> set_section;
-  const Family* family = nullptr;
-  Part* part = nullptr;
-  std::vector<Part>* parts = nullptr;
+  const RegistryBase* registry = nullptr;
+  ComponentConfig* component = nullptr;
+  std::vector<ComponentConfig>* components = nullptr;
 };
 
 // The spelling of each value of an enum, for KeyTable::add_choice.
@@ -112,11 +112,12 @@ class KeyTable {
     key.write = [] { return Node{}; };
   }
 
-  // `name: KIND` inside a section, whose other keys are the section's own and the kind's. `default_kind` empty: required.
-  void add_part(std::string name, Part& part, const Family& family, const std::string& default_kind, std::string doc);
+  // `name: COMPONENT` inside a section, whose other keys are the section's own and the component's. `default_name` empty: required.
+  void add_component(std::string name, ComponentConfig& component, const RegistryBase& registry, const std::string& default_name,
+                     std::string doc);
 
-  // A list of parts, each written `- kind: {key: value}` or `- kind`.
-  void add_parts(std::string name, std::vector<Part>& parts, const Family& family, std::string doc);
+  // A list of components, each written `- name: {key: value}` or `- name`.
+  void add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc);
 
   const std::vector<Key>& keys() const { return keys_; }
 

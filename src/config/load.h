@@ -18,12 +18,13 @@ struct ExperimentSource {
 // Reads `file`, applies `overrides` ("optimizer.lr=0.05", "dataset.train_transforms=[]", "optimizer={name: adamw}") in their order,
 // fills an Experiment and checks it across sections. Throws one UsageError that lists every problem found, each as
 // "file:line:column: key.path: …". Touches no device and no data.
-Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Catalog& catalog);
+Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Registries& registries);
 
 // The same from a text; `source` is how positions name it.
-Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides, const Catalog& catalog);
+Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
+                     const Registries& registries);
 
 // The resolved file: every key with its value, in the order of the reference; load_text reads it back to the same experiment.
-std::string to_yaml(Experiment& experiment, const Catalog& catalog);
+std::string to_yaml(Experiment& experiment, const Registries& registries);
 
 }  // namespace trainer::config

@@ -22,28 +22,30 @@ std::string with_hint(std::string text, const std::string& name, const std::vect
   return near.empty() ? text : text + fmt::format("; did you mean \"{}\"?", near);
 }
 
-std::string unknown_kind(const std::string& name, const Family& family) {
-  return with_hint(fmt::format("\"{}\" is not one of {}", name, fmt::join(names_of(family), ", ")), name, names_of(family));
-}
-
-// The kind that `node` names; false when it names none.
-bool choose_kind(const Node& node, const Family& family, Part& part, const std::string& path, Problems& problems) {
-  const PartKind* kind = node.kind == Node::Kind::kScalar ? find_kind(family, node.text) : nullptr;
-  if (kind == nullptr) {
-    problems.add(node.position, path,
-                 node.kind == Node::Kind::kScalar ? unknown_kind(node.text, family) : fmt::format("expected a name, got {}", shown(node)));
+// Sets `component` to the one that `node` names, with its default options. False: there is no such component, which is now a problem.
+bool choose_component(const Node& node, const RegistryBase& registry, ComponentConfig& component, const std::string& path,
+                      Problems& problems) {
+  if (node.kind != Node::Kind::kScalar) {
+    problems.add(node.position, path, fmt::format("expected a name, got {}", shown(node)));
     return false;
   }
-  part = {kind->name, kind->make_options()};
+  if (registry.find(node.text) == nullptr) {
+    const auto names = registry.names();
+    problems.add(node.position, path,
+                 with_hint(fmt::format("\"{}\" is not one of {}", node.text, fmt::join(names, ", ")), node.text, names));
+    return false;
+  }
+  component = registry.configure(node.text);
   return true;
 }
 
-void read_parts(const Node& node, const Key& key, const std::string& path, Problems& problems) {
+void read_components(const Node& node, const Key& key, const std::string& path, Problems& problems) {
   if (node.kind != Node::Kind::kList) {
-    problems.add(node.position, path, fmt::format("expected a list of parts such as [{}], got {}", key.family->front().name, shown(node)));
+    problems.add(node.position, path,
+                 fmt::format("expected a list of parts such as [{}], got {}", key.registry->components().front().name, shown(node)));
     return;
   }
-  key.parts->clear();
+  key.components->clear();
   for (size_t i = 0; i < node.items.size(); ++i) {
     const Node& item = node.items[i];
     const bool is_map = item.kind == Node::Kind::kMap && item.members.size() == 1;
@@ -54,16 +56,16 @@ void read_parts(const Node& node, const Key& key, const std::string& path, Probl
     }
     Node name = is_map ? Node::scalar(item.members.front().name) : item;
     name.position = item.position;
-    Part part;
-    if (!choose_kind(name, *key.family, part, item_path, problems)) continue;
+    ComponentConfig component;
+    if (!choose_component(name, *key.registry, component, item_path, problems)) continue;
     Node values = is_map ? item.members.front().value : Node{};
     if (values.kind == Node::Kind::kNull) {
       values = Node::map();
       values.position = item.position;
     }
     read_section(
-        values, [&part](KeyTable& keys) { part.options->describe(keys); }, child_path(item_path, part.name), problems);
-    key.parts->push_back(std::move(part));
+        values, [&component](KeyTable& keys) { component.options->describe(keys); }, child_path(item_path, component.name), problems);
+    key.components->push_back(std::move(component));
   }
 }
 
@@ -72,8 +74,8 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
     const bool may_be_null = key.set_section != nullptr;
     if (may_be_null) key.set_section(node.kind != Node::Kind::kNull);
     if (!may_be_null || key.has_section()) read_section(node, key.section, path, problems);
-  } else if (key.parts != nullptr) {
-    read_parts(node, key, path, problems);
+  } else if (key.components != nullptr) {
+    read_components(node, key, path, problems);
   } else if (key.read) {
     if (const auto expected = key.read(node)) problems.add(node.position, path, fmt::format("expected {}, got {}", *expected, shown(node)));
   }
@@ -88,18 +90,19 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   }
   KeyTable table;
   describe(table);
-  // The chosen kind's own keys stand in the same section, beside `name`. Without a known kind nothing can be said about them.
-  bool kind_known = true;
-  KeyTable kind_table;
+  // The chosen component's own keys stand in the same section, beside `name`. They are unknown when the component is.
+  bool component_known = true;
+  KeyTable component_table;
   for (const auto& key : table.keys()) {
-    if (key.part == nullptr) continue;
+    if (key.component == nullptr) continue;
     const auto* member = node.find(key.name);
-    if (member != nullptr) kind_known = choose_kind(member->value, *key.family, *key.part, child_path(path, key.name), problems);
-    kind_known = kind_known && key.part->options != nullptr;
-    if (kind_known) key.part->options->describe(kind_table);
+    if (member != nullptr)
+      component_known = choose_component(member->value, *key.registry, *key.component, child_path(path, key.name), problems);
+    component_known = component_known && key.component->options != nullptr;
+    if (component_known) key.component->options->describe(component_table);
   }
   std::vector<Key> keys = table.keys();
-  keys.insert(keys.end(), kind_table.keys().begin(), kind_table.keys().end());
+  keys.insert(keys.end(), component_table.keys().begin(), component_table.keys().end());
 
   std::vector<std::string> names;
   for (const auto& key : keys) names.push_back(key.name);
@@ -107,7 +110,7 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
     const auto key = std::ranges::find(keys, member.name, &Key::name);
     if (key != keys.end()) {
       read_value(member.value, *key, child_path(path, member.name), problems);
-    } else if (kind_known) {
+    } else if (component_known) {
       problems.add(member.position, child_path(path, member.name), with_hint("unknown key", member.name, names));
     }
   }
@@ -126,24 +129,24 @@ Node write_section(const std::function<void(KeyTable&)>& describe) {
   KeyTable table;
   describe(table);
   Node node = Node::map();
-  const auto write_options = [](Node& target, const Part& part) {
-    for (auto& member : write_section([&part](KeyTable& keys) { part.options->describe(keys); }).members) {
+  const auto write_options = [](Node& target, const ComponentConfig& component) {
+    for (auto& member : write_section([&component](KeyTable& keys) { component.options->describe(keys); }).members) {
       target.set(member.name, std::move(member.value));
     }
   };
   for (const auto& key : table.keys()) {
     if (key.section && (!key.has_section || key.has_section())) {
       node.set(key.name, write_section(key.section));
-    } else if (key.part != nullptr) {
-      node.set(key.name, Node::scalar(key.part->name));
-      write_options(node, *key.part);
-    } else if (key.parts != nullptr) {
+    } else if (key.component != nullptr) {
+      node.set(key.name, Node::scalar(key.component->name));
+      write_options(node, *key.component);
+    } else if (key.components != nullptr) {
       std::vector<Node> items;
-      for (const auto& part : *key.parts) {
+      for (const auto& component : *key.components) {
         Node options = Node::map();
-        write_options(options, part);
+        write_options(options, component);
         items.push_back(Node::map());
-        items.back().set(part.name, std::move(options));
+        items.back().set(component.name, std::move(options));
       }
       node.set(key.name, Node::list(std::move(items)));
     } else {

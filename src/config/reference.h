@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "config/catalog.h"
+#include "config/registry.h"
 
 namespace trainer::config {
 
-std::string reference_text(const Catalog& catalog);
-std::string reference_markdown(const Catalog& catalog);
+std::string reference_text(const Registries& registries);
+std::string reference_markdown(const Registries& registries);
 
 }  // namespace trainer::config

@@ -24,7 +24,7 @@ struct Frame {
   bool cut = false;  // may show a part of the stored image only
 };
 
-// A transform that moves the window. Several threads apply it at once.
+// The keys of a transform that moves the window, and the transform itself. Several threads apply it at once.
 class ImageTransform : public config::Options {
  public:
   // The frame that it makes of `frame`. Throws UsageError when it cannot be applied there.
@@ -103,7 +103,7 @@ class RandomHorizontalFlip final : public ImageTransform {
   double p_ = 0.5;
 };
 
-// Applied while pixels are written, so it is no ImageTransform.
+// Applied while pixels are written, so it is not an ImageTransform.
 struct Normalize final : config::Options {
   std::vector<double> mean;
   std::vector<double> std;
@@ -114,9 +114,21 @@ struct Normalize final : config::Options {
   }
 };
 
-template <class Kind>
-config::PartKind kind(std::string name, std::string doc) {
-  return {std::move(name), std::move(doc), [] { return std::make_unique<Kind>(); }};
+using Transform = std::variant<std::shared_ptr<const ImageTransform>, Normalize>;
+using TransformRegistry = config::Registry<Transform>;
+
+const TransformRegistry& transforms() {
+  static const TransformRegistry all = [] {
+    TransformRegistry registry("transform");
+    registry.add<RandomCrop>("random_crop", "Cuts a square out of the image, padded if asked for, at a random place.",
+                             [](const auto& crop) { return std::make_shared<RandomCrop>(crop); });
+    registry.add<RandomHorizontalFlip>("random_horizontal_flip", "Mirrors the image, left for right, with probability p.",
+                                       [](const auto& flip) { return std::make_shared<RandomHorizontalFlip>(flip); });
+    registry.add<Normalize>("normalize", "Subtracts a mean from each channel and divides by a standard deviation; the last transform.",
+                            [](const auto& normalize) { return normalize; });
+    return registry;
+  }();
+  return all;
 }
 
 using PixelTable = std::variant<std::vector<float>, std::vector<double>, std::vector<uint16_t>>;
@@ -156,50 +168,45 @@ void check_normalize(const Normalize& normalize, int64_t channels) {
 
 }  // namespace
 
-config::Family transform_family() {
-  return {
-      kind<RandomCrop>("random_crop", "Cuts a square out of the image, padded if asked for, at a random place."),
-      kind<RandomHorizontalFlip>("random_horizontal_flip", "Mirrors the image, left for right, with probability p."),
-      kind<Normalize>("normalize", "Subtracts a mean from each channel and divides by a standard deviation; the last transform."),
-  };
-}
+const config::RegistryBase& transform_registry() { return transforms(); }
 
 struct Pipeline::State {
   DatasetInfo info;
   BatchLayout layout;
   std::vector<int64_t> output_shape;
-  std::vector<std::shared_ptr<const ImageTransform>> transforms;
+  std::vector<std::shared_ptr<const ImageTransform>> image_transforms;
   PixelTable table;
   std::vector<ChannelArithmetic> arithmetic;
 
-  State(const std::vector<config::Part>& parts, const DatasetInfo& dataset_info, BatchLayout batch_layout)
+  State(const std::vector<config::ComponentConfig>& components, const DatasetInfo& dataset_info, BatchLayout batch_layout)
       : info(dataset_info), layout(batch_layout), output_shape(dataset_info.shape) {
     if (info.is_image) {
-      plan_images(parts);
-    } else if (!parts.empty()) {
-      throw UsageError(fmt::format("transform {}: this data set holds no images; leave its list of transforms empty", parts.front().name));
+      plan_images(components);
+    } else if (!components.empty()) {
+      throw UsageError(
+          fmt::format("transform {}: this data set holds no images; leave its list of transforms empty", components.front().name));
     }
   }
 
-  void plan_images(const std::vector<config::Part>& parts) {
+  void plan_images(const std::vector<config::ComponentConfig>& components) {
     TORCH_CHECK(info.shape.size() == 3, "images of ", info.shape.size(), " dimensions");
     const auto channels = info.shape[0];
     Frame frame{static_cast<int>(info.shape[1]), static_cast<int>(info.shape[2]), false};
     std::vector<double> mean(static_cast<size_t>(channels), 0.0);
     std::vector<double> std(static_cast<size_t>(channels), 1.0);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      if (const auto* normalize = dynamic_cast<const Normalize*>(parts[i].options.get())) {
-        if (i + 1 != parts.size()) {
-          throw UsageError(fmt::format("transform normalize: it is number {} of {} in its list; it must be the last", i + 1, parts.size()));
+    for (size_t i = 0; i < components.size(); ++i) {
+      const Transform transform = transforms().make(components[i]);
+      if (const auto* normalize = std::get_if<Normalize>(&transform)) {
+        if (i + 1 != components.size()) {
+          throw UsageError(
+              fmt::format("transform normalize: it is number {} of {} in its list; it must be the last", i + 1, components.size()));
         }
         check_normalize(*normalize, channels);
         mean = normalize->mean;
         std = normalize->std;
       } else {
-        const auto transform = std::dynamic_pointer_cast<const ImageTransform>(parts[i].options);
-        TORCH_CHECK(transform != nullptr, parts[i].name, " is no transform");
-        frame = transform->plan(frame);
-        transforms.push_back(transform);
+        image_transforms.push_back(std::get<std::shared_ptr<const ImageTransform>>(transform));
+        frame = image_transforms.back()->plan(frame);
       }
     }
     output_shape = {channels, frame.height, frame.width};
@@ -213,7 +220,7 @@ struct Pipeline::State {
                                           static_cast<int>(info.shape[2])),
                 "the image has ", image.channels, " x ", image.height, " x ", image.width, " pixels, the data set ",
                 fmt::format("{}", fmt::join(info.shape, " x ")));
-    for (const auto& transform : transforms) transform->apply(image, random);
+    for (const auto& transform : image_transforms) transform->apply(image, random);
     const auto write = [&]<class T>(const std::vector<T>& values) {
       write_image<T>(image, values, arithmetic, layout.channels_last, static_cast<T*>(out));
     };
@@ -235,8 +242,8 @@ struct Pipeline::State {
   }
 };
 
-Pipeline::Pipeline(const std::vector<config::Part>& parts, const DatasetInfo& info, BatchLayout layout)
-    : state_(std::make_unique<State>(parts, info, layout)) {}
+Pipeline::Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout)
+    : state_(std::make_unique<State>(components, info, layout)) {}
 Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&&) noexcept = default;
 Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;

@@ -1,5 +1,5 @@
 #pragma once
-// Image transforms, and the family that a configuration chooses from. A list of them becomes a Pipeline, which turns a stored image
+// Image transforms, and the registry that a configuration chooses from. A list of them becomes a Pipeline, which turns a stored image
 // into the network's input in one pass.
 
 #include <torch/types.h>
@@ -13,7 +13,7 @@
 
 namespace trainer::input {
 
-config::Family transform_family();
+const config::RegistryBase& transform_registry();
 
 // How a batch's images lie in memory.
 struct BatchLayout {
@@ -24,9 +24,9 @@ struct BatchLayout {
 // Immutable and thread-safe.
 class Pipeline {
  public:
-  // `parts` must come from transform_family(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
+  // `components` come from transform_registry(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
   // data set without images, normalize not last or with another number of channels, a crop that does not fit …).
-  Pipeline(const std::vector<config::Part>& parts, const DatasetInfo& info, BatchLayout layout);
+  Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
   ~Pipeline();
   Pipeline(Pipeline&&) noexcept;
   Pipeline& operator=(Pipeline&&) noexcept;

@@ -50,37 +50,18 @@ class MeanSquaredError : public Loss {
   bool has_classes() const override { return false; }
 };
 
-struct LossEntry {
-  config::PartKind kind;
-  std::function<std::unique_ptr<Loss>(const config::Options&)> make;
-};
-
-const std::vector<LossEntry>& losses() {
-  static const std::vector<LossEntry> entries = {
-      {{"cross_entropy", "Softmax and negative log-likelihood of the target class.",
-        [] { return std::make_unique<CrossEntropyOptions>(); }},
-       [](const config::Options& options) {
-         return std::make_unique<CrossEntropy>(dynamic_cast<const CrossEntropyOptions&>(options).label_smoothing);
-       }},
-      {{"mse", "Mean squared difference between outputs and targets.", [] { return std::make_unique<MeanSquaredErrorOptions>(); }},
-       [](const config::Options&) { return std::make_unique<MeanSquaredError>(); }},
-  };
-  return entries;
-}
-
 }  // namespace
 
-config::Family loss_family() {
-  config::Family family;
-  for (const LossEntry& entry : losses()) family.push_back(entry.kind);
-  return family;
-}
-
-std::unique_ptr<Loss> make_loss(const config::Part& part) {
-  for (const LossEntry& entry : losses()) {
-    if (entry.kind.name == part.name) return entry.make(*part.options);
-  }
-  TORCH_CHECK(false, "no loss is called ", part.name);
+const LossRegistry& loss_registry() {
+  static const LossRegistry all = [] {
+    LossRegistry registry("loss");
+    registry.add<CrossEntropyOptions>("cross_entropy", "Softmax and negative log-likelihood of the target class.",
+                                      [](const auto& options) { return std::make_unique<CrossEntropy>(options.label_smoothing); });
+    registry.add<MeanSquaredErrorOptions>("mse", "Mean squared difference between outputs and targets.",
+                                          [](const auto&) { return std::make_unique<MeanSquaredError>(); });
+    return registry;
+  }();
+  return all;
 }
 
 }  // namespace trainer::nn

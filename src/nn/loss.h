@@ -1,9 +1,8 @@
 #pragma once
-// Losses, and the family that a configuration chooses from.
+// Losses, and the registry that a configuration chooses from.
 
 #include <torch/torch.h>
 
-#include <functional>
 #include <memory>
 
 #include "config/key_table.h"
@@ -20,8 +19,8 @@ class Loss {
   virtual bool has_classes() const = 0;
 };
 
-config::Family loss_family();
-// `part` must come from loss_family().
-std::unique_ptr<Loss> make_loss(const config::Part& part);
+using LossRegistry = config::Registry<std::unique_ptr<Loss>>;
+
+const LossRegistry& loss_registry();
 
 }  // namespace trainer::nn

@@ -3,14 +3,13 @@
 #include <torch/torch.h>
 
 #include "base/error.h"
-#include "optim/kinds.h"
 #include "optim/optimizer.h"
 
 namespace trainer::optim {
 namespace {
 
-struct AdamOptions : OptimizerOptions {
-  explicit AdamOptions(bool decoupled) : decoupled_weight_decay(decoupled), weight_decay(decoupled ? 0.01 : 0) {}
+struct AdamOptions : config::Options {
+  explicit AdamOptions(bool decoupled = false) : decoupled_weight_decay(decoupled), weight_decay(decoupled ? 0.01 : 0) {}
 
   bool decoupled_weight_decay;  // AdamW: shrinks the parameter; Adam: adds to its gradient
   double lr = 0.001;
@@ -31,7 +30,10 @@ struct AdamOptions : OptimizerOptions {
               .doc = decoupled_weight_decay ? "Times lr and the parameter, subtracted from the parameter."
                                             : "Times the parameter, added to its gradient."});
   }
-  std::unique_ptr<Optimizer> make(std::vector<ParamGroup> groups) const override;
+};
+
+struct AdamWOptions : AdamOptions {
+  AdamWOptions() : AdamOptions(true) {}
 };
 
 // Of one parameter, from its first gradient on; undefined before.
@@ -49,6 +51,9 @@ AdamState first_state(const torch::Tensor& param) {
 class Adam final : public Optimizer {
  public:
   Adam(const AdamOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
+    if (options.betas.size() != 2) {
+      throw UsageError(fmt::format("optimizer.betas: [{}] has {} numbers; give two", fmt::join(options.betas, ", "), options.betas.size()));
+    }
     for (const auto& group : groups_) states_.emplace_back(group.params.size());
   }
 
@@ -118,21 +123,14 @@ class Adam final : public Optimizer {
   std::vector<std::vector<AdamState>> states_;  // like groups_
 };
 
-std::unique_ptr<Optimizer> AdamOptions::make(std::vector<ParamGroup> groups) const {
-  if (betas.size() != 2) {
-    throw UsageError(fmt::format("optimizer.betas: [{}] has {} numbers; give two", fmt::join(betas, ", "), betas.size()));
-  }
-  return std::make_unique<Adam>(*this, std::move(groups));
-}
-
 }  // namespace
 
-config::PartKind adam_kind() {
-  return {"adam", "Adam (Kingma and Ba 2014); weight decay is part of the gradient.", [] { return std::make_unique<AdamOptions>(false); }};
-}
-
-config::PartKind adamw_kind() {
-  return {"adamw", "Adam with decoupled weight decay (Loshchilov and Hutter 2017).", [] { return std::make_unique<AdamOptions>(true); }};
+void add_adam(OptimizerRegistry& registry) {
+  const auto make = [](const AdamOptions& options, std::vector<ParamGroup> groups) {
+    return std::make_unique<Adam>(options, std::move(groups));
+  };
+  registry.add<AdamOptions>("adam", "Adam (Kingma and Ba 2014); weight decay is part of the gradient.", make);
+  registry.add<AdamWOptions>("adamw", "Adam with decoupled weight decay (Loshchilov and Hutter 2017).", make);
 }
 
 }  // namespace trainer::optim

@@ -14,8 +14,8 @@
 namespace trainer::optim {
 namespace {
 
-// Where in the training a factor is asked for.
-struct Position {
+// A step of the training after the warm-up.
+struct SchedulePoint {
   int64_t step;       // since the warm-up's end, from 0
   int64_t num_steps;  // from the warm-up's end to the training's, at least 1
   double epoch;       // since the beginning of the training
@@ -23,10 +23,9 @@ struct Position {
   double progress() const { return static_cast<double>(step) / static_cast<double>(num_steps); }
 };
 
-struct ScheduleOptions : config::Options {
-  virtual double factor(const Position& position) const = 0;
-  // Throws UsageError when the values contradict each other.
-  virtual void check() const {}
+// The keys of a schedule, and the schedule itself.
+struct Schedule : config::Options {
+  virtual double factor(const SchedulePoint& point) const = 0;
   virtual bool has_own_warmup() const { return false; }
 };
 
@@ -36,12 +35,12 @@ double cosine_anneal(double start, double end, double progress) {
   return end + (start - end) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
 
-struct ConstantOptions final : ScheduleOptions {
+struct ConstantSchedule final : Schedule {
   void describe(config::KeyTable& /*keys*/) override {}
-  double factor(const Position& /*position*/) const override { return 1; }
+  double factor(const SchedulePoint& /*point*/) const override { return 1; }
 };
 
-struct StepOptions final : ScheduleOptions {
+struct StepSchedule final : Schedule {
   int64_t step_epochs = 1;
   double gamma = 0.1;
 
@@ -49,12 +48,12 @@ struct StepOptions final : ScheduleOptions {
     keys.add("step_epochs", step_epochs, {.min = 1, .unit = "epochs", .doc = "Epochs between two drops.", .required = true});
     keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
   }
-  double factor(const Position& position) const override {
-    return std::pow(gamma, std::floor(position.epoch / static_cast<double>(step_epochs)));
+  double factor(const SchedulePoint& point) const override {
+    return std::pow(gamma, std::floor(point.epoch / static_cast<double>(step_epochs)));
   }
 };
 
-struct MultistepOptions final : ScheduleOptions {
+struct MultistepSchedule final : Schedule {
   std::vector<double> milestones;
   double gamma = 0.1;
 
@@ -67,27 +66,22 @@ struct MultistepOptions final : ScheduleOptions {
               .required = true});
     keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
   }
-  void check() const override {
-    if (std::adjacent_find(milestones.begin(), milestones.end(), std::greater_equal<>()) == milestones.end()) return;
-    throw UsageError(fmt::format("lr_scheduler.milestones: [{}] does not increase from each to the next; sort it and give each epoch once",
-                                 fmt::join(milestones, ", ")));
-  }
-  double factor(const Position& position) const override {
-    const auto drops = std::upper_bound(milestones.begin(), milestones.end(), position.epoch) - milestones.begin();
+  double factor(const SchedulePoint& point) const override {
+    const auto drops = std::upper_bound(milestones.begin(), milestones.end(), point.epoch) - milestones.begin();
     return std::pow(gamma, static_cast<double>(drops));
   }
 };
 
-struct CosineOptions final : ScheduleOptions {
+struct CosineSchedule final : Schedule {
   double final_factor = 0;
 
   void describe(config::KeyTable& keys) override {
     keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
   }
-  double factor(const Position& position) const override { return cosine_anneal(1, final_factor, position.progress()); }
+  double factor(const SchedulePoint& point) const override { return cosine_anneal(1, final_factor, point.progress()); }
 };
 
-struct LinearOptions final : ScheduleOptions {
+struct LinearSchedule final : Schedule {
   double start_factor = 1;
   double end_factor = 0;
 
@@ -95,10 +89,10 @@ struct LinearOptions final : ScheduleOptions {
     keys.add("start_factor", start_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the start."});
     keys.add("end_factor", end_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the end."});
   }
-  double factor(const Position& position) const override { return interpolate(start_factor, end_factor, position.progress()); }
+  double factor(const SchedulePoint& point) const override { return interpolate(start_factor, end_factor, point.progress()); }
 };
 
-struct PolynomialOptions final : ScheduleOptions {
+struct PolynomialSchedule final : Schedule {
   double power = 1;
   double final_factor = 0;
 
@@ -106,10 +100,10 @@ struct PolynomialOptions final : ScheduleOptions {
     keys.add("power", power, {.min = 0, .min_excluded = true, .doc = "Exponent of the part of the steps left; 1: a straight line."});
     keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
   }
-  double factor(const Position& position) const override { return interpolate(final_factor, 1, std::pow(1 - position.progress(), power)); }
+  double factor(const SchedulePoint& point) const override { return interpolate(final_factor, 1, std::pow(1 - point.progress(), power)); }
 };
 
-struct OneCycleOptions final : ScheduleOptions {
+struct OneCycleSchedule final : Schedule {
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
@@ -123,19 +117,40 @@ struct OneCycleOptions final : ScheduleOptions {
              {.min = 0, .min_excluded = true, .doc = "The learning rate ends at the starting one divided by this."});
   }
   bool has_own_warmup() const override { return true; }
-  double factor(const Position& position) const override {
-    const double last = static_cast<double>(position.num_steps - 1);
-    const double step = std::min(static_cast<double>(position.step), last);
-    const double peak = pct_start * static_cast<double>(position.num_steps) - 1;
+  double factor(const SchedulePoint& point) const override {
+    const double last = static_cast<double>(point.num_steps - 1);
+    const double step = std::min(static_cast<double>(point.step), last);
+    const double peak = pct_start * static_cast<double>(point.num_steps) - 1;
     // A peak at step 0 has no rise; PyTorch divides by zero there.
     if (peak > 0 && step <= peak) return cosine_anneal(1 / div_factor, 1, step / peak);
     return cosine_anneal(1, 1 / (div_factor * final_div_factor), (step - peak) / (last - peak));
   }
 };
 
-template <class O>
-config::PartKind kind(std::string name, std::string doc) {
-  return {std::move(name), std::move(doc), [] { return std::make_unique<O>(); }};
+std::unique_ptr<Schedule> make_multistep(const MultistepSchedule& schedule) {
+  if (std::ranges::adjacent_find(schedule.milestones, std::ranges::greater_equal()) != schedule.milestones.end()) {
+    throw UsageError(fmt::format("lr_scheduler.milestones: [{}] does not increase from each to the next; sort it and give each epoch once",
+                                 fmt::join(schedule.milestones, ", ")));
+  }
+  return std::make_unique<MultistepSchedule>(schedule);
+}
+
+using LrSchedulerRegistry = config::Registry<std::unique_ptr<Schedule>>;
+
+const LrSchedulerRegistry& schedules() {
+  static const LrSchedulerRegistry all = [] {
+    LrSchedulerRegistry registry("lr_scheduler");
+    const auto copy = [](const auto& schedule) { return std::make_unique<std::decay_t<decltype(schedule)>>(schedule); };
+    registry.add<ConstantSchedule>("constant", "The learning rate stays as it is.", copy);
+    registry.add<StepSchedule>("step", "Multiplied by gamma every step_epochs epochs.", copy);
+    registry.add<MultistepSchedule>("multistep", "Multiplied by gamma at each milestone.", make_multistep);
+    registry.add<CosineSchedule>("cosine", "Half a cosine down to final_factor.", copy);
+    registry.add<LinearSchedule>("linear", "A straight line from start_factor to end_factor.", copy);
+    registry.add<PolynomialSchedule>("polynomial", "A power of the part of the steps that is left, down to final_factor.", copy);
+    registry.add<OneCycleSchedule>("onecycle", "Up and down again, each half a cosine (Smith and Topin 2017).", copy);
+    return registry;
+  }();
+  return all;
 }
 
 // Of either key, in steps; a warm-up that was asked for is one step at least.
@@ -150,25 +165,14 @@ int64_t warmup_length(const config::LrSchedulerSection& section, int64_t steps_p
 
 }  // namespace
 
-config::Family lr_scheduler_family() {
-  return {
-      kind<ConstantOptions>("constant", "The learning rate stays as it is."),
-      kind<StepOptions>("step", "Multiplied by gamma every step_epochs epochs."),
-      kind<MultistepOptions>("multistep", "Multiplied by gamma at each milestone."),
-      kind<CosineOptions>("cosine", "Half a cosine down to final_factor."),
-      kind<LinearOptions>("linear", "A straight line from start_factor to end_factor."),
-      kind<PolynomialOptions>("polynomial", "A power of the part of the steps that is left, down to final_factor."),
-      kind<OneCycleOptions>("onecycle", "Up and down again, each half a cosine (Smith and Topin 2017)."),
-  };
-}
+const config::RegistryBase& lr_scheduler_registry() { return schedules(); }
 
 LrSchedule make_lr_schedule(const config::LrSchedulerSection& section, int64_t total_steps, int64_t steps_per_epoch) {
-  const auto& options = dynamic_cast<const ScheduleOptions&>(*section.part.options);
-  options.check();
+  const std::shared_ptr<const Schedule> schedule = schedules().make(section.component);
   const int64_t warmup = warmup_length(section, steps_per_epoch);
   const char* key = section.warmup_epochs > 0 ? "warmup_epochs" : "warmup_steps";
-  if (warmup > 0 && options.has_own_warmup()) {
-    throw UsageError(fmt::format("lr_scheduler.{}: {} has a warm-up of its own; remove this key", key, section.part.name));
+  if (warmup > 0 && schedule->has_own_warmup()) {
+    throw UsageError(fmt::format("lr_scheduler.{}: {} has a warm-up of its own; remove this key", key, section.component.name));
   }
   if (warmup >= total_steps) {
     throw UsageError(
@@ -176,8 +180,6 @@ LrSchedule make_lr_schedule(const config::LrSchedulerSection& section, int64_t t
                     "longer",
                     key, warmup, total_steps));
   }
-  // The part owns the options, the function shares it.
-  const std::shared_ptr<const ScheduleOptions> schedule(section.part.options, &options);
   return [schedule, warmup, start = section.warmup_start_factor, total_steps, steps_per_epoch](int64_t step) {
     if (step < warmup) return interpolate(start, 1, static_cast<double>(step) / static_cast<double>(warmup));
     const int64_t bounded = std::min(step, total_steps);

@@ -20,9 +20,9 @@ namespace trainer::optim {
 // Factor on the optimizer's lr for the update number `step` (from 0).
 using LrSchedule = std::function<double(int64_t step)>;
 
-config::Family lr_scheduler_family();
+const config::RegistryBase& lr_scheduler_registry();
 
-// `section.part` must come from lr_scheduler_family(); `total_steps` and `steps_per_epoch` are at least 1. Throws UsageError when
+// `section.component` comes from lr_scheduler_registry(); `total_steps` and `steps_per_epoch` are at least 1. Throws UsageError when
 // the warm-up is not shorter than the training, is given twice or is combined with onecycle, and when milestones do not increase.
 LrSchedule make_lr_schedule(const config::LrSchedulerSection& section, int64_t total_steps, int64_t steps_per_epoch);
 

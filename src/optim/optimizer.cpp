@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include "optim/kinds.h"
-
 namespace trainer::optim {
 namespace {
 
@@ -160,10 +158,8 @@ void Optimizer::load_state(const state::View& view) {
   }
 }
 
-config::Family optimizer_family() { return {sgd_kind(), adam_kind(), adamw_kind(), sam_kind()}; }
-
-std::unique_ptr<Optimizer> make_optimizer(const config::Part& part, std::vector<ParamGroup> groups, bool skip_zero_grads) {
-  auto optimizer = dynamic_cast<const OptimizerOptions&>(*part.options).make(std::move(groups));
+std::unique_ptr<Optimizer> make_optimizer(const config::ComponentConfig& component, std::vector<ParamGroup> groups, bool skip_zero_grads) {
+  auto optimizer = optimizer_registry().make(component, std::move(groups));
   optimizer->set_skip_zero_grads(skip_zero_grads);
   return optimizer;
 }

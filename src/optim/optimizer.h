@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/sections/optimization.h"
+#include "config/key_table.h"
 #include "state/view.h"
 
 namespace torch::nn {
@@ -99,15 +99,13 @@ class Optimizer {
   bool skip_zero_grads_ = false;
 };
 
-// Base of an optimizer's keys, which know how to build it.
-struct OptimizerOptions : config::Options {
-  // Throws UsageError on values that contradict each other.
-  virtual std::unique_ptr<Optimizer> make(std::vector<ParamGroup> groups) const = 0;
-};
+// make() throws UsageError when options contradict each other.
+using OptimizerRegistry = config::Registry<std::unique_ptr<Optimizer>, std::vector<ParamGroup>>;
 
-config::Family optimizer_family();
-// `part` must come from optimizer_family(). Throws UsageError on values that contradict each other.
-std::unique_ptr<Optimizer> make_optimizer(const config::Part& part, std::vector<ParamGroup> groups, bool skip_zero_grads = false);
+const OptimizerRegistry& optimizer_registry();
+// One of optimizer_registry(); `skip_zero_grads` as in set_skip_zero_grads().
+std::unique_ptr<Optimizer> make_optimizer(const config::ComponentConfig& component, std::vector<ParamGroup> groups,
+                                          bool skip_zero_grads = false);
 
 // Whether any gradient has an element that is infinite or NaN, as a float32 scalar on the parameters' device: 1 if so, else 0, as step()
 // takes it. Does not wait for the device.

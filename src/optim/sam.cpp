@@ -7,7 +7,6 @@
 
 #include <torch/torch.h>
 
-#include "optim/kinds.h"
 #include "optim/sgd.h"
 
 namespace trainer::optim {
@@ -20,7 +19,6 @@ struct SamOptions final : SgdOptions {
     SgdOptions::describe(keys);
     keys.add("rho", rho, {.min = 0, .doc = "How far from the parameters the gradient is taken (2-norm over all of them)."});
   }
-  std::unique_ptr<Optimizer> make(std::vector<ParamGroup> groups) const override;
 };
 
 class Sam final : public Sgd {
@@ -74,16 +72,11 @@ class Sam final : public Sgd {
   bool ascended_ = false;
 };
 
-std::unique_ptr<Optimizer> SamOptions::make(std::vector<ParamGroup> groups) const {
-  check();
-  return std::make_unique<Sam>(*this, std::move(groups));
-}
-
 }  // namespace
 
-config::PartKind sam_kind() {
-  return {"sam", "Sharpness-aware minimization (Foret et al. 2021) over sgd: two passes a step, for flatter minima.",
-          [] { return std::make_unique<SamOptions>(); }};
+void add_sam(OptimizerRegistry& registry) {
+  registry.add<SamOptions>("sam", "Sharpness-aware minimization (Foret et al. 2021) over sgd: two passes a step, for flatter minima.",
+                           [](const auto& options, auto groups) { return std::make_unique<Sam>(options, std::move(groups)); });
 }
 
 }  // namespace trainer::optim

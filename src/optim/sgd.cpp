@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "optim/kinds.h"
 
 namespace trainer::optim {
 
@@ -16,20 +15,6 @@ void SgdOptions::describe(config::KeyTable& keys) {
   keys.add("dampening", dampening, {.min = 0, .max = 1, .doc = "Part of the gradient that is kept out of the momentum buffer."});
   keys.add("weight_decay", weight_decay, {.min = 0, .doc = "Times the parameter, added to its gradient."});
   keys.add("nesterov", nesterov, {.doc = "Nesterov's momentum; needs momentum above 0 and dampening 0."});
-}
-
-void SgdOptions::check() const {
-  if (nesterov && (momentum == 0 || dampening != 0)) {
-    throw UsageError(
-        fmt::format("optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is {} and dampening {}; "
-                    "change those or set nesterov to false",
-                    momentum, dampening));
-  }
-}
-
-std::unique_ptr<Optimizer> SgdOptions::make(std::vector<ParamGroup> groups) const {
-  check();
-  return std::make_unique<Sgd>(*this, std::move(groups));
 }
 
 namespace {
@@ -44,6 +29,12 @@ struct SgdLists {
 }  // namespace
 
 Sgd::Sgd(const SgdOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
+  if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
+    throw UsageError(
+        fmt::format("optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is {} and dampening {}; "
+                    "change those or set nesterov to false",
+                    options.momentum, options.dampening));
+  }
   for (const auto& group : groups_) momentum_buffers_.emplace_back(group.params.size());
 }
 
@@ -106,8 +97,9 @@ void Sgd::add_options(size_t group, state::Dict& options) const {
   options.add("fused", state::Tree());
 }
 
-config::PartKind sgd_kind() {
-  return {"sgd", "Stochastic gradient descent, with momentum if asked for.", [] { return std::make_unique<SgdOptions>(); }};
+void add_sgd(OptimizerRegistry& registry) {
+  registry.add<SgdOptions>("sgd", "Stochastic gradient descent, with momentum if asked for.",
+                           [](const auto& options, auto groups) { return std::make_unique<Sgd>(options, std::move(groups)); });
 }
 
 }  // namespace trainer::optim

@@ -5,7 +5,7 @@
 
 namespace trainer::optim {
 
-struct SgdOptions : OptimizerOptions {
+struct SgdOptions : config::Options {
   double lr = 0.1;
   double momentum = 0;
   double dampening = 0;
@@ -13,16 +13,12 @@ struct SgdOptions : OptimizerOptions {
   bool nesterov = false;
 
   void describe(config::KeyTable& keys) override;
-  std::unique_ptr<Optimizer> make(std::vector<ParamGroup> groups) const override;
-
- protected:
-  // Throws UsageError on values that contradict each other.
-  void check() const;
 };
 
 // With dampening, the host reads `found_inf` in each step in which a parameter waits for its first update.
 class Sgd : public Optimizer {
  public:
+  // Throws UsageError when options contradict each other.
   Sgd(const SgdOptions& options, std::vector<ParamGroup> groups);
   double base_lr() const override { return options_.lr; }
 

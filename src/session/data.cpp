@@ -35,7 +35,8 @@ std::pair<std::vector<int64_t>, std::vector<int64_t>> split_indices(int64_t size
 
 void open_files(const config::Experiment& experiment, Logger& logger, DataSource& train, DataSource& validation) {
   const auto& section = experiment.dataset;
-  const auto open = [&](datasets::Split split) { return datasets::open_dataset(section.part, split, logger); };
+  const auto dataset = datasets::dataset_registry().make(section.component);
+  const auto open = [&](datasets::Split split) { return dataset.open(split, logger); };
   train.files = open(datasets::Split::kTrain);
   if (section.validation_split == 0) {
     validation.files = open(datasets::Split::kValidation);
@@ -51,8 +52,8 @@ void open_files(const config::Experiment& experiment, Logger& logger, DataSource
   validation.subset = std::make_unique<input::Subset>(*validation.files, held_out);
 }
 
-void make_loader(DataSource& source, const std::vector<config::Part>& transforms, int64_t batch_size, const config::Experiment& experiment,
-                 const device::Placement& placement) {
+void make_loader(DataSource& source, const std::vector<config::ComponentConfig>& transforms, int64_t batch_size,
+                 const config::Experiment& experiment, const device::Placement& placement) {
   const auto& info = source.dataset().info();
   source.pipeline = std::make_unique<input::Pipeline>(transforms, info, batch_layout(placement, info));
   const input::LoaderOptions options{.batch_size = std::min(batch_size, source.dataset().size()),

@@ -21,10 +21,11 @@ namespace {
 std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, const at::Generator& dropout_generator,
                                           const engine::Ranks& ranks) {
   const auto seed = mix_seed(static_cast<uint64_t>(experiment.seed), kInitStream);
-  return models::make_model(experiment.model.part, {.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
-                                                    .dropout_generator = dropout_generator,
-                                                    .norm = experiment.distributed.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm)
-                                                                                                   : nn::local_batch_norm()});
+  return models::model_registry().make(
+      experiment.model.component,
+      {.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
+       .dropout_generator = dropout_generator,
+       .norm = experiment.distributed.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm) : nn::local_batch_norm()});
 }
 
 void place_model(models::Model& model, const device::Placement& placement) {
@@ -38,22 +39,24 @@ std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("
 
 // Throws one UsageError that lists what does not fit together.
 void check_fit(const config::Experiment& experiment, const models::Model& model, const task::Task& task) {
-  const auto info = datasets::dataset_info(experiment.dataset.part);
-  const auto& data_name = experiment.dataset.part.name;
-  auto problems = task.problems(
-      {.loss = experiment.loss.part.name, .dataset = data_name, .num_classes = info.num_classes, .monitor = experiment.checkpoint.monitor});
+  const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+  const auto& data_name = experiment.dataset.component.name;
+  auto problems = task.problems({.loss = experiment.loss.component.name,
+                                 .dataset = data_name,
+                                 .num_classes = info.num_classes,
+                                 .monitor = experiment.checkpoint.monitor});
   const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
   if (model.num_outputs() != num_targets) {
-    problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.part.name, model.num_outputs(), data_name,
-                                   num_targets, info.num_classes > 0 ? "classes" : "targets"));
+    problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.component.name, model.num_outputs(),
+                                   data_name, num_targets, info.num_classes > 0 ? "classes" : "targets"));
   }
-  const auto check_transforms = [&](const char* key, const std::vector<config::Part>& transforms) {
+  const auto check_transforms = [&](const char* key, const std::vector<config::ComponentConfig>& transforms) {
     try {
       const auto shape = input::Pipeline(transforms, info, {}).output_shape();
       const bool fits =
           std::ranges::equal(model.input_shape(), shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
       if (!fits) {
-        problems.push_back(fmt::format("model: {} takes samples of shape {}, but {} has {} after {}", experiment.model.part.name,
+        problems.push_back(fmt::format("model: {} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
                                        shape_text(model.input_shape()), data_name, shape_text(shape), key));
       }
     } catch (const UsageError& error) {
@@ -72,20 +75,20 @@ engine::Network build_network(const config::Experiment& experiment, const device
   network.placement = placement;
   network.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
   network.model = make_model(experiment, network.dropout_generator, ranks);
-  network.task = task::make_task(nn::make_loss(experiment.loss.part));
+  network.task = task::make_task(nn::loss_registry().make(experiment.loss.component));
   check_fit(experiment, *network.model, *network.task);
   if (!experiment.runtime.channels_last.value && !network.model->prefers_channels_last()) {
     network.placement.memory_format = torch::MemoryFormat::Contiguous;
   }
   place_model(*network.model, network.placement);
-  network.optimizer =
-      optim::make_optimizer(experiment.optimizer.part, optim::group_parameters(*network.model, experiment.optimizer.decay_norm_and_bias),
-                            experiment.optimizer.skip_zero_grads);
+  network.optimizer = optim::make_optimizer(experiment.optimizer.component,
+                                            optim::group_parameters(*network.model, experiment.optimizer.decay_norm_and_bias),
+                                            experiment.optimizer.skip_zero_grads);
   if (network.optimizer->needs_second_pass() && experiment.training.accumulation_steps > 1) {
     throw UsageError(
         fmt::format("optimizer.name: {} goes over each batch twice, so it cannot join {} micro-steps; set "
                     "training.accumulation_steps: 1",
-                    experiment.optimizer.part.name, experiment.training.accumulation_steps));
+                    experiment.optimizer.component.name, experiment.training.accumulation_steps));
   }
   if (network.placement.autocast_dtype == torch::kFloat16) {
     const auto& amp = experiment.amp;

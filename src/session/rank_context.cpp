@@ -57,9 +57,9 @@ RankContext::RankContext(RankProcess& process, const config::ExperimentSource& s
   const auto& place = process.place();
   distributed::Problem problem;
   try {
-    const auto catalog = make_catalog();
-    experiment_ = config::load(source.file, source.overrides, catalog);
-    config_text_ = config::to_yaml(experiment_, catalog);
+    const auto registries = all_registries();
+    experiment_ = config::load(source.file, source.overrides, registries);
+    config_text_ = config::to_yaml(experiment_, registries);
   } catch (const Error& error) {
     if (place.world_size == 1) throw;
     problem = {error.what(), static_cast<int>(error.exit_code())};

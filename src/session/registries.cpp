@@ -10,13 +10,13 @@
 
 namespace trainer::session {
 
-config::Catalog make_catalog() {
-  return {.models = models::model_family(),
-          .datasets = datasets::dataset_family(),
-          .transforms = input::transform_family(),
-          .losses = nn::loss_family(),
-          .optimizers = optim::optimizer_family(),
-          .lr_schedulers = optim::lr_scheduler_family(),
+config::Registries all_registries() {
+  return {.models = models::model_registry(),
+          .datasets = datasets::dataset_registry(),
+          .transforms = input::transform_registry(),
+          .losses = nn::loss_registry(),
+          .optimizers = optim::optimizer_registry(),
+          .lr_schedulers = optim::lr_scheduler_registry(),
           .monitor = task::monitor_choices()};
 }
 

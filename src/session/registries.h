@@ -1,10 +1,10 @@
 #pragma once
 
-#include "config/catalog.h"
+#include "config/registry.h"
 
 namespace trainer::session {
 
-// Every component that a configuration can name.
-config::Catalog make_catalog();
+// The registries of all components that an experiment file can name.
+config::Registries all_registries();
 
 }  // namespace trainer::session

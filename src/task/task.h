@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "config/catalog.h"
+#include "config/registry.h"
 #include "models/model.h"
 #include "nn/loss.h"
 #include "reporting/metric.h"

@@ -224,6 +224,21 @@ class TrainerTest(unittest.TestCase):
         reference = trainer("config", "reference", "--format", "markdown").out
         self.assertEqual(reference, (ROOT / "docs" / "configuration.md").read_text())
 
+    def test_list_names_what_the_reference_describes(self):
+        reference = (ROOT / "docs" / "configuration.md").read_text()
+        for kind, heading in (
+            ("models", "model, name:"),
+            ("datasets", "dataset, name:"),
+            ("transforms", "transform"),
+            ("optimizers", "optimizer, name:"),
+            ("lr_schedulers", "lr_scheduler, name:"),
+            ("losses", "loss, name:"),
+        ):
+            listed = [line.split(maxsplit=1) for line in trainer("list", kind).out.splitlines()]
+            described = re.findall(rf"^## {heading} (\w+)\n\n(.+)$", reference, re.MULTILINE)
+            self.assertEqual([tuple(entry) for entry in listed], described, kind)
+            self.assertTrue(listed, kind)
+
     def test_data_show(self):
         picture = self.folder / "grid.png"
         run = trainer("data", "show", "--config", ROOT / "configs" / "quickstart.yaml", "--output", picture)

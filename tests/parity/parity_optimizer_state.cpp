@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   TORCH_CHECK(argc == 6, "arguments: OPTIMIZER EMA UPDATES FROM TO");
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   Problem problem;
-  const auto part = optim::test::read_part(optim::optimizer_family(), arguments[0]);
+  const auto part = testing::read_component(optim::optimizer_registry(), arguments[0]);
   const auto optimizer = optim::make_optimizer(part, problem.values.two_groups());
   optim::Ema ema(problem, read_ema(arguments[1]));
   int update = 0;

@@ -20,7 +20,7 @@ namespace trainer::testing {
 namespace {
 
 config::Experiment experiment_of(const nlohmann::json& case_json) {
-  static const auto catalog = session::make_catalog();
+  static const auto registries = session::all_registries();
   const auto network = case_json.at("network").get<std::string>();
   const auto number = [&](const char* key) { return case_json.at(key).dump(); };
   std::string optimizer = fmt::format("{{name: {}, lr: {}, weight_decay: {}", case_json.at("optimizer").get<std::string>(), number("lr"),
@@ -33,7 +33,7 @@ config::Experiment experiment_of(const nlohmann::json& case_json) {
       "distributed: {{sync_batch_norm: {}}}\n",
       network, network == "resnet18" ? ", stem: cifar" : "", optimizer, case_json.at("dtype").get<std::string>(),
       case_json.value("sync_batch_norm", true));
-  return config::load_text(text, "case", {}, catalog);
+  return config::load_text(text, "case", {}, registries);
 }
 
 // networks.fill of tests/golden/networks.py.
@@ -77,7 +77,8 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   result["losses"] = nlohmann::json::array();
   for (int64_t step = 0; step < steps; ++step) {
     const input::Batch batch{images[step], labels[step], images.size(1)};
-    train_step.run({{.step = step, .num_group_samples = batch_size}}, [&]() -> const input::Batch& { return batch; }, lr);
+    train_step.run(
+        {{.step = step, .num_group_samples = batch_size}}, [&]() -> const input::Batch& { return batch; }, lr);
     result["losses"].push_back(*reporting::value_of(meter.read(*ranks.world).metrics, "loss"));
     meter.reset();
   }

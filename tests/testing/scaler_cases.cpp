@@ -39,7 +39,7 @@ struct Problem {
 nlohmann::json run_scaler_case(const nlohmann::json& case_json) {
   const Problem problem;
   // JSON is YAML.
-  const auto part = optim::test::read_part(optim::optimizer_family(), case_json.at("optimizer").dump());
+  const auto part = testing::read_component(optim::optimizer_registry(), case_json.at("optimizer").dump());
   const auto optimizer = optim::make_optimizer(part, {{.params = {problem.weight, problem.bias}}});
   const auto& keys = case_json.at("scaler");
   amp::GradScaler scaler(

@@ -17,11 +17,6 @@
 
 namespace trainer::testing {
 
-inline const config::Catalog& catalog() {
-  static const auto catalog = session::make_catalog();
-  return catalog;
-}
-
 // A session on the CPU, of one process or of ranks that are threads.
 struct SmallSession {
   SmallSession(config::Experiment experiment, const engine::Ranks& ranks, const std::filesystem::path& folder = {})
@@ -30,7 +25,7 @@ struct SmallSession {
       : SmallSession(load(text, overrides), ranks) {}
 
   static config::Experiment load(const std::string& text, const std::vector<std::string>& overrides) {
-    return config::load_text(text, "test.yaml", overrides, catalog());
+    return config::load_text(text, "test.yaml", overrides, session::all_registries());
   }
   static config::Experiment on_cpu(config::Experiment experiment) {
     experiment.runtime.device = config::DeviceChoice::kCpu;
@@ -77,7 +72,7 @@ inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1, con
 
 inline SmallRun train_text(const std::string& text, const std::vector<std::string>& overrides = {}, int64_t max_steps = -1,
                            const engine::Ranks& ranks = {}, const std::filesystem::path& folder = {}) {
-  return train(config::load_text(text, "test.yaml", overrides, catalog()), max_steps, ranks, folder);
+  return train(config::load_text(text, "test.yaml", overrides, session::all_registries()), max_steps, ranks, folder);
 }
 
 // Parameters and buffers, in the order of their names' registration.

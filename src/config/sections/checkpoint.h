@@ -1,6 +1,6 @@
 #pragma once
 
-#include "config/catalog.h"
+#include "config/key_table.h"
 
 namespace trainer::config {
 
@@ -13,7 +13,7 @@ struct CheckpointSection {
   std::string monitor = "auto";
   MonitorMode mode = MonitorMode::kAuto;
 
-  void describe(KeyTable& keys, const Catalog& catalog) {
+  void describe(KeyTable& keys, const Registries& registries) {
     keys.add("every_epochs", every_epochs,
              {.min = 1,
               .unit = "epochs",
@@ -23,9 +23,9 @@ struct CheckpointSection {
              {.min = 1, .unit = "steps", .doc = "Optimizer steps between two checkpoints within an epoch; null: none."});
     keys.add("keep_last", keep_last, {.min = 1, .unit = "files", .doc = "Newest checkpoints that are kept, beside the best one."});
     Choices<std::string> choices = {{"auto", "auto"}};
-    for (const auto& name : catalog.monitor.names) choices.emplace_back(name, name);
+    for (const auto& name : registries.monitor.names) choices.emplace_back(name, name);
     keys.add_choice("monitor", monitor, choices,
-                    {.doc = "What the best checkpoint is chosen by; auto: " + catalog.monitor.default_doc + "."});
+                    {.doc = "What the best checkpoint is chosen by; auto: " + registries.monitor.default_doc + "."});
     keys.add_choice("mode", mode, {{"auto", MonitorMode::kAuto}, {"max", MonitorMode::kMax}, {"min", MonitorMode::kMin}},
                     {.doc = "Whether more or less of it is better; auto: less of a loss, more of all else."});
   }

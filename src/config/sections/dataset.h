@@ -1,19 +1,19 @@
 #pragma once
 
-#include "config/catalog.h"
+#include "config/key_table.h"
 
 namespace trainer::config {
 
 struct DatasetSection {
-  Part part;
-  std::vector<Part> train_transforms;
-  std::vector<Part> validation_transforms;
+  ComponentConfig component;
+  std::vector<ComponentConfig> train_transforms;
+  std::vector<ComponentConfig> validation_transforms;
   double validation_split = 0.0;
 
-  void describe(KeyTable& keys, const Catalog& catalog) {
-    keys.add_part("name", part, catalog.datasets, "", "The data set; `trainer list datasets` shows them.");
-    keys.add_parts("train_transforms", train_transforms, catalog.transforms, "Applied to each training image, in this order.");
-    keys.add_parts("validation_transforms", validation_transforms, catalog.transforms, "Applied to each validation image.");
+  void describe(KeyTable& keys, const RegistryBase& datasets, const RegistryBase& transforms) {
+    keys.add_component("name", component, datasets, "", "The data set; `trainer list datasets` shows them.");
+    keys.add_components("train_transforms", train_transforms, transforms, "Applied to each training image, in this order.");
+    keys.add_components("validation_transforms", validation_transforms, transforms, "Applied to each validation image.");
     keys.add(
         "validation_split", validation_split,
         {.min = 0,

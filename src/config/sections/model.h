@@ -1,16 +1,16 @@
 #pragma once
 
-#include "config/catalog.h"
+#include "config/key_table.h"
 
 namespace trainer::config {
 
 struct ModelSection {
-  Part part;
+  ComponentConfig component;
   std::string init_from = {};
   bool init_strict = true;
 
-  void describe(KeyTable& keys, const Catalog& catalog) {
-    keys.add_part("name", part, catalog.models, "", "The network; `trainer list models` shows them.");
+  void describe(KeyTable& keys, const RegistryBase& models) {
+    keys.add_component("name", component, models, "", "The network; `trainer list models` shows them.");
     keys.add("init_from", init_from,
              {.doc = "A file whose parameters and buffers training begins with, by their names: a state_dict of PyTorch, safetensors, or a "
                      "checkpoint; empty: none."});

@@ -1,25 +1,25 @@
 #pragma once
 // The loss, the optimizer and its schedule.
 
-#include "config/catalog.h"
+#include "config/key_table.h"
 
 namespace trainer::config {
 
 struct LossSection {
-  Part part;
+  ComponentConfig component;
 
-  void describe(KeyTable& keys, const Catalog& catalog) {
-    keys.add_part("name", part, catalog.losses, "cross_entropy", "What is minimised.");
+  void describe(KeyTable& keys, const RegistryBase& losses) {
+    keys.add_component("name", component, losses, "cross_entropy", "What is minimised.");
   }
 };
 
 struct OptimizerSection {
-  Part part;
+  ComponentConfig component;
   bool decay_norm_and_bias = true;
   bool skip_zero_grads = false;
 
-  void describe(KeyTable& keys, const Catalog& catalog) {
-    keys.add_part("name", part, catalog.optimizers, "sgd", "The update rule.");
+  void describe(KeyTable& keys, const RegistryBase& optimizers) {
+    keys.add_component("name", component, optimizers, "sgd", "The update rule.");
     keys.add("decay_norm_and_bias", decay_norm_and_bias,
              {.doc = "Apply the optimizer's weight_decay to normalisation weights and to biases too, as PyTorch does; false: only to "
                      "weights with two or more dimensions."});
@@ -31,13 +31,13 @@ struct OptimizerSection {
 };
 
 struct LrSchedulerSection {
-  Part part;
+  ComponentConfig component;
   int64_t warmup_steps = 0;
   double warmup_epochs = 0;
   double warmup_start_factor = 0.01;
 
-  void describe(KeyTable& keys, const Catalog& catalog) {
-    keys.add_part("name", part, catalog.lr_schedulers, "constant", "The learning rate as a function of the step.");
+  void describe(KeyTable& keys, const RegistryBase& lr_schedulers) {
+    keys.add_component("name", component, lr_schedulers, "constant", "The learning rate as a function of the step.");
     keys.add("warmup_steps", warmup_steps,
              {.min = 0,
               .unit = "steps",

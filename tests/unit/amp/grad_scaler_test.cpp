@@ -33,7 +33,7 @@ bool finds_inf(GradScaler& scaler, const torch::Tensor& grad) {
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& yaml, std::vector<torch::Tensor> params) {
-  return optim::make_optimizer(optim::test::read_part(optim::optimizer_family(), yaml), {{.params = std::move(params)}});
+  return optim::make_optimizer(testing::read_component(optim::optimizer_registry(), yaml), {{.params = std::move(params)}});
 }
 
 // tests/golden/make_grad_scaler.py says why the parameters are compared by 1e-6.

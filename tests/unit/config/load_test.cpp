@@ -41,25 +41,40 @@ struct NoOptions : Options {
   void describe(KeyTable&) override {}
 };
 
+// Components without a product.
+using TestRegistry = Registry<int>;
+
 template <class O>
-PartKind kind(const std::string& name) {
-  return {name, "A " + name + ".", [] { return std::make_unique<O>(); }};
+void add(TestRegistry& registry, const std::string& name) {
+  registry.add<O>(name, "A " + name + ".", [](const O&) { return 0; });
 }
 
-Catalog small_catalog() {
-  return {.models = {kind<NetOptions>("net"), kind<NoOptions>("bare")},
-          .datasets = {kind<NoOptions>("data")},
-          .transforms = {kind<CropOptions>("crop"), kind<NoOptions>("flip")},
-          .losses = {kind<NoOptions>("cross_entropy")},
-          .optimizers = {kind<RateOptions>("sgd"), kind<RateOptions>("adamw")},
-          .lr_schedulers = {kind<NoOptions>("constant")}};
+struct SmallRegistries {
+  TestRegistry models{"model"}, datasets{"dataset"}, transforms{"transform"}, losses{"loss"}, optimizers{"optimizer"},
+      lr_schedulers{"lr_scheduler"};
+
+  SmallRegistries() {
+    add<NetOptions>(models, "net");
+    add<NoOptions>(models, "bare");
+    add<NoOptions>(datasets, "data");
+    add<CropOptions>(transforms, "crop");
+    add<NoOptions>(transforms, "flip");
+    add<NoOptions>(losses, "cross_entropy");
+    add<RateOptions>(optimizers, "sgd");
+    add<RateOptions>(optimizers, "adamw");
+    add<NoOptions>(lr_schedulers, "constant");
+  }
+};
+
+Registries small_registries() {
+  static const SmallRegistries all;
+  return {all.models, all.datasets, all.transforms, all.losses, all.optimizers, all.lr_schedulers};
 }
 
 constexpr const char* kMinimal = "experiment: small\nmodel: {name: net}\ndataset: {name: data}\ntraining: {epochs: 2}\n";
 
 Experiment loaded(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  static const Catalog catalog = small_catalog();
-  return load_text(text, "x.yaml", overrides, catalog);
+  return load_text(text, "x.yaml", overrides, small_registries());
 }
 
 std::string load_error(const std::string& text, const std::vector<std::string>& overrides = {}) {
@@ -72,16 +87,16 @@ std::string load_error(const std::string& text, const std::vector<std::string>& 
 }
 
 template <class O>
-const O& options_of(const Part& part) {
-  return dynamic_cast<const O&>(*part.options);
+const O& options_of(const ComponentConfig& component) {
+  return dynamic_cast<const O&>(*component.options);
 }
 
 TEST(Load, FillsDefaults) {
   const auto experiment = loaded(kMinimal);
   EXPECT_EQ(experiment.experiment, "small");
   EXPECT_EQ(experiment.training.epochs, 2);
-  EXPECT_EQ(experiment.optimizer.part.name, "sgd");
-  EXPECT_EQ(options_of<RateOptions>(experiment.optimizer.part).lr, 0.1);
+  EXPECT_EQ(experiment.optimizer.component.name, "sgd");
+  EXPECT_EQ(options_of<RateOptions>(experiment.optimizer.component).lr, 0.1);
   EXPECT_EQ(experiment.logging.every_steps, 50);
   EXPECT_FALSE(experiment.runtime.threads.value.has_value());
 }
@@ -96,7 +111,7 @@ TEST(Load, ReadsEveryKindOfValue) {
   EXPECT_EQ(experiment.dataloader.batch_size, 64);
   EXPECT_FALSE(experiment.dataloader.drop_last);
   EXPECT_EQ(experiment.dataloader.pin_memory.value, true);
-  EXPECT_EQ(options_of<RateOptions>(experiment.optimizer.part).lr, 5.0e-4);
+  EXPECT_EQ(options_of<RateOptions>(experiment.optimizer.component).lr, 5.0e-4);
   EXPECT_EQ(experiment.runtime.device, DeviceChoice::kCpu);
   EXPECT_EQ(experiment.runtime.threads.value, 3);
   EXPECT_EQ(experiment.training.max_grad_norm, 1.5);
@@ -160,9 +175,9 @@ TEST(Load, ListsOfParts) {
 
 TEST(Load, OverridesSetMergeAndReplace) {
   const auto text = std::string(kMinimal) + "optimizer: {name: sgd, momentum: 0.9}\n";
-  EXPECT_EQ(options_of<RateOptions>(loaded(text, {"optimizer.lr=0.5"}).optimizer.part).momentum, 0.9);
-  EXPECT_EQ(options_of<RateOptions>(loaded(text, {"optimizer={lr: 0.5}"}).optimizer.part).momentum, 0.9);
-  EXPECT_EQ(options_of<RateOptions>(loaded(text, {"optimizer={name: adamw, lr: 0.5}"}).optimizer.part).momentum, 0.0);
+  EXPECT_EQ(options_of<RateOptions>(loaded(text, {"optimizer.lr=0.5"}).optimizer.component).momentum, 0.9);
+  EXPECT_EQ(options_of<RateOptions>(loaded(text, {"optimizer={lr: 0.5}"}).optimizer.component).momentum, 0.9);
+  EXPECT_EQ(options_of<RateOptions>(loaded(text, {"optimizer={name: adamw, lr: 0.5}"}).optimizer.component).momentum, 0.0);
   EXPECT_EQ(loaded(text, {"logging.every_steps=3", "logging.every_steps=4"}).logging.every_steps, 4);
   EXPECT_EQ(loaded(text, {"dataset.train_transforms=[flip]", "dataset.train_transforms=[]"}).dataset.train_transforms.size(), 0U);
   EXPECT_EQ(loaded(text, {"experiment=a=b"}).experiment, "a=b");
@@ -209,26 +224,26 @@ TEST(Load, Contradictions) {
 }
 
 TEST(Load, ResolvedFileReadsBackToTheSame) {
-  static const Catalog catalog = small_catalog();
+  const auto registries = small_registries();
   auto experiment = loaded(kMinimal, {"dataset.train_transforms=[flip, {crop: {size: 8, scale: [0.1, 3]}}]", "experiment=with space",
                                       "runtime.threads=2", "training.max_grad_norm=0.1", "training.ema.decay=0.25"});
-  const auto text = to_yaml(experiment, catalog);
-  auto again = load_text(text, "again.yaml", {}, catalog);
-  EXPECT_EQ(to_yaml(again, catalog), text);
+  const auto text = to_yaml(experiment, registries);
+  auto again = load_text(text, "again.yaml", {}, registries);
+  EXPECT_EQ(to_yaml(again, registries), text);
   EXPECT_EQ(again.training.max_grad_norm, 0.1);
   EXPECT_EQ(again.training.ema->decay, 0.25);
-  EXPECT_NE(to_yaml(experiment, catalog).find("decay: 0.25"), std::string::npos);
+  EXPECT_NE(to_yaml(experiment, registries).find("decay: 0.25"), std::string::npos);
   experiment.training.ema.reset();
-  EXPECT_FALSE(load_text(to_yaml(experiment, catalog), "again.yaml", {}, catalog).training.ema);
+  EXPECT_FALSE(load_text(to_yaml(experiment, registries), "again.yaml", {}, registries).training.ema);
   EXPECT_EQ(options_of<CropOptions>(again.dataset.train_transforms[1]).scale, (std::vector<double>{0.1, 3}));
 }
 
 TEST(Load, FilesThatAreNone) {
   const testing::TemporaryFolder folder;
-  const Catalog catalog = small_catalog();
+  const auto registries = small_registries();
   const auto error = [&](const std::filesystem::path& path) {
     try {
-      load(path, {}, catalog);
+      load(path, {}, registries);
     } catch (const UsageError& usage) {
       return std::string(usage.what());
     }
@@ -241,14 +256,14 @@ TEST(Load, FilesThatAreNone) {
 }
 
 TEST(Reference, NamesEveryKeyWithItsDefault) {
-  const Catalog catalog = small_catalog();
-  const auto text = reference_text(catalog);
+  const auto registries = small_registries();
+  const auto text = reference_text(registries);
   EXPECT_NE(text.find("every_steps            integer, >= 1, steps; default 50"), std::string::npos) << text;
   EXPECT_NE(text.find("optimizer, name: adamw"), std::string::npos);
   EXPECT_NE(text.find("transform crop"), std::string::npos);
   EXPECT_NE(text.find("ema                    section or null; default null"), std::string::npos);
   EXPECT_NE(text.find("training.ema: An exponential moving average"), std::string::npos);
-  const auto markdown = reference_markdown(catalog);
+  const auto markdown = reference_markdown(registries);
   EXPECT_NE(markdown.find("| `device` | auto \\| cpu \\| cuda | `auto` |"), std::string::npos) << markdown;
 }
 

@@ -3,22 +3,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
 #include "config/node.h"
 #include "datasets/cifar.h"
 #include "datasets/synthetic.h"
+#include "tests/testing/temporary_folder.h"
 
 namespace trainer::datasets::test {
 namespace {
 
 using ::testing::ElementsAre;
 
-config::Part default_part(const std::string& name) {
-  const auto family = dataset_family();
-  return {name, config::find_kind(family, name)->make_options()};
-}
+input::DatasetInfo default_info(const std::string& name) { return dataset_registry().make(dataset_registry().configure(name)).info; }
 
 config::Key key_of(config::Options& options, const std::string& name) {
   config::KeyTable table;
@@ -29,84 +32,112 @@ config::Key key_of(config::Options& options, const std::string& name) {
   throw std::logic_error("no key " + name);
 }
 
-void set_key(const config::Part& part, const std::string& name, const std::string& yaml) {
-  const auto problem = key_of(*part.options, name).read(config::parse_yaml(yaml, "test"));
+void set_key(const config::ComponentConfig& component, const std::string& name, const std::string& yaml) {
+  const auto problem = key_of(*component.options, name).read(config::parse_yaml(yaml, "test"));
   ASSERT_FALSE(problem) << name << ": " << *problem;
 }
 
-TEST(DatasetRegistry, NamesEveryKind) { EXPECT_THAT(config::names_of(dataset_family()), ElementsAre("cifar10", "cifar100", "synthetic")); }
-
 TEST(DatasetRegistry, UnknownNameIsAMistakeOfTheProgram) {
-  EXPECT_THROW(dataset_info({"mnist", default_part("cifar10").options}), std::logic_error);
+  EXPECT_THROW(dataset_registry().make({"mnist", dataset_registry().configure("cifar10").options}), std::logic_error);
 }
 
 TEST(DatasetRegistry, CifarKindsDifferInTheirClasses) {
-  EXPECT_EQ(dataset_info(default_part("cifar10")).num_classes, 10);
-  EXPECT_EQ(dataset_info(default_part("cifar100")).num_classes, 100);
+  EXPECT_EQ(default_info("cifar10").num_classes, 10);
+  EXPECT_EQ(default_info("cifar100").num_classes, 100);
 }
 
 TEST(DatasetRegistry, CifarKeysReachTheirFields) {
-  const auto part = default_part("cifar10");
-  set_key(part, "root", "some/folder");
-  set_key(part, "download", "true");
-  const auto& options = dynamic_cast<const CifarOptions&>(*part.options);
+  const auto component = dataset_registry().configure("cifar10");
+  set_key(component, "root", "some/folder");
+  set_key(component, "download", "true");
+  const auto& options = dynamic_cast<const CifarOptions&>(*component.options);
   EXPECT_EQ(options.root, "some/folder");
   EXPECT_TRUE(options.download);
 }
 
 TEST(DatasetRegistry, SyntheticKeysReachTheirFields) {
-  const auto part = default_part("synthetic");
-  set_key(part, "num_train", "11");
-  set_key(part, "num_validation", "7");
-  set_key(part, "shape", "[10]");
-  set_key(part, "num_classes", "0");
-  set_key(part, "num_targets", "3");
-  set_key(part, "seed", "5");
-  const auto& options = dynamic_cast<const SyntheticOptions&>(*part.options);
+  const auto component = dataset_registry().configure("synthetic");
+  set_key(component, "num_train", "11");
+  set_key(component, "num_validation", "7");
+  set_key(component, "shape", "[10]");
+  set_key(component, "num_classes", "0");
+  set_key(component, "num_targets", "3");
+  set_key(component, "seed", "5");
+  const auto& options = dynamic_cast<const SyntheticOptions&>(*component.options);
   EXPECT_EQ(options.num_train, 11);
   EXPECT_EQ(options.num_validation, 7);
   EXPECT_THAT(options.shape, ElementsAre(10));
   EXPECT_EQ(options.num_classes, 0);
   EXPECT_EQ(options.num_targets, 3);
   EXPECT_EQ(options.seed, 5);
-  set_key(part, "labels", "zero");
+  set_key(component, "labels", "zero");
   EXPECT_EQ(options.labels, SyntheticLabels::kZero);
 }
 
-TEST(DatasetRegistry, OpensWhatAPartNames) {
+TEST(DatasetRegistry, OpensWhatAComponentNames) {
   const auto logger = make_quiet_logger();
-  const auto cifar10 = default_part("cifar10");
+  const auto cifar10 = dataset_registry().configure("cifar10");
   set_key(cifar10, "root", TRAINER_SOURCE_DIR "/datasets/cifar10_sample");
-  EXPECT_EQ(open_dataset(cifar10, Split::kTrain, *logger)->size(), 2000);
-  EXPECT_EQ(open_dataset(cifar10, Split::kValidation, *logger)->size(), 500);
-  const auto synthetic = default_part("synthetic");
+  EXPECT_EQ(dataset_registry().make(cifar10).open(Split::kTrain, *logger)->size(), 2000);
+  EXPECT_EQ(dataset_registry().make(cifar10).open(Split::kValidation, *logger)->size(), 500);
+  const auto synthetic = dataset_registry().configure("synthetic");
   set_key(synthetic, "num_train", "3");
-  EXPECT_EQ(open_dataset(synthetic, Split::kTrain, *logger)->size(), 3);
-  EXPECT_EQ(open_dataset(synthetic, Split::kValidation, *logger)->size(), 256);
+  EXPECT_EQ(dataset_registry().make(synthetic).open(Split::kTrain, *logger)->size(), 3);
+  EXPECT_EQ(dataset_registry().make(synthetic).open(Split::kValidation, *logger)->size(), 256);
 }
 
-TEST(DatasetRegistry, InfoIsTheSameBeforeAndAfterOpening) {
+// What data sets with files look for, each record of zeros.
+void write_files(const std::filesystem::path& root) {
+  const auto write = [&](const std::string& file, size_t record_bytes) {
+    std::filesystem::create_directories((root / file).parent_path());
+    std::ofstream(root / file, std::ios::binary) << std::string(record_bytes, '\0');
+  };
+  for (const char* name :
+       {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"}) {
+    write(std::string("cifar-10-batches-bin/") + name, 3073);
+  }
+  for (const char* name : {"train.bin", "test.bin"}) write(std::string("cifar-100-binary/") + name, 3074);
+}
+
+class EveryDataset : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EveryDataset, OpensAsItsInfoSays) {
+  const trainer::testing::TemporaryFolder folder;
+  write_files(folder.path());
+  const auto component = dataset_registry().configure(GetParam());
+  config::KeyTable table;
+  component.options->describe(table);
+  for (const auto& key : table.keys()) {
+    if (key.name == "root") set_key(component, "root", folder.path().string());
+  }
+  const auto factory = dataset_registry().make(component);
   const auto logger = make_quiet_logger();
-  for (const std::string name : {"cifar10", "synthetic"}) {
-    const auto part = default_part(name);
-    if (name == "cifar10") set_key(part, "root", TRAINER_SOURCE_DIR "/datasets/cifar10_sample");
-    const auto before = dataset_info(part);
-    const auto after = open_dataset(part, Split::kTrain, *logger)->info();
-    EXPECT_EQ(after.shape, before.shape) << name;
-    EXPECT_EQ(after.is_image, before.is_image) << name;
-    EXPECT_EQ(after.num_classes, before.num_classes) << name;
-    EXPECT_EQ(after.num_targets, before.num_targets) << name;
+  for (const auto split : {Split::kTrain, Split::kValidation}) {
+    const auto dataset = factory.open(split, *logger);
+    EXPECT_EQ(dataset->info().shape, factory.info.shape);
+    EXPECT_EQ(dataset->info().is_image, factory.info.is_image);
+    EXPECT_EQ(dataset->info().num_classes, factory.info.num_classes);
+    EXPECT_EQ(dataset->info().num_targets, factory.info.num_targets);
+    ASSERT_GT(dataset->size(), 0);
+    input::Scratch scratch;
+    const auto sample = dataset->read(dataset->size() - 1, scratch);
+    const auto num_values = std::accumulate(factory.info.shape.begin(), factory.info.shape.end(), int64_t{1}, std::multiplies<>());
+    if (factory.info.is_image) {
+      EXPECT_EQ(sample.image, input::ImageView::whole(sample.image.pixels, static_cast<int>(factory.info.shape[0]),
+                                                      static_cast<int>(factory.info.shape[1]), static_cast<int>(factory.info.shape[2])));
+    } else {
+      EXPECT_EQ(static_cast<int64_t>(sample.values.size()), num_values);
+    }
+    EXPECT_GE(sample.label, 0);
+    EXPECT_LT(sample.label, std::max<int64_t>(factory.info.num_classes, 1));
   }
 }
 
-class DatasetKind : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(DatasetKind, IsDocumentedAndStrict) {
-  const auto family = dataset_family();
-  EXPECT_FALSE(config::find_kind(family, GetParam())->doc.empty());
-  const auto part = default_part(GetParam());
+TEST_P(EveryDataset, IsDocumentedAndStrict) {
+  EXPECT_FALSE(dataset_registry().find(GetParam())->doc.empty());
+  const auto component = dataset_registry().configure(GetParam());
   config::KeyTable table;
-  part.options->describe(table);
+  component.options->describe(table);
   EXPECT_FALSE(table.keys().empty());
   for (const auto& key : table.keys()) {
     EXPECT_FALSE(key.doc.empty()) << key.name;
@@ -118,8 +149,8 @@ TEST_P(DatasetKind, IsDocumentedAndStrict) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, DatasetKind, ::testing::ValuesIn(config::names_of(dataset_family())),
-                         [](const auto& kind) { return kind.param; });
+INSTANTIATE_TEST_SUITE_P(Registry, EveryDataset, ::testing::ValuesIn(dataset_registry().names()),
+                         [](const auto& name) { return name.param; });
 
 }  // namespace
 }  // namespace trainer::datasets::test

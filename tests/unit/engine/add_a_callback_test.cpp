@@ -48,7 +48,7 @@ class LargestStep : public engine::TrainingHook {
 // A run of six steps to which `add_hooks` adds hooks.
 template <typename AddHooks>
 void train_with_hooks(reporting::Sink& reporter, AddHooks add_hooks) {
-  const auto experiment = config::load_text(kCallbackText, "test.yaml", {}, testing::catalog());
+  const auto experiment = config::load_text(kCallbackText, "test.yaml", {}, session::all_registries());
   const auto quiet_logger = make_quiet_logger();
   auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
   join_ranks(experiment, parts);

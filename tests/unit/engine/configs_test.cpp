@@ -21,12 +21,12 @@ std::vector<std::filesystem::path> shipped_configs() {
 class ShippedConfig : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(ShippedConfig, TakesAStep) {
-  auto experiment = config::load(GetParam(), {}, testing::catalog());
+  auto experiment = config::load(GetParam(), {}, session::all_registries());
   // The batch is cut for the test's sake.
   std::vector<std::string> overrides = {"logging.every_steps=1", "dataloader.batch_size=null", "dataloader.global_batch_size=16"};
   // The bundled images stand in for data sets that are not in the repository.
-  if (experiment.dataset.part.name == "cifar10") overrides.push_back("dataset.root=" TRAINER_SOURCE_DIR "/datasets/cifar10_sample");
-  const auto run = testing::train(config::load(GetParam(), overrides, testing::catalog()), 1);
+  if (experiment.dataset.component.name == "cifar10") overrides.push_back("dataset.root=" TRAINER_SOURCE_DIR "/datasets/cifar10_sample");
+  const auto run = testing::train(config::load(GetParam(), overrides, session::all_registries()), 1);
   ASSERT_EQ(run.events.train.size(), 1U);
   EXPECT_TRUE(std::isfinite(testing::loss_of(run.events.train[0])));
 }

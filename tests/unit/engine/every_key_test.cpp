@@ -15,15 +15,10 @@
 namespace trainer::engine {
 namespace {
 
-const config::Catalog& catalog() {
-  static const auto catalog = session::make_catalog();
-  return catalog;
-}
-
 std::string error_of(const std::string& override_text) {
   static constexpr const char* kBase = "experiment: keys\nmodel: {name: demo_conv}\ndataset: {name: synthetic}\ntraining: {epochs: 1}\n";
   try {
-    config::load_text(kBase, "x.yaml", {override_text}, catalog());
+    config::load_text(kBase, "x.yaml", {override_text}, all_registries());
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -47,16 +42,16 @@ void check_key(const config::Key& key, const std::string& section, const Write& 
   }
 }
 
-// The own keys of each kind of a family; returns how many there were. `write` and `section` are given the kind's name too.
-int check_kinds(const config::Family& family, const std::function<std::string(const std::string& kind)>& section,
-                const std::function<Write(const std::string& kind)>& write) {
+// The own keys of each component of a registry; returns how many there were. `write` and `section` are given its name too.
+int check_components(const config::RegistryBase& registry, const std::function<std::string(const std::string& component)>& section,
+                     const std::function<Write(const std::string& component)>& write) {
   int num_keys = 0;
-  for (const auto& kind : family) {
-    EXPECT_FALSE(kind.doc.empty()) << kind.name;
-    const auto options = kind.make_options();
+  for (const auto& component : registry.components()) {
+    EXPECT_FALSE(component.doc.empty()) << component.name;
+    const auto options = component.make_options();
     config::KeyTable table;
     options->describe(table);
-    for (const auto& key : table.keys()) check_key(key, section(kind.name), write(kind.name));
+    for (const auto& key : table.keys()) check_key(key, section(component.name), write(component.name));
     num_keys += static_cast<int>(table.keys().size());
   }
   return num_keys;
@@ -72,19 +67,19 @@ int check_section(const config::Key& section_key, const std::string& outer = "")
   for (const auto& key : table.keys()) {
     check_key(key, section, [&](const std::string& name, const std::string& value) { return section + name + "=" + value; });
     if (key.section) num_keys += check_section(key, section) - 1;
-    if (key.part != nullptr) {
-      num_keys += check_kinds(
-          *key.family, [&](const std::string&) { return section; },
+    if (key.component != nullptr) {
+      num_keys += check_components(
+          *key.registry, [&](const std::string&) { return section; },
           [&](const std::string& kind) {
             return [&section_key, kind](const std::string& name, const std::string& value) {
               return fmt::format("{}={{name: {}, {}: {}}}", section_key.name, kind, name, value);
             };
           });
     }
-    if (key.parts != nullptr) {
+    if (key.components != nullptr) {
       const auto path = section + key.name;
-      num_keys += check_kinds(
-          *key.family, [&](const std::string& kind) { return fmt::format("{}[0].{}.", path, kind); },
+      num_keys += check_components(
+          *key.registry, [&](const std::string& kind) { return fmt::format("{}[0].{}.", path, kind); },
           [&](const std::string& kind) {
             return [path, kind](const std::string& name, const std::string& value) {
               return fmt::format("{}=[{{{}: {{{}: {}}}}}]", path, kind, name, value);
@@ -98,7 +93,7 @@ int check_section(const config::Key& section_key, const std::string& outer = "")
 TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
   config::Experiment experiment;
   config::KeyTable top;
-  experiment.describe(top, catalog());
+  experiment.describe(top, all_registries());
   int num_keys = 0;
   for (const auto& key : top.keys()) {
     check_key(key, "", [](const std::string& name, const std::string& value) { return name + "=" + value; });
@@ -109,16 +104,16 @@ TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
 
 TEST(EveryKey, TheReferenceInDocsIsTheTables) {
   const auto file = std::filesystem::path(TRAINER_SOURCE_DIR) / "docs/configuration.md";
-  EXPECT_EQ(read_file(file), config::reference_markdown(catalog()))
+  EXPECT_EQ(read_file(file), config::reference_markdown(all_registries()))
       << "the key tables changed; run: trainer config reference --format markdown > docs/configuration.md";
 }
 
 TEST(EveryKey, EveryConfigReadsBackFromItsResolvedForm) {
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TRAINER_SOURCE_DIR) / "configs")) {
-    auto experiment = config::load(entry.path(), {}, catalog());
-    const auto text = config::to_yaml(experiment, catalog());
-    auto again = config::load_text(text, "resolved", {}, catalog());
-    EXPECT_EQ(config::to_yaml(again, catalog()), text) << entry.path();
+    auto experiment = config::load(entry.path(), {}, all_registries());
+    const auto text = config::to_yaml(experiment, all_registries());
+    auto again = config::load_text(text, "resolved", {}, all_registries());
+    EXPECT_EQ(config::to_yaml(again, all_registries()), text) << entry.path();
   }
 }
 

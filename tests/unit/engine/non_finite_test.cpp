@@ -214,7 +214,7 @@ TEST(NonFinite, ARecordIsReadAsItWasWritten) {
   EXPECT_EQ(read.first_non_finite, kept.first_non_finite);
   EXPECT_TRUE(read.repeats);
 
-  auto experiment = config::load(step_config_file(folder.path()), {}, testing::catalog());
+  auto experiment = config::load(step_config_file(folder.path()), {}, session::all_registries());
   const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
   read_model(folder.path(), *network.model);
   EXPECT_TRUE((network.model->parameters()[0] == 1e308).all().item<bool>());

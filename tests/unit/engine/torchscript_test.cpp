@@ -12,10 +12,10 @@ namespace {
 
 std::shared_ptr<models::Model> make_model(const std::string& yaml) {
   const auto text = "experiment: script\nmodel: " + yaml + "\ndataset: {name: synthetic}\ntraining: {epochs: 1}\n";
-  const auto experiment = config::load_text(text, "test.yaml", {}, testing::catalog());
-  return models::make_model(experiment.model.part, {.init_generator = at::make_generator<at::CPUGeneratorImpl>(1),
-                                                    .dropout_generator = at::make_generator<at::CPUGeneratorImpl>(2),
-                                                    .norm = nn::local_batch_norm()});
+  const auto experiment = config::load_text(text, "test.yaml", {}, session::all_registries());
+  return models::model_registry().make(experiment.model.component, {.init_generator = at::make_generator<at::CPUGeneratorImpl>(1),
+                                                                    .dropout_generator = at::make_generator<at::CPUGeneratorImpl>(2),
+                                                                    .norm = nn::local_batch_norm()});
 }
 
 TEST(TorchScript, EveryKindOfNetworkIsTraced) {

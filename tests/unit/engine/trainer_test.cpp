@@ -213,7 +213,7 @@ TEST(BuildParts, TheNetworkChoosesTheMemoryFormatWhenItIsAuto) {
   const auto format = [](const std::string& model, const std::string& channels_last) {
     const auto experiment =
         config::load_text(kRandom, "test.yaml", {"model.name=" + model, "runtime.dtype=float32", "runtime.channels_last=" + channels_last},
-                          testing::catalog());
+                          session::all_registries());
     const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr);
     return session::build_network(experiment, placement).placement.memory_format;
   };

@@ -98,13 +98,8 @@ class LinearSamples : public Dataset {
 };
 
 Pipeline augmenting_pipeline(const DatasetInfo& info, BatchLayout layout = {}) {
-  const auto family = transform_family();
-  const auto yaml = config::parse_yaml("transforms: [random_crop: {size: 8, padding: 2}, random_horizontal_flip]", "test");
-  std::vector<config::Part> parts;
-  config::Problems problems;
-  config::read_section(
-      yaml, [&](config::KeyTable& keys) { keys.add_parts("transforms", parts, family, ""); }, "", problems);
-  return {parts, info, layout};
+  return {trainer::testing::read_components(transform_registry(), "[random_crop: {size: 8, padding: 2}, random_horizontal_flip]"), info,
+          layout};
 }
 
 struct LoadedEpoch {

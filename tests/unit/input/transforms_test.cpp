@@ -5,14 +5,15 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <numeric>
 
 #include "base/error.h"
-#include "config/reader.h"
 #include "input/image_write.h"
+#include "tests/testing/read_component.h"
 
 namespace trainer::input {
 namespace {
@@ -20,22 +21,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// The parts of a list written in YAML, as a configuration gives them.
-std::vector<config::Part> transform_parts(const std::string& yaml) {
-  const auto family = transform_family();
-  std::vector<config::Part> parts;
-  config::Problems problems;
-  config::read_section(
-      config::parse_yaml("transforms: " + yaml, "test"), [&](config::KeyTable& keys) { keys.add_parts("transforms", parts, family, ""); },
-      "", problems);
-  problems.throw_if_any();
-  return parts;
+// The transforms of a list written in YAML.
+std::vector<config::ComponentConfig> transform_list(const std::string& yaml) {
+  return trainer::testing::read_components(transform_registry(), yaml);
 }
 
 DatasetInfo image_info(int64_t channels, int64_t height, int64_t width) { return {.shape = {channels, height, width}, .num_classes = 10}; }
 
 Pipeline make_pipeline(const std::string& yaml, const DatasetInfo& info, BatchLayout layout = {torch::kFloat64}) {
-  return {transform_parts(yaml), info, layout};
+  return {transform_list(yaml), info, layout};
 }
 
 // A planar image that owns its pixels, for references that really pad, cut and mirror.
@@ -143,6 +137,26 @@ TEST(Transforms, ListsEqualWhatPaddingCuttingAndMirroringOneByOneGive) {
   }
 }
 
+// Each transform of the registry, with options that it accepts: a new one is added here.
+TEST(Transforms, EachOfTheRegistryIsAppliedToAnImage) {
+  const std::map<std::string, std::string> examples = {
+      {"random_crop", "[random_crop: {size: 4, padding: 2}]"},
+      {"random_horizontal_flip", "[random_horizontal_flip: {p: 1}]"},
+      {"normalize", "[normalize: {mean: [0.5, 0.4, 0.3], std: [0.2, 0.25, 0.3]}]"},
+  };
+  const auto image = random_image(3, 5, 7);
+  std::vector<double> plain(3 * 5 * 7);
+  make_pipeline("[]", image_info(3, 5, 7)).write(image.sample(), CounterRandom(3, 1), plain.data());
+  for (const auto& name : transform_registry().names()) {
+    ASSERT_TRUE(examples.contains(name)) << name << " has no example in this test";
+    const auto pipeline = make_pipeline(examples.at(name), image_info(3, 5, 7));
+    std::vector<double> out(static_cast<size_t>(c10::multiply_integers(pipeline.output_shape())), std::nan(""));
+    pipeline.write(image.sample(), CounterRandom(3, 1), out.data());
+    EXPECT_NE(out, plain) << name;
+    EXPECT_TRUE(std::ranges::all_of(out, [](double value) { return std::isfinite(value); })) << name;
+  }
+}
+
 TEST(Transforms, EveryPlaceIsCutEquallyOften) {
   constexpr int kDraws = 12000;
   const StoredImage image{1, 2, 2, {10, 20, 30, 40}};
@@ -246,7 +260,7 @@ TEST(Transforms, KeysAreChecked) {
   for (const char* yaml : {"[random_crop]", "[random_crop: {size: 0}]", "[random_crop: {size: 4, padding: -1}]",
                            "[random_crop: {size: 4, padding_mode: edge}]", "[random_horizontal_flip: {p: 1.5}]", "[normalize: {mean: [0]}]",
                            "[normalize: {mean: [0], std: [0]}]", "[no_such_transform]"}) {
-    EXPECT_THROW(transform_parts(yaml), UsageError) << yaml;
+    EXPECT_THROW(transform_list(yaml), UsageError) << yaml;
   }
 }
 

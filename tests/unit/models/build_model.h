@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/registry.h"
+#include "tests/testing/read_component.h"
 
 namespace trainer::models::test {
 
@@ -16,19 +17,10 @@ inline BuildContext make_context(uint64_t seed = 1) {
   return {at::detail::createCPUGenerator(seed), at::detail::createCPUGenerator(seed + 1000), nn::local_batch_norm()};
 }
 
-// The network of that name; `configure` changes its options, whose type is O.
-template <class O>
-std::shared_ptr<Model> build(const std::string& name, const std::function<void(O&)>& configure,
-                             const BuildContext& context = make_context()) {
-  const config::Family family = model_family();
-  const config::Part part{name, config::find_kind(family, name)->make_options()};
-  configure(dynamic_cast<O&>(*part.options));
-  return make_model(part, context);
-}
-
-inline std::shared_ptr<Model> build(const std::string& name, const BuildContext& context = make_context()) {
-  return build<config::Options>(
-      name, [](config::Options&) {}, context);
+// The network of that name; `options` as a file sets them: "key: value, …".
+inline std::shared_ptr<Model> build(const std::string& name, const std::string& options = "",
+                                    const BuildContext& context = make_context()) {
+  return model_registry().make(trainer::testing::read_component(model_registry(), "{name: " + name + ", " + options + "}"), context);
 }
 
 inline torch::Tensor random_images(int64_t count, int64_t size = 32, torch::ScalarType dtype = torch::kFloat32) {

@@ -1,5 +1,3 @@
-#include "models/cifar_resnet.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/unit/models/build_model.h"
@@ -43,7 +41,7 @@ TEST(CifarResNet, ShortcutsSubsampleAndPadWithZeros) {
 }
 
 TEST(CifarResNet, TakesItsNumberOfClassesAnd32By32Images) {
-  const auto model = build<CifarResNetOptions>("resnet20", [](CifarResNetOptions& options) { options.num_classes = 100; });
+  const auto model = build("resnet20", "num_classes: 100");
   EXPECT_EQ(model->input_shape(), (std::vector<int64_t>{3, 32, 32}));
   EXPECT_EQ(model->forward(random_images(2)).sizes(), (std::vector<int64_t>{2, 100}));
 }

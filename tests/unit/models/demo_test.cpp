@@ -1,5 +1,3 @@
-#include "models/demo.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/unit/models/build_model.h"
@@ -18,10 +16,7 @@ TEST(DemoLinear, IsOneLinearLayer) {
 }
 
 TEST(DemoLinear, TakesItsSizes) {
-  const auto model = build<DemoLinearOptions>("demo_linear", [](DemoLinearOptions& options) {
-    options.in_features = 3;
-    options.out_features = 2;
-  });
+  const auto model = build("demo_linear", "in_features: 3, out_features: 2");
   EXPECT_EQ(model->input_shape(), (std::vector<int64_t>{3}));
   EXPECT_EQ(model->forward(torch::zeros({5, 3})).sizes(), (std::vector<int64_t>{5, 2}));
   EXPECT_EQ(model->num_outputs(), 2);
@@ -38,7 +33,7 @@ TEST(DemoConv, IsAConvolutionAndALinearLayer) {
 }
 
 TEST(DemoConv, TakesItsNumberOfClasses) {
-  const auto model = build<DemoConvOptions>("demo_conv", [](DemoConvOptions& options) { options.num_classes = 3; });
+  const auto model = build("demo_conv", "num_classes: 3");
   EXPECT_EQ(model->forward(random_images(2)).sizes(), (std::vector<int64_t>{2, 3}));
 }
 

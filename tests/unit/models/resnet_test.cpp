@@ -1,5 +1,3 @@
-#include "models/resnet.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -12,7 +10,7 @@ TEST(ResNet, HasTorchvisionsParameterCountsNamesAndShapes) {
   const std::vector<std::pair<std::string, int64_t>> networks = {
       {"resnet18", 11689512}, {"resnet34", 21797672}, {"resnet50", 25557032}, {"resnet101", 44549160}, {"resnet152", 60192808}};
   for (const auto& [name, num_parameters] : networks) {
-    const auto model = build<ResNetOptions>(name, [](ResNetOptions& options) { options.num_classes = 1000; });
+    const auto model = build(name, "num_classes: 1000");
     EXPECT_EQ(count_parameters(*model), num_parameters) << name;
     if (name == "resnet18" || name == "resnet50") {
       EXPECT_EQ(state_names(*model), torchvision_names(name)) << name;
@@ -38,7 +36,7 @@ TEST(ResNet, StartsWithTorchvisionsValues) {
 
 TEST(ResNet, ZeroInitLastNormTouchesTheLastNormOfEachBlockAlone) {
   for (const auto& [name, last_norm] : {std::pair{"resnet18", ".bn2.weight"}, std::pair{"resnet50", ".bn3.weight"}}) {
-    const auto model = build<ResNetOptions>(name, [](ResNetOptions& options) { options.zero_init_last_norm = true; });
+    const auto model = build(name, "zero_init_last_norm: true");
     for (const auto& item : model->named_parameters()) {
       if (!item.key().ends_with("weight")) continue;
       EXPECT_EQ((item.value() == 0).all().item<bool>(), item.key().ends_with(last_norm)) << name << " " << item.key();
@@ -48,7 +46,7 @@ TEST(ResNet, ZeroInitLastNormTouchesTheLastNormOfEachBlockAlone) {
 }
 
 TEST(ResNet, CifarStemKeepsTheSize) {
-  const auto cifar = build<ResNetOptions>("resnet18", [](ResNetOptions& options) { options.stem = ResNetStem::kCifar; });
+  const auto cifar = build("resnet18", "stem: cifar");
   EXPECT_EQ(cifar->input_shape(), (std::vector<int64_t>{3, 32, 32}));
   EXPECT_EQ(cifar->named_parameters()["conv1.weight"].sizes(), (std::vector<int64_t>{64, 3, 3, 3}));
   EXPECT_EQ(count_parameters(*cifar), 11173962);
@@ -63,8 +61,7 @@ TEST(ResNet, CifarStemKeepsTheSize) {
 
 TEST(ResNet, DropoutActsInTrainingAndFollowsItsGenerator) {
   BuildContext context = make_context();
-  const auto model = build<ResNetOptions>(
-      "resnet18", [](ResNetOptions& options) { options.dropout = 0.5; }, context);
+  const auto model = build("resnet18", "dropout: 0.5", context);
   expect_dropout_follows_generator(*model, context);
 }
 

@@ -1,5 +1,3 @@
-#include "models/vgg.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/unit/models/build_model.h"
@@ -8,8 +6,7 @@ namespace trainer::models::test {
 namespace {
 
 std::shared_ptr<Model> build_with_thousand_classes(const std::string& name, const BuildContext& context = make_context()) {
-  return build<VggOptions>(
-      name, [](VggOptions& options) { options.num_classes = 1000; }, context);
+  return build(name, "num_classes: 1000", context);
 }
 
 TEST(Vgg, HasTorchvisionsParameterCountNamesAndShapes) {
@@ -42,7 +39,7 @@ TEST(Vgg, ImagenetHeadGoesForwardAndBackwardAndStartsWithTorchvisionsValues) {
 }
 
 TEST(Vgg, CifarHeadIsOneLinearLayer) {
-  const auto model = build<VggOptions>("vgg16_bn", [](VggOptions& options) { options.head = VggHead::kCifar; });
+  const auto model = build("vgg16_bn", "head: cifar");
   EXPECT_EQ(model->input_shape(), (std::vector<int64_t>{3, 32, 32}));
   const std::vector<std::string> names = state_names(*model);
   EXPECT_EQ(names[names.size() - 2], "classifier.1.weight 10x512");
@@ -51,8 +48,7 @@ TEST(Vgg, CifarHeadIsOneLinearLayer) {
 
 TEST(Vgg, DropoutFollowsItsGenerator) {
   BuildContext context = make_context();
-  const auto model = build<VggOptions>(
-      "vgg11_bn", [](VggOptions& options) { options.head = VggHead::kCifar; }, context);
+  const auto model = build("vgg11_bn", "head: cifar", context);
   expect_dropout_follows_generator(*model, context);
 }
 

@@ -1,5 +1,4 @@
-#include "models/wide_resnet.h"
-
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -9,14 +8,7 @@ namespace trainer::models::test {
 namespace {
 
 std::shared_ptr<Model> build_wide(int64_t depth, int64_t width, double dropout = 0.0, const BuildContext& context = make_context()) {
-  return build<WideResNetOptions>(
-      "wide_resnet",
-      [&](WideResNetOptions& options) {
-        options.depth = depth;
-        options.width = width;
-        options.dropout = dropout;
-      },
-      context);
+  return build("wide_resnet", fmt::format("depth: {}, width: {}, dropout: {}", depth, width, dropout), context);
 }
 
 TEST(WideResNet, HasThePapersParameterCounts) {

@@ -2,25 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "base/error.h"
+#include "tests/testing/read_component.h"
 
 namespace trainer::nn::test {
 namespace {
 
-// The loss of that name, keys set as a file would.
-std::unique_ptr<Loss> configured_loss(const std::string& name, const std::vector<std::pair<std::string, std::string>>& values = {}) {
-  const config::Family family = loss_family();
-  const config::PartKind* kind = config::find_kind(family, name);
-  config::Part part{name, kind->make_options()};
-  config::KeyTable keys;
-  part.options->describe(keys);
-  for (const auto& [key_name, value] : values) {
-    for (const config::Key& key : keys.keys()) {
-      if (key.name != key_name) continue;
-      EXPECT_EQ(key.read(config::Node::scalar(value)), std::nullopt);
-    }
-  }
-  return make_loss(part);
+// The loss of that name; `options` as a file sets them: "key: value, …".
+std::unique_ptr<Loss> configured_loss(const std::string& name, const std::string& options = "") {
+  return loss_registry().make(trainer::testing::read_component(loss_registry(), "{name: " + name + ", " + options + "}"));
 }
 
 torch::Tensor some_outputs(torch::ScalarType dtype = torch::kFloat64) {
@@ -42,12 +34,12 @@ TEST(CrossEntropy, SmoothingSpreadsAShareOverAllClasses) {
   const torch::Tensor log_probability = outputs - outputs.logsumexp(1, /*keepdim=*/true);
   const torch::Tensor target = at::one_hot(some_classes(), 4).to(torch::kFloat64) * 0.8 + 0.2 / 4;
   const torch::Tensor expected = -(target * log_probability).sum(1).mean();
-  const auto loss = configured_loss("cross_entropy", {{"label_smoothing", "0.2"}});
+  const auto loss = configured_loss("cross_entropy", "label_smoothing: 0.2");
   EXPECT_NEAR((*loss)(outputs, some_classes()).item<double>(), expected.item<double>(), 1e-12);
 }
 
 TEST(CrossEntropy, SmoothingMustBeBelowOne) {
-  const auto options = loss_family().front().make_options();
+  const auto options = loss_registry().configure("cross_entropy").options;
   config::KeyTable keys;
   options->describe(keys);
   ASSERT_EQ(keys.keys().size(), 1U);
@@ -71,7 +63,7 @@ TEST(MeanSquaredError, RefusesTargetsOfAnotherShape) {
 }
 
 TEST(Loss, IsFloat32OrWiderAndItsGradientOfTheOutputsType) {
-  for (const std::string& name : config::names_of(loss_family())) {
+  for (const std::string& name : loss_registry().names()) {
     const auto loss = configured_loss(name);
     for (const auto dtype : {torch::kBFloat16, torch::kHalf, torch::kFloat32, torch::kFloat64}) {
       const torch::Tensor outputs = some_outputs(dtype).requires_grad_();
@@ -88,7 +80,7 @@ TEST(Loss, IsFloat32OrWiderAndItsGradientOfTheOutputsType) {
   }
 }
 
-TEST(Loss, AnUnknownNameIsAProgrammersError) { EXPECT_THROW(make_loss({"hinge", nullptr}), c10::Error); }
+TEST(Loss, AnUnknownNameIsAProgrammersError) { EXPECT_THROW(loss_registry().make({"hinge", nullptr}), std::logic_error); }
 
 }  // namespace
 }  // namespace trainer::nn::test

@@ -10,7 +10,7 @@ namespace {
 
 void expect_adam_like_python(const std::string& name, const std::string& yaml, int first_update_of_bias = 0) {
   OptimizerProblem problem;
-  const auto optimizer = make_optimizer(read_part(optimizer_family(), yaml), problem.one_group());
+  const auto optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.one_group());
   EXPECT_LT(difference_from_golden(name, problem, *optimizer, first_update_of_bias), 1e-12) << name;
 }
 
@@ -29,7 +29,8 @@ TEST(Adam, ParameterWhoseGradientAppearsLater) {
 
 TEST(Adam, GroupWithoutDecay) {
   OptimizerProblem problem;
-  const auto optimizer = make_optimizer(read_part(optimizer_family(), "{name: adamw, lr: 0.01, weight_decay: 0.5}"), problem.two_groups());
+  const auto optimizer =
+      make_optimizer(read_component(optimizer_registry(), "{name: adamw, lr: 0.01, weight_decay: 0.5}"), problem.two_groups());
   EXPECT_LT(difference_from_golden("adamw_two_groups", problem, *optimizer), 1e-12);
 }
 
@@ -38,7 +39,7 @@ TEST(Adam, ChannelsLastParameter) {
     OptimizerProblem problem;
     problem.use_channels_last();
     problem.contiguous_gradients = contiguous_gradients;
-    const auto optimizer = make_optimizer(read_part(optimizer_family(), "{name: adamw, lr: 0.01}"), problem.one_group());
+    const auto optimizer = make_optimizer(read_component(optimizer_registry(), "{name: adamw, lr: 0.01}"), problem.one_group());
     EXPECT_LT(difference_from_golden("adamw", problem, *optimizer), 1e-12);
     EXPECT_TRUE(problem.weight.is_contiguous(at::MemoryFormat::ChannelsLast));
     EXPECT_EQ(problem.weight.grad().is_contiguous(), contiguous_gradients);
@@ -48,7 +49,7 @@ TEST(Adam, ChannelsLastParameter) {
 TEST(Adam, Float32) {
   OptimizerProblem problem;
   problem.use_float32();
-  const auto optimizer = make_optimizer(read_part(optimizer_family(), "{name: adamw, lr: 0.01}"), problem.one_group());
+  const auto optimizer = make_optimizer(read_component(optimizer_registry(), "{name: adamw, lr: 0.01}"), problem.one_group());
   const double difference = difference_from_golden("adamw", problem, *optimizer);
   EXPECT_LT(difference, 1e-6);
   EXPECT_GT(difference, 1e-12);
@@ -57,12 +58,12 @@ TEST(Adam, Float32) {
 TEST(Adam, BetasAreTwoNumbersBelowOne) {
   OptimizerProblem problem;
   try {
-    make_optimizer(read_part(optimizer_family(), "{name: adam, betas: [0.9]}"), problem.one_group());
+    make_optimizer(read_component(optimizer_registry(), "{name: adam, betas: [0.9]}"), problem.one_group());
     ADD_FAILURE() << "one number was accepted";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), ::testing::StartsWith("optimizer.betas: "));
   }
-  EXPECT_THROW(read_part(optimizer_family(), "{name: adam, betas: [0.9, 1.0]}"), UsageError);
+  EXPECT_THROW(read_component(optimizer_registry(), "{name: adam, betas: [0.9, 1.0]}"), UsageError);
 }
 
 }  // namespace

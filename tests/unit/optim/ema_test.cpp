@@ -18,7 +18,7 @@ struct Averaged : torch::nn::Module {
     register_parameter("bias", problem.bias);
     register_parameter("unused", problem.unused);
     running_mean = register_buffer("running_mean", torch::zeros({2}, torch::kFloat64));
-    optimizer = make_optimizer(read_part(optimizer_family(), "{name: sgd, momentum: 0.9}"), problem.one_group());
+    optimizer = make_optimizer(read_component(optimizer_registry(), "{name: sgd, momentum: 0.9}"), problem.one_group());
     ema.emplace(*this, options);
   }
 

@@ -23,7 +23,7 @@ const std::vector<std::string> kSkippingOptimizers = {
 // Parameters after the golden problem's updates, where the kernels skip an attempt before each update in `overflows`.
 torch::Tensor train(const std::string& yaml, const std::vector<int>& overflows, bool with_found_inf, int first_update_of_bias) {
   OptimizerProblem problem;
-  const auto optimizer = make_optimizer(read_part(optimizer_family(), yaml), problem.two_groups());
+  const auto optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.two_groups());
   const auto found_inf = [&](float value) { return with_found_inf ? std::optional(torch::full({}, value)) : std::nullopt; };
   for (int update = 0; update < OptimizerProblem::kUpdates; ++update) {
     for (const int overflow : overflows) {
@@ -43,14 +43,14 @@ torch::Tensor train(const std::string& yaml, const std::vector<int>& overflows, 
 }
 
 TEST(FoundInf, ZeroChangesNothing) {
-  for (const auto& yaml : kSkippingOptimizers) {
+  for (const auto& yaml : with_all_defaults(kSkippingOptimizers)) {
     EXPECT_TRUE(torch::equal(train(yaml, {}, /*with_found_inf=*/true, 0), train(yaml, {}, /*with_found_inf=*/false, 0))) << yaml;
   }
 }
 
 // Neither parameters nor state remember a skipped step: not the first one, not two in a row, not the first one of a parameter.
 TEST(FoundInf, SkippedStepLeavesNoTrace) {
-  for (const auto& yaml : kSkippingOptimizers) {
+  for (const auto& yaml : with_all_defaults(kSkippingOptimizers)) {
     for (const int first_update_of_bias : {0, 2}) {
       const auto straight = train(yaml, {}, /*with_found_inf=*/true, first_update_of_bias);
       for (const auto& overflows : std::vector<std::vector<int>>{{0}, {0, 0}, {2}, {0, 2, 2, 4}}) {

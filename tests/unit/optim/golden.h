@@ -12,11 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "config/problems.h"
-#include "config/reader.h"
 #include "optim/optimizer.h"
+#include "tests/testing/read_component.h"
 
 namespace trainer::optim::test {
+
+using trainer::testing::read_component;
 
 // The lines of tests/golden/<file>, by their first word.
 inline std::map<std::string, std::vector<std::vector<double>>> read_golden(const std::string& file) {
@@ -34,14 +35,10 @@ inline std::map<std::string, std::vector<std::vector<double>>> read_golden(const
   return rows;
 }
 
-// The part that `{name: …, …}` says; throws UsageError where the key table does.
-inline config::Part read_part(const config::Family& family, const std::string& yaml) {
-  config::Part part;
-  config::Problems problems;
-  config::read_section(
-      config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { keys.add_part("name", part, family, "", "doc"); }, "part", problems);
-  problems.throw_if_any();
-  return part;
+// `yamls`, and each optimizer of the registry with its default options.
+inline std::vector<std::string> with_all_defaults(std::vector<std::string> yamls) {
+  for (const auto& name : optimizer_registry().names()) yamls.push_back("{name: " + name + "}");
+  return yamls;
 }
 
 // Three parameters in a bowl that moves with each update; see tests/golden/make_optimizers.py.

@@ -16,12 +16,11 @@ constexpr int64_t kSteps = 24;
 constexpr int64_t kStepsPerEpoch = 4;
 
 LrSchedule schedule_from(const std::string& yaml, int64_t total_steps = kSteps, int64_t steps_per_epoch = kStepsPerEpoch) {
-  config::Catalog catalog;
-  catalog.lr_schedulers = lr_scheduler_family();
   config::LrSchedulerSection section;
   config::Problems problems;
   config::read_section(
-      config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { section.describe(keys, catalog); }, "lr_scheduler", problems);
+      config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { section.describe(keys, lr_scheduler_registry()); }, "lr_scheduler",
+      problems);
   problems.throw_if_any();
   return make_lr_schedule(section, total_steps, steps_per_epoch);
 }
@@ -71,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(LrSchedule, EveryKindIsTested) {
   const auto golden = read_golden("lr_schedules.txt");
-  for (const auto& kind : lr_scheduler_family()) EXPECT_TRUE(golden.contains(kind.name)) << kind.name;
+  for (const auto& name : lr_scheduler_registry().names()) EXPECT_TRUE(golden.contains(name)) << name;
 }
 
 TEST(LrSchedule, WarmupStartsCloseToZeroByDefault) {

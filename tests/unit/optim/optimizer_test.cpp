@@ -40,33 +40,33 @@ TEST(GroupParameters, LeavesAnEmptyGroupOut) {
   EXPECT_FALSE(groups[0].decay);
 }
 
-TEST(OptimizerFamily, EveryKindIsMadeFromItsDefaults) {
-  for (const auto& kind : optimizer_family()) {
+TEST(OptimizerRegistry, EveryKindIsMadeFromItsDefaults) {
+  for (const auto& name : optimizer_registry().names()) {
     OptimizerProblem problem;
     const auto before = problem.values();
-    const auto optimizer = make_optimizer({kind.name, kind.make_options()}, problem.two_groups());
-    ASSERT_EQ(optimizer->parameters().size(), 3) << kind.name;
-    EXPECT_TRUE(optimizer->parameters()[2].is_same(problem.unused)) << kind.name;
-    EXPECT_GT(optimizer->base_lr(), 0) << kind.name;
+    const auto optimizer = make_optimizer(optimizer_registry().configure(name), problem.two_groups());
+    ASSERT_EQ(optimizer->parameters().size(), 3) << name;
+    EXPECT_TRUE(optimizer->parameters()[2].is_same(problem.unused)) << name;
+    EXPECT_GT(optimizer->base_lr(), 0) << name;
     take_step(problem, *optimizer, 0, optimizer->base_lr());
-    EXPECT_GT((problem.values() - before).abs().max().item<double>(), 0) << kind.name;
+    EXPECT_GT((problem.values() - before).abs().max().item<double>(), 0) << name;
   }
 }
 
-TEST(OptimizerFamily, NoGradientAtAllChangesNothing) {
-  for (const auto& kind : optimizer_family()) {
+TEST(OptimizerRegistry, NoGradientAtAllChangesNothing) {
+  for (const auto& name : optimizer_registry().names()) {
     OptimizerProblem problem;
     const auto before = problem.values();
-    const auto optimizer = make_optimizer({kind.name, kind.make_options()}, problem.one_group());
+    const auto optimizer = make_optimizer(optimizer_registry().configure(name), problem.one_group());
     if (optimizer->needs_second_pass()) optimizer->ascend();
     optimizer->step(1);
-    EXPECT_TRUE(torch::equal(problem.values(), before)) << kind.name;
+    EXPECT_TRUE(torch::equal(problem.values(), before)) << name;
   }
 }
 
-TEST(OptimizerFamily, ZeroGradDropsTheGradients) {
+TEST(OptimizerRegistry, ZeroGradDropsTheGradients) {
   OptimizerProblem problem;
-  const auto optimizer = make_optimizer(read_part(optimizer_family(), "{name: sgd}"), problem.one_group());
+  const auto optimizer = make_optimizer(read_component(optimizer_registry(), "{name: sgd}"), problem.one_group());
   problem.set_gradients(0);
   ASSERT_TRUE(problem.weight.grad().defined());
   optimizer->zero_grad();
@@ -74,12 +74,12 @@ TEST(OptimizerFamily, ZeroGradDropsTheGradients) {
   EXPECT_FALSE(problem.bias.grad().defined());
 }
 
-TEST(OptimizerFamily, StepIsNotRecordedByAutograd) {
-  for (const auto& kind : optimizer_family()) {
+TEST(OptimizerRegistry, StepIsNotRecordedByAutograd) {
+  for (const auto& name : optimizer_registry().names()) {
     OptimizerProblem problem;
-    take_step(problem, *make_optimizer({kind.name, kind.make_options()}, problem.one_group()), 0, 0.1);
-    EXPECT_TRUE(problem.weight.is_leaf()) << kind.name;
-    EXPECT_TRUE(problem.weight.requires_grad()) << kind.name;
+    take_step(problem, *make_optimizer(optimizer_registry().configure(name), problem.one_group()), 0, 0.1);
+    EXPECT_TRUE(problem.weight.is_leaf()) << name;
+    EXPECT_TRUE(problem.weight.requires_grad()) << name;
     EXPECT_TRUE(torch::GradMode::is_enabled());
   }
 }

@@ -10,7 +10,7 @@ namespace trainer::optim::test {
 namespace {
 
 std::unique_ptr<Optimizer> sam(const std::string& keys, const OptimizerProblem& problem) {
-  return make_optimizer(read_part(optimizer_family(), "{name: sam, " + keys + "}"), problem.two_groups());
+  return make_optimizer(read_component(optimizer_registry(), "{name: sam, " + keys + "}"), problem.two_groups());
 }
 
 void expect_sam_like_python(const std::string& name, const std::string& keys, OptimizerProblem problem, int first_update_of_bias = 0) {
@@ -25,9 +25,9 @@ TEST(Sam, LikePython) {
 
 TEST(Sam, KeysOfSgd) {
   OptimizerProblem problem;
-  const auto optimizer =
-      make_optimizer(read_part(optimizer_family(), "{name: sam, rho: 0.5, lr: 0.1, momentum: 0.9, dampening: 0.25, weight_decay: 0.02}"),
-                     problem.one_group());
+  const auto optimizer = make_optimizer(
+      read_component(optimizer_registry(), "{name: sam, rho: 0.5, lr: 0.1, momentum: 0.9, dampening: 0.25, weight_decay: 0.02}"),
+      problem.one_group());
   EXPECT_LT(difference_from_golden("sam_momentum", problem, *optimizer), 1e-12);
   EXPECT_THROW(sam("nesterov: true", problem), UsageError);
 }
@@ -58,7 +58,8 @@ TEST(Sam, WithoutDistanceIsSgd) {
   OptimizerProblem problem;
   const auto optimizer = sam("rho: 0, lr: 0.1, weight_decay: 0.02", problem);
   OptimizerProblem sgd_problem;
-  const auto sgd = make_optimizer(read_part(optimizer_family(), "{name: sgd, lr: 0.1, weight_decay: 0.02}"), sgd_problem.two_groups());
+  const auto sgd =
+      make_optimizer(read_component(optimizer_registry(), "{name: sgd, lr: 0.1, weight_decay: 0.02}"), sgd_problem.two_groups());
   for (int update = 0; update < OptimizerProblem::kUpdates; ++update) {
     take_step(problem, *optimizer, update, 0.1);
     take_step(sgd_problem, *sgd, update, 0.1);
@@ -120,7 +121,7 @@ TEST(Sam, PassesInAnotherOrderAreRefused) {
   optimizer->step(0.1);
   EXPECT_THROW(optimizer->step(0.1), c10::Error);
 
-  const auto sgd = make_optimizer(read_part(optimizer_family(), "{name: sgd}"), problem.one_group());
+  const auto sgd = make_optimizer(read_component(optimizer_registry(), "{name: sgd}"), problem.one_group());
   EXPECT_FALSE(sgd->needs_second_pass());
   EXPECT_THROW(sgd->ascend(), c10::Error);
 }

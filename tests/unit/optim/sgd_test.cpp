@@ -9,7 +9,7 @@ namespace trainer::optim::test {
 namespace {
 
 std::unique_ptr<Optimizer> sgd(const std::string& keys, std::vector<ParamGroup> groups) {
-  return make_optimizer(read_part(optimizer_family(), "{name: sgd, " + keys + "}"), std::move(groups));
+  return make_optimizer(read_component(optimizer_registry(), "{name: sgd, " + keys + "}"), std::move(groups));
 }
 
 void expect_sgd_like_python(const std::string& name, const std::string& keys, int first_update_of_bias = 0) {

@@ -19,7 +19,7 @@ const std::vector<std::string> kWithWeightDecay = {
 double difference_from_late_gradient(const std::string& name, const std::string& yaml, bool skip_zero_grads) {
   const auto expected = read_golden("optimizers.txt").at(name);
   OptimizerProblem problem;
-  const auto optimizer = make_optimizer(read_part(optimizer_family(), yaml), problem.one_group(), skip_zero_grads);
+  const auto optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.one_group(), skip_zero_grads);
   double largest = 0;
   for (int update = 0; update < OptimizerProblem::kUpdates; ++update) {
     if (update < 2) problem.bias.mutable_grad() = torch::zeros_like(problem.bias);
@@ -49,7 +49,7 @@ TEST(SkipZeroGrads, LeavesTheParameterInLaterSteps) {
   for (const auto& yaml : kWithWeightDecay) {
     for (const bool skip : {true, false}) {
       OptimizerProblem problem;
-      const auto optimizer = make_optimizer(read_part(optimizer_family(), yaml), problem.two_groups(), skip);
+      const auto optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.two_groups(), skip);
       take_step(problem, *optimizer, 0, 0.1);
       const auto weight = problem.weight.detach().clone();
       const auto bias = problem.bias.detach().clone();
@@ -68,7 +68,7 @@ TEST(SkipZeroGrads, NoGradientOrOnlyZeros) {
   for (const auto& yaml : kWithWeightDecay) {
     for (const bool with_zeros : {false, true}) {
       OptimizerProblem problem;
-      const auto optimizer = make_optimizer(read_part(optimizer_family(), yaml), problem.one_group(), /*skip_zero_grads=*/true);
+      const auto optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.one_group(), /*skip_zero_grads=*/true);
       take_step(problem, *optimizer, 0, 0.1);
       const auto before = problem.values();
       optimizer->zero_grad();
@@ -85,7 +85,8 @@ TEST(SkipZeroGrads, WhatIsNotZero) {
   for (const double value : {1e-30, -1e-30, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     OptimizerProblem problem;
     problem.use_float32();
-    const auto optimizer = make_optimizer(read_part(optimizer_family(), "{name: sgd, weight_decay: 0.1}"), problem.one_group(), true);
+    const auto optimizer =
+        make_optimizer(read_component(optimizer_registry(), "{name: sgd, weight_decay: 0.1}"), problem.one_group(), true);
     const auto before = problem.weight.detach().clone();
     problem.weight.mutable_grad() = torch::zeros_like(problem.weight);
     problem.weight.mutable_grad()[1][2][1][1] = value;

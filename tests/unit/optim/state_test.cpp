@@ -8,8 +8,8 @@
 namespace trainer::optim::test {
 namespace {
 
-using testing::ElementsAre;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::ThrowsMessage;
 
 const std::vector<std::string> kOptimizers = {
     "{name: sgd, weight_decay: 0.02}",
@@ -24,7 +24,7 @@ const std::vector<std::string> kOptimizers = {
 struct Training {
   explicit Training(const std::string& yaml, bool channels_last = false) {
     if (channels_last) problem.use_channels_last();
-    optimizer = make_optimizer(read_part(optimizer_family(), yaml), problem.two_groups());
+    optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.two_groups());
   }
 
   void step(int update, int first_update_of_bias, float found_inf = 0) {
@@ -59,7 +59,7 @@ void expect_same_future(Training& original, Training& other, int next_update, in
 
 // Also where the bias has no gradient yet, and where the step before was skipped, be it the first of all or of the bias.
 TEST(OptimizerState, GoesOnBitForBit) {
-  for (const auto& yaml : kOptimizers) {
+  for (const auto& yaml : with_all_defaults(kOptimizers)) {
     for (const int first_update_of_bias : {0, 3, 6}) {
       for (const int skipped : {-1, 0, 3}) {
         for (int num_updates = 0; num_updates < 5; ++num_updates) {
@@ -127,7 +127,7 @@ TEST(OptimizerState, ReadsAMomentumBufferThatIsNone) {
 
 // What loading the state of `groups` of another optimizer throws.
 void expect_refused(const std::string& yaml, std::vector<ParamGroup> groups, const std::string& other_yaml, const std::string& message) {
-  const auto other = make_optimizer(read_part(optimizer_family(), other_yaml), std::move(groups));
+  const auto other = make_optimizer(read_component(optimizer_registry(), other_yaml), std::move(groups));
   for (const auto& param : other->parameters()) {
     auto grad = torch::ones_like(param);
     param.mutable_grad() = grad;

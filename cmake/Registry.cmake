@@ -1,0 +1,18 @@
+# trainer_registry(<module> <Type> <header> <file>...) adds the files to the module's library. Each file defines
+#   void add_<file's name>(<Type>& registry);
+# and registers its components there. Also adds a source, made from registry.cpp.in, that defines the module's function
+#   const <Type>& <type>();
+# which returns the registry of all files in this order. The header declares it; <type> is <Type> with underscores: model_registry.
+function(trainer_registry module type header)
+  string(REGEX REPLACE "([a-z])([A-Z])" "\\1_\\2" function ${type})
+  string(TOLOWER ${function} function)
+  string(REGEX REPLACE "_registry$" "" product ${function})
+  foreach(file IN LISTS ARGN)
+    cmake_path(GET file STEM name)
+    string(APPEND declarations "void add_${name}(${type}& registry);\n")
+    string(APPEND calls "    add_${name}(registry);\n")
+  endforeach()
+  set(source "${CMAKE_BINARY_DIR}/generated/${function}.cpp")
+  configure_file("${CMAKE_SOURCE_DIR}/cmake/registry.cpp.in" "${source}" @ONLY)
+  target_sources(trainer_${module} PRIVATE ${ARGN} "${source}")
+endfunction()

@@ -1,0 +1,114 @@
+#pragma once
+// Components: what an experiment file chooses by name and configures by keys of its own, such as a model, a data set or a loss. A
+// registry lists those of one kind. config/ sees their names and keys (RegistryBase); the folder that defines a registry also makes the
+// products (Registry).
+//
+//   using LossRegistry = Registry<std::unique_ptr<Loss>>;
+//   registry.add<HingeOptions>("hinge", "Hinge loss.", [](const HingeOptions& options) { return std::make_unique<Hinge>(options.margin);
+//   }); auto loss = registry.make(experiment.loss.component);
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainer::config {
+
+class KeyTable;
+
+// Base of a component's options: members with their default values, which describe() binds to keys.
+struct Options {
+  virtual ~Options() = default;
+  virtual void describe(KeyTable& keys) = 0;
+};
+
+// The component that a file chose, and its options as the file sets them; they are of that component's type.
+struct ComponentConfig {
+  std::string name;
+  std::shared_ptr<Options> options;
+};
+
+// One entry of a registry.
+struct Component {
+  std::string name;
+  std::string doc;                                         // one line
+  std::function<std::unique_ptr<Options>()> make_options;  // with their default values
+};
+
+// The names and keys of a registry's components, in the order of registration.
+class RegistryBase {
+ public:
+  // `product`: what the components are, for messages ("model").
+  explicit RegistryBase(std::string product) : product_(std::move(product)) {}
+
+  const std::vector<Component>& components() const { return components_; }
+  std::vector<std::string> names() const;
+  // The component of that name, or nullptr.
+  const Component* find(const std::string& name) const;
+  // The component of that name with its default options. Throws std::logic_error for an unknown name.
+  ComponentConfig configure(const std::string& name) const;
+
+ protected:
+  // Throws std::logic_error for a name that is already registered.
+  void add(Component component);
+  size_t index_of(const std::string& name) const;
+
+  // The options as type O. Throws std::logic_error when they are of another type or null.
+  template <class O>
+  static const O& options_of(const ComponentConfig& config) {
+    const auto* options = dynamic_cast<const O*>(config.options.get());
+    if (options == nullptr) throw_wrong_options(config.name);
+    return *options;
+  }
+
+ private:
+  [[noreturn]] static void throw_wrong_options(const std::string& name);
+
+  std::string product_;
+  std::vector<Component> components_;
+};
+
+// Components of one kind: each makes a Product from its options and Args.
+template <class Product, class... Args>
+class Registry : public RegistryBase {
+ public:
+  using RegistryBase::RegistryBase;
+
+  // O: the component's options, default-constructible. Throws std::logic_error for a name that is already registered.
+  template <class O>
+  void add(std::string name, std::string doc, std::function<Product(const O& options, Args... args)> factory) {
+    RegistryBase::add({std::move(name), std::move(doc), [] { return std::make_unique<O>(); }});
+    factories_.push_back([factory = std::move(factory)](const ComponentConfig& config, Args... args) {
+      return factory(options_of<O>(config), std::forward<Args>(args)...);
+    });
+  }
+
+  // `config` comes from configure() or from a key that names this registry; std::logic_error otherwise. Passes on the factory's errors,
+  // such as UsageError for options that contradict each other.
+  Product make(const ComponentConfig& config, Args... args) const {
+    return factories_[index_of(config.name)](config, std::forward<Args>(args)...);
+  }
+
+ private:
+  std::vector<std::function<Product(const ComponentConfig& config, Args... args)>> factories_;  // like components()
+};
+
+// What checkpoint.monitor may name beside `auto`: the metrics of the tasks.
+struct MonitorChoices {
+  std::vector<std::string> names;
+  std::string default_doc;  // what `auto` stands for
+};
+
+// All that an experiment file can name. The registries outlive it.
+struct Registries {
+  const RegistryBase& models;
+  const RegistryBase& datasets;
+  const RegistryBase& transforms;
+  const RegistryBase& losses;
+  const RegistryBase& optimizers;
+  const RegistryBase& lr_schedulers;
+  MonitorChoices monitor = {};
+};
+
+}  // namespace trainer::config

@@ -1,0 +1,34 @@
+#pragma once
+// Components as a configuration gives them.
+
+#include <string>
+#include <vector>
+
+#include "config/problems.h"
+#include "config/reader.h"
+
+namespace trainer::testing {
+
+// The component and options of "{name: …, key: value, …}". Throws UsageError where the key table refuses them.
+inline config::ComponentConfig read_component(const config::RegistryBase& registry, const std::string& yaml) {
+  config::ComponentConfig component;
+  config::Problems problems;
+  config::read_section(
+      config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { keys.add_component("name", component, registry, "", "doc"); },
+      "component", problems);
+  problems.throw_if_any();
+  return component;
+}
+
+// Those of a list: "[name, name: {key: value}]".
+inline std::vector<config::ComponentConfig> read_components(const config::RegistryBase& registry, const std::string& yaml) {
+  std::vector<config::ComponentConfig> components;
+  config::Problems problems;
+  config::read_section(
+      config::parse_yaml("components: " + yaml, "test"),
+      [&](config::KeyTable& keys) { keys.add_components("components", components, registry, ""); }, "", problems);
+  problems.throw_if_any();
+  return components;
+}
+
+}  // namespace trainer::testing
