@@ -69,7 +69,7 @@ std::string prefix_of(const world::Place& place, const world::MeetingPoint& poin
 
 std::vector<Introduction> collect(c10d::Store& store, const world::Place& place, milliseconds timeout, Logger& logger) {
   const auto start = Clock::now();
-  auto next_notice = start + kFirstNotice;
+  auto next_report = start + kFirstWaitReport;
   std::vector<Introduction> ranks(static_cast<size_t>(place.world_size));
   std::vector<int> missing;
   for (int rank = 0; rank < place.world_size; ++rank) missing.push_back(rank);
@@ -88,9 +88,9 @@ std::vector<Introduction> collect(c10d::Store& store, const world::Place& place,
                       "distributed.timeout_seconds",
                       missing.size(), place.world_size, format_duration(timeout), fmt::join(missing, ", ")));
     }
-    if (now >= next_notice) {
+    if (now >= next_report) {
       logger.info("{}", describe_waiting(missing, place));
-      next_notice = now + 2 * (next_notice - start);
+      next_report = now + 2 * (next_report - start);
     }
     wait_for(store, rank_key(missing.front()), std::min(kPatience, std::chrono::duration_cast<milliseconds>(start + timeout - now)));
   }
@@ -119,7 +119,7 @@ void check_equal(const std::vector<Introduction>& ranks) {
 }
 
 // All ranks, when they may go on together.
-Json judge(c10d::Store& store, const world::Place& place, milliseconds timeout, Logger& logger) {
+Json decide(c10d::Store& store, const world::Place& place, milliseconds timeout, Logger& logger) {
   const auto introductions = collect(store, place, timeout, logger);
   std::vector<Problem> problems;
   std::vector<RankInfo> ranks;
@@ -183,8 +183,8 @@ Meeting meet(const world::Place& place, const world::MeetingPoint& point, const 
     auto& store = *meeting.store;
     claim(store, place, point);
     store.set(rank_key(place.rank), to_bytes(mine));
-    meeting.ranks = share_verdict(
-                        store, rank_key, place.rank, place.world_size, timeout, [&] { return judge(store, place, timeout, logger); },
+    meeting.ranks = share_decision(
+                        store, rank_key, place.rank, place.world_size, timeout, [&] { return decide(store, place, timeout, logger); },
                         [&] {
                           if (must_stop_meeting()) store.set(kStopKey, std::vector<uint8_t>{1});
                         })

@@ -45,7 +45,7 @@ std::vector<std::string> StartupBarrier::gather(const std::function<std::string(
   const auto key = [step](int rank) { return fmt::format("step{}/{}", step, rank); };
   try {
     store_->set(key(rank_), to_bytes({{"text", problem.text}, {"exit_code", problem.exit_code}, {"result", result}}));
-    return share_verdict(*store_, key, rank_, world_size_, timeout_, [&]() -> nlohmann::json {
+    return share_decision(*store_, key, rank_, world_size_, timeout_, [&]() -> nlohmann::json {
       std::vector<Problem> problems;
       std::vector<std::string> results;
       for (int rank = 0; rank < world_size_; ++rank) {

@@ -11,13 +11,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// How long the others wait for rank 0's word beyond its own patience, and rank 0 until they have heard that the start has failed.
-constexpr std::chrono::seconds kVerdictGrace{10};
+// How long the others wait for the decision of rank 0 beyond its own patience, and rank 0 until they have read that the start has failed.
+constexpr std::chrono::seconds kDecisionGrace{10};
 constexpr std::chrono::seconds kSecond{1};
 
-Json judge_or_error(const std::function<Json()>& judge) {
+Json decide_or_error(const std::function<Json()>& decide) {
   try {
-    return {{"word", judge()}};
+    return {{"result", decide()}};
   } catch (const Error& error) {
     return {{"error", error.what()}, {"exit_code", static_cast<int>(error.exit_code())}};
   }
@@ -45,23 +45,23 @@ bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseco
   }
 }
 
-Json share_verdict(c10d::Store& store, const std::function<std::string(int rank)>& key_of, int rank, int world_size,
-                   std::chrono::milliseconds timeout, const std::function<Json()>& judge, const std::function<void()>& while_waiting) {
-  const auto verdict_key = key_of(0) + "/verdict";
-  const auto heard_key = [&](int other) { return key_of(other) + "/heard"; };
-  if (rank == 0) store.set(verdict_key, to_bytes(judge_or_error(judge)));
-  const auto deadline = std::chrono::steady_clock::now() + timeout + kVerdictGrace;
-  while (!wait_for(store, verdict_key, kSecond) && std::chrono::steady_clock::now() < deadline) while_waiting();
-  store.wait({verdict_key}, kSecond);
-  const auto verdict = from_bytes(store.get(verdict_key));
-  if (!verdict.contains("error")) return verdict["word"];
+Json share_decision(c10d::Store& store, const std::function<std::string(int rank)>& key_of, int rank, int world_size,
+                    std::chrono::milliseconds timeout, const std::function<Json()>& decide, const std::function<void()>& while_waiting) {
+  const auto decision_key = key_of(0) + "/decision";
+  const auto received_key = [&](int other) { return key_of(other) + "/received"; };
+  if (rank == 0) store.set(decision_key, to_bytes(decide_or_error(decide)));
+  const auto deadline = std::chrono::steady_clock::now() + timeout + kDecisionGrace;
+  while (!wait_for(store, decision_key, kSecond) && std::chrono::steady_clock::now() < deadline) while_waiting();
+  store.wait({decision_key}, kSecond);
+  const auto decision = from_bytes(store.get(decision_key));
+  if (!decision.contains("error")) return decision["result"];
 
-  store.set(heard_key(rank), std::vector<uint8_t>{1});
+  store.set(received_key(rank), std::vector<uint8_t>{1});
   // The store may end with rank 0.
   for (int other = 1; rank == 0 && other < world_size; ++other) {
-    if (store.check({key_of(other)})) wait_for(store, heard_key(other), kVerdictGrace);
+    if (store.check({key_of(other)})) wait_for(store, received_key(other), kDecisionGrace);
   }
-  throw AgreedError(rank == 0 ? verdict["error"].get<std::string>() : "", static_cast<ExitCode>(verdict["exit_code"].get<int>()));
+  throw AgreedError(rank == 0 ? decision["error"].get<std::string>() : "", static_cast<ExitCode>(decision["exit_code"].get<int>()));
 }
 
 }  // namespace trainer::distributed

@@ -1,5 +1,5 @@
 #pragma once
-// JSON through a store, and rank 0's word for all ranks.
+// JSON through a store, and a decision of rank 0 for all ranks.
 
 #include <chrono>
 #include <cstdint>
@@ -20,11 +20,11 @@ nlohmann::json from_bytes(const std::vector<uint8_t>& bytes);
 // Whether the key is there within `patience`.
 bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseconds patience);
 
-// Collective: calls `judge` on rank 0 and gives what it returns to all ranks, which wait `timeout` and a little more. An Error that
-// `judge` throws is thrown on all ranks: with its text on rank 0, without on the others, so that it is said once. Every rank that is
+// Collective: calls `decide` on rank 0 and gives what it returns to all ranks, which wait `timeout` and a little more. An Error that
+// `decide` throws is thrown on all ranks: with its text on rank 0, without on the others, so that it is said once. Every rank that is
 // there has set its `key_of`(rank) before; further keys begin with it. `while_waiting` is called every second on the other ranks.
-nlohmann::json share_verdict(
+nlohmann::json share_decision(
     c10d::Store& store, const std::function<std::string(int rank)>& key_of, int rank, int world_size, std::chrono::milliseconds timeout,
-    const std::function<nlohmann::json()>& judge, const std::function<void()>& while_waiting = [] {});
+    const std::function<nlohmann::json()>& decide, const std::function<void()>& while_waiting = [] {});
 
 }  // namespace trainer::distributed

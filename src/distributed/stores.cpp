@@ -79,7 +79,7 @@ StorePointer open_tcp(const world::Place& place, const world::MeetingPoint& poin
   // A short attempt says why there is no store yet; a server is made once.
   Attempt attempt(point.host, options, options.isServer ? timeout : std::min(kFirstAttempt, timeout));
   std::string reason;
-  auto store = attempt.wait(std::min(kFirstNotice, timeout) + kGrace, reason);
+  auto store = attempt.wait(std::min(kFirstWaitReport, timeout) + kGrace, reason);
   const auto may_come = [&] { return !store && left() > kNone && (attempt.is_going_on() || !options.isServer); };
   if (may_come()) {
     logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", place.rank, goal, point.host, point.port, reason, format_duration(timeout));

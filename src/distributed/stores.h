@@ -15,7 +15,7 @@ class Store;
 namespace trainer::distributed {
 
 // After which it is first said who is waited for.
-constexpr std::chrono::milliseconds kFirstNotice{5000};
+constexpr std::chrono::milliseconds kFirstWaitReport{5000};
 
 // A request to stop came, and after some seconds not all ranks are there yet. It is no ExitCode::kStopped, after which schedulers start all
 // again: they also ask the ranks that are there to stop when another has failed, and would do so for ever.

@@ -111,7 +111,7 @@ class Launcher {
                        .kept_descriptors = number == 0 ? processes.first_keeps : std::vector<int>()};
     auto [messages_out, messages_in] = make_pipe();
     fcntl(messages_in.number(), F_SETFL, O_NONBLOCK);
-    child.environment.push_back(fmt::format("{}={}", world::kNoticesVariable, messages_out.number()));
+    child.environment.push_back(fmt::format("{}={}", world::kLauncherMessagesVariable, messages_out.number()));
     child.kept_descriptors.push_back(messages_out.number());
     // A bar needs the terminal itself.
     Descriptor said_out, said_in;

@@ -38,10 +38,11 @@ struct Outcome {
   bool was_asked_to_stop = false;
 };
 
-// Starts the processes (child_process.h) and waits for all of them. Each receives on the descriptor that world::kNoticesVariable names
-// messages of how others have ended (launcher_messages.h). What they say on stderr comes out here, each line of ranks other than 0 with its
-// rank; rank 0 keeps a terminal to itself. The first request to stop (SIGINT, SIGTERM, SIGHUP, SIGUSR1) is handed on to all processes,
-// others are not. No process is left when this returns or throws (Error: one cannot be started). To be called where no other thread runs.
+// Starts the processes (child_process.h) and waits for all of them. Each receives on the descriptor that world::kLauncherMessagesVariable
+// names messages of how others have ended (launcher_messages.h). What they say on stderr comes out here, each line of ranks other than 0
+// with its rank; rank 0 keeps a terminal to itself. The first request to stop (SIGINT, SIGTERM, SIGHUP, SIGUSR1) is handed on to all
+// processes, others are not. No process is left when this returns or throws (Error: one cannot be started). To be called where no other
+// thread runs.
 Outcome run(const Processes& processes, const Patience& patience, Logger& logger);
 
 }  // namespace trainer::launch

@@ -37,9 +37,9 @@ FailureMonitor::FailureMonitor(const world::Place& place, std::shared_ptr<Logger
       })) {
   activity_->enter(distributed::Phase::kStartUp);
   hang_limit_ = std::chrono::seconds(config::DistributedSection().hang_seconds);
-  if (place.notices_descriptor < 0) return;
+  if (place.launcher_messages_descriptor < 0) return;
   guard_ = std::thread([this] { wait_for_stopped_rank(); });
-  launcher_messages_ = std::make_unique<LauncherMessageReader>(place.notices_descriptor,
+  launcher_messages_ = std::make_unique<LauncherMessageReader>(place.launcher_messages_descriptor,
                                                                [this](const launch::LauncherMessage& message) { receive(message); });
 }
 

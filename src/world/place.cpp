@@ -312,7 +312,7 @@ Place find_place(const PlaceFlags& flags, const Environment& environment) {
     place.launcher_serves_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
     if (const auto attempt = variables.number("TORCHELASTIC_RESTART_COUNT", 0)) place.restart_attempt = attempt->value;
     place.error_file = variables.text(kErrorFileVariable).value_or("");
-    if (const auto notices = variables.number(kNoticesVariable, 0)) place.notices_descriptor = notices->value;
+    if (const auto messages = variables.number(kLauncherMessagesVariable, 0)) place.launcher_messages_descriptor = messages->value;
     if (const auto socket = variables.number(kListenVariable, 0); socket && place.rank == 0) place.listen_descriptor = socket->value;
   }
   place.gloo_interface = variables.text("GLOO_SOCKET_IFNAME").value_or("");

@@ -16,7 +16,7 @@ struct PlaceFlags {
 };
 
 // What `trainer launch` tells its processes beside RANK and its like: numbers of descriptors that they inherit.
-inline constexpr const char* kNoticesVariable = "TRAINER_LAUNCHER_NOTICES";
+inline constexpr const char* kLauncherMessagesVariable = "TRAINER_LAUNCHER_NOTICES";
 inline constexpr const char* kListenVariable = "TRAINER_LAUNCHER_SOCKET";
 
 // Names the file in which torchrun looks for the reason why a process has failed.
@@ -41,7 +41,7 @@ struct Place {
   std::string error_file = {};                  // kErrorFileVariable
   std::optional<int> slurm_gpus = {};           // of all tasks of an srun step on this host; empty: no step, or each task has its own
   std::string gloo_interface = {};              // GLOO_SOCKET_IFNAME
-  int notices_descriptor = -1;                  // on which `trainer launch` tells how other ranks have ended; -1: none
+  int launcher_messages_descriptor = -1;        // on which `trainer launch` reports how other ranks have ended; -1: none
   int listen_descriptor = -1;                   // of rank 0: a socket that `trainer launch` has bound to master_port; -1: none
   std::string decision = {};                    // one line for people: the source with its values, and what was passed over
 };

@@ -83,7 +83,7 @@ class HostsTest(LaunchCase):
             lost = next(other for other in HOSTS if other != host)
             row.check(self, err, process.returncode)
             if lost == HOSTS[0]:
-                # With it the store is lost, over which ranks agree: what each has heard last from there may differ by a beat.
+                # With it the store is lost, over which ranks agree: what each has read last from there may differ by a heartbeat.
                 err = re.sub(r"last seen in [^;]+", "last seen", err)
             self.assert_named(err, PER_NODE, rf"^rank \d \(process \d+ on {lost}\) has not answered")
         self.assertLess(time.monotonic() - begin, HANG_SECONDS + 10)
