@@ -2,7 +2,7 @@
 
 #include "bench/serve.h"
 #include "bench/training.h"
-#include "checkpoint/torch_zip.h"
+#include "checkpoint/pytorch_file.h"
 #include "engine/checkpoints.h"
 
 namespace trainer::bench {
@@ -45,7 +45,7 @@ class CheckpointedTraining {
       answer["written"].push_back(pause + listener_.seconds);
       answer["load"].push_back(seconds_of([&] {
         const auto file = saver_.store().file_of(run_.progress.step);
-        checkpoints_.load(state::View(checkpoint::read_torch_zip(file), file.string()));
+        checkpoints_.load(state::View(checkpoint::read_pytorch_file(file), file.string()));
       }));
     }
     return answer;

@@ -11,7 +11,7 @@
 #include "bench/serve.h"
 #include "bench/training.h"
 #include "distributed/rendezvous.h"
-#include "distributed/stop_agreement.h"
+#include "distributed/stop_consensus.h"
 #include "supervision/failure_detector.h"
 #include "world/host_resources.h"
 
@@ -122,7 +122,7 @@ class Overlap : public engine::TrainingHook {
 class WatchCost {
  public:
   WatchCost(engine::Parts& parts, bench::Training& training, const distributed::Meeting& meeting)
-      : parts_(parts), training_(training), meeting_(meeting), agreement_(parts.ranks.control) {}
+      : parts_(parts), training_(training), meeting_(meeting), stop_consensus_(parts.ranks.control) {}
 
   // Collective. What it takes of a processor on this rank, while nothing else is done: beside the threads that wait without it, too.
   double idle_share() const {
@@ -138,7 +138,7 @@ class WatchCost {
     const auto seconds = time([&] {
       for (int64_t step = 0; step < kNumCalls; ++step) look_around(*activity, step);
     });
-    agreement_.finish();
+    stop_consensus_.finish();
     return seconds / kNumCalls;
   }
 
@@ -180,7 +180,7 @@ class WatchCost {
   }
 
   void look_around(distributed::Activity& activity, int64_t step) {
-    agreement_.ask(false);
+    stop_consensus_.any_requested(false);
     activity.enter(distributed::Phase::kLoading, step);
     activity.enter(distributed::Phase::kStep, step);
   }
@@ -200,15 +200,15 @@ class WatchCost {
   engine::Parts& parts_;
   bench::Training& training_;
   const distributed::Meeting& meeting_;
-  distributed::StopAgreement agreement_;
+  distributed::StopConsensus stop_consensus_;
   bool watches_first_ = false;
 };
 
-distributed::Meeting meet(const world::Place& place, const config::DistributedSection& section) {
+distributed::Meeting meet(const world::RankEnv& rank_env, const config::DistributedSection& section) {
   const auto logger = make_quiet_logger();
   const distributed::Introduction mine{.rank = distributed::this_process(), .version = {}, .config = {}, .problem = {}};
-  return distributed::meet(place, world::meeting_point(place, section.init_method), mine, std::chrono::seconds(section.timeout_seconds),
-                           *logger);
+  return distributed::meet(rank_env, world::meeting_point(rank_env, section.init_method), mine,
+                           std::chrono::seconds(section.timeout_seconds), *logger);
 }
 
 void train(const Options& options, const config::Experiment& experiment, const distributed::Meeting& meeting,
@@ -250,9 +250,10 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   const auto experiment = bench::make_experiment(options.training);
-  const auto place = world::find_place({}, world::process_environment());
-  const auto meeting = meet(place, experiment.distributed);
-  distributed::ProcessGroups groups(meeting.store, place.rank, place.world_size, {.gloo_address = meeting.address, .ranks = meeting.ranks});
+  const auto rank_env = world::find_rank_env({}, world::process_environment());
+  const auto meeting = meet(rank_env, experiment.distributed);
+  distributed::ProcessGroups groups(meeting.store, rank_env.rank, rank_env.world_size,
+                                    {.gloo_address = meeting.address, .ranks = meeting.ranks});
   train(options, experiment, meeting, groups);
   groups.shutdown();
 }

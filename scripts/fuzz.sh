@@ -6,16 +6,16 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage() {
   cat <<'TEXT'
-usage: scripts/fuzz.sh torch_zip|safetensors [RUNS]
+usage: scripts/fuzz.sh pytorch_file|safetensors [RUNS]
 Builds the fuzzer with clang and the address and undefined behaviour sanitizers, and runs it RUNS times (10000000 by default).
 It begins with tests/fuzz/corpus and keeps what it finds in build/fuzz/corpus; a file that fails is written to build/fuzz.
 TEXT
 }
 
 case "${1:-}" in
-  torch_zip | safetensors) reader=$1 ;;
+  pytorch_file | safetensors) reader=$1 ;;
   -h | --help) usage; exit 0 ;;
-  *) usage >&2; echo "fuzz: which reader, torch_zip or safetensors?" >&2; exit 2 ;;
+  *) usage >&2; echo "fuzz: which reader, pytorch_file or safetensors?" >&2; exit 2 ;;
 esac
 preset=fuzz
 runs=${2:-10000000}

@@ -11,7 +11,7 @@
 
 namespace {
 
-int complain(const std::string& message, trainer::ExitCode exit_code) {
+int report_error(const std::string& message, trainer::ExitCode exit_code) {
   // Another rank has said it.
   if (message.empty()) return static_cast<int>(exit_code);
   // A configuration's problems are lines of their own, each with its place.
@@ -28,10 +28,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     return static_cast<int>(trainer::ExitCode::kDone);
   } catch (const CLI::ParseError& error) {
-    return complain(error.what(), trainer::ExitCode::kUsage);
+    return report_error(error.what(), trainer::ExitCode::kUsage);
   } catch (const trainer::Error& error) {
-    return complain(error.what(), error.exit_code());
+    return report_error(error.what(), error.exit_code());
   } catch (const std::exception& error) {
-    return complain(error.what(), trainer::ExitCode::kFailure);
+    return report_error(error.what(), trainer::ExitCode::kFailure);
   }
 }

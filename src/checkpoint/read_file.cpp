@@ -3,10 +3,10 @@
 #include <string_view>
 
 #include "base/little_endian.h"
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_header.h"
-#include "checkpoint/torch_zip.h"
 
 namespace trainer::checkpoint {
 namespace {
@@ -35,7 +35,7 @@ state::Tree read_any(const std::filesystem::path& path) {
 state::Tree read_any(std::span<const uint8_t> bytes, const std::string& source) {
   if (bytes.empty()) refuse_empty(source);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with(kZip) || text.starts_with(kEmptyZip)) return read_torch_zip(bytes, source);
+  if (text.starts_with(kZip) || text.starts_with(kEmptyZip)) return read_pytorch_file(bytes, source);
   if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;
   if (text.starts_with(kLegacy)) {
     refuse(source, "is in PyTorch's format from before 1.6, a row of pickles that can execute anything",

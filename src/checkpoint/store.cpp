@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/torch_zip.h"
+#include "checkpoint/pytorch_file.h"
 
 namespace trainer::checkpoint {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <optional>
 
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/read_file.h"
-#include "checkpoint/torch_zip.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "state/compare.h"

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "session/version.h"
 #include "supervision/error_file.h"
-#include "world/place.h"
+#include "world/rank_env.h"
 
 namespace trainer::commands {
 namespace {

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/torch_zip.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "datasets/registry.h"

@@ -64,25 +64,25 @@ launch::Outcome run_once(const LaunchArguments& arguments, int attempt, Logger& 
   launch::Processes processes;
   processes.program = std::filesystem::read_symlink("/proc/self/exe").string();
   processes.arguments = arguments.trainer;
-  world::Place place;
-  place.local_world_size = launch::num_processes(arguments.choice, world::process_environment());
-  place.num_nodes = arguments.num_nodes;
-  place.world_size = place.local_world_size * place.num_nodes;
-  place.rank = processes.first_rank = place.local_world_size * arguments.node_rank;
-  place.master_addr = arguments.master_addr.empty() ? "127.0.0.1" : arguments.master_addr;
-  place.master_port = arguments.master_port;
-  place.restart_attempt = attempt;
+  world::RankEnv rank_env;
+  rank_env.local_world_size = launch::num_processes(arguments.choice, world::process_environment());
+  rank_env.num_nodes = arguments.num_nodes;
+  rank_env.world_size = rank_env.local_world_size * rank_env.num_nodes;
+  rank_env.rank = processes.first_rank = rank_env.local_world_size * arguments.node_rank;
+  rank_env.master_addr = arguments.master_addr.empty() ? "127.0.0.1" : arguments.master_addr;
+  rank_env.master_port = arguments.master_port;
+  rank_env.restart_attempt = attempt;
   std::optional<launch::FreePort> port;
-  if (place.master_port == 0) {
+  if (rank_env.master_port == 0) {
     port.emplace();
-    place.master_port = port->number();
-    place.listen_descriptor = port->descriptor();
+    rank_env.master_port = port->number();
+    rank_env.listen_descriptor = port->descriptor();
     processes.first_keeps = {port->descriptor()};
   }
   const auto inherited = launch::inherited_environment();
-  for (; place.local_rank < place.local_world_size; ++place.rank, ++place.local_rank) {
-    processes.environments.push_back(launch::child_environment(inherited, place, arguments.choice.gpus));
-    place.listen_descriptor = -1;
+  for (; rank_env.local_rank < rank_env.local_world_size; ++rank_env.rank, ++rank_env.local_rank) {
+    processes.environments.push_back(launch::child_environment(inherited, rank_env, arguments.choice.gpus));
+    rank_env.listen_descriptor = -1;
   }
   return launch::run(processes, {}, logger);
 }

@@ -19,7 +19,7 @@ struct TrainArguments {
   std::filesystem::path run_directory;
   std::string resume = "auto";
   std::string progress = "auto";
-  world::PlaceFlags place;
+  world::RankFlags rank_env;
 };
 
 TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
@@ -35,10 +35,10 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
                  "bar, plain (a line each logging.every_steps) or none; default: bar on a terminal, else plain")
       ->check(CLI::IsMember({"bar", "plain", "none"}));
   // Underscores as torchrun's users write them.
-  app.add_option("--rank", arguments.place.rank, "this process among all, from 0; a launcher's variables say it otherwise");
-  app.add_option("--world-size,--world_size", arguments.place.world_size, "number of processes");
-  app.add_option("--local-rank,--local_rank", arguments.place.local_rank, "this process among those of its host");
-  app.add_option("--init-method,--init_method", arguments.place.init_method,
+  app.add_option("--rank", arguments.rank_env.rank, "this process among all, from 0; a launcher's variables say it otherwise");
+  app.add_option("--world-size,--world_size", arguments.rank_env.world_size, "number of processes");
+  app.add_option("--local-rank,--local_rank", arguments.rank_env.local_rank, "this process among those of its host");
+  app.add_option("--init-method,--init_method", arguments.rank_env.init_method,
                  "where the processes meet: env://, tcp://HOST:PORT or file:///PATH")
       ->type_name("URL");
   parse(app, args);
@@ -81,14 +81,14 @@ std::filesystem::path run_directory_of(const TrainArguments& arguments, const co
 ExitCode train(const std::vector<std::string>& args) {
   const auto started = std::chrono::steady_clock::now();
   const auto arguments = parse_train_arguments(args);
-  session::RankProcess process(arguments.place);
+  session::RankProcess process(arguments.rank_env);
   return process.run([&] {
     session::RankContext context(process, arguments.experiment);
     return context.run([&] {
       const auto& experiment = context.experiment();
       try {
         // A launcher's restart resumes from what the first attempt has saved.
-        const auto resume = process.place().restart_attempt > 0 ? "auto" : arguments.resume;
+        const auto resume = process.rank_env().restart_attempt > 0 ? "auto" : arguments.resume;
         session::Session session(context,
                                  {.run_directory = run_directory_of(arguments, experiment), .resume = resume, .command_line = args});
         reporting::Reporter reporter;

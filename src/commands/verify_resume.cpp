@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/signal.h"
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/store.h"
-#include "checkpoint/torch_zip.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "engine/training_hook.h"
@@ -50,7 +50,7 @@ std::optional<session::Checkpoint> train(session::RankContext& context, int64_t 
   session.train(no_reports, [&] { return counter.num_steps >= num_steps || stop_signal() != 0; }, {&counter});
   if (context.rank() != 0 || stop_signal() != 0) return std::nullopt;
   const auto newest = checkpoint::list_checkpoints(folder).front();
-  return session::Checkpoint{newest, checkpoint::read_torch_zip(newest)};
+  return session::Checkpoint{newest, checkpoint::read_pytorch_file(newest)};
 }
 
 // What takes its time is no part of a state.

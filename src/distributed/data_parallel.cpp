@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "distributed/allreduce_hook.h"
 #include "distributed/first_line.h"
-#include "distributed/host_exchange.h"
-#include "distributed/sum_hook.h"
+#include "distributed/shared_memory_group.h"
 
 namespace trainer::distributed {
 namespace {
@@ -86,11 +86,11 @@ void DataParallel::make_reducer(int64_t small_bytes) {
   const bool is_small = num_bytes * group_->size() <= small_bytes && parameters_.front().is_cpu();
   if (is_small && options_.gradient_compression == config::GradientCompression::kNone) {
     // There are no more buckets than parameters.
-    group_->share_memory(num_bytes + HostExchange::kAlignment * static_cast<int64_t>(parameters_.size()));
-    reducer_->register_comm_hook(make_small_sum_hook(group_));
+    group_->share_memory(num_bytes + SharedMemoryGroup::kAlignment * static_cast<int64_t>(parameters_.size()));
+    reducer_->register_comm_hook(make_small_allreduce_hook(group_));
     return;
   }
-  reducer_->register_comm_hook(make_sum_hook(group_, options_.gradient_compression, sent_));
+  reducer_->register_comm_hook(make_allreduce_hook(group_, options_.gradient_compression, sent_));
 }
 
 void DataParallel::settle_buckets() {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "distributed/first_line.h"
-#include "distributed/host_exchange.h"
+#include "distributed/shared_memory_group.h"
 
 namespace trainer::distributed {
 namespace {
@@ -149,7 +149,7 @@ std::string ProcessGroup::broadcast_bytes(const std::string& bytes, int source) 
 void ProcessGroup::barrier() const { all_reduce(torch::zeros({1})); }
 
 void ProcessGroup::share_memory(int64_t num_bytes) {
-  if (group_) exchange_ = HostExchange::make(*this, num_bytes, timeout_);
+  if (group_) exchange_ = SharedMemoryGroup::make(*this, num_bytes, timeout_);
 }
 
 bool ProcessGroup::has_room_for(std::span<const torch::Tensor> tensors) const {

@@ -21,7 +21,7 @@ class Work;
 
 namespace trainer::distributed {
 
-class HostExchange;
+class SharedMemoryGroup;
 
 enum class Reduction { kSum, kMin, kMax };
 
@@ -78,7 +78,7 @@ class ProcessGroup {
   std::chrono::milliseconds timeout_{};
   std::shared_ptr<Activity> activity_;
   int rank_ = 0;
-  std::unique_ptr<HostExchange> exchange_;
+  std::unique_ptr<SharedMemoryGroup> exchange_;
 };
 
 }  // namespace trainer::distributed

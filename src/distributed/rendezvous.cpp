@@ -35,44 +35,44 @@ constexpr const char* kStopKey = "stop";
 std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
 
 // Throws when another process has this rank's place.
-void claim(c10d::Store& store, const world::Place& place, const world::MeetingPoint& point) {
-  if (store.add(fmt::format("claim/{}", place.rank), 1) == 1) return;
-  const auto key = rank_key(place.rank);
+void claim(c10d::Store& store, const world::RankEnv& rank_env, const world::MeetingPoint& point) {
+  if (store.add(fmt::format("claim/{}", rank_env.rank), 1) == 1) return;
+  const auto key = rank_key(rank_env.rank);
   const auto holder = wait_for(store, key, kPatience) ? to_string(from_bytes(store.get(key)).get<Introduction>().rank) : "another process";
   if (point.kind == world::MeetingPoint::Kind::kFile) {
     throw PeerError(fmt::format("file://{} is in use by {} as rank {}, or left from an earlier run; remove the file, or choose another",
-                                point.path, holder, place.rank));
+                                point.path, holder, rank_env.rank));
   }
   throw PeerError(fmt::format("rank {} is taken by {}, which meets at {}:{} too; give each process a RANK of its own, and each run a port",
-                              place.rank, holder, point.host, point.port));
+                              rank_env.rank, holder, point.host, point.port));
 }
 
 // "1 of 2 nodes are here; waiting for node 1 (ranks 2, 3)".
-std::string describe_waiting(const std::vector<int>& missing, const world::Place& place) {
+std::string describe_waiting(const std::vector<int>& missing, const world::RankEnv& rank_env) {
   const auto ranks = fmt::format("{}", fmt::join(missing, ", "));
-  if (place.num_nodes == 1 || place.num_nodes * place.local_world_size != place.world_size) {
-    return fmt::format("{} of {} ranks are here; waiting for {}", place.world_size - static_cast<int>(missing.size()), place.world_size,
-                       ranks);
+  if (rank_env.num_nodes == 1 || rank_env.num_nodes * rank_env.local_world_size != rank_env.world_size) {
+    return fmt::format("{} of {} ranks are here; waiting for {}", rank_env.world_size - static_cast<int>(missing.size()),
+                       rank_env.world_size, ranks);
   }
   std::set<int> nodes;
-  for (const int rank : missing) nodes.insert(rank / place.local_world_size);
-  return fmt::format("{} of {} nodes are here; waiting for node {} (ranks {})", place.num_nodes - static_cast<int>(nodes.size()),
-                     place.num_nodes, fmt::join(nodes, ", "), ranks);
+  for (const int rank : missing) nodes.insert(rank / rank_env.local_world_size);
+  return fmt::format("{} of {} nodes are here; waiting for node {} (ranks {})", rank_env.num_nodes - static_cast<int>(nodes.size()),
+                     rank_env.num_nodes, fmt::join(nodes, ", "), ranks);
 }
 
 // Of attempts that share a store, each has its own part.
-std::string prefix_of(const world::Place& place, const world::MeetingPoint& point) {
+std::string prefix_of(const world::RankEnv& rank_env, const world::MeetingPoint& point) {
   // Else it is rank 0's, and as new as rank 0: a node that was started again by hand has counted no attempts.
-  const bool is_kept = place.launcher_serves_store || point.kind == world::MeetingPoint::Kind::kFile;
-  return fmt::format("trainer/{}", is_kept ? place.restart_attempt : 0);
+  const bool is_kept = rank_env.launcher_serves_store || point.kind == world::MeetingPoint::Kind::kFile;
+  return fmt::format("trainer/{}", is_kept ? rank_env.restart_attempt : 0);
 }
 
-std::vector<Introduction> collect(c10d::Store& store, const world::Place& place, milliseconds timeout, Logger& logger) {
+std::vector<Introduction> collect(c10d::Store& store, const world::RankEnv& rank_env, milliseconds timeout, Logger& logger) {
   const auto start = Clock::now();
   auto next_report = start + kFirstWaitReport;
-  std::vector<Introduction> ranks(static_cast<size_t>(place.world_size));
+  std::vector<Introduction> ranks(static_cast<size_t>(rank_env.world_size));
   std::vector<int> missing;
-  for (int rank = 0; rank < place.world_size; ++rank) missing.push_back(rank);
+  for (int rank = 0; rank < rank_env.world_size; ++rank) missing.push_back(rank);
   while (true) {
     std::erase_if(missing, [&](int rank) {
       if (!store.check({rank_key(rank)})) return false;
@@ -86,10 +86,10 @@ std::vector<Introduction> collect(c10d::Store& store, const world::Place& place,
       throw PeerError(
           fmt::format("{} of {} ranks did not come within {}: {}; see why they did not start, or raise "
                       "distributed.timeout_seconds",
-                      missing.size(), place.world_size, format_duration(timeout), fmt::join(missing, ", ")));
+                      missing.size(), rank_env.world_size, format_duration(timeout), fmt::join(missing, ", ")));
     }
     if (now >= next_report) {
-      logger.info("{}", describe_waiting(missing, place));
+      logger.info("{}", describe_waiting(missing, rank_env));
       next_report = now + 2 * (next_report - start);
     }
     wait_for(store, rank_key(missing.front()), std::min(kPatience, std::chrono::duration_cast<milliseconds>(start + timeout - now)));
@@ -119,8 +119,8 @@ void check_equal(const std::vector<Introduction>& ranks) {
 }
 
 // All ranks, when they may go on together.
-Json decide(c10d::Store& store, const world::Place& place, milliseconds timeout, Logger& logger) {
-  const auto introductions = collect(store, place, timeout, logger);
+Json decide(c10d::Store& store, const world::RankEnv& rank_env, milliseconds timeout, Logger& logger) {
+  const auto introductions = collect(store, rank_env, timeout, logger);
   std::vector<Problem> problems;
   std::vector<RankInfo> ranks;
   for (const auto& introduction : introductions) {
@@ -134,8 +134,8 @@ Json decide(c10d::Store& store, const world::Place& place, milliseconds timeout,
 
 bool same_host(const RankInfo& a, const RankInfo& b) { return a.host == b.host && a.address == b.address; }
 
-void count_local_ranks(Meeting& meeting, const world::Place& place) {
-  const auto& mine = meeting.ranks[static_cast<size_t>(place.rank)];
+void count_local_ranks(Meeting& meeting, const world::RankEnv& rank_env) {
+  const auto& mine = meeting.ranks[static_cast<size_t>(rank_env.rank)];
   int num_before = 0;
   int num_here = 0;
   bool clash = false;
@@ -146,12 +146,12 @@ void count_local_ranks(Meeting& meeting, const world::Place& place) {
     if (!same_host(mine, other)) continue;
     ++num_here;
     if (other.cpu_mask == mine.cpu_mask) ++meeting.num_sharing_cpus;
-    if (rank < static_cast<size_t>(place.rank)) ++num_before;
+    if (rank < static_cast<size_t>(rank_env.rank)) ++num_before;
     clash = clash || std::ranges::find(seen, other.local_rank) != seen.end();
     seen.push_back(other.local_rank);
   }
-  meeting.local_rank = clash ? num_before : place.local_rank;
-  meeting.local_world_size = std::max(num_here, place.local_world_size);
+  meeting.local_rank = clash ? num_before : rank_env.local_rank;
+  meeting.local_world_size = std::max(num_here, rank_env.local_world_size);
 }
 
 // Rank 0's own name often leads to its loopback interface, which no other host can reach.
@@ -168,38 +168,39 @@ std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo
 
 }  // namespace
 
-Meeting meet(const world::Place& place, const world::MeetingPoint& point, const Introduction& introduction, milliseconds timeout,
+Meeting meet(const world::RankEnv& rank_env, const world::MeetingPoint& point, const Introduction& introduction, milliseconds timeout,
              Logger& logger) {
   auto mine = introduction;
-  mine.world_size = place.world_size;
-  mine.rank.local_rank = place.local_rank;
+  mine.world_size = rank_env.world_size;
+  mine.rank.local_rank = rank_env.local_rank;
   auto& address = mine.rank.address;
   address = address_towards(point.kind == world::MeetingPoint::Kind::kTcp ? point.host : mine.rank.host);
   if (address.empty()) address = "127.0.0.1";
 
   Meeting meeting;
   try {
-    meeting.store = c10::make_intrusive<c10d::PrefixStore>(prefix_of(place, point), open_store(place, point, timeout, logger));
+    meeting.store = c10::make_intrusive<c10d::PrefixStore>(prefix_of(rank_env, point), open_store(rank_env, point, timeout, logger));
     auto& store = *meeting.store;
-    claim(store, place, point);
-    store.set(rank_key(place.rank), to_bytes(mine));
-    meeting.ranks = share_decision(
-                        store, rank_key, place.rank, place.world_size, timeout, [&] { return decide(store, place, timeout, logger); },
-                        [&] {
-                          if (must_stop_meeting()) store.set(kStopKey, std::vector<uint8_t>{1});
-                        })
-                        .get<std::vector<RankInfo>>();
-    if (meeting.ranks.size() != static_cast<size_t>(place.world_size)) {
+    claim(store, rank_env, point);
+    store.set(rank_key(rank_env.rank), to_bytes(mine));
+    meeting.ranks =
+        share_decision(
+            store, rank_key, rank_env.rank, rank_env.world_size, timeout, [&] { return decide(store, rank_env, timeout, logger); },
+            [&] {
+              if (must_stop_meeting()) store.set(kStopKey, std::vector<uint8_t>{1});
+            })
+            .get<std::vector<RankInfo>>();
+    if (meeting.ranks.size() != static_cast<size_t>(rank_env.world_size)) {
       throw PeerError(
           fmt::format("rank {} is one of {} ranks, but those that met at {}:{} are {}; give all the same WORLD_SIZE, and each run a port",
-                      place.rank, place.world_size, point.host, point.port, meeting.ranks.size()));
+                      rank_env.rank, rank_env.world_size, point.host, point.port, meeting.ranks.size()));
     }
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw PeerError(fmt::format("rank {} lost rank 0 while the ranks met: {}", place.rank, first_line(error)));
+    throw PeerError(fmt::format("rank {} lost rank 0 while the ranks met: {}", rank_env.rank, first_line(error)));
   }
-  count_local_ranks(meeting, place);
+  count_local_ranks(meeting, rank_env);
   meeting.address = reachable_address(meeting.ranks, mine.rank);
   return meeting;
 }

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "distributed/rank_info.h"
 #include "distributed/startup_barrier.h"
-#include "world/place.h"
+#include "world/rank_env.h"
 
 namespace c10d {
 class Store;
@@ -42,7 +42,7 @@ struct Meeting {
 // port that is taken or a host that cannot be reached, and UsageError when two ranks differ in version or configuration (with the
 // difference) or have a problem. What rank 0 finds is thrown on all ranks, with its text on rank 0 and without text on the others, so that
 // it is said once.
-Meeting meet(const world::Place& place, const world::MeetingPoint& point, const Introduction& introduction,
+Meeting meet(const world::RankEnv& rank_env, const world::MeetingPoint& point, const Introduction& introduction,
              std::chrono::milliseconds timeout, Logger& logger);
 
 }  // namespace trainer::distributed

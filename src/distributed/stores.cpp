@@ -66,12 +66,12 @@ class Attempt {
   std::future<StorePointer> store_;
 };
 
-StorePointer open_tcp(const world::Place& place, const world::MeetingPoint& point, milliseconds timeout, Logger& logger) {
+StorePointer open_tcp(const world::RankEnv& rank_env, const world::MeetingPoint& point, milliseconds timeout, Logger& logger) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
-  options.isServer = place.rank == 0 && !place.launcher_serves_store;
+  options.isServer = rank_env.rank == 0 && !rank_env.launcher_serves_store;
   options.waitWorkers = false;
-  if (options.isServer && place.listen_descriptor >= 0) options.masterListenFd = place.listen_descriptor;
+  if (options.isServer && rank_env.listen_descriptor >= 0) options.masterListenFd = rank_env.listen_descriptor;
   const auto* goal = options.isServer ? "itself" : "rank 0";
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   const auto left = [&] { return std::max(kNone, std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now())); };
@@ -82,7 +82,8 @@ StorePointer open_tcp(const world::Place& place, const world::MeetingPoint& poin
   auto store = attempt.wait(std::min(kFirstWaitReport, timeout) + kGrace, reason);
   const auto may_come = [&] { return !store && left() > kNone && (attempt.is_going_on() || !options.isServer); };
   if (may_come()) {
-    logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", place.rank, goal, point.host, point.port, reason, format_duration(timeout));
+    logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", rank_env.rank, goal, point.host, point.port, reason,
+                format_duration(timeout));
   }
   while (may_come()) {
     // A rank 0 that is held up has accepted the connection, and answers later.
@@ -102,10 +103,10 @@ StorePointer open_tcp(const world::Place& place, const world::MeetingPoint& poin
   throw PeerError(
       fmt::format("rank {} did not reach {} at {}:{} within {} ({}); check that rank 0 runs there, MASTER_ADDR and MASTER_PORT, and "
                   "firewalls",
-                  place.rank, goal, point.host, point.port, format_duration(timeout), reason));
+                  rank_env.rank, goal, point.host, point.port, format_duration(timeout), reason));
 }
 
-StorePointer open_file(const world::Place& place, const world::MeetingPoint& point) {
+StorePointer open_file(const world::RankEnv& rank_env, const world::MeetingPoint& point) {
   const auto folder = std::filesystem::path(point.path).parent_path();
   if (!std::filesystem::is_directory(folder)) {
     throw PeerError(
@@ -114,9 +115,9 @@ StorePointer open_file(const world::Place& place, const world::MeetingPoint& poi
                     point.path));
   }
   try {
-    return c10::make_intrusive<c10d::FileStore>(point.path, place.world_size);
+    return c10::make_intrusive<c10d::FileStore>(point.path, rank_env.world_size);
   } catch (const std::exception& error) {
-    throw PeerError(fmt::format("rank {} cannot use init_method file://{}: {}", place.rank, point.path, first_line(error)));
+    throw PeerError(fmt::format("rank {} cannot use init_method file://{}: {}", rank_env.rank, point.path, first_line(error)));
   }
 }
 
@@ -129,8 +130,8 @@ bool must_stop_meeting() {
   return waited && *waited >= kUntilRefused;
 }
 
-StorePointer open_store(const world::Place& place, const world::MeetingPoint& point, milliseconds timeout, Logger& logger) {
-  return point.kind == world::MeetingPoint::Kind::kFile ? open_file(place, point) : open_tcp(place, point, timeout, logger);
+StorePointer open_store(const world::RankEnv& rank_env, const world::MeetingPoint& point, milliseconds timeout, Logger& logger) {
+  return point.kind == world::MeetingPoint::Kind::kFile ? open_file(rank_env, point) : open_tcp(rank_env, point, timeout, logger);
 }
 
 }  // namespace trainer::distributed

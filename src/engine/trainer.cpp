@@ -16,12 +16,12 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 }  // namespace
 
 Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
-                 Keeping keeping)
+                 SaveTargets keeping)
     : experiment_(experiment),
       parts_(parts),
       reporter_(reporter),
       should_stop_(std::move(should_stop)),
-      agreement_(parts.ranks.control),
+      stop_consensus_(parts.ranks.control),
       meter_(parts.task->make_train_meter(parts.placement.device)),
       train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_),
       non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(keeping.non_finite_step)),
@@ -39,7 +39,7 @@ bool Trainer::run() {
   try {
     const bool done = run_epochs();
     parts_.ranks.activity->enter(distributed::Phase::kEnd);
-    agreement_.finish();
+    stop_consensus_.finish();
     checkpoints_.finish();
     finish(done ? "done" : "stopped", "");
     return done;
@@ -106,7 +106,7 @@ bool Trainer::run_epoch() {
   return is_last || !stop_agreed();
 }
 
-bool Trainer::stop_agreed() { return agreement_.ask(should_stop_()); }
+bool Trainer::stop_agreed() { return stop_consensus_.any_requested(should_stop_()); }
 
 bool Trainer::train() {
   auto& progress = run_.progress;

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "config/experiment.h"
-#include "distributed/stop_agreement.h"
+#include "distributed/stop_consensus.h"
 #include "engine/checkpoints.h"
 #include "engine/interval_clock.h"
 #include "engine/monitor.h"
@@ -19,7 +19,7 @@
 namespace trainer::engine {
 
 // What a run leaves behind, on the rank that writes it; all of it may be missing.
-struct Keeping {
+struct SaveTargets {
   Checkpoints::Target checkpoints = {};
   NonFiniteSteps::Keep non_finite_step = {};
 };
@@ -28,7 +28,7 @@ class Trainer {
  public:
   // All arguments must outlive it. `should_stop` is asked at every step and validation batch; what any rank answers, all do.
   Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
-          Keeping keeping = {});
+          SaveTargets keeping = {});
 
   // Before run(), on each rank with the same tree: it will go on from this checkpoint, which came from `file`. Throws CheckpointError.
   void resume(const state::Tree& checkpoint, const std::string& file);
@@ -62,7 +62,7 @@ class Trainer {
   Parts& parts_;
   reporting::Sink& reporter_;
   std::function<bool()> should_stop_;
-  distributed::StopAgreement agreement_;
+  distributed::StopConsensus stop_consensus_;
   task::TrainMeter meter_;  // of the logging interval
   TrainStep train_step_;
   NonFiniteSteps non_finite_steps_;

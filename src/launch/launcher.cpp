@@ -21,7 +21,7 @@
 #include "launch/launcher_messages.h"
 #include "launch/output.h"
 #include "launch/signal_queue.h"
-#include "world/place.h"
+#include "world/rank_env.h"
 
 namespace trainer::launch {
 namespace {

@@ -132,23 +132,24 @@ std::vector<std::string> inherited_environment() {
   return variables;
 }
 
-std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::Place& place, const std::string& gpus) {
+std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::RankEnv& rank_env,
+                                           const std::string& gpus) {
   std::vector<std::string> variables;
   for (const auto& variable : inherited) {
     const auto name = std::string_view(variable).substr(0, variable.find('='));
     if (!is_foreign(name) && !(name == "CUDA_VISIBLE_DEVICES" && !gpus.empty())) variables.push_back(variable);
   }
-  variables.push_back(fmt::format("RANK={}", place.rank));
-  variables.push_back(fmt::format("WORLD_SIZE={}", place.world_size));
-  variables.push_back(fmt::format("LOCAL_RANK={}", place.local_rank));
-  variables.push_back(fmt::format("LOCAL_WORLD_SIZE={}", place.local_world_size));
-  variables.push_back(fmt::format("GROUP_RANK={}", place.rank / place.local_world_size));
-  variables.push_back(fmt::format("GROUP_WORLD_SIZE={}", place.num_nodes));
-  variables.push_back("MASTER_ADDR=" + place.master_addr);
-  variables.push_back(fmt::format("MASTER_PORT={}", place.master_port));
+  variables.push_back(fmt::format("RANK={}", rank_env.rank));
+  variables.push_back(fmt::format("WORLD_SIZE={}", rank_env.world_size));
+  variables.push_back(fmt::format("LOCAL_RANK={}", rank_env.local_rank));
+  variables.push_back(fmt::format("LOCAL_WORLD_SIZE={}", rank_env.local_world_size));
+  variables.push_back(fmt::format("GROUP_RANK={}", rank_env.rank / rank_env.local_world_size));
+  variables.push_back(fmt::format("GROUP_WORLD_SIZE={}", rank_env.num_nodes));
+  variables.push_back("MASTER_ADDR=" + rank_env.master_addr);
+  variables.push_back(fmt::format("MASTER_PORT={}", rank_env.master_port));
   if (!gpus.empty()) variables.push_back("CUDA_VISIBLE_DEVICES=" + gpus);
-  if (place.restart_attempt > 0) variables.push_back(fmt::format("TORCHELASTIC_RESTART_COUNT={}", place.restart_attempt));
-  if (place.listen_descriptor >= 0) variables.push_back(fmt::format("{}={}", world::kListenVariable, place.listen_descriptor));
+  if (rank_env.restart_attempt > 0) variables.push_back(fmt::format("TORCHELASTIC_RESTART_COUNT={}", rank_env.restart_attempt));
+  if (rank_env.listen_descriptor >= 0) variables.push_back(fmt::format("{}={}", world::kListenVariable, rank_env.listen_descriptor));
   return variables;
 }
 

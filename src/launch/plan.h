@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "world/place.h"
+#include "world/rank_env.h"
 
 namespace trainer::launch {
 
@@ -41,6 +41,6 @@ std::vector<std::string> inherited_environment();
 // The environment of the process at `place`: what is inherited, without what launchers have said of another process, and RANK,
 // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RESTART_COUNT after the
 // first attempt, and the number of the socket that it is to listen on where there is one; `gpus`, when not empty, is CUDA_VISIBLE_DEVICES.
-std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::Place& place, const std::string& gpus);
+std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::RankEnv& rank_env, const std::string& gpus);
 
 }  // namespace trainer::launch

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "nn/channel_loops.h"
+#include "nn/batch_norm_cpu.h"
 #include "nn/layer_observer.h"
 
 namespace trainer::nn {

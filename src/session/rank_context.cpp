@@ -18,23 +18,23 @@ namespace trainer::session {
 namespace {
 
 // How many GPUs Slurm has given the tasks of this host; empty where that does not matter or another task of the host checks it.
-std::optional<int> slurm_gpus_to_check(const world::Place& place, const config::Experiment& experiment) {
-  const bool checks = place.local_rank == 0 && experiment.runtime.device != config::DeviceChoice::kCpu;
-  return checks ? place.slurm_gpus : std::nullopt;
+std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const config::Experiment& experiment) {
+  const bool checks = rank_env.local_rank == 0 && experiment.runtime.device != config::DeviceChoice::kCpu;
+  return checks ? rank_env.slurm_gpus : std::nullopt;
 }
 
-void check_slurm_gpus(const world::Place& place, const config::Experiment& experiment, Logger& logger) {
-  const auto num_gpus = slurm_gpus_to_check(place, experiment);
+void check_slurm_gpus(const world::RankEnv& rank_env, const config::Experiment& experiment, Logger& logger) {
+  const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
   if (!num_gpus) return;
   // gloo can serve several ranks on the one GPU that all of them see.
   const bool may_share = *num_gpus == 1 && experiment.distributed.backend == config::BackendChoice::kGloo;
-  const auto refusal = world::too_few_gpus(place.local_world_size, *num_gpus);
+  const auto refusal = world::too_few_gpus(rank_env.local_world_size, *num_gpus);
   if (!refusal.empty() && !may_share) throw UsageError(refusal);
-  if (const auto warning = world::idle_gpus(place.local_world_size, *num_gpus); !warning.empty()) logger.warn("{}", warning);
+  if (const auto warning = world::idle_gpus(rank_env.local_world_size, *num_gpus); !warning.empty()) logger.warn("{}", warning);
 }
 
-void warn_of_hidden_gpus(const world::Place& place, const config::Experiment& experiment, Logger& logger) {
-  const auto num_gpus = slurm_gpus_to_check(place, experiment);
+void warn_of_hidden_gpus(const world::RankEnv& rank_env, const config::Experiment& experiment, Logger& logger) {
+  const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
   if (!num_gpus || *num_gpus == 0) return;
   logger.warn(
       "Slurm has given this node {} GPUs (SLURM_GPUS_ON_NODE), but {} shows none to this program, which trains on the CPU; a container "
@@ -54,27 +54,27 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
 }  // namespace
 
 RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source) : process_(&process), logger_(process.logger()) {
-  const auto& place = process.place();
+  const auto& rank_env = process.rank_env();
   distributed::Problem problem;
   try {
     const auto registries = all_registries();
     experiment_ = config::load(source.file, source.overrides, registries);
     config_text_ = config::to_yaml(experiment_, registries);
   } catch (const Error& error) {
-    if (place.world_size == 1) throw;
+    if (rank_env.world_size == 1) throw;
     problem = {error.what(), static_cast<int>(error.exit_code())};
   }
   const auto& section = experiment_.distributed;
   process.monitor().set_hang_limit(std::chrono::seconds(section.hang_seconds));
-  const auto point = world::meeting_point(place, section.init_method);
+  const auto point = world::meeting_point(rank_env, section.init_method);
   distributed::Meeting meeting{.ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::MeetingPoint::Kind::kAlone) {
-    logger_->info("{}", place.decision);
+    logger_->info("{}", rank_env.decision);
     const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
     const distributed::Introduction mine{.rank = meeting.ranks.front(), .version = version, .config = config_text_, .problem = problem};
     const std::chrono::seconds timeout(section.timeout_seconds);
-    meeting = distributed::meet(place, point, mine, timeout, *logger_);
-    barrier_ = {meeting.store, place.rank, place.world_size, timeout};
+    meeting = distributed::meet(rank_env, point, mine, timeout, *logger_);
+    barrier_ = {meeting.store, rank_env.rank, rank_env.world_size, timeout};
     process.monitor().begin(meeting);
   }
   local_rank_ = meeting.local_rank;
@@ -95,12 +95,12 @@ void RankContext::choose_placement(const device::HostShare& share) {
 }
 
 void RankContext::choose_placement_together(distributed::Meeting& meeting) {
-  const auto& place = process_->place();
+  const auto& rank_env = process_->rank_env();
   const auto infos = barrier_.gather([&] {
-    check_slurm_gpus(place, experiment_, *logger_);
+    check_slurm_gpus(rank_env, experiment_, *logger_);
     choose_placement({.num_cpus = world::available_cpus(meeting.num_sharing_cpus), .local_rank = local_rank_});
-    if (placement_.cuda == nullptr) warn_of_hidden_gpus(place, experiment_, *logger_);
-    auto& mine = meeting.ranks[static_cast<size_t>(place.rank)];
+    if (placement_.cuda == nullptr) warn_of_hidden_gpus(rank_env, experiment_, *logger_);
+    auto& mine = meeting.ranks[static_cast<size_t>(rank_env.rank)];
     mine.device = placement_.device.str();
     if (placement_.cuda != nullptr) mine.pci_bus_id = placement_.cuda->pci_bus_id(placement_.device.index());
     mine.num_threads = placement_.num_threads;
@@ -111,10 +111,10 @@ void RankContext::choose_placement_together(distributed::Meeting& meeting) {
 
 void RankContext::make_groups(const distributed::Meeting& meeting) {
   const auto& section = experiment_.distributed;
-  const auto& place = process_->place();
+  const auto& rank_env = process_->rank_env();
   if (section.backend != config::BackendChoice::kGloo) {
     refuse_shared_gpus(meeting.ranks);
-    if (local_rank_ == 0) warn_of_small_shared_memory(meeting.ranks, place.rank, *logger_);
+    if (local_rank_ == 0) warn_of_small_shared_memory(meeting.ranks, rank_env.rank, *logger_);
   }
   // One process needs no backend unless the configuration names one.
   if (!meeting.store && section.backend == config::BackendChoice::kAuto) {
@@ -126,13 +126,13 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
   const distributed::GroupOptions options{.backend = section.backend,
                                           .device = placement_.device,
                                           .cuda = placement_.cuda,
-                                          .gloo_interface = place.gloo_interface,
+                                          .gloo_interface = rank_env.gloo_interface,
                                           .gloo_address = meeting.address,
                                           .timeout = std::chrono::seconds(section.timeout_seconds),
                                           .activity = process_->monitor().activity(),
                                           .ranks = meeting.ranks};
   const auto store = meeting.store ? meeting.store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
-  groups_ = std::make_unique<distributed::ProcessGroups>(store, place.rank, place.world_size, options);
+  groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
   ranks_ = engine::make_ranks(*groups_);
 }
 
@@ -163,7 +163,7 @@ ExitCode RankContext::run(const std::function<ExitCode()>& work) {
 
 ExitCode RankContext::end_failed(ExitCode exit_code) {
   if (exit_code == ExitCode::kFailure || exit_code == ExitCode::kPeer) process_->log_where_it_resumes();
-  if (process_->place().world_size > 1) {
+  if (process_->rank_env().world_size > 1) {
     // The other ranks learn of it when this process's connections close; destructors would wait for the other ranks first.
     logger_->flush();
     _exit(static_cast<int>(exit_code));

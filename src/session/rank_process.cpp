@@ -25,8 +25,10 @@ std::shared_ptr<Logger> set_up_process(int rank) {
 
 }  // namespace
 
-RankProcess::RankProcess(const world::PlaceFlags& flags)
-    : place_(world::find_place(flags, world::process_environment())), logger_(set_up_process(place_.rank)), monitor_(place_, logger_) {}
+RankProcess::RankProcess(const world::RankFlags& flags)
+    : rank_env_(world::find_rank_env(flags, world::process_environment())),
+      logger_(set_up_process(rank_env_.rank)),
+      monitor_(rank_env_, logger_) {}
 
 ExitCode RankProcess::run(const std::function<ExitCode()>& work) {
   try {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "supervision/failure_monitor.h"
-#include "world/place.h"
+#include "world/rank_env.h"
 
 namespace trainer::session {
 
@@ -16,7 +16,7 @@ class RankProcess {
  public:
   // Finds this process's rank, installs the handlers of crashes and of requests to stop, and begins to watch for failures of other
   // ranks. One per process. Throws UsageError where flags or launcher variables are incomplete or contradict each other.
-  explicit RankProcess(const world::PlaceFlags& flags = {});
+  explicit RankProcess(const world::RankFlags& flags = {});
 
   // Runs `work`. An exception of it comes out as an Error that names the cause, which may be another rank.
   ExitCode run(const std::function<ExitCode()>& work);
@@ -28,12 +28,12 @@ class RankProcess {
   // On the rank that saves, after a failure: from which checkpoint the same command resumes.
   void log_where_it_resumes();
 
-  const world::Place& place() const { return place_; }
+  const world::RankEnv& rank_env() const { return rank_env_; }
   const std::shared_ptr<Logger>& logger() const { return logger_; }
   supervision::FailureMonitor& monitor() { return monitor_; }
 
  private:
-  const world::Place place_;
+  const world::RankEnv rank_env_;
   const std::shared_ptr<Logger> logger_;
   supervision::FailureMonitor monitor_;
   bool has_begun_run_ = false;

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/store.h"
-#include "checkpoint/torch_zip.h"
 #include "config/compare.h"
 #include "config/node.h"
 #include "state/view.h"
@@ -47,7 +47,7 @@ void cut_back(const run::RunDirectory& directory, const Checkpoint& checkpoint) 
   directory.cut_back(sizes);
 }
 
-Checkpoint read_checkpoint(const fs::path& file) { return {file, checkpoint::read_torch_zip(file)}; }
+Checkpoint read_checkpoint(const fs::path& file) { return {file, checkpoint::read_pytorch_file(file)}; }
 
 Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
   const auto files = checkpoint::list_checkpoints(folder);
@@ -123,7 +123,7 @@ Checkpoint share(const fs::path& file, std::optional<Checkpoint> mine, const dis
   }
   bytes = world.broadcast_bytes(bytes);
   if (mine) return std::move(*mine);
-  return {file, checkpoint::read_torch_zip({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, file.string())};
+  return {file, checkpoint::read_pytorch_file({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, file.string())};
 }
 
 }  // namespace trainer::session

@@ -7,7 +7,7 @@
 #include "base/crash.h"
 #include "base/file.h"
 #include "checkpoint/store.h"
-#include "distributed/host_exchange.h"
+#include "distributed/shared_memory_group.h"
 #include "engine/init_from.h"
 #include "session/build.h"
 #include "session/version.h"
@@ -112,7 +112,7 @@ void Session::join_ranks(engine::Network network, engine::Data data) {
   auto data_parallel = std::make_unique<distributed::DataParallel>(*network.model, ranks.world, experiment.distributed);
   auto ema = experiment.training.ema ? std::make_unique<optim::Ema>(*network.model, *experiment.training.ema) : nullptr;
   // Where gradients go through shared memory in each step, the agreement to stop does too.
-  if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::HostExchange::kAlignment);
+  if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemoryGroup::kAlignment);
   parts_ = std::make_unique<engine::Parts>(
       engine::Parts{{std::move(network)}, {std::move(data)}, ranks, std::move(data_parallel), std::move(ema)});
 }
@@ -123,8 +123,8 @@ void Session::open_saver() {
   saver_.emplace(checkpoint::Store(folder, context_.experiment().checkpoint.keep_last), context_.placement().pin_memory);
 }
 
-engine::Keeping Session::keeping() {
-  engine::Keeping keeping;
+engine::SaveTargets Session::keeping() {
+  engine::SaveTargets keeping;
   keeping.checkpoints.saver = saver_ ? &*saver_ : nullptr;
   if (!directory_) return keeping;
   keeping.checkpoints.complete = [this](state::Dict& tree) {

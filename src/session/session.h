@@ -56,7 +56,7 @@ class Session {
   void init_weights(models::Model& model) const;
   void join_ranks(engine::Network network, engine::Data data);
   void open_saver();
-  engine::Keeping keeping();
+  engine::SaveTargets keeping();
 
   RankContext& context_;
   SessionOptions options_;

@@ -27,19 +27,19 @@ Failure in_start_up(Failure::Kind kind, const launch::LauncherMessage& about, co
 
 }  // namespace
 
-FailureMonitor::FailureMonitor(const world::Place& place, std::shared_ptr<Logger> logger)
-    : rank_(place.rank),
-      launcher_serves_store_(place.launcher_serves_store),
-      error_file_(place.error_file),
+FailureMonitor::FailureMonitor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger)
+    : rank_(rank_env.rank),
+      launcher_serves_store_(rank_env.launcher_serves_store),
+      error_file_(rank_env.error_file),
       logger_(std::move(logger)),
-      activity_(std::make_shared<distributed::Activity>([rank = place.rank, size = place.world_size](const auto& state) {
+      activity_(std::make_shared<distributed::Activity>([rank = rank_env.rank, size = rank_env.world_size](const auto& state) {
         describe_process(fmt::format("rank {} of {}, in {}", rank, size, describe(state)));
       })) {
   activity_->enter(distributed::Phase::kStartUp);
   hang_limit_ = std::chrono::seconds(config::DistributedSection().hang_seconds);
-  if (place.launcher_messages_descriptor < 0) return;
+  if (rank_env.launcher_messages_descriptor < 0) return;
   guard_ = std::thread([this] { wait_for_stopped_rank(); });
-  launcher_messages_ = std::make_unique<LauncherMessageReader>(place.launcher_messages_descriptor,
+  launcher_messages_ = std::make_unique<LauncherMessageReader>(rank_env.launcher_messages_descriptor,
                                                                [this](const launch::LauncherMessage& message) { receive(message); });
 }
 

@@ -16,7 +16,7 @@
 #include "launch/launcher_messages.h"
 #include "supervision/failure_detector.h"
 #include "supervision/launcher_message_reader.h"
-#include "world/place.h"
+#include "world/rank_env.h"
 
 namespace trainer::supervision {
 
@@ -24,7 +24,7 @@ namespace trainer::supervision {
 // for a rank that never comes.
 class FailureMonitor {
  public:
-  FailureMonitor(const world::Place& place, std::shared_ptr<Logger> logger);
+  FailureMonitor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger);
   ~FailureMonitor();
   FailureMonitor(const FailureMonitor&) = delete;
   FailureMonitor& operator=(const FailureMonitor&) = delete;

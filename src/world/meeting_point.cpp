@@ -4,25 +4,25 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "world/place.h"
+#include "world/rank_env.h"
 
 namespace trainer::world {
 namespace {
 
 constexpr const char* kForms = "env://, tcp://HOST:PORT (tcp://[::1]:PORT for IPv6) or file:///PATH";
 
-MeetingPoint at_master(const Place& place) {
-  if (!place.master_addr.empty() && place.master_port != 0) {
-    return {MeetingPoint::Kind::kTcp, place.master_addr, place.master_port, {}, place.port_source};
+MeetingPoint at_master(const RankEnv& rank_env) {
+  if (!rank_env.master_addr.empty() && rank_env.master_port != 0) {
+    return {MeetingPoint::Kind::kTcp, rank_env.master_addr, rank_env.master_port, {}, rank_env.port_source};
   }
-  const char* missing = !place.master_addr.empty() ? "MASTER_PORT is"
-                        : place.master_port != 0   ? "MASTER_ADDR is"
-                                                   : "MASTER_ADDR and MASTER_PORT are";
+  const char* missing = !rank_env.master_addr.empty() ? "MASTER_PORT is"
+                        : rank_env.master_port != 0   ? "MASTER_ADDR is"
+                                                      : "MASTER_ADDR and MASTER_PORT are";
   throw UsageError(
       fmt::format("rank {} of {} would meet the others at MASTER_ADDR and MASTER_PORT, but {} not set: set both to the host of rank 0 and "
                   "a free port there, alike for all ranks (`mpirun -x MASTER_ADDR -x MASTER_PORT` hands them on), or give --init-method "
                   "tcp://HOST:PORT or, on a disk that all see, --init-method file:///PATH",
-                  place.rank, place.world_size, missing));
+                  rank_env.rank, rank_env.world_size, missing));
 }
 
 // "HOST:PORT" or "[ADDRESS]:PORT"; kAlone when it is neither.
@@ -45,20 +45,20 @@ MeetingPoint parse_host_and_port(std::string_view text) {
 
 }  // namespace
 
-MeetingPoint meeting_point(const Place& place, const std::string& configured_init_method) {
-  if (place.world_size == 1) return {};
-  const std::string& init_method = place.init_method ? *place.init_method : configured_init_method;
-  const std::string said = (place.init_method ? "--init-method " : "distributed.init_method: ") + init_method;
+MeetingPoint meeting_point(const RankEnv& rank_env, const std::string& configured_init_method) {
+  if (rank_env.world_size == 1) return {};
+  const std::string& init_method = rank_env.init_method ? *rank_env.init_method : configured_init_method;
+  const std::string said = (rank_env.init_method ? "--init-method " : "distributed.init_method: ") + init_method;
   if (init_method.find('?') != std::string::npos) {
     throw UsageError(said + ": an experiment file is the same for all ranks; give rank and world size as --rank and --world-size");
   }
   constexpr std::string_view kTcp = "tcp://";
   constexpr std::string_view kFile = "file://";
   const std::string_view view = init_method;
-  if (view == "env://") return at_master(place);
+  if (view == "env://") return at_master(rank_env);
   if (view.starts_with(kTcp)) {
     auto point = parse_host_and_port(view.substr(kTcp.size()));
-    point.port_source = place.init_method ? "--init-method" : "distributed.init_method";
+    point.port_source = rank_env.init_method ? "--init-method" : "distributed.init_method";
     if (point.kind == MeetingPoint::Kind::kTcp) return point;
     throw UsageError(said + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6), the port from 1 to 65535");
   }

@@ -28,7 +28,7 @@ def make_checkpoint():
     }
 
 
-def make_torch_zip(folder):
+def make_pytorch_file(folder):
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(make_checkpoint(), folder / "torch_save.pt")
     torch.save([torch.ones(2)], folder / "small.pt")
@@ -47,5 +47,5 @@ def make_safetensors(folder):
 
 
 if __name__ == "__main__":
-    make_torch_zip(CORPUS / "torch_zip")
+    make_pytorch_file(CORPUS / "pytorch_file")
     make_safetensors(CORPUS / "safetensors")

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/torch_zip.h"
 
 namespace {
 
@@ -31,7 +31,7 @@ int main(int argc, char** argv) try {
   if (std::string_view(argv[1]) == "safetensors") {
     trainer::checkpoint::write_safetensors({std::get<trainer::state::Dict>(tree.value()), {{"made_by", "trainer"}}}, output);
   } else {
-    trainer::checkpoint::write_torch_zip(tree, "archive", output);
+    trainer::checkpoint::write_pytorch_file(tree, "archive", output);
   }
 } catch (const trainer::Error& error) {
   std::cerr << error.what() << '\n';

@@ -4,7 +4,7 @@
 //   parity_optimizer_state OPTIMIZER EMA UPDATES FROM TO        OPTIMIZER, EMA: their keys in YAML
 
 #include "base/file.h"
-#include "checkpoint/torch_zip.h"
+#include "checkpoint/pytorch_file.h"
 #include "optim/ema.h"
 #include "state/module.h"
 #include "tests/testing/string_output.h"
@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
   optim::Ema ema(problem, read_ema(arguments[1]));
   int update = 0;
   if (arguments[3] != "-") {
-    const auto tree = checkpoint::read_torch_zip(arguments[3]);
+    const auto tree = checkpoint::read_pytorch_file(arguments[3]);
     const state::View view(tree, arguments[3]);
     update = static_cast<int>(view.at("update").integer());
     for (const auto& param : problem.named_parameters()) view.at("parameters").at(param.key()).copy_to(param.value());
@@ -60,6 +60,6 @@ int main(int argc, char** argv) {
   tree.add("optimizer", optimizer->state());
   tree.add("ema", ema.state());
   testing::StringOutput output;
-  checkpoint::write_torch_zip(tree, "state", output);
+  checkpoint::write_pytorch_file(tree, "state", output);
   write_file_atomically(arguments[4], output.content());
 }

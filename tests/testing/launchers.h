@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "world/place.h"
+#include "world/rank_env.h"
 
 namespace trainer::world {
 

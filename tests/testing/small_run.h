@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/store.h"
-#include "checkpoint/torch_zip.h"
 #include "config/load.h"
 #include "session/registries.h"
 #include "session/session.h"
@@ -37,7 +37,7 @@ struct SmallSession {
     const auto checkpoints = checkpoint::list_checkpoints(folder);
     context.ranks().world->barrier();
     if (checkpoints.empty()) return options;
-    options.checkpoint = {checkpoints.front(), checkpoint::read_torch_zip(checkpoints.front())};
+    options.checkpoint = {checkpoints.front(), checkpoint::read_pytorch_file(checkpoints.front())};
     return options;
   }
 

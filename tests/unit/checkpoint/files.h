@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/pickle_opcodes.h"
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/torch_zip.h"
 #include "checkpoint/zip_writer.h"
 #include "tests/testing/string_output.h"
 
@@ -24,7 +24,7 @@ inline constexpr const char* kDamaged = "; the file is damaged: copy it again fr
 
 inline std::string write(const state::Tree& tree) {
   testing::StringOutput output;
-  write_torch_zip(tree, "archive", output);
+  write_pytorch_file(tree, "archive", output);
   return output.content();
 }
 
@@ -71,8 +71,8 @@ std::string refusal(const Call& call) {
   return "";
 }
 
-inline std::string torch_zip_refusal(const std::string& content) {
-  return refusal([&] { read_torch_zip(as_bytes(content), "a.pt"); });
+inline std::string pytorch_file_refusal(const std::string& content) {
+  return refusal([&] { read_pytorch_file(as_bytes(content), "a.pt"); });
 }
 
 inline std::string safetensors_refusal(const std::string& content) {

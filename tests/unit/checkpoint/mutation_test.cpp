@@ -22,10 +22,10 @@ std::string read_or_refuse(const std::string& content, const Read& read) {
   }
 }
 
-const auto kReadTorchZip = [](std::span<const uint8_t> bytes) { return read_torch_zip(bytes, "a.pt"); };
+const auto kReadTorchZip = [](std::span<const uint8_t> bytes) { return read_pytorch_file(bytes, "a.pt"); };
 const auto kReadSafetensors = [](std::span<const uint8_t> bytes) { return state::Tree(read_safetensors(bytes, "a.safetensors").tensors); };
 
-std::string small_torch_zip() {
+std::string small_pytorch_file() {
   state::Dict tree;
   const auto memory = torch::arange(6);
   tree.add("a", memory);
@@ -36,7 +36,7 @@ std::string small_torch_zip() {
 
 // A flip that is not noticed changes nothing.
 TEST(Mutation, NoBitOfAnArchiveChangesWhatIsRead) {
-  for (const auto& file : {small_torch_zip(), read_corpus("torch_zip/torch_save.pt")}) {
+  for (const auto& file : {small_pytorch_file(), read_corpus("pytorch_file/torch_save.pt")}) {
     const auto whole = read_or_refuse(file, kReadTorchZip);
     ASSERT_NE(whole, "");
     for (size_t i = 0; i < file.size(); ++i) {
@@ -51,7 +51,7 @@ TEST(Mutation, NoBitOfAnArchiveChangesWhatIsRead) {
 }
 
 TEST(Mutation, NoPartOfAFileIsTakenForAWholeOne) {
-  for (const auto& file : {small_torch_zip(), read_corpus("torch_zip/torch_save.pt")}) {
+  for (const auto& file : {small_pytorch_file(), read_corpus("pytorch_file/torch_save.pt")}) {
     for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadTorchZip), "") << size;
   }
   const auto file = read_corpus("safetensors/python.safetensors");
@@ -61,7 +61,7 @@ TEST(Mutation, NoPartOfAFileIsTakenForAWholeOne) {
 
 // Any exception but a CheckpointError would end the test. A checksum would hide most changes of a program, so each gets a new one.
 TEST(Mutation, NoByteOfAProgramOrHeaderBreaksTheReader) {
-  const auto program = read_corpus("torch_zip/torch_save.pkl");
+  const auto program = read_corpus("pytorch_file/torch_save.pkl");
   const auto header = read_corpus("safetensors/header.json");
   for (const auto* value : {"\x00", "\x01", "\x7f", "\xff", "(", "R", "t", "9", "\""}) {
     const std::string_view byte(value, 1);

@@ -25,77 +25,77 @@ class RefusedArchive : public ::testing::Test {
   std::string file_ = write(state::List{torch::arange(3, torch::kInt32)});
 };
 
-TEST_F(RefusedArchive, OfNoBytes) { EXPECT_EQ(torch_zip_refusal(""), damaged("is empty")); }
+TEST_F(RefusedArchive, OfNoBytes) { EXPECT_EQ(pytorch_file_refusal(""), damaged("is empty")); }
 
 TEST_F(RefusedArchive, CutShort) {
   const auto message = damaged("begins as a zip archive but does not end as one: a part at its end is missing");
-  EXPECT_EQ(torch_zip_refusal(file_.substr(0, file_.size() / 2)), message);
-  EXPECT_EQ(torch_zip_refusal(file_.substr(0, file_.size() - 1)), message);
-  EXPECT_EQ(torch_zip_refusal("PK"), message);
+  EXPECT_EQ(pytorch_file_refusal(file_.substr(0, file_.size() / 2)), message);
+  EXPECT_EQ(pytorch_file_refusal(file_.substr(0, file_.size() - 1)), message);
+  EXPECT_EQ(pytorch_file_refusal("PK"), message);
 }
 
 TEST_F(RefusedArchive, WithAnotherEnd) {
   const auto end = file_.size() - kEndSize;
   const auto no_sense = damaged("the record at its end makes no sense (the archive would be in several parts)");
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, end + 4, "\1")), no_sense);
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, end + 8, "\1")), no_sense);
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, end + 20, "\1")), no_sense);
-  EXPECT_THAT(torch_zip_refusal(replaced(file_, end + 16, std::string(4, '\xff'))), StartsWith("a.pt: its directory would be "));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 4, "\1")), no_sense);
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, "\1")), no_sense);
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 20, "\1")), no_sense);
+  EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 16, std::string(4, '\xff'))), StartsWith("a.pt: its directory would be "));
   const auto one_less = std::string("\6\0\6", 3);
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, end + 8, one_less)), damaged("its directory has 76 bytes behind its last entry"));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, one_less)), damaged("its directory has 76 bytes behind its last entry"));
   const auto many = std::string(4, '\xfe');
-  EXPECT_THAT(torch_zip_refusal(replaced(file_, end + 8, many)), StartsWith("a.pt: 65278 entries do not fit its directory of "));
+  EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 8, many)), StartsWith("a.pt: 65278 entries do not fit its directory of "));
 }
 
 TEST_F(RefusedArchive, OfPythonWithAnotherEnd) {
-  const auto file = read_corpus("torch_zip/torch_save.pt");
+  const auto file = read_corpus("pytorch_file/torch_save.pt");
   const auto locator = file.size() - kEndSize - 20;
   const auto message = damaged("the two records at its end do not fit together");
-  EXPECT_EQ(torch_zip_refusal(replaced(file, locator + 8, "\1")), message);
-  EXPECT_EQ(torch_zip_refusal(replaced(file, locator - 56, "\1")), message);
-  EXPECT_EQ(torch_zip_refusal(replaced(file, locator - 56 + 24, "\1")), message);
-  EXPECT_EQ(torch_zip_refusal(replaced(file, file.size() - 6, "\1")), message);
+  EXPECT_EQ(pytorch_file_refusal(replaced(file, locator + 8, "\1")), message);
+  EXPECT_EQ(pytorch_file_refusal(replaced(file, locator - 56, "\1")), message);
+  EXPECT_EQ(pytorch_file_refusal(replaced(file, locator - 56 + 24, "\1")), message);
+  EXPECT_EQ(pytorch_file_refusal(replaced(file, file.size() - 6, "\1")), message);
 }
 
 TEST_F(RefusedArchive, WithAnotherDirectory) {
   const auto first = directory();
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, first, "X")), damaged("its directory's entry 0 is none"));
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, first + 33, "\xff")), damaged("its directory's entry 0 is longer than the directory"));
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, first + 34, "\1")),
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first, "X")), damaged("its directory's entry 0 is none"));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 33, "\xff")), damaged("its directory's entry 0 is longer than the directory"));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 34, "\1")),
             damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, first + 42, std::string(4, '\xff'))),
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 42, std::string(4, '\xff'))),
             damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
-  EXPECT_THAT(torch_zip_refusal(replaced(file_, first + 45, "\x10")), StartsWith("a.pt: \"archive/data.pkl\" in it would be "));
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, first + 42, "\1")),
+  EXPECT_THAT(pytorch_file_refusal(replaced(file_, first + 45, "\x10")), StartsWith("a.pt: \"archive/data.pkl\" in it would be "));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 42, "\1")),
             damaged("\"archive/data.pkl\" in it is not at byte 1, where the directory has it"));
 }
 
 TEST_F(RefusedArchive, WithHeadersThatDisagree) {
   const auto message = damaged("\"archive/data.pkl\" in it is described in one way before its bytes and in another in the directory");
   // Flags, method, checksum and the two sizes.
-  for (const size_t field : {6U, 8U, 14U, 18U, 22U}) EXPECT_EQ(torch_zip_refusal(replaced(file_, field, "\x44")), message) << field;
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, "archive/data.pkl", "archive/data.pkx")), message);
+  for (const size_t field : {6U, 8U, 14U, 18U, 22U}) EXPECT_EQ(pytorch_file_refusal(replaced(file_, field, "\x44")), message) << field;
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, "archive/data.pkl", "archive/data.pkx")), message);
 }
 
 TEST_F(RefusedArchive, OfPythonWithAnotherDescriptor) {
-  const auto file = read_corpus("torch_zip/torch_save.pt");
+  const auto file = read_corpus("pytorch_file/torch_save.pt");
   const auto descriptor = file.find("PK\7\10");
   for (const size_t field : {0U, 4U, 8U, 12U}) {
-    EXPECT_EQ(torch_zip_refusal(replaced(file, descriptor + field, "\x7f")),
+    EXPECT_EQ(pytorch_file_refusal(replaced(file, descriptor + field, "\x7f")),
               damaged("\"torch_save/data.pkl\" in it is described in one way behind its bytes and in another in the directory"));
   }
 }
 
 TEST_F(RefusedArchive, WithBytesThatChanged) {
   const auto values = file_.find(std::string_view("\0\0\0\0\1\0\0\0\2\0\0\0", 12));
-  EXPECT_EQ(torch_zip_refusal(replaced(file_, values + 4, "\3")),
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, values + 4, "\3")),
             damaged(fmt::format("\"archive/data/0\" in it has changed (bytes {} to {} do not have its checksum)", values, values + 12)));
-  EXPECT_THAT(torch_zip_refusal(replaced(file_, "IntStorage", "IxtStorage")),
+  EXPECT_THAT(pytorch_file_refusal(replaced(file_, "IntStorage", "IxtStorage")),
               StartsWith("a.pt: \"archive/data.pkl\" in it has changed (bytes 64 to "));
 }
 
 TEST_F(RefusedArchive, WithTwoOfOneName) {
-  EXPECT_EQ(torch_zip_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("\"archive/data.pkl\" in it is there twice"));
+  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("\"archive/data.pkl\" in it is there twice"));
 }
 
 // The second entry's header stands within the first one's bytes, so that the same bytes would be read twice.
@@ -106,13 +106,13 @@ TEST_F(RefusedArchive, WithEntriesInEachOther) {
   const auto last = file.rfind("PK\1\2");
   std::string offset;
   append(offset, static_cast<uint32_t>(inner_header));
-  EXPECT_EQ(torch_zip_refusal(replaced(file, last + 42, offset)), damaged("\"archive/inner\" in it overlaps \"archive/outer\""));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file, last + 42, offset)), damaged("\"archive/inner\" in it overlaps \"archive/outer\""));
 }
 
 TEST_F(RefusedArchive, ThatIsPackedOrEncrypted) {
   const auto with = [&](size_t in_local, size_t in_central, char value) {
     const std::string bytes(1, value);
-    return torch_zip_refusal(replaced(replaced(file_, in_local, bytes), directory() + in_central, bytes));
+    return pytorch_file_refusal(replaced(replaced(file_, in_local, bytes), directory() + in_central, bytes));
   };
   const std::string cure = "; PyTorch stores entries plainly: unpack the archive and give the file that torch.save wrote";
   EXPECT_EQ(with(8, 10, '\10'), "a.pt: \"archive/data.pkl\" in it is compressed" + cure);
@@ -120,23 +120,23 @@ TEST_F(RefusedArchive, ThatIsPackedOrEncrypted) {
 }
 
 TEST_F(RefusedArchive, OfAnotherProgram) {
-  EXPECT_EQ(torch_zip_refusal(make_zip({{"word/document.xml", "<xml/>"}})),
+  EXPECT_EQ(pytorch_file_refusal(make_zip({{"word/document.xml", "<xml/>"}})),
             "a.pt: is a zip archive, but not PyTorch's: it holds no data.pkl; give a file that torch.save wrote");
-  EXPECT_EQ(torch_zip_refusal(make_zip({})),
+  EXPECT_EQ(pytorch_file_refusal(make_zip({})),
             "a.pt: is a zip archive, but not PyTorch's: it holds no data.pkl; give a file that torch.save wrote");
   const std::string script =
       "a.pt: is a TorchScript archive (of torch.jit.save, or of torch::save in C++); save the module's state_dict with Python's torch.save";
-  EXPECT_EQ(torch_zip_refusal(make_zip({{"data.pkl", ""}, {"constants.pkl", ""}})), script);
-  EXPECT_EQ(torch_zip_refusal(make_zip({{"code/__torch__.py", ""}, {"data.pkl", ""}})), script);
+  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", ""}, {"constants.pkl", ""}})), script);
+  EXPECT_EQ(pytorch_file_refusal(make_zip({{"code/__torch__.py", ""}, {"data.pkl", ""}})), script);
 }
 
 TEST_F(RefusedArchive, OfAnotherVersionOrByteOrder) {
-  EXPECT_EQ(torch_zip_refusal(make_zip({{"data.pkl", ""}, {"byteorder", "big"}})),
+  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", ""}, {"byteorder", "big"}})),
             "a.pt: holds numbers in the byte order \"big\", not \"little\"; load and save it again on an x86 or ARM machine");
-  EXPECT_EQ(torch_zip_refusal(make_zip({{"data.pkl", ""}})), damaged("holds no version of its format"));
+  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", ""}})), damaged("holds no version of its format"));
   for (const auto* version : {"0", "11", "x", "3x"}) {
     EXPECT_EQ(
-        torch_zip_refusal(make_zip({{"data.pkl", ""}, {"version", version}})),
+        pytorch_file_refusal(make_zip({{"data.pkl", ""}, {"version", version}})),
         fmt::format("a.pt: is of version \"{}\" of PyTorch's format, of which 1 to 10 are known; save it with an older PyTorch", version));
   }
 }

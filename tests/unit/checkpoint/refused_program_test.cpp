@@ -13,7 +13,7 @@ using little_endian::append;
 
 using ::testing::StartsWith;
 
-std::string program_refusal(const std::string& program) { return torch_zip_refusal(make_archive(program)); }
+std::string program_refusal(const std::string& program) { return pytorch_file_refusal(make_archive(program)); }
 
 // Of the instruction at that byte.
 std::string at(size_t byte, const std::string& what) {

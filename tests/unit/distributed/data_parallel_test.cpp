@@ -8,7 +8,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/error.h"
-#include "distributed/stop_agreement.h"
+#include "distributed/stop_consensus.h"
 #include "tests/testing/ranks.h"
 
 namespace trainer::distributed::test {
@@ -275,31 +275,31 @@ TEST(DataParallel, OneProcessDoesNothing) {
   EXPECT_TRUE(parallel.bucket_sizes().empty());
 }
 
-TEST(StopAgreement, ThroughSharedMemoryAllHearOfItAtOnce) {
+TEST(StopConsensus, ThroughSharedMemoryAllHearOfItAtOnce) {
   run_ranks(3, [](ProcessGroups& groups) {
     const auto group = groups.new_group({0, 1, 2});
     group->share_memory(64);
     ASSERT_TRUE(group->shares_memory());
-    StopAgreement agreement(group);
-    EXPECT_FALSE(agreement.ask(false));
-    EXPECT_TRUE(agreement.ask(groups.world()->rank() == 1));
-    EXPECT_FALSE(agreement.ask(false));
+    StopConsensus agreement(group);
+    EXPECT_FALSE(agreement.any_requested(false));
+    EXPECT_TRUE(agreement.any_requested(groups.world()->rank() == 1));
+    EXPECT_FALSE(agreement.any_requested(false));
   });
 }
 
-TEST(StopAgreement, AllHearOfItOneCallLater) {
+TEST(StopConsensus, AllHearOfItOneCallLater) {
   run_ranks(3, [](ProcessGroups& groups) {
-    StopAgreement agreement(groups.new_group({0, 1, 2}));
+    StopConsensus agreement(groups.new_group({0, 1, 2}));
     const bool is_asked = groups.world()->rank() == 1;
-    EXPECT_FALSE(agreement.ask(false));
-    EXPECT_FALSE(agreement.ask(is_asked));
-    EXPECT_TRUE(agreement.ask(false));
-    EXPECT_TRUE(agreement.ask(false));
+    EXPECT_FALSE(agreement.any_requested(false));
+    EXPECT_FALSE(agreement.any_requested(is_asked));
+    EXPECT_TRUE(agreement.any_requested(false));
+    EXPECT_TRUE(agreement.any_requested(false));
   });
   ProcessGroups alone;
-  StopAgreement agreement(alone.world());
-  EXPECT_FALSE(agreement.ask(false));
-  EXPECT_TRUE(agreement.ask(true));
+  StopConsensus agreement(alone.world());
+  EXPECT_FALSE(agreement.any_requested(false));
+  EXPECT_TRUE(agreement.any_requested(true));
 }
 
 }  // namespace

@@ -51,11 +51,11 @@ MeetingPoint file_point(const std::filesystem::path& path) {
   return {.kind = MeetingPoint::Kind::kFile, .host = {}, .port = 0, .path = path.string()};
 }
 
-world::Place place_of(int rank, int world_size) {
-  world::Place place;
-  place.rank = rank;
-  place.world_size = world_size;
-  return place;
+world::RankEnv place_of(int rank, int world_size) {
+  world::RankEnv rank_env;
+  rank_env.rank = rank;
+  rank_env.world_size = world_size;
+  return rank_env;
 }
 
 Introduction introduction() {
@@ -73,11 +73,11 @@ struct Outcome {
   ExitCode exit_code = ExitCode::kDone;
 };
 
-Outcome attempt(const world::Place& place, const MeetingPoint& point, const Introduction& mine, milliseconds timeout = kLong) {
+Outcome attempt(const world::RankEnv& rank_env, const MeetingPoint& point, const Introduction& mine, milliseconds timeout = kLong) {
   Outcome outcome;
   const auto logger = make_quiet_logger();
   try {
-    outcome.meeting = meet(place, point, mine, timeout, *logger);
+    outcome.meeting = meet(rank_env, point, mine, timeout, *logger);
   } catch (const Error& error) {
     outcome.error = error.what();
     outcome.exit_code = error.exit_code();
@@ -134,11 +134,11 @@ TEST(Rendezvous, RanksOnOtherHostsAreCountedApart) {
 TEST(Rendezvous, AnAttemptDoesNotSeeTheOneBefore) {
   const testing::TemporaryFolder folder;
   const auto point = file_point(folder.path() / "meet");
-  auto place = place_of(0, 1);
-  const auto first = attempt(place, point, introduction());
+  auto rank_env = place_of(0, 1);
+  const auto first = attempt(rank_env, point, introduction());
   ASSERT_EQ(first.error, "");
-  place.restart_attempt = 1;
-  const auto second = attempt(place, point, introduction());
+  rank_env.restart_attempt = 1;
+  const auto second = attempt(rank_env, point, introduction());
   EXPECT_EQ(second.error, "");
 }
 

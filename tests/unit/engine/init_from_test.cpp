@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/torch_zip.h"
+#include "checkpoint/pytorch_file.h"
 #include "state/module.h"
 #include "tests/testing/string_output.h"
 #include "tests/testing/temporary_folder.h"
@@ -39,8 +39,8 @@ state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", 
 // What is said of it, from a file "a.pt" that is named so in messages.
 std::string init_from(const state::Tree& tree, torch::nn::Module& model, bool strict = true) {
   testing::StringOutput output;
-  checkpoint::write_torch_zip(tree, "a", output);
-  return init_model(checkpoint::read_torch_zip(testing::as_bytes(output.content()), "a.pt"), "a.pt", strict, model);
+  checkpoint::write_pytorch_file(tree, "a", output);
+  return init_model(checkpoint::read_pytorch_file(testing::as_bytes(output.content()), "a.pt"), "a.pt", strict, model);
 }
 
 state::Tree as(const std::string& key, state::Dict dict) {
@@ -120,7 +120,7 @@ TEST(InitFrom, ReadsTheFileThatTheSectionNames) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "weights.pt";
   testing::StringOutput output;
-  checkpoint::write_torch_zip(make_state(), "weights", output);
+  checkpoint::write_pytorch_file(make_state(), "weights", output);
   write_file_atomically(path, output.content());
   Net net;
   config::ModelSection section;

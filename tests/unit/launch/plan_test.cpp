@@ -124,11 +124,11 @@ TEST(NumProcesses, WhatIsRefused) {
 }
 
 TEST(ChildEnvironment, NamesTheRankAndForgetsOtherLaunchers) {
-  world::Place place;
-  place.rank = place.local_rank = 1;
-  place.world_size = place.local_world_size = 3;
-  place.master_addr = "127.0.0.1";
-  place.master_port = 4711;
+  world::RankEnv rank_env;
+  rank_env.rank = rank_env.local_rank = 1;
+  rank_env.world_size = rank_env.local_world_size = 3;
+  rank_env.master_addr = "127.0.0.1";
+  rank_env.master_port = 4711;
   const Words inherited = {"PATH=/bin",
                            "OMP_NUM_THREADS=3",
                            "RANK=7",
@@ -166,21 +166,21 @@ TEST(ChildEnvironment, NamesTheRankAndForgetsOtherLaunchers) {
   with_inherited_gpus.emplace_back("CUDA_VISIBLE_DEVICES=0,1");
   auto with_chosen_gpus = expected;
   with_chosen_gpus.emplace_back("CUDA_VISIBLE_DEVICES=1,0,5");
-  EXPECT_THAT(child_environment(inherited, place, ""), UnorderedElementsAreArray(with_inherited_gpus));
-  EXPECT_THAT(child_environment(inherited, place, "1,0,5"), UnorderedElementsAreArray(with_chosen_gpus));
+  EXPECT_THAT(child_environment(inherited, rank_env, ""), UnorderedElementsAreArray(with_inherited_gpus));
+  EXPECT_THAT(child_environment(inherited, rank_env, "1,0,5"), UnorderedElementsAreArray(with_chosen_gpus));
 }
 
 TEST(ChildEnvironment, IsReadBackByWhoeverIsStarted) {
-  world::Place place;
-  place.rank = 3;
-  place.world_size = 6;
-  place.local_rank = 1;
-  place.local_world_size = 2;
-  place.num_nodes = 3;
-  place.master_addr = "127.0.0.1";
-  place.master_port = 4711;
-  const auto variables = child_environment({}, place, "");
-  const auto found = world::find_place({}, [&](const std::string& name) -> std::optional<std::string> {
+  world::RankEnv rank_env;
+  rank_env.rank = 3;
+  rank_env.world_size = 6;
+  rank_env.local_rank = 1;
+  rank_env.local_world_size = 2;
+  rank_env.num_nodes = 3;
+  rank_env.master_addr = "127.0.0.1";
+  rank_env.master_port = 4711;
+  const auto variables = child_environment({}, rank_env, "");
+  const auto found = world::find_rank_env({}, [&](const std::string& name) -> std::optional<std::string> {
     for (const auto& variable : variables) {
       if (variable.starts_with(name + '=')) return variable.substr(name.size() + 1);
     }

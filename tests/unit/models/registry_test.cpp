@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "checkpoint/torch_zip.h"
+#include "checkpoint/pytorch_file.h"
 #include "state/module.h"
 #include "tests/testing/string_output.h"
 #include "tests/unit/models/build_model.h"
@@ -122,9 +122,9 @@ TEST_P(EveryModel, GoesThroughACheckpoint) {
   const auto saved = build_light(GetParam());
   saved->forward(input_of(*saved, 3));  // moves the running statistics
   trainer::testing::StringOutput file;
-  checkpoint::write_torch_zip(state::state_of(*saved), "model", file);
+  checkpoint::write_pytorch_file(state::state_of(*saved), "model", file);
   const auto loaded = build_light(GetParam(), make_context(2));
-  const auto tree = checkpoint::read_torch_zip(trainer::testing::as_bytes(file.content()), "model.pt");
+  const auto tree = checkpoint::read_pytorch_file(trainer::testing::as_bytes(file.content()), "model.pt");
   state::load_state_of(*loaded, state::View(tree, "model.pt"));
   saved->eval();
   loaded->eval();

@@ -3,48 +3,48 @@
 #include <string>
 
 #include "base/error.h"
-#include "world/place.h"
+#include "world/rank_env.h"
 
 namespace trainer::world {
 namespace {
 
 using testing::HasSubstr;
 
-Place two_processes(std::optional<std::string> init_method = {}) {
-  Place place{.rank = 1, .world_size = 2};
-  place.init_method = std::move(init_method);
-  return place;
+RankEnv two_processes(std::optional<std::string> init_method = {}) {
+  RankEnv rank_env{.rank = 1, .world_size = 2};
+  rank_env.init_method = std::move(init_method);
+  return rank_env;
 }
 
 TEST(MeetingPoint, AloneWhateverElseIsSaid) {
-  auto place = two_processes("nonsense");
-  place.world_size = 1;
-  EXPECT_EQ(meeting_point(place, "nonsense").kind, MeetingPoint::Kind::kAlone);
+  auto rank_env = two_processes("nonsense");
+  rank_env.world_size = 1;
+  EXPECT_EQ(meeting_point(rank_env, "nonsense").kind, MeetingPoint::Kind::kAlone);
 }
 
 TEST(MeetingPoint, FlagThenConfigurationThenMaster) {
-  auto place = two_processes();
-  place.master_addr = "h0";
-  place.master_port = 29500;
-  place.port_source = "MASTER_PORT";
-  auto point = meeting_point(place, "env://");
+  auto rank_env = two_processes();
+  rank_env.master_addr = "h0";
+  rank_env.master_port = 29500;
+  rank_env.port_source = "MASTER_PORT";
+  auto point = meeting_point(rank_env, "env://");
   EXPECT_EQ(point.kind, MeetingPoint::Kind::kTcp);
   EXPECT_EQ(point.host, "h0");
   EXPECT_EQ(point.port, 29500);
   EXPECT_EQ(point.port_source, "MASTER_PORT");
 
-  point = meeting_point(place, "tcp://h1.example.org:1234");
+  point = meeting_point(rank_env, "tcp://h1.example.org:1234");
   EXPECT_EQ(point.host, "h1.example.org");
   EXPECT_EQ(point.port_source, "distributed.init_method");
   EXPECT_EQ(point.port, 1234);
 
-  place.init_method = "file:///shared/meet here";
-  point = meeting_point(place, "tcp://h1:1234");
+  rank_env.init_method = "file:///shared/meet here";
+  point = meeting_point(rank_env, "tcp://h1:1234");
   EXPECT_EQ(point.kind, MeetingPoint::Kind::kFile);
   EXPECT_EQ(point.path, "/shared/meet here");
 
-  place.init_method = "env://";
-  EXPECT_EQ(meeting_point(place, "tcp://h1:1234").host, "h0");
+  rank_env.init_method = "env://";
+  EXPECT_EQ(meeting_point(rank_env, "tcp://h1:1234").host, "h0");
 
   point = meeting_point(two_processes("tcp://[fe80::1%eth0]:65535"), "env://");
   EXPECT_EQ(point.host, "fe80::1%eth0");
@@ -53,14 +53,15 @@ TEST(MeetingPoint, FlagThenConfigurationThenMaster) {
 }
 
 TEST(MeetingPoint, QueryOfTheFlagIsTakenAway) {
-  const auto place = find_place({.init_method = "tcp://[::1]:9?rank=1&world_size=2"}, [](const std::string&) { return std::nullopt; });
-  EXPECT_EQ(place.init_method, "tcp://[::1]:9");
-  EXPECT_EQ(meeting_point(place, "env://").host, "::1");
+  const auto rank_env =
+      find_rank_env({.init_method = "tcp://[::1]:9?rank=1&world_size=2"}, [](const std::string&) { return std::nullopt; });
+  EXPECT_EQ(rank_env.init_method, "tcp://[::1]:9");
+  EXPECT_EQ(meeting_point(rank_env, "env://").host, "::1");
 }
 
-std::string refusal(const Place& place, const std::string& configured) {
+std::string refusal(const RankEnv& rank_env, const std::string& configured) {
   try {
-    meeting_point(place, configured);
+    meeting_point(rank_env, configured);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -68,16 +69,16 @@ std::string refusal(const Place& place, const std::string& configured) {
 }
 
 TEST(MeetingPoint, MissingMaster) {
-  auto place = two_processes();
-  const auto both = refusal(place, "env://");
+  auto rank_env = two_processes();
+  const auto both = refusal(rank_env, "env://");
   EXPECT_THAT(both, HasSubstr("rank 1 of 2 would meet the others at MASTER_ADDR and MASTER_PORT, but MASTER_ADDR and MASTER_PORT are not"));
   EXPECT_THAT(both, HasSubstr("mpirun -x MASTER_ADDR -x MASTER_PORT"));
   EXPECT_THAT(both, HasSubstr("--init-method file:///PATH"));
-  place.master_addr = "h0";
-  EXPECT_THAT(refusal(place, "env://"), HasSubstr("but MASTER_PORT is not set"));
-  place.master_addr = "";
-  place.master_port = 1;
-  EXPECT_THAT(refusal(place, "env://"), HasSubstr("but MASTER_ADDR is not set"));
+  rank_env.master_addr = "h0";
+  EXPECT_THAT(refusal(rank_env, "env://"), HasSubstr("but MASTER_PORT is not set"));
+  rank_env.master_addr = "";
+  rank_env.master_port = 1;
+  EXPECT_THAT(refusal(rank_env, "env://"), HasSubstr("but MASTER_ADDR is not set"));
 }
 
 TEST(MeetingPoint, OtherFormsAreRefusedByTheirPlace) {

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <map>
 
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
-#include "checkpoint/torch_zip.h"
 #include "checkpoint/unpickler.h"
 #include "checkpoint/zip_reader.h"
 
@@ -112,12 +112,12 @@ class TorchZip {
 
 }  // namespace
 
-state::Tree read_torch_zip(const std::filesystem::path& path) {
+state::Tree read_pytorch_file(const std::filesystem::path& path) {
   const auto file = map_file(path);
-  return read_torch_zip(file.bytes(), path.string());
+  return read_pytorch_file(file.bytes(), path.string());
 }
 
-state::Tree read_torch_zip(std::span<const uint8_t> bytes, const std::string& source) {
+state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string& source) {
   if (bytes.empty()) refuse_empty(source);
   return TorchZip(bytes, source).read();
 }

@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
-#include "checkpoint/torch_zip.h"
 #include "checkpoint/unpickler.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -34,7 +34,7 @@ torch::Storage load_storage(std::string_view key, uint64_t size) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool is_archive = size >= 2 && std::memcmp(data, "PK", 2) == 0;
   trainer::fuzz::check({data, size}, [&](std::span<const uint8_t> input) {
-    if (is_archive) return trainer::checkpoint::read_torch_zip(input, "input");
+    if (is_archive) return trainer::checkpoint::read_pytorch_file(input, "input");
     Budget budget(input.size(), "input");
     return trainer::checkpoint::unpickle(input, "input", load_storage, budget);
   });

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "tests/testing/launchers.h"
-#include "world/place.h"
+#include "world/rank_env.h"
 
 namespace trainer::world {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 
 struct Refused {
-  PlaceFlags flags;
+  RankFlags flags;
   Variables variables;
   const char* error;
 };
@@ -64,11 +64,11 @@ const std::vector<Refused> kRefused = {
     {{}, kStep + Variables{{"SLURM_STEP_NODELIST", "n[1-"}}, "SLURM_STEP_NODELIST=n[1-: expected host names"},
 };
 
-TEST(Place, IsRefused) {
+TEST(RankEnv, IsRefused) {
   for (const auto& row : kRefused) {
     SCOPED_TRACE(row.error);
     try {
-      find_place(row.flags, of(row.variables));
+      find_rank_env(row.flags, of(row.variables));
       ADD_FAILURE() << "not refused";
     } catch (const UsageError& error) {
       EXPECT_THAT(error.what(), HasSubstr(row.error));

@@ -1,4 +1,4 @@
-#include "world/place.h"
+#include "world/rank_env.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 struct Found {
   const char* name;
-  PlaceFlags flags;
+  RankFlags flags;
   Variables variables;
   int rank, world_size, local_rank, local_world_size;
   const char* master_addr;
@@ -257,56 +257,56 @@ const std::vector<Found> kFound = {
      "rank 1 of 4 (local rank 1 of 2), from RANK and WORLD_SIZE"},
 };
 
-TEST(Place, IsFound) {
+TEST(RankEnv, IsFound) {
   for (const auto& row : kFound) {
     SCOPED_TRACE(row.name);
-    const auto place = find_place(row.flags, of(row.variables));
-    EXPECT_EQ(place.rank, row.rank);
-    EXPECT_EQ(place.world_size, row.world_size);
-    EXPECT_EQ(place.local_rank, row.local_rank);
-    EXPECT_EQ(place.local_world_size, row.local_world_size);
-    EXPECT_EQ(place.master_addr, row.master_addr);
-    EXPECT_EQ(place.master_port, row.master_port);
-    EXPECT_EQ(place.decision, row.decision);
+    const auto rank_env = find_rank_env(row.flags, of(row.variables));
+    EXPECT_EQ(rank_env.rank, row.rank);
+    EXPECT_EQ(rank_env.world_size, row.world_size);
+    EXPECT_EQ(rank_env.local_rank, row.local_rank);
+    EXPECT_EQ(rank_env.local_world_size, row.local_world_size);
+    EXPECT_EQ(rank_env.master_addr, row.master_addr);
+    EXPECT_EQ(rank_env.master_port, row.master_port);
+    EXPECT_EQ(rank_env.decision, row.decision);
   }
 }
 
-TEST(Place, StoreAndRestartsBelongToTheLauncherThatSetRank) {
+TEST(RankEnv, StoreAndRestartsBelongToTheLauncherThatSetRank) {
   auto variables = kTorchrun + Variables{{"TORCHELASTIC_RESTART_COUNT", "2"}, {"GLOO_SOCKET_IFNAME", "eth1"}};
-  auto place = find_place({}, of(variables));
-  EXPECT_TRUE(place.launcher_serves_store);
-  EXPECT_EQ(place.restart_attempt, 2);
-  EXPECT_EQ(place.gloo_interface, "eth1");
+  auto rank_env = find_rank_env({}, of(variables));
+  EXPECT_TRUE(rank_env.launcher_serves_store);
+  EXPECT_EQ(rank_env.restart_attempt, 2);
+  EXPECT_EQ(rank_env.gloo_interface, "eth1");
   for (const char* other : {"true", "1", "False", ""}) {
     variables["TORCHELASTIC_USE_AGENT_STORE"] = other;
-    EXPECT_FALSE(find_place({}, of(variables)).launcher_serves_store) << other;
+    EXPECT_FALSE(find_rank_env({}, of(variables)).launcher_serves_store) << other;
   }
   variables = kStep + Variables{{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RESTART_COUNT", "2"}};
-  place = find_place({}, of(variables));
-  EXPECT_FALSE(place.launcher_serves_store);
-  EXPECT_EQ(place.restart_attempt, 0);
+  rank_env = find_rank_env({}, of(variables));
+  EXPECT_FALSE(rank_env.launcher_serves_store);
+  EXPECT_EQ(rank_env.restart_attempt, 0);
 }
 
-TEST(Place, ErrorFileBelongsToTorchrun) {
+TEST(RankEnv, ErrorFileBelongsToTorchrun) {
   const Variables file = {{"TORCHELASTIC_ERROR_FILE", "/tmp/error.json"}};
-  EXPECT_EQ(find_place({}, of(kTorchrun + file)).error_file, "/tmp/error.json");
-  EXPECT_EQ(find_place({}, of(kStep + file)).error_file, "");
+  EXPECT_EQ(find_rank_env({}, of(kTorchrun + file)).error_file, "/tmp/error.json");
+  EXPECT_EQ(find_rank_env({}, of(kStep + file)).error_file, "");
 }
 
-TEST(Place, GpusOfASlurmStep) {
-  const auto gpus = [](const Variables& more) { return find_place({}, of(kStep + more)).slurm_gpus; };
+TEST(RankEnv, GpusOfASlurmStep) {
+  const auto gpus = [](const Variables& more) { return find_rank_env({}, of(kStep + more)).slurm_gpus; };
   EXPECT_EQ(gpus({}), 0);
   EXPECT_EQ(gpus({{"SLURM_GPUS_ON_NODE", "2"}}), 2);
   EXPECT_EQ(gpus({{"SLURM_GPUS_ON_NODE", "2"}, {"SLURMD_TRES_BIND", "gpu:per_task:1"}}), std::nullopt);
-  EXPECT_EQ(find_place({}, of(kTorchrun + Variables{{"SLURM_GPUS_ON_NODE", "2"}})).slurm_gpus, std::nullopt);
+  EXPECT_EQ(find_rank_env({}, of(kTorchrun + Variables{{"SLURM_GPUS_ON_NODE", "2"}})).slurm_gpus, std::nullopt);
 }
 
-TEST(Place, WhereThePortComesFrom) {
-  EXPECT_EQ(find_place({}, of(kStep)).port_source, "computed from SLURM_JOB_ID=1 and SLURM_STEP_ID=0");
-  EXPECT_EQ(find_place({}, of(kStep + kMaster)).port_source, "MASTER_PORT");
+TEST(RankEnv, WhereThePortComesFrom) {
+  EXPECT_EQ(find_rank_env({}, of(kStep)).port_source, "computed from SLURM_JOB_ID=1 and SLURM_STEP_ID=0");
+  EXPECT_EQ(find_rank_env({}, of(kStep + kMaster)).port_source, "MASTER_PORT");
 }
 
-TEST(Place, ProcessEnvironment) {
+TEST(RankEnv, ProcessEnvironment) {
   setenv("TRAINER_PLACE_TEST", "x", 1);
   EXPECT_EQ(process_environment()("TRAINER_PLACE_TEST"), "x");
   unsetenv("TRAINER_PLACE_TEST");

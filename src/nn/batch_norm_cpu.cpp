@@ -1,4 +1,4 @@
-#include "nn/channel_loops.h"
+#include "nn/batch_norm_cpu.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>

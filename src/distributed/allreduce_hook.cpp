@@ -1,4 +1,4 @@
-#include "distributed/sum_hook.h"
+#include "distributed/allreduce_hook.h"
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -13,10 +13,10 @@ void note_first(const c10d::GradBucket& bucket, const ProcessGroup& group) {
   if (bucket.getIndex() == 0 && group.activity()) group.activity()->begin_exchange();
 }
 
-class SumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
+class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
   // `dtype`: to send in; empty: as they are.
-  SumHook(std::shared_ptr<const ProcessGroup> group, std::optional<torch::ScalarType> dtype, std::shared_ptr<SentBuckets> sent)
+  AllreduceHook(std::shared_ptr<const ProcessGroup> group, std::optional<torch::ScalarType> dtype, std::shared_ptr<SentBuckets> sent)
       : CppCommHookInterface(std::move(group)), dtype_(dtype), sent_(std::move(sent)) {}
 
   Future runHook(c10d::GradBucket& bucket) override {
@@ -52,7 +52,7 @@ class SumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessG
   std::shared_ptr<SentBuckets> sent_;
 };
 
-class SmallSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
+class SmallAllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
 
@@ -119,13 +119,13 @@ bool SentBuckets::failed() const {
   return refused_ || std::ranges::any_of(buckets_, [](const auto& bucket) { return bucket->hasError(); });
 }
 
-std::unique_ptr<c10d::CommHookInterface> make_sum_hook(std::shared_ptr<const ProcessGroup> group, config::GradientCompression compression,
-                                                       std::shared_ptr<SentBuckets> sent) {
-  return std::make_unique<SumHook>(std::move(group), dtype_of(compression), std::move(sent));
+std::unique_ptr<c10d::CommHookInterface> make_allreduce_hook(std::shared_ptr<const ProcessGroup> group,
+                                                             config::GradientCompression compression, std::shared_ptr<SentBuckets> sent) {
+  return std::make_unique<AllreduceHook>(std::move(group), dtype_of(compression), std::move(sent));
 }
 
-std::unique_ptr<c10d::CommHookInterface> make_small_sum_hook(std::shared_ptr<const ProcessGroup> group) {
-  return std::make_unique<SmallSumHook>(std::move(group));
+std::unique_ptr<c10d::CommHookInterface> make_small_allreduce_hook(std::shared_ptr<const ProcessGroup> group) {
+  return std::make_unique<SmallAllreduceHook>(std::move(group));
 }
 
 }  // namespace trainer::distributed

@@ -1,4 +1,4 @@
-#include "nn/channel_loops.h"
+#include "nn/batch_norm_cpu.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

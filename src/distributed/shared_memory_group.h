@@ -17,17 +17,17 @@ class ProcessGroup;
 // is in `total` already, nothing is done.
 void add_in_rank_order(torch::Tensor total, int size, const std::function<torch::Tensor(int rank)>& part);
 
-class HostExchange {
+class SharedMemoryGroup {
  public:
   // Where each tensor begins: a line of the processor's cache.
   static constexpr int64_t kAlignment = 64;
 
   // Collective. Room for `num_bytes` of each rank; `timeout` is for each wait. Null on every rank when any of them does not reach the
   // memory: on another host, in a container that does not see the processes of the others, or where there is none left.
-  static std::unique_ptr<HostExchange> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
-  ~HostExchange();
-  HostExchange(const HostExchange&) = delete;
-  HostExchange& operator=(const HostExchange&) = delete;
+  static std::unique_ptr<SharedMemoryGroup> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
+  ~SharedMemoryGroup();
+  SharedMemoryGroup(const SharedMemoryGroup&) = delete;
+  SharedMemoryGroup& operator=(const SharedMemoryGroup&) = delete;
 
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
 
@@ -45,7 +45,7 @@ class HostExchange {
   class Mapping;
   struct Progress;
 
-  HostExchange(std::unique_ptr<Mapping> mapping, int rank, int size, int64_t room, std::chrono::milliseconds timeout);
+  SharedMemoryGroup(std::unique_ptr<Mapping> mapping, int rank, int size, int64_t room, std::chrono::milliseconds timeout);
   Progress& progress(int rank) const;
   // What a rank has written: a tensor like `like` at `offset`.
   torch::Tensor slot(int rank, int64_t offset, const torch::Tensor& like) const;

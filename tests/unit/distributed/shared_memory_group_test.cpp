@@ -1,4 +1,4 @@
-#include "distributed/host_exchange.h"
+#include "distributed/shared_memory_group.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -49,7 +49,7 @@ void expect_right_results(const ProcessGroup& group) {
 // What the group's own sequence number counts goes through sockets.
 uint64_t num_sent(const ProcessGroup& group) { return group.c10d_group()->getSequenceNumberForGroup(); }
 
-TEST(HostExchange, SumsInTheOrderOfTheRanksWithAndWithoutSharedMemory) {
+TEST(SharedMemoryGroup, SumsInTheOrderOfTheRanksWithAndWithoutSharedMemory) {
   for (const int world_size : {1, 2, 3, 4}) {
     run_ranks(world_size, [](ProcessGroups& groups) {
       auto& group = *groups.world();
@@ -62,7 +62,7 @@ TEST(HostExchange, SumsInTheOrderOfTheRanksWithAndWithoutSharedMemory) {
   }
 }
 
-TEST(HostExchange, WhatDoesNotFitGoesThroughSockets) {
+TEST(SharedMemoryGroup, WhatDoesNotFitGoesThroughSockets) {
   run_ranks(2, [](ProcessGroups& groups) {
     auto& group = *groups.world();
     group.share_memory(1024);
@@ -76,7 +76,7 @@ TEST(HostExchange, WhatDoesNotFitGoesThroughSockets) {
   });
 }
 
-TEST(HostExchange, WithoutMemoryEverythingGoesThroughSockets) {
+TEST(SharedMemoryGroup, WithoutMemoryEverythingGoesThroughSockets) {
   // A file that is made is no larger than this, in memory too.
   const rlimit small{.rlim_cur = 4096, .rlim_max = RLIM_INFINITY};
   rlimit before{};
@@ -84,7 +84,7 @@ TEST(HostExchange, WithoutMemoryEverythingGoesThroughSockets) {
   auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   run_ranks(2, [](ProcessGroups& groups) {
-    EXPECT_EQ(HostExchange::make(*groups.world(), 8192, 1s), nullptr);
+    EXPECT_EQ(SharedMemoryGroup::make(*groups.world(), 8192, 1s), nullptr);
     groups.world()->share_memory(8192);
     expect_right_results(*groups.world());
   });
@@ -93,10 +93,10 @@ TEST(HostExchange, WithoutMemoryEverythingGoesThroughSockets) {
 }
 
 // What rank 0 of two hears when rank 1 does `leave` instead of a sum.
-std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::function<void(std::unique_ptr<HostExchange>)>& leave) {
+std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::function<void(std::unique_ptr<SharedMemoryGroup>)>& leave) {
   std::string message;
   run_ranks(2, [&](ProcessGroups& groups) {
-    auto exchange = HostExchange::make(*groups.world(), 1024, timeout);
+    auto exchange = SharedMemoryGroup::make(*groups.world(), 1024, timeout);
     const auto tensor = torch::ones({4});
     exchange->sum({&tensor, 1});
     if (groups.world()->rank() == 1) return leave(std::move(exchange));
@@ -109,7 +109,7 @@ std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::functio
   return message;
 }
 
-TEST(HostExchange, ARankThatLeavesIsNamed) {
+TEST(SharedMemoryGroup, ARankThatLeavesIsNamed) {
   EXPECT_EQ(error_of_a_sum(1min, [](auto exchange) { exchange.reset(); }), "rank 1 of them has left");
   EXPECT_EQ(error_of_a_sum(1min,
                            [](auto exchange) {
@@ -120,12 +120,12 @@ TEST(HostExchange, ARankThatLeavesIsNamed) {
             "rank 1 of them has left");
 }
 
-TEST(HostExchange, ARankThatDoesNotComeIsNamed) {
+TEST(SharedMemoryGroup, ARankThatDoesNotComeIsNamed) {
   EXPECT_EQ(error_of_a_sum(1s, [](auto /*stays until rank 0 has given up*/) { std::this_thread::sleep_for(2s); }),
             "rank 1 of them did not come within 1 s");
 }
 
-TEST(HostExchange, AbortEndsAWaitOnAnotherThread) {
+TEST(SharedMemoryGroup, AbortEndsAWaitOnAnotherThread) {
   run_ranks(2, [](ProcessGroups& groups) {
     auto& group = *groups.world();
     group.share_memory(1024);

@@ -4,7 +4,7 @@
 
 #include "checkpoint/file_output.h"
 #include "checkpoint/pickler.h"
-#include "checkpoint/torch_zip.h"
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/zip_writer.h"
 
 namespace trainer::checkpoint {
@@ -13,7 +13,7 @@ namespace trainer::checkpoint {
 static_assert(std::endian::native == std::endian::little);
 
 // The entries of torch.save, in its order.
-void write_torch_zip(const state::Tree& tree, const std::string& archive_name, Output& output) {
+void write_pytorch_file(const state::Tree& tree, const std::string& archive_name, Output& output) {
   const auto [program, storages] = pickle(tree);
   ZipWriter zip(archive_name, output);
   zip.add("data.pkl", program);
@@ -30,7 +30,7 @@ void write_torch_zip(const state::Tree& tree, const std::string& archive_name, O
 
 uint64_t save(const std::filesystem::path& path, const state::Tree& tree) {
   FileOutput output(path);
-  write_torch_zip(tree, path.stem().string(), output);
+  write_pytorch_file(tree, path.stem().string(), output);
   return output.commit();
 }
 

@@ -1,4 +1,4 @@
-#include "distributed/host_exchange.h"
+#include "distributed/shared_memory_group.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ constexpr int kSpins = 1000;
 // How often a rank that waits looks whether the other one still lives.
 constexpr timespec kLookInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
 
-constexpr int64_t kAlignment = HostExchange::kAlignment;
+constexpr int64_t kAlignment = SharedMemoryGroup::kAlignment;
 
 int64_t align(int64_t num_bytes) { return (num_bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -56,7 +56,7 @@ void add_in_rank_order(torch::Tensor total, int size, const std::function<torch:
 
 // A file in memory that belongs to nobody but those who have it open: the kernel takes it back when the last of them ends, however it
 // ends. Each rank holds a lock on the byte of its number, which says that it lives.
-class HostExchange::Mapping {
+class SharedMemoryGroup::Mapping {
  public:
   // Makes the file. fd() is -1 where that fails.
   Mapping(const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
@@ -113,12 +113,13 @@ class HostExchange::Mapping {
 
 // Of one rank, at the beginning of the memory: the number of the last sum whose part it has written, and of the last one that it has
 // read from the others. Each on a line of its own.
-struct HostExchange::Progress {
+struct SharedMemoryGroup::Progress {
   alignas(kAlignment) std::atomic<uint32_t> written;
   alignas(kAlignment) std::atomic<uint32_t> read;
 };
 
-std::unique_ptr<HostExchange> HostExchange::make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout) {
+std::unique_ptr<SharedMemoryGroup> SharedMemoryGroup::make(const ProcessGroup& group, int64_t num_bytes,
+                                                           std::chrono::milliseconds timeout) {
   const int64_t room = align(num_bytes);
   const int64_t size = group.size() * (room + static_cast<int64_t>(sizeof(Progress)));
   const bool is_first = group.rank() == 0;
@@ -135,28 +136,28 @@ std::unique_ptr<HostExchange> HostExchange::make(const ProcessGroup& group, int6
   const auto all_have_it = torch::tensor({mapping->lock(group.rank()) ? 1 : 0});
   group.all_reduce(all_have_it, Reduction::kMin);
   if (all_have_it.item<int>() == 0) return nullptr;
-  return std::unique_ptr<HostExchange>(new HostExchange(std::move(mapping), group.rank(), group.size(), room, timeout));
+  return std::unique_ptr<SharedMemoryGroup>(new SharedMemoryGroup(std::move(mapping), group.rank(), group.size(), room, timeout));
 }
 
-HostExchange::HostExchange(std::unique_ptr<Mapping> mapping, int rank, int size, int64_t room, std::chrono::milliseconds timeout)
+SharedMemoryGroup::SharedMemoryGroup(std::unique_ptr<Mapping> mapping, int rank, int size, int64_t room, std::chrono::milliseconds timeout)
     : mapping_(std::move(mapping)), rank_(rank), size_(size), room_(room), timeout_(timeout) {}
 
-HostExchange::~HostExchange() = default;
+SharedMemoryGroup::~SharedMemoryGroup() = default;
 
-HostExchange::Progress& HostExchange::progress(int rank) const { return reinterpret_cast<Progress*>(mapping_->data())[rank]; }
+SharedMemoryGroup::Progress& SharedMemoryGroup::progress(int rank) const { return reinterpret_cast<Progress*>(mapping_->data())[rank]; }
 
-torch::Tensor HostExchange::slot(int rank, int64_t offset, const torch::Tensor& like) const {
+torch::Tensor SharedMemoryGroup::slot(int rank, int64_t offset, const torch::Tensor& like) const {
   const auto begin = size_ * static_cast<int64_t>(sizeof(Progress)) + rank * room_ + offset;
   return torch::from_blob(mapping_->data() + begin, like.sizes(), like.options());
 }
 
-bool HostExchange::has_room_for(std::span<const torch::Tensor> tensors) const {
+bool SharedMemoryGroup::has_room_for(std::span<const torch::Tensor> tensors) const {
   int64_t num_bytes = 0;
   for (const auto& tensor : tensors) num_bytes += align(static_cast<int64_t>(tensor.nbytes()));
   return num_bytes <= room_;
 }
 
-void HostExchange::sum(std::span<const torch::Tensor> tensors) {
+void SharedMemoryGroup::sum(std::span<const torch::Tensor> tensors) {
   write(tensors);
   int64_t offset = 0;
   for (const auto& tensor : tensors) {
@@ -166,13 +167,13 @@ void HostExchange::sum(std::span<const torch::Tensor> tensors) {
   end_reading();
 }
 
-void HostExchange::all_gather(const torch::Tensor& tensor, const torch::Tensor& all) {
+void SharedMemoryGroup::all_gather(const torch::Tensor& tensor, const torch::Tensor& all) {
   write({&tensor, 1});
   for (int rank = 0; rank < size_; ++rank) all[rank].copy_(slot(rank, 0, tensor));
   end_reading();
 }
 
-void HostExchange::write(std::span<const torch::Tensor> tensors) {
+void SharedMemoryGroup::write(std::span<const torch::Tensor> tensors) {
   for (int rank = 0; rank < size_; ++rank) wait_for(rank, &Progress::read, round_);
   ++round_;
   int64_t offset = 0;
@@ -184,9 +185,9 @@ void HostExchange::write(std::span<const torch::Tensor> tensors) {
   for (int rank = 0; rank < size_; ++rank) wait_for(rank, &Progress::written, round_);
 }
 
-void HostExchange::end_reading() { set_and_wake(progress(rank_).read, round_); }
+void SharedMemoryGroup::end_reading() { set_and_wake(progress(rank_).read, round_); }
 
-void HostExchange::wait_for(int rank, std::atomic<uint32_t> Progress::*counter, uint32_t round) const {
+void SharedMemoryGroup::wait_for(int rank, std::atomic<uint32_t> Progress::*counter, uint32_t round) const {
   const auto& value = progress(rank).*counter;
   // Counters wrap around.
   const auto is_there = [&] { return static_cast<int32_t>(value.load(std::memory_order_acquire) - round) >= 0; };
@@ -208,7 +209,7 @@ void HostExchange::wait_for(int rank, std::atomic<uint32_t> Progress::*counter, 
   }
 }
 
-void HostExchange::leave() {
+void SharedMemoryGroup::leave() {
   has_left_ = true;
   mapping_->unlock(rank_);
 }

@@ -1,4 +1,4 @@
-#include "world/place.h"
+#include "world/rank_env.h"
 
 #include <fmt/format.h>
 
@@ -153,7 +153,7 @@ std::string take_query(const std::string& init_method, Claim& claim) {
   return init_method.substr(0, question_mark);
 }
 
-Claim read_flags(const PlaceFlags& flags, std::optional<std::string>& init_method) {
+Claim read_flags(const RankFlags& flags, std::optional<std::string>& init_method) {
   const auto number = [](std::string_view name, const std::optional<int64_t>& value, int least) {
     return value ? std::optional(to_number(fmt::format("{} {}", name, *value), std::to_string(*value), least)) : std::nullopt;
   };
@@ -206,21 +206,21 @@ void check_rank(const Said& rank, const Said& size) {
 }
 
 // Ranks and sizes of a complete and possible claim; its decision begins with them.
-Place to_place(const Claim& claim) {
+RankEnv to_place(const Claim& claim) {
   const auto& [names, rank, world_size, local_rank, local_world_size] = claim;
   check_pair(rank, world_size, names.world_size);
   check_pair(world_size, rank, names.rank);
   if (!rank)
     throw UsageError(fmt::format("SLURM_STEP_ID is set, but {} and {} are not: unset it, or set them", names.rank, names.world_size));
   check_rank(*rank, *world_size);
-  Place place{.rank = rank->value, .world_size = world_size->value};
+  RankEnv rank_env{.rank = rank->value, .world_size = world_size->value};
   std::string local;
   if (local_rank) {
     check_rank(*local_rank, local_world_size ? *local_world_size : *world_size);
-    place.local_rank = local_rank->value;
-    place.local_world_size = local_world_size ? local_world_size->value : local_rank->value + 1;
-    local = local_world_size ? fmt::format(" (local rank {} of {})", place.local_rank, place.local_world_size)
-                             : fmt::format(" (local rank {} of at least {}: {} is not set)", place.local_rank, place.local_world_size,
+    rank_env.local_rank = local_rank->value;
+    rank_env.local_world_size = local_world_size ? local_world_size->value : local_rank->value + 1;
+    local = local_world_size ? fmt::format(" (local rank {} of {})", rank_env.local_rank, rank_env.local_world_size)
+                             : fmt::format(" (local rank {} of at least {}: {} is not set)", rank_env.local_rank, rank_env.local_world_size,
                                            names.local_world_size);
   } else {
     if (local_world_size && local_world_size->value > 1) check_pair(local_world_size, local_rank, names.local_rank);
@@ -230,8 +230,9 @@ Place to_place(const Claim& claim) {
     throw UsageError(
         fmt::format("{} is more than {}: no host has more processes than there are", local_world_size->text, world_size->text));
   }
-  place.decision = fmt::format("rank {} of {}{}, from {} and {}", place.rank, place.world_size, local, names.rank, names.world_size);
-  return place;
+  rank_env.decision =
+      fmt::format("rank {} of {}{}, from {} and {}", rank_env.rank, rank_env.world_size, local, names.rank, names.world_size);
+  return rank_env;
 }
 
 // "; passed over: SLURM_PROCID=0 of SLURM_NTASKS=1", the launchers' words that were not followed.
@@ -246,30 +247,30 @@ std::string passed_over(const Variables& variables, std::string_view chosen_rank
   return text;
 }
 
-void read_master(const Variables& variables, bool is_slurm, Place& place) {
-  if (place.init_method && !place.init_method->starts_with("env:")) return;
-  place.master_addr = variables.text("MASTER_ADDR").value_or("");
+void read_master(const Variables& variables, bool is_slurm, RankEnv& rank_env) {
+  if (rank_env.init_method && !rank_env.init_method->starts_with("env:")) return;
+  rank_env.master_addr = variables.text("MASTER_ADDR").value_or("");
   if (const auto port = variables.number("MASTER_PORT", 1, 65535)) {
-    place.master_port = port->value;
-    place.port_source = "MASTER_PORT";
+    rank_env.master_port = port->value;
+    rank_env.port_source = "MASTER_PORT";
   }
-  if (!is_slurm || place.world_size == 1) return;
+  if (!is_slurm || rank_env.world_size == 1) return;
   std::string derived;
   const std::string list_name = variables.text("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
-  if (const auto list = variables.text(list_name); place.master_addr.empty() && list) {
-    place.master_addr = first_host(*list);
-    if (place.master_addr.empty()) {
+  if (const auto list = variables.text(list_name); rank_env.master_addr.empty() && list) {
+    rank_env.master_addr = first_host(*list);
+    if (rank_env.master_addr.empty()) {
       throw UsageError(fmt::format("{}={}: expected host names such as n[1-2],m3; set MASTER_ADDR instead", list_name, *list));
     }
-    derived += fmt::format("; MASTER_ADDR={} is the first of {}", place.master_addr, list_name);
+    derived += fmt::format("; MASTER_ADDR={} is the first of {}", rank_env.master_addr, list_name);
   }
   const auto job = unsigned_number(variables.text("SLURM_JOB_ID"));
-  if (const auto step = unsigned_number(variables.text("SLURM_STEP_ID")); place.master_port == 0 && job && step) {
-    place.master_port = step_port(*job, *step);
-    place.port_source = fmt::format("computed from SLURM_JOB_ID={} and SLURM_STEP_ID={}", *job, *step);
-    derived += fmt::format("; MASTER_PORT={} is computed from SLURM_JOB_ID and SLURM_STEP_ID", place.master_port);
+  if (const auto step = unsigned_number(variables.text("SLURM_STEP_ID")); rank_env.master_port == 0 && job && step) {
+    rank_env.master_port = step_port(*job, *step);
+    rank_env.port_source = fmt::format("computed from SLURM_JOB_ID={} and SLURM_STEP_ID={}", *job, *step);
+    derived += fmt::format("; MASTER_PORT={} is computed from SLURM_JOB_ID and SLURM_STEP_ID", rank_env.master_port);
   }
-  place.decision += derived;
+  rank_env.decision += derived;
 }
 
 // Under --gpus-per-task Slurm itself gives each task what it needs.
@@ -288,36 +289,36 @@ Environment process_environment() {
   };
 }
 
-Place find_place(const PlaceFlags& flags, const Environment& environment) {
+RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
   const Variables variables(environment);
   std::optional<std::string> init_method;
   const Claim claim = join(read_flags(flags, init_method), variables);
-  Place place;
+  RankEnv rank_env;
   if (has_names(claim)) {
-    place = to_place(claim);
-    place.init_method = init_method;
+    rank_env = to_place(claim);
+    rank_env.init_method = init_method;
     const bool is_slurm = claim.names.rank == kSlurmStep.rank;
-    read_master(variables, is_slurm, place);
-    if (is_slurm) place.slurm_gpus = read_slurm_gpus(variables);
+    read_master(variables, is_slurm, rank_env);
+    if (is_slurm) rank_env.slurm_gpus = read_slurm_gpus(variables);
   } else if (init_method) {
     throw UsageError(
         fmt::format("--init-method {} without --rank and --world-size, and no launcher's variables are set: give them too, or "
                     "leave it away for one process alone",
                     *init_method));
   } else {
-    place.decision = "one process: no launcher's variables are set";
+    rank_env.decision = "one process: no launcher's variables are set";
   }
   if (variables.text(kRank.rank)) {
-    if (const auto nodes = variables.number("GROUP_WORLD_SIZE", 1)) place.num_nodes = nodes->value;
-    place.launcher_serves_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-    if (const auto attempt = variables.number("TORCHELASTIC_RESTART_COUNT", 0)) place.restart_attempt = attempt->value;
-    place.error_file = variables.text(kErrorFileVariable).value_or("");
-    if (const auto messages = variables.number(kLauncherMessagesVariable, 0)) place.launcher_messages_descriptor = messages->value;
-    if (const auto socket = variables.number(kListenVariable, 0); socket && place.rank == 0) place.listen_descriptor = socket->value;
+    if (const auto nodes = variables.number("GROUP_WORLD_SIZE", 1)) rank_env.num_nodes = nodes->value;
+    rank_env.launcher_serves_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    if (const auto attempt = variables.number("TORCHELASTIC_RESTART_COUNT", 0)) rank_env.restart_attempt = attempt->value;
+    rank_env.error_file = variables.text(kErrorFileVariable).value_or("");
+    if (const auto messages = variables.number(kLauncherMessagesVariable, 0)) rank_env.launcher_messages_descriptor = messages->value;
+    if (const auto socket = variables.number(kListenVariable, 0); socket && rank_env.rank == 0) rank_env.listen_descriptor = socket->value;
   }
-  place.gloo_interface = variables.text("GLOO_SOCKET_IFNAME").value_or("");
-  place.decision += passed_over(variables, claim.names.rank);
-  return place;
+  rank_env.gloo_interface = variables.text("GLOO_SOCKET_IFNAME").value_or("");
+  rank_env.decision += passed_over(variables, claim.names.rank);
+  return rank_env;
 }
 
 }  // namespace trainer::world

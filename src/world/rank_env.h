@@ -10,7 +10,7 @@
 namespace trainer::world {
 
 // The command line's --rank, --world-size, --local-rank, --init-method; not given: empty.
-struct PlaceFlags {
+struct RankFlags {
   std::optional<int64_t> rank = {}, world_size = {}, local_rank = {};
   std::optional<std::string> init_method = {};
 };
@@ -26,7 +26,7 @@ inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 Environment process_environment();
 
-struct Place {
+struct RankEnv {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;  // among the processes of this host
@@ -50,7 +50,7 @@ struct Place {
 // MPICH's and Intel MPI's; Slurm's inside an srun step; else one process alone.
 // Throws UsageError for an incomplete or impossible set within one source and for flags that contradict RANK, WORLD_SIZE or
 // LOCAL_RANK; it names the variables with their values and the cure.
-Place find_place(const PlaceFlags& flags, const Environment& environment);
+RankEnv find_rank_env(const RankFlags& flags, const Environment& environment);
 
 // Where the processes meet.
 struct MeetingPoint {
@@ -63,6 +63,6 @@ struct MeetingPoint {
 
 // The flag's, else the configured one (`distributed.init_method`), where env:// stands for master_addr and master_port. A world
 // of one process meets nobody. Throws UsageError naming what is missing or malformed.
-MeetingPoint meeting_point(const Place& place, const std::string& configured_init_method);
+MeetingPoint meeting_point(const RankEnv& rank_env, const std::string& configured_init_method);
 
 }  // namespace trainer::world

@@ -32,9 +32,9 @@ class SentBuckets {
 };
 
 // Each bucket on its way as soon as it is full.
-std::unique_ptr<c10d::CommHookInterface> make_sum_hook(std::shared_ptr<const ProcessGroup> group, config::GradientCompression compression,
-                                                       std::shared_ptr<SentBuckets> sent);
+std::unique_ptr<c10d::CommHookInterface> make_allreduce_hook(std::shared_ptr<const ProcessGroup> group,
+                                                             config::GradientCompression compression, std::shared_ptr<SentBuckets> sent);
 // All buckets when the last one is full, in the order of the ranks: for gradients so small that there is nothing to hide.
-std::unique_ptr<c10d::CommHookInterface> make_small_sum_hook(std::shared_ptr<const ProcessGroup> group);
+std::unique_ptr<c10d::CommHookInterface> make_small_allreduce_hook(std::shared_ptr<const ProcessGroup> group);
 
 }  // namespace trainer::distributed

@@ -1,4 +1,4 @@
-#include "distributed/stop_agreement.h"
+#include "distributed/stop_consensus.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 
 namespace trainer::distributed {
 
-StopAgreement::StopAgreement(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
-StopAgreement::~StopAgreement() = default;
+StopConsensus::StopConsensus(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
+StopConsensus::~StopConsensus() = default;
 
-bool StopAgreement::ask(bool requested) {
+bool StopConsensus::any_requested(bool requested) {
   const auto& group = group_->c10d_group();
   if (!group) return requested;
   if (group_->shares_memory()) {
@@ -28,7 +28,7 @@ bool StopAgreement::ask(bool requested) {
   return agreed;
 }
 
-void StopAgreement::finish() {
+void StopConsensus::finish() {
   if (!pending_) return;
   const Activity::Wait wait(group_->activity().get());
   try {

@@ -1,4 +1,4 @@
-#include "checkpoint/torch_zip.h"
+#include "checkpoint/pytorch_file.h"
 
 #include <gmock/gmock.h>
 #include <torch/torch.h>
@@ -15,20 +15,20 @@ using testing::describe;
 
 TEST(TorchZip, GivesBackWhatWasWritten) {
   const auto tree = testing::make_tree();
-  EXPECT_EQ(describe(read_torch_zip(as_bytes(write(tree)), "a.pt")), describe(tree));
+  EXPECT_EQ(describe(read_pytorch_file(as_bytes(write(tree)), "a.pt")), describe(tree));
 }
 
 TEST(TorchZip, ReadsFiles) {
   const testing::TemporaryFolder folder;
   const auto tree = testing::make_tree();
   write_file_atomically(folder.path() / "a.pt", write(tree));
-  EXPECT_EQ(describe(read_torch_zip(folder.path() / "a.pt")), describe(tree));
+  EXPECT_EQ(describe(read_pytorch_file(folder.path() / "a.pt")), describe(tree));
 }
 
 TEST(TorchZip, IsTheSameForAnEqualTree) {
   const auto bytes = write(testing::make_tree());
   EXPECT_EQ(write(testing::make_tree()), bytes);
-  EXPECT_EQ(write(read_torch_zip(as_bytes(bytes), "a.pt")), bytes);
+  EXPECT_EQ(write(read_pytorch_file(as_bytes(bytes), "a.pt")), bytes);
 }
 
 TEST(TorchZip, WritesMemoryThatIsSharedOnce) {
@@ -39,7 +39,7 @@ TEST(TorchZip, WritesMemoryThatIsSharedOnce) {
   tree.add("again", memory);
   const auto bytes = write(tree);
   EXPECT_LT(bytes.size(), 2 * memory.nbytes());
-  const auto back = read_torch_zip(as_bytes(bytes), "a.pt");
+  const auto back = read_pytorch_file(as_bytes(bytes), "a.pt");
   const state::View view(back, "a.pt");
   EXPECT_EQ(view.at("whole").tensor().data_ptr(), view.at("again").tensor().data_ptr());
   view.at("whole").tensor()[12] = -1;
@@ -48,7 +48,7 @@ TEST(TorchZip, WritesMemoryThatIsSharedOnce) {
 
 TEST(TorchZip, TensorsOutliveTheFile) {
   auto bytes = write(testing::make_tree());
-  const auto tree = read_torch_zip(as_bytes(bytes), "a.pt");
+  const auto tree = read_pytorch_file(as_bytes(bytes), "a.pt");
   std::ranges::fill(bytes, '\0');
   EXPECT_EQ(describe(tree), describe(testing::make_tree()));
 }
@@ -62,7 +62,7 @@ TEST(TorchZip, RefusesToWriteWhatPyTorchDoesNotRead) {
 }
 
 TEST(TorchZip, ReadsWhatPythonWrites) {
-  const auto tree = read_torch_zip(as_bytes(read_corpus("torch_zip/torch_save.pt")), "torch_save.pt");
+  const auto tree = read_pytorch_file(as_bytes(read_corpus("pytorch_file/torch_save.pt")), "torch_save.pt");
   const state::View view(tree, "torch_save.pt");
   const auto weight = view.at("model").at("weight").tensor();
   EXPECT_TRUE(weight.equal(torch::arange(6, torch::kFloat32).reshape({2, 3})));
