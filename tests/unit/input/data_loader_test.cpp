@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "config/reader.h"
+#include "tests/testing/read_component.h"
 
 namespace trainer::input {
 namespace {
