@@ -18,7 +18,7 @@ namespace {
 std::string error_of(const std::string& override_text) {
   static constexpr const char* kBase = "experiment: keys\nmodel: {name: demo_conv}\ndataset: {name: synthetic}\ntraining: {epochs: 1}\n";
   try {
-    config::load_text(kBase, "x.yaml", {override_text}, all_registries());
+    config::load_text(kBase, "x.yaml", {override_text}, session::all_registries());
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -93,7 +93,8 @@ int check_section(const config::Key& section_key, const std::string& outer = "")
 TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
   config::Experiment experiment;
   config::KeyTable top;
-  experiment.describe(top, all_registries());
+  const auto registries = session::all_registries();  // the table refers to it
+  experiment.describe(top, registries);
   int num_keys = 0;
   for (const auto& key : top.keys()) {
     check_key(key, "", [](const std::string& name, const std::string& value) { return name + "=" + value; });
@@ -104,16 +105,16 @@ TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
 
 TEST(EveryKey, TheReferenceInDocsIsTheTables) {
   const auto file = std::filesystem::path(TRAINER_SOURCE_DIR) / "docs/configuration.md";
-  EXPECT_EQ(read_file(file), config::reference_markdown(all_registries()))
+  EXPECT_EQ(read_file(file), config::reference_markdown(session::all_registries()))
       << "the key tables changed; run: trainer config reference --format markdown > docs/configuration.md";
 }
 
 TEST(EveryKey, EveryConfigReadsBackFromItsResolvedForm) {
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TRAINER_SOURCE_DIR) / "configs")) {
-    auto experiment = config::load(entry.path(), {}, all_registries());
-    const auto text = config::to_yaml(experiment, all_registries());
-    auto again = config::load_text(text, "resolved", {}, all_registries());
-    EXPECT_EQ(config::to_yaml(again, all_registries()), text) << entry.path();
+    auto experiment = config::load(entry.path(), {}, session::all_registries());
+    const auto text = config::to_yaml(experiment, session::all_registries());
+    auto again = config::load_text(text, "resolved", {}, session::all_registries());
+    EXPECT_EQ(config::to_yaml(again, session::all_registries()), text) << entry.path();
   }
 }
 
