@@ -10,6 +10,7 @@
 namespace trainer::engine {
 namespace {
 
+// A run of six steps.
 const std::string kCallbackText =
     "experiment: callback\nmodel: {name: demo_linear}\nloss: {name: mse}\n"
     "dataset: {name: synthetic, shape: [10], num_classes: 0, num_targets: 10, num_train: 24, num_validation: 8}\n"
@@ -45,36 +46,26 @@ class LargestStep : public engine::TrainingHook {
 };
 // End of example
 
-// A run of six steps to which `add_hooks` adds hooks.
-template <typename AddHooks>
-void train_with_hooks(reporting::Sink& reporter, AddHooks add_hooks) {
-  const auto experiment = config::load_text(kCallbackText, "test.yaml", {}, session::all_registries());
-  const auto quiet_logger = make_quiet_logger();
-  auto parts = build_parts(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
-  join_ranks(experiment, parts);
-  open_data(experiment, parts, *quiet_logger);
-  Trainer trainer(experiment, parts, reporter, [] { return false; });
-  add_hooks(trainer, parts, *quiet_logger);
-}
-
 TEST(AddACallback, TheExampleSeesEachStep) {
-  testing::Recorder events;
-  train_with_hooks(events, [](Trainer& trainer, Parts& parts, Logger& logger) {
-    // clang-format off
+  testing::SmallSession small(kCallbackText);
+  auto& session = small.session;
+  auto& context = small.context;
+  testing::Recorder reporter;
+  const auto should_stop = [] { return false; };
+  // clang-format off
 // Example: callback attached
-LargestStep largest_step(*parts.model, logger);
-trainer.add_hook(largest_step);
+LargestStep largest_step(*session.parts().model, context.logger());
+const bool done = session.train(reporter, should_stop, {&largest_step});
 // End of example
-    // clang-format on
-    EXPECT_EQ(largest_step.largest(), 0);
-    trainer.run();
-    EXPECT_GT(largest_step.largest(), 0);
-  });
+  // clang-format on
+  EXPECT_TRUE(done);
+  EXPECT_GT(largest_step.largest(), 0);
 }
 
 class CallOrder : public TrainingHook, public reporting::Sink {
  public:
   void before_step(int64_t step) override { calls.push_back("before " + std::to_string(step)); }
+  void on_gradients(int64_t step) override { calls.push_back("gradients " + std::to_string(step)); }
   void after_step(int64_t step) override { calls.push_back("after " + std::to_string(step)); }
   void on_train(const reporting::TrainEvent&) override { calls.emplace_back("report"); }
   void on_validation(const reporting::ValidationEvent&) override { calls.emplace_back("validation"); }
@@ -84,13 +75,12 @@ class CallOrder : public TrainingHook, public reporting::Sink {
 
 TEST(TrainingHook, IsCalledAroundEachStepAndAfterItsReport) {
   CallOrder order;
-  train_with_hooks(order, [&](Trainer& trainer, Parts&, Logger&) {
-    trainer.add_hook(order);
-    trainer.run();
-  });
-  EXPECT_THAT(order.calls, ::testing::ElementsAre("before 0", "after 0", "before 1", "report", "after 1", "before 2", "report", "after 2",
-                                                  "validation", "before 3", "after 3", "before 4", "report", "after 4", "before 5",
-                                                  "report", "after 5", "validation"));
+  testing::SmallSession small(kCallbackText);
+  small.session.train(order, [] { return false; }, {&order});
+  EXPECT_THAT(order.calls,
+              ::testing::ElementsAre("before 0", "gradients 0", "after 0", "before 1", "gradients 1", "report", "after 1", "before 2",
+                                     "gradients 2", "report", "after 2", "validation", "before 3", "gradients 3", "after 3", "before 4",
+                                     "gradients 4", "report", "after 4", "before 5", "gradients 5", "report", "after 5", "validation"));
 }
 
 TEST(AddACallback, ThePageHasTheExample) {
