@@ -40,17 +40,18 @@ class StepCounter : public engine::TrainingHook {
   int64_t num_steps = 0;
 };
 
-// Collective: trains `num_steps` steps from the beginning, or on from `checkpoint`; returns the checkpoint then, on rank 0. Nothing when
-// the process was asked to stop meanwhile.
-std::optional<session::Checkpoint> train(session::RankContext& context, int64_t num_steps, std::optional<session::Checkpoint> checkpoint,
-                                         const fs::path& folder) {
+// Collective: trains `num_steps` steps from the beginning, or on from `checkpoint`, which then becomes the newest one, both on rank 0.
+// False when asked to stop earlier.
+bool train(session::RankContext& context, int64_t num_steps, std::optional<session::Checkpoint>& checkpoint, const fs::path& folder) {
   session::Session session(context, {.checkpoint_folder = folder, .checkpoint = std::move(checkpoint)});
   StepCounter counter;
   reporting::Sink no_reports;
-  session.train(no_reports, [&] { return counter.num_steps >= num_steps || stop_signal() != 0; }, {&counter});
-  if (context.rank() != 0 || stop_signal() != 0) return std::nullopt;
+  const auto should_stop = [&] { return counter.num_steps >= num_steps || stop_signal() != 0; };
+  if (!session.train(no_reports, should_stop, {&counter}) && counter.num_steps < num_steps) return false;
+  if (context.rank() != 0) return true;
   const auto newest = checkpoint::list_checkpoints(folder).front();
-  return session::Checkpoint{newest, checkpoint::read_pytorch_file(newest)};
+  checkpoint = {newest, checkpoint::read_pytorch_file(newest)};
+  return true;
 }
 
 // What takes its time is no part of a state.
@@ -85,14 +86,15 @@ ExitCode verify_resume(const std::vector<std::string>& args) {
   return process.run([&] {
     session::RankContext context(process, source);
     const TemporaryFolder folder;
-    return context.run([&] {
-      const auto straight = train(context, num_steps, std::nullopt, folder.path() / "straight");
-      auto half = train(context, num_steps / 2, std::nullopt, folder.path() / "resumed");
-      const auto resumed = train(context, num_steps - num_steps / 2, std::move(half), folder.path() / "resumed");
-      if (stop_signal() != 0) return ExitCode::kStopped;
-      if (straight) compare(*straight, *resumed, num_steps);
-      return ExitCode::kDone;
+    std::optional<session::Checkpoint> straight, resumed;
+    const auto exit_code = context.run([&] {
+      const bool done = train(context, num_steps, straight, folder.path() / "straight") &&
+                        train(context, num_steps / 2, resumed, folder.path() / "resumed") &&
+                        train(context, num_steps - num_steps / 2, resumed, folder.path() / "resumed");
+      return done ? ExitCode::kDone : ExitCode::kStopped;
     });
+    if (exit_code == ExitCode::kDone && straight) compare(*straight, *resumed, num_steps);
+    return exit_code;
   });
 }
 
