@@ -207,6 +207,27 @@ class CheckpointsTest(LaunchCase):
             self.assertEqual(code, 0, err)
             self.assertRegex(out, r"^equal, bit for bit: 14 steps straight, and 7 \+ 7 with a checkpoint between them, in \d+ tensors")
 
+    def test_verify_resume_starts_as_training_does(self):
+        absent = self.folder / "absent.pt"
+        for launcher in ([], ["launch", "--nproc-per-node", "2", "--"]):
+            out, err, code = self.run_tool(*launcher, "verify-resume", *RUN, "--steps", "14", f"model.init_from={absent}")
+            self.assertEqual((out, code), ("", 5), err)
+            self.assertEqual(err.count(str(absent)), 1, err)
+
+    def test_verify_resume_stops_on_request(self):
+        command = [BINARY, "launch", "--nproc-per-node", "2", "--", "verify-resume", *map(str, RUN), "--steps", "1000000",
+                   "training.epochs=1000000", "checkpoint.every_steps=1"]
+        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(self.folder)}, stdin=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.wait_for(lambda: any(self.folder.glob("trainer-verify-resume-*/straight/step_*.pt")))
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75, err)
+        self.assertEqual(list(self.folder.glob("trainer-verify-resume-*")), [])
+
     def test_the_tools(self):
         checkpoints = self.straight() / "checkpoints"
         first, last = sorted(checkpoints.glob("step_*.pt"))[-2:]
