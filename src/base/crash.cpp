@@ -85,7 +85,7 @@ void write_report(int descriptor, int signal_number, const char* file, std::span
   write_text(descriptor, "\n");
   const size_t end = num_lines;
   for (size_t i = end > kNumLines ? end - kNumLines : 0; i < end; ++i) {
-    write_text(descriptor, "  said before: ");
+    write_text(descriptor, "  logged before: ");
     write_text(descriptor, last_lines[i % kNumLines].data());
     write_text(descriptor, "\n");
   }

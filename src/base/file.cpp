@@ -95,7 +95,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const auto file = open_file(path, O_RDONLY);
   struct stat status {};
   if (file.number() < 0 || ::fstat(file.number(), &status) != 0) fail("read", path);
-  if (!S_ISREG(status.st_mode)) throw Error("cannot read " + path.string() + ": it is no regular file");
+  if (!S_ISREG(status.st_mode)) throw Error("cannot read " + path.string() + ": it is not a regular file");
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number(), 0);

@@ -168,7 +168,7 @@ Global find_global(std::string_view module, std::string_view name) {
     if (const auto* dtype = find_dtype_by_name(name)) return {Kind::kDtype, dtype};
   }
   throw PickleError(
-      fmt::format("wants {}, which is no plain data and is never executed here", in_quotes(fmt::format("{}.{}", module, name))));
+      fmt::format("wants {}, which is not plain data and is never executed here", in_quotes(fmt::format("{}.{}", module, name))));
 }
 
 ObjectId call(Objects& objects, Budget& budget, ObjectId function, ObjectId arguments) {

@@ -34,7 +34,7 @@ class TreeMaker {
   state::Tree make(const List& content, int depth) { return list(content.elements, depth); }
 
   state::Tree make(Global content, int) {
-    if (content.kind != Global::Kind::kDtype) throw PickleError("makes a function or type, which is no data");
+    if (content.kind != Global::Kind::kDtype) throw PickleError("makes a function or type, which is not data");
     return copy(fmt::format("torch.{}", content.dtype->name));
   }
 

@@ -24,7 +24,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { unexpected("null"); }
   bool boolean(bool) override { unexpected("a truth value"); }
   bool number_integer(number_integer_t) override { unexpected("a negative number"); }
-  bool number_float(number_float_t, const string_t&) override { unexpected("a number that is no integer"); }
+  bool number_float(number_float_t, const string_t&) override { unexpected("a number that is not an integer"); }
   bool binary(binary_t&) override { unexpected("bytes"); }
 
   bool number_unsigned(number_unsigned_t value) override {

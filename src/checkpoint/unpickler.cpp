@@ -264,7 +264,7 @@ class Unpickler {
   // ("storage", type, key, location, number of elements)
   Storage storage(ObjectId id) {
     const auto* tuple = std::get_if<Tuple>(&objects_[id]);
-    if (tuple == nullptr || tuple->elements.size() != 5) throw PickleError("wants something outside of it that is no storage");
+    if (tuple == nullptr || tuple->elements.size() != 5) throw PickleError("wants something outside of it that is not a storage");
     const auto& elements = tuple->elements;
     const auto* word = std::get_if<std::string_view>(&objects_[elements[0]]);
     const auto* type = std::get_if<Global>(&objects_[elements[1]]);
@@ -272,7 +272,7 @@ class Unpickler {
     const auto* num_elements = std::get_if<int64_t>(&objects_[elements[4]]);
     if (word == nullptr || *word != "storage" || type == nullptr || type->kind != Global::Kind::kStorage || key == nullptr ||
         num_elements == nullptr) {
-      throw PickleError("wants something outside of it that is no storage");
+      throw PickleError("wants something outside of it that is not a storage");
     }
     const uint64_t element_size = type->dtype != nullptr ? c10::elementSize(type->dtype->type) : 1;
     uint64_t size = 0;

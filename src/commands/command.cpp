@@ -22,7 +22,7 @@ constexpr std::array kCommands = {
     Command{"checkpoint", "look into checkpoints, compare and average them", &checkpoint},
     Command{"export", "write a checkpoint's network for other programs", &export_model},
     Command{"verify-resume", "whether a run that is continued is the straight run, bit for bit", &verify_resume},
-    Command{"replay", "take a step again, alone, that was not finite", &replay},
+    Command{"replay", "re-run a saved non-finite step in one process", &replay},
     Command{"list", "the models, datasets, transforms and other parts there are", &list},
 };
 
@@ -52,7 +52,7 @@ ExitCode find_and_run(std::vector<std::string> args) {
     std::vector<std::string> names;
     for (const auto& command : kCommands) names.emplace_back(command.name);
     const auto near = nearest_name(args.front(), names);
-    throw UsageError(fmt::format("\"{}\" is no command{}; `trainer --help` lists them", args.front(),
+    throw UsageError(fmt::format("\"{}\" is not a command{}; `trainer --help` lists them", args.front(),
                                  near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
   }
   args.erase(args.begin());

@@ -28,7 +28,7 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
   add_experiment(app, arguments.experiment);
   app.add_option("--run-dir", arguments.run_directory, "folder of this run; default: <output_dir>/<experiment>")->type_name("DIR");
   app.add_option("--resume", arguments.resume,
-                 "auto: goes on from the newest good checkpoint of its folder, where there is one; none: begins a new run; or a "
+                 "auto: resumes from the newest complete checkpoint of its folder, if there is one; none: starts a new run; or a "
                  "checkpoint's file")
       ->type_name("auto|none|FILE");
   app.add_option("--progress", arguments.progress,

@@ -37,7 +37,7 @@ void check(const Experiment& experiment, const Node& root, Problems& problems) {
     report("dataloader.global_batch_size", "given together with dataloader.batch_size; keep one of them");
   } else if (loader.global_batch_size && *loader.global_batch_size % micro_steps != 0) {
     report("dataloader.global_batch_size",
-           fmt::format("{} is no multiple of training.accumulation_steps = {}", *loader.global_batch_size, micro_steps));
+           fmt::format("{} is not a multiple of training.accumulation_steps = {}", *loader.global_batch_size, micro_steps));
   }
 
   if (experiment.lr_scheduler.warmup_steps > 0 && experiment.lr_scheduler.warmup_epochs > 0) {

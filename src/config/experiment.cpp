@@ -31,7 +31,7 @@ void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add_section(
       "validation", [&](KeyTable& section) { validation.describe(section); }, "Measuring on data that is not trained on.");
   keys.add_section(
-      "checkpoint", [&](KeyTable& section) { checkpoint.describe(section, registries); }, "What is saved to go on from.");
+      "checkpoint", [&](KeyTable& section) { checkpoint.describe(section, registries); }, "What is saved to resume from.");
   keys.add_section(
       "logging", [&](KeyTable& section) { logging.describe(section); }, "What is written while training.");
 }

@@ -44,7 +44,7 @@ void apply_override(Node& root, const std::string& text, Problems& problems) {
   const size_t equals = text.find('=');
   const std::string path = text.substr(0, equals);
   if (equals == std::string::npos || path.empty() || path.front() == '.' || path.back() == '.' || path.find("..") != std::string::npos) {
-    problems.add(kCommandLine, "", fmt::format("\"{}\" is no override; write key.path=value, such as optimizer.lr=0.05", text));
+    problems.add(kCommandLine, "", fmt::format("\"{}\" is not an override; write key.path=value, such as optimizer.lr=0.05", text));
     return;
   }
   Node value;
@@ -63,7 +63,7 @@ void apply_override(Node& root, const std::string& text, Problems& problems) {
     if (node->kind == Node::Kind::kNull) node->kind = Node::Kind::kMap;
     if (node->kind != Node::Kind::kMap) {
       problems.add(kCommandLine, path,
-                   fmt::format("{} is no section; give it whole, such as {}={}", path.substr(0, begin - 1), path.substr(0, begin - 1),
+                   fmt::format("{} is not a section; give it whole, such as {}={}", path.substr(0, begin - 1), path.substr(0, begin - 1),
                                node->kind == Node::Kind::kList ? "[...]" : "..."));
       return;
     }

@@ -55,7 +55,7 @@ class Attempt {
       return store_.get();
     } catch (const std::exception& error) {
       reason = first_line(error);
-      if (reason.starts_with("Ping failed")) reason = "what listens there is no rank 0";
+      if (reason.starts_with("Ping failed")) reason = "the process listening there is not this run's rank 0";
       if (reason.starts_with("The client socket has timed out")) reason = "no connection";
       return {};
     }

@@ -98,8 +98,8 @@ void Checkpoints::tell(const checkpoint::Saved& saved) {
     reporter_.on_warning(
         {.epoch = run_.progress.epoch,
          .step = run_.progress.step,
-         .message = fmt::format("the checkpoint of step {} is not saved: {}; the training goes on, and the ones before are "
-                                "as they were",
+         .message = fmt::format("the checkpoint of step {} is not saved: {}; training continues, and the earlier checkpoints are "
+                                "unchanged",
                                 saved.step, saved.error)});
     return;
   }

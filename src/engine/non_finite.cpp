@@ -66,8 +66,8 @@ std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) 
   if (record.loss_scale) text += fmt::format(" and loss scale {:.6g}", *record.loss_scale);
   text += ": first " + (record.first_non_finite.empty() ? "a sum of gradients that are finite on each rank" : record.first_non_finite);
   if (record.world_size > 1 && !record.first_non_finite.empty()) text += fmt::format(" on rank {}", record.rank);
-  if (!record.repeats) text += ", which was finite when it was taken again";
-  text += "; it is left out" + keep(record);
+  if (!record.repeats) text += ", which was finite when the step was repeated";
+  text += "; the step is skipped" + keep(record);
   if (num_in_row_ >= kMostInRow) text += fmt::format(", the {}th in a row", num_in_row_);
   if (policy_ == config::OnNonFinite::kSkip && num_in_row_ < kMostInRow) return text;
   if (!record.repeats) return text + "; what does not repeat points to the memory or the GPU of that host";
@@ -79,9 +79,9 @@ std::string NonFiniteSteps::keep(const StepRecord& record) {
   try {
     const auto folder = keep_(record).string();
     ++num_kept_;
-    return fmt::format(" and kept for `trainer replay {}`", folder);
+    return fmt::format(" and saved for `trainer replay {}`", folder);
   } catch (const std::exception& error) {
-    return fmt::format(" (it could not be kept: {})", error.what());
+    return fmt::format(" (it could not be saved: {})", error.what());
   }
 }
 

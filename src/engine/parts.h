@@ -13,7 +13,6 @@
 #include "optim/ema.h"
 #include "optim/optimizer.h"
 #include "task/task.h"
-#include "task/task.h"
 
 namespace trainer::engine {
 

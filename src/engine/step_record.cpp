@@ -65,7 +65,7 @@ StepRecord read_step(const std::filesystem::path& folder) {
     if (!json.at("loss_scale").is_null()) record.loss_scale = json.at("loss_scale").get<double>();
     return record;
   } catch (const nlohmann::json::exception& error) {
-    refuse(file, fmt::format("this is no record of a step ({})", error.what()));
+    refuse(file, fmt::format("this is not a record of a step ({})", error.what()));
   }
 }
 
@@ -75,7 +75,7 @@ void read_model(const std::filesystem::path& folder, torch::nn::Module& model) {
   try {
     load_weights(checkpoint::read_pytorch_file(file), file.string(), model);
   } catch (const std::exception& error) {
-    refuse(file, fmt::format("this is no state of the model ({})", std::string(error.what()).substr(0, 200)));
+    refuse(file, fmt::format("this is not a state of the model ({})", std::string(error.what()).substr(0, 200)));
   }
 }
 

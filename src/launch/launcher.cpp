@@ -217,7 +217,8 @@ class Launcher {
     if (!is_ending_) {
       for (const auto& child : children_) {
         if (!child.is_running) continue;
-        logger_.warn("rank {} (process {}) goes on although another rank has stopped on request, and is ended", child.rank, child.process);
+        logger_.warn("rank {} (process {}) is still running although another rank has stopped on request, and is ended", child.rank,
+                     child.process);
       }
       is_ending_ = true;
     }

@@ -100,7 +100,7 @@ class Console : public Sink {
 
   void on_start(const StartEvent& event) override {
     if (event.resume)
-      logger_.info("goes on from {}: epoch {}, step {}", event.resume->checkpoint, event.resume->epoch + 1, event.resume->step);
+      logger_.info("resumes from {}: epoch {}, step {}", event.resume->checkpoint, event.resume->epoch + 1, event.resume->step);
     logger_.info("training  {} epochs  {} steps per epoch  global_batch_size {}  world_size {}  {} parameters", event.num_epochs,
                  event.steps_per_epoch, event.global_batch_size, event.world_size, event.num_parameters);
   }

@@ -47,9 +47,9 @@ void RankProcess::log_where_it_resumes() {
   if (checkpoint_folder_.empty()) return;
   const auto checkpoints = checkpoint::list_checkpoints(checkpoint_folder_);
   if (checkpoints.empty()) {
-    logger_->info("nothing is saved yet: the same command begins again from the first step");
+    logger_->info("no checkpoint is saved yet: the same command starts again from the first step");
   } else {
-    logger_->info("the same command goes on from {}", checkpoints.front().string());
+    logger_->info("the same command resumes from {}", checkpoints.front().string());
   }
 }
 

@@ -101,7 +101,7 @@ RunStart prepare_run_start(const run::RunDirectory& directory, const std::string
     case ResumeDecision::kStart:
       return {};
     case ResumeDecision::kStartAgain:
-      logger.warn("the run in {} had not saved anything yet: it begins again from its first step", directory.path().string());
+      logger.warn("the run in {} had not saved a checkpoint yet: it starts again from its first step", directory.path().string());
       directory.clear();
       return {};
     case ResumeDecision::kResumeNewest:

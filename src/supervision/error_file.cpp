@@ -17,7 +17,7 @@ void write_error_file(const std::filesystem::path& file, const std::string& text
   if (file.empty()) return;
   auto time = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
   if (text.empty() || exit_code == ExitCode::kPeer) time += kConsequenceDelay;
-  const auto message = text.empty() ? "rank 0 says why" : text;
+  const auto message = text.empty() ? "rank 0 reports the reason" : text;
   // What torchrun shows is the call stack, where a Python process has its message.
   const nlohmann::json reply = {
       {"message",

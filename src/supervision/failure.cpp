@@ -10,17 +10,17 @@ std::string to_string(const Failure& failure) {
   const auto who = fmt::format("rank {} ({})", failure.rank, failure.process);
   switch (failure.kind) {
     case Failure::Kind::kFailed:
-      return fmt::format("{} failed in {}; its own message says why", who, failure.where);
+      return fmt::format("{} failed in {}; see its own message for the reason", who, failure.where);
     case Failure::Kind::kEnded:
-      return fmt::format("{} {} in {}", who, failure.detail.empty() ? "ended without a word" : failure.detail, failure.where);
+      return fmt::format("{} {} in {}", who, failure.detail.empty() ? "exited without reporting an error" : failure.detail, failure.where);
     case Failure::Kind::kSilent:
       return fmt::format("{} has not answered for more than {}, last seen in {}; it is stopped, or its host or network is lost", who,
                          failure.detail, failure.where);
     case Failure::Kind::kStuck:
-      return fmt::format("{} hangs: {} in {} without an end", who, failure.detail, failure.where);
+      return fmt::format("{} is stuck: no progress for {} in {}", who, failure.detail, failure.where);
     case Failure::Kind::kAllWait:
-      return fmt::format("all ranks wait for each other for {}, in {}; they do not do the same things in the same order", failure.detail,
-                         failure.where);
+      return fmt::format("all ranks have been waiting for each other for {}, in {}; they do not run the same collectives in the same order",
+                         failure.detail, failure.where);
   }
   return "";
 }

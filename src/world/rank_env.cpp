@@ -187,7 +187,7 @@ Claim join(const Claim& flags, const Variables& variables) {
   if (!flags.local_rank) return claim;
   if (!has_names(flags) && claim.names.rank != kRank.rank) {
     throw UsageError(
-        fmt::format("{} without --rank and --world-size, or RANK and WORLD_SIZE: give them too, or leave it away", flags.local_rank->text));
+        fmt::format("{} without --rank and --world-size, or RANK and WORLD_SIZE: give them too, or omit it", flags.local_rank->text));
   }
   refuse_contradiction(flags.local_rank, claim.local_rank);
   claim.local_rank = flags.local_rank;
@@ -235,13 +235,12 @@ RankEnv to_place(const Claim& claim) {
   return rank_env;
 }
 
-// "; passed over: SLURM_PROCID=0 of SLURM_NTASKS=1", the launchers' words that were not followed.
+// "; ignored: SLURM_PROCID=0 of SLURM_NTASKS=1", the launchers' words that were not followed.
 std::string passed_over(const Variables& variables, std::string_view chosen_rank) {
   std::string text;
   for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {  // RANK is followed, or equal to the flags
     if (names.rank == chosen_rank || !variables.text(names.rank)) continue;
-    text +=
-        fmt::format("{}{} of {}", text.empty() ? "; passed over: " : ", ", variables.show(names.rank), variables.show(names.world_size));
+    text += fmt::format("{}{} of {}", text.empty() ? "; ignored: " : ", ", variables.show(names.rank), variables.show(names.world_size));
     if (names.rank == kSlurmStep.rank && !is_slurm_step(variables)) text += " (not inside an srun step)";
   }
   return text;
@@ -303,7 +302,7 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
   } else if (init_method) {
     throw UsageError(
         fmt::format("--init-method {} without --rank and --world-size, and no launcher's variables are set: give them too, or "
-                    "leave it away for one process alone",
+                    "omit it for a single process",
                     *init_method));
   } else {
     rank_env.decision = "one process: no launcher's variables are set";

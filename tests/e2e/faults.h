@@ -10,7 +10,7 @@ struct Fault {
 // TRAINER_TEST_FAULT="RANK|all training|validation N ACTION": when a rank computes the loss for the N-th time in training or validation.
 // "RANK start 0 ACTION": when it opens its data. "RANK checkpoint N ACTION": when it gives its part of the N-th checkpoint.
 // "RANK save_POINT N ACTION": when it comes to a point of saving its N-th checkpoint: opened, half_written, before_fsync, before_rename,
-// before_link. "RANK loading N slow": when its loader has a batch ready. The action `slow` goes on from there.
+// before_link. "RANK loading N slow": when its loader has a batch ready. The action `slow` resumes from there.
 const Fault& planted_fault();
 void act(const std::string& action);
 

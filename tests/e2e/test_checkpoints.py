@@ -65,7 +65,7 @@ class CheckpointsTest(LaunchCase):
                     self.assertEqual(code, -signal.SIGKILL, err)
                     err, code = self.train()
                     self.assertEqual(code, 0, err)
-                    self.assertIn("goes on from", err)
+                    self.assertIn("resumes from", err)
                     self.assert_equal_runs(self.run_dir, straight)
 
     def test_killed_at_any_moment(self):
@@ -117,7 +117,7 @@ class CheckpointsTest(LaunchCase):
         self.assertEqual(code, 75, err)
         err, code = self.train("training.max_minutes=0.02", "training.epochs=100000")
         self.assertEqual(code, 75, err)
-        self.assertIn("goes on from", err)
+        self.assertIn("resumes from", err)
 
     @plants("The newest checkpoint is damaged")
     def test_a_damaged_checkpoint_is_named_and_skipped(self, row):
@@ -127,7 +127,7 @@ class CheckpointsTest(LaunchCase):
         os.truncate(files[-1], files[-1].stat().st_size // 2)
         err, code = self.train()
         self.assertEqual(code, 0, err)
-        self.assertIn(f"goes on from {files[-2]}", err)
+        self.assertIn(f"resumes from {files[-2]}", err)
         row.check(self, err)
         self.assert_equal_runs(self.run_dir, straight)
 
@@ -171,7 +171,7 @@ class CheckpointsTest(LaunchCase):
         other = self.folder / "other"
         err, code = self.train("--resume", str(checkpoint), run_dir=other)
         self.assertEqual(code, 0, err)
-        self.assertIn(f"goes on from {checkpoint}: epoch 1, step 7", err)
+        self.assertIn(f"resumes from {checkpoint}: epoch 1, step 7", err)
         self.assertEqual(tensors(other), tensors(self.straight()))
         (self.run_dir / "summary.json").unlink()
         err, code = self.train("--resume", str(checkpoint))
@@ -193,7 +193,7 @@ class CheckpointsTest(LaunchCase):
         process = self.start("1 training 20 throw", launcher_args=["--max-restarts", "1"], settings=[*RUN[2:], "dataloader.global_batch_size=9"])
         err = self.end(process)
         self.assertEqual(process.returncode, 0, err)
-        self.assertRegex(err, r"goes on from \S+/step_000000(14|18)\.pt: epoch [23], step")
+        self.assertRegex(err, r"resumes from \S+/step_000000(14|18)\.pt: epoch [23], step")
         steps = [(row[0], row[1]) for row in told(self.run_dir)[1][1:]]
         self.assertEqual(steps, [("0", "9"), ("1", "18"), ("2", "27")])
 

@@ -135,7 +135,7 @@ class ContainerTest(unittest.TestCase):
         epochs = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["epoch"] + 2
         second = self.run_in_container(*self.train(f"training.epochs={epochs}"), options=mounted)
         self.assertEqual(second.returncode, 0, second.stderr)
-        self.assertRegex(second.stderr, r"goes on from runs/quickstart/checkpoints/step_\d+\.pt")
+        self.assertRegex(second.stderr, r"resumes from runs/quickstart/checkpoints/step_\d+\.pt")
         self.assertEqual(json.loads((run / "summary.json").read_text())["reason"], "done")
 
     @plants("The folder for runs belongs to another user")

@@ -83,7 +83,7 @@ class FailuresTest(LaunchCase):
             with self.subTest(phase=phase):
                 process, err = self.plant(rank, phase, "hang")
                 row.check(self, err, process.returncode, self.exit_codes(), RANK=rank, PHASE=where)
-                self.assert_named(err, NUM_RANKS, rf"^rank {rank} \(process \d+ on .*\) hangs: .* in {where} without an end; ")
+                self.assert_named(err, NUM_RANKS, rf"^rank {rank} \(process \d+ on .*\) is stuck: no progress for .* in {where}; ")
 
     @plants("A rank crashes: segmentation fault", "A rank aborts")
     def test_crash(self, segmentation_fault, aborted):
@@ -119,7 +119,7 @@ class FailuresTest(LaunchCase):
         process, err = self.plant(1, "training 3", "nan")
         row.check(self, err, process.returncode, self.exit_codes(), STEP=3, RANK=1)
         self.assertEqual(len(re.findall(r"^(?:rank \d+: )?error: step", err, re.MULTILINE)), 1, err)  # all ranks know it, one says it
-        self.assertIn("which was finite when it was taken again", err)
+        self.assertIn("which was finite when the step was repeated", err)
         self.assertEqual([path.name for path in (self.run_dir / "non_finite").iterdir()], ["step_3"])
 
     @plants("A step is not finite, under `training.on_non_finite: skip`")
@@ -165,7 +165,7 @@ class FailuresTest(LaunchCase):
         # Every step writes some hundred bytes.
         err = self.end(process := self.start(settings=["logging.every_steps=1", "dataloader.global_batch_size=6"], prefix=on_small_disk))
         row.check(self, err, process.returncode, self.exit_codes()[1:])
-        self.assert_named(err, SURVIVORS, r"^rank 0 \(process \d+ on .*\) failed in (loading of )?step \d+; its own message says why; ")
+        self.assert_named(err, SURVIVORS, r"^rank 0 \(process \d+ on .*\) failed in (loading of )?step \d+; see its own message for the reason; ")
         lines = [json.loads(line) for line in (kept / "run" / "metrics.jsonl").read_text().splitlines()]
         self.assertGreater(len(lines), 100)
 
@@ -173,7 +173,7 @@ class FailuresTest(LaunchCase):
         err = self.end(process := self.start("1 training 3 kill", launcher_args=("--max-restarts", "1")))
         self.assertEqual(process.returncode, 137, err)
         self.assertEqual(err.count("all processes are started again: restart 1 of 1"), 1, err)
-        self.assertEqual(len(re.findall(r"(?m)^goes on from \S+/step_00000003\.pt: epoch 2, step 3$", err)), 1, err)
+        self.assertEqual(len(re.findall(r"(?m)^resumes from \S+/step_00000003\.pt: epoch 2, step 3$", err)), 1, err)
 
 
 if __name__ == "__main__":

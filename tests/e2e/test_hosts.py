@@ -105,7 +105,7 @@ class HostsTest(LaunchCase):
         row.check(self, said, RANK=2, NUMBER=1)
         self.assertRegex(said, r"rank [23] \(process \d+ on node-b\)")
         said = self.end_both([first, self.start_on("node-b")], 0)[0]
-        self.assertRegex(said, r"goes on from \S+/step_\d+\.pt")
+        self.assertRegex(said, r"resumes from \S+/step_\d+\.pt")
         self.assertEqual(tensors(self.run_dir), straight)
 
 

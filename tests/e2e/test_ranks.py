@@ -251,7 +251,7 @@ class RanksTest(unittest.TestCase):
             survivor = finish(ranks[1 - victim])
             finish(ranks[victim])
             self.assertEqual(survivor.returncode, 4, survivor.err)
-            self.assertRegex(survivor.err, r"error: rank \d \(process \d+ on .*\) ended without a word in .*; this rank ends")
+            self.assertRegex(survivor.err, r"error: rank \d \(process \d+ on .*\) exited without reporting an error in .*; this rank exits")
 
     def test_all_ranks_may_log(self):
         run_dir = self.folder / "run"

@@ -63,7 +63,7 @@ class SlurmTest(EqualRunsCase):
         self.rig.say("scontrol", "update", f"JobId={job}", "StartTime=now+2")
         self.assertEqual(self.rig.end(job), ("COMPLETED", 0), self.said())
         self.assertIn("stopped", self.said())
-        self.assertIn("goes on from", self.said())
+        self.assertIn("resumes from", self.said())
         self.assert_equal_runs(self.run_dir, self.launch_straight(self.folder, 2))
 
     def test_a_cancelled_job_is_not_requeued(self):
@@ -81,7 +81,7 @@ class SlurmTest(EqualRunsCase):
                 begin = time.monotonic()
                 self.assertEqual(self.rig.end(job), ("FAILED", code), self.said())
                 self.assertLess(time.monotonic() - begin, 10)
-                self.assertRegex(self.said(), r"error: rank 3 \(process \d+ on \S+\) (failed|ended without a word) in step 12; .*this rank ends")
+                self.assertRegex(self.said(), r"error: rank 3 \(process \d+ on \S+\) (failed|exited without reporting an error) in step 12; .*this rank exits")
 
     def test_a_rank_that_does_not_come_ends_the_job(self):
         """It fails before the ranks meet, where the others would wait ten minutes for it."""

@@ -117,7 +117,7 @@ class TrainerTest(unittest.TestCase):
         self.assertIn("holds an unfinished run, which is not overwritten", none.err)
         again = self.train("--config", LINEAR)
         self.assertEqual(again.returncode, 0, again.err)
-        self.assertIn("goes on from", again.err)
+        self.assertIn("resumes from", again.err)
 
     def test_configuration_errors_name_every_place_and_start_nothing(self):
         config = self.folder / "x.yaml"
@@ -162,7 +162,7 @@ class TrainerTest(unittest.TestCase):
     def test_a_step_that_is_not_finite_is_kept_and_taken_again(self):
         run = self.train("--config", LINEAR, "optimizer.lr=1.0e30")
         self.assertEqual(run.returncode, 1)
-        said = re.search(r"error: step (\d+) is not finite, at learning rate 1e\+30: first (the .*); it is left out and kept for "
+        said = re.search(r"error: step (\d+) is not finite, at learning rate 1e\+30: first (the .*); the step is skipped and saved for "
                          r"`trainer replay (.*)`; lower optimizer.lr", run.err)
         self.assertIsNotNone(said, run.err)
         self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "failed")

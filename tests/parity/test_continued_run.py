@@ -1,4 +1,4 @@
-"""Python goes on from a checkpoint of a run: its next losses are those of the run that goes on itself. TRAINER_BINARY names the trainer to
+"""Python resumes from a checkpoint of a run: its next losses are those of the run that goes on itself. TRAINER_BINARY names the trainer to
 run."""
 
 import json

@@ -37,7 +37,7 @@ class TorchrunTest(EqualRunsCase):
         """Killed two steps after a checkpoint; what is left then is too short for its twin to be killed too."""
         run = self.torchrun("restarted", f"--master-port={free_port()}", "--max-restarts=1", fault="1 training 16 kill")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertRegex(run.stderr, r"goes on from \S+/step_00000014\.pt: epoch 2, step 14")
+        self.assertRegex(run.stderr, r"resumes from \S+/step_00000014\.pt: epoch 2, step 14")
         self.assert_equal_runs(self.run_dir, self.launch_straight(self.folder, 2))
 
     def check_root_cause(self, run, rank, exit_code, message):

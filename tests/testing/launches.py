@@ -129,7 +129,7 @@ class LaunchCase(unittest.TestCase):
 
     def assert_named(self, err, survivors, pattern):
         """Each survivor names the same rank in the same words."""
-        lines = [line for line in err.splitlines() if line.endswith("; this rank ends")]
+        lines = [line for line in err.splitlines() if line.endswith("; this rank exits")]
         said = {re.sub(r"^(rank \d+: )?error: ", "", line) for line in lines}
         self.assertEqual(len(lines), survivors, err)
         self.assertEqual(len(said), 1, err)

@@ -10,7 +10,7 @@ PLACEHOLDERS = {"RANK": r"\d+", "SIZE": r"\d+", "PROCESS": r"\d+", "HOST": r"\S+
                 "PHASE": r"(?:start-up|(?:loading of )?step \d+|validation|checkpoint)", "ADDRESS": r"\S+:\d+", "PORT": r"\d+", "FILE": r"\S+",
                 "CODE": r"\d+", "NUMBER": r"\d+", "TEXT": r"\S.*"}
 # Instead of an exit code.
-GOES_ON = "goes on"
+CONTINUES = "continues"
 
 
 class Row:
@@ -20,7 +20,7 @@ class Row:
         self.name, said, codes, self.cure = cells
         self.messages = re.findall(r"`([^`]+)`", said)
         self.code, self.others_code = None, None
-        if codes != GOES_ON:
+        if codes != CONTINUES:
             code, others = re.fullmatch(r"(\d+)(?:, others (\d+))?", codes).groups()
             self.code, self.others_code = int(code), int(others or code)
         self.was_seen = False

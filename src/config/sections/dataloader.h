@@ -31,9 +31,10 @@ struct DataLoaderSection {
     keys.add("prefetch", prefetch,
              {.min = 1, .max = 1024, .unit = "batches", .doc = "Batches that are kept ready; their buffers are allocated once."});
     keys.add("drop_last", drop_last, {.doc = "Leave out a training epoch's last batch when it is not full on every rank."});
-    keys.add_choice("shards", shards, {{"pad", Shards::kPad}, {"drop", Shards::kDrop}, {"exact", Shards::kExact}},
-                    {.doc = "When the training set is no multiple of the ranks: repeat some images or leave some out, as PyTorch's "
-                            "DistributedSampler does, or take each image once, the ranks' parts then differing by one."});
+    keys.add_choice(
+        "shards", shards, {{"pad", Shards::kPad}, {"drop", Shards::kDrop}, {"exact", Shards::kExact}},
+        {.doc = "When the number of training images is not a multiple of the ranks: repeat some images or leave some out, as PyTorch's "
+                "DistributedSampler does, or take each image once, the ranks' parts then differing by one."});
     keys.add("pin_memory", pin_memory, {.doc = "Batches in page-locked memory, for faster copies to a GPU; auto: where there is one."});
   }
 };

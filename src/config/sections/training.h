@@ -40,8 +40,8 @@ struct TrainingSection {
               .unit = "minutes",
               .doc = "After so long since its start the process stops as on request: saved, with exit code 75; null: never."});
     keys.add_choice("on_non_finite", on_non_finite, {{"stop", OnNonFinite::kStop}, {"skip", OnNonFinite::kSkip}},
-                    {.doc = "A step whose loss or gradients are not finite is left out and kept for `trainer replay`; stop: and the run "
-                            "ends; skip: and the run goes on, up to ten times in a row. Skipping waits for the GPU in each step. What "
+                    {.doc = "A step whose loss or gradients are not finite is skipped and saved for `trainer replay`; stop: and the run "
+                            "ends; skip: and the run continues, up to ten times in a row. Skipping waits for the GPU in each step. What "
                             "amp.dtype: float16 skips to find its scale is neither."});
     keys.add_section("ema", ema,
                      "An exponential moving average of the parameters over the steps, validated beside the parameters themselves; {}: with "

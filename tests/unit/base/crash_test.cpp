@@ -40,7 +40,7 @@ TEST(Crash, LeavesWhatTheProcessWasItsLastLinesAndAStack) {
     EXPECT_EQ(WTERMSIG(status), number);
     const auto text = read_file(file);
     EXPECT_THAT(text, HasSubstr("crash: rank 2 of 4, in step 12: "));
-    EXPECT_THAT(text, HasSubstr("  said before: quiet on the console\n"));
+    EXPECT_THAT(text, HasSubstr("  logged before: quiet on the console\n"));
     EXPECT_THAT(text, HasSubstr("base_test"));
     std::filesystem::remove(file);
   }

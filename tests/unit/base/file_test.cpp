@@ -40,7 +40,8 @@ TEST(File, FailuresNameThePathAndTheReason) {
   EXPECT_EQ(message_of([&] { read_file(folder.path()); }), "cannot read " + folder.path().string() + ": it is a folder");
   EXPECT_NE(message_of([&] { write_file_atomically(absent / "x", "y"); }).find("No such file or directory"), std::string::npos);
   EXPECT_NE(message_of([&] { write_file_atomically(folder.path(), "y"); }).find("cannot write"), std::string::npos);
-  EXPECT_EQ(message_of([&] { const MappedFile map(folder.path()); }), "cannot read " + folder.path().string() + ": it is no regular file");
+  EXPECT_EQ(message_of([&] { const MappedFile map(folder.path()); }),
+            "cannot read " + folder.path().string() + ": it is not a regular file");
   EXPECT_NE(message_of([&] { const LineFile file(absent / "x"); }).find("cannot write"), std::string::npos);
 }
 

@@ -54,16 +54,16 @@ TEST(RefusedProgram, ThatWouldExecuteSomething) {
       "\x80\x02"
       "cposix\nsystem\n" +
       text("rm -rf /") + "\x85R.";
-  EXPECT_EQ(program_refusal(program), at(2, "wants \"posix.system\", which is no plain data and is never executed here"));
+  EXPECT_EQ(program_refusal(program), at(2, "wants \"posix.system\", which is not plain data and is never executed here"));
   EXPECT_EQ(program_refusal("\x80\x02"
                             "cos\nsystem\n" +
                             text("true") + "\x85R."),
-            at(2, "wants \"os.system\", which is no plain data and is never executed here"));
+            at(2, "wants \"os.system\", which is not plain data and is never executed here"));
   EXPECT_EQ(program_refusal("\x80\x02"
                             "c__builtin__\neval\n."),
-            at(2, "wants \"__builtin__.eval\", which is no plain data and is never executed here"));
+            at(2, "wants \"__builtin__.eval\", which is not plain data and is never executed here"));
   EXPECT_EQ(program_refusal("ctorch\nQInt8Storage\n."),
-            at(0, "wants \"torch.QInt8Storage\", which is no plain data and is never executed here"));
+            at(0, "wants \"torch.QInt8Storage\", which is not plain data and is never executed here"));
   // Whatever is in a name, the message is one line of a terminal's text.
   EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: wants \"\\x1b[2J.evil\\x22\", which"));
 }
@@ -99,12 +99,12 @@ TEST(RefusedProgram, OfOtherObjects) {
   EXPECT_EQ(program_refusal("}(" + text("a") + "N" + text("a") + "Nu."), at(17, "makes a dictionary with two items \"a\""));
   EXPECT_EQ(program_refusal("}}b."), at(2, "sets attributes of a plain dictionary"));
   EXPECT_EQ(program_refusal("]}b."), at(2, "sets attributes of a list"));
-  EXPECT_EQ(program_refusal("NQ."), at(1, "wants something outside of it that is no storage"));
+  EXPECT_EQ(program_refusal("NQ."), at(1, "wants something outside of it that is not a storage"));
   EXPECT_EQ(program_refusal("N)R."), at(2, "calls None with a tuple"));
   EXPECT_EQ(program_refusal("ctorch\nfloat32\n)R."), at(16, "calls a type, which makes nothing"));
   EXPECT_EQ(program_refusal("ctorch\nSize\n)R."), at(13, "calls a function with 0 arguments that takes others"));
   EXPECT_EQ(program_refusal("ctorch\nSize\nN\x85R."), at(14, "calls a function with None, which takes a tuple"));
-  EXPECT_EQ(program_refusal("ctorch\nSize\n."), at(12, "makes a function or type, which is no data"));
+  EXPECT_EQ(program_refusal("ctorch\nSize\n."), at(12, "makes a function or type, which is not data"));
   EXPECT_EQ(program_refusal("(" + text("storage") + "ctorch\nIntStorage\n" + text("0") + text("cpu") + "K\2tQ."),
             at(49, "makes a storage without a tensor"));
 }

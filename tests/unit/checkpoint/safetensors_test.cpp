@@ -136,9 +136,9 @@ TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
   EXPECT_EQ(said(R"({"a":true})"), has("a truth value", "a"));
   EXPECT_EQ(said(R"({"a":"F32"})"), has("a text", "a"));
   EXPECT_EQ(said(R"({"a":{"shape":[-1]}})"), has("a negative number", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[1.5]}})"), has("a number that is no integer", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[1.5]}})"), has("a number that is not an integer", "shape"));
   EXPECT_EQ(said(R"({"a":{"shape":[9223372036854775808]}})"), has("a number that is too large", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[18446744073709551616]}})"), has("a number that is no integer", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[18446744073709551616]}})"), has("a number that is not an integer", "shape"));
   EXPECT_EQ(said(R"({"a":{"shape":[[1]]}})"), has("a list", "shape"));
   EXPECT_EQ(said(R"({"a":{"shape":[1],"shape":[1]}})"), has("a list", "shape"));
   EXPECT_EQ(said(R"({"a":{"data_offsets":[0,1,2]}})"), has("a third offset", "data_offsets"));

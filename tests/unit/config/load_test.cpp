@@ -201,12 +201,13 @@ TEST(Load, ASectionMayBeNull) {
 }
 
 TEST(Load, BadOverrides) {
-  EXPECT_EQ(load_error(kMinimal, {"epochs"}), "command line: \"epochs\" is no override; write key.path=value, such as optimizer.lr=0.05");
-  EXPECT_NE(load_error(kMinimal, {"=3"}).find("is no override"), std::string::npos);
-  EXPECT_NE(load_error(kMinimal, {"a..b=3"}).find("is no override"), std::string::npos);
+  EXPECT_EQ(load_error(kMinimal, {"epochs"}),
+            "command line: \"epochs\" is not an override; write key.path=value, such as optimizer.lr=0.05");
+  EXPECT_NE(load_error(kMinimal, {"=3"}).find("is not an override"), std::string::npos);
+  EXPECT_NE(load_error(kMinimal, {"a..b=3"}).find("is not an override"), std::string::npos);
   EXPECT_NE(load_error(kMinimal, {"seed=[1"}).find("command line: seed: the value is not YAML"), std::string::npos);
   EXPECT_EQ(load_error(kMinimal, {"seed.x=1"}), "command line: seed: expected an integer >= 0, got {x: 1}");
-  EXPECT_NE(load_error(kMinimal, {"experiment.x=1"}).find("command line: experiment.x: experiment is no section"), std::string::npos);
+  EXPECT_NE(load_error(kMinimal, {"experiment.x=1"}).find("command line: experiment.x: experiment is not a section"), std::string::npos);
   EXPECT_EQ(load_error(kMinimal, {"traning.epochs=1"}), "command line: traning: unknown key; did you mean \"training\"?");
 }
 
@@ -215,7 +216,7 @@ TEST(Load, Contradictions) {
   EXPECT_EQ(error("dataloader: {batch_size: 8, global_batch_size: 8}"),
             "x.yaml:5:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them");
   EXPECT_EQ(load_error(kMinimal, {"dataloader.global_batch_size=10", "training.accumulation_steps=4"}),
-            "command line: dataloader.global_batch_size: 10 is no multiple of training.accumulation_steps = 4");
+            "command line: dataloader.global_batch_size: 10 is not a multiple of training.accumulation_steps = 4");
   EXPECT_NE(error("lr_scheduler: {warmup_steps: 5, warmup_epochs: 1}").find("lr_scheduler.warmup_epochs: given together"),
             std::string::npos);
   EXPECT_NE(error("runtime: {dtype: float64}\namp: {enabled: true}").find("amp.enabled: autocast lowers the precision"), std::string::npos);

@@ -108,7 +108,7 @@ const std::string kSkip = "training.on_non_finite=skip";
 TEST(NonFinite, StopsAndNamesTheStepTheLayerAndTheLearningRate) {
   const auto outcome = train("{name: resnet20}", {}, {kStop});
   EXPECT_EQ(outcome.error,
-            "step 3 is not finite, at learning rate 0.001: first the output of conv1; it is left out and kept for `trainer replay "
+            "step 3 is not finite, at learning rate 0.001: first the output of conv1; the step is skipped and saved for `trainer replay "
             "kept/step`; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm");
   ASSERT_EQ(outcome.kept.size(), 1U);
   EXPECT_EQ(outcome.kept[0].step, 3);
@@ -123,7 +123,7 @@ TEST(NonFinite, ASkippedStepLeavesNoTrace) {
     EXPECT_TRUE(outcome.left_no_trace) << optimizer;
     ASSERT_EQ(outcome.warnings.size(), 1U);
     EXPECT_EQ(outcome.warnings[0],
-              "step 3 is not finite, at learning rate 0.001: first the output of conv1; it is left out and kept for `trainer replay "
+              "step 3 is not finite, at learning rate 0.001: first the output of conv1; the step is skipped and saved for `trainer replay "
               "kept/step`");
     // There is nothing to be said of an interval all of which was left out.
     ASSERT_EQ(outcome.lines.size(), 5U);
@@ -156,7 +156,7 @@ TEST(NonFinite, TooManyInARowEndTheRun) {
   EXPECT_EQ(outcome.warnings.size(), 9U);
   EXPECT_EQ(outcome.kept.size(), 3U);
   EXPECT_THAT(outcome.error, StartsWith("step 12 is not finite"));
-  EXPECT_THAT(outcome.error, HasSubstr("it is left out, the 10th in a row; lower optimizer.lr"));
+  EXPECT_THAT(outcome.error, HasSubstr("the step is skipped, the 10th in a row; lower optimizer.lr"));
 }
 
 TEST(NonFinite, MicroStepsAreKept) {
@@ -235,12 +235,12 @@ TEST(NonFinite, WhatIsNoRecordIsRefused) {
   EXPECT_EQ(message([&] { read_step(folder.path()); }),
             path + "/step.json: there is no such file; give the folder that the run's message names");
   std::ofstream(folder.path() / "step.json") << "{\"step\": 3}";
-  EXPECT_THAT(message([&] { read_step(folder.path()); }), StartsWith(path + "/step.json: this is no record of a step ("));
+  EXPECT_THAT(message([&] { read_step(folder.path()); }), StartsWith(path + "/step.json: this is not a record of a step ("));
   torch::nn::Linear model(2, 2);
   EXPECT_EQ(message([&] { read_model(folder.path(), *model); }),
             path + "/model.pt: there is no such file; give the folder that the run's message names");
   std::ofstream(folder.path() / "model.pt") << "no tensors";
-  EXPECT_THAT(message([&] { read_model(folder.path(), *model); }), StartsWith(path + "/model.pt: this is no state of the model ("));
+  EXPECT_THAT(message([&] { read_model(folder.path(), *model); }), StartsWith(path + "/model.pt: this is not a state of the model ("));
 }
 
 }  // namespace

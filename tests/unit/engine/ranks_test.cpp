@@ -111,8 +111,9 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
       for (int64_t step = 0; step < 6; ++step) {
         const int64_t batch = step % parts.plan.batches_per_epoch;
         if (batch == 0) parts.train.loader->start_epoch(step, parts.sampler->indices(), parts.plan.batches_per_epoch);
-        train_step.run({{.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), batch)}},
-                       [&]() -> const input::Batch& { return parts.next(); }, 0.01);
+        train_step.run(
+            {{.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), batch)}},
+            [&]() -> const input::Batch& { return parts.next(); }, 0.01);
         for (const auto& tensor : testing::state_of(parts)) {
           const auto all = groups.world()->all_gather(tensor.detach());
           for (int64_t rank = 1; rank < world_size; ++rank) EXPECT_TRUE(torch::equal(all[rank], all[0])) << "step " << step;

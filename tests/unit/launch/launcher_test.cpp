@@ -239,7 +239,8 @@ TEST(Launcher, AfterAStopTheOthersDoNotGoOnForever) {
   patience.with_stopping = kShort;
   LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 75; read line <&7", patience);
   EXPECT_EQ(launcher.wait(), 75);
-  EXPECT_THAT(launcher.log(), MatchesRegex("warning: rank 1 .* goes on although another rank has stopped on request, and is ended\n"));
+  EXPECT_THAT(launcher.log(),
+              MatchesRegex("warning: rank 1 .* is still running although another rank has stopped on request, and is ended\n"));
 }
 
 TEST(Launcher, ARequestToStopReachesAllOnce) {

@@ -38,10 +38,10 @@ TEST(ErrorFile, AnOwnFailureIsDatedNow) {
 
 TEST(ErrorFile, AnotherRanksFailureIsDatedLater) {
   const auto before = now();
-  EXPECT_GE(written("rank 1 ended; this rank ends", ExitCode::kPeer).time, before + 10);
+  EXPECT_GE(written("rank 1 ended; this rank exits", ExitCode::kPeer).time, before + 10);
   const auto silent = written("", ExitCode::kUsage);
   EXPECT_GE(silent.time, before + 10);
-  EXPECT_EQ(silent.message, "rank 0 says why");
+  EXPECT_EQ(silent.message, "rank 0 reports the reason");
 }
 
 TEST(ErrorFile, WithoutAFileNothingIsWritten) {

@@ -83,7 +83,7 @@ TEST_F(FailureDetectorTest, ALostConnectionIsExplainedSooner) {
   const auto failure = at(0).detector->first_failure();
   EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
   ASSERT_TRUE(failure);
-  EXPECT_EQ(to_string(*failure), "rank 1 (process 101 on host) ended without a word in validation");
+  EXPECT_EQ(to_string(*failure), "rank 1 (process 101 on host) exited without reporting an error in validation");
   EXPECT_EQ(at(2).wait(), to_string(*failure));
   EXPECT_FALSE(at(0).reported);
 }
@@ -96,7 +96,7 @@ TEST_F(FailureDetectorTest, WhatARankSaysOfItselfIsWhatAllSay) {
   for (const int rank : {0, 1}) {
     const auto failure = at(rank).detector->first_failure();
     ASSERT_TRUE(failure);
-    EXPECT_EQ(to_string(*failure), "rank 2 (process 102 on host) failed in loading of step 7; its own message says why");
+    EXPECT_EQ(to_string(*failure), "rank 2 (process 102 on host) failed in loading of step 7; see its own message for the reason");
   }
   EXPECT_FALSE(at(2).reported);
 }
@@ -115,7 +115,7 @@ TEST_F(FailureDetectorTest, ARankWhoseWorkDoesNotGoOnIsNamedByItselfToo) {
   at(1).activity->enter(Phase::kStep, 5);
   const Activity::Wait wait(at(0).activity.get());
   for (const int rank : {0, 1}) {
-    EXPECT_TRUE(at(rank).wait().starts_with("rank 1 (process 101 on host) hangs: ")) << at(rank).wait();
+    EXPECT_TRUE(at(rank).wait().starts_with("rank 1 (process 101 on host) is stuck: ")) << at(rank).wait();
     EXPECT_NE(at(rank).wait().find("in step 5"), std::string::npos);
   }
 }
@@ -127,7 +127,7 @@ TEST_F(FailureDetectorTest, RanksThatWaitForEachOther) {
     rank->activity->enter(Phase::kStep, 5);
     waits.push_back(std::make_unique<Activity::Wait>(rank->activity.get()));
   }
-  EXPECT_TRUE(at(0).wait().starts_with("all ranks wait for each other for ")) << at(0).wait();
+  EXPECT_TRUE(at(0).wait().starts_with("all ranks have been waiting for each other for ")) << at(0).wait();
 }
 
 TEST_F(FailureDetectorTest, WorkThatGoesOnAndAStartThatTakesLongAreNoFailures) {
@@ -178,7 +178,7 @@ TEST_F(FailureDetectorTest, ARankThatMissesDigestsBlamesNoPeer) {
   lose(3);
   const auto failure = at(1).detector->first_failure();
   ASSERT_TRUE(failure);
-  EXPECT_EQ(to_string(*failure), "rank 0 (process 100 on host) ended without a word in step 3");
+  EXPECT_EQ(to_string(*failure), "rank 0 (process 100 on host) exited without reporting an error in step 3");
 }
 
 TEST_F(FailureDetectorTest, ARankCostsTheStoreThreeMessagesAnInterval) {
