@@ -177,6 +177,18 @@ TEST(Trainer, GradientClippingAndAdamWTrain) {
   EXPECT_TRUE(std::isfinite(loss_of(run.events.train.back())));
 }
 
+TEST(Trainer, AClippedStepMovesTheParametersByTheLargestNorm) {
+  const std::vector<std::string> overrides = {"optimizer={name: sgd, lr: 1}", "training.max_grad_norm=0.1"};
+  testing::SmallSession untrained(kRandom, overrides);
+  const auto before = untrained.parts().model->parameters();
+  const auto run = train_text(kRandom, overrides, /*max_steps=*/1);
+  const auto after = run.parts().model->parameters();
+  double squares = 0;
+  for (size_t i = 0; i < before.size(); ++i) squares += (after[i] - before[i]).square().sum().item<double>();
+  // clip_grad_norm adds 1e-6 to the norm that it divides by.
+  EXPECT_NEAR(std::sqrt(squares), 0.1, 1e-5);
+}
+
 TEST(Trainer, Bfloat16AutocastStaysNearFloat32) {
   const auto full = train_text(kRandom, {"runtime.dtype=float32", "amp.enabled=false"}, 4);
   const auto mixed = train_text(kRandom, {"runtime.dtype=float32", "amp.enabled=true"}, 4);
@@ -185,7 +197,13 @@ TEST(Trainer, Bfloat16AutocastStaysNearFloat32) {
   EXPECT_NE(loss_of(full.events.train[0]), loss_of(mixed.events.train[0]));
 }
 
-TEST(Trainer, StrictDeterminismTrains) { EXPECT_TRUE(train_text(kRandom, {"runtime.deterministic=true", "training.epochs=1"}).done); }
+TEST(Trainer, StrictDeterminismTrains) {
+  const auto put = [] { torch::zeros({4}).put_(torch::zeros({1}, torch::kInt64), torch::ones({1})); };
+  EXPECT_TRUE(train_text(kRandom, {"runtime.deterministic=true", "training.epochs=1"}).done);
+  EXPECT_THROW(put(), c10::Error) << "an operation without a deterministic implementation is refused";
+  EXPECT_TRUE(train_text(kRandom, {"training.epochs=1"}).done);
+  EXPECT_NO_THROW(put());
+}
 
 TEST(BuildParts, WhatDoesNotFitIsListedTogether) {
   const auto error = [](const std::vector<std::string>& overrides) {
