@@ -1,5 +1,5 @@
 #pragma once
-// The tree that a YAML text becomes: what yaml-cpp parsed, with the place where each piece stood. Nothing is interpreted yet.
+// The tree of a YAML text as parsed by yaml-cpp, with the position of each key and value. The values are not interpreted yet.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@ namespace trainer::config {
 // Where a key or value was written.
 struct Position {
   std::string source;  // the file as the user named it, or "command line"
-  int line = 0;        // from 1; 0 where lines mean nothing
+  int line = 0;        // from 1; 0: no line (command line)
   int column = 0;      // from 1
 };
 std::string to_string(const Position& position);  // "configs/x.yaml:12:7" or "command line"
