@@ -33,7 +33,7 @@ constexpr size_t kMaxFrames = 64;
 constexpr size_t kLineLength = 256;
 constexpr size_t kNumLines = 16;
 
-// Global, because a signal handler takes no arguments; of fixed size, because it must not allocate.
+// Global, because a signal handler can reach no other state; of fixed size, because it must not allocate.
 std::array<char, kLineLength> process_text{};
 std::array<char, PATH_MAX> crash_file{};
 std::array<std::array<char, kLineLength>, kNumLines> last_lines{};

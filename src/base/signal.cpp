@@ -10,7 +10,7 @@
 namespace trainer {
 namespace {
 
-// Global, because a signal handler takes no arguments.
+// Global, because a signal handler can reach no other state.
 std::atomic<int> requested_signal{0};
 std::atomic<long> first_request_ms{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<long>::is_always_lock_free);

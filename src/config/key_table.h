@@ -24,7 +24,7 @@
 
 namespace trainer::config {
 
-// A value that the program chooses when the file says `auto`.
+// A value that the program chooses when the file contains `auto`.
 template <class T>
 struct Auto {
   std::optional<T> value;

@@ -24,7 +24,7 @@ Experiment load(const std::filesystem::path& file, const std::vector<std::string
 Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
                      const Registries& registries);
 
-// The resolved file: every key with its value, in the order of the reference; load_text reads it back to the same experiment.
+// The resolved experiment file: every key with its value, in the order of the reference; load_text reads it back to the same experiment.
 std::string to_yaml(Experiment& experiment, const Registries& registries);
 
 }  // namespace trainer::config

@@ -46,7 +46,7 @@ struct Node::Member {
 // One document of at most 1 MiB, without anchors, aliases or tags, nested at most 32 deep. Throws UsageError with the position.
 Node parse_yaml(std::string_view text, const std::string& source);
 
-// Writes a tree as YAML that parse_yaml reads back to the same tree: maps of scalars on one line where they are short.
+// Writes a tree as YAML that parse_yaml reads back to the same tree. Short maps of scalars are written on one line.
 std::string to_yaml(const Node& node);
 
 // One line, in flow style: for messages and reference tables.
