@@ -9,7 +9,7 @@
 namespace trainer {
 namespace {
 
-// `path`, or the folder above it that is there.
+// `path`, or its nearest parent that exists.
 std::filesystem::path first_that_exists(const std::filesystem::path& path) {
   std::error_code error;
   auto present = std::filesystem::absolute(path, error);

@@ -1,13 +1,14 @@
 #pragma once
-// Why a file or folder cannot be written, in words that name the cure.
+// Explains why a file or folder cannot be written, and what to do about it.
 
 #include <filesystem>
 #include <string>
 
 namespace trainer {
 
-// `error`: the system's reason for which `path`, a file or a folder, could not be made or written. Of a refusal it says whose folder (or
-// file) that is, which user this process runs as, and what to do; anything else in the system's words.
+// Describes `error`, with which the creation or writing of `path` (a file or a folder) failed. For a permission error or a read-only file
+// system, the text names the file or folder that refused access (with its owner and this process's user) and a remedy; any other error is
+// described by the system's message.
 std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error);
 
 }  // namespace trainer

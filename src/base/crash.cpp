@@ -27,13 +27,13 @@ namespace trainer {
 namespace {
 
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-// Asks a thread for its stack. Its default would end the process, so nobody else sends it.
+// Asks a thread for its stack. Its default action ends the process, so no other program sends it.
 const int kStackSignal = SIGRTMIN + 5;
 constexpr size_t kMaxFrames = 64;
 constexpr size_t kLineLength = 256;
 constexpr size_t kNumLines = 16;
 
-// A handler has no other way in, and must not allocate: process-wide by nature.
+// Global, because a signal handler can reach no other state; of fixed size, because it must not allocate.
 std::array<char, kLineLength> process_text{};
 std::array<char, PATH_MAX> crash_file{};
 std::array<std::array<char, kLineLength>, kNumLines> last_lines{};
@@ -48,7 +48,7 @@ void copy_text(std::span<char> to, const std::string& text) {
 
 void write_text(int descriptor, const char* text) { [[maybe_unused]] const auto written = write(descriptor, text, std::strlen(text)); }
 
-// The line of /proc/self/maps for an address, from its file's name on; empty where no file is mapped. For a handler: nothing is allocated.
+// The name of the file that is mapped at an address, from /proc/self/maps; empty if none is. Runs in a signal handler: allocates nothing.
 const char* file_mapped_at(const void* address) {
   static std::array<char, PATH_MAX + kLineLength> line;
   const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -98,17 +98,17 @@ extern "C" void report_crash(int signal_number, siginfo_t* info, void*) {
     std::array<void*, kMaxFrames> frames;
     const auto count = static_cast<size_t>(std::max(0, backtrace(frames.data(), kMaxFrames)));
     const std::span<void* const> stack(frames.data(), count);
-    // How the system says that it cannot bring in a page.
+    // The system's signal for a page that it cannot read from the mapped file.
     const char* lost_file = signal_number == SIGBUS && info->si_code == BUS_ADRERR ? file_mapped_at(info->si_addr) : "";
     write_report(STDERR_FILENO, signal_number, lost_file, stack);
     const int file = crash_file[0] != '\0' ? open(crash_file.data(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
     if (file >= 0) write_report(file, signal_number, lost_file, stack);
   }
-  // The handler was for one time: now the signal does what it does.
+  // SA_RESETHAND has restored the default action, which ends the process.
   raise(signal_number);
 }
 
-// What a thread that was asked leaves here.
+// The stack of one thread, written by that thread's signal handler.
 struct Answer {
   std::array<void*, kMaxFrames> frames{};
   std::atomic<int> num_frames{-1};
@@ -149,7 +149,7 @@ std::string stack_of(long thread) {
   const int count = answer->num_frames;
   if (count < 0) return "    does not answer\n";
   std::string text;
-  // The first two are the handler and what called it.
+  // The first two frames are the handler and its caller.
   for (int i = 2; i < count; ++i) text += "    " + name_of(answer->frames[static_cast<size_t>(i)]) + '\n';
   return text;
 }
@@ -157,10 +157,10 @@ std::string stack_of(long thread) {
 }  // namespace
 
 void install_crash_handlers() {
-  // Its first call loads a library.
+  // The first call loads a library, which a signal handler must not do.
   std::array<void*, 1> frame;
   backtrace(frame.data(), 1);
-  // For a stack that has overflowed.
+  // Lets the handler run after a stack overflow.
   static std::array<char, 64 * 1024> handler_stack;
   const stack_t stack{.ss_sp = handler_stack.data(), .ss_flags = 0, .ss_size = handler_stack.size()};
   sigaltstack(&stack, nullptr);

@@ -8,7 +8,7 @@
 
 namespace trainer {
 
-// A file descriptor that is closed with it; -1: none.
+// Owns a file descriptor and closes it on destruction; -1: none.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -29,7 +29,7 @@ class Descriptor {
   int number_;
 };
 
-// Whether all of `bytes` was written, else errno says why not; `bytes` is then what is left.
+// Writes all of `bytes`. On failure returns false, errno holds the reason, and `bytes` is the part not yet written.
 inline bool write_all(int descriptor, std::string_view& bytes) {
   while (!bytes.empty()) {
     const auto written = ::write(descriptor, bytes.data(), bytes.size());

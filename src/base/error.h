@@ -1,7 +1,7 @@
 #pragma once
-// The errors that a user reads. Each says what is wrong, where, with which value and what to do, in one sentence; main prints it
-// once and ends with its exit code; without a text another rank says it. Mistakes of the programmer are asserts (TORCH_CHECK or
-// std::logic_error), not these.
+// The errors that a user reads. Each message states in one sentence what is wrong, where, with which value, and what to do. main prints
+// it once and exits with its exit code; an error with an empty message is printed by another rank. Programming errors are reported by
+// TORCH_CHECK or std::logic_error instead.
 
 #include <stdexcept>
 #include <string>
@@ -13,9 +13,9 @@ enum class ExitCode : int {
   kFailure = 1,     // failed while running
   kUsage = 2,       // command line or configuration
   kData = 3,        // missing, damaged or unreadable data
-  kPeer = 4,        // another process of the run, the network, or a time-out
-  kCheckpoint = 5,  // a checkpoint that is missing, damaged or foreign, or cannot be written
-  kStopped = 75,    // stopped on request; EX_TEMPFAIL, so that schedulers start it again
+  kPeer = 4,        // another process of the run or the network failed, or a time-out
+  kCheckpoint = 5,  // a checkpoint is missing, damaged or not of this program, or cannot be written
+  kStopped = 75,    // stopped on request; EX_TEMPFAIL, so that schedulers restart it
 };
 
 class Error : public std::runtime_error {
@@ -28,7 +28,7 @@ class Error : public std::runtime_error {
   ExitCode exit_code_;
 };
 
-// What all ranks of a run have agreed on, and one of them says: rank 0 has the text, the others have none.
+// An error that all ranks of a run have agreed on: the message of rank 0 has the text, the others' messages are empty.
 class AgreedError : public Error {
  public:
   using Error::Error;

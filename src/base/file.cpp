@@ -82,7 +82,7 @@ void LineFile::write(std::string_view bytes) {
   auto rest = bytes;
   if (write_all(file_.number(), rest)) return;
   const int reason = errno;
-  // A part of a line would spoil what stands before it, for whoever reads them all.
+  // Remove the written part: an incomplete line would make the whole file unreadable for a parser.
   struct stat status {};
   const auto num_written = static_cast<off_t>(bytes.size() - rest.size());
   if (::fstat(file_.number(), &status) == 0) [[maybe_unused]]

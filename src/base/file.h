@@ -1,6 +1,6 @@
 #pragma once
-// Files: whole reads, writes that are complete or absent, appends, and read-only maps. Every failure is an Error that names the
-// path and the system's reason.
+// Files: whole reads, atomic writes, appends, and read-only memory maps. Every failure throws an Error that names the path and the
+// system's reason.
 
 #include <sys/types.h>
 
@@ -16,15 +16,15 @@ namespace trainer {
 
 std::string read_file(const std::filesystem::path& path);
 
-// Written to a temporary name beside `path`, flushed to the disk, renamed, and the folder flushed: a reader sees the old file or
-// the new one, never a part.
+// Writes a temporary file beside `path`, flushes it to the disk, renames it to `path` and flushes the folder: a reader sees the old file
+// or the new one, never a part.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// The same for what does not come at once.
+// The same for content that is written in parts.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
-  // Without commit(), nothing is left.
+  // Without commit(), removes the temporary file.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -39,19 +39,19 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-// Opens `path`, created with `mode` where it is missing, and takes an exclusive lock (flock) on it, which ends with the descriptor. Does
-// not wait. On failure the descriptor is -1 and errno holds the reason: EWOULDBLOCK when another process holds the lock.
+// Opens `path` (created with `mode` if missing) and takes an exclusive lock (flock) on it, which is released with the descriptor. Does not
+// wait. On failure the descriptor is -1 and errno holds the reason: EWOULDBLOCK when another process holds the lock.
 Descriptor lock_file(const std::filesystem::path& path, mode_t mode);
 
-// Makes names that were added to the folder, or removed, outlive a loss of power.
+// Flushes the folder to the disk, so that added and removed names survive a power failure. Failures are ignored.
 void flush_folder(const std::filesystem::path& path);
 
-// Appends whole lines; each is handed to the system before write_line returns. What cannot be written whole is not there at all.
+// Appends whole lines; each has been passed to the system when write_line returns. A line that cannot be written whole is removed again.
 class LineFile {
  public:
   explicit LineFile(const std::filesystem::path& path);
 
-  // `line` without its newline.
+  // `line`: without its newline.
   void write_line(std::string_view line);
   void write(std::string_view bytes);
 
@@ -60,7 +60,7 @@ class LineFile {
   Descriptor file_;
 };
 
-// A read-only memory map of a whole file; pages are shared between the processes of a machine.
+// A read-only memory map of a whole file; its pages are shared between the processes of a host.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);

@@ -11,7 +11,7 @@
 namespace trainer {
 namespace {
 
-// Prints "warning: " in front of lines that are not plain information, and nothing in front of the others.
+// Prefixes lines of levels other than info with the level, as in "warning: ".
 class LevelPrefix : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
@@ -24,7 +24,7 @@ class LevelPrefix : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LevelPrefix>(); }
 };
 
-// Keeps the last lines for the report of a crash.
+// Records the last lines for the crash report.
 class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {

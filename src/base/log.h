@@ -1,6 +1,6 @@
 #pragma once
-// Logging over spdlog. A logger belongs to one rank and is handed down to whoever has something to say; nobody asks for a rank
-// before printing, because a rank that is to be quiet has a logger without sinks.
+// Logging over spdlog. A logger belongs to one rank and is passed to the code that logs. That code does not check the rank first: a rank
+// that must not print has a logger without sinks.
 
 #include <spdlog/logger.h>
 
@@ -11,15 +11,14 @@ namespace trainer {
 
 using Logger = spdlog::logger;
 
-// Lines as they are on stderr, warnings and errors with their level in front. A `rank` other than 0 is quiet but for those, which it
-// puts its number before. Lines of level debug go to files alone (add_file).
+// Logs to stderr. Warnings and errors have their level as a prefix. A `rank` other than 0 prints only these, with its rank as a prefix.
+// Lines of level debug go only to files (add_file).
 std::shared_ptr<Logger> make_console_logger(int rank = 0);
 
-// From here on the lines also go to `file` (appended), each with date, time and level.
-// Throws Error when the file cannot be opened.
+// From now on, also appends each line with date, time and level to `file`. Throws Error when the file cannot be opened.
 void add_file(Logger& logger, const std::filesystem::path& file);
 
-// Says nothing. For tests, and for ranks that are to be quiet.
+// A logger without sinks, for tests and for ranks that must not print.
 std::shared_ptr<Logger> make_quiet_logger();
 
 }  // namespace trainer

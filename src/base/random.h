@@ -1,6 +1,6 @@
 #pragma once
-// Counter-based random numbers: a value is a function of its key and its position, so a sample's augmentation depends on
-// (seed, epoch, sample index) alone, not on worker threads, ranks or what was drawn before.
+// Counter-based random numbers: a value is a function of its key and its position, so a sample's augmentation depends only on
+// (seed, epoch, sample index), not on worker threads, ranks or earlier draws.
 // Philox4x32-10 of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace trainer {
 
-// The ten rounds over one counter block; exposed for the known-answer tests.
+// Ten rounds over one counter block; exposed for the known-answer tests.
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 // A stream of numbers for one (seed, stream, substream). Cheap to make; not thread-safe.
@@ -31,8 +31,8 @@ class CounterRandom {
   unsigned used_ = 4;
 };
 
-// The number after `state` in SplitMix64's sequence, which becomes the new state (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number
-// Generators", OOPSLA 2014). Takes a tenth of Philox's time.
+// Advances `state` and returns the next number of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA
+// 2014). Ten times as fast as Philox.
 inline uint64_t next_splitmix64(uint64_t& state) {
   uint64_t value = state += 0x9E3779B97F4A7C15ULL;
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -40,7 +40,7 @@ inline uint64_t next_splitmix64(uint64_t& state) {
   return value ^ (value >> 31);
 }
 
-// Mixes several integers into one seed (SplitMix64's finaliser over their chain), for generators that take a single seed.
+// Mixes several integers into one seed by chained SplitMix64 steps, for generators that take a single seed.
 uint64_t mix_seed(uint64_t seed, uint64_t a, uint64_t b = 0);
 
 }  // namespace trainer

@@ -10,7 +10,7 @@
 namespace trainer {
 namespace {
 
-// A handler has no other way in: process-wide by nature.
+// Global, because a signal handler can reach no other state.
 std::atomic<int> requested_signal{0};
 std::atomic<long> first_request_ms{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<long>::is_always_lock_free);
@@ -38,7 +38,7 @@ void install_stop_handlers() {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int signal_number : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal_number, &action, nullptr);
-  // Under nohup it stays ignored.
+  // SIGHUP stays ignored under nohup.
   struct sigaction hang_up {};
   sigaction(SIGHUP, nullptr, &hang_up);
   if (hang_up.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
@@ -48,7 +48,7 @@ int stop_signal() { return requested_signal; }
 
 std::optional<std::chrono::milliseconds> time_since_stop_signal() {
   if (requested_signal == 0) return std::nullopt;
-  // The handler may be between its two notes.
+  // The handler may have stored the signal but not yet the time.
   const long first = first_request_ms;
   return std::chrono::milliseconds(first == 0 ? 0 : now_ms() - first);
 }

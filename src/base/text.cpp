@@ -64,7 +64,7 @@ std::string nearest_name(std::string_view text, std::span<const std::string> can
   size_t best_distance = text.size() / 3 + 2;
   for (const auto& candidate : candidates) {
     if (candidate.size() > 1 && initials(text) == candidate) return candidate;
-    // A name that would be replaced whole is no suggestion.
+    // Not a suggestion if nearly every letter would be replaced.
     const size_t distance = edit_distance(text, candidate);
     if (distance < best_distance && distance < std::max(text.size(), candidate.size()) - 1) {
       best = candidate;

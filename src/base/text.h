@@ -14,8 +14,8 @@ std::string format_duration(std::chrono::duration<double> duration);  // "8.3s",
 std::string format_bytes(uint64_t bytes);                             // "512 B", "1.2 GiB"
 std::string join(std::span<const std::string> parts, std::string_view separator);
 
-// The candidate that `text` was most likely meant to be: few edits away, or the first letters of its words ("learning_rate" for
-// "lr"); empty when none is near.
+// The candidate that `text` was most likely meant to be: one that is a few edits away, or the initials of the words of `text` ("lr" for
+// "learning_rate"); empty if there is none.
 std::string nearest_name(std::string_view text, std::span<const std::string> candidates);
 
 }  // namespace trainer

@@ -7,7 +7,7 @@
 namespace trainer::config {
 namespace {
 
-// Where "section.key" stands in the file; the section, or the file's beginning, where the key is not given.
+// The position of "section.key" in the file; that of the section, or of the file's beginning, if the key is not given.
 Position position_of(const Node& root, const std::string& path) {
   const Node* node = &root;
   for (size_t begin = 0; begin <= path.size();) {

@@ -5,7 +5,7 @@
 
 namespace trainer::config {
 
-// Contradictions between keys that are each right by themselves. `root` tells where the keys stand.
+// Reports contradictions between keys that are each valid. `root` gives the positions of the keys.
 void check(const Experiment& experiment, const Node& root, Problems& problems);
 
 }  // namespace trainer::config

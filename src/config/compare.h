@@ -7,8 +7,8 @@
 
 namespace trainer::config {
 
-// Where two trees differ: "optimizer.lr: 0.1, not 0.2" for each value that is `theirs`, not `ours`; "nothing" stands for a key that is not
-// there.
+// The differences between two trees: "optimizer.lr: 0.1, not 0.2" for each value that differs, with the value of `theirs` first and that
+// of `ours` second; "nothing" stands for a missing key.
 std::vector<std::string> differences(const Node& ours, const Node& theirs);
 
 }  // namespace trainer::config

@@ -117,7 +117,7 @@ Key number_key(std::string name, T& field, const KeyInfo& info) {
   return key;
 }
 
-// A number, or a word (null, auto) for none.
+// A number, or a word (null, auto) for a field without a value.
 template <class T>
 Key optional_number_key(std::string name, std::optional<T>& field, const std::string& word, const KeyInfo& info) {
   Key key = describe(std::move(name), fmt::format("{} or {}", NumberFormat<T>::kType, word), info);

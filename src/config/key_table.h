@@ -1,7 +1,7 @@
 #pragma once
-// Key tables: the one place that says a key's name, type, default, range, unit and meaning. A section is a plain struct whose
-// members carry their defaults; its describe() binds each member to its key. Reading, writing, the reference and the checks all
-// walk the same table.
+// Key tables: the only place that defines a key's name, type, default, range, unit and meaning. A section is a plain struct whose
+// members are initialised with their defaults; its describe() binds each member to its key. Reading, writing, the reference and the
+// checks all use the same table.
 //
 //   struct LoggingSection {
 //     int64_t every_steps = 50;
@@ -24,14 +24,14 @@
 
 namespace trainer::config {
 
-// A value that the program chooses when the file says `auto`.
+// A value that the program chooses when the file contains `auto`.
 template <class T>
 struct Auto {
   std::optional<T> value;
   bool operator==(const Auto&) const = default;
 };
 
-// What is said about a key beside its name and default.
+// The properties of a key besides its name and default.
 struct KeyInfo {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -50,14 +50,14 @@ struct Key {
   std::string unit;
   std::string doc;
   bool required = false;
-  // Fills the member; on failure leaves it and returns what was expected ("an integer >= 1").
+  // Fills the member; on failure leaves it unchanged and returns what was expected ("an integer >= 1").
   std::function<std::optional<std::string>(const Node&)> read;
   std::function<Node()> write;
-  // Values that must be refused, in YAML: one of the wrong type and, where the range allows one, some out of range.
+  // Values that must be refused, in YAML: one of the wrong type and, if the key has a range, some out of range.
   std::vector<std::string> refused_examples;
   // Set instead of `read` for a nested section, a named component and a list of components.
   std::function<void(KeyTable&)> section;
-  // Of a section that may be null: whether it is there, and what makes it so. `section` asks for one that is there.
+  // For a section that may be null: whether it is set, and a function that sets it (true) or makes it null. `section` requires a set one.
   std::function<bool()> has_section;
   std::function<void(bool)> set_section;
   const RegistryBase* registry = nullptr;
@@ -80,7 +80,7 @@ class KeyTable {
   void add(std::string name, std::optional<double>& field, KeyInfo info);
   void add(std::string name, Auto<int64_t>& field, KeyInfo info);
   void add(std::string name, Auto<bool>& field, KeyInfo info);
-  void add(std::string name, std::vector<int64_t>& field, KeyInfo info);  // the range is each item's
+  void add(std::string name, std::vector<int64_t>& field, KeyInfo info);  // the range applies to each item
   void add(std::string name, std::vector<double>& field, KeyInfo info);
 
   template <class E>
@@ -100,7 +100,7 @@ class KeyTable {
   // A nested section: `name: {key: value, …}`, with the keys that `describe` adds.
   void add_section(std::string name, std::function<void(KeyTable&)> describe, std::string doc);
 
-  // One that may be null, as it is by default.
+  // A nested section that may be null, which is the default.
   template <class Section>
   void add_section(std::string name, std::optional<Section>& field, std::string doc) {
     add_section(
@@ -112,7 +112,7 @@ class KeyTable {
     key.write = [] { return Node{}; };
   }
 
-  // `name: COMPONENT` inside a section, whose other keys are the section's own and the component's. `default_name` empty: required.
+  // `name: COMPONENT` inside a section; the other keys there are those of the section and of the component. Empty `default_name`: required.
   void add_component(std::string name, ComponentConfig& component, const RegistryBase& registry, const std::string& default_name,
                      std::string doc);
 

@@ -1,5 +1,5 @@
 #pragma once
-// From a file and the command line's overrides to a checked Experiment.
+// Loads and checks an Experiment from a file and the overrides of the command line.
 
 #include <filesystem>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace trainer::config {
 
-// An experiment as the command line names it.
+// An experiment as given on the command line.
 struct ExperimentSource {
   std::filesystem::path file;
   std::vector<std::string> overrides;  // key=value
@@ -17,14 +17,14 @@ struct ExperimentSource {
 
 // Reads `file`, applies `overrides` ("optimizer.lr=0.05", "dataset.train_transforms=[]", "optimizer={name: adamw}") in their order,
 // fills an Experiment and checks it across sections. Throws one UsageError that lists every problem found, each as
-// "file:line:column: key.path: …". Touches no device and no data.
+// "file:line:column: key.path: …". Accesses no device and no data.
 Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Registries& registries);
 
-// The same from a text; `source` is how positions name it.
+// The same from a text; positions in messages begin with `source`.
 Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
                      const Registries& registries);
 
-// The resolved file: every key with its value, in the order of the reference; load_text reads it back to the same experiment.
+// The resolved experiment file: every key with its value, in the order of the reference; load_text reads it back to the same experiment.
 std::string to_yaml(Experiment& experiment, const Registries& registries);
 
 }  // namespace trainer::config

@@ -1,5 +1,5 @@
 #pragma once
-// The tree that a YAML text becomes: what yaml-cpp parsed, with the place where each piece stood. Nothing is interpreted yet.
+// The tree of a YAML text as parsed by yaml-cpp, with the position of each key and value. The values are not interpreted yet.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@ namespace trainer::config {
 // Where a key or value was written.
 struct Position {
   std::string source;  // the file as the user named it, or "command line"
-  int line = 0;        // from 1; 0 where lines mean nothing
+  int line = 0;        // from 1; 0: no line (command line)
   int column = 0;      // from 1
 };
 std::string to_string(const Position& position);  // "configs/x.yaml:12:7" or "command line"
@@ -46,7 +46,7 @@ struct Node::Member {
 // One document of at most 1 MiB, without anchors, aliases or tags, nested at most 32 deep. Throws UsageError with the position.
 Node parse_yaml(std::string_view text, const std::string& source);
 
-// Writes a tree as YAML that parse_yaml reads back to the same tree: maps of scalars on one line where they are short.
+// Writes a tree as YAML that parse_yaml reads back to the same tree. Short maps of scalars are written on one line.
 std::string to_yaml(const Node& node);
 
 // One line, in flow style: for messages and reference tables.

@@ -107,7 +107,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   std::string source_;
   Node root_;
-  // The lists and maps that have begun and not ended. A parent grows only while none of its children is open, so these stay valid.
+  // The lists and maps that are still open. A parent grows only while none of its children is open, so the pointers stay valid.
   std::vector<Node*> open_;
   std::vector<bool> awaiting_value_;
   bool has_document_ = false;
@@ -125,7 +125,7 @@ Position position_at(std::string_view text, size_t offset, const std::string& so
   return position;
 }
 
-// Length of the well-formed UTF-8 sequence at the beginning of `text` (Unicode 15, table 3-7), 0 where there is none.
+// Length of the well-formed UTF-8 sequence at the beginning of `text` (Unicode 15, table 3-7), 0 if there is none.
 size_t utf8_sequence_length(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const auto continues = [&](size_t i) { return (byte(i) & 0xC0U) == 0x80U; };

@@ -14,7 +14,7 @@ void Problems::add(const Position& position, const std::string& key_path, const 
 void Problems::throw_if_any() const {
   if (problems_.empty()) return;
   auto sorted = problems_;
-  // Line 0 is the command line, which comes after the file.
+  // Line 0 is the command line, which is sorted after the file.
   const auto order = [](const Problem& problem) {
     return std::tuple(problem.position.line == 0, problem.position.line, problem.position.column);
   };

@@ -7,7 +7,7 @@
 
 namespace trainer::config {
 
-// What is wrong with a configuration, collected so that a user sees all of it at once.
+// The problems of a configuration, collected so that one error reports all of them.
 class Problems {
  public:
   void add(const Position& position, const std::string& key_path, const std::string& what);

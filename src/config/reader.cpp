@@ -22,7 +22,7 @@ std::string with_hint(std::string text, const std::string& name, const std::vect
   return near.empty() ? text : text + fmt::format("; did you mean \"{}\"?", near);
 }
 
-// Sets `component` to the one that `node` names, with its default options. False: there is no such component, which is now a problem.
+// Sets `component` to the one that `node` names, with its default options. If it does not exist, adds a problem and returns false.
 bool choose_component(const Node& node, const RegistryBase& registry, ComponentConfig& component, const std::string& path,
                       Problems& problems) {
   if (node.kind != Node::Kind::kScalar) {
@@ -90,7 +90,7 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   }
   KeyTable table;
   describe(table);
-  // The chosen component's own keys stand in the same section, beside `name`. They are unknown when the component is.
+  // The keys of the chosen component are in the same section as `name`. Without a valid component they are not known.
   bool component_known = true;
   KeyTable component_table;
   for (const auto& key : table.keys()) {

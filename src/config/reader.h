@@ -8,11 +8,11 @@
 
 namespace trainer::config {
 
-// Fills the structs behind the keys that `describe` adds from a map node; what is unknown, missing, mistyped or out of range goes
+// Fills the structs of the keys that `describe` adds from a map node; keys that are unknown, missing, mistyped or out of range are added
 // to `problems`. `path` is the section's key path, empty at the top.
 void read_section(const Node& node, const std::function<void(KeyTable&)>& describe, const std::string& path, Problems& problems);
 
-// The tree of every key's present value, in the tables' order.
+// The tree of every key's current value, in the order of the tables.
 Node write_section(const std::function<void(KeyTable&)>& describe);
 
 }  // namespace trainer::config

@@ -22,7 +22,7 @@ std::string default_text(const Key& key) {
 }
 
 // Calls `visit` with each table: the top level, each section, and each component that a section or a list may name. The tables refer
-// to `experiment` and to the components' options, which live while `visit` runs.
+// to `experiment` and to the components' options, which exist while `visit` runs.
 template <class Visit>
 void for_each_table(const Registries& registries, const Visit& visit) {
   Experiment experiment;

@@ -1,11 +1,11 @@
 #pragma once
-// Components: what an experiment file chooses by name and configures by keys of its own, such as a model, a data set or a loss. A
-// registry lists those of one kind. config/ sees their names and keys (RegistryBase); the folder that defines a registry also makes the
-// products (Registry).
+// Components: parts that an experiment file chooses by name and configures by their own keys, such as a model, a data set or a loss. A
+// registry lists the components of one kind. config/ uses their names and keys (RegistryBase); the module that defines a registry also
+// creates the products (Registry).
 //
 //   using LossRegistry = Registry<std::unique_ptr<Loss>>;
-//   registry.add<HingeOptions>("hinge", "Hinge loss.", [](const HingeOptions& options) { return std::make_unique<Hinge>(options.margin);
-//   }); auto loss = registry.make(experiment.loss.component);
+//   registry.add<HingeOptions>("hinge", "Hinge loss.", [](const HingeOptions& options) { return make_hinge(options.margin); });
+//   auto loss = registry.make(experiment.loss.component);
 
 #include <functional>
 #include <memory>
@@ -23,7 +23,7 @@ struct Options {
   virtual void describe(KeyTable& keys) = 0;
 };
 
-// The component that a file chose, and its options as the file sets them; they are of that component's type.
+// The component that a file chose, and its options as set by the file; their type belongs to that component.
 struct ComponentConfig {
   std::string name;
   std::shared_ptr<Options> options;
@@ -69,7 +69,7 @@ class RegistryBase {
   std::vector<Component> components_;
 };
 
-// Components of one kind: each makes a Product from its options and Args.
+// Components of one kind: each creates a Product from its options and Args.
 template <class Product, class... Args>
 class Registry : public RegistryBase {
  public:
@@ -84,23 +84,23 @@ class Registry : public RegistryBase {
     });
   }
 
-  // `config` comes from configure() or from a key that names this registry; std::logic_error otherwise. Passes on the factory's errors,
-  // such as UsageError for options that contradict each other.
+  // `config` must come from configure() or from a key that names this registry; throws std::logic_error otherwise. Errors of the factory
+  // are passed on, such as UsageError for options that contradict each other.
   Product make(const ComponentConfig& config, Args... args) const {
     return factories_[index_of(config.name)](config, std::forward<Args>(args)...);
   }
 
  private:
-  std::vector<std::function<Product(const ComponentConfig& config, Args... args)>> factories_;  // like components()
+  std::vector<std::function<Product(const ComponentConfig& config, Args... args)>> factories_;  // in the order of components()
 };
 
-// What checkpoint.monitor may name beside `auto`: the metrics of the tasks.
+// The values of checkpoint.monitor besides `auto`: the metrics of the tasks.
 struct MonitorChoices {
   std::vector<std::string> names;
   std::string default_doc;  // what `auto` stands for
 };
 
-// All that an experiment file can name. The registries outlive it.
+// The registries of all components that an experiment file can name; they must outlive this struct.
 struct Registries {
   const RegistryBase& models;
   const RegistryBase& datasets;

@@ -25,11 +25,11 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-// After fork, in the child: only what is safe in a signal handler, since a thread that does not live here may have held any lock.
+// Runs in the child after fork. Calls only async-signal-safe functions, since another thread of the parent may have held any lock.
 [[noreturn]] void become(const ChildProcess& child, char* const* arguments, char* const* environment, pid_t parent, int stdin_descriptor,
                          int report_descriptor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have ended before that.
+  // The parent may have ended before prctl.
   if (getppid() != parent) _exit(1);
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, &child.signal_mask, nullptr);
@@ -64,7 +64,7 @@ pid_t start_process(const ChildProcess& child) {
     become(child, argument_pointers.data(), environment_pointers.data(), parent, null.number(), report_in.number());
   }
   report_in.close();
-  // Ends without a byte when execve closes the other end.
+  // Reads nothing if execve succeeds, which closes the other end.
   int reason = 0;
   ssize_t length = 0;
   do {

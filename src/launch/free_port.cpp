@@ -12,8 +12,8 @@
 namespace trainer::launch {
 namespace {
 
-// Below the range from which the system gives ports to connections, of which a run in parallel makes many: one of them could take the
-// port in the moment between this object's end and the use of its number.
+// Below the range of ephemeral ports: otherwise a connection of a parallel run could get the port between the destruction of this object
+// and the use of its number.
 constexpr int kFirst = 15000;
 constexpr int kLast = 32000;
 constexpr int kTries = 200;

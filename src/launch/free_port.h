@@ -1,17 +1,17 @@
 #pragma once
-// A TCP port of this host that nobody else uses.
+// A free TCP port of this host.
 
 #include "base/descriptor.h"
 
 namespace trainer::launch {
 
-// Holds a port of 127.0.0.1, chosen at random; nobody else can bind it until this is destroyed. Throws Error when there is none.
+// Binds a random free port of 127.0.0.1; no other socket can bind it until this object is destroyed. Throws Error when there is none.
 class FreePort {
  public:
   FreePort();
 
   int number() const { return number_; }
-  // The bound socket, for the process that is to listen; closed with this object here.
+  // The bound socket, to be inherited by the process that listens; the destructor closes it in this process.
   int descriptor() const { return socket_.number(); }
 
  private:

@@ -38,14 +38,14 @@ std::string describe_end(int status) {
   return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
-// Both ends are closed when another program takes over.
+// Both ends are close-on-exec.
 std::pair<Descriptor, Descriptor> make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw Error("pipe: " + std::generic_category().message(errno));
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// The reader of our stderr, or a process that reads our messages, may end at any time.
+// Ignores SIGPIPE: the reader of this process's stderr, or a process that reads its messages, may end at any time.
 class IgnoreBrokenPipes {
  public:
   IgnoreBrokenPipes() : before_(signal(SIGPIPE, SIG_IGN)) {}
@@ -95,11 +95,11 @@ class Launcher {
   struct Child {
     int rank;
     pid_t process;
-    Descriptor messages;  // the end to write
+    Descriptor messages;  // the write end
     Output output;
     bool is_running = false;
     bool is_stopped = false;
-    int status = 0;  // as waitpid has it
+    int status = 0;  // from waitpid
   };
 
   void start(const Processes& processes, size_t number) {
@@ -113,7 +113,7 @@ class Launcher {
     fcntl(messages_in.number(), F_SETFL, O_NONBLOCK);
     child.environment.push_back(fmt::format("{}={}", world::kLauncherMessagesVariable, messages_out.number()));
     child.kept_descriptors.push_back(messages_out.number());
-    // A bar needs the terminal itself.
+    // The progress bar of rank 0 needs the terminal itself.
     Descriptor said_out, said_in;
     if (rank != 0 || isatty(STDERR_FILENO) == 0) {
       std::tie(said_out, said_in) = make_pipe();
@@ -138,7 +138,7 @@ class Launcher {
     poll(wanted.data(), wanted.size(), timeout_ms);
   }
 
-  // To the processes and to what they have started.
+  // To the running processes and the processes that they have started.
   void send(int signal) {
     for (const auto& child : children_) {
       if (child.is_running) kill(-child.process, signal);
@@ -188,7 +188,7 @@ class Launcher {
     if (is_ours || !is_first) return;
     exit_code_ = code;
     if (code == kPeer) {
-      // Said at the end, when no cause has come to light.
+      // Logged at the end, if no other failure is found to be the cause.
       victim_ = &child;
     } else {
       say_failure(child);
@@ -204,7 +204,7 @@ class Launcher {
     const int status = child.status;
     auto text = fmt::format("rank {} (process {}) {}", child.rank, child.process, describe_end(status));
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) text += "; where nobody did that, the system was out of memory (see dmesg)";
-    // Of wrong input and of a lost peer one sentence has been said.
+    // A process with wrong input or a lost peer has already printed the reason.
     const int code = exit_code_of(status);
     const bool is_said = code == static_cast<int>(ExitCode::kUsage) || code == static_cast<int>(ExitCode::kData) || code == kPeer;
     const auto& last_lines = is_said ? std::deque<std::string>() : child.output.last_lines();
@@ -231,7 +231,7 @@ class Launcher {
     kill_all("does not end on SIGTERM");
   }
 
-  // A stopped process hears nothing else.
+  // A process stopped by SIGSTOP does not react to SIGTERM.
   bool only_stopped_ones_run() const {
     return std::ranges::all_of(children_, [](const Child& child) { return !child.is_running || child.is_stopped; });
   }

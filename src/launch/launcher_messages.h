@@ -1,5 +1,5 @@
 #pragma once
-// What the launcher reports to the processes that it has started about each other: lines on a pipe.
+// Messages from the launcher to its processes about how other processes end, stop or continue: lines on a pipe.
 
 #include <cstdint>
 #include <string>
@@ -14,9 +14,9 @@ struct LauncherMessage {
   std::string detail = {};  // of kEnded: "was killed by signal 9 (Killed)"
 };
 
-// One line, with its end.
+// One line, with its newline.
 std::string format_message(const LauncherMessage& message);
-// From a line without its end. Throws std::invalid_argument.
+// Parses a line without its newline. Throws std::invalid_argument.
 LauncherMessage parse_message(const std::string& line);
 
 }  // namespace trainer::launch

@@ -10,7 +10,7 @@ namespace trainer::launch {
 namespace {
 
 constexpr size_t kKeptLines = 5;
-// A line without an end is handed on in pieces.
+// Longer lines are forwarded in pieces.
 constexpr size_t kLongestLine = 64 * 1024;
 
 }  // namespace
@@ -52,7 +52,7 @@ void Output::finish() {
 void Output::say(const std::string& line) {
   const auto text = (line.starts_with(prefix_) ? "" : prefix_) + line + '\n';
   std::string_view rest = text;
-  // Whoever reads our stderr may have gone; the processes are to go on.
+  // Failures are ignored: the reader of stderr may have ended, but the processes must continue.
   write_all(STDERR_FILENO, rest);
   last_lines_.push_back(line);
   if (last_lines_.size() > kKeptLines) last_lines_.pop_front();

@@ -1,5 +1,5 @@
 #pragma once
-// What one child process says on its stderr.
+// The stderr of one child process.
 
 #include <deque>
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace trainer::launch {
 
-// Hands on whole lines as they come, each with `prefix` unless it begins with it, and keeps the last ones.
+// Forwards whole lines to stderr, each with `prefix` unless it already begins with it, and keeps the last ones.
 class Output {
  public:
-  // `pipe`: its end to read, not blocking; none: nothing is read here.
+  // `pipe`: the non-blocking read end; without one, nothing is read.
   Output(Descriptor pipe, std::string prefix);
 
-  // -1 when nothing more will come.
+  // -1 after the end of the output.
   int descriptor() const { return pipe_.number(); }
-  // Reads what is there.
+  // Reads and forwards the available output without waiting.
   void forward();
-  // Reads to the end, or until nothing is there: a process that the child has left behind may hold the pipe.
+  // Forwards the rest and closes the pipe. Does not wait for its end: a process that the child has started may still hold it open.
   void finish();
   const std::deque<std::string>& last_lines() const { return last_lines_; }
 
@@ -28,7 +28,7 @@ class Output {
 
   Descriptor pipe_;
   std::string prefix_;
-  std::string rest_;  // of a line whose end has not come yet
+  std::string rest_;  // the last, incomplete line
   std::deque<std::string> last_lines_;
 };
 

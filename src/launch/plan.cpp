@@ -58,7 +58,7 @@ bool is_gpu_device(const std::filesystem::directory_entry& entry) {
   return name.starts_with(kPrefix) && name.size() > kPrefix.size() && std::all_of(name.begin() + kPrefix.size(), name.end(), is_digit);
 }
 
-// CUDA reads CUDA_VISIBLE_DEVICES up to the first entry that is no GPU: "-1" or nothing.
+// CUDA reads CUDA_VISIBLE_DEVICES up to the first entry that is not a GPU: "-1" or an empty one.
 int num_visible_gpus(const world::Environment& environment, const Driver& driver) {
   std::error_code no_driver;
   const std::filesystem::directory_iterator folder(driver.gpus, no_driver);
@@ -69,14 +69,14 @@ int num_visible_gpus(const world::Environment& environment, const Driver& driver
     return static_cast<int>(end - gpus.begin());
   }
   const auto num_listed = std::distance(begin(folder), end(folder));
-  // On a host that has not used a GPU since it started there may be none yet.
+  // The devices may not exist yet on a host that has not used a GPU since it was booted.
   std::error_code ignored;
   const std::filesystem::directory_iterator devices(driver.devices, ignored);
   const auto num_devices = std::count_if(begin(devices), end(devices), is_gpu_device);
   return static_cast<int>(num_devices > 0 ? std::min(num_listed, num_devices) : num_listed);
 }
 
-// What other launchers, or this one, may have said of this process. Slurm's variables of the allocation stay.
+// Variables that other launchers, or this one, set for one process. Slurm's variables of the allocation are kept.
 constexpr std::array<std::string_view, 6> kForeignPrefixes = {"TRAINER_LAUNCHER_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"};
 constexpr std::array<std::string_view, 15> kForeignNames = {
     "RANK",      "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",  "MASTER_PORT",   "GROUP_RANK",   "GROUP_WORLD_SIZE",

@@ -13,7 +13,7 @@ namespace trainer::launch {
 SignalQueue::SignalQueue() {
   sigset_t signals;
   sigemptyset(&signals);
-  // A signal that whoever started us has set to be ignored would not reach the queue.
+  // A signal that the parent process has set to be ignored would not reach the queue.
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
   for (size_t i = 0; i < kSignals.size(); ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// Signals taken one after the other, where the program waits for them, instead of by handlers.
+// Signals that the program reads one after the other instead of handling them asynchronously.
 
 #include <signal.h>
 
@@ -10,8 +10,8 @@
 
 namespace trainer::launch {
 
-// Takes SIGCHLD and the requests to stop (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process over as long as it lives. SIGHUP stays
-// ignored where it is, as under nohup. To be made where no other thread runs.
+// While it exists, collects SIGCHLD and the stop signals (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process. SIGHUP stays ignored if it
+// is, as under nohup. To be created while no other thread runs.
 class SignalQueue {
  public:
   SignalQueue();
@@ -19,11 +19,11 @@ class SignalQueue {
   SignalQueue(const SignalQueue&) = delete;
   SignalQueue& operator=(const SignalQueue&) = delete;
 
-  // The next signal, or empty when none has come; does not wait. Several SIGCHLD may come as one.
+  // The next signal, or empty if none is pending; does not wait. Several SIGCHLD may be merged into one.
   std::optional<int> next();
-  // Is readable when there is one.
+  // Readable when a signal is pending.
   int descriptor() const { return queue_.number(); }
-  // The mask from before, which child processes are to have.
+  // The previous signal mask, which child processes must get.
   const sigset_t& mask_before() const { return mask_before_; }
 
  private:

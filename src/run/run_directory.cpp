@@ -17,7 +17,7 @@
 namespace trainer::run {
 namespace {
 
-// What the lock file says while it is held; the message of a second start quotes it.
+// The content of the lock file while it is held; quoted in the error message of a second process.
 std::string describe_this_process() {
   char host[HOST_NAME_MAX + 1] = {};
   ::gethostname(host, sizeof(host) - 1);
@@ -38,7 +38,7 @@ bool replace_content(int descriptor, const std::string& content) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::filesystem::path& lock_file) {
-  // Empty for the moment between the other's lock and its description.
+  // Empty if the other process has taken the lock but not yet written its description.
   const std::string holder = read_file(lock_file);
   throw UsageError(fmt::format("the run directory {} is in use by {}; wait until that ends, or choose another with --run-dir",
                                path.string(), holder.empty() ? "another process" : holder));
@@ -64,7 +64,7 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   if (!replace_content(lock_.number(), describe_this_process())) fail_to_lock(path_, file, errno);
 }
 
-// The file stays: were it removed, a third process could lock a new one while a second holds the old.
+// Keeps the file: if it were removed, a third process could lock a new file while a second one holds the old.
 RunDirectory::~RunDirectory() { replace_content(lock_.number(), ""); }
 
 RunDirectory::Earlier RunDirectory::earlier() const {

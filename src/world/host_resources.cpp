@@ -30,7 +30,7 @@ std::optional<int> cgroup_cpus() {
   const auto take = [&least](std::optional<int> cpus) {
     if (cpus) least = std::min(least.value_or(*cpus), *cpus);
   };
-  // Version 2: "0::/path" names the group below the mount; the limits of all its ancestors hold too.
+  // cgroup version 2: "0::/path" names the group below the mount; the limits of all its ancestors apply too.
   std::istringstream lines(read_text("/proc/self/cgroup"));
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("0::")) continue;
@@ -41,7 +41,7 @@ std::optional<int> cgroup_cpus() {
       group = group.parent_path();
     }
   }
-  // Version 1, as a container sees its own group.
+  // cgroup version 1: the group of a container, as seen from inside it.
   take(parse_cpu_max(read_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " + read_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
   return least;
 }
@@ -85,7 +85,7 @@ std::string cpu_mask() {
 }
 
 std::string describe_small_shared_memory(const std::filesystem::path& folder) {
-  // What NCCL's manual advises for containers, which get 64 MiB when nothing is said.
+  // The size that NCCL's manual recommends for containers, whose default is 64 MiB.
   constexpr uint64_t kEnough = uint64_t{1} << 30;
   std::error_code error;
   const auto space = std::filesystem::space(folder, error);

@@ -1,5 +1,5 @@
 #pragma once
-// What this process may use of its host.
+// Resources of the host that this process may use.
 
 #include <filesystem>
 #include <optional>
@@ -8,15 +8,15 @@
 
 namespace trainer::world {
 
-// Cores that this process may keep busy: its affinity mask or the cgroup's CPU quota, shared with `num_sharing` - 1 other processes of
-// the run, or Slurm's SLURM_CPUS_PER_TASK, whichever is least; at least 1.
+// The number of cores that this process may use: those of its affinity mask or the cgroup's CPU quota, whichever is less, divided by the
+// `num_sharing` processes of the run that share them; at most Slurm's SLURM_CPUS_PER_TASK and at least 1.
 int available_cpus(int num_sharing = 1);
 
 // The cores of this process's affinity mask ("0,1,4"). Processes with the same mask share them.
 std::string cpu_mask();
 
-// The memory behind `folder`, which the processes of this host share through files, is less than NCCL may need for those of one host:
-// what to say then; empty: it is enough, or there is no such folder.
+// A warning if `folder`, through whose files the processes of this host share memory, is smaller than NCCL may need between them; empty if
+// it is large enough or does not exist.
 std::string describe_small_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 
 // The name of this host.
@@ -25,7 +25,7 @@ std::string host_name();
 // False when NO_COLOR is set (no-color.org) or the terminal is dumb.
 bool wants_colour();
 
-// "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max" and for what is no quota.
+// "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max" and for malformed text.
 std::optional<int> parse_cpu_max(std::string_view text);
 
 }  // namespace trainer::world

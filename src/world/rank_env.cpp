@@ -14,7 +14,7 @@
 namespace trainer::world {
 namespace {
 
-// A number, and the words in which it was said: "RANK=4", "--rank 4".
+// A number, and the text that set it: "RANK=4", "--rank 4".
 struct Said {
   int value;
   std::string text;
@@ -36,7 +36,7 @@ class Variables {
  public:
   explicit Variables(const Environment& environment) : environment_(environment) {}
 
-  // Set to nothing counts as not set.
+  // A variable with an empty value counts as not set.
   std::optional<std::string> text(std::string_view name) const {
     auto value = environment_(std::string(name));
     return value && !value->empty() ? value : std::nullopt;
@@ -51,7 +51,7 @@ class Variables {
   const Environment& environment_;
 };
 
-// The names under which the command line or a launcher says who a process is.
+// The names of the flags or variables that set a process's ranks and sizes.
 struct Names {
   std::string_view rank, world_size, local_rank, local_world_size;
 };
@@ -62,10 +62,10 @@ constexpr Names kRank = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
 constexpr Names kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Names kPmi = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 constexpr Names kSlurmStep = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"};
-// Of the job, where the step has none of its own.
+// The variables of the job, used where those of the step are not set.
 constexpr Names kSlurmJob = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE"};
 
-// What the command line or a launcher says of this process; without names: nothing.
+// The ranks and sizes that the flags or one launcher set for this process; empty names: none are set.
 struct Claim {
   Names names;
   std::optional<Said> rank, world_size, local_rank, local_world_size;
@@ -84,13 +84,13 @@ std::optional<uint64_t> unsigned_number(const std::optional<std::string>& text) 
   return result.ec == std::errc{} && result.ptr == text->data() + text->size() ? std::optional(number) : std::nullopt;
 }
 
-// Shells of sbatch and salloc have no step, or one of the reserved numbers (0xfffffffb: batch, 0xfffffffa: interactive).
+// In shells of sbatch and salloc, SLURM_STEP_ID is not set or has a reserved value (0xfffffffb: batch, 0xfffffffa: interactive).
 bool is_slurm_step(const Variables& variables) {
   const auto step = unsigned_number(variables.text("SLURM_STEP_ID"));
   return step && *step < 0xfffffff0;
 }
 
-// `srun --mpi=pmi2` sets PMI_RANK and PMI_SIZE too, but not the local ones of MPICH's own launcher.
+// `srun --mpi=pmi2` sets PMI_RANK and PMI_SIZE too, but not the variables for local ranks that MPICH's launcher sets.
 bool is_pmi_of_slurm(const Variables& variables) {
   return is_slurm_step(variables) && !variables.text(kPmi.local_rank) && variables.text(kPmi.rank) == variables.text(kSlurmStep.rank) &&
          variables.text(kPmi.world_size) == variables.text(slurm_names(variables).world_size);
@@ -117,8 +117,8 @@ Claim read_slurm_step(const Variables& variables) {
   return claim;
 }
 
-// The first launcher that speaks.
-// MPI before Slurm: mpirun starts its daemons by srun where there is an allocation, and the ranks inherit the daemons' SLURM_PROCID.
+// Reads the first launcher whose variables are set. MPI precedes Slurm: inside an allocation mpirun starts its daemons with srun, and the
+// ranks inherit the daemons' SLURM_PROCID.
 Claim read_launcher(const Variables& variables) {
   for (const auto& names : {kRank, kOpenMpi, kPmi}) {
     const bool speaks = variables.text(names.rank) || variables.text(names.world_size);
@@ -134,7 +134,7 @@ void refuse_contradiction(const std::optional<Said>& flag, const std::optional<S
   }
 }
 
-// "tcp://host:1?rank=0&world_size=2", as Python's init_method has it: the query goes over into the claim.
+// Moves the query of "tcp://host:1?rank=0&world_size=2" (a form of PyTorch's init_method) into `claim`; returns the part before it.
 std::string take_query(const std::string& init_method, Claim& claim) {
   const auto question_mark = init_method.find('?');
   if (question_mark == std::string::npos) return init_method;
@@ -174,7 +174,7 @@ Claim read_flags(const RankFlags& flags, std::optional<std::string>& init_method
 
 bool has_names(const Claim& claim) { return !claim.names.rank.empty(); }
 
-// `flags` laid over what the environment says.
+// Combines `flags` with the environment; `flags` take precedence but must not contradict it.
 Claim join(const Claim& flags, const Variables& variables) {
   Claim claim = has_names(flags) ? read(variables, kRank) : read_launcher(variables);
   if (has_names(flags)) {
@@ -205,7 +205,7 @@ void check_rank(const Said& rank, const Said& size) {
   }
 }
 
-// Ranks and sizes of a complete and possible claim; its decision begins with them.
+// Checks that the claim is complete and possible; sets the ranks, the sizes and the beginning of `decision`.
 RankEnv to_place(const Claim& claim) {
   const auto& [names, rank, world_size, local_rank, local_world_size] = claim;
   check_pair(rank, world_size, names.world_size);
@@ -235,10 +235,10 @@ RankEnv to_place(const Claim& claim) {
   return rank_env;
 }
 
-// "; ignored: SLURM_PROCID=0 of SLURM_NTASKS=1", the launchers' words that were not followed.
+// "; ignored: SLURM_PROCID=0 of SLURM_NTASKS=1": the variables of launchers that were not used.
 std::string passed_over(const Variables& variables, std::string_view chosen_rank) {
   std::string text;
-  for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {  // RANK is followed, or equal to the flags
+  for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {  // RANK is used, or equal to the flags
     if (names.rank == chosen_rank || !variables.text(names.rank)) continue;
     text += fmt::format("{}{} of {}", text.empty() ? "; ignored: " : ", ", variables.show(names.rank), variables.show(names.world_size));
     if (names.rank == kSlurmStep.rank && !is_slurm_step(variables)) text += " (not inside an srun step)";
@@ -272,7 +272,7 @@ void read_master(const Variables& variables, bool is_slurm, RankEnv& rank_env) {
   rank_env.decision += derived;
 }
 
-// Under --gpus-per-task Slurm itself gives each task what it needs.
+// RankEnv::slurm_gpus; 0 if Slurm reports none. Under --gpus-per-task Slurm gives each task its own GPUs.
 std::optional<int> read_slurm_gpus(const Variables& variables) {
   if (variables.text("SLURMD_TRES_BIND").value_or("").find("per_task") != std::string::npos) return std::nullopt;
   const auto gpus = variables.number("SLURM_GPUS_ON_NODE", 0);

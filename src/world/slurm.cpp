@@ -7,7 +7,7 @@
 namespace trainer::world {
 namespace {
 
-// Takes a positive number from the front of `text`; empty when there is none.
+// Removes a positive number from the front of `text`; empty if there is none.
 std::optional<int> take_count(std::string_view& text) {
   int count = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), count);

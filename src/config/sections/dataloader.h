@@ -4,7 +4,7 @@
 
 namespace trainer::config {
 
-// What becomes of a training set that the ranks cannot share evenly.
+// How the ranks share a training set whose size is not a multiple of their number.
 enum class Shards { kPad, kDrop, kExact };
 
 struct DataLoaderSection {

@@ -1,5 +1,5 @@
 #pragma once
-// Where and in which precision the work is done.
+// The device, the precision and the threads of the computation.
 
 #include "config/key_table.h"
 
