@@ -43,7 +43,7 @@ class TreeMaker {
   state::Tree make(const Dict& content, int depth) {
     const auto& contents = content.contents;
     check_keys(contents);
-    // The items' vector grows by doubling; the old memory exists beside the new while it does.
+    // The items' vector grows by doubling; while it does, the old and the new memory exist together.
     budget_.take(contents.size() / 2, 3 * sizeof(state::Item));
     state::Dict dict;
     for (size_t i = 0; i < contents.size(); i += 2) dict.add(key(contents[i]), make(contents[i + 1], depth + 1));

@@ -25,8 +25,8 @@ void write_safetensors(const Safetensors& content, Output& output);
 // Writes the same to a file, which is complete or absent (AtomicFile).
 void save_safetensors(const std::filesystem::path& path, const Safetensors& content);
 
-// Tensors are in the order of the header and own their memory. Throws CheckpointError, which names the file, unless it is a complete
-// safetensors file. Allocates at most max_allocation() (budget.h).
+// Tensors are in the order of the header and own their memory. Throws CheckpointError, which names the file, if it is not a
+// complete safetensors file. Allocates at most max_allocation() (budget.h).
 Safetensors read_safetensors(const std::filesystem::path& path);
 // Reads the same from memory; `source` states in messages where the bytes came from.
 Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& source);

@@ -112,7 +112,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
  private:
   enum class RankEnv { kOutside, kTop, kMetadata, kTensor, kShape, kOffsets };
 
-  // Memory of a tensor and its header entry without the name, and of a pair of texts in the metadata.
+  // Memory of a tensor and its header entry without the name, and of a pair of strings in the metadata.
   static constexpr size_t kTensorMemory = 1024;
   static constexpr size_t kMetadataMemory = 256;
   // LibTorch's kernels support no more.
@@ -172,7 +172,7 @@ void check_places(const std::vector<Tensor>& tensors, uint64_t num_bytes, const 
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t num_bytes, const std::string& source, Budget& budget) {
-  // The parser's buffers while it reads one long text.
+  // The parser's buffers while it reads one long string.
   budget.take(4, json.size());
   Handler handler(source, budget);
   nlohmann::json::sax_parse(json.begin(), json.end(), &handler);

@@ -25,7 +25,7 @@ class Saver::Copy {
  public:
   explicit Copy(bool pin_memory) : pin_memory_(pin_memory) {}
 
-  // Allocates buffers of the shapes of `tensors`. `touch` also writes to new buffers, so that the system provides their pages now.
+  // Allocates a buffer like each of `tensors` unless it exists. `touch`: also writes to new ones, so that the system provides their pages.
   void fit(const std::vector<torch::Tensor>& tensors, bool touch) {
     buffers_.resize(tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i) {

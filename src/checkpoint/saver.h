@@ -17,7 +17,7 @@ namespace trainer::checkpoint {
 struct Saved {
   int64_t step = 0;
   std::filesystem::path file;
-  std::string error;  // empty: it is on the disk
+  std::string error;  // empty: the file is on the disk
   uint64_t num_bytes = 0;
   double pause_seconds = 0;  // how long save() blocked its caller
   double write_seconds = 0;  // from then until the file was on the disk
@@ -52,7 +52,7 @@ class Saver {
 
   Store store_;
   std::unique_ptr<Copy> copy_;
-  Saved saved_;  // owned by the worker thread while it runs
+  Saved saved_;  // used only by the worker's thread while it writes
   bool is_news_ = false;
   std::unique_ptr<Worker> worker_;  // declared last: its thread ends before the other members are destroyed
 };

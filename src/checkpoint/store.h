@@ -12,7 +12,7 @@ namespace trainer::checkpoint {
 // The numbered files of a folder, newest first; empty if the folder does not exist.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder);
 
-// Only one process of a run may have one.
+// Writes the checkpoints. Only one process of a run may have a Store.
 class Store {
  public:
   // Creates the folder if needed, and removes incomplete files that a killed process has left. Throws CheckpointError if nothing can be

@@ -14,7 +14,7 @@ using namespace zip;
 using little_endian::append;
 
 constexpr uint64_t kAlignment = 64;
-constexpr uint16_t kVersion64 = 45;  // the first version with zip64; readers do not depend on a lower one
+constexpr uint16_t kVersion64 = 45;  // the first version with zip64; readers treat lower ones alike
 constexpr uint16_t kFirstOfJanuary1980 = (1 << 5) | 1;
 
 uint32_t saturated(uint64_t value) { return value >= kIn64 ? kIn64 : static_cast<uint32_t>(value); }

@@ -20,7 +20,7 @@ std::string make_record(std::string_view data);
 
 struct Scalar {
   std::string tag;
-  double value = 0;  // stored as float32
+  double value = 0;  // written as float32
 };
 
 class EventFile {

@@ -34,7 +34,7 @@ struct ClassMetrics {
   int64_t num_samples = 0;
 };
 
-// The metrics that tables and checkpoints have a column for.
+// The metrics that have a column in tables and checkpoints.
 struct MetricColumns {
   std::vector<MetricInfo> train;
   std::vector<MetricInfo> validation;
