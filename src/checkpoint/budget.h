@@ -1,12 +1,12 @@
 #pragma once
-// How much memory reading a file may take: few bytes of a file can ask for much.
+// Limits the memory that reading a file may allocate: a few bytes of a damaged or hostile file can request a lot.
 
 #include <cstddef>
 #include <string>
 
 namespace trainer::checkpoint {
 
-// Four times the file's size; and, so that small files may hold small values, 64 times its size, at most 16 MiB, beside that.
+// Four times the file's size, plus 64 times its size up to 16 MiB: small files need it for the overhead of many small values.
 size_t max_allocation(size_t file_size);
 
 // Counts what a reader is about to allocate.
@@ -14,9 +14,9 @@ class Budget {
  public:
   Budget(size_t file_size, std::string source);
 
-  // Throws CheckpointError where it would be more than max_allocation().
+  // Throws CheckpointError if the sum of all calls would exceed max_allocation().
   void take(size_t bytes);
-  // The same for `count` things of `size` bytes.
+  // The same for `count` objects of `size` bytes each.
   void take(size_t count, size_t size);
   size_t limit() const { return limit_; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the formats call a dtype.
+// The names of the dtypes in the file formats.
 
 #include <torch/types.h>
 
@@ -7,15 +7,15 @@
 
 namespace trainer::checkpoint {
 
-// nullptr: there is no such name.
+// A name is nullptr if the format has none for the dtype.
 struct Dtype {
   torch::ScalarType type;
   const char* name;         // torch.float32
-  const char* storage;      // torch.FloatStorage; those without one are stored as bytes and name their dtype
+  const char* storage;      // torch.FloatStorage; without one, tensors view a storage of bytes and name their dtype
   const char* safetensors;  // F32
 };
 
-// nullptr where files do not hold such tensors. What comes first in memory comes first in a safetensors file.
+// Return nullptr if files cannot hold such tensors. Results point into one array, in the order of tensors in a safetensors file.
 const Dtype* find_dtype(torch::ScalarType type);
 const Dtype* find_dtype_by_name(std::string_view name);
 const Dtype* find_dtype_by_storage(std::string_view storage);

@@ -8,7 +8,7 @@
 
 namespace trainer::checkpoint {
 
-// Into a file that is complete after commit(), and absent without it.
+// Writes to a file that is complete after commit() and absent without it.
 class FileOutput final : public Output {
  public:
   explicit FileOutput(const std::filesystem::path& path) : file_(path) {}

@@ -1,5 +1,5 @@
 #pragma once
-// Where the bytes of a file that is being written go.
+// The destination of the bytes of a file that is being written.
 
 #include <cstddef>
 
@@ -12,7 +12,7 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // Each call continues where the last one ended; `data` is needed until it returns. Throws what the file behind it throws.
+  // Each call continues where the last one ended; `data` must stay valid until it returns. Throws what the underlying file throws.
   virtual void write(const void* data, size_t size) = 0;
 };
 

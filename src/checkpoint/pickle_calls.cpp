@@ -62,14 +62,14 @@ class Caller {
     return *value;
   }
 
-  // What plain tensors do not have.
+  // Refuses attributes that plain tensors do not have.
   void expect_empty(ObjectId id, const char* what) const {
     const auto* dict = std::get_if<Dict>(&objects_[id]);
     if (id != Objects::kNone && (dict == nullptr || !dict->contents.empty()))
       throw PickleError(fmt::format("makes a tensor with {}", what));
   }
 
-  // ("cpu") or ("cuda", 0)
+  // Arguments: ("cpu") or ("cuda", 0)
   ObjectId device(Arguments arguments) {
     expect_count(arguments, 1, 2);
     const auto type = get<std::string_view>(arguments[0]);
@@ -78,7 +78,7 @@ class Caller {
     return objects_.add_text(fmt::format("{}:{}", type, get<int64_t>(arguments[1])));
   }
 
-  // (storage, offset, size, stride, requires_grad, hooks, dtype, metadata), the last one left out by default
+  // Arguments: (storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])
   ObjectId rebuild_tensor_v3(Arguments arguments) {
     expect_count(arguments, 7, 8);
     const auto dtype = get<Global>(arguments[6]);
@@ -87,7 +87,7 @@ class Caller {
     return rebuild_tensor(arguments.first(6), dtype.dtype);
   }
 
-  // (storage, offset, size, stride, requires_grad, hooks, metadata), the last one left out by default; `dtype`: nullptr: the storage's
+  // Arguments: (storage, offset, size, stride, requires_grad, hooks[, metadata]). `dtype` nullptr: the storage's.
   ObjectId rebuild_tensor(Arguments arguments, const Dtype* dtype) {
     expect_count(arguments, 6, 7);
     const auto& storage = get<Storage>(arguments[0]);
@@ -107,9 +107,9 @@ class Caller {
     return objects_.add(std::move(tensor));
   }
 
-  // With sizes and strides, what LibTorch needs for one.
+  // LibTorch's memory for a tensor without its storage, including sizes and strides.
   static constexpr size_t kTensorMemory = 512;
-  // LibTorch's kernels know no more.
+  // LibTorch's kernels support no more.
   static constexpr size_t kMaxDimensions = 64;
 
   std::vector<int64_t> integers(ObjectId id) {
@@ -120,7 +120,7 @@ class Caller {
     return values;
   }
 
-  // That every element lies among the storage's.
+  // Verifies that every element is inside the storage.
   static void check_bounds(size_t num_elements, int64_t offset, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
     bool is_bad = offset < 0 || sizes.size() != strides.size();
     bool is_empty = false;
@@ -139,7 +139,7 @@ class Caller {
     }
   }
 
-  // Strides of 0 make large tensors of small files, whose first copy would then fill the memory.
+  // Strides of 0 let a small file describe a huge tensor, and the first copy of it would fill the memory.
   void check_copy(const std::vector<int64_t>& sizes, size_t element_size) const {
     const auto num_bytes = num_bytes_of(sizes, element_size);
     if (!num_bytes || *num_bytes > budget_.limit()) {

@@ -1,5 +1,5 @@
 #pragma once
-// What the names that a pickle program may use do when they are called.
+// The functions and classes that a pickle program may use, and what calling them does.
 
 #include <stdexcept>
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace trainer::checkpoint {
 
-// What is wrong in a program; who runs it knows where.
+// States what is wrong in a pickle program, but not where: the caller that runs the program adds that.
 class PickleError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -17,7 +17,7 @@ class PickleError : public std::runtime_error {
 // Throws PickleError for a name that is not allowed.
 Global find_global(std::string_view module, std::string_view name);
 
-// The object that `function` makes of `arguments`, which have to be a tuple. Throws PickleError.
+// Calls `function` with `arguments`, which must be a tuple, and returns the resulting object. Throws PickleError.
 ObjectId call(Objects& objects, Budget& budget, ObjectId function, ObjectId arguments);
 
 }  // namespace trainer::checkpoint

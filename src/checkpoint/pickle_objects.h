@@ -1,5 +1,5 @@
 #pragma once
-// What a pickle program makes. Objects are numbered, so that they can hold each other and themselves, and none is freed before all are.
+// The objects that a pickle program makes. They refer to each other by number, so an object can contain itself; all are freed together.
 
 #include <torch/types.h>
 
@@ -18,7 +18,7 @@ namespace trainer::checkpoint {
 
 using ObjectId = uint32_t;
 
-// The names outside of the program that it may use; all else is refused.
+// A function, class or constant outside of the pickle program that it may use; all others are refused.
 struct Global {
   enum class Kind : uint8_t {
     kOrderedDict,
@@ -28,7 +28,7 @@ struct Global {
     kRebuildTensorV2,
     kRebuildTensorV3,
     kRebuildParameter,
-    kStorage,  // of `dtype`, or of bytes: nullptr
+    kStorage,  // of `dtype`; nullptr: of bytes
     kDtype,
   };
   Kind kind;
@@ -53,13 +53,13 @@ struct Dict {
   std::vector<ObjectId> contents;  // key, value, key, value, ...
 };
 
-// Text lies in the program, or in the Objects.
+// Text points into the pickle program or into the Objects' own texts.
 using Object = std::variant<std::monostate, bool, int64_t, double, std::string_view, Global, Storage, torch::Tensor, Tuple, List, Dict>;
 
-// "a list", for messages.
+// For messages: "a list".
 const char* describe(const Object& object);
 
-// push_back whose memory is counted.
+// push_back whose memory is taken from `budget`.
 template <typename T>
 void push(std::vector<T>& vector, T value, Budget& budget) {
   if (vector.size() == vector.capacity()) {
@@ -75,12 +75,12 @@ class Objects {
   explicit Objects(Budget& budget);
 
   ObjectId add(Object object);
-  // A copy of it is kept.
+  // Keeps a copy of `text`.
   ObjectId add_text(const std::string& text);
   Object& operator[](ObjectId id) { return objects_[id]; }
   const Object& operator[](ObjectId id) const { return objects_[id]; }
 
-  // There is one of each of these.
+  // Every Objects holds exactly one of each of these, under these numbers.
   static constexpr ObjectId kNone = 0;
   static constexpr ObjectId kFalse = 1;
   static constexpr ObjectId kTrue = 2;

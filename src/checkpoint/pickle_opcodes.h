@@ -1,5 +1,5 @@
 #pragma once
-// The instructions of Python's pickle protocol 2 that torch/_weights_only_unpickler.py knows and torch.save writes, named as in
+// The instructions of Python's pickle protocol 2 that torch/_weights_only_unpickler.py supports and torch.save writes, named as in
 // Python's pickle.py.
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 namespace trainer::checkpoint {
 namespace {
 
-// Deeper than any checkpoint, and than no stack.
+// More than any checkpoint needs, and safe for the call stack.
 constexpr int kMaxDepth = 100;
 
 class TreeMaker {
@@ -43,7 +43,7 @@ class TreeMaker {
   state::Tree make(const Dict& content, int depth) {
     const auto& contents = content.contents;
     check_keys(contents);
-    // It grows by doubling, the old memory beside the new.
+    // The items' vector grows by doubling; while it does, the old and the new memory exist together.
     budget_.take(contents.size() / 2, 3 * sizeof(state::Item));
     state::Dict dict;
     for (size_t i = 0; i < contents.size(); i += 2) dict.add(key(contents[i]), make(contents[i + 1], depth + 1));
@@ -88,7 +88,7 @@ class TreeMaker {
                                   text != nullptr ? in_quotes(*text) : std::to_string(std::get<int64_t>(objects_[*twin]))));
   }
 
-  // Integers before text.
+  // Orders integers before text.
   static int order(const Object& left, const Object& right) {
     const auto* left_text = std::get_if<std::string_view>(&left);
     const auto* right_text = std::get_if<std::string_view>(&right);

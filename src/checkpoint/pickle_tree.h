@@ -1,12 +1,12 @@
 #pragma once
-// What a pickle program has made, as a tree.
+// Converts the result of a pickle program to a tree.
 
 #include "checkpoint/pickle_objects.h"
 #include "state/tree.h"
 
 namespace trainer::checkpoint {
 
-// Throws PickleError for what is no tree: an object that holds itself, a function, two equal keys.
+// Throws PickleError for what a tree cannot represent: an object that contains itself, a function, two equal keys.
 state::Tree to_tree(const Objects& objects, ObjectId id, Budget& budget);
 
 }  // namespace trainer::checkpoint

@@ -35,7 +35,7 @@ class Pickler {
 
   void code(Opcode opcode) { result_.program += static_cast<char>(opcode); }
 
-  // The same instructions again give the same object.
+  // Instructions that were written before are replaced by a reference to the object they made.
   void once(const std::string& instructions) {
     const auto [entry, is_new] = memo_.try_emplace(instructions, static_cast<uint32_t>(memo_.size()));
     if (is_new) result_.program += instructions;
@@ -78,7 +78,7 @@ class Pickler {
     }
   }
 
-  // Highest byte first, unlike all else.
+  // Big-endian, unlike all other numbers in a pickle.
   void value(double content) {
     code(Opcode::kBinFloat);
     append(result_.program, __builtin_bswap64(std::bit_cast<uint64_t>(content)));
@@ -110,7 +110,7 @@ class Pickler {
     code(Opcode::kSetItems);
   }
 
-  // As Tensor.__reduce_ex__ of torch/_tensor.py.
+  // As Tensor.__reduce_ex__ in torch/_tensor.py.
   void value(const torch::Tensor& tensor) {
     TORCH_CHECK(tensor.defined() && tensor.is_cpu() && tensor.layout() == torch::kStrided && !tensor.is_conj() && !tensor.is_neg(),
                 "only plain tensors on the CPU can be written");
@@ -123,7 +123,7 @@ class Pickler {
     tuple(tensor.sizes());
     tuple(tensor.strides());
     value(tensor.requires_grad());
-    // Its hooks: none.
+    // Its hooks: an empty OrderedDict.
     global("collections", "OrderedDict");
     code(Opcode::kEmptyTuple);
     code(Opcode::kReduce);

@@ -1,5 +1,5 @@
 #pragma once
-// A tree as a pickle program that torch.load(weights_only=True) runs.
+// Converts a tree to a pickle program that torch.load(weights_only=True) can run.
 
 #include <torch/types.h>
 
@@ -12,14 +12,14 @@
 namespace trainer::checkpoint {
 
 struct Pickle {
-  // Memory that tensors of the tree view, which must outlive this.
+  // Memory that tensors of the tree view; the tree must outlive this.
   struct Storage {
     const void* data;
     size_t size;  // bytes
   };
 
   std::string program;
-  std::vector<Storage> storages;  // the program calls them "0", "1", ...
+  std::vector<Storage> storages;  // their keys in the pickle program are "0", "1", ...
 };
 
 Pickle pickle(const state::Tree& tree);

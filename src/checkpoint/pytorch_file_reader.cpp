@@ -33,7 +33,7 @@ class TorchZip {
  private:
   std::string entry_name(std::string_view name) const { return fmt::format("{}/{}", folder_, name); }
 
-  // That of data.pkl, which all that belongs to it is in.
+  // Finds the archive's folder with data.pkl; all entries that belong to it are in the same folder.
   void find_folder() {
     for (const auto& entry : zip_.entries()) {
       const auto slash = entry.name.find('/');
@@ -52,7 +52,7 @@ class TorchZip {
 
   void check_byteorder() const {
     const auto* entry = zip_.find(entry_name("byteorder"));
-    // Older files have none; they are of this order.
+    // Older files do not have this entry; they are little-endian.
     if (entry == nullptr) return;
     const auto order = text(*entry);
     if (order != "little") {
@@ -85,7 +85,7 @@ class TorchZip {
   }
 
   torch::Storage load_storage(std::string_view key, uint64_t size) {
-    // With the map's own.
+    // Including its node in the map.
     constexpr size_t kStorageMemory = 512;
     budget_.take(2, key.size());
     const auto* entry = zip_.find(fmt::format("{}/data/{}", folder_, key));

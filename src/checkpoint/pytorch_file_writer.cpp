@@ -9,10 +9,10 @@
 
 namespace trainer::checkpoint {
 
-// What is written is memory as it is.
+// Values are written as they are in memory.
 static_assert(std::endian::native == std::endian::little);
 
-// The entries of torch.save, in its order.
+// Writes the entries of torch.save, in its order.
 void write_pytorch_file(const state::Tree& tree, const std::string& archive_name, Output& output) {
   const auto [program, storages] = pickle(tree);
   ZipWriter zip(archive_name, output);

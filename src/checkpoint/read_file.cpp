@@ -15,7 +15,7 @@ using little_endian::load;
 
 using namespace std::string_view_literals;
 
-// What files begin with.
+// The first bytes of files, by format.
 constexpr auto kZip = "PK\x03\x04"sv;
 constexpr auto kEmptyZip = "PK\x05\x06"sv;
 constexpr auto kLegacy = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;  // torch.serialization.MAGIC_NUMBER as a pickle

@@ -1,5 +1,5 @@
 #pragma once
-// Reading a file of tensors whose format is not known.
+// Reads a file of tensors whose format is not known.
 
 #include <cstdint>
 #include <filesystem>
@@ -10,10 +10,10 @@
 
 namespace trainer::checkpoint {
 
-// By its content: PyTorch's zip format or safetensors, which gives a dictionary of its tensors. Throws CheckpointError for a file that
-// is missing or cannot be read, and for another format, which it names.
+// Detects the format from the content: PyTorch's zip format, or safetensors, which gives a dictionary of its tensors. Throws
+// CheckpointError for a file that is missing or cannot be read, and for any other format, which it names if it knows it.
 state::Tree read_any(const std::filesystem::path& path);
-// The same of bytes; `source`: where they came from, for messages.
+// Reads the same from memory; `source` states in messages where the bytes came from.
 state::Tree read_any(std::span<const uint8_t> bytes, const std::string& source);
 
 }  // namespace trainer::checkpoint

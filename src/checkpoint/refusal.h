@@ -1,5 +1,5 @@
 #pragma once
-// How a file is refused: one sentence that says where, what and what to do.
+// Refuses a file with a message of one sentence: the file, what is wrong with it, and what to do.
 
 #include <filesystem>
 #include <string>
@@ -11,14 +11,14 @@ namespace trainer::checkpoint {
 
 // Throws CheckpointError: "<source>: <what>; <cure>".
 [[noreturn]] void refuse(std::string_view source, std::string_view what, std::string_view cure);
-// The same for what no program writes.
+// The same for content that no correct writer produces.
 [[noreturn]] void refuse_damaged(std::string_view source, std::string_view what);
 [[noreturn]] void refuse_empty(std::string_view source);
 
-// Text of a file as a message may show it: in quotes, on one line, and not long.
+// Text from a file, made fit for a message: in quotes, on one line and shortened.
 std::string in_quotes(std::string_view text);
 
-// Throws CheckpointError for a file that is missing or cannot be read.
+// Throws CheckpointError if the file is missing or cannot be read.
 MappedFile map_file(const std::filesystem::path& path);
 
 }  // namespace trainer::checkpoint

@@ -28,7 +28,7 @@ struct Named {
   const Dtype* dtype;
 };
 
-// In the order of their values in the file.
+// The tensors in the order of their values in the file.
 std::vector<Named> sorted(const state::Dict& tensors) {
   std::vector<Named> result;
   for (const auto& [key, tree] : tensors.items()) {
@@ -46,7 +46,7 @@ std::vector<Named> sorted(const state::Dict& tensors) {
   return result;
 }
 
-// The memory from its first element to its last.
+// The memory from the tensor's first element to its last.
 std::pair<const char*, const char*> range_of(const torch::Tensor& tensor) {
   const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
   int64_t last = 0;

@@ -18,17 +18,17 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;
 };
 
-// Tensors are on the CPU, with any strides; those that are not contiguous are copied, one at a time. The order of the values is that of
-// the Python package: widest dtype first, then by name. Throws CheckpointError for tensors that share memory, as that package does, and
-// for a dtype that the format does not know.
+// Tensors must be on the CPU; those that are not contiguous are copied, one at a time. The values are written in the order of the Python
+// package: widest dtype first, then by name. Throws CheckpointError for tensors that share memory, as that package does, and for a dtype
+// that the format does not support.
 void write_safetensors(const Safetensors& content, Output& output);
-// The same into a file, which is complete or absent (AtomicFile).
+// Writes the same to a file, which is complete or absent (AtomicFile).
 void save_safetensors(const std::filesystem::path& path, const Safetensors& content);
 
-// Tensors own their memory, in the order of the header. Throws CheckpointError, which names the file, for all that is no whole
-// safetensors file. Allocates at most what budget.h says.
+// Tensors are in the order of the header and own their memory. Throws CheckpointError, which names the file, if it is not a
+// complete safetensors file. Allocates at most max_allocation() (budget.h).
 Safetensors read_safetensors(const std::filesystem::path& path);
-// The same of bytes; `source`: where they came from, for messages.
+// Reads the same from memory; `source` states in messages where the bytes came from.
 Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& source);
 
 }  // namespace trainer::checkpoint

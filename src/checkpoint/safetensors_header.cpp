@@ -14,7 +14,7 @@ namespace {
 
 using Tensor = SafetensorsHeader::Tensor;
 
-// Takes the JSON as it is parsed, whose nesting is as shallow as the format's: a tree of it would take many times its size.
+// Receives the JSON's tokens from the parser and allows only the format's nesting: a tree of the JSON would need many times its size.
 class Handler : public nlohmann::json_sax<nlohmann::json> {
  public:
   Handler(const std::string& source, Budget& budget) : source_(source), budget_(budget) {}
@@ -112,10 +112,10 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
  private:
   enum class RankEnv { kOutside, kTop, kMetadata, kTensor, kShape, kOffsets };
 
-  // What a tensor and its header take, beside its name; and what a pair of texts does.
+  // Memory of a tensor and its header entry without the name, and of a pair of strings in the metadata.
   static constexpr size_t kTensorMemory = 1024;
   static constexpr size_t kMetadataMemory = 256;
-  // LibTorch's kernels know no more.
+  // LibTorch's kernels support no more.
   static constexpr size_t kMaxDimensions = 64;
 
   Tensor& tensor() { return header_.tensors.back(); }
@@ -172,7 +172,7 @@ void check_places(const std::vector<Tensor>& tensors, uint64_t num_bytes, const 
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t num_bytes, const std::string& source, Budget& budget) {
-  // What the parser holds of one long text.
+  // The parser's buffers while it reads one long string.
   budget.take(4, json.size());
   Handler handler(source, budget);
   nlohmann::json::sax_parse(json.begin(), json.end(), &handler);

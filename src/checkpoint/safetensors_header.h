@@ -12,7 +12,7 @@
 
 namespace trainer::checkpoint {
 
-// "The header's length may be at most this", says the format, which keeps readers from parsing for minutes.
+// The format's limit for the header's length in bytes, which keeps readers from parsing for minutes.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 struct SafetensorsHeader {
@@ -20,7 +20,7 @@ struct SafetensorsHeader {
     std::string name;
     const Dtype* dtype = nullptr;
     std::vector<int64_t> shape;
-    // In bytes, from the end of the header.
+    // Byte offsets from the end of the header.
     uint64_t begin = 0;
     uint64_t end = 0;
   };
@@ -29,8 +29,8 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// `json`: the header; `num_bytes`: what follows it. Throws CheckpointError unless the tensors, each named once, fill those bytes without
-// gap or overlap, and each is as long as its shape and dtype say.
+// `json` is the header, `num_bytes` the number of bytes after it. Throws CheckpointError unless the tensors have unique names, fill these
+// bytes without gap or overlap, and each has the length that follows from its shape and dtype.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t num_bytes, const std::string& source, Budget& budget);
 
 }  // namespace trainer::checkpoint

@@ -20,12 +20,12 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-// A tree's tensors once more, in host memory.
+// A copy of a tree's tensors in host memory.
 class Saver::Copy {
  public:
   explicit Copy(bool pin_memory) : pin_memory_(pin_memory) {}
 
-  // Has memory for tensors like those of `tree`; written to where `touch`, so that the system has given it.
+  // Allocates a buffer like each of `tensors` unless it exists. `touch`: also writes to new ones, so that the system provides their pages.
   void fit(const std::vector<torch::Tensor>& tensors, bool touch) {
     buffers_.resize(tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -67,7 +67,7 @@ class Saver::Copy {
     size_t size;
   };
 
-  // So that the threads' shares are equal, however large the tensors are.
+  // Divides the copy into small pieces, so that the threads' shares are equal whatever the sizes of the tensors.
   static void add_pieces(const torch::Tensor& from, const torch::Tensor& to, std::vector<Piece>& pieces) {
     constexpr size_t kPieceBytes = 512 * 1024;
     auto* target = static_cast<char*>(to.data_ptr());
@@ -81,7 +81,7 @@ class Saver::Copy {
   std::vector<torch::Tensor> buffers_;
 };
 
-// A thread that does one thing at a time.
+// A thread that runs one function at a time.
 class Saver::Worker {
  public:
   Worker() : thread_([this] { run(); }) {}
@@ -94,7 +94,7 @@ class Saver::Worker {
     thread_.join();
   }
 
-  // After wait().
+  // Only after wait().
   void start(std::function<void()> work) {
     {
       const std::lock_guard lock(mutex_);
@@ -113,7 +113,7 @@ class Saver::Worker {
 
  private:
   void run() {
-    // On Linux this is the thread's own. Training threads wait for the slowest of them, so a moment taken from one is taken from all.
+    // On Linux this sets the priority of this thread only. Training threads wait for their slowest, so a delay of one delays all.
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
     std::unique_lock lock(mutex_);
     while (true) {

@@ -1,5 +1,5 @@
 #pragma once
-// Saving while the training goes on.
+// Saves checkpoints while the training continues.
 
 #include <chrono>
 #include <filesystem>
@@ -13,33 +13,33 @@
 
 namespace trainer::checkpoint {
 
-// What has become of a save.
+// The result of a save.
 struct Saved {
   int64_t step = 0;
   std::filesystem::path file;
-  std::string error;  // empty: it is on the disk
+  std::string error;  // empty: the file is on the disk
   uint64_t num_bytes = 0;
-  double pause_seconds = 0;  // that the caller of save() was kept
-  double write_seconds = 0;  // from then until it was on the disk
+  double pause_seconds = 0;  // how long save() blocked its caller
+  double write_seconds = 0;  // from then until the file was on the disk
 };
 
-// Belongs to one thread; has one of its own that writes, at the lowest priority.
+// Not thread-safe: one thread calls it. Writes in a background thread of the lowest priority.
 class Saver {
  public:
-  // `pin_memory`: of the copy, where tensors are on a GPU.
+  // `pin_memory`: whether the copies of tensors on a GPU are in pinned memory.
   Saver(Store store, bool pin_memory);
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Begins to prepare memory for a copy of trees like this one, so that the first save() need not.
+  // Starts to allocate memory for a copy of trees like this one, so that the first save() does not have to.
   void reserve(const state::Tree& tree);
-  // Copies the tree's tensors, into memory that is kept for the next time, and begins to write. Waits for what is still being prepared or
-  // written.
+  // Copies the tree's tensors into memory that later calls reuse, and starts to write the copy to the disk. First waits until the
+  // previous reserve() or save() has finished.
   void save(const state::Tree& tree, int64_t step, bool is_best);
-  // The save that has ended since the last call, if any.
+  // Returns the save that has finished since the last call, if any, without waiting.
   std::optional<Saved> poll();
-  // The same after waiting for the save that is under way.
+  // The same, after waiting for the save in progress.
   std::optional<Saved> finish();
 
   const Store& store() const { return store_; }
@@ -52,9 +52,9 @@ class Saver {
 
   Store store_;
   std::unique_ptr<Copy> copy_;
-  Saved saved_;  // the worker's while it works
+  Saved saved_;  // used only by the worker's thread while it writes
   bool is_news_ = false;
-  std::unique_ptr<Worker> worker_;  // ends first
+  std::unique_ptr<Worker> worker_;  // declared last: its thread ends before the other members are destroyed
 };
 
 }  // namespace trainer::checkpoint

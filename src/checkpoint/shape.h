@@ -8,8 +8,8 @@
 
 namespace trainer::checkpoint {
 
-// How many bytes a tensor of this shape has. Nothing for a shape that LibTorch cannot compute with: one of a negative size, or whose
-// sizes, but for those that are 0, are too many elements.
+// The size in bytes of a tensor of this shape. nullopt for a shape that LibTorch does not support: with a negative size, or with sizes
+// whose product in bytes, zeros excluded, overflows int64_t.
 inline std::optional<uint64_t> num_bytes_of(std::span<const int64_t> shape, size_t element_size) {
   auto bytes_if_full = static_cast<int64_t>(element_size);
   bool is_empty = false;

@@ -32,7 +32,7 @@ class Unpickler {
     return to_tree(objects_, result, budget_);
   }
 
-  // Of the instruction in progress, in bytes.
+  // The byte offset of the current instruction.
   size_t position() const { return position_; }
 
  private:
@@ -64,7 +64,7 @@ class Unpickler {
 
   void push_object(ObjectId id) { push(stack_, id, budget_); }
 
-  // Not below the last mark.
+  // Does not reach below the last mark.
   ObjectId top() const {
     if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("takes an object where there is none");
     return stack_.back();
@@ -76,7 +76,7 @@ class Unpickler {
     return id;
   }
 
-  // What was pushed since the last mark.
+  // Pops the objects that were pushed since the last mark.
   std::vector<ObjectId> pop_to_mark() {
     if (marks_.empty()) throw PickleError("takes objects up to a mark where there is none");
     const auto first = stack_.begin() + marks_.back();
@@ -121,7 +121,7 @@ class Unpickler {
     }
   }
 
-  // Two's complement, of as many bytes as it needs.
+  // A two's complement integer with a length in bytes.
   int64_t long_integer() {
     const size_t size = number<uint8_t>();
     const auto* bytes = take(size);
@@ -241,7 +241,7 @@ class Unpickler {
     }
   }
 
-  // A program numbers what it keeps from 0 on, in two bytes or more each.
+  // Pickle programs number memo entries from 0 and need at least two bytes for each, which limits the index.
   void put(size_t index) {
     if (index >= program_.size() / 2) throw PickleError(fmt::format("keeps an object under the number {}, which is too large", index));
     while (memo_.size() <= index) push(memo_, kNothing, budget_);
@@ -253,7 +253,7 @@ class Unpickler {
     return memo_[index];
   }
 
-  // Attributes. An OrderedDict has some that are not needed (a state_dict's _metadata).
+  // Ignores the attributes of an OrderedDict (such as a state_dict's _metadata): they are not needed.
   void build() {
     const auto attributes = pop();
     if (!top_as<Dict>("sets attributes of").is_ordered || !std::holds_alternative<Dict>(objects_[attributes])) {
@@ -261,7 +261,7 @@ class Unpickler {
     }
   }
 
-  // ("storage", type, key, location, number of elements)
+  // `id`: a tuple ("storage", type, key, location, number of elements)
   Storage storage(ObjectId id) {
     const auto* tuple = std::get_if<Tuple>(&objects_[id]);
     if (tuple == nullptr || tuple->elements.size() != 5) throw PickleError("wants something outside of it that is not a storage");
@@ -291,7 +291,7 @@ class Unpickler {
   size_t position_ = 0;
   size_t next_ = 0;
   std::vector<ObjectId> stack_;
-  std::vector<uint32_t> marks_;  // sizes of the stack
+  std::vector<uint32_t> marks_;  // the stack's size at each mark
   std::vector<ObjectId> memo_;
 };
 

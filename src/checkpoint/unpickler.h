@@ -1,5 +1,5 @@
 #pragma once
-// Runs a pickle program that makes plain data and nothing else: an allow-list of names, as torch/_weights_only_unpickler.py has one.
+// Runs a pickle program that can make only plain data: names are limited by an allow-list, as in torch/_weights_only_unpickler.py.
 
 #include <torch/types.h>
 
@@ -14,10 +14,10 @@
 
 namespace trainer::checkpoint {
 
-// The memory that a program calls `key`, `size` bytes; the same for the same key.
+// Returns the memory (`size` bytes) of the storage that the pickle program refers to as `key`; the same memory for the same key.
 using StorageLoader = std::function<torch::Storage(std::string_view key, uint64_t size)>;
 
-// `source` names the program, for messages. Throws CheckpointError for what is refused.
+// `source` names the pickle program in messages. Throws CheckpointError if the program is refused.
 state::Tree unpickle(std::span<const uint8_t> program, const std::string& source, const StorageLoader& load_storage, Budget& budget);
 
 }  // namespace trainer::checkpoint

@@ -1,5 +1,5 @@
 #pragma once
-// The records of a zip archive, as reader and writer know them (PKWARE's APPNOTE.TXT 6.3). Sizes are in bytes.
+// The records of a zip archive, for the reader and the writer (PKWARE's APPNOTE.TXT 6.3). Sizes are in bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr size_t kEndSize = 22;
 inline constexpr size_t kEnd64Size = 56;
 inline constexpr size_t kEnd64LocatorSize = 20;
 
-// Fields of these values stand in a zip64 record instead.
+// A field with one of these values has its real value in a zip64 record.
 inline constexpr uint32_t kIn64 = 0xffffffff;
 inline constexpr uint16_t kCountIn64 = 0xffff;
 inline constexpr uint16_t kExtra64 = 1;

@@ -20,7 +20,7 @@ using namespace zip;
 
 std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// The field of a header's extra fields that holds what did not fit; empty: there is none.
+// The zip64 field among a header's extra fields, which holds the values that do not fit the header; empty if there is none.
 std::span<const uint8_t> find_extra64(std::span<const uint8_t> extra) {
   while (extra.size() >= 4) {
     const auto id = load<uint16_t>(extra.data());
@@ -32,7 +32,7 @@ std::span<const uint8_t> find_extra64(std::span<const uint8_t> extra) {
   return {};
 }
 
-// A field of a header, or the next number of the zip64 field where the header says that it stands there; nothing: it does not.
+// The value of a header's field, or the next number of the zip64 field if the header refers to it; nullopt if that number is missing.
 std::optional<uint64_t> resolve(uint32_t field, std::span<const uint8_t>& extra64) {
   if (field != kIn64) return field;
   if (extra64.size() < 8) return std::nullopt;
@@ -47,7 +47,7 @@ ZipReader::ZipReader(std::span<const uint8_t> bytes, std::string source, Budget&
   read_directory(find_directory(), budget);
 }
 
-// PyTorch writes no comment behind it, so it is the file's last bytes.
+// PyTorch writes no comment after the end record, so that record is the file's last bytes.
 ZipReader::Directory ZipReader::find_directory() const {
   if (bytes_.size() < kEndSize || load<uint32_t>(&bytes_[bytes_.size() - kEndSize]) != kEnd) {
     refuse_damaged(source_, "begins as a zip archive but does not end as one: a part at its end is missing");
@@ -100,7 +100,7 @@ void ZipReader::read_directory(const Directory& directory, Budget& budget) {
   check_overlaps(budget);
 }
 
-// Returns its size.
+// Returns the header's size.
 size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Directory& directory) {
   const auto here = fmt::format("its directory's entry {}", entries_.size());
   if (rest.size() < kCentralHeaderSize || load<uint32_t>(rest.data()) != kCentralHeader) refuse_damaged(source_, here + " is none");
@@ -131,7 +131,7 @@ size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Direc
   return size;
 }
 
-// Finds where the entry's bytes begin.
+// Also sets entry.offset, where the entry's bytes begin.
 void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) const {
   const auto* header = &bytes_[entry.header_offset];
   if (load<uint32_t>(header) != kLocalHeader) {
@@ -148,7 +148,7 @@ void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) 
   const auto num_content = resolve(load<uint32_t>(header + 22), extra64);
   const auto num_stored = resolve(load<uint32_t>(header + 18), extra64);
   const auto crc = load<uint32_t>(header + 14);
-  // With a descriptor behind the bytes, the header may have been written before they were known.
+  // With a data descriptor after the bytes, the header may have been written before sizes and checksum were known.
   const bool is_early = (entry.flags & kDescriptorFlag) != 0;
   const auto agree = [&](uint64_t field, uint64_t value) { return field == value || (is_early && field == 0); };
   if (as_text(behind.first(name_size)) != entry.name || load<uint16_t>(header + 6) != entry.flags ||
@@ -159,7 +159,7 @@ void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) 
   check_descriptor(entry, directory);
 }
 
-// Behind the bytes; the sizes in it have 4 bytes or 8.
+// The data descriptor follows the bytes; its sizes have 4 or 8 bytes. Also sets entry.end.
 void ZipReader::check_descriptor(ZipEntry& entry, const Directory& directory) const {
   constexpr uint64_t kSize = 16;
   constexpr uint64_t kSize64 = 24;
@@ -202,7 +202,7 @@ std::span<const uint8_t> ZipReader::read(const ZipEntry& entry) const {
 }
 
 void ZipReader::copy(const ZipEntry& entry, uint8_t* destination) const {
-  // Stays in the processor's cache between the two.
+  // A block stays in the processor's cache between checksum and copy.
   constexpr size_t kBlockSize = size_t{128} << 10;
   check_stored(entry);
   uint32_t crc = 0;

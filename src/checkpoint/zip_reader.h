@@ -1,5 +1,5 @@
 #pragma once
-// The directory of a zip archive that may be damaged or hostile, and the entries' bytes.
+// Reads the central directory and the entries of a zip archive that may be damaged or hostile.
 
 #include <cstdint>
 #include <span>
@@ -13,31 +13,31 @@ namespace trainer::checkpoint {
 
 struct ZipEntry {
   std::string_view name;
-  uint64_t header_offset;  // in the archive, as all offsets
+  uint64_t header_offset;  // all offsets are from the start of the archive
   uint64_t offset;
-  uint64_t end;          // behind the bytes, and what belongs to them
+  uint64_t end;          // of the bytes and their data descriptor
   uint64_t size;         // bytes in the archive
-  uint64_t num_content;  // bytes when unpacked
+  uint64_t num_content;  // bytes when uncompressed
   uint32_t crc;
   uint16_t flags;
   uint16_t method;
 };
 
-// Every function throws CheckpointError for what it refuses.
+// Every function throws CheckpointError if it refuses the archive.
 class ZipReader {
  public:
-  // Looks at all headers: that they lie in the file, that the directory's and the entries' own say the same, that no two entries have
-  // one name or overlap. `bytes` must outlive the reader.
+  // Verifies that all headers are inside the file, that the central directory and the local headers agree, and that no two entries have
+  // the same name or overlap. `bytes` must outlive the reader.
   ZipReader(std::span<const uint8_t> bytes, std::string source, Budget& budget);
 
-  // By their names, ascending.
+  // Sorted by name.
   const std::vector<ZipEntry>& entries() const { return entries_; }
-  // nullptr: there is none.
+  // nullptr if no entry has this name.
   const ZipEntry* find(std::string_view name) const;
 
-  // Their checksum is compared. Refuses entries that are packed or encrypted.
+  // Verifies the checksum. Refuses entries that are compressed or encrypted.
   std::span<const uint8_t> read(const ZipEntry& entry) const;
-  // The same into memory of `entry.size` bytes.
+  // The same, copied to `destination`, which has `entry.size` bytes.
   void copy(const ZipEntry& entry, uint8_t* destination) const;
 
  private:

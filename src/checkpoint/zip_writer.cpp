@@ -14,18 +14,18 @@ using namespace zip;
 using little_endian::append;
 
 constexpr uint64_t kAlignment = 64;
-constexpr uint16_t kVersion64 = 45;  // the format's version that knows zip64; nothing below it matters to readers
+constexpr uint16_t kVersion64 = 45;  // the first version with zip64; readers treat lower ones alike
 constexpr uint16_t kFirstOfJanuary1980 = (1 << 5) | 1;
 
 uint32_t saturated(uint64_t value) { return value >= kIn64 ? kIn64 : static_cast<uint32_t>(value); }
 
 uint16_t saturated_count(uint64_t value) { return value >= kCountIn64 ? kCountIn64 : static_cast<uint16_t>(value); }
 
-// What local and central header have in common.
+// The fields that local and central headers have in common.
 void append_common(std::string& header, uint32_t crc, uint64_t size, size_t name_size, size_t extra_size) {
   append(header, kVersion64);
   append(header, kUtf8Flag);
-  append(header, uint16_t{0});  // stored
+  append(header, uint16_t{0});  // uncompressed
   append(header, uint16_t{0});  // midnight
   append(header, kFirstOfJanuary1980);
   append(header, crc);
@@ -35,7 +35,7 @@ void append_common(std::string& header, uint32_t crc, uint64_t size, size_t name
   append(header, static_cast<uint16_t>(extra_size));
 }
 
-// In a central header the offset may be too large as well; `offset` is 0 in a local one.
+// In a central header the offset may also need 64 bits; a local header has none (`offset` is 0).
 std::string zip64_extra(uint64_t size, uint64_t offset) {
   std::string values;
   if (size >= kIn64) {
@@ -50,7 +50,7 @@ std::string zip64_extra(uint64_t size, uint64_t offset) {
   return extra + values;
 }
 
-// A field that readers pass over, as PyTorch calls and fills it, so long that what follows it is aligned.
+// An extra field that readers ignore, with PyTorch's id and fill byte. It aligns the bytes that follow it.
 std::string padding_extra(uint64_t position) {
   constexpr uint64_t kHeaderSize = 4;
   const auto size = (kAlignment - (position + kHeaderSize) % kAlignment) % kAlignment;
@@ -106,7 +106,7 @@ void ZipWriter::finish() {
   std::string end;
   if (offset >= kIn64 || size >= kIn64 || num_entries_ >= kCountIn64) {
     append(end, kEnd64);
-    append(end, uint64_t{kEnd64Size - 12});  // of what follows this field
+    append(end, uint64_t{kEnd64Size - 12});  // size of the record after this field
     append(end, kVersion64);
     append(end, kVersion64);
     append(end, uint32_t{0});  // the only disk

@@ -1,5 +1,5 @@
 #pragma once
-// A zip archive of stored entries, as PyTorch lays it out: each entry's bytes begin at a multiple of 64, so that they can be mapped.
+// Writes a zip archive of uncompressed entries in PyTorch's layout: each entry's bytes start at a multiple of 64, so they can be mapped.
 
 #include <cstdint>
 #include <span>
@@ -12,14 +12,14 @@ namespace trainer::checkpoint {
 
 class ZipWriter {
  public:
-  // Entries are called `folder`/name. `output` must outlive the writer.
+  // Entries are named `folder`/name. `output` must outlive the writer.
   ZipWriter(std::string folder, Output& output);
 
   void add(std::string_view name, std::span<const uint8_t> content);
   void add(std::string_view name, std::string_view content);
-  // What tells one archive's content from another's: a checksum of the names and one of the contents.
+  // Identifies the archive's content: a checksum of the names and one of the contents.
   std::string content_id() const;
-  // The central directory. Nothing can be added then.
+  // Writes the central directory. Nothing can be added afterwards.
   void finish();
 
  private:

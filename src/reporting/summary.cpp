@@ -13,7 +13,7 @@ Json validation_object(const ValidationEvent& event) {
   return object;
 }
 
-// Metrics and number of samples of each class, and the whole confusion matrix: a row for each actual class.
+// Metrics and number of samples of each class, and the confusion matrix with a row for each actual class.
 void add_classes(Json& object, const std::vector<ClassMetrics>& classes, const std::vector<int64_t>& confusion) {
   if (classes.empty()) return;
   auto per_class = Json::array();

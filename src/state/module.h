@@ -6,10 +6,11 @@
 
 namespace trainer::state {
 
-// Parameters and buffers by their names, in the order of Python's Module.state_dict(): each layer's parameters, its buffers, its children.
-// Shares their memory.
+// Parameters and buffers by name, in the order of Python's Module.state_dict(): each module's parameters, its buffers, its children. The
+// tensors share the module's memory.
 Dict state_of(const torch::nn::Module& module);
-// Throws CheckpointError when a name is missing or too many, or a tensor does not fit; a part may then have been loaded.
+// Copies the values into the module. Throws CheckpointError if a name is missing or unknown, or a shape or dtype differs; some tensors
+// may then already have been loaded.
 void load_state_of(torch::nn::Module& module, const View& view);
 
 }  // namespace trainer::state

@@ -1,6 +1,6 @@
 #pragma once
-// What the parts of a run write themselves into and read themselves from: an ordered tree of tensors, numbers and text, as PyTorch's
-// checkpoints are nested dictionaries of them.
+// The state of a run's components as they save and load it: an ordered tree of tensors, numbers and text, like the nested dictionaries of
+// PyTorch's checkpoints.
 
 #include <torch/types.h>
 
@@ -16,14 +16,14 @@ namespace trainer::state {
 class Tree;
 struct Item;
 
-// torch.optim numbers its parameters; all else has names.
+// torch.optim numbers its parameters; all other keys are names.
 using Key = std::variant<std::string, int64_t>;
 using List = std::vector<Tree>;
 
 // Items in the order in which they were added.
 class Dict {
  public:
-  // Here an Item is not complete yet, and clang wants it to be for these.
+  // Defined in tree.cpp: Item is still incomplete here, which clang rejects for these.
   Dict();
   ~Dict();
   Dict(const Dict& other);
@@ -31,11 +31,11 @@ class Dict {
   Dict& operator=(const Dict& other);
   Dict& operator=(Dict&& other) noexcept;
 
-  // `key` must be new.
+  // `key` must not exist yet.
   void add(Key key, Tree value);
   const Tree* find(const Key& key) const;
   const std::vector<Item>& items() const& { return items_; }
-  void items() const&& = delete;  // a loop over them would outlive the dictionary
+  void items() const&& = delete;  // a loop over the items would outlive the dictionary
 
  private:
   std::vector<Item> items_;
@@ -72,9 +72,9 @@ struct Item {
 // "layer1.weight", or "3".
 std::string to_string(const Key& key);
 
-// The tensors of a tree, in its order.
+// The tensors of a tree, in the tree's order.
 std::vector<torch::Tensor> tensors_of(const Tree& tree);
-// The same tree around other tensors, as many as it has, in the same order.
+// A copy of the tree with its tensors replaced by `tensors`, which must be as many and in the same order.
 Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors);
 
 }  // namespace trainer::state

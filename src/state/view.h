@@ -1,5 +1,5 @@
 #pragma once
-// Reading a tree that came from outside, such as a file: whatever is not as expected is a CheckpointError that says what and where.
+// Reads a tree from an external source, such as a file: anything unexpected throws a CheckpointError that states what and where.
 
 #include <optional>
 #include <string>
@@ -9,23 +9,23 @@
 
 namespace trainer::state {
 
-// A place in a tree, which must outlive it.
+// A position in a tree; the tree must outlive the View.
 class View {
  public:
-  // `source`: where the tree came from, for messages: "runs/a/checkpoints/step_00000100.pt".
+  // `source` states in messages where the tree came from: "runs/a/checkpoints/step_00000100.pt".
   View(const Tree& tree, std::string source);
 
-  // Of a dictionary.
+  // These require a dictionary.
   View at(const Key& key) const;
   std::optional<View> find(const Key& key) const;
   std::vector<Key> keys() const;
-  // Of a list.
+  // Requires a list.
   std::vector<View> elements() const;
 
   bool is_none() const;
   bool flag() const;
   int64_t integer() const;
-  double number() const;  // an integer, too
+  double number() const;  // accepts an integer, too
   const std::string& text() const;
   const torch::Tensor& tensor() const;
   // Writes the tensor's values into `destination`, whose shape and dtype it must have.
