@@ -28,9 +28,9 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { unexpected("bytes"); }
 
   bool number_unsigned(number_unsigned_t value) override {
-    if (rank_env_ != RankEnv::kShape && rank_env_ != RankEnv::kOffsets) unexpected("a number");
+    if (place_ != Place::kShape && place_ != Place::kOffsets) unexpected("a number");
     if (value > static_cast<number_unsigned_t>(std::numeric_limits<int64_t>::max())) unexpected("a number that is too large");
-    if (rank_env_ == RankEnv::kShape) {
+    if (place_ == Place::kShape) {
       if (tensor().shape.size() == kMaxDimensions) unexpected("a shape of more dimensions than tensors have");
       tensor().shape.push_back(static_cast<int64_t>(value));
     } else if (num_offsets_ == 2) {
@@ -42,12 +42,12 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool string(string_t& value) override {
-    if (rank_env_ == RankEnv::kMetadata) {
+    if (place_ == Place::kMetadata) {
       budget_.take(kMetadataMemory + key_.size() + value.size());
       if (!header_.metadata.emplace(key_, value).second) unexpected("the same key twice");
       return true;
     }
-    if (rank_env_ != RankEnv::kTensor || key_ != "dtype") unexpected("a text");
+    if (place_ != Place::kTensor || key_ != "dtype") unexpected("a text");
     tensor().dtype = find_dtype_by_safetensors(value);
     if (tensor().dtype == nullptr) {
       refuse(source_, fmt::format("tensor {} is of dtype {}, which is not known here", in_quotes(tensor().name), in_quotes(value)),
@@ -57,14 +57,14 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_object(std::size_t) override {
-    if (rank_env_ == RankEnv::kOutside) {
-      rank_env_ = RankEnv::kTop;
-    } else if (rank_env_ == RankEnv::kTop && key_ == "__metadata__") {
-      rank_env_ = RankEnv::kMetadata;
-    } else if (rank_env_ == RankEnv::kTop) {
+    if (place_ == Place::kOutside) {
+      place_ = Place::kTop;
+    } else if (place_ == Place::kTop && key_ == "__metadata__") {
+      place_ = Place::kMetadata;
+    } else if (place_ == Place::kTop) {
       budget_.take(kTensorMemory + key_.size());
       header_.tensors.emplace_back().name = key_;
-      rank_env_ = RankEnv::kTensor;
+      place_ = Place::kTensor;
       has_shape_ = false;
       num_offsets_ = 0;
     } else {
@@ -75,25 +75,25 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& key) override {
     key_ = key;
-    if (rank_env_ == RankEnv::kTensor && key != "dtype" && key != "shape" && key != "data_offsets") unexpected("an unknown key");
+    if (place_ == Place::kTensor && key != "dtype" && key != "shape" && key != "data_offsets") unexpected("an unknown key");
     return true;
   }
 
   bool end_object() override {
-    if (rank_env_ == RankEnv::kTensor && (tensor().dtype == nullptr || !has_shape_ || num_offsets_ != 2)) {
+    if (place_ == Place::kTensor && (tensor().dtype == nullptr || !has_shape_ || num_offsets_ != 2)) {
       key_ = tensor().name;
       unexpected("a tensor without dtype, shape or two data_offsets");
     }
-    rank_env_ = rank_env_ == RankEnv::kTop ? RankEnv::kOutside : RankEnv::kTop;
+    place_ = place_ == Place::kTop ? Place::kOutside : Place::kTop;
     return true;
   }
 
   bool start_array(std::size_t) override {
-    if (rank_env_ == RankEnv::kTensor && key_ == "shape" && !has_shape_) {
+    if (place_ == Place::kTensor && key_ == "shape" && !has_shape_) {
       has_shape_ = true;
-      rank_env_ = RankEnv::kShape;
-    } else if (rank_env_ == RankEnv::kTensor && key_ == "data_offsets" && num_offsets_ == 0) {
-      rank_env_ = RankEnv::kOffsets;
+      place_ = Place::kShape;
+    } else if (place_ == Place::kTensor && key_ == "data_offsets" && num_offsets_ == 0) {
+      place_ = Place::kOffsets;
     } else {
       unexpected("a list");
     }
@@ -101,7 +101,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool end_array() override {
-    rank_env_ = RankEnv::kTensor;
+    place_ = Place::kTensor;
     return true;
   }
 
@@ -110,7 +110,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class RankEnv { kOutside, kTop, kMetadata, kTensor, kShape, kOffsets };
+  enum class Place { kOutside, kTop, kMetadata, kTensor, kShape, kOffsets };
 
   // Memory of a tensor and its header entry without the name, and of a pair of strings in the metadata.
   static constexpr size_t kTensorMemory = 1024;
@@ -128,7 +128,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   const std::string& source_;
   Budget& budget_;
   SafetensorsHeader header_;
-  RankEnv rank_env_ = RankEnv::kOutside;
+  Place place_ = Place::kOutside;
   std::string key_;
   bool has_shape_ = false;
   int num_offsets_ = 0;

@@ -70,7 +70,7 @@ void Checkpoints::save(bool is_best) {
   const auto sums = world.all_gather(std::get<torch::Tensor>(meter_.state().value()));
   saved_ = run_.progress;
   if (target_.saver == nullptr) return;
-  if (const auto saved = target_.saver->finish()) tell(*saved);
+  if (const auto saved = target_.saver->finish()) report_saved(*saved);
   target_.saver->save(make_tree(sums), run_.progress.step, is_best);
 }
 
@@ -80,7 +80,7 @@ void Checkpoints::after_step() {
     has_reserved_ = true;
     target_.saver->reserve(make_tree(torch::zeros({parts_.ranks.world->size(), meter_.num_sums()}, torch::kFloat64)));
   } else if (const auto saved = target_.saver->poll()) {
-    tell(*saved);
+    report_saved(*saved);
   }
 }
 
@@ -90,10 +90,10 @@ void Checkpoints::finish() {
   const auto saved = target_.saver->finish();
   if (!saved) return;
   if (!saved->error.empty()) throw CheckpointError(saved->error + "; what has been trained since the checkpoint before is not saved");
-  tell(*saved);
+  report_saved(*saved);
 }
 
-void Checkpoints::tell(const checkpoint::Saved& saved) {
+void Checkpoints::report_saved(const checkpoint::Saved& saved) {
   if (!saved.error.empty()) {
     reporter_.on_warning(
         {.epoch = run_.progress.epoch,

@@ -40,7 +40,7 @@ class Checkpoints {
 
  private:
   state::Dict make_tree(const torch::Tensor& sums) const;
-  void tell(const checkpoint::Saved& saved);
+  void report_saved(const checkpoint::Saved& saved);
 
   Parts& parts_;
   RunState& run_;

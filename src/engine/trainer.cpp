@@ -16,7 +16,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 }  // namespace
 
 Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
-                 SaveTargets keeping)
+                 SaveTargets save_targets)
     : experiment_(experiment),
       parts_(parts),
       reporter_(reporter),
@@ -24,9 +24,9 @@ Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::
       stop_consensus_(parts.ranks.control),
       meter_(parts.task->make_train_meter(parts.placement.device)),
       train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_),
-      non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(keeping.non_finite_step)),
+      non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(save_targets.non_finite_step)),
       monitor_(experiment.checkpoint, *parts.task),
-      checkpoints_(parts, run_, meter_, reporter, std::move(keeping.checkpoints)),
+      checkpoints_(parts, run_, meter_, reporter, std::move(save_targets.checkpoints)),
       clock_(*parts.train.loader) {}
 
 void Trainer::resume(const state::Tree& checkpoint, const std::string& file) {

@@ -28,7 +28,7 @@ class Trainer {
  public:
   // All arguments must outlive it. `should_stop` is asked at every step and validation batch; what any rank answers, all do.
   Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
-          SaveTargets keeping = {});
+          SaveTargets save_targets = {});
 
   // Before run(), on each rank with the same tree: it will go on from this checkpoint, which came from `file`. Throws CheckpointError.
   void resume(const state::Tree& checkpoint, const std::string& file);

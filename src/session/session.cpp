@@ -123,27 +123,27 @@ void Session::open_saver() {
   saver_.emplace(checkpoint::Store(folder, context_.experiment().checkpoint.keep_last), context_.placement().pin_memory);
 }
 
-engine::SaveTargets Session::keeping() {
-  engine::SaveTargets keeping;
-  keeping.checkpoints.saver = saver_ ? &*saver_ : nullptr;
-  if (!directory_) return keeping;
-  keeping.checkpoints.complete = [this](state::Dict& tree) {
+engine::SaveTargets Session::save_targets() {
+  engine::SaveTargets save_targets;
+  save_targets.checkpoints.saver = saver_ ? &*saver_ : nullptr;
+  if (!directory_) return save_targets;
+  save_targets.checkpoints.complete = [this](state::Dict& tree) {
     state::Dict sizes;
     for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
     tree.add("event_files", std::move(sizes));
     tree.add("config", context_.config_text());
     tree.add("trainer_version", trainer_version());
   };
-  keeping.non_finite_step = [this](const engine::StepRecord& record) {
+  save_targets.non_finite_step = [this](const engine::StepRecord& record) {
     const auto folder = directory_->non_finite_folder() / fmt::format("step_{}", record.step);
     engine::write_step(folder, record, *parts_->model, context_.config_text());
     return folder;
   };
-  return keeping;
+  return save_targets;
 }
 
 bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks) {
-  engine::Trainer trainer(context_.experiment(), *parts_, reporter, should_stop, keeping());
+  engine::Trainer trainer(context_.experiment(), *parts_, reporter, should_stop, save_targets());
   for (auto* hook : hooks) trainer.add_hook(*hook);
   if (!resume_from_.empty()) {
     const auto checkpoint = share(resume_from_, std::move(checkpoint_), *context_.ranks().world);

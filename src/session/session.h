@@ -56,7 +56,7 @@ class Session {
   void init_weights(models::Model& model) const;
   void join_ranks(engine::Network network, engine::Data data);
   void open_saver();
-  engine::SaveTargets keeping();
+  engine::SaveTargets save_targets();
 
   RankContext& context_;
   SessionOptions options_;
