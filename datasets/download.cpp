@@ -103,7 +103,7 @@ class Transfer {
     return stop_signal() != 0 || transfer.stalled(received) ? 1 : 0;
   }
 
-  // Measured by the clock: libcurl's own limit uses an average speed, which a stall lowers only after seconds.
+  // Measured by the clock, because libcurl's limit uses an average speed, which a stall lowers only after seconds.
   bool stalled(int64_t received) {
     const auto now = std::chrono::steady_clock::now();
     if (received != last_received_) {

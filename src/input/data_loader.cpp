@@ -191,7 +191,7 @@ class DataLoader::State {
   const Pipeline& pipeline_;
   const LoaderOptions options_;
   std::vector<Slot> slots_;
-  Scratch scratch_;  // of the loader's own thread
+  Scratch scratch_;  // for batches that next() prepares
   std::chrono::duration<double> waited_{0};
   int64_t next_ = 0;  // the batch that next() returns next
 

@@ -4,7 +4,7 @@
 
 namespace trainer::nn {
 
-// Dropout whose mask is drawn from `generator`, on the generator's device. The train step shares the generator and reseeds it.
+// Dropout whose mask is drawn from `generator`, on the generator's device. The train step reseeds it before each step.
 class Dropout : public torch::nn::Module {
  public:
   Dropout(double p, at::Generator generator);

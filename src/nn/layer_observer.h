@@ -7,8 +7,8 @@
 
 namespace trainer::nn {
 
-// While it lives, `see` is called with every layer of this module (convolution, linear, normalisation, dropout) that this thread applies,
-// and with the layer's output. Must not be nested.
+// While it lives, `see` is called with every layer of src/nn (convolution, linear, normalisation, dropout) that this thread applies, and
+// with the layer's output. Must not be nested.
 class LayerObserver {
  public:
   using See = std::function<void(const torch::nn::Module& layer, const torch::Tensor& output)>;

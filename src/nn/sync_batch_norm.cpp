@@ -106,7 +106,7 @@ Statistics join(const torch::Tensor& x, const LayerState& layer) {
   // Empty parts are sorted last because the kernel divides by the running count. Python drops them, which must wait for the device.
   all = all.index_select(0, at::argsort(all.select(1, 2 * num_channels), /*stable=*/true, /*dim=*/0, /*descending=*/true));
   const torch::Tensor counts = all.select(1, 2 * num_channels).contiguous();
-  // Two values on this rank are enough, without a look at the other ranks.
+  // Two values on this rank are enough; the sum over all ranks would wait for the device.
   if (num_values(x) < 2) check_count(counts.sum().item<double>(), x, *layer.group);
   const auto [mean, invstd] = at::batch_norm_gather_stats_with_counts(
       x, all.narrow(1, 0, num_channels), all.narrow(1, num_channels, num_channels), layer.running_mean, layer.running_var,
