@@ -22,7 +22,7 @@
 #include "base/signal.h"
 #include "datasets/download.h"
 
-// Reasons travel as std::runtime_error; fetch_archive adds the URL and the cure.
+// Functions here throw the reason as std::runtime_error; fetch_archive adds the URL and the remedy.
 
 namespace trainer::datasets {
 namespace {
@@ -39,7 +39,7 @@ void create_folders(const fs::path& folder) {
   if (error) throw std::runtime_error(fmt::format("cannot create {}: {}", folder.string(), explain_refusal(folder, error)));
 }
 
-// An flock on a file that exists only as long as somebody holds it. Taking it waits for whoever holds it.
+// An flock on a file that exists only while the lock is held. The constructor waits until the current holder releases it.
 class FileLock {
  public:
   FileLock(fs::path path, const ArchiveSource& source, Logger& logger) : path_(std::move(path)) {
@@ -51,7 +51,7 @@ class FileLock {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
-  // Removed while it is still locked, so that no later holder's file goes.
+  // Unlink while the file is still locked, so that a later holder's file is never removed.
   ~FileLock() { ::unlink(path_.c_str()); }
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
@@ -63,7 +63,7 @@ class FileLock {
       if (errno == EWOULDBLOCK || errno == EINTR) return false;
       fail_with_errno("create", path_);
     }
-    // The holder before us may have removed the file between our open and our lock.
+    // The previous holder may have removed the file between our open and our lock.
     struct stat ours {};
     struct stat present {};
     if (::fstat(file.number(), &ours) != 0) fail_with_errno("lock", path_);
@@ -76,7 +76,7 @@ class FileLock {
   Descriptor file_;
 };
 
-// Everything unfinished lies in here.
+// The folder for everything unfinished. The destructor removes it.
 class PartialFolder {
  public:
   explicit PartialFolder(fs::path path) : path_(std::move(path)) {
@@ -97,7 +97,7 @@ class PartialFolder {
   fs::path path_;
 };
 
-// The entry's path, when it is a file or folder that stays below where it is unpacked.
+// The entry's path. Throws unless it is a file or folder inside the folder to which the archive is unpacked.
 fs::path checked_path(archive_entry* entry) {
   const char* name = archive_entry_pathname(entry);
   fs::path path = name != nullptr ? name : "";

@@ -50,13 +50,13 @@ class Cifar : public input::Dataset {
   size_t label_offset_;
 };
 
-// Also when it cannot be told; opening it then says why.
+// Also true when this cannot be determined; opening the file then reports the reason.
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error) || error;
 }
 
-// The folder that holds the files, or at least some of them: the set's own folder in `root`, or `root` itself.
+// The folder that holds the files or some of them: the data set's folder in `root`, or `root` itself.
 std::optional<fs::path> find_folder(const CifarLayout& layout, const fs::path& root) {
   if (is_there(root / layout.archive.folder)) return root / layout.archive.folder;
   const auto is_here = [&root](const std::string& name) { return is_there(root / name); };
@@ -161,7 +161,7 @@ std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const Cifa
 }
 
 void add_cifar(DatasetRegistry& registry) {
-  // The layouts are constants of the program, which outlive the registry.
+  // The layouts are static constants, which outlive the registry.
   const auto add = [&registry](const char* name, const CifarLayout& layout, const char* doc) {
     registry.add<CifarOptions>(name, doc, [&layout](const CifarOptions& options) -> DatasetFactory {
       return {cifar_info(layout, options),

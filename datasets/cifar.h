@@ -1,6 +1,6 @@
 #pragma once
 // CIFAR-10 and CIFAR-100 (Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009) in their binary versions.
-// A record is one byte for each kind of label and 3,072 bytes of pixels: the red, green and blue plane, 32 x 32, row by row.
+// A record is one byte for each kind of label, then 3,072 bytes of pixels: the red, green and blue planes, 32 x 32, row by row.
 
 #include <filesystem>
 #include <memory>
@@ -12,13 +12,13 @@
 
 namespace trainer::datasets {
 
-// How one of the sets is laid out in its files. Of a record's labels the last one is the class.
+// The file layout of a data set. The last label of a record is the class.
 struct CifarLayout {
   std::string title;              // for messages
-  std::vector<int> label_counts;  // how many values each label byte may have
+  std::vector<int> label_counts;  // number of valid values of each label byte
   std::vector<std::string> train_files;
   std::vector<std::string> validation_files;
-  ArchiveSource archive;  // archive.folder is the set's own folder
+  ArchiveSource archive;  // archive.folder is the data set's folder
 };
 
 const CifarLayout& cifar10_layout();
@@ -30,11 +30,11 @@ struct CifarOptions : config::Options {
   void describe(config::KeyTable& keys) override;
 };
 
-// Throws UsageError when no folder is named.
+// Throws UsageError when the root folder is not set.
 input::DatasetInfo cifar_info(const CifarLayout& layout, const CifarOptions& options);
 
-// Finds the files, fetches them first where they are missing and options.download is set, maps them into memory and checks every
-// record's labels. Files may hold any whole number of records. Throws DataError naming the file, what is wrong and the cure.
+// Finds the files (downloads them if they are missing and options.download is set), maps them into memory and checks every record's
+// labels. A file may hold any whole number of records. Throws DataError that names the file, the problem and the remedy.
 std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, Split split, Logger& logger);
 
 }  // namespace trainer::datasets

@@ -40,7 +40,7 @@ class Md5 {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
-// One transfer into `file`. libcurl calls back from C, so the callbacks keep a failure's reason instead of throwing.
+// One transfer into `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
 class Transfer {
  public:
   Transfer(std::FILE* file, std::filesystem::path path, std::chrono::milliseconds stall_timeout, Logger& logger)
@@ -48,13 +48,13 @@ class Transfer {
     if (!curl_) throw std::runtime_error("libcurl does not start");
   }
 
-  // Returns the MD5 sum of what came.
+  // Returns the MD5 sum of the received bytes.
   std::string run(const std::string& url) {
     std::array<char, CURL_ERROR_SIZE> details{};
     CURL* curl = curl_.get();
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, details.data());
     curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");  // of redirects too
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");  // also for redirects
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(curl, CURLOPT_MAXREDIRS, 10L);
     curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
@@ -78,7 +78,7 @@ class Transfer {
   }
 
   bool take(std::string_view bytes) {
-    // Flushed, so that a full disk is met here and its reason kept.
+    // Flushed, so that a full disk fails here, where errno has the reason.
     if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size() || std::fflush(file_) != 0) {
       failure_ = std::system_error(errno, std::generic_category(), "cannot write " + path_.string()).what();
       return false;
@@ -89,7 +89,7 @@ class Transfer {
     return true;
   }
 
-  // A line each 10 %, where the server has told the length.
+  // Logs a line every 10 % if the server sent the length.
   void log_progress() {
     curl_off_t length = -1;
     curl_easy_getinfo(curl_.get(), CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
@@ -103,7 +103,7 @@ class Transfer {
     return stop_signal() != 0 || transfer.stalled(received) ? 1 : 0;
   }
 
-  // By the clock: libcurl's own limit looks at an average speed, which a stall lowers only after seconds.
+  // Measured by the clock, because libcurl's limit uses an average speed, which a stall lowers only after seconds.
   bool stalled(int64_t received) {
     const auto now = std::chrono::steady_clock::now();
     if (received != last_received_) {

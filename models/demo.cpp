@@ -53,12 +53,12 @@ class DemoConv : public Model {
   torch::Tensor forward(const torch::Tensor& x) override { return fc_->forward(conv_->forward(x).relu_().flatten(1)); }
   std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
   int64_t num_outputs() const override { return num_classes_; }
-  // flatten would copy the whole feature map to NCHW order, forward and backward.
+  // flatten would copy the whole feature map to NCHW order, in forward and in backward.
   bool prefers_channels_last() const override { return false; }
 
  private:
   static constexpr int64_t kChannels = 16;
-  static constexpr int64_t kOutputSize = 30;  // 32 less the kernel's border
+  static constexpr int64_t kOutputSize = 30;  // 32 minus the kernel's border
 
   int64_t num_classes_;
   std::shared_ptr<nn::Conv2d> conv_;

@@ -1,5 +1,5 @@
 // Wide residual networks for 32×32 images: Zagoruyko & Komodakis, "Wide Residual Networks" (2016), with pre-activation blocks and
-// dropout between their convolutions. WRN-28-10 is depth 28, width 10.
+// dropout between the convolutions of a block. WRN-28-10 is depth 28, width 10.
 
 #include "base/error.h"
 #include "models/registry.h"

@@ -6,8 +6,8 @@
 
 namespace trainer::amp {
 
-// While it lives, forward operations of this thread on `device_type` run in `dtype` where PyTorch's autocast lists say so; empty:
-// nothing changes. Wrap forward and loss, not backward. Weights cast inside are cached until the outermost guard ends.
+// While it lives, forward operations of this thread on `device_type` run in `dtype` if they are in PyTorch's autocast lists. Without a
+// dtype, nothing changes. Wrap forward and loss, not backward. Weights cast inside are cached until the outermost guard ends.
 class AutocastGuard {
  public:
   AutocastGuard(c10::DeviceType device_type, std::optional<c10::ScalarType> dtype);

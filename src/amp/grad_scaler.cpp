@@ -28,7 +28,7 @@ void GradScaler::unscale(const std::vector<torch::Tensor>& parameters) {
   TORCH_CHECK(!grads_by_dtype.empty(), "GradScaler::unscale: no parameter has a gradient");
 
   found_inf_.zero_();
-  // In float64, as PyTorch does it: float32's division can be imprecise on some devices.
+  // In float64, as in PyTorch: float32 division can be imprecise on some devices.
   const auto inv_scale = scale_.to(torch::kFloat64).reciprocal().to(torch::kFloat32);
   for (const auto& [dtype, grads] : grads_by_dtype) at::_amp_foreach_non_finite_check_and_unscale_(grads, found_inf_, inv_scale);
   is_unscaled_ = true;

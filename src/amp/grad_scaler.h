@@ -19,37 +19,37 @@ struct GradScalerOptions {
 
 // For each optimizer step, in this order:
 //   scale(loss).backward()                  each micro-step's loss
-//   unscale(parameters)                     on gradients that are already averaged over all processes, whose found_inf then agree
-//   clip_grad_norm, if at all
-//   optimizer.step(lr, scaler.found_inf())  skips itself where that is 1
+//   unscale(parameters)                     on gradients that are already averaged over all ranks, so that found_inf is equal on all ranks
+//   clip_grad_norm, if used
+//   optimizer.step(lr, scaler.found_inf())  changes nothing if found_inf is 1
 //   update()
-// All state is on the device and nothing but num_skipped() and state() waits for it. Arithmetic and results are PyTorch's. Another order is
-// a bug of the caller: c10::Error.
+// All state is on the device; only num_skipped() and state() wait for it. Arithmetic and results are PyTorch's. Another order is a bug of
+// the caller and throws c10::Error.
 class GradScaler {
  public:
   GradScaler(const GradScalerOptions& options, torch::Device device);
 
-  // `loss` times the scale, to call backward() on.
+  // `loss` times the scale; call backward() on the result.
   torch::Tensor scale(const torch::Tensor& loss) const;
 
-  // Divides the gradients of those parameters that have one, in place, and looks whether any is infinite or NaN. Once a step. Refuses
-  // float16 gradients and parameters without any gradient.
+  // Divides the gradients by the scale in place and checks them for infinite and NaN values. Call once per step. Parameters without a
+  // gradient are ignored. Throws c10::Error on float16 gradients and when no parameter has a gradient.
   void unscale(const std::vector<torch::Tensor>& parameters);
-  // Float32 scalar, of this step's unscale(): 1 when any gradient was not finite, else 0. The next unscale() overwrites it.
+  // The float32 scalar result of this step's unscale(): 1 when any gradient was not finite, else 0. The next unscale() overwrites it.
   const torch::Tensor& found_inf() const;
 
-  // Ends the step: the scale falls by backoff_factor when a gradient was not finite, and grows by growth_factor after growth_interval
-  // steps in a row without that.
+  // Ends the step: the scale is multiplied by backoff_factor when a gradient was not finite, and by growth_factor after growth_interval
+  // finite steps in a row.
   void update();
 
   const torch::Tensor& current_scale() const { return scale_; }            // float32 scalar
   const torch::Tensor& growth_tracker() const { return growth_tracker_; }  // int32 scalar: steps since the scale last changed
-  // Steps that were skipped so far. Waits for the device.
+  // Number of steps skipped so far. Waits for the device.
   int64_t num_skipped() const;
 
-  // Between two steps: torch.amp.GradScaler's state_dict(), and "num_skipped". Waits for the device.
+  // Call between two steps. Returns torch.amp.GradScaler's state_dict() plus "num_skipped". Waits for the device.
   state::Tree state() const;
-  // Takes up where the scaler of that tree, or of Python, was; factors and interval come from the options. Throws CheckpointError.
+  // Restores the result of state() or of Python's state_dict(); factors and interval come from the options. Throws CheckpointError.
   void load_state(const state::View& view);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What a data set is to the rest of the program. No torch: samples are plain memory.
+// The interface of data sets. It does not use torch: samples are plain memory.
 
 #include <cstdint>
 #include <optional>
@@ -11,15 +11,15 @@
 
 namespace trainer::input {
 
-// What is known of a data set before its files are looked at.
+// The properties of a data set that are known before its files are read.
 struct DatasetInfo {
   std::vector<int64_t> shape;  // of one sample: {channels, height, width}, or {features}
-  bool is_image = true;        // uint8 pixels that transforms apply to; false: ready floating-point values
+  bool is_image = true;        // uint8 pixels, to which transforms apply; false: floating-point values that are used as they are
   int64_t num_classes = 0;     // 0: targets are floating-point vectors
   int64_t num_targets = 1;     // length of a floating-point target
 };
 
-// One sample as it is stored. Views stay valid as long as the data set, or until the next read into the same scratch.
+// One stored sample. Views are valid while the data set exists, or until the next read into the same scratch.
 struct Sample {
   ImageView image;                // when info().is_image
   std::span<const float> values;  // otherwise: the product of `shape` values
@@ -27,7 +27,7 @@ struct Sample {
   std::span<const float> target;  // otherwise: num_targets values
 };
 
-// Memory that a reader may decode into; one for each loader thread.
+// Memory into which a reader may decode; one for each loader thread.
 struct Scratch {
   std::vector<uint8_t> bytes;
   std::vector<float> values;
@@ -38,13 +38,13 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual const DatasetInfo& info() const = 0;
   virtual int64_t size() const = 0;
-  // The sample of that index, 0 <= index < size(). Called from several threads at once.
+  // The sample at `index`, 0 <= index < size(). Must be thread-safe: several threads call it concurrently.
   virtual Sample read(int64_t index, Scratch& scratch) const = 0;
-  // A hint that read(index) comes next but one: shuffled samples that lie in memory are otherwise waited for.
+  // A hint that read(index) follows after the next read(). It hides the cache misses of shuffled samples in memory.
   virtual void prefetch(int64_t /*index*/) const {}
 };
 
-// Some samples of another data set, which must outlive it.
+// Some samples of another data set, which must outlive this object.
 class Subset : public Dataset {
  public:
   Subset(const Dataset& dataset, std::vector<int64_t> indices) : dataset_(dataset), indices_(std::move(indices)) {}

@@ -1,5 +1,5 @@
 #pragma once
-// An image as transforms see it: a window into stored pixels, so that crop and flip cost nothing until the one loop that writes
+// The image type of the transforms: a window into stored pixels, so that crop and flip copy nothing before the one loop that writes
 // the network's input.
 
 #include <cstdint>
@@ -8,8 +8,8 @@ namespace trainer::input {
 
 enum class Padding { kZero, kReflect };
 
-// A planar uint8 image (channel after channel, row by row), of which a window is looked at. The window may reach over the edge;
-// what is there follows `padding`. `mirrored` reads each row of the window from right to left.
+// A window into a planar uint8 image (channel after channel, row by row). The window may extend beyond the image's edges; `padding`
+// defines the pixels there. `mirrored` reads each row of the window from right to left.
 struct ImageView {
   const uint8_t* pixels = nullptr;  // [channels][height][width]
   int channels = 0;

@@ -27,7 +27,7 @@ uint16_t bfloat16_bits(float value) {
   return static_cast<uint16_t>((bits + round_half_to_even) >> 16);
 }
 
-// The row or column that is seen at `index`; kOutside for zero padding.
+// The stored row or column that `index` maps to; kOutside for zero padding.
 int source_index(int index, int size, Padding padding) {
   if (index >= 0 && index < size) return index;
   if (padding == Padding::kZero) return kOutside;
@@ -42,13 +42,13 @@ bool has_fma() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports
 constexpr bool has_fma() { return true; }
 #endif
 
-// 1 / x in two floats.
+// 1 / x as the sum of two floats.
 constexpr std::pair<float, float> reciprocal(double x) {
   const auto rounded = static_cast<float>(1 / x);
   return {rounded, static_cast<float>(1 / x - static_cast<double>(rounded))};
 }
 
-// The pixels at pixels, pixels + kStep, …
+// Converts the pixels at pixels, pixels + kStep, …
 template <int kStep>
 TRAINER_WITH_FMA void compute_row(const uint8_t* pixels, int count, const ChannelArithmetic& channel, float* __restrict out) {
   constexpr float kScale = reciprocal(255).first;
@@ -60,8 +60,8 @@ TRAINER_WITH_FMA void compute_row(const uint8_t* pixels, int count, const Channe
   }
 }
 
-// Channels that lie side by side in the output, read from as many planes. kChannels 0: as many as the image has. `arithmetic`: of the
-// one channel, or null.
+// Writes channels that are interleaved in the output, each read from its own plane. kChannels 0: as many as the image has. `arithmetic`:
+// null, or that of a single channel.
 template <int kChannels, class T>
 class WindowWriter {
  public:
@@ -74,7 +74,7 @@ class WindowWriter {
         plane_(static_cast<ptrdiff_t>(image.height) * image.width) {}
 
   void write(T* out) const {
-    // The part of each written row that stored pixels fill; what lies before and behind it is padding.
+    // The part of each output row that stored pixels fill; the columns before and after it are padding.
     const int inside_begin = std::clamp(-image_.left, 0, image_.window_width);
     const int inside_end = std::clamp(image_.width - image_.left, inside_begin, image_.window_width);
     const int begin = image_.mirrored ? image_.window_width - inside_end : inside_begin;
@@ -87,7 +87,7 @@ class WindowWriter {
       }
       const ptrdiff_t row_offset = static_cast<ptrdiff_t>(source) * image_.width;
       const uint8_t* row = pixels_ + row_offset;
-      // Vectors like whole rows: over the ends, neighbouring rows are read as long as there are any, and the padding comes on top.
+      // Vector code is faster on whole rows: read beyond the row's ends if that is inside the plane; the padding overwrites the excess.
       const ptrdiff_t seen = row_offset + image_.left;
       const bool whole = arithmetic_ != nullptr && seen >= 0 && seen + image_.window_width <= plane_;
       if (whole) {
@@ -101,7 +101,7 @@ class WindowWriter {
   }
 
  private:
-  // The stored column that is written at x; it may lie outside of the image.
+  // The stored column for output column x; it may be outside the image.
   int source_column(int x) const { return image_.mirrored ? image_.left + image_.window_width - 1 - x : image_.left + x; }
 
   void write_zero(T* out) const {
@@ -119,7 +119,7 @@ class WindowWriter {
     }
   }
 
-  // The window's columns begin to end, of which each is read at its source column.
+  // Writes the window's columns begin to end, each from its source column.
   void write_inside(const uint8_t* row, int begin, int end, T* out) const {
     if (begin == end) return;
     const uint8_t* pixels = row + source_column(begin);
@@ -133,7 +133,7 @@ class WindowWriter {
     image_.mirrored ? look_up<-1>(pixels, end - begin, out + begin * channels_) : look_up<1>(pixels, end - begin, out + begin * channels_);
   }
 
-  // Unrolled by hand: left alone, -O2 keeps the loop over channels, and -O3 assembles vectors from single look-ups, which is slower.
+  // Unrolled by pragma: otherwise -O2 keeps the loop over channels, and -O3 builds vectors from single look-ups, which is slower.
   template <int kStep>
   void look_up(const uint8_t* pixels, int count, T* __restrict out) const {
     const int channels = kChannels > 0 ? kChannels : channels_;

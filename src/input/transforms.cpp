@@ -17,17 +17,17 @@ namespace {
 // Keeps windows far from the limits of int.
 constexpr double kMaxPixels = 32768;
 
-// What is known of every image at one place of a list.
+// The properties of every image at one position in the list of transforms.
 struct Frame {
   int height = 0;
   int width = 0;
-  bool cut = false;  // may show a part of the stored image only
+  bool cut = false;  // the image may be only a part of the stored one
 };
 
-// The keys of a transform that moves the window, and the transform itself. Several threads apply it at once.
+// The keys of a transform that moves the window, and the transform itself. Several threads call apply() concurrently.
 class ImageTransform : public config::Options {
  public:
-  // The frame that it makes of `frame`. Throws UsageError when it cannot be applied there.
+  // The frame after this transform. Throws UsageError when it cannot be applied to `frame`.
   virtual Frame plan(Frame frame) const = 0;
   virtual void apply(ImageView& image, CounterRandom& random) const = 0;
 };
@@ -76,7 +76,7 @@ class RandomCrop final : public ImageTransform {
   }
 
  private:
-  // Where the crop begins, relative to an image of that extent before padding.
+  // The start of the crop, relative to an unpadded image of that extent.
   int draw_offset(int extent, CounterRandom& random) const {
     const int64_t num_places = extent + 2 * padding_ - size_ + 1;
     return static_cast<int>(random.next_below(static_cast<uint32_t>(num_places)) - padding_);
@@ -103,7 +103,7 @@ class RandomHorizontalFlip final : public ImageTransform {
   double p_ = 0.5;
 };
 
-// Applied while pixels are written, so it is not an ImageTransform.
+// Not an ImageTransform, because it is applied while pixels are written.
 struct Normalize final : config::Options {
   std::vector<double> mean;
   std::vector<double> std;

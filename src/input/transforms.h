@@ -1,6 +1,6 @@
 #pragma once
-// Image transforms, and the registry that a configuration chooses from. A list of them becomes a Pipeline, which turns a stored image
-// into the network's input in one pass.
+// Image transforms, and the registry from which a configuration selects them. A list of transforms becomes a Pipeline, which converts a
+// stored image to the network's input in one pass.
 
 #include <torch/types.h>
 
@@ -15,7 +15,7 @@ namespace trainer::input {
 
 const config::RegistryBase& transform_registry();
 
-// How a batch's images lie in memory.
+// The memory layout of a batch's images.
 struct BatchLayout {
   torch::ScalarType dtype = torch::kFloat32;  // float32, float64 or bfloat16
   bool channels_last = false;
@@ -24,7 +24,7 @@ struct BatchLayout {
 // Immutable and thread-safe.
 class Pipeline {
  public:
-  // `components` come from transform_registry(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
+  // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
   // data set without images, normalize not last or with another number of channels, a crop that does not fit …).
   Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
   ~Pipeline();
@@ -34,7 +34,7 @@ class Pipeline {
   // Shape of one transformed sample.
   const std::vector<int64_t>& output_shape() const;
   const BatchLayout& layout() const;
-  // Writes one transformed sample to `out`, which has room for it in the layout's type. All randomness is drawn from `random`.
+  // Writes one transformed sample to `out`, which must have room for it in the layout's dtype. All randomness is drawn from `random`.
   void write(const Sample& sample, CounterRandom random, void* out) const;
 
  private:

@@ -14,10 +14,10 @@
 namespace trainer::nn {
 namespace {
 
-// Work is cut by the shape alone, so that sums do not depend on the number of threads.
+// Work is split by the shape only, so that sums do not depend on the number of threads.
 constexpr int64_t kChunkValues = 32768;
 constexpr int64_t kMaxChunks = 64;
-// Read twice, the second time from the first level cache.
+// A block is read twice; the second read hits the L1 cache.
 constexpr int64_t kBlockValues = 4096;
 constexpr int64_t kBlockChannels = 64;
 
@@ -37,8 +37,8 @@ struct Layout {
   int64_t num_chunks(int64_t size) const { return std::clamp<int64_t>(outer * row() / kChunkValues, 1, std::min(size, kMaxChunks)); }
 };
 
-// body(chunk, begin, end) for each of num_chunks parts of [0, size), on the threads of LibTorch's operators. Its iterator has them;
-// parallel_for of its headers is serial in code that is not compiled with its OpenMP.
+// Calls body(chunk, begin, end) for each of num_chunks parts of [0, size), on the threads of LibTorch's operators. It uses TensorIterator
+// because at::parallel_for is a header function, which is serial in code that is not compiled with LibTorch's OpenMP.
 template <class Body>
 void for_each_chunk(int64_t size, int64_t num_chunks, const Body& body) {
   at::Tensor marks = at::empty({num_chunks}, at::kByte);
@@ -50,7 +50,7 @@ void for_each_chunk(int64_t size, int64_t num_chunks, const Body& body) {
   at::TensorIterator::nullary_op(marks).for_each(run, /*grain_size=*/1);
 }
 
-// sum_up(begin, end, out) adds a part of the outer dimension to out [width], which begins at 0. Returns [chunks, width].
+// sum_up(begin, end, out) adds a part of the outer dimension to out [width], which starts at zero. Returns [chunks, width].
 template <class SumUp>
 at::Tensor sum_up_chunks(const Layout& layout, int64_t width, const SumUp& sum_up) {
   if (layout.outer == 0) return at::zeros({0, width}, at::kDouble);
@@ -61,7 +61,7 @@ at::Tensor sum_up_chunks(const Layout& layout, int64_t width, const SumUp& sum_u
   return chunks;
 }
 
-// of_channel(c)(i) for each value of channel c, at index i. Values do not overlap.
+// Calls of_channel(c)(i) for each value of channel c, at index i. Values must not overlap.
 template <class OfChannel>
 void for_each_value(const Layout& layout, const OfChannel& of_channel) {
   const int64_t channels = layout.channels;
@@ -84,13 +84,13 @@ void for_each_value(const Layout& layout, const OfChannel& of_channel) {
   });
 }
 
-// Of some channels; `mean` and `m2` are theirs.
+// Means and sums of squared deviations of some channels.
 struct Moments {
   double* mean;
   double* m2;
 };
 
-// Adds a part of `count` values to the `total_count` that are there.
+// Merges a part of `count` values into `total`, which covers `total_count` values.
 void add_moments(const double* mean, const double* m2, double count, const Moments& total, double total_count, int64_t channels) {
   const double weight = count / (total_count + count);
   const double spread = weight * total_count;
@@ -102,7 +102,7 @@ void add_moments(const double* mean, const double* m2, double count, const Momen
   }
 }
 
-// Of one channel, whose `count` values lie together.
+// Moments of one channel, whose `count` values are contiguous.
 template <class T>
 void plane_moments(const T* x, int64_t count, double& mean, double& m2) {
   double sum = 0;
@@ -119,7 +119,7 @@ void plane_moments(const T* x, int64_t count, double& mean, double& m2) {
   m2 = squares;
 }
 
-// Of `channels` channels that lie together, in rows that are `stride` apart.
+// Moments of `channels` adjacent channels, in rows that are `stride` apart.
 template <class T>
 void rows_moments(const T* x, int64_t rows, int64_t stride, int64_t channels, const Moments& out) {
   std::fill_n(out.mean, channels, 0.0);
@@ -138,7 +138,7 @@ void rows_moments(const T* x, int64_t rows, int64_t stride, int64_t channels, co
   }
 }
 
-// Moments of a part of the outer dimension, into a total of zeros.
+// Adds the moments of a part of the outer dimension to `total`, which starts at zero.
 template <class T>
 void chunk_moments(const T* x, int64_t outer, const Layout& layout, const Moments& total) {
   const int64_t channels = layout.channels;
@@ -200,8 +200,8 @@ std::vector<Real> to_vector(const at::Tensor& of_channels) {
   return {data, data + of_channels.numel()};
 }
 
-// (x − mean) · scale + shift of each channel. What rounding takes from the mean is added to the shift: a mean of 1e4 beside a deviation
-// of 1e-2 costs nothing.
+// (x − mean) · scale + shift of each channel. The rounding error of the mean is added to the shift, so that a mean of 1e4 with a deviation
+// of 1e-2 loses no precision.
 template <class Real>
 struct Affine {
   std::vector<Real> mean, scale, shift;

@@ -12,7 +12,7 @@ Dropout::Dropout(double p, at::Generator generator) : p_(p), generator_(std::mov
 
 torch::Tensor Dropout::forward(const torch::Tensor& x) {
   if (!is_training() || p_ == 0.0) return x;
-  // at::dropout takes no generator; this is its composition.
+  // at::dropout does not accept a generator; this computes the same.
   const torch::Tensor mask = at::empty_like(x).bernoulli_(1.0 - p_, generator_).div_(1.0 - p_);
   return observed(*this, x * mask);
 }

@@ -4,11 +4,11 @@
 
 namespace trainer::nn {
 
-// Dropout whose mask comes from `generator` (shared with whoever reseeds it each step), on the generator's device.
+// Dropout whose mask is drawn from `generator`, on the generator's device. The train step reseeds it before each step.
 class Dropout : public torch::nn::Module {
  public:
   Dropout(double p, at::Generator generator);
-  // Identity in eval mode and for p = 0; otherwise keeps with probability 1 - p and scales by 1 / (1 - p).
+  // Identity in eval mode and for p = 0; otherwise keeps each value with probability 1 - p and scales it by 1 / (1 - p).
   torch::Tensor forward(const torch::Tensor& x);
 
  private:

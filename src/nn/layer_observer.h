@@ -1,5 +1,5 @@
 #pragma once
-// Lets somebody look at what each layer of a network gives, for a search that training itself does not pay for.
+// Observes the output of each layer, for the search for non-finite values. Costs training nothing while no observer exists.
 
 #include <torch/torch.h>
 
@@ -7,8 +7,8 @@
 
 namespace trainer::nn {
 
-// As long as it lives, `see` is called with every layer of this room (convolution, linear, normalisation, dropout) that this thread
-// applies, and its output. Not to be nested.
+// While it lives, `see` is called with every layer of src/nn (convolution, linear, normalisation, dropout) that this thread applies, and
+// with the layer's output. Must not be nested.
 class LayerObserver {
  public:
   using See = std::function<void(const torch::nn::Module& layer, const torch::Tensor& output)>;
@@ -22,7 +22,7 @@ class LayerObserver {
   See see_;
 };
 
-// Every layer hands its output through this.
+// Every layer passes its output through this function.
 torch::Tensor observed(const torch::nn::Module& layer, torch::Tensor output);
 
 }  // namespace trainer::nn

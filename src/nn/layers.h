@@ -1,6 +1,6 @@
 #pragma once
 // Layers with learned weights. The constructors of torch::nn::Conv2d and Linear draw from the process-wide generator; these leave
-// their parameters uninitialised, for whoever builds the network to fill (nn/init.h). Parameter names are PyTorch's.
+// their parameters uninitialised, and the network must initialise them (nn/init.h). Parameter names are PyTorch's.
 
 #include <torch/torch.h>
 
@@ -22,7 +22,7 @@ class Conv2d : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x);  // [N, C, H, W]
 
   torch::Tensor weight;
-  torch::Tensor bias;  // undefined without one
+  torch::Tensor bias;  // undefined without bias
 
  private:
   int64_t stride_;

@@ -5,7 +5,7 @@
 namespace trainer::nn {
 namespace {
 
-// Softmax and sums over classes in half precision lose too much; autocast widens here too.
+// Softmax and sums over classes lose too much precision in half precision; autocast widens them too.
 torch::Tensor at_least_float32(const torch::Tensor& outputs) {
   return at::isReducedFloatingType(outputs.scalar_type()) ? outputs.to(torch::kFloat32) : outputs;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Losses, and the registry that a configuration chooses from.
+// Losses, and the registry from which a configuration selects one.
 
 #include <torch/torch.h>
 

@@ -14,7 +14,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using GroupPtr = std::shared_ptr<const distributed::ProcessGroup>;
 
-// What a layer brings to one batch.
+// The state of a layer that one forward pass uses.
 struct LayerState {
   GroupPtr group;
   torch::Tensor running_mean, running_var;
@@ -22,12 +22,12 @@ struct LayerState {
   double eps;
 };
 
-// Of the joined batch, [C]. `counts`: values of a channel; on the CPU of all ranks together, on CUDA of each, int32.
+// Statistics of the joined batch, [C]. `counts`: values per channel; on the CPU the total of all ranks, on CUDA one int32 per rank.
 struct Statistics {
   torch::Tensor mean, invstd, counts;
 };
 
-// [C] each, of this rank's part of the batch; `input` is undefined where it is not needed.
+// Gradients of this rank's part of the batch; `weight` and `bias` are [C], `input` is undefined if it is not needed.
 struct Gradients {
   torch::Tensor input, weight, bias;
 };
@@ -38,7 +38,7 @@ void check_count(double count, const torch::Tensor& x, const distributed::Proces
                             " ranks together (its input here is ", x.sizes(), "); use a larger dataloader.batch_size or larger images"));
 }
 
-// The CPU's form.
+// The CPU implementation.
 namespace composed {
 
 void track(const torch::Tensor& running, const torch::Tensor& value, double weight) {
@@ -81,12 +81,12 @@ Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const t
 
 }  // namespace composed
 
-// CUDA's form, as in torch/nn/modules/_functions.py of PyTorch.
+// The CUDA implementation, as in torch/nn/modules/_functions.py of PyTorch.
 namespace fused {
 
 int64_t num_values(const torch::Tensor& x) { return x.numel() / x.size(1); }
 
-// [2C + 1]: mean and invstd of this rank's part, and its number of values.
+// Returns [2C + 1]: mean and invstd of this rank's part, and its number of values per channel.
 torch::Tensor local_statistics(const torch::Tensor& x, double eps) {
   const int64_t num_channels = x.size(1);
   const torch::Dtype dtype = x.scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
@@ -103,10 +103,10 @@ torch::Tensor local_statistics(const torch::Tensor& x, double eps) {
 Statistics join(const torch::Tensor& x, const LayerState& layer) {
   const int64_t num_channels = x.size(1);
   torch::Tensor all = layer.group->all_gather(local_statistics(x, layer.eps));
-  // Empty parts go last, for the kernel divides by the count so far. Python drops them, and waits for the device to know which.
+  // Empty parts are sorted last because the kernel divides by the running count. Python drops them, which must wait for the device.
   all = all.index_select(0, at::argsort(all.select(1, 2 * num_channels), /*stable=*/true, /*dim=*/0, /*descending=*/true));
   const torch::Tensor counts = all.select(1, 2 * num_channels).contiguous();
-  // A larger part is enough by itself.
+  // Two values on this rank are enough; the sum over all ranks would wait for the device.
   if (num_values(x) < 2) check_count(counts.sum().item<double>(), x, *layer.group);
   const auto [mean, invstd] = at::batch_norm_gather_stats_with_counts(
       x, all.narrow(1, 0, num_channels), all.narrow(1, num_channels, num_channels), layer.running_mean, layer.running_var,

@@ -36,9 +36,9 @@ struct AdamWOptions : AdamOptions {
   AdamWOptions() : AdamOptions(true) {}
 };
 
-// Of one parameter, from its first gradient on; undefined before.
+// The state of one parameter; undefined before its first gradient.
 struct AdamState {
-  torch::Tensor step;  // float32 scalar on the parameter's device, as the kernels want it
+  torch::Tensor step;  // float32 scalar on the parameter's device, as the kernels require
   torch::Tensor exp_avg;
   torch::Tensor exp_avg_sq;
 };
@@ -77,7 +77,7 @@ class Adam final : public Optimizer {
     kernel(gradients.params, gradients.grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, options_.betas[0],
            options_.betas[1], groups_[group].decay ? options_.weight_decay : 0, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
            /*grad_scale=*/{}, found_inf);
-    // A step that the kernel skipped is taken back.
+    // Undo the count of a step that the kernel skipped.
     if (found_inf) at::_foreach_sub_(steps, std::vector<torch::Tensor>(steps.size(), *found_inf));
   }
 
@@ -113,7 +113,7 @@ class Adam final : public Optimizer {
     options.add("decoupled_weight_decay", options_.decoupled_weight_decay);
   }
 
-  // The kernels' overloads that take lr as a number.
+  // The overloads of the kernels with lr as a number.
   using Update = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, double, double,
                           double, double, double, bool, bool, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
   static constexpr Update kUpdateAdam = at::_fused_adam_;

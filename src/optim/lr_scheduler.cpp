@@ -14,11 +14,11 @@
 namespace trainer::optim {
 namespace {
 
-// A step of the training after the warm-up.
+// A training step after the warm-up.
 struct SchedulePoint {
-  int64_t step;       // since the warm-up's end, from 0
-  int64_t num_steps;  // from the warm-up's end to the training's, at least 1
-  double epoch;       // since the beginning of the training
+  int64_t step;       // since the end of the warm-up, from 0
+  int64_t num_steps;  // from the end of the warm-up to the end of training, at least 1
+  double epoch;       // since the start of training
 
   double progress() const { return static_cast<double>(step) / static_cast<double>(num_steps); }
 };
@@ -121,7 +121,7 @@ struct OneCycleSchedule final : Schedule {
     const double last = static_cast<double>(point.num_steps - 1);
     const double step = std::min(static_cast<double>(point.step), last);
     const double peak = pct_start * static_cast<double>(point.num_steps) - 1;
-    // A peak at step 0 has no rise; PyTorch divides by zero there.
+    // With the peak at step 0 there is no rise; PyTorch divides by zero there.
     if (peak > 0 && step <= peak) return cosine_anneal(1 / div_factor, 1, step / peak);
     return cosine_anneal(1, 1 / (div_factor * final_div_factor), (step - peak) / (last - peak));
   }
@@ -153,7 +153,7 @@ const LrSchedulerRegistry& schedules() {
   return all;
 }
 
-// Of either key, in steps; a warm-up that was asked for is one step at least.
+// The warm-up in steps, from either key. A configured warm-up has at least one step.
 int64_t warmup_length(const config::LrSchedulerSection& section, int64_t steps_per_epoch) {
   if (section.warmup_steps > 0 && section.warmup_epochs > 0) {
     throw UsageError(fmt::format("lr_scheduler.warmup_steps: {} contradicts warmup_epochs {}; give one of the two", section.warmup_steps,
