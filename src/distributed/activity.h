@@ -1,5 +1,5 @@
 #pragma once
-// What a rank is doing, written by the thread that does it and read by those that watch over it; and how long it works by itself.
+// What a rank is doing, written by the thread that does it and read by the threads that monitor it; and its own work time (own_work.h).
 
 #include <cstdint>
 #include <functional>
@@ -17,7 +17,7 @@ struct ActivityState {
   Phase phase = Phase::kStartUp;
   int64_t step = 0;          // of kLoading and kStep
   bool is_waiting = false;   // for other ranks
-  uint64_t num_changes = 0;  // how often a phase has begun or gone on
+  uint64_t num_changes = 0;  // number of calls of enter()
 };
 
 // "start-up", "loading of step 12", "step 12", "validation", "checkpoint".
@@ -25,25 +25,25 @@ std::string describe(const ActivityState& state);
 
 class Activity {
  public:
-  // `note` is called at each beginning, by the thread that enters.
+  // `note` is called by each enter(), on the calling thread.
   explicit Activity(std::function<void(const ActivityState&)> note = {});
 
-  // A phase begins, or goes on with its next part.
+  // A phase begins, or continues with its next part.
   void enter(Phase phase, int64_t step = 0);
   ActivityState read() const;
 
-  // These are called by the thread that works, as enter() is. From now on own work is timed, on `device`: kLoading is waiting for data,
-  // kStep is computing until begin_exchange().
+  // The next three are called by the thread that works, like enter(). Starts timing own work on `device`: kLoading counts as waiting for
+  // data, kStep as computing until begin_exchange().
   void time_own_work(torch::Device device) { own_work_ = std::make_unique<OwnWork>(device); }
-  // The first gradients are ready for the other ranks.
+  // The first gradients are ready to be sent to the other ranks.
   void begin_exchange();
-  // Own work since the last call; time_own_work() came first.
+  // Own work since the last call. Requires an earlier time_own_work().
   OwnSeconds read_own_work() { return own_work_->read(); }
 
-  // As long as it lives, the rank waits for others.
+  // Marks the rank as waiting for other ranks during its lifetime.
   class Wait {
    public:
-    explicit Wait(Activity* activity);  // null: nobody watches
+    explicit Wait(Activity* activity);  // null: does nothing
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
@@ -58,7 +58,7 @@ class Activity {
   mutable std::mutex mutex_;
   ActivityState state_;
   std::function<void(const ActivityState&)> note_;
-  std::unique_ptr<OwnWork> own_work_;  // not under the mutex: a GPU that hangs may hold up who records its time
+  std::unique_ptr<OwnWork> own_work_;  // not under the mutex: recording time on a GPU that hangs may block
 };
 
 }  // namespace trainer::distributed

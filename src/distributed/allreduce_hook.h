@@ -1,5 +1,5 @@
 #pragma once
-// How the Reducer's buckets travel: summed over the ranks, in a smaller type if asked for. Nothing is divided.
+// Communication hooks for the Reducer's buckets: sums over the ranks, compressed to a smaller type if configured; no averaging.
 
 #include <memory>
 #include <mutex>
@@ -21,7 +21,7 @@ class SentBuckets {
   void refuse();
   // Whether any bucket did not arrive.
   bool failed() const;
-  // The last one is on its way: from here to clear() this rank waits for the others.
+  // All buckets are being sent: from now until clear() this rank counts as waiting for the others.
   void wait(Activity* activity);
 
  private:
@@ -31,10 +31,10 @@ class SentBuckets {
   std::optional<Activity::Wait> wait_;
 };
 
-// Each bucket on its way as soon as it is full.
+// Sends each bucket as soon as it is full.
 std::unique_ptr<c10d::CommHookInterface> make_allreduce_hook(std::shared_ptr<const ProcessGroup> group,
                                                              config::GradientCompression compression, std::shared_ptr<SentBuckets> sent);
-// All buckets when the last one is full, in the order of the ranks: for gradients so small that there is nothing to hide.
+// Sums all buckets when the last one is full, added in rank order: for gradients so small that overlap with backward does not pay.
 std::unique_ptr<c10d::CommHookInterface> make_small_allreduce_hook(std::shared_ptr<const ProcessGroup> group);
 
 }  // namespace trainer::distributed

@@ -5,7 +5,7 @@
 
 namespace trainer::distributed {
 
-// What an exception of LibTorch or of its backends says, without its stack: one line.
+// The message of an exception of LibTorch or its backends, without the stack trace: one line.
 std::string first_line(const std::exception& error);
 
 }  // namespace trainer::distributed

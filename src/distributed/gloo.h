@@ -1,5 +1,5 @@
 #pragma once
-// The one door to c10d's gloo backend, whose header needs gloo's.
+// The only interface to c10d's gloo backend: its header needs gloo's headers, which only gloo.cpp includes.
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -13,8 +13,8 @@ class Store;
 
 namespace trainer::distributed {
 
-// Listens on the network interface of that name or, where it is empty, on `address` (a name or number of this host). Collective.
-// Throws UsageError when this host has neither.
+// Collective. Listens on the network interface `interface` or, if that is empty, on `address` (a host name or numeric address of this
+// host). Throws UsageError when this host does not have it.
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                     const std::string& interface, const std::string& address,
                                                     std::chrono::milliseconds timeout);

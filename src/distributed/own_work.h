@@ -1,6 +1,6 @@
 #pragma once
-// How long a rank works by itself. Ranks that exchange gradients all take equally long for a step, so that only this tells a slow one
-// from those that wait for it.
+// Own work: the time a rank works without waiting for other ranks. Ranks that exchange gradients all need the same time for a step, so
+// only own work distinguishes a slow rank from the ranks that wait for it.
 
 #include "device/stopwatch.h"
 
@@ -8,24 +8,24 @@ namespace trainer::distributed {
 
 struct OwnSeconds {
   double data = 0;     // waiting for the loader
-  double compute = 0;  // from the batch to the first bucket of gradients that is ready; the whole of a micro-step that sends none
+  double compute = 0;  // from the batch to the first gradient bucket that is ready; all of a micro-step that sends no bucket
   double total() const { return data + compute; }
 };
 
-// Belongs to the thread that works, at each moment one: the training thread, or autograd's while that waits for it.
+// Used by one thread at a time: the training thread, or autograd's thread while the training thread waits for it.
 class OwnWork {
  public:
   explicit OwnWork(torch::Device device) : data_(device), compute_(device) {}
 
-  // Each ends what was before.
+  // Each ends the measurement that was running.
   void begin_data() { switch_to(&data_); }
   void begin_compute() { switch_to(&compute_); }
   void end() { switch_to(nullptr); }
-  // What lies between the two is no own work.
+  // The time between pause() and go_on() is not own work.
   void pause();
   void go_on();
 
-  // Since the last call. Waits until a GPU has come to the end of the last piece of own work.
+  // Own work since the last call. On a GPU, waits until the last measured work has finished.
   OwnSeconds read() { return {.data = data_.read(), .compute = compute_.read()}; }
 
  private:

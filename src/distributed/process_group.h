@@ -1,7 +1,7 @@
 #pragma once
-// A group of processes and what they do together, over c10d's backends. Every function but rank(), size() and abort() is collective:
-// each rank of the group calls it, in the same order, with tensors of the same shape and type, on the CPU or on the group's device. Results
-// are there (on a GPU: ordered on the current stream) when the function returns. A lost peer or a time-out is a PeerError.
+// A group of processes and its collectives, over c10d's backends. Every function but rank(), size() and abort() is collective: each rank
+// of the group calls it, in the same order, with tensors of the same shape and type, on the CPU or on the group's device. Results are
+// ready (on a GPU: ordered on the current stream) when the function returns. A lost peer or a time-out throws PeerError.
 
 #include <torch/types.h>
 
@@ -27,10 +27,10 @@ enum class Reduction { kSum, kMin, kMax };
 
 class ProcessGroup {
  public:
-  // A group of this process alone: its collectives give back what they are given, without sockets.
+  // A group of only this process, without sockets: its collectives return their input.
   ProcessGroup();
-  // `group`: with a backend for the tensors' device. `ranks`: of the members among all processes, ascending. `group` has backends for the
-  // CPU and the run's device, whose calls wait for `timeout`. `activity` hears when others are waited for; null: nobody does.
+  // `group` has backends for the CPU and the run's device, whose calls wait up to `timeout`. `ranks`: the members' world ranks, ascending.
+  // `activity` is updated while this rank waits for others; may be null.
   ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout,
                std::shared_ptr<Activity> activity = nullptr);
   ~ProcessGroup();
@@ -42,33 +42,33 @@ class ProcessGroup {
 
   // In place, over a contiguous tensor; every rank ends with the same bits.
   void all_reduce(const torch::Tensor& tensor, Reduction reduction = Reduction::kSum) const;
-  // Sums in place of small contiguous CPU tensors, added in the order of the ranks: the same digits wherever the ranks run. Each rank
-  // gets the tensors of all.
+  // Sums small contiguous CPU tensors in place, added in rank order: the same bits whatever hosts the ranks run on. Each rank receives
+  // the tensors of all ranks.
   void sum_in_rank_order(std::span<const torch::Tensor> tensors) const;
-  // In place, from the rank `source` of this group.
+  // In place, from rank `source` of this group.
   void broadcast(const torch::Tensor& tensor, int source = 0) const;
   // [size, …]: every rank's tensor, by rank.
   torch::Tensor all_gather(const torch::Tensor& tensor) const;
-  // This rank's part of `parts` [size, …], which `source` alone looks at; written to `part`, whose shape all know.
+  // Writes this rank's part of `parts` [size, …] to `part`. Only `source` reads `parts`; `part` has the same shape on all ranks.
   void scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
   // Bytes of any length, by rank.
   std::vector<std::string> all_gather_bytes(const std::string& bytes) const;
   std::string broadcast_bytes(const std::string& bytes, int source = 0) const;
   void barrier() const;
 
-  // From now on what sum_in_rank_order and all_gather are given on the CPU, up to `num_bytes` of each rank (every tensor rounded up to
-  // 64), goes through memory that the ranks share, where they all run on one host.
+  // From now on, if all ranks run on one host, sum_in_rank_order and all_gather use shared memory for CPU tensors of up to `num_bytes` in
+  // total per rank (each tensor rounded up to 64 bytes).
   void share_memory(int64_t num_bytes);
   bool shares_memory() const { return exchange_ != nullptr; }
 
-  // Ends what is under way, here and soon in the other ranks, with an error. For a rank that has failed.
+  // Ends running collectives with an error, here and soon on the other ranks. For a rank that has failed.
   void abort() const;
   const std::shared_ptr<Activity>& activity() const { return activity_; }
-  // For c10d's own parts; null in a group of one without sockets.
+  // For c10d's classes; null in a group of one without sockets.
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
 
  private:
-  // What `act` throws becomes a PeerError that says what was done by whom.
+  // Turns an exception of `act` into a PeerError that names the operation and the rank.
   void name_errors(const char* what, const std::function<void()>& act) const;
   void run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const;
   bool has_room_for(std::span<const torch::Tensor> tensors) const;

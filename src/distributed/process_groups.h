@@ -1,5 +1,5 @@
 #pragma once
-// All process groups of a run: made together, ended together.
+// All process groups of a run: created together, shut down together.
 
 #include <chrono>
 #include <memory>
@@ -19,21 +19,21 @@ struct GroupOptions {
   config::BackendChoice backend = config::BackendChoice::kAuto;  // auto: NCCL for a GPU, else gloo
   torch::Device device{torch::kCPU};
   const device::CudaModule* cuda = nullptr;
-  std::string gloo_interface = {};  // name of a network interface; empty: by gloo_address
+  std::string gloo_interface = {};  // name of a network interface; empty: use gloo_address
   std::string gloo_address = "127.0.0.1";
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};
   std::shared_ptr<Activity> activity = nullptr;  // of this rank
   std::vector<RankInfo> ranks = {};              // of all ranks, by rank
 };
 
-// Whether tensors on the device go by NCCL. Throws UsageError when it is asked for without a GPU.
+// Whether tensors on the device use NCCL. Throws UsageError when NCCL is configured without a GPU.
 bool uses_nccl(const GroupOptions& options);
 
 class ProcessGroups {
  public:
-  // Of one process, without sockets.
+  // For one process, without sockets.
   ProcessGroups();
-  // Collective: each of `world_size` processes, over a store that they share (prefixed for this run by the caller).
+  // Collective over `world_size` processes that share the store (prefixed for this run by the caller).
   ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options);
   ~ProcessGroups();
   ProcessGroups(const ProcessGroups&) = delete;
@@ -41,14 +41,14 @@ class ProcessGroups {
 
   // All processes.
   const std::shared_ptr<ProcessGroup>& world() const { return world_; }
-  // Who they are, as given.
+  // All ranks, as given.
   const std::vector<RankInfo>& ranks() const { return options_.ranks; }
 
-  // Collective over all processes, members or not, with the same ranks (of the world, in any order) everywhere. Null for a process
-  // that is no member. A rank's place in the group is its place in the ascending list.
+  // Collective over all processes, members or not; `ranks` (world ranks, in any order) must be the same on all. Returns null in a process
+  // that is not a member. A member's rank in the group is its position in the ascending list.
   std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
 
-  // Collective: waits for all, then ends every group, youngest first. Without it, or after a failure, the destructor aborts them.
+  // Collective: waits for all ranks, then shuts down every group, newest first. Otherwise, or after a failure, the destructor aborts them.
   void shutdown();
 
  private:
@@ -58,7 +58,7 @@ class ProcessGroups {
   int rank_ = 0;
   GroupOptions options_;
   int num_made_ = 0;
-  std::vector<std::shared_ptr<ProcessGroup>> groups_;  // that this process is a member of, oldest first
+  std::vector<std::shared_ptr<ProcessGroup>> groups_;  // groups that this process is a member of, oldest first
   std::shared_ptr<ProcessGroup> world_;
 };
 

@@ -6,14 +6,14 @@
 
 namespace trainer::distributed {
 
-// Who a rank is and where it works: gathered once, while a run starts.
+// A rank's process and where it runs: gathered once, while a run starts.
 struct RankInfo {
   // Known when the ranks meet.
-  std::string host = {};  // its name
+  std::string host = {};  // host name
   int64_t process_id = 0;
-  int local_rank = 0;         // as its launcher says
+  int local_rank = 0;         // set by its launcher
   std::string cpu_mask = {};  // the cores that it may use
-  std::string address = {};   // from which it reaches the others
+  std::string address = {};   // its address on the route to the others
   // Known when its placement is chosen.
   std::string device = {};      // "cuda:0"
   std::string pci_bus_id = {};  // of a GPU

@@ -1,5 +1,5 @@
 #pragma once
-// Memory that the ranks of one host share, for tensors so small that sockets and the threads behind them would be most of what a sum costs.
+// Memory that the ranks of one host share, for tensors so small that sockets and their threads would be most of the cost of a sum.
 
 #include <torch/types.h>
 
@@ -13,17 +13,17 @@ namespace trainer::distributed {
 
 class ProcessGroup;
 
-// part(0) + part(1) + … into `total`, in this order, so that the digits are the same whichever way the parts came. With one part, which
-// is in `total` already, nothing is done.
+// Writes part(0) + part(1) + … to `total`, added in this order, so that the bits do not depend on how the parts were received. With one
+// part, which is already in `total`, does nothing.
 void add_in_rank_order(torch::Tensor total, int size, const std::function<torch::Tensor(int rank)>& part);
 
 class SharedMemoryGroup {
  public:
-  // Where each tensor begins: a line of the processor's cache.
+  // Alignment of each tensor in bytes: a cache line.
   static constexpr int64_t kAlignment = 64;
 
-  // Collective. Room for `num_bytes` of each rank; `timeout` is for each wait. Null on every rank when any of them does not reach the
-  // memory: on another host, in a container that does not see the processes of the others, or where there is none left.
+  // Collective. Allocates `num_bytes` for each rank; `timeout` limits each wait. Returns null on every rank when any rank cannot map the
+  // memory: on another host, in a container that does not see the other processes, or when no shared memory is left.
   static std::unique_ptr<SharedMemoryGroup> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
   ~SharedMemoryGroup();
   SharedMemoryGroup(const SharedMemoryGroup&) = delete;
@@ -31,14 +31,14 @@ class SharedMemoryGroup {
 
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
 
-  // These two are collective. Tensors are on the CPU, contiguous, and have the same shapes and types on every rank. They throw
-  // std::runtime_error when a rank has left or does not come in time.
-  // The sums over the ranks, in place, added in the order of the ranks.
+  // The next two are collective. Tensors are on the CPU, contiguous, and have the same shapes and types on every rank. They throw
+  // std::runtime_error when a rank has left or does not take part in time.
+  // Sums over the ranks, in place, added in rank order.
   void sum(std::span<const torch::Tensor> tensors);
   // Every rank's tensor, by rank, into `all` [size, …].
   void all_gather(const torch::Tensor& tensor, const torch::Tensor& all);
 
-  // For the others this rank has left from now on; a call that waits on another thread fails.
+  // Marks this rank as having left; calls that wait for it on other ranks fail, as does a call that waits on another thread of this rank.
   void leave();
 
  private:
@@ -47,7 +47,7 @@ class SharedMemoryGroup {
 
   SharedMemoryGroup(std::unique_ptr<Mapping> mapping, int rank, int size, int64_t room, std::chrono::milliseconds timeout);
   Progress& progress(int rank) const;
-  // What a rank has written: a tensor like `like` at `offset`.
+  // The tensor that a rank has written at `offset`, with the shape and type of `like`.
   torch::Tensor slot(int rank, int64_t offset, const torch::Tensor& like) const;
   void write(std::span<const torch::Tensor> tensors);
   void end_reading();

@@ -13,31 +13,31 @@ class Store;
 
 namespace trainer::distributed {
 
-// What keeps a rank from going on; empty text: nothing.
+// Why a rank cannot continue; empty text: no problem.
 struct Problem {
   std::string text;
   int exit_code = 0;
 };
 
-// Throws one Error when any rank has a problem: each problem once, with its rank unless that is rank 0 or all have the same one; the
-// exit code is the first one's.
+// Throws one Error when any rank has a problem: lists each problem once, with its rank unless that is rank 0 or all ranks have the same
+// problem; the exit code is that of the first problem.
 void throw_if_any(const std::vector<Problem>& problems);
 
-// Lets all ranks take the steps of a start together, or end together with what went wrong reported once. Over the store that they share,
-// so it works before there are process groups.
+// All ranks take each step of the start-up together, or fail together with the problem reported once. Uses the shared store, so it works
+// before process groups exist.
 class StartupBarrier {
  public:
-  // Of one process.
+  // For one process.
   StartupBarrier() = default;
   StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout);
   ~StartupBarrier();
 
-  // Collective: does `work` on every rank. When an Error is thrown on any of them, one is thrown on all: with its text on rank 0, without
-  // on the others. Other exceptions pass through.
+  // Collective: runs `work` on every rank. An Error on any rank is thrown on all ranks, with its text only on rank 0. Other exceptions
+  // pass through.
   void on_all_ranks(const std::function<void()>& work);
-  // As on_all_ranks(); gives all ranks what `work` has returned on each, by rank.
+  // As on_all_ranks(); returns the results of `work` of all ranks, by rank.
   std::vector<std::string> gather(const std::function<std::string()>& work);
-  // Collective: does `work` on rank 0 and gives all ranks its result, or its Error as on_all_ranks() does.
+  // Collective: runs `work` on rank 0 and returns its result on all ranks, or throws its Error as on_all_ranks() does.
   std::string on_rank0(const std::function<std::string()>& work);
 
  private:

@@ -8,20 +8,20 @@
 
 namespace trainer::distributed {
 
-// Lets all ranks stop at the same step when any of them is asked to. Through memory that they share, where the threads of a backend would
-// take more of a short step than looking at each other does; else without making a step wait for the others.
+// Lets all ranks stop at the same step when any of them is asked to. Exchanges the requests through shared memory if the group has it,
+// because a backend's threads would cost more of a short step; otherwise asynchronously, so that no step waits for the others.
 class StopConsensus {
  public:
-  // `group`: of all ranks, for this alone.
+  // `group`: of all ranks, used only here.
   explicit StopConsensus(std::shared_ptr<ProcessGroup> group);
   ~StopConsensus();
   StopConsensus(const StopConsensus&) = delete;
   StopConsensus& operator=(const StopConsensus&) = delete;
 
-  // Collective, once a step: whether any rank has said `requested` in this call, or, without shared memory, in the one before; the same
-  // answer everywhere. A group of one hears itself at once.
+  // Collective, once a step: whether any rank passed `requested` in this call (without shared memory: in the previous call); the same
+  // answer on all ranks. A group of one sees its own request immediately.
   bool any_requested(bool requested);
-  // Collective: waits for what the last call has begun. Before the group is shut down.
+  // Collective: waits for the exchange that the last call started. Call before the group is shut down.
   void finish();
 
  private:

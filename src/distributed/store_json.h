@@ -17,12 +17,12 @@ namespace trainer::distributed {
 std::vector<uint8_t> to_bytes(const nlohmann::json& json);
 nlohmann::json from_bytes(const std::vector<uint8_t>& bytes);
 
-// Whether the key is there within `patience`.
+// Whether the key exists within `patience`.
 bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseconds patience);
 
-// Collective: calls `decide` on rank 0 and gives what it returns to all ranks, which wait `timeout` and a little more. An Error that
-// `decide` throws is thrown on all ranks: with its text on rank 0, without on the others, so that it is said once. Every rank that is
-// there has set its `key_of`(rank) before; further keys begin with it. `while_waiting` is called every second on the other ranks.
+// Collective: calls `decide` on rank 0 and returns its result on all ranks; the others wait slightly longer than `timeout`. An Error that
+// `decide` throws is thrown on all ranks, with its text only on rank 0, so that it is reported once. Every rank that has joined has set
+// its `key_of`(rank) before; further keys have it as prefix. `while_waiting` is called every second on the other ranks.
 nlohmann::json share_decision(
     c10d::Store& store, const std::function<std::string(int rank)>& key_of, int rank, int world_size, std::chrono::milliseconds timeout,
     const std::function<nlohmann::json()>& decide, const std::function<void()>& while_waiting = [] {});

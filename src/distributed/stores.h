@@ -14,19 +14,19 @@ class Store;
 
 namespace trainer::distributed {
 
-// After which it is first said who is waited for.
+// Waiting time until the missing ranks are first reported.
 constexpr std::chrono::milliseconds kFirstWaitReport{5000};
 
-// A request to stop came, and after some seconds not all ranks are there yet. It is no ExitCode::kStopped, after which schedulers start all
-// again: they also ask the ranks that are there to stop when another has failed, and would do so for ever.
+// A stop was requested, and some seconds later not all ranks have joined. The exit code is not ExitCode::kStopped, after which schedulers
+// restart all ranks: schedulers also stop the ranks that have joined when another has failed, and would restart them forever.
 struct StoppedWhileMeeting : PeerError {
   StoppedWhileMeeting() : PeerError("stopped on request before all ranks were there") {}
 };
-// Whether that is so for this rank.
+// Whether this rank must throw StoppedWhileMeeting.
 bool must_stop_meeting();
 
-// The store at the meeting point, which rank 0 serves unless its launcher does; the other ranks wait up to `timeout` for it, and warn
-// after some seconds that they do, and why. Throws PeerError when the port is taken, the host cannot be reached, what listens there is no
+// The store at the meeting point, which rank 0 serves unless its launcher does. The other ranks wait up to `timeout` for it, and log a
+// warning with the reason after some seconds. Throws PeerError when the port is in use, the host cannot be reached, the listener is not a
 // store, or the file cannot be used, and StoppedWhileMeeting.
 c10::intrusive_ptr<c10d::Store> open_store(const world::RankEnv& rank_env, const world::MeetingPoint& point,
                                            std::chrono::milliseconds timeout, Logger& logger);
