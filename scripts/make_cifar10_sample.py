@@ -3,8 +3,8 @@
 
 usage: scripts/make_cifar10_sample.py FOLDER      (FOLDER holds data_batch_1.bin ... data_batch_5.bin and test_batch.bin)
 
-The first 200 training and the first 50 test images of each class, in the order of the files, then shuffled in a fixed way. The same
-source gives the same bytes, with any Python 3.
+Takes the first 200 training and the first 50 test images of each class, in the order of the files, and shuffles them with a fixed seed.
+The same source gives the same bytes, with any Python 3.
 """
 
 import pathlib
@@ -43,7 +43,7 @@ def first_of_each_class(records, count):
 
 
 def shuffled(records, seed):
-    # By random(), whose values Python keeps from version to version, as it does not promise for shuffle().
+    # With random(), whose values Python keeps from version to version; it does not promise that for shuffle().
     generator = random.Random(seed)
     return sorted(records, key=lambda record: generator.random())
 
