@@ -3,8 +3,8 @@
 
 usage: scripts/make_cifar10_sample.py FOLDER      (FOLDER holds data_batch_1.bin ... data_batch_5.bin and test_batch.bin)
 
-Takes the first 200 training and the first 50 test images of each class, in the order of the files, and shuffles them with a fixed seed.
-The same source gives the same bytes, with any Python 3.
+The first 200 training and the first 50 test images of each class, in the order of the files, then shuffled in a fixed way. The same
+source gives the same bytes, with any Python 3.
 """
 
 import pathlib
