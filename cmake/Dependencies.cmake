@@ -6,7 +6,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(CURL REQUIRED)
 find_package(LibArchive REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
-# Debian 12's package carries no CMake package file.
+# Debian 12's libdeflate-dev has no CMake package file.
 find_path(TRAINER_DEFLATE_INCLUDE_DIR libdeflate.h)
 find_library(TRAINER_DEFLATE_LIBRARY deflate)
 if(NOT TRAINER_DEFLATE_INCLUDE_DIR OR NOT TRAINER_DEFLATE_LIBRARY)
@@ -16,7 +16,7 @@ add_library(trainer_deflate INTERFACE)
 target_link_libraries(trainer_deflate INTERFACE "${TRAINER_DEFLATE_LIBRARY}")
 target_include_directories(trainer_deflate SYSTEM INTERFACE "${TRAINER_DEFLATE_INCLUDE_DIR}")
 if(TRAINER_BUILD_TESTS)
-  # A distribution's GoogleTest asks for the libstdc++ of the distribution's own compiler, which is newer than that of an older one.
+  # The distribution's GoogleTest is built with its default compiler, and does not link with the older libstdc++ of an older compiler.
   file(WRITE "${CMAKE_BINARY_DIR}/CMakeFiles/links_gtest.cpp" "#include <gtest/gtest.h>\n")
   try_compile(TRAINER_LINKS_GTEST "${CMAKE_BINARY_DIR}" "${CMAKE_BINARY_DIR}/CMakeFiles/links_gtest.cpp" LINK_LIBRARIES gtest_main gtest)
   if(NOT TRAINER_LINKS_GTEST AND EXISTS /usr/src/googletest/CMakeLists.txt)
@@ -28,7 +28,7 @@ if(TRAINER_BUILD_TESTS)
   endif()
 endif()
 
-# Debian's OpenCV packages that are small enough to ask for carry no CMake package file.
+# The small OpenCV packages of Debian have no CMake package file; only the large one has.
 if(TRAINER_WITH_OPENCV)
   find_path(TRAINER_OPENCV_INCLUDE_DIR opencv2/core.hpp PATH_SUFFIXES opencv4)
   add_library(trainer_opencv INTERFACE)

@@ -1,4 +1,4 @@
-# Writes OUTPUT with the revision of SOURCE_DIR, only when it changed. Where there is no repository, TRAINER_GIT_REVISION says it.
+# Writes the git revision of SOURCE_DIR to OUTPUT, only when it has changed. Without a repository, TRAINER_GIT_REVISION is the revision.
 execute_process(COMMAND git describe --always --dirty --abbrev=12 --exclude=* WORKING_DIRECTORY "${SOURCE_DIR}"
                 OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT revision)

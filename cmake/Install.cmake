@@ -1,22 +1,22 @@
-# `cmake --install` makes a tree that runs wherever it is put, on the release of Debian that it was built on, and `cpack` packages of it. Two
-# components: trainer, the program with LibTorch, and, in a build with the CUDA module, cuda: that module with NVIDIA's libraries.
+# `cmake --install` creates a relocatable tree for the Debian release that it was built on, and `cpack` makes packages of it. Components:
+# trainer, the program with LibTorch; and cuda, the CUDA module (if it is built) with NVIDIA's libraries.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainer)
 set(TRAINER_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/trainer")
 install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
 install(DIRECTORY datasets/cifar10_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
 install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
-# torch/lib and nvidia/*/lib stand to each other as in the wheels: the libraries find each other by that.
+# torch/lib and nvidia/*/lib keep their relative paths in the wheels, by which the libraries find each other.
 get_filename_component(_wheels "${TRAINER_TORCH_LIBRARY_DIR}/../.." ABSOLUTE)
 
-# bundle(<component> <from> <to> <pattern>...): what is there of it.
+# bundle(<component> <from> <to> <pattern>...): installs the files of <from> that match; a pattern may match none.
 function(bundle component from to)
   list(TRANSFORM ARGN PREPEND "${from}/")
   file(GLOB files ${ARGN})
   install(FILES ${files} DESTINATION "${TRAINER_INSTALL_DIR}/${to}" COMPONENT ${component})
 endfunction()
 
-# bundle_licences(<component> <pattern>...): no wheel in two components, whose packages would have the same files.
+# bundle_licences(<component> <pattern>...): installs the licences of wheels. Packages must not share files: name a wheel only once.
 function(bundle_licences component)
   list(TRANSFORM ARGN PREPEND "${_wheels}/")
   list(TRANSFORM ARGN APPEND ".dist-info")
@@ -27,15 +27,15 @@ function(bundle_licences component)
   endforeach()
 endfunction()
 
-# The last two are beside it in a LibTorch that is no wheel.
+# The last two are in this folder only if LibTorch is not a wheel.
 bundle(trainer "${TRAINER_TORCH_LIBRARY_DIR}" torch/lib libc10.so libtorch_cpu.so "libgomp*.so*" "libcudart.so.*" "libcupti.so.*")
 bundle(trainer "${_wheels}/nvidia/cu13/lib" nvidia/cu13/lib "libcudart.so.*" "libcupti.so.*")
 bundle_licences(trainer "torch-*" "nvidia_cuda_cupti-*" "nvidia_cuda_runtime-*")
 set(_components trainer)
 if(TARGET torch::cuda)
   list(APPEND _components cuda)
-  # Not libtorch_cuda_linalg and cusolver, 200 MB that only the decompositions of torch.linalg open, nor what only profilers and
-  # compilers do.
+  # Without libtorch_cuda_linalg and cusolver, 200 MB that only the decompositions of torch.linalg load, and without libraries that only
+  # profilers and compilers load.
   bundle(cuda "${TRAINER_TORCH_LIBRARY_DIR}" torch/lib libc10_cuda.so libtorch_cuda.so libtorch_nvshmem.so libcaffe2_nvrtc.so)
   bundle(cuda "${_wheels}/nvidia/cu13/lib" nvidia/cu13/lib "libcublas.so.*" "libcublasLt.so.*" "libcufft.so.*" "libcufile.so.*" "libcurand.so.*"
          "libcusparse.so.*" "libnvJitLink.so.*" "libnvrtc.so.*" "libnvrtc-builtins.so.*")
@@ -47,7 +47,7 @@ if(TARGET torch::cuda)
                   "nvidia_cusparse*" "nvidia_nccl_*" "nvidia_nvjitlink-*" "nvidia_nvshmem_*")
 endif()
 
-# A tenth of LibTorch is symbols that nothing looks up at run time. NVIDIA's libraries stay as they are, which their licence asks for.
+# A tenth of LibTorch is symbols that are not used at run time. NVIDIA's libraries are not stripped, as their licence requires.
 foreach(component IN LISTS _components)
   install(CODE "
     file(GLOB libraries \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${TRAINER_INSTALL_DIR}/torch/lib/*.so\")
@@ -61,7 +61,7 @@ set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
 set(CPACK_PROJECT_CONFIG_FILE "${CMAKE_SOURCE_DIR}/cmake/PackageFolder.cmake")
-# Both archives unpack into one folder.
+# Both archives unpack into the same folder.
 set(CPACK_PACKAGE_FILE_NAME trainer-${PROJECT_VERSION})
 set(CPACK_ARCHIVE_TRAINER_FILE_NAME trainer-${PROJECT_VERSION})
 set(CPACK_ARCHIVE_CUDA_FILE_NAME trainer-cuda-${PROJECT_VERSION})

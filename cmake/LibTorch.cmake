@@ -1,6 +1,6 @@
-# Imported targets for LibTorch, made by hand: Torch's own package file stops on a CUDA wheel without a matching nvcc.
+# Imported targets for LibTorch, written by hand: Torch's own package file fails for a CUDA wheel without a matching nvcc.
 #   torch::cpu    libtorch_cpu and libc10, all that the executable links
-#   torch::cuda   libtorch_cuda, libc10_cuda and the CUDA headers; only where all of them are found
+#   torch::cuda   libtorch_cuda, libc10_cuda and the CUDA headers; only if all of them are found
 
 if(NOT TRAINER_TORCH_DIR AND DEFINED ENV{TRAINER_TORCH_DIR})
   set(TRAINER_TORCH_DIR "$ENV{TRAINER_TORCH_DIR}" CACHE PATH "" FORCE)
@@ -19,10 +19,10 @@ message(STATUS "LibTorch: ${_torch}")
 set(TRAINER_TORCH_LIBRARY_DIR "${_torch}/lib")
 
 add_library(torch::cpu INTERFACE IMPORTED GLOBAL)
-# After the system's folders: torch/include carries a newer fmt than the distribution's spdlog wants. Also silences torch's own warnings.
+# Searched after the system's folders: torch/include has a newer fmt than the distribution's spdlog needs. Also silences torch's warnings.
 target_compile_options(torch::cpu INTERFACE
   "SHELL:-idirafter \"${_torch}/include/torch/csrc/api/include\"" "SHELL:-idirafter \"${_torch}/include\"")
-# libtorch_cpu's own needs are found at run time by the paths that it carries, not by the linker.
+# The dependencies of libtorch_cpu are found at run time by its own search paths, not by the linker.
 target_link_options(torch::cpu INTERFACE -Wl,--allow-shlib-undefined)
 target_link_libraries(torch::cpu INTERFACE "${_torch}/lib/libtorch_cpu.so" "${_torch}/lib/libc10.so")
 
@@ -30,7 +30,7 @@ find_path(TRAINER_CUDA_INCLUDE_DIR cublas_v2.h HINTS "${_torch}/../nvidia/cu13/i
           DOC "Folder with the headers of CUDA and its libraries; no CUDA compiler is needed")
 find_path(TRAINER_NCCL_INCLUDE_DIR nccl.h HINTS "${_torch}/../nvidia/nccl/include" PATHS "${TRAINER_CUDA_INCLUDE_DIR}"
           DOC "Folder with nccl.h")
-# Without scripts/setup.sh --cuda some of the headers are there (those of the runtime's wheel), and some are not.
+# Without scripts/setup.sh --cuda only some of the headers exist (those of the runtime's wheel).
 set(_cuda_complete ${TRAINER_CUDA_INCLUDE_DIR})
 foreach(_header cuda_runtime_api.h crt/host_defines.h cusparse.h cusolverDn.h)
   if(NOT EXISTS "${TRAINER_CUDA_INCLUDE_DIR}/${_header}")

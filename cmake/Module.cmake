@@ -1,7 +1,7 @@
-# trainer_module(<name> [TORCH] [SOURCES <file>...] [LINKS <target>...]) makes the library trainer_<name> of one folder.
+# trainer_module(<name> [TORCH] [SOURCES <file>...] [LINKS <target>...]) defines the library trainer_<name> of one folder.
 # - LINKS: the modules and libraries whose headers the sources may include. scripts/check_includes.py reads them here, checks every #include
 #   against them, and writes the table of docs/design.md.
-# - trainer_<name>_headers stands for the headers alone: for a module that implements another one's interface and links nothing of it.
+# - trainer_<name>_headers has only the headers: for a module that implements another module's interface without linking it.
 # - TORCH: the sources include LibTorch and share the precompiled header.
 function(trainer_module name)
   cmake_parse_arguments(MODULE "TORCH" "" "SOURCES;LINKS" ${ARGN})
@@ -15,14 +15,14 @@ function(trainer_module name)
   endif()
 endfunction()
 
-# Each source that includes LibTorch takes ten seconds for the inline functions of its headers, however small it is.
+# Each source that includes LibTorch takes at least ten seconds to compile, because of the inline functions in its headers.
 option(TRAINER_UNITY_BUILD "Compile the sources of a module that include LibTorch as one: a whole build takes half the time" ON)
 
 # Compiled once; every target with the same code generation flags reuses it.
 function(trainer_use_torch target)
   target_link_libraries(${target} PUBLIC torch::cpu)
   target_precompile_headers(${target} REUSE_FROM trainer_torch_header)
-  # ccache would hash the precompiled header, 700 MB of it, for each source.
+  # No ccache: it would hash the precompiled header of 700 MB for each source.
   set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "" UNITY_BUILD ${TRAINER_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()
 

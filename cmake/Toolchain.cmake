@@ -1,11 +1,11 @@
-# ccache and mold where the machine has them.
+# Uses ccache and mold if they are installed.
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
 find_program(TRAINER_CCACHE ccache)
 if(TRAINER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Precompiled headers need the two sloppiness settings, and ccache has to see a header's content rather than its time.
+  # Precompiled headers need pch_defines and time_macros; the other two make ccache compare a header's content, not its time.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" ${TRAINER_CCACHE})
 endif()

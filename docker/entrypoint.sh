@@ -1,5 +1,5 @@
 #!/bin/sh
-# `trainer launch` unless a command is named, as scripts/launch.sh. It becomes the launcher, so that signals reach that.
+# Runs `trainer launch` unless a command is given, as scripts/launch.sh does. exec, so that signals reach the launcher.
 set -eu
 case "${1:-}" in
   --version) ;;

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Fails when a process of the run is stopped, or when nothing has run in it for five seconds; ten times in a row make a container
-# unhealthy (docker/Dockerfile). A rank that hangs while others of its threads live is found by the ranks themselves, who end
-# (distributed.hang_seconds): what is left to see from here is what can no longer look after itself.
+# Fails when a process of the run is stopped, or has used no CPU time for five seconds; ten failures in a row make a container unhealthy
+# (docker/Dockerfile). The ranks themselves detect a rank that hangs while other threads of it run, and exit (distributed.hang_seconds).
 set -eu
 
 fail() {
@@ -9,7 +8,7 @@ fail() {
   exit 1
 }
 
-# Nanoseconds on a processor, of all threads together.
+# CPU time of a process in nanoseconds, summed over its threads.
 used() { cat "/proc/$1"/task/*/schedstat 2>/dev/null | awk '{ sum += $1 } END { printf "%.0f", sum }'; }
 
 looks=
@@ -19,7 +18,7 @@ for folder in /proc/[0-9]*; do
   case $(sed -n 's/^State:[[:space:]]*//p' "$folder/status" 2>/dev/null) in
     [Tt]*) fail "process $process is stopped" ;;
   esac
-  # The launcher sleeps until something happens.
+  # The launcher is idle most of the time, so its CPU time is not checked.
   if [ "$(tr '\0' '\n' <"$folder/cmdline" 2>/dev/null | sed -n 2p)" != launch ]; then looks="$looks $process=$(used "$process")"; fi
 done
 sleep 5

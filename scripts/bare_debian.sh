@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Proves the README's two commands in a bare Debian: a fresh root folder with nothing but git and ca-certificates, in which a clone of
-# HEAD is set up, built, run and tested. Says how long each step took and how much disk it filled.
+# Tests the README's two commands in a bare Debian: a fresh root folder with only git and ca-certificates, in which a clone of HEAD is
+# set up, built, run and tested. Prints the time and disk space of each step.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -38,7 +38,7 @@ done
 fail() { echo "bare_debian: $*" >&2; exit 1; }
 [ "$(id -u)" -eq 0 ] || fail "needs root, for debootstrap and chroot"
 command -v debootstrap >/dev/null || fail "debootstrap is missing; install it with: apt-get install debootstrap"
-# In a mount namespace of its own: the mounts below end with this process, even when it is killed.
+# Re-executes in a new mount namespace: the mounts below end with this process, even when it is killed.
 if [ -z "${BARE_DEBIAN_UNSHARED:-}" ]; then BARE_DEBIAN_UNSHARED=1 exec unshare --mount "$0" "${arguments[@]}"; fi
 
 base=$(mktemp -d "${TMPDIR:-/tmp}/bare-debian-XXXXXX")
@@ -54,7 +54,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# step NAME COMMAND...
+# step NAME COMMAND...: runs the command and records its time and disk space.
 step() {
   local name=$1 start=$SECONDS before
   shift
@@ -64,7 +64,7 @@ step() {
   report+=("$(printf '%-16s %5d s  %6d MB more on disk' "$name" $((SECONDS - start)) $(($(du -smx "$base" | cut -f 1) - before)))")
 }
 
-# inside COMMAND...: in the root folder, with an environment of its own.
+# inside COMMAND...: runs the command in the root folder, with a clean environment.
 inside() {
   local environment=(HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "TRAINER_WITH_OPENCV=$opencv") name
   if [ -n "$compiler" ]; then environment+=("CXX=$compiler"); fi
@@ -112,7 +112,7 @@ install_compiler() {
   install_packages "$package"
 }
 
-# A wheel's libraries and headers, with those of the two CUDA libraries that libtorch_cpu loads everywhere.
+# Installs the libraries and headers of a torch wheel, and the two CUDA libraries that libtorch_cpu loads on every machine.
 install_torch() {
   local version=$torch needed site
   if [ "$torch" = cpu ]; then version=$(sed -n 's/^torch==//p' "$base/root/trainer/scripts/requirements/torch.txt"); fi

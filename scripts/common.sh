@@ -1,16 +1,16 @@
 # shellcheck shell=bash
-# Sourced by the other scripts: stages with their time, and the steps of a build. What they say goes to stderr; stdout is the program's.
+# Sourced by the other scripts: timed stages, and the steps of a build. They print to stderr; stdout is for the program.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 preset=release
 if [ "${CI:-}" = true ]; then preset=ci; fi
 if [ -n "${TRAINER_TORCH_DIR:-}" ]; then TRAINER_TORCH_DIR=$(realpath -m -- "$TRAINER_TORCH_DIR") && export TRAINER_TORCH_DIR; fi
 
-# Stages shorter than this many seconds are not mentioned.
+# Stages shorter than this many seconds are not reported.
 quiet_below=0
 
-# stage NAME COMMAND...: runs the command and says how long it took. A failure ends the script and is named. on_exit may be replaced by
-# what is to be cleared up.
+# stage NAME COMMAND...: runs the command and prints its time. A failure ends the script, which names the stage. A script may redefine
+# on_exit to clean up.
 stage() {
   local start=$SECONDS
   current_stage=$1
@@ -35,7 +35,7 @@ num_build_jobs() {
   echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$((cores < by_memory ? cores : by_memory))}"
 }
 
-# Only when there is no build folder yet, or when what was installed or asked for has changed.
+# Runs cmake only if there is no build folder yet, or if the installed packages or the options have changed.
 configure() {
   local build options settings
   build=$(build_folder)
@@ -46,13 +46,13 @@ configure() {
   echo "$settings" >"$build/settings"
 }
 
-# build_targets [TARGET...]: what has changed; no target: everything.
+# build_targets [TARGET...]: builds the targets; without any, everything.
 build_targets() {
   ninja -C "$(build_folder)" -j "$(num_build_jobs)" "${ninja_options[@]}" "$@" >&2
 }
 ninja_options=()
 
-# run_tests [CTEST ARGUMENT...]: and the ten slowest.
+# run_tests [CTEST ARGUMENT...]: runs the tests and lists the ten slowest.
 run_tests() {
   local build status=0
   build=$(build_folder)
@@ -66,7 +66,7 @@ run_tests() {
   return "$status"
 }
 
-# The C++ files of the project, each ended by a NUL.
+# Prints the C++ files of the project, each terminated by NUL.
 cpp_files() {
   (cd "$root" && find src models datasets tests bench \( -name '*.cpp' -o -name '*.h' \) -print0 | sort -z)
 }
@@ -85,8 +85,8 @@ check_includes() { "$root/scripts/check_includes.py"; }
 
 check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh scripts/slurm/*.sbatch docker/*.sh); }
 
-# Where this machine's apt gets Debian from; empty where it is another system, for debootstrap's own choice.
+# Prints the Debian mirror of this machine's apt; nothing on another system, where debootstrap uses its default.
 debian_mirror() {
-  # shellcheck disable=SC2016  # apt's own variable
+  # shellcheck disable=SC2016  # a variable of apt
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null | awk '/^https?:/ && !found++'
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the container image from docker/Dockerfile, with docker or, where there is none, with buildah.
+# Builds the container image from docker/Dockerfile, with Docker, or with buildah if no Docker engine answers.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -33,7 +33,7 @@ arguments=(--file "$root/docker/Dockerfile" --tag "$tag" --build-arg "CUDA=$cuda
   --build-arg "TRAINER_WITH_OPENCV=${TRAINER_WITH_OPENCV:-OFF}"
   --build-arg "REVISION=$(git -C "$root" describe --always --dirty --abbrev=12 --exclude='*')")
 
-# As debian:bookworm-slim, from the mirror that apt knows.
+# Makes a base image like debian:bookworm-slim from apt's mirror.
 make_base() {
   local container mirror
   command -v debootstrap >/dev/null || fail "$base cannot be pulled, and debootstrap is missing; install it with: apt-get install debootstrap"
@@ -59,7 +59,7 @@ build_with_buildah() {
     arguments+=(--volume "$certificates:/run/pip-certificates.crt:ro" --build-arg PIP_CERT=/run/pip-certificates.crt)
   fi
   if [ -n "${PIP_INDEX_URL:-}" ]; then arguments+=(--build-arg PIP_INDEX_URL); fi
-  # The format with a health check; OCI's has none.
+  # The docker format has a health check; the OCI format has not.
   buildah build --pull=never --format docker --network=host --build-arg "BASE=$base" "${arguments[@]}" "$root" >&2
 }
 
@@ -71,7 +71,7 @@ if docker info >/dev/null 2>&1; then
   exit 0
 fi
 command -v buildah >/dev/null || fail "no Docker engine answers, and buildah is missing; install it with: apt-get install buildah"
-# Needs no container runtime.
+# The default chroot isolation needs no container runtime.
 export BUILDAH_ISOLATION=${BUILDAH_ISOLATION:-chroot}
 work=$(mktemp -d "${TMPDIR:-/tmp}/trainer-container-XXXXXX")
 on_exit() { rm -rf --one-file-system "$work"; }

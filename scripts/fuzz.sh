@@ -25,7 +25,7 @@ stage configure configure
 stage build build_targets "fuzz_$reader"
 build=$(build_folder)
 mkdir -p "$build/corpus/$reader"
-# LibTorch is not built with the sanitizers: what it does to a container is not seen.
+# LibTorch is not built with the sanitizers, so AddressSanitizer does not see its changes to containers and would report false overflows.
 export ASAN_OPTIONS=detect_container_overflow=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 stage "fuzz $reader" "$build/bin/fuzz_$reader" -runs="$runs" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \

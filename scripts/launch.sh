@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up, builds what has changed and runs `trainer`, by `trainer launch` unless a command is named.
+# Sets up, builds what has changed and runs `trainer`: `trainer launch` unless a command is given.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -21,7 +21,7 @@ program="$(build_folder)/bin/trainer"
 quiet_below=2
 stage set-up set_up
 stage configure configure
-# No progress display where nothing has changed.
+# No progress display if nothing has changed.
 sources=("$root"/{CMakeLists.txt,cmake,src,models,datasets})
 if [ -e "$program" ] && [ -z "$(find "${sources[@]}" -newer "$program" -print -quit)" ]; then ninja_options=(--quiet); fi
 stage build build_targets trainer

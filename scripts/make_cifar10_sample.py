@@ -43,7 +43,7 @@ def first_of_each_class(records, count):
 
 
 def shuffled(records, seed):
-    # By random(), whose values Python keeps from version to version, as it does not promise for shuffle().
+    # With random(), whose values Python keeps from version to version; it does not promise that for shuffle().
     generator = random.Random(seed)
     return sorted(records, key=lambda record: generator.random())
 

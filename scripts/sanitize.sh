@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unit tests under a sanitizer. LibTorch itself is not built with it.
+# Runs unit tests under a sanitizer. LibTorch itself is not built with it.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -18,7 +18,7 @@ case "${1:-}" in
   *) usage >&2; echo "sanitize: which sanitizer, asan or tsan?" >&2; exit 2 ;;
 esac
 
-# The thread sanitizer of g++ 12 does not start where the kernel spreads mappings wider than this.
+# The thread sanitizer of g++ 12 does not start if the kernel randomizes addresses by more than 28 bits.
 no_randomize=$((0x40000))
 if [ "$preset" = tsan ] && [ "$(cat /proc/sys/vm/mmap_rnd_bits)" -gt 28 ] && (((0x$(cat /proc/self/personality) & no_randomize) == 0)); then
   exec setarch --addr-no-randomize "$0" "$@"
@@ -27,7 +27,7 @@ shift
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export LSAN_OPTIONS="suppressions=$root/scripts/lsan.supp:print_suppressions=0"
-# Only what was built with it is seen: where LibTorch's threads wait for each other is not, so it gets none to spare.
+# The sanitizer does not see the synchronization of LibTorch's threads, which are not built with it: LibTorch gets a single thread.
 export TSAN_OPTIONS="ignore_noninstrumented_modules=1"
 if [ "$preset" = tsan ]; then export OMP_NUM_THREADS=1; fi
 

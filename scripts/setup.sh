@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and running `trainer` needs on Debian 12 or newer: distribution packages, and LibTorch in .deps/.
-# Safe to call again: what is there is left alone.
+# Installs what is needed to build and run `trainer` on Debian 12 or newer: distribution packages, and LibTorch in .deps/.
+# Safe to call again: it installs only what is missing.
 set -euo pipefail
 
 usage() {
@@ -36,7 +36,7 @@ mkdir -p "$deps/done"
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { printf 'setup: %s\n' "$1" "$2" >&2; exit 1; }
 
-# The packages of one list that are not installed yet.
+# Prints those of the given packages that are not installed.
 missing_packages() {
   local installed
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p' || true)
@@ -73,13 +73,13 @@ install_packages() {
 make_python_environment() {
   if [ -x "$python" ]; then return; fi
   rm -rf "$deps/venv"
-  # Debian's own Python: the wheel has to fit the interpreter that a later call on this machine finds again.
+  # Debian's Python, which later calls on this machine find too: the wheel has to match the interpreter.
   local system_python=/usr/bin/python3
   [ -x "$system_python" ] || system_python=python3
   "$system_python" -m venv "$deps/venv" || fail "no Python environment could be made in $deps/venv" "install python3-venv"
 }
 
-# fetch NAME SIZE: the wheels of requirements/NAME.txt, once for each content of that list.
+# fetch NAME SIZE: installs the wheels of requirements/NAME.txt, again only when that file changes.
 fetch() {
   local list="$root/scripts/requirements/$1.txt" stamp
   stamp="$deps/done/$1-$(cksum <"$list" | tr ' ' -)"
