@@ -1,6 +1,5 @@
 #pragma once
-// The interface to the module cuda/, which is a separate shared library: a process without a GPU loads neither it nor LibTorch's CUDA
-// libraries.
+// The interface to the module cuda/, a separate shared library: without a GPU, neither it nor LibTorch's CUDA libraries are loaded.
 
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>

@@ -242,7 +242,7 @@ void FailureDetector::diagnose_until_finished() {
 
 std::optional<Failure> FailureDetector::diagnose(Clock::time_point now) const {
   const Clock::duration limit = options_.hang_limit;
-  // Once a connection is lost, a rank without heartbeats has ended.
+  // Once a connection is lost, a rank without heartbeats counts as ended.
   const auto silence_limit = is_asked_ ? missed_limit_ : limit;
   const auto silent = [&](int rank, Clock::duration silence) {
     return describe(is_asked_ && silence < limit ? Failure::Kind::kEnded : Failure::Kind::kSilent, rank, limit);

@@ -11,7 +11,7 @@
 namespace trainer::supervision {
 namespace {
 
-// From the end of a rank until the launcher's message about it.
+// Longest time from the end of a rank to the launcher's message about it.
 constexpr std::chrono::seconds kMessagePatience{2};
 
 // The same description as from the failure detector after the ranks have met. The launcher reports only about this host.

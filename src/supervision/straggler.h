@@ -26,8 +26,7 @@ struct Straggler {
 };
 
 // `ranks`: own work of two or more ranks in an interval of `seconds`. A rank is a straggler when its own work takes more than `ratio` times
-// as long as that of the others and exceeds it by a tenth of the interval or more. Returns the slowest; empty if all ranks mostly wait for
-// the exchange of gradients.
+// as long as that of the others, and longer by at least a tenth of the interval. Returns the slowest; empty if all wait for the exchange.
 std::optional<Straggler> find_straggler(std::span<const distributed::OwnSeconds> ranks, double seconds, double ratio);
 
 // One sentence that includes what to check. `process`: "process 31 on host-a, cuda:0".
