@@ -12,7 +12,7 @@ class Store;
 
 namespace trainer::cuda {
 
-// As device/cuda_module.h says.
+// See device/cuda_module.h.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
                                                     std::chrono::milliseconds timeout);
 

@@ -9,7 +9,7 @@ namespace trainer::device {
 const CudaModule* open_cuda_module(const std::string& allocator, Logger& logger) {
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) return nullptr;
   if (!allocator.empty()) {
-    // The second is its name in newer releases, which read both.
+    // The second is the name in newer releases, which read both.
     for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) setenv(name, allocator.c_str(), /*overwrite=*/1);
   }
   // Found beside the executable, by its run path. RTLD_GLOBAL: LibTorch's CUDA libraries look for each other's symbols.

@@ -1,5 +1,5 @@
 #pragma once
-// The door to the room cuda/, which is a shared library of its own: a process without a GPU never loads it, nor LibTorch's CUDA half.
+// The interface to the module cuda/, a separate shared library: without a GPU, neither it nor LibTorch's CUDA libraries are loaded.
 
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
@@ -17,16 +17,16 @@ class Store;
 
 namespace trainer::device {
 
-// What the module offers; filled by cuda/cuda_module.cpp.
+// The module's functions; filled in by cuda/cuda_module.cpp.
 struct CudaModule {
   int (*device_count)() = nullptr;
   int (*compute_capability_major)(int device) = nullptr;
-  // Most bytes that the caching allocator has held for tensors at once.
+  // Peak number of bytes that the caching allocator has held for tensors.
   uint64_t (*peak_memory)(int device) = nullptr;
   // "0000:3b:00.0"
   std::string (*pci_bus_id)(int device) = nullptr;
   void (*set_device)(int device) = nullptr;
-  // Collective; connects when it is first used.
+  // Collective; the backend connects when it is first used.
   c10::intrusive_ptr<c10d::Backend> (*make_nccl_backend)(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
                                                          std::chrono::milliseconds timeout) = nullptr;
 };
@@ -35,10 +35,10 @@ struct CudaModule {
 inline constexpr const char* kCudaModuleEntry = "trainer_cuda_module";
 using CudaModuleEntry = const CudaModule* (*)();
 
-// Opens the module where there is an NVIDIA driver, and tells LibTorch of CUDA by that; nullptr elsewhere. To be called before any
-// other use of LibTorch and before threads start, since LibTorch asks for its CUDA half once and remembers the answer. Never closed.
-// A driver without a module, or a module that cannot be opened, is a warning that says what to do. `allocator`: settings as
-// PYTORCH_CUDA_ALLOC_CONF has them, which LibTorch reads when it is opened; empty: those of the environment.
+// Opens the module if there is an NVIDIA driver, which makes CUDA available to LibTorch; otherwise returns nullptr. Must be called before
+// any other use of LibTorch and before threads start, because LibTorch looks for its CUDA libraries once and caches the result. The module
+// is never closed. If there is a driver but the module is missing or cannot be opened, logs a warning with the remedy. `allocator`:
+// settings in the format of PYTORCH_CUDA_ALLOC_CONF, which LibTorch reads when it is opened; empty: those of the environment.
 const CudaModule* open_cuda_module(const std::string& allocator, Logger& logger);
 
 }  // namespace trainer::device

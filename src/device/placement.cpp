@@ -76,7 +76,7 @@ void configure_cpu_allocator() {
   constexpr int kNever = std::numeric_limits<int>::max();
   mallopt(M_MMAP_THRESHOLD, kNever);
   mallopt(M_TRIM_THRESHOLD, kNever);
-  // LibTorch reads it at its first large allocation.
+  // LibTorch reads this at its first large allocation.
   setenv("THP_MEM_ALLOC_ENABLE", "1", 0);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Where tensors live and how: device, memory format, dtypes. Chosen once, printed, then handed down.
+// Where and how tensors are stored: device, memory format, dtypes. Chosen once, printed, then passed down.
 
 #include <torch/types.h>
 
@@ -15,7 +15,7 @@ namespace trainer::device {
 struct Placement {
   torch::Device device{torch::kCPU};
   torch::ScalarType dtype = torch::kFloat32;                            // of parameters
-  torch::ScalarType input_dtype = torch::kFloat32;                      // of images: autocast's type where autocast is on
+  torch::ScalarType input_dtype = torch::kFloat32;                      // of images: autocast's type if autocast is on
   torch::MemoryFormat memory_format = torch::MemoryFormat::Contiguous;  // of images and 4-D parameters
   std::optional<torch::ScalarType> autocast_dtype;                      // empty: no autocast
   int num_threads = 1;
@@ -23,25 +23,25 @@ struct Placement {
   const CudaModule* cuda = nullptr;  // when `device` is a GPU
 };
 
-// What this process may have of its host.
+// The part of its host that this process may use.
 struct HostShare {
-  int num_cpus = 1;  // cores, those of the other ranks on this host taken off
+  int num_cpus = 1;  // cores, without those of the other ranks on this host
   int local_rank = 0;
 };
 
-// Resolves every `auto`. `cuda`: what open_cuda_module gave. The GPU is the one of the local rank, or the only one that is visible.
-// Throws UsageError when the configuration asks for what the machine has not.
+// Resolves every `auto`. `cuda`: the result of open_cuda_module. The GPU is the one of the local rank, or the only visible one.
+// Throws UsageError when the configuration requires something that the machine does not have.
 Placement choose_placement(const config::RuntimeSection& runtime, const config::AmpSection& amp, const config::Auto<bool>& pin_memory,
                            const HostShare& share, const CudaModule* cuda);
 
-// One line for people: "cpu, 2 threads, bfloat16 autocast, channels_last".
+// One line for the log: "cpu, 2 threads, bfloat16 autocast, channels_last".
 std::string to_string(const Placement& placement);
 
-// Lets the C library keep freed memory for the next step and ask for huge pages, as a training loop wants it: page faults cost up to
-// a third of a small network's step otherwise. To be called before the first tensor is made.
+// Makes the C library keep freed memory for the next step and request huge pages: otherwise page faults cost up to a third of a small
+// network's step. Must be called before the first tensor is created.
 void configure_cpu_allocator();
 
-// Sets LibTorch up accordingly: threads, determinism, cuDNN. Once for a process.
+// Configures LibTorch accordingly: threads, determinism, cuDNN. Call once per process.
 void apply_placement(const Placement& placement, const config::RuntimeSection& runtime);
 
 // Bytes: the device allocator's peak on a GPU, the process's resident set on a CPU.

@@ -14,7 +14,7 @@ void Stopwatch::stop() {
   if (!start_) return;
   laps_.push_back({std::move(*start_), mark()});
   start_.reset();
-  // So that no more events are kept than the GPU is behind.
+  // Keep only the events that the GPU has not reached yet.
   while (!laps_.empty() && laps_.front().is_over()) add_first_lap();
 }
 
@@ -28,7 +28,7 @@ double Stopwatch::read() {
 
 Stopwatch::Mark Stopwatch::mark() const {
   if (device_.is_cpu()) return {std::chrono::steady_clock::now(), std::nullopt};
-  // The flag that has events keep their time.
+  // With this flag, events record their time.
   c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   event.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   return {{}, std::move(event)};

@@ -9,23 +9,23 @@
 
 namespace trainer::device {
 
-// Measures how long a device takes from one point of the program to another, without making the program wait for it. Belongs to one
-// thread at a time.
+// Measures how long a device takes from one point of the program to another, without making the program wait for it. Used by one thread
+// at a time.
 class Stopwatch {
  public:
   explicit Stopwatch(torch::Device device) : device_(device) {}
 
-  // From here on; one that runs goes on. On a GPU: from where its current stream comes to this point.
+  // Starts a measurement; no effect if one is running. On a GPU: starts when its current stream reaches this point.
   void start();
-  // Up to here; one that does not run stays as it is.
+  // Ends the measurement; no effect if none is running.
   void stop();
-  // Seconds between starts and stops since the last call. Waits until a GPU has come to the last stop.
+  // Sum of the seconds between starts and stops since the last call. On a GPU, waits until it has reached the last stop.
   double read();
 
  private:
   struct Mark {
     std::chrono::steady_clock::time_point time;
-    std::optional<c10::Event> event;  // on a GPU, where the host's clock says nothing of what it does
+    std::optional<c10::Event> event;  // on a GPU, whose work is not timed by the host's clock
   };
   struct Lap {
     Mark start;
@@ -39,8 +39,8 @@ class Stopwatch {
 
   torch::Device device_;
   std::optional<Mark> start_;
-  std::deque<Lap> laps_;  // that a GPU may not have come to the end of
-  double seconds_ = 0;    // of those before
+  std::deque<Lap> laps_;  // laps that a GPU may not have finished yet
+  double seconds_ = 0;    // sum of the earlier laps
 };
 
 }  // namespace trainer::device

@@ -61,7 +61,7 @@ Activity::Wait::~Wait() {
   try {
     if (auto* own_work = this->own_work()) own_work->go_on();
   } catch (const std::exception&) {
-    // What is wrong with a GPU is said by what uses it next.
+    // The next use of the GPU reports the error.
   }
 }
 

@@ -19,7 +19,7 @@ std::string address_towards(const std::string& host) {
     socklen_t size = sizeof own;
     auto* own_address = reinterpret_cast<sockaddr*>(&own);
     char text[NI_MAXHOST] = {};
-    // Connecting a datagram socket only chooses the way.
+    // Connecting a datagram socket only chooses the route.
     if (connect(descriptor, target->ai_addr, target->ai_addrlen) == 0 && getsockname(descriptor, own_address, &size) == 0 &&
         getnameinfo(own_address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) {
       address = text;

@@ -8,14 +8,14 @@ namespace {
 
 using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
-// Buckets come in their order.
+// Hooks are called in the order of the buckets, so the first bucket is the one with index 0.
 void note_first(const c10d::GradBucket& bucket, const ProcessGroup& group) {
   if (bucket.getIndex() == 0 && group.activity()) group.activity()->begin_exchange();
 }
 
 class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
-  // `dtype`: to send in; empty: as they are.
+  // `dtype`: the type to send in; empty: unchanged.
   AllreduceHook(std::shared_ptr<const ProcessGroup> group, std::optional<torch::ScalarType> dtype, std::shared_ptr<SentBuckets> sent)
       : CppCommHookInterface(std::move(group)), dtype_(dtype), sent_(std::move(sent)) {}
 
@@ -38,7 +38,7 @@ class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const Pr
   }
 
  private:
-  // A connection that is known to be lost is refused at once; one that is lost later fails the future.
+  // allreduce throws immediately if the connection is known to be lost; if it is lost later, the future fails.
   Future send(std::vector<torch::Tensor>& tensors) {
     try {
       return state_->c10d_group()->allreduce(tensors)->getFuture();
@@ -58,7 +58,7 @@ class SmallAllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<con
 
   Future runHook(c10d::GradBucket& bucket) override {
     note_first(bucket, *state_);
-    // A pass that failed may have left some.
+    // A failed pass may have left buckets.
     if (bucket.getIndex() == 0) waiting_.clear();
     waiting_.push_back({bucket.getBuffer(), c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())});
     auto future = waiting_.back().summed;

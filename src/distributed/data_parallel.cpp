@@ -17,12 +17,12 @@
 namespace trainer::distributed {
 namespace {
 
-// As in PyTorch: a small first bucket, so that sending begins early.
+// As in PyTorch: a small first bucket, so that sending starts early.
 constexpr int64_t kFirstBucketBytes = 1024 * 1024;
-// Parameters and buffers are joined up to this size when rank 0 gives them to the others.
+// Rank 0 broadcasts parameters and buffers coalesced up to this size.
 constexpr size_t kBroadcastBytes = size_t{250} * 1024 * 1024;
 
-// The constructor's arguments of LibTorch 2.11 (12) and from 2.12 on (13).
+// The constructor has 12 arguments in LibTorch 2.11 and 13 from 2.12 on.
 template <class Reducer = c10d::Reducer, class... Args>
 std::shared_ptr<Reducer> new_reducer(Args&&... args) {
   if constexpr (std::is_constructible_v<Reducer, Args..., bool>) {
@@ -73,7 +73,7 @@ void DataParallel::make_reducer(int64_t small_bytes) {
   const std::vector<bool> is_sparse(parameters_.size(), false);
   auto buckets = std::get<0>(
       c10d::compute_bucket_assignment_by_size(parameters_, {static_cast<size_t>(first_cap), static_cast<size_t>(cap)}, is_sparse));
-  // Gradients come from the last layer first.
+  // Backward computes the gradients of the last layer first.
   std::ranges::reverse(buckets);
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < names_.size(); ++i) names[i] = names_[i];
@@ -85,7 +85,7 @@ void DataParallel::make_reducer(int64_t small_bytes) {
   for (const auto& parameter : parameters_) num_bytes += static_cast<int64_t>(parameter.nbytes());
   const bool is_small = num_bytes * group_->size() <= small_bytes && parameters_.front().is_cpu();
   if (is_small && options_.gradient_compression == config::GradientCompression::kNone) {
-    // There are no more buckets than parameters.
+    // There are at most as many buckets as parameters.
     group_->share_memory(num_bytes + SharedMemoryGroup::kAlignment * static_cast<int64_t>(parameters_.size()));
     reducer_->register_comm_hook(make_small_allreduce_hook(group_));
     return;

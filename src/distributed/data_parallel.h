@@ -29,8 +29,8 @@ class DataParallel {
   static constexpr int64_t kSmallBytes = int64_t{4} * 1024 * 1024;
 
   // Collective. Checks that the parameters have the same shapes on all ranks, and broadcasts the parameters and buffers of rank 0. The
-  // model must already be on its device and in its memory format, and must outlive this object. In a group of one without sockets, all
-  // communication is omitted, here and later. Throws Error when no parameter is trained.
+  // model must already be on its device and in its memory format, and must outlive this object. In a group of one without sockets, omits
+  // all checks and communication, here and later. Throws Error when no parameter is trained.
   DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const config::DistributedSection& options,
                int64_t small_bytes = kSmallBytes);
   ~DataParallel();

@@ -7,7 +7,7 @@ namespace trainer::distributed {
 std::string first_line(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  // "[enforce fail at …] x. reason" and "[/path/of/gloo/pair.cc:123] reason" begin with where in the sources it happened.
+  // "[enforce fail at …] x. reason" and "[/path/of/gloo/pair.cc:123] reason" begin with the source location.
   if (text.starts_with('[')) {
     const size_t end = text.find("] ");
     if (end != std::string::npos) text = text.substr(end + 2);

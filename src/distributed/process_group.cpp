@@ -126,7 +126,7 @@ void ProcessGroup::scatter(const torch::Tensor& parts, const torch::Tensor& part
 
 std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) const {
   const auto sizes = all_gather(torch::tensor({static_cast<int64_t>(bytes.size())})).view(-1);
-  // The backends gather equal shapes only.
+  // The backends gather only equal shapes.
   auto padded = torch::zeros({sizes.max().item<int64_t>()}, torch::kUInt8);
   padded.narrow(0, 0, static_cast<int64_t>(bytes.size())).copy_(to_tensor(bytes));
   std::vector<std::string> all;

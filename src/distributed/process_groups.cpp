@@ -21,7 +21,7 @@ std::vector<int> all_ranks(int world_size) {
   return ranks;
 }
 
-// LibTorch 2.14 has dropped it.
+// LibTorch 2.14 removed this function.
 template <class Backend>
 void set_sequence_number(Backend& backend) {
   if constexpr (requires { backend.setSequenceNumberForGroup(); }) backend.setSequenceNumberForGroup();
@@ -57,7 +57,7 @@ std::shared_ptr<ProcessGroup> ProcessGroups::new_group(std::vector<int> ranks) {
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks) {
-  // The number is the same on every rank because every rank makes every group.
+  // The number is the same on every rank because every rank calls this for every group.
   const auto name = fmt::format("group{}", num_made_++);
   const auto member = std::ranges::find(ranks, rank_);
   if (member == ranks.end()) return nullptr;

@@ -48,7 +48,7 @@ class ProcessGroups {
   // that is not a member. A member's rank in the group is its position in the ascending list.
   std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
 
-  // Collective: waits for all ranks, then shuts down every group, newest first. Otherwise, or after a failure, the destructor aborts them.
+  // Collective: waits for all ranks, then shuts down every group, newest first. Without it, or after a failure, the destructor aborts them.
   void shutdown();
 
  private:

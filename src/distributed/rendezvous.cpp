@@ -27,14 +27,14 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 using std::chrono::milliseconds;
 
-// How often the ranks that are waited for are looked after.
+// Interval between checks for missing ranks.
 constexpr milliseconds kPatience{1000};
 // Set by a rank that was asked to stop.
 constexpr const char* kStopKey = "stop";
 
 std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
 
-// Throws when another process has this rank's place.
+// Throws when another process has the same rank.
 void claim(c10d::Store& store, const world::RankEnv& rank_env, const world::MeetingPoint& point) {
   if (store.add(fmt::format("claim/{}", rank_env.rank), 1) == 1) return;
   const auto key = rank_key(rank_env.rank);
@@ -60,9 +60,9 @@ std::string describe_waiting(const std::vector<int>& missing, const world::RankE
                      rank_env.num_nodes, fmt::join(nodes, ", "), ranks);
 }
 
-// Of attempts that share a store, each has its own part.
+// Attempts that share a store use different prefixes.
 std::string prefix_of(const world::RankEnv& rank_env, const world::MeetingPoint& point) {
-  // Else it is rank 0's, and as new as rank 0: a node that was started again by hand has counted no attempts.
+  // Otherwise rank 0 creates a new store in each attempt, and a node that was restarted by hand does not know the attempt's number.
   const bool is_kept = rank_env.launcher_serves_store || point.kind == world::MeetingPoint::Kind::kFile;
   return fmt::format("trainer/{}", is_kept ? rank_env.restart_attempt : 0);
 }
@@ -118,7 +118,7 @@ void check_equal(const std::vector<Introduction>& ranks) {
   }
 }
 
-// All ranks, when they may go on together.
+// Rank 0's decision: all ranks, when they may continue together.
 Json decide(c10d::Store& store, const world::RankEnv& rank_env, milliseconds timeout, Logger& logger) {
   const auto introductions = collect(store, rank_env, timeout, logger);
   std::vector<Problem> problems;
@@ -154,7 +154,7 @@ void count_local_ranks(Meeting& meeting, const world::RankEnv& rank_env) {
   meeting.local_world_size = std::max(num_here, rank_env.local_world_size);
 }
 
-// Rank 0's own name often leads to its loopback interface, which no other host can reach.
+// On rank 0, its host name often resolves to the loopback interface, which no other host can reach.
 std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo& mine) {
   const bool one_host = std::ranges::all_of(ranks, [&](const RankInfo& other) { return same_host(mine, other); });
   if (one_host || !is_loopback(mine.address)) return mine.address;

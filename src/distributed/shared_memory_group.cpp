@@ -17,16 +17,16 @@
 namespace trainer::distributed {
 namespace {
 
-// A rank that is a little late is waited for without a system call: about 30 microseconds.
+// Spins before the first system call, for ranks that are slightly late: about 30 microseconds.
 constexpr int kSpins = 1000;
-// How often a rank that waits looks whether the other one still lives.
+// How often a waiting rank checks whether the other one is still alive.
 constexpr timespec kLookInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
 
 constexpr int64_t kAlignment = SharedMemoryGroup::kAlignment;
 
 int64_t align(int64_t num_bytes) { return (num_bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// std::atomic's own wait is for the threads of one process.
+// std::atomic's wait() works only between threads of one process.
 void sleep_while_equal(const std::atomic<uint32_t>& value, uint32_t expected) {
   syscall(SYS_futex, &value, FUTEX_WAIT, expected, &kLookInterval, nullptr, 0);
 }
@@ -54,20 +54,20 @@ void add_in_rank_order(torch::Tensor total, int size, const std::function<torch:
   for (int rank = 2; rank < size; ++rank) total.add_(part(rank));
 }
 
-// A file in memory that belongs to nobody but those who have it open: the kernel takes it back when the last of them ends, however it
-// ends. Each rank holds a lock on the byte of its number, which says that it lives.
+// An anonymous file in memory: the kernel frees it when the last process that has it open ends, even after a crash. Each rank holds a
+// lock on the byte at its rank's offset while it is alive.
 class SharedMemoryGroup::Mapping {
  public:
-  // Makes the file. fd() is -1 where that fails.
+  // Creates the file. fd() is -1 if that fails.
   Mapping(const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
     file_ = Descriptor(memfd_create(name.c_str(), MFD_CLOEXEC));
-    // Without room now, a later write would be a bus error.
+    // Allocate now: a later write without room would be a bus error.
     if (fd() >= 0 && posix_fallocate(fd(), 0, num_bytes) != 0) file_.close();
     map();
   }
-  // Opens what another process of this host has made.
+  // Opens the file that another process of this host has created.
   Mapping(const std::string& path, const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
-    // The same number may be any file of another process on another host.
+    // On another host, the same path may lead to an unrelated file of another process.
     std::error_code error;
     if (std::filesystem::read_symlink(path, error) == fmt::format("/memfd:{} (deleted)", name))
       file_ = Descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -90,7 +90,7 @@ class SharedMemoryGroup::Mapping {
     auto request = lock_of(rank, F_UNLCK);
     fcntl(fd(), F_OFD_SETLK, &request);
   }
-  // By another rank.
+  // Whether another rank holds the lock.
   bool is_locked(int rank) const {
     auto request = lock_of(rank);
     return fcntl(fd(), F_OFD_GETLK, &request) == 0 && request.l_type != F_UNLCK;
@@ -111,8 +111,8 @@ class SharedMemoryGroup::Mapping {
   void* data_ = nullptr;
 };
 
-// Of one rank, at the beginning of the memory: the number of the last sum whose part it has written, and of the last one that it has
-// read from the others. Each on a line of its own.
+// One rank's counters, at the beginning of the memory: the number of the last exchange (sum or all_gather) whose part it has written, and
+// of the last one that it has read from the others. Each is on a separate cache line.
 struct SharedMemoryGroup::Progress {
   alignas(kAlignment) std::atomic<uint32_t> written;
   alignas(kAlignment) std::atomic<uint32_t> read;
@@ -198,7 +198,7 @@ void SharedMemoryGroup::wait_for(int rank, std::atomic<uint32_t> Progress::*coun
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
   while (!is_there()) {
     if (has_left_) throw std::runtime_error("it was ended here");
-    // Its last act before it left may have been what is waited for.
+    // It may have written the awaited value just before it left.
     if (!mapping_->is_locked(rank) && !is_there()) throw std::runtime_error(fmt::format("rank {} of them has left", rank));
     if (std::chrono::steady_clock::now() > deadline) {
       throw std::runtime_error(fmt::format("rank {} of them did not come within {} s", rank,

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// How long the others wait for the decision of rank 0 beyond its own patience, and rank 0 until they have read that the start has failed.
+// How long the others wait for the decision of rank 0 beyond its timeout, and rank 0 until they have read that the start has failed.
 constexpr std::chrono::seconds kDecisionGrace{10};
 constexpr std::chrono::seconds kSecond{1};
 
@@ -39,7 +39,7 @@ bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseco
   } catch (const c10::DistStoreError&) {
     return false;
   } catch (const c10::DistNetworkError& error) {
-    // A time-out has no type of its own in every store.
+    // Not every store has a separate exception type for a time-out.
     if (std::string_view(error.what()).find("imed out") == std::string_view::npos) throw;
     return false;
   }

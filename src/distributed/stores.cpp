@@ -23,10 +23,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kNone{0};
 constexpr milliseconds kFirstAttempt{3000};
 constexpr milliseconds kBetweenLooks{200};
-// How much longer than its own patience an attempt may take.
+// How much longer than its patience an attempt may take.
 constexpr milliseconds kGrace{1000};
 
-// One attempt to reach the store, on a thread of its own: c10d waits without an end for an answer of what is no store.
+// One attempt to reach the store, on a separate thread: c10d waits forever for an answer from a listener that is not a store.
 class Attempt {
  public:
   Attempt(const std::string& host, c10d::TCPStoreOptions options, milliseconds patience) {
@@ -42,7 +42,7 @@ class Attempt {
     }).detach();
   }
 
-  // Null, and why in `reason`, when there is none within `patience`.
+  // Null, with the cause in `reason`, when there is no store within `patience`.
   StorePointer wait(milliseconds patience, std::string& reason) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (store_.wait_for(kBetweenLooks) == std::future_status::timeout) {
@@ -76,7 +76,7 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::MeetingPoint&
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   const auto left = [&] { return std::max(kNone, std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now())); };
 
-  // A short attempt says why there is no store yet; a server is made once.
+  // A short first attempt shows why the store cannot be reached yet; a server makes only one attempt.
   Attempt attempt(point.host, options, options.isServer ? timeout : std::min(kFirstAttempt, timeout));
   std::string reason;
   auto store = attempt.wait(std::min(kFirstWaitReport, timeout) + kGrace, reason);
@@ -86,7 +86,7 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::MeetingPoint&
                 format_duration(timeout));
   }
   while (may_come()) {
-    // A rank 0 that is held up has accepted the connection, and answers later.
+    // A blocked rank 0 has accepted the connection and answers later, so an attempt that still runs is kept.
     if (!attempt.is_going_on()) attempt = Attempt(point.host, options, left());
     store = attempt.wait(left() + kGrace, reason);
   }
@@ -124,7 +124,7 @@ StorePointer open_file(const world::RankEnv& rank_env, const world::MeetingPoint
 }  // namespace
 
 bool must_stop_meeting() {
-  // Ranks that were started together are there by then, and stop in order.
+  // Ranks that were started together have joined by then, and stop normally.
   constexpr std::chrono::seconds kUntilRefused{4};
   const auto waited = time_since_stop_signal();
   return waited && *waited >= kUntilRefused;

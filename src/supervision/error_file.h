@@ -1,5 +1,5 @@
 #pragma once
-// What torchrun shows of a process that has failed.
+// The file from which torchrun reads the error of a failed process.
 
 #include <filesystem>
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace trainer::supervision {
 
-// Writes `text` into `file`, complete or not at all, as torchrun reads it; nothing where `file` is empty. A file that cannot be written
-// is no error: what it would say has been said elsewhere. torchrun takes the earliest failure for the root cause, so what another rank
-// has caused, which is kPeer and what has no text because another rank says it, is dated later. Not collective.
+// Atomically writes `text` to `file` in torchrun's format; does nothing if `file` is empty. A write error is ignored, because the text has
+// been logged already. torchrun reports the earliest failure as the root cause, so a failure that another rank caused (kPeer, or an empty
+// text because another rank reports it) gets a later time stamp. Not collective.
 void write_error_file(const std::filesystem::path& file, const std::string& text, ExitCode exit_code);
 
 }  // namespace trainer::supervision

@@ -15,17 +15,17 @@ using distributed::from_bytes;
 using distributed::to_bytes;
 using std::chrono::milliseconds;
 
-// Values of these are there from the start, since a read of a missing key would wait for it.
+// These keys get a value at the start, because reading a missing key would wait for it.
 const std::string kFailureKey = "failure_detector/failure";  // null, then the first failure
 const std::string kDigestKey = "failure_detector/digest";
 // How many ranks other than the failed one have read the failure.
 const std::string kConfirmedKey = "failure_detector/confirmed";
-// Each rank costs the store three messages an interval: at 1,024 ranks 2,500 a second.
+// Each rank costs the store about three messages per interval: 2,500 per second with 1,024 ranks.
 constexpr milliseconds kLongestInterval{200};
 constexpr milliseconds kIntervalPerRank{1};
-// Intervals after which a rank without a heartbeat has ended, once it is known that some rank has.
+// Number of intervals after which a rank without a heartbeat counts as ended, once some rank is known to have ended.
 constexpr int kMissedHeartbeats = 4;
-// How long a rank that ends waits until the others know why.
+// How long a rank that ends waits until the others have read the reason.
 constexpr milliseconds kFarewell{3000};
 constexpr const char* kUnknownPhase = "an unknown phase";
 
@@ -88,7 +88,7 @@ std::optional<Failure> FailureDetector::first_failure() {
   return failure_;
 }
 
-// Rank 0 stays until the others know, for the store ends with it.
+// Rank 0 waits until the others have read the failure, because the store ends with it.
 void FailureDetector::wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration patience) {
   changed_.wait_for(lock, patience, [&] { return is_finished_ || (failure_ && all_know_); });
 }
@@ -101,7 +101,7 @@ void FailureDetector::suspect(const Failure& failure) {
 }
 
 Failure FailureDetector::describe(Failure::Kind kind, int rank, Clock::duration duration) const {
-  // What the other ranks do is read when one of them is named: last_seen_in().
+  // The phase of another rank is read only when that rank is reported: last_seen_in().
   auto where = rank == 0 ? distributed::describe(digest_.rank0) : kUnknownPhase;
   if (rank == options_.rank) where = distributed::describe(activity_->read());
   return {.kind = kind,
@@ -119,11 +119,11 @@ void FailureDetector::exchange_until_finished() {
       settle_failure();
       std::unique_lock lock(mutex_);
       if (is_finished_) return;
-      // A suspected failure is written at once.
+      // A suspected failure is written immediately.
       changed_.wait_for(lock, interval_, [&] { return is_finished_ || (suspected_ && !failure_); });
     }
   } catch (const std::exception&) {
-    // The store has ended, and with it the process that serves it; the launcher may report how.
+    // The process that serves the store has ended; the launcher may report how.
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, interval_, [&] { return is_finished_ || suspected_ || failure_; });
     if (is_finished_ || failure_) return;
@@ -181,7 +181,7 @@ void FailureDetector::read_failure(const std::vector<uint8_t>& value) {
   if (!json.is_null()) written_failure_ = json.get<Failure>();
 }
 
-// The first failure that a rank writes into the store is what all ranks report.
+// All ranks report the first failure that a rank has written to the store.
 void FailureDetector::settle_failure() {
   std::optional<Failure> suspected;
   {
@@ -242,18 +242,18 @@ void FailureDetector::diagnose_until_finished() {
 
 std::optional<Failure> FailureDetector::diagnose(Clock::time_point now) const {
   const Clock::duration limit = options_.hang_limit;
-  // Once a connection is lost, a rank without heartbeats has ended.
+  // Once a connection is lost, a rank without heartbeats counts as ended.
   const auto silence_limit = is_asked_ ? missed_limit_ : limit;
   const auto silent = [&](int rank, Clock::duration silence) {
     return describe(is_asked_ && silence < limit ? Failure::Kind::kEnded : Failure::Kind::kSilent, rank, limit);
   };
   if (options_.rank != 0) {
     if (options_.rank0_serves_store && now - last_answer_ > limit) return describe(Failure::Kind::kSilent, 0, limit);
-    // While the store does not answer, nothing is known of rank 0.
+    // While the store does not answer, the state of rank 0 is unknown.
     const auto silence = last_answer_ - last_digest_;
     if (silence > silence_limit) return silent(0, silence);
   }
-  // An old digest shows the ranks as they were: nobody is blamed for what rank 0 or the store has missed.
+  // An old digest does not show the ranks' current state: do not blame a rank for delays of rank 0 or the store.
   if (now - last_digest_ > missed_limit_) return std::nullopt;
   const auto& longest = digest_.silent;
   if (longest.rank != options_.rank && longest.duration > silence_limit) return silent(longest.rank, longest.duration);

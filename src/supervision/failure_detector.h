@@ -1,6 +1,6 @@
 #pragma once
-// Finds the rank that failed first. Each rank sends heartbeats to the store, which rank 0 reads and publishes a digest of. When a rank
-// fails, ends, stops answering or gets stuck, all others name the same rank and what it was doing, whichever connection broke first.
+// Finds the rank that failed first. Each rank writes heartbeats to the store; rank 0 reads them and publishes a digest. When a rank fails,
+// ends, stops answering or gets stuck, all others name the same rank and what it was doing, whichever connection broke first.
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -27,32 +27,32 @@ namespace trainer::supervision {
 struct FailureDetectorOptions {
   int rank = 0;
   std::vector<distributed::RankInfo> ranks = {};  // by rank
-  bool rank0_serves_store = true;                 // so that the store ends with rank 0
+  bool rank0_serves_store = true;                 // the store ends with rank 0
   std::chrono::milliseconds hang_limit{std::chrono::minutes(5)};
 };
 
 class FailureDetector {
  public:
-  // Not collective, but every rank makes one. `store`: shared by all ranks; this takes a connection of its own. `on_failure` is called
-  // once at most, on another thread, when the run cannot go on and this rank has not asked first_failure() itself: it is to end.
+  // Not collective, but every rank must construct one. `store`: shared by all ranks; this opens another connection to it. `on_failure` is
+  // called at most once, on another thread, when the run cannot continue and this rank has not called first_failure(): it must end.
   FailureDetector(c10d::Store& store, std::shared_ptr<const distributed::Activity> activity, FailureDetectorOptions options,
                   std::function<void(const Failure&)> on_failure);
   ~FailureDetector();
   FailureDetector(const FailureDetector&) = delete;
   FailureDetector& operator=(const FailureDetector&) = delete;
 
-  // This rank itself has failed: informs the others, and waits until they know.
+  // This rank itself has failed: informs the others, and waits until they have read it.
   void report_own_failure();
   // Another rank has ended as `detail` describes ("was killed by signal 9 (Killed)").
   void report_ended(int rank, const std::string& detail);
-  // This rank has lost another one: which has failed first. Takes some seconds where no rank has reported a failure; empty when all of
-  // them answer.
+  // Call when this rank has lost another one: returns the first failure of the run. Waits some seconds if no rank has reported a failure;
+  // empty when all ranks answer.
   std::optional<Failure> first_failure();
-  // This rank ends in order: no failure is looked for from now on.
+  // This rank ends normally: stops looking for failures.
   void finish();
 
  private:
-  // On a thread that may be held up by the store.
+  // Runs on a thread that the store may block.
   void exchange_until_finished();
   void create_keys();
   void exchange_heartbeats();
@@ -61,9 +61,9 @@ class FailureDetector {
   void read_failure(const std::vector<uint8_t>& value);
   void settle_failure();
   std::string last_seen_in(int rank);
-  // On a thread that nothing holds up.
+  // Runs on a thread that nothing blocks.
   void diagnose_until_finished();
-  // Those below are called with the mutex locked.
+  // The functions below are called with the mutex locked.
   std::optional<Failure> diagnose(Clock::time_point now) const;
   Failure describe(Failure::Kind kind, int rank, Clock::duration duration = {}) const;
   void suspect(const Failure& failure);
@@ -71,24 +71,24 @@ class FailureDetector {
 
   const FailureDetectorOptions options_;
   const std::chrono::milliseconds interval_;  // between two heartbeats
-  const Clock::duration missed_limit_;        // a rank without a heartbeat for so long has missed several
+  const Clock::duration missed_limit_;        // a rank without a heartbeat for longer has missed several
   const std::shared_ptr<const distributed::Activity> activity_;
   const std::function<void(const Failure&)> on_failure_;
 
-  // Of the thread that exchanges heartbeats.
+  // Used only by the thread that exchanges heartbeats.
   c10::intrusive_ptr<c10d::Store> store_;
-  HeartbeatLog log_;               // of rank 0
+  HeartbeatLog log_;               // used by rank 0
   std::vector<std::string> keys_;  // read in each exchange; the last one is the failure's
   uint64_t num_heartbeats_ = 0;
   std::optional<Failure> written_failure_;  // in the store
   bool has_confirmed_ = false;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   Digest digest_;
   Clock::time_point last_digest_;     // when a new one was read
   Clock::time_point last_answer_;     // of the store
-  std::optional<Failure> suspected_;  // what this rank believes
+  std::optional<Failure> suspected_;  // this rank's own diagnosis
   Clock::time_point suspected_at_;
   std::optional<Failure> failure_;  // what all ranks report
   bool all_know_ = false;

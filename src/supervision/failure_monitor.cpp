@@ -11,10 +11,10 @@
 namespace trainer::supervision {
 namespace {
 
-// From the end of a rank until the launcher's message about it.
+// Longest time from the end of a rank to the launcher's message about it.
 constexpr std::chrono::seconds kMessagePatience{2};
 
-// As the ranks describe it once they have met. The launcher reports about its own host alone.
+// The same description as from the failure detector after the ranks have met. The launcher reports only about this host.
 Failure in_start_up(Failure::Kind kind, const launch::LauncherMessage& about, const std::string& detail) {
   auto rank = distributed::this_process();
   rank.process_id = about.process;
@@ -64,7 +64,7 @@ void FailureMonitor::begin(const distributed::Meeting& meeting) {
   FailureDetectorOptions options{
       .rank = rank_, .ranks = meeting.ranks, .rank0_serves_store = !launcher_serves_store_, .hang_limit = hang_limit_};
   const auto on_failure = [this](const Failure& failure) {
-    // Where this rank stands, for those who look for the reason; on the console only what it did itself.
+    // The stacks help to find the cause; they appear on the console only if this rank is the cause or all ranks wait.
     const bool is_own = failure.rank == rank_ || failure.kind == Failure::Kind::kAllWait;
     logger_->log(is_own ? spdlog::level::err : spdlog::level::debug, "threads of this rank, in {}:\n{}", describe(activity_->read()),
                  stacks_of_all_threads());

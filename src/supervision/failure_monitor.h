@@ -20,8 +20,8 @@
 
 namespace trainer::supervision {
 
-// From the first line of a run on. What its threads find out ends the process at once, with exit code 4: the main thread may be waiting
-// for a rank that never comes.
+// Exists from the start of a run. When one of its threads detects a failure, it ends the process immediately, with exit code 4: the main
+// thread may be waiting for a rank that never joins.
 class FailureMonitor {
  public:
   FailureMonitor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger);
@@ -30,21 +30,21 @@ class FailureMonitor {
   FailureMonitor& operator=(const FailureMonitor&) = delete;
 
   const std::shared_ptr<distributed::Activity>& activity() const { return activity_; }
-  // From now on: how long a rank may be stopped, or take for one step.
+  // From now on, the longest time that a rank may be stopped or spend on one step.
   void set_hang_limit(std::chrono::seconds limit);
   // All ranks have met: from now on they detect each other's failures.
   void begin(const distributed::Meeting& meeting);
-  // The message for an error that ends this rank: of a lost rank, which was lost first; of anything else the error itself, after the
-  // others have been informed that this rank has failed.
+  // The message for an error that ends this rank. If another rank was lost: which one was lost first. Otherwise: the error's own message,
+  // after informing the others that this rank has failed.
   std::string explain(const std::exception& error);
-  // Logs what ends this rank, and writes it for torchrun. An empty text: another rank reports it.
+  // Logs the error that ends this rank, and writes it to torchrun's error file. Empty text: another rank reports it.
   void report(const std::string& text, ExitCode exit_code);
-  // The run ends in order.
+  // The run ends normally.
   void end();
 
  private:
   void receive(const launch::LauncherMessage& message);
-  // Until all have met, nothing else detects a rank that is stopped.
+  // Until all ranks have met, nothing else detects a stopped rank.
   void wait_for_stopped_rank();
   [[noreturn]] void leave(const std::string& text, bool is_own);
 
@@ -53,11 +53,11 @@ class FailureMonitor {
   const std::filesystem::path error_file_;
   const std::shared_ptr<Logger> logger_;
   const std::shared_ptr<distributed::Activity> activity_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::chrono::seconds hang_limit_;
   std::unique_ptr<FailureDetector> detector_;
-  std::optional<launch::LauncherMessage> stopped_;  // of the first rank that was stopped, and has not been continued
+  std::optional<launch::LauncherMessage> stopped_;  // about the first rank that was stopped and has not been continued
   std::chrono::steady_clock::time_point stopped_at_;
   bool is_over_ = false;
 

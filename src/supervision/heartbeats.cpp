@@ -24,7 +24,7 @@ Digest::Longest parse_longest(const nlohmann::json& json) {
   return {.rank = json.at(0), .duration = milliseconds(json.at(1).get<int64_t>())};
 }
 
-// Whether a rank that stays in this phase for long has failed: at the start and at the end others are waited for, and data is downloaded.
+// Whether a rank that stays in this phase too long has failed. Not at the start and at the end, where ranks wait for others and download.
 bool is_timed(const ActivityState& state) { return state.phase != Phase::kStartUp && state.phase != Phase::kEnd; }
 
 void keep_longest(Digest::Longest& longest, int rank, milliseconds duration) {

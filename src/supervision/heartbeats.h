@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks send each other through the store, and what rank 0 makes of it.
+// The heartbeats that the ranks write to the store, and the digest that rank 0 computes from them.
 
 #include <chrono>
 #include <cstdint>
@@ -13,28 +13,28 @@ namespace trainer::supervision {
 
 using Clock = std::chrono::steady_clock;
 
-// That a rank lives, and what it does.
+// Shows that a rank is alive, and what it is doing.
 struct Heartbeat {
   distributed::ActivityState state = {};
-  uint64_t number = 0;  // how many this rank has sent; 0: none yet
+  uint64_t number = 0;  // how many heartbeats this rank has sent
 };
 
 void to_json(nlohmann::json& json, const Heartbeat& heartbeat);
 void from_json(const nlohmann::json& json, Heartbeat& heartbeat);
 
-// The heartbeats of all ranks in a few numbers, so that what a rank reads does not grow with the number of ranks. Durations are by the
-// clock of rank 0.
+// A summary of all ranks' heartbeats of constant size, so that a rank reads no more when there are more ranks. Durations are measured by
+// the clock of rank 0.
 struct Digest {
   struct Longest {
     int rank = -1;  // -1: no such rank
     std::chrono::milliseconds duration{0};
   };
-  uint64_t number = 0;                    // how many rank 0 has published; 0: none yet
-  distributed::ActivityState rank0 = {};  // what rank 0 does
-  Longest silent = {};                    // since whose last heartbeat most time has passed; never rank 0
-  // Of the ranks that send heartbeats and wait for no other one: whose work has made no progress for longest.
+  uint64_t number = 0;                    // how many digests rank 0 has published
+  distributed::ActivityState rank0 = {};  // what rank 0 is doing
+  Longest silent = {};                    // the longest time without a heartbeat; never rank 0
+  // The longest time without progress, among the ranks that send heartbeats and do not wait for others.
   Longest stuck = {};
-  // For how long no rank has made progress while all of them wait for others. 0: they do not.
+  // How long no rank has made progress while all ranks wait for others. 0: not all ranks wait.
   std::chrono::milliseconds all_wait{0};
 };
 
@@ -44,10 +44,10 @@ void from_json(const nlohmann::json& json, Digest& digest);
 // Rank 0's record of when the heartbeats of each rank changed. Not thread-safe.
 class HeartbeatLog {
  public:
-  // A rank without a new heartbeat for `silence_limit` counts neither as stuck nor as waiting.
+  // A rank without a new heartbeat for `silence_limit` counts as neither stuck nor waiting.
   HeartbeatLog(int num_ranks, Clock::duration silence_limit, Clock::time_point now);
 
-  // `heartbeats`: the newest one of each rank, by rank, as they were read at `now`; that of rank 0 is new at each call.
+  // `heartbeats`: the newest heartbeat of each rank, by rank, as read at `now`; that of rank 0 is new in each call.
   Digest digest(const std::vector<Heartbeat>& heartbeats, Clock::time_point now);
 
  private:

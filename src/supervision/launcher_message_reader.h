@@ -8,7 +8,7 @@
 
 namespace trainer::supervision {
 
-// Calls `receive` with each message of the launcher that comes on `descriptor`, on a thread of its own, as long as it lives.
+// During its lifetime, calls `receive` on a separate thread with each message that the launcher sends on `descriptor`.
 class LauncherMessageReader {
  public:
   LauncherMessageReader(int descriptor, std::function<void(const launch::LauncherMessage&)> receive);

@@ -10,7 +10,7 @@ namespace {
 
 using distributed::OwnSeconds;
 
-// Of an interval. Below it nobody would notice that the cause is gone, and steps of microseconds would be false alarms.
+// Fraction of an interval. A smaller excess is not worth fixing, and would cause false alarms for steps of microseconds.
 constexpr double kLeastExcess = 0.1;
 
 double median(std::vector<double> values) {
@@ -19,7 +19,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// The work that `seconds_of` picks, of a rank and of the others.
+// The work selected by `seconds_of`, for a rank and for the others.
 template <class SecondsOf>
 Straggler::Work compare(std::span<const OwnSeconds> ranks, size_t rank, SecondsOf seconds_of) {
   std::vector<double> others;

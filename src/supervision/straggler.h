@@ -1,5 +1,5 @@
 #pragma once
-// Which rank the others wait for.
+// Finds the rank that the others wait for.
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace trainer::supervision {
 
-// All in seconds of one interval; `others`: the median of the other ranks.
+// Times are in seconds within one interval; `others` is the median of the other ranks.
 struct Straggler {
   enum class Cause { kData, kCompute };
   struct Work {
@@ -25,11 +25,11 @@ struct Straggler {
   Work part;                   // that part
 };
 
-// `ranks`: own work of two ranks or more in an interval of `seconds`. A rank is a straggler when it works more than `ratio` times as long
-// as the others, by a tenth of the interval or more; of several, the slowest. No rank is where all wait for the exchange of gradients.
+// `ranks`: own work of two or more ranks in an interval of `seconds`. A rank is a straggler when its own work takes more than `ratio` times
+// as long as that of the others, and longer by at least a tenth of the interval. Returns the slowest; empty if all wait for the exchange.
 std::optional<Straggler> find_straggler(std::span<const distributed::OwnSeconds> ranks, double seconds, double ratio);
 
-// One sentence with what to look at. `process`: "process 31 on host-a, cuda:0".
+// One sentence that includes what to check. `process`: "process 31 on host-a, cuda:0".
 std::string to_string(const Straggler& straggler, const std::string& process, int64_t num_steps);
 
 }  // namespace trainer::supervision

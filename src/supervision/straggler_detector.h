@@ -10,18 +10,18 @@
 
 namespace trainer::supervision {
 
-// Compares how long the ranks work by themselves. Costs a step a few readings of the clock (on a GPU: events on its stream), and a
-// logging interval one small collective.
+// Compares the own work of the ranks. Costs a few clock readings per step (on a GPU: events on its stream), and one small collective per
+// logging interval.
 class StragglerDetector {
  public:
-  // From now on `activity` times this rank's own work on `device`. `world`: two ranks or more; `ranks`: who they are, by rank. A rank is
-  // slow when it works more than `ratio` times as long as the others.
+  // From now on `activity` times this rank's own work on `device`. `world` has two or more ranks; `ranks` describes them, by rank. A rank
+  // is slow when its own work takes more than `ratio` times as long as that of the others.
   StragglerDetector(std::shared_ptr<distributed::ProcessGroup> world, std::shared_ptr<distributed::Activity> activity,
                     std::vector<distributed::RankInfo> ranks, torch::Device device, double ratio);
 
-  // Collective, when `steps_done` steps of the run are done, those since the last call in `seconds`: on rank 0, a description of a rank
-  // that the others waited for, if there is one. Nothing of the first interval, in which memory is allocated and kernels are chosen; those
-  // of less than a second are joined to the next, for there the system's scheduler makes any rank slow.
+  // Collective. Call when `steps_done` steps of the run are done, those since the last call in `seconds`. On rank 0, returns a description
+  // of the rank that the others waited for, if any. Ignores the first interval, in which memory is allocated and kernels are chosen, and
+  // merges an interval of less than a second with the next, because in so short a time the system's scheduler can make any rank slow.
   std::optional<std::string> end_interval(int64_t steps_done, double seconds);
 
  private:
@@ -30,7 +30,7 @@ class StragglerDetector {
   const std::vector<distributed::RankInfo> ranks_;
   const double ratio_;
   int64_t steps_compared_ = 0;  // 0: in the first interval
-  // Since then, on rank 0.
+  // Sums since step steps_compared_, on rank 0.
   std::vector<distributed::OwnSeconds> own_;  // by rank
   double seconds_ = 0;
 };
