@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the program and measures it against Python. Takes the options of bench/bench.py.
+# Builds the program and measures it against Python. Accepts the options of bench/bench.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh --parity
