@@ -1,8 +1,8 @@
 #pragma once
 // The exponential moving average of a model's parameters over its updates: torch.optim.swa_utils.AveragedModel with
-// get_ema_multi_avg_fn. The first update is taken as it is; from then on decay keeps its part of the average, under warm-up min(decay,
-// (1 + n) / (10 + n)) for n = 0, 1, …, as TensorFlow's ExponentialMovingAverage with num_updates. Buffers are not averaged: those of the
-// model stand for them.
+// get_ema_multi_avg_fn. The first update is copied; after that, the average keeps the fraction `decay` of itself, or with warm-up
+// min(decay, (1 + n) / (10 + n)) for n = 0, 1, …, like TensorFlow's ExponentialMovingAverage with num_updates. Buffers are not averaged:
+// the model's are used.
 
 #include <torch/torch.h>
 
@@ -16,22 +16,22 @@ namespace trainer::optim {
 
 class Ema {
  public:
-  // Of parameters that are on one device, of one floating type, and alike on all ranks. `model` must outlive it.
+  // The parameters must be on one device, of one floating-point dtype, and equal on all ranks. `model` must outlive this object.
   Ema(const torch::nn::Module& model, const config::EmaSection& options);
 
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
 
-  // After each Optimizer::step(), with the same `found_inf`: where that is 1, nothing changes. Does not wait for the device.
+  // After each Optimizer::step(), with the same `found_inf`: if it is 1, nothing changes. Does not wait for the device.
   void update(const std::optional<torch::Tensor>& found_inf = {});
-  // Exchanges the parameters' values and the averages; the second time, both are what they were, bit for bit.
+  // Exchanges the parameters' values and the averages; a second call restores both, bit for bit.
   void swap();
 
   // AveragedModel's state_dict(): "n_averaged", and the parameters' averages and the model's buffers as "module.<name>". Shares their
   // memory.
   state::Tree state() const;
-  // Of its own state or AveragedModel's; buffers stay the model's. Throws CheckpointError, having loaded a part, when one is missing or
-  // of another shape or dtype.
+  // Loads state() or AveragedModel's state_dict(), without buffers. Throws CheckpointError, with a part loaded, when an average is missing
+  // or has another shape or dtype.
   void load_state(const state::View& view);
 
  private:
@@ -40,11 +40,11 @@ class Ema {
   const torch::nn::Module& model_;
   config::EmaSection options_;
   std::vector<torch::Tensor> params_;
-  std::vector<torch::Tensor> averages_;  // in their order and memory layout
-  torch::Tensor num_updates_;            // int64 scalar on the device: those that were not skipped
+  std::vector<torch::Tensor> averages_;  // in the order and memory layout of params_
+  torch::Tensor num_updates_;            // int64 scalar on the device; without skipped updates
 };
 
-// While it lives, the model has the averages as its parameters.
+// While it exists, the model's parameters hold the averages.
 class AveragedParameters {
  public:
   explicit AveragedParameters(Ema& ema) : ema_(ema) { ema_.swap(); }

@@ -1,14 +1,14 @@
 #pragma once
-// Learning-rate schedules as pure functions of the step, so that nothing about them has to be saved or stepped. Values are those of
+// Learning-rate schedules as pure functions of the step, so that they have no state to save. Values are those of
 // torch.optim.lr_scheduler, stepped once per update. With W steps of warm-up:
-//   - warm-up (LinearLR): at step s < W warmup_start_factor + (1 - warmup_start_factor) * s / W, so that the first update takes the
+//   - warm-up (LinearLR): at step s < W warmup_start_factor + (1 - warmup_start_factor) * s / W, so that the first update uses the
 //     start factor and update W the schedule's first value;
 //   - cosine, linear, polynomial (CosineAnnealingLR, LinearLR, PolynomialLR): cover the steps from W and reach their final factor at
 //     step total_steps, which is one past the last update;
 //   - onecycle (OneCycleLR, cosine): has its own warm-up, and reaches its final factor with the last update, total_steps - 1;
-//   - step, multistep (StepLR, MultiStepLR): count epochs from the beginning of training, also under a warm-up. Step s is
-//     s / steps_per_epoch epochs in.
-// At total_steps and after a schedule keeps its end value.
+//   - step, multistep (StepLR, MultiStepLR): count epochs from the beginning of training, also with a warm-up. Step s is
+//     at epoch s / steps_per_epoch.
+// From total_steps on, a schedule keeps its last value.
 
 #include <cstdint>
 #include <functional>

@@ -17,45 +17,46 @@ class Module;
 
 namespace trainer::optim {
 
-// Parameters that share their weight decay. All parameters of an optimizer are on one device, of one floating type, dense and
-// without overlap in memory (contiguous or channels_last, say).
+// Parameters that share their weight decay. All parameters of an optimizer are on one device, of one floating-point dtype, dense and
+// without overlap in memory (for example contiguous or channels_last).
 struct ParamGroup {
   std::vector<torch::Tensor> params;
   bool decay = true;  // false: weight_decay is taken as 0
 };
 
 // All parameters in one group, or those with fewer than two dimensions (norm weights, biases) in a second without weight decay.
-// A group without parameters is left out.
+// Empty groups are omitted.
 std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias);
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // One update with this learning rate, from each parameter's .grad; parameters without a gradient are left alone. Where `found_inf`
-  // (amp::GradScaler's: a float32 scalar on the parameters' device) is 1, nothing changes, neither parameters nor state; the kernels
-  // look at it, the host does not (but see sgd.h).
+  // One update with this learning rate, from each parameter's .grad; parameters without a gradient do not change. If `found_inf` (of
+  // amp::GradScaler: a float32 scalar on the parameters' device) is 1, neither parameters nor state change; the kernels read it, the
+  // host does not (but see sgd.h).
   void step(double lr, const std::optional<torch::Tensor>& found_inf = {});
   // The learning rate of the configuration, which the schedule scales.
   virtual double base_lr() const = 0;
-  // Drops the gradients, so that the next backward writes fresh ones.
+  // Releases the gradients; the next backward pass allocates new ones.
   void zero_grad();
   std::vector<torch::Tensor> parameters() const;
-  // Whether step() leaves a parameter alone whose gradient is zero everywhere: no weight decay, no momentum, no count of its steps.
-  // It then waits for the device, once a step.
+  // Whether step() skips parameters whose gradient is zero everywhere: no weight decay, no momentum, no count of their steps. It then
+  // waits for the device once per step.
   void set_skip_zero_grads(bool skip) { skip_zero_grads_ = skip; }
 
-  // Whether each step() takes a second forward and backward pass: first pass, ascend(), second pass, step() (see sam.cpp).
+  // Whether each step() needs a second forward and backward pass: first pass, ascend(), second pass, step() (see sam.cpp).
   virtual bool needs_second_pass() const { return false; }
-  // Moves the parameters to where the second pass takes place, and drops the gradients; step() moves them back. Does not wait for the
-  // device. Only where needs_second_pass().
+  // Moves the parameters to the point of the second pass and releases the gradients; step() moves them back. Does not wait for the
+  // device. Only if needs_second_pass().
   virtual void ascend();
 
-  // What torch.optim's state_dict() holds, so that it goes both ways: "state" by the parameters' numbers, counted over the groups, without
-  // those that had no update yet, and "param_groups" with the learning rate of the last step. Shares the state's memory.
+  // The content of torch.optim's state_dict(), for exchange in both directions: "state" by the parameters' numbers, counted over the
+  // groups, without parameters that had no update yet, and "param_groups" with the learning rate of the last step. Shares the state's
+  // memory.
   state::Tree state() const;
-  // Takes up where the optimizer of that tree was, bit for bit; in the parameters' memory layout. Options come from the configuration, so
-  // only the groups' lists of parameters are looked at. Throws CheckpointError, having loaded a part, when these or a shape or dtype are
-  // others.
+  // Restores the state of the optimizer that wrote the tree, bit for bit, in the parameters' memory layout. Options come from the
+  // configuration, so of the groups only the lists of parameters are read. Throws CheckpointError, with a part loaded, when these lists,
+  // a shape or a dtype differ.
   void load_state(const state::View& view);
 
  protected:
@@ -65,8 +66,8 @@ class Optimizer {
   struct Gradients {
     std::vector<size_t> indices;  // in the group
     std::vector<torch::Tensor> params;
-    // In the parameter's memory layout, copied if need be. The fused kernels walk through both by address: the CPU's do not look at
-    // strides, CUDA's refuse lists that differ in them.
+    // In the parameter's memory layout, copied if needed. The fused kernels read both by address: the CPU's ignore strides, CUDA's
+    // reject lists whose strides differ.
     std::vector<torch::Tensor> grads;
 
     void add(size_t index, torch::Tensor param, torch::Tensor grad) {
@@ -75,16 +76,16 @@ class Optimizer {
       grads.push_back(std::move(grad));
     }
   };
-  // Like groups_.
+  // The gradients of each group, in the order of groups_.
   std::vector<Gradients> gather() const;
-  // The update of groups_[group], of which `gradients` has one parameter at least; not recorded by autograd.
+  // Updates the parameters of groups_[group] in `gradients` (at least one); not recorded by autograd.
   virtual void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) = 0;
   // Moves the parameters back to where they were before ascend().
   virtual void descend() {}
 
   // The tensors that torch.optim keeps for groups_[group].params[index], under its names; empty before the first update.
   virtual state::Dict param_state(size_t group, size_t index) const = 0;
-  // None: as before the first update.
+  // Without `view`: the state before the first update.
   virtual void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) = 0;
   // Adds the group's options as torch.optim names them, without learning rates.
   virtual void add_options(size_t group, state::Dict& options) const = 0;
@@ -107,13 +108,13 @@ const OptimizerRegistry& optimizer_registry();
 std::unique_ptr<Optimizer> make_optimizer(const config::ComponentConfig& component, std::vector<ParamGroup> groups,
                                           bool skip_zero_grads = false);
 
-// Whether any gradient has an element that is infinite or NaN, as a float32 scalar on the parameters' device: 1 if so, else 0, as step()
-// takes it. Does not wait for the device.
+// Whether any gradient has an element that is infinite or NaN, as a float32 scalar on the parameters' device: 1 if so, else 0: the
+// `found_inf` of step(). Does not wait for the device.
 torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters);
-// The 2-norm of all elements of all tensors (one at least), as a scalar tensor on their device; does not wait for it.
+// The 2-norm of all elements of all tensors (at least one), as a scalar tensor on their device; does not wait for it.
 torch::Tensor total_norm(const std::vector<torch::Tensor>& tensors);
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), like torch.nn.utils.clip_grad_norm_, without waiting for the device.
-// Returns the 2-norm before, as a scalar tensor on the device; without any gradient 0.
+// Returns the 2-norm before scaling, as a scalar tensor on the device; 0 if there are no gradients.
 torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& parameters, double max_norm);
 
 }  // namespace trainer::optim

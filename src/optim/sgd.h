@@ -1,5 +1,5 @@
 #pragma once
-// torch.optim.SGD, also as the base of sam.cpp.
+// torch.optim.SGD, also the base class of SAM (sam.cpp).
 
 #include "optim/optimizer.h"
 
@@ -15,7 +15,7 @@ struct SgdOptions : config::Options {
   void describe(config::KeyTable& keys) override;
 };
 
-// With dampening, the host reads `found_inf` in each step in which a parameter waits for its first update.
+// With dampening, the host reads `found_inf` in each step in which a parameter has not had its first update.
 class Sgd : public Optimizer {
  public:
   // Throws UsageError when options contradict each other.

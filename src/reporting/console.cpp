@@ -12,7 +12,7 @@
 namespace trainer::reporting {
 namespace {
 
-// Four decimals, or a power of ten with `digits` decimals where those would hide the value.
+// Four decimals, or scientific notation with `digits` decimals if four decimals would hide the value.
 std::string format_number(double value, int digits) {
   const double size = std::abs(value);
   const bool readable = value == 0 || (size >= 1e-3 && size < 1e6) || !std::isfinite(value);
@@ -62,7 +62,7 @@ std::string monitored(const std::string& monitor, const ValidationEvent& event) 
   return metric == nullptr ? "not measured" : format_value(*metric);
 }
 
-// The terminal's place in the logger while there is a bar.
+// Replaces the logger's terminal sink while a bar is shown.
 class AboveBar : public spdlog::sinks::sink {
  public:
   AboveBar(spdlog::sink_ptr terminal, ProgressBar& bar) : terminal_(std::move(terminal)), bar_(bar) {}
@@ -136,7 +136,7 @@ class Console : public Sink {
                  event.seconds, event.pause_seconds);
   }
 
-  // Until the next interval ends, the bar shows the latest values with the epoch that is under way.
+  // Until the next interval ends, the bar shows the latest values with the number of the current epoch.
   void on_epoch(const EpochEvent& event) override {
     if (latest_) latest_->epoch = event.epoch + 1;
   }
@@ -163,7 +163,7 @@ class Console : public Sink {
   Progress progress_;
   std::unique_ptr<ProgressBar> bar_;
   std::shared_ptr<AboveBar> above_bar_;
-  spdlog::sink_ptr terminal_;  // as it stands among the logger's sinks; null when it has none
+  spdlog::sink_ptr terminal_;  // the logger's own terminal sink; null if it has none
   std::optional<TrainEvent> latest_;
 };
 

@@ -49,7 +49,7 @@ class Csv : public Sink {
   }
 
   void on_epoch(const EpochEvent& event) override {
-    // fmt writes the digits that give the same double back.
+    // fmt writes enough digits to restore the same double.
     std::map<std::string, std::string> cells = {{"epoch", fmt::format("{}", event.epoch)},
                                                 {"step", fmt::format("{}", event.step)},
                                                 {"lr", fmt::format("{}", event.lr)},

@@ -21,7 +21,7 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 
 constexpr auto kCrcTable = make_crc_table();
 
-// The mask keeps the checksum of bytes that themselves hold checksums from degenerating.
+// TFRecords mask their checksums, because a CRC of data that contains CRCs is weak.
 uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8; }
 
 // Protobuf's wire types.

@@ -15,7 +15,7 @@ namespace trainer::reporting {
 // CRC-32C (Castagnoli), RFC 3720.
 uint32_t crc32c(std::string_view bytes);
 
-// `data` with its length in front and the masked checksums of both, all little-endian.
+// A TFRecord: the length of `data`, `data`, and the masked checksums of both, all little-endian.
 std::string make_record(std::string_view data);
 
 struct Scalar {
@@ -27,7 +27,7 @@ class EventFile {
  public:
   // Begins the file with the version event. Times are Unix seconds. Throws Error when the file cannot be written.
   EventFile(const std::filesystem::path& file, double time);
-  // One event with all of `scalars`; handed to the system before the function returns.
+  // One event with all of `scalars`; passed to the system before the function returns.
   void write(double time, int64_t step, std::span<const Scalar> scalars);
 
  private:

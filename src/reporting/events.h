@@ -1,6 +1,6 @@
 #pragma once
-// What a run has to tell, and to whom. The engine fills events; each sink writes them in its own form. Every member has a default, so
-// that an event may be given by the members that it has.
+// The events of a run and the sinks that receive them. The engine fills events; each sink writes them in its own format. Every member
+// has a default, so that an event can be initialised with only the members that apply.
 
 #include <cstdint>
 #include <memory>
@@ -13,9 +13,9 @@
 
 namespace trainer::reporting {
 
-// Where a continued run goes on.
+// Where a resumed run continues.
 struct Resume {
-  std::string checkpoint = {};  // file
+  std::string checkpoint = {};  // its file
   int64_t epoch = 0;
   int64_t step = 0;
 };
@@ -46,7 +46,7 @@ struct TrainEvent {
   double eta_seconds = 0;                     // to the end of training
 };
 
-// What does not stop the run, but is to be looked at.
+// A problem that does not stop the run but that the user should look at.
 struct WarningEvent {
   int64_t epoch = 0;
   int64_t step = 0;
@@ -60,7 +60,7 @@ struct ValidationEvent {
   Metrics metrics = {};
   int64_t num_samples = 0;
   std::vector<int64_t> confusion = {};  // [actual][predicted], row after row; empty without classes
-  Metrics ema_metrics = {};             // with the averaged parameters, where there are any; written as ema_<name>
+  Metrics ema_metrics = {};             // with the averaged parameters, if there are any; written as ema_<name>
   double seconds = 0;
 };
 
@@ -70,19 +70,19 @@ struct EpochEvent {
   int64_t step = 0;
   double lr = 0;
   Metrics train_metrics = {};  // means over the epoch
-  double seconds = 0;          // of training, validation left out
+  double seconds = 0;          // of training, without validation
   double images_per_second = 0;
   std::optional<ValidationEvent> validation = {};
 };
 
 // A checkpoint is on the disk.
 struct CheckpointEvent {
-  int64_t epoch = 0;  // of training, when that was known
-  int64_t step = 0;   // that it holds
+  int64_t epoch = 0;  // of training, when the checkpoint was known to be on the disk
+  int64_t step = 0;   // of the checkpoint's state
   std::string file = {};
   uint64_t num_bytes = 0;
   double pause_seconds = 0;  // of training
-  double seconds = 0;        // of writing, beside the training
+  double seconds = 0;        // of writing, in parallel with training
 };
 
 struct EndEvent {
@@ -92,7 +92,7 @@ struct EndEvent {
   int64_t step = 0;
   double seconds = 0;
   double images_per_second = 0;  // over the whole training time
-  std::string monitor = {};      // the metric that the best validation was chosen by: "validation/loss"
+  std::string monitor = {};      // the metric that chose the best validation: "validation/loss"
   std::optional<ValidationEvent> final_validation = {};
   std::vector<ClassMetrics> final_classes = {};  // of the final validation, for each class
   std::optional<ValidationEvent> best_validation = {};
@@ -103,7 +103,7 @@ class Sink {
   virtual ~Sink() = default;
   virtual void on_start(const StartEvent&) {}
   virtual void on_train(const TrainEvent&) {}
-  // After every step, and after on_train where the step ends an interval. `step_in_epoch` from 1.
+  // Called after every step, and after on_train if the step ends an interval. `step_in_epoch` counts from 1.
   virtual void on_step(int64_t /*step_in_epoch*/, int64_t /*steps_per_epoch*/) {}
   virtual void on_warning(const WarningEvent&) {}
   virtual void on_validation(const ValidationEvent&) {}
@@ -112,7 +112,7 @@ class Sink {
   virtual void on_end(const EndEvent&) {}
 };
 
-// Hands every event to every sink, in the order in which they were added.
+// Passes every event to every sink, in the order in which the sinks were added.
 class Reporter : public Sink {
  public:
   void add(std::unique_ptr<Sink> sink) { sinks_.push_back(std::move(sink)); }

@@ -1,5 +1,5 @@
 #pragma once
-// What the JSON forms share.
+// Functions shared by the sinks that write JSON.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -21,8 +21,8 @@ inline void add_scores(Json& object, const ValidationEvent& event) {
   add_metrics(object, event.ema_metrics, "ema_");
 }
 
-// `indent` -1: on one line. Numbers have the digits that give the same double back. Always valid JSON: what is not finite becomes
-// null, and bytes that are no UTF-8 (of a path in a message) the replacement character.
+// `indent` -1: on one line. Numbers have enough digits to restore the same double. The text is always valid JSON: a number that is not
+// finite becomes null, and bytes that are not UTF-8 (of a path in a message) become the replacement character.
 inline std::string to_text(const Json& object, int indent = -1) { return object.dump(indent, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace trainer::reporting

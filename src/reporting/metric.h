@@ -1,5 +1,5 @@
 #pragma once
-// A metric as data: what the tasks (task/task.h) measure, and all that a sink needs to know to write it.
+// The metrics that the tasks (task/task.h) measure, with all that a sink needs to write them.
 
 #include <algorithm>
 #include <cstdint>
@@ -28,13 +28,13 @@ struct Metric {
 // In the order in which they are written.
 using Metrics = std::vector<Metric>;
 
-// What a validation found for the samples of one class.
+// The results of a validation for the samples of one class.
 struct ClassMetrics {
   Metrics metrics;
   int64_t num_samples = 0;
 };
 
-// The metrics that tables and checkpoints have a column for.
+// The metrics for which tables and checkpoints have a column.
 struct MetricColumns {
   std::vector<MetricInfo> train;
   std::vector<MetricInfo> validation;

@@ -12,7 +12,7 @@ namespace trainer::reporting {
 namespace {
 
 constexpr auto kInterval = std::chrono::milliseconds(100);
-// To the beginning of the line, and erase it to its end.
+// Moves to the beginning of the line and erases the line.
 constexpr const char* kErase = "\r\x1b[K";
 
 }  // namespace

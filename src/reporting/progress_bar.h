@@ -1,5 +1,5 @@
 #pragma once
-// One line of a terminal that is drawn again and again. Every function may be called by any thread.
+// A progress bar: one line of a terminal that is redrawn repeatedly. All functions are thread-safe.
 
 #include <chrono>
 #include <cstdio>
@@ -10,15 +10,15 @@
 
 namespace trainer::reporting {
 
-// The percentage, a bar where there is room for one, and the fields, in at most `width` columns (4 or more): while they are too long,
-// the last but one of three or more is left out; then the end is cut. `fraction`: what is done, 0 to 1. Fields are ASCII.
+// The percentage, a bar if there is room for one, and the fields, in at most `width` columns (4 or more). While the text is too long, the
+// last field but one is omitted if there are three or more; then the end is cut. `fraction`: the part done, 0 to 1. Fields are ASCII.
 std::string format_bar(std::vector<std::string> fields, double fraction, size_t width, bool colour);
 
 class ProgressBar {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `stream` stays the caller's. The width is the terminal's, asked at each drawing; 80 where it is none.
+  // `stream` is not owned. The width is the terminal's, queried at each drawing; 80 if `stream` is not a terminal.
   ProgressBar(std::FILE* stream, bool colour) : stream_(stream), colour_(colour) {}
   ~ProgressBar() { clear(); }
   ProgressBar(const ProgressBar&) = delete;
@@ -28,7 +28,7 @@ class ProgressBar {
   bool due(Clock::time_point now) const;
   void draw(std::vector<std::string> fields, double fraction, Clock::time_point now);
   void clear();
-  // Calls `print` with the bar out of the way, and puts it back below.
+  // Clears the bar, calls `print`, and redraws the bar below.
   void print_above(const std::function<void()>& print);
 
  private:
@@ -37,8 +37,8 @@ class ProgressBar {
 
   std::FILE* stream_;
   bool colour_;
-  mutable std::mutex mutex_;  // guards what follows, and the line of the terminal
-  std::string line_;          // as drawn; empty when there is none
+  mutable std::mutex mutex_;  // guards the members below and the line of the terminal
+  std::string line_;          // as drawn; empty if no bar is shown
   Clock::time_point drawn_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// The forms that events are written in. A sink that writes a file throws Error, naming it, when it cannot be written. Files that are
-// there already are continued, not replaced; summary.json alone is replaced.
+// The sinks. A sink that writes a file throws an Error that names the file when it cannot be written. Sinks append to existing files;
+// only summary.json is replaced.
 
 #include <filesystem>
 #include <memory>
@@ -11,24 +11,24 @@
 namespace trainer::reporting {
 
 enum class Progress {
-  kBar,    // training is one redrawn line on stderr; its plain lines go to the logger's files alone
+  kBar,    // training is one redrawn line on stderr; its plain lines go only to the logger's files
   kPlain,  // a line for each interval
-  kNone,   // nothing of training on stderr; its plain lines go to the logger's files alone
+  kNone,   // nothing about training on stderr; its plain lines go only to the logger's files
 };
 
-// Lines through the logger: the start, each training interval as `progress` has it, each validation, the end. `colour` is for the bar.
-// The logger outlives the sink. Under kBar the logger's terminal sink is replaced, so that every line finds the bar out of its way,
-// and put back at the end: no other thread may log while this sink is made or destroyed.
+// Logs the start, each training interval in the form of `progress`, each validation and the end. `colour` applies to the bar. The logger
+// must outlive the sink. Under kBar, this sink replaces the logger's terminal sink with one that clears the bar before each line, and
+// restores it on destruction: no other thread may log while this sink is made or destroyed.
 std::unique_ptr<Sink> make_console(Logger& logger, Progress progress, bool colour);
 // One JSON object a line, with `event` (start or resume, train, warning, validation, checkpoint, end), `time` (Unix seconds), `epoch` (from
-// 0) and `step`. Values that an event does not have are left out; those that are not finite are null.
+// 0) and `step`. Values that an event does not have are omitted; those that are not finite are null.
 std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file);
-// One row an epoch, with a header; cells without a value are empty. A new file has `columns`, of which details are left out; a file that
-// is continued keeps the columns of its header.
+// One row an epoch, with a header; cells without a value are empty. A new file has `columns` without the details; an
+// existing file keeps the columns of its header.
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);
-// Final and best metrics, seconds, images per second and the reason of the end; written once, atomically.
+// Final and best metrics, seconds, images per second and why the run ended; written once, atomically.
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file);
-// An event file that TensorBoard opens, in `folder`, which is created where needed. Its x axis is the step.
+// An event file for TensorBoard in `folder`, which is created if needed. Its x axis is the step.
 std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder);
 
 }  // namespace trainer::reporting

@@ -6,7 +6,7 @@
 
 namespace trainer::state {
 
-// Of dtype and shape, for messages: "Float[2, 3]".
+// The dtype and shape, for messages: "Float[2, 3]".
 std::string describe(const torch::Tensor& tensor);
 
 }  // namespace trainer::state

@@ -1,6 +1,6 @@
 #pragma once
-// What the parts of a run write themselves into and read themselves from: an ordered tree of tensors, numbers and text, as PyTorch's
-// checkpoints are nested dictionaries of them.
+// The state of a run's components in memory: an ordered tree of tensors, numbers and text, like the nested dictionaries of PyTorch's
+// checkpoints.
 
 #include <torch/types.h>
 
@@ -16,14 +16,14 @@ namespace trainer::state {
 class Tree;
 struct Item;
 
-// torch.optim numbers its parameters; all else has names.
+// torch.optim numbers its parameters; everything else has names.
 using Key = std::variant<std::string, int64_t>;
 using List = std::vector<Tree>;
 
 // Items in the order in which they were added.
 class Dict {
  public:
-  // Here an Item is not complete yet, and clang wants it to be for these.
+  // Defined in tree.cpp, because clang requires the complete type Item for them.
   Dict();
   ~Dict();
   Dict(const Dict& other);
@@ -74,7 +74,7 @@ std::string to_string(const Key& key);
 
 // The tensors of a tree, in its order.
 std::vector<torch::Tensor> tensors_of(const Tree& tree);
-// The same tree around other tensors, as many as it has, in the same order.
+// A copy of the tree whose tensors are replaced by `tensors`: the same number, in the same order.
 Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors);
 
 }  // namespace trainer::state

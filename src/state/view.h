@@ -1,5 +1,5 @@
 #pragma once
-// Reading a tree that came from outside, such as a file: whatever is not as expected is a CheckpointError that says what and where.
+// Reads a tree from an untrusted source, such as a file: anything unexpected throws a CheckpointError that names the problem and its place.
 
 #include <optional>
 #include <string>
@@ -12,20 +12,20 @@ namespace trainer::state {
 // A place in a tree, which must outlive it.
 class View {
  public:
-  // `source`: where the tree came from, for messages: "runs/a/checkpoints/step_00000100.pt".
+  // `source`: the tree's origin, for messages: "runs/a/checkpoints/step_00000100.pt".
   View(const Tree& tree, std::string source);
 
-  // Of a dictionary.
+  // These three are for dictionaries.
   View at(const Key& key) const;
   std::optional<View> find(const Key& key) const;
   std::vector<Key> keys() const;
-  // Of a list.
+  // For lists.
   std::vector<View> elements() const;
 
   bool is_none() const;
   bool flag() const;
   int64_t integer() const;
-  double number() const;  // an integer, too
+  double number() const;  // also accepts an integer
   const std::string& text() const;
   const torch::Tensor& tensor() const;
   // Writes the tensor's values into `destination`, whose shape and dtype it must have.
