@@ -22,7 +22,7 @@
 #include "base/signal.h"
 #include "datasets/download.h"
 
-// Reasons travel as std::runtime_error; fetch_archive adds the URL and the cure.
+// The functions here throw std::runtime_error with the reason; fetch_archive adds the URL and a remedy.
 
 namespace trainer::datasets {
 namespace {
@@ -39,7 +39,7 @@ void create_folders(const fs::path& folder) {
   if (error) throw std::runtime_error(fmt::format("cannot create {}: {}", folder.string(), explain_refusal(folder, error)));
 }
 
-// An flock on a file that exists only as long as somebody holds it. Taking it waits for whoever holds it.
+// An flock on a file that exists only while the lock is held. The constructor waits for the current holder.
 class FileLock {
  public:
   FileLock(fs::path path, const ArchiveSource& source, Logger& logger) : path_(std::move(path)) {
@@ -51,7 +51,7 @@ class FileLock {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
-  // Removed while it is still locked, so that no later holder's file goes.
+  // Removed while still locked, so that the file of a later holder is never removed.
   ~FileLock() { ::unlink(path_.c_str()); }
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
@@ -76,7 +76,7 @@ class FileLock {
   Descriptor file_;
 };
 
-// Everything unfinished lies in here.
+// The folder for all unfinished files.
 class PartialFolder {
  public:
   explicit PartialFolder(fs::path path) : path_(std::move(path)) {
@@ -97,7 +97,7 @@ class PartialFolder {
   fs::path path_;
 };
 
-// The entry's path, when it is a file or folder that stays below where it is unpacked.
+// The entry's path. Throws unless it is a file or folder that stays inside the target folder.
 fs::path checked_path(archive_entry* entry) {
   const char* name = archive_entry_pathname(entry);
   fs::path path = name != nullptr ? name : "";

@@ -50,13 +50,13 @@ class Cifar : public input::Dataset {
   size_t label_offset_;
 };
 
-// Also when it cannot be told; opening it then says why.
+// True also if this cannot be determined; opening the path then reports why.
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error) || error;
 }
 
-// The folder that holds the files, or at least some of them: the set's own folder in `root`, or `root` itself.
+// The folder that contains the files, or at least some of them: the set's own folder in `root`, or `root` itself.
 std::optional<fs::path> find_folder(const CifarLayout& layout, const fs::path& root) {
   if (is_there(root / layout.archive.folder)) return root / layout.archive.folder;
   const auto is_here = [&root](const std::string& name) { return is_there(root / name); };

@@ -12,10 +12,10 @@
 
 namespace trainer::datasets {
 
-// How one of the sets is laid out in its files. Of a record's labels the last one is the class.
+// The file layout of one of the sets. The last label of a record is the class.
 struct CifarLayout {
   std::string title;              // for messages
-  std::vector<int> label_counts;  // how many values each label byte may have
+  std::vector<int> label_counts;  // the number of possible values of each label byte
   std::vector<std::string> train_files;
   std::vector<std::string> validation_files;
   ArchiveSource archive;  // archive.folder is the set's own folder
@@ -33,8 +33,8 @@ struct CifarOptions : config::Options {
 // Throws UsageError when no folder is named.
 input::DatasetInfo cifar_info(const CifarLayout& layout, const CifarOptions& options);
 
-// Finds the files, fetches them first where they are missing and options.download is set, maps them into memory and checks every
-// record's labels. Files may hold any whole number of records. Throws DataError naming the file, what is wrong and the cure.
+// Finds the files (downloads them if they are missing and options.download is set), maps them into memory and checks every record's
+// labels. A file may have any whole number of records. Throws a DataError that names the file, the problem and a remedy.
 std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, Split split, Logger& logger);
 
 }  // namespace trainer::datasets

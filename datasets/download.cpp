@@ -48,7 +48,7 @@ class Transfer {
     if (!curl_) throw std::runtime_error("libcurl does not start");
   }
 
-  // Returns the MD5 sum of what came.
+  // Returns the MD5 sum of the received bytes.
   std::string run(const std::string& url) {
     std::array<char, CURL_ERROR_SIZE> details{};
     CURL* curl = curl_.get();
@@ -78,7 +78,7 @@ class Transfer {
   }
 
   bool take(std::string_view bytes) {
-    // Flushed, so that a full disk is met here and its reason kept.
+    // Flushed, so that a full disk is detected here and its reason kept.
     if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size() || std::fflush(file_) != 0) {
       failure_ = std::system_error(errno, std::generic_category(), "cannot write " + path_.string()).what();
       return false;
@@ -89,7 +89,7 @@ class Transfer {
     return true;
   }
 
-  // A line each 10 %, where the server has told the length.
+  // Logs a line each 10 %, if the server has sent the length.
   void log_progress() {
     curl_off_t length = -1;
     curl_easy_getinfo(curl_.get(), CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
@@ -103,7 +103,7 @@ class Transfer {
     return stop_signal() != 0 || transfer.stalled(received) ? 1 : 0;
   }
 
-  // By the clock: libcurl's own limit looks at an average speed, which a stall lowers only after seconds.
+  // Measures the time since the last byte: libcurl's own limit uses an average speed, which reacts to a stall only after seconds.
   bool stalled(int64_t received) {
     const auto now = std::chrono::steady_clock::now();
     if (received != last_received_) {

@@ -1,5 +1,5 @@
 #pragma once
-// One file from a web server, checked while it comes.
+// Downloads one file from a web server and checks it during the transfer.
 
 #include <chrono>
 #include <filesystem>
@@ -10,9 +10,8 @@
 namespace trainer::datasets {
 
 // Downloads `url` (http or https, redirects followed) to `file`, which must not exist yet, and compares its MD5 sum (32 lower-case
-// hexadecimal digits). `stall_timeout` is the longest time without a byte. Logs a line each 10 %. Throws std::runtime_error with the
-// reason alone, since the caller knows what the file was for, and leaves what had come; Error with ExitCode::kStopped after a
-// request to stop.
+// hexadecimal digits). `stall_timeout` is the longest time without a byte. Logs a line each 10 %. Throws std::runtime_error with only
+// the reason (the caller knows the purpose of the file), or Error with ExitCode::kStopped after a stop request; the partial file stays.
 void download(const std::string& url, const std::string& md5, const std::filesystem::path& file, std::chrono::milliseconds stall_timeout,
               Logger& logger);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The data sets that a configuration can name. A new one is a file beside this one and its name in CMakeLists.txt (docs/extending.md).
+// The data sets that a configuration can name. To add one, add a file to this folder and its name to CMakeLists.txt (docs/extending.md).
 
 #include <functional>
 #include <memory>
@@ -14,8 +14,8 @@ enum class Split { kTrain, kValidation };
 
 // A data set that is configured but not opened yet.
 struct DatasetFactory {
-  input::DatasetInfo info;  // what the options alone determine, without looking at files
-  // Downloads where asked to, opens and checks the files. Throws DataError naming the file and the cure.
+  input::DatasetInfo info;  // determined by the options only, without reading files
+  // Downloads the files if configured, opens and checks them. Throws a DataError that names the file and a remedy.
   std::function<std::unique_ptr<input::Dataset>(Split split, Logger& logger)> open;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMaxValues = int64_t{1} << 28;
 
-// A sample is made anew at each reading, which costs no memory however many there are; so the fast generator serves.
+// Samples are generated at each read, so that they use no memory; therefore the generator must be fast.
 class SampleRandom {
  public:
   explicit SampleRandom(uint64_t seed) : state_(seed) {}
@@ -61,7 +61,7 @@ class Synthetic : public input::Dataset {
   input::Sample read(int64_t index, input::Scratch& scratch) const override {
     SampleRandom random(mix_seed(seed_, static_cast<uint64_t>(index)));
     const auto num_targets = info_.num_classes > 0 ? size_t{0} : static_cast<size_t>(info_.num_targets);
-    // The label comes first, so that it does not depend on the shape.
+    // Drawn before the values, so that the label does not depend on the shape.
     const auto label = random.next() % static_cast<uint64_t>(info_.num_classes > 0 ? info_.num_classes : 1);
     scratch.values.resize(num_targets + num_values_);
     random.fill(scratch.values);

@@ -1,5 +1,5 @@
 #pragma once
-// Random samples of any shape, for measurements, demonstrations and tests: no files, no reading time to speak of.
+// Random samples of any shape, for benchmarks, demonstrations and tests: they need no files and almost no reading time.
 
 #include <memory>
 #include <vector>
@@ -24,8 +24,8 @@ struct SyntheticOptions : config::Options {
 // Throws UsageError when the options contradict each other.
 input::DatasetInfo synthetic_info(const SyntheticOptions& options);
 
-// Values, and targets where there are no classes, are uniform with mean 0 and variance 1. A sample is a function of (seed, split,
-// index): every rank and every reading sees the same one.
+// Values, and targets if there are no classes, are uniform with mean 0 and variance 1. A sample is a function of (seed, split,
+// index): every rank and every read gets the same one.
 std::unique_ptr<input::Dataset> open_synthetic(const SyntheticOptions& options, Split split);
 
 }  // namespace trainer::datasets

@@ -30,7 +30,7 @@ class CifarBlock : public torch::nn::Module {
   }
 
  private:
-  // Option A: every second row and column, and zeros for the channels that x lacks.
+  // Option A: takes every second row and column and pads the missing channels with zeros.
   torch::Tensor shortcut(const torch::Tensor& x) const {
     if (added_channels_ == 0) return x;
     const torch::Tensor kept = x.slice(2, std::nullopt, std::nullopt, stride_).slice(3, std::nullopt, std::nullopt, stride_);

@@ -1,5 +1,5 @@
 #pragma once
-// A network, and what its constructor is given.
+// The interface of networks, and the arguments of their constructors.
 
 #include <torch/torch.h>
 
@@ -17,7 +17,7 @@ class Model : public torch::nn::Module {
   // Shape of one input sample that the network was built for, such as {3, 32, 32}; -1: any size.
   virtual std::vector<int64_t> input_shape() const = 0;
   virtual int64_t num_outputs() const = 0;
-  // Whether NHWC order in memory makes it faster; runtime.channels_last: auto follows it.
+  // Whether NHWC memory order makes the network faster; used by runtime.channels_last: auto.
   virtual bool prefers_channels_last() const { return true; }
 };
 

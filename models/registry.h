@@ -1,5 +1,5 @@
 #pragma once
-// The networks that a configuration can name. A new one is a file beside this one and its name in CMakeLists.txt (docs/extending.md).
+// The networks that a configuration can name. To add one, add a file to this folder and its name to CMakeLists.txt (docs/extending.md).
 
 #include "config/key_table.h"
 #include "models/model.h"

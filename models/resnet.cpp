@@ -29,7 +29,7 @@ struct ResNetOptions : config::Options {
   }
 };
 
-// The shortcut where shapes change: a strided 1×1 convolution and a norm. Elsewhere null.
+// The shortcut if the shape changes: a strided 1×1 convolution and a norm; else null.
 torch::nn::Sequential make_downsample(int64_t in_channels, int64_t out_channels, int64_t stride, const nn::NormFactory& norm) {
   if (stride == 1 && in_channels == out_channels) return nullptr;
   return torch::nn::Sequential(nn::conv1x1(in_channels, out_channels, stride), norm(out_channels));
@@ -140,7 +140,7 @@ class ResNet : public Model {
   }
 
   ResNetOptions options_;
-  int64_t stage_channels_ = 64;  // of the stage made last
+  int64_t stage_channels_ = 64;  // of the last stage made
   std::shared_ptr<nn::Conv2d> conv1_;
   nn::BatchNormPtr bn1_;
   torch::nn::Sequential layer1_, layer2_, layer3_, layer4_;

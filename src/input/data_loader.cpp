@@ -19,12 +19,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The buffers of one batch. A worker owns them while it prepares a batch, the loader's thread from then until the batch is released.
+// The buffers of one batch. A worker owns them while it prepares a batch; then the loader's thread owns them until the batch is released.
 struct Slot {
   torch::Tensor images;   // of a full batch
   torch::Tensor targets;  // of a full batch
   Batch batch;
-  int64_t number = -1;  // of the batch that lies ready
+  int64_t number = -1;  // of the batch that is ready
   std::optional<std::string> error;
 };
 
@@ -66,8 +66,8 @@ void* entry(const torch::Tensor& tensor, int64_t index) {
 
 }  // namespace
 
-// Batches are numbered from 0 in each epoch; batch n lies in slot n modulo the number of slots. Workers take the numbers in order,
-// as far as slots are free, and call no operator of torch.
+// Batches are numbered from 0 in each epoch; batch n is in slot n modulo the number of slots. Workers take the numbers in order,
+// while slots are free, and do not call torch operators.
 class DataLoader::State {
  public:
   State(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options)
@@ -165,7 +165,7 @@ class DataLoader::State {
     }
   }
 
-  // Leaves the rest undone when the epoch is given up.
+  // Stops early when the epoch is cancelled.
   void prepare(Slot& slot, int64_t number, Scratch& scratch) const {
     slot.error.reset();
     const int64_t size = batch_size(number);
@@ -199,9 +199,9 @@ class DataLoader::State {
   uint64_t epoch_seed_ = 0;
   std::vector<int64_t> indices_;
 
-  std::mutex mutex_;               // guards what follows, and each slot's number
+  std::mutex mutex_;               // guards the members below and each slot's number
   std::condition_variable work_;   // a batch may be taken, or stopping
-  std::condition_variable ready_;  // a worker has put a batch down
+  std::condition_variable ready_;  // a worker has finished a batch
   int64_t num_batches_ = 0;
   int64_t num_taken_ = 0;
   int64_t num_released_ = 0;

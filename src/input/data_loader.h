@@ -1,6 +1,6 @@
 #pragma once
-// Batches of a data set in a given order, prepared ahead by threads. Results depend on (seed, epoch, sample index) only, not on the
-// number of threads or their timing.
+// Batches of a data set in a given order, prepared in advance by worker threads. Results depend on (seed, epoch, sample index) only, not on
+// the number of threads or their timing.
 
 #include <torch/types.h>
 
@@ -16,7 +16,7 @@
 namespace trainer::input {
 
 struct Batch {
-  torch::Tensor images;   // [size, …] in the pipeline's dtype and layout, on the CPU (pinned if asked for)
+  torch::Tensor images;   // [size, …] in the pipeline's dtype and layout, on the CPU (pinned if requested)
   torch::Tensor targets;  // int64 [size], or floating point [size, num_targets] in `target_dtype`
   int64_t size = 0;
 };
@@ -24,13 +24,13 @@ struct Batch {
 struct LoaderOptions {
   int64_t batch_size = 1;
   int64_t num_workers = 0;  // 0: next() prepares the batch itself, and nothing is prefetched
-  int64_t prefetch = 4;     // batches kept ready beside the one in use
+  int64_t prefetch = 4;     // batches kept ready in addition to the one in use
   bool pin_memory = false;
   torch::ScalarType target_dtype = torch::kFloat32;  // of floating-point targets
   uint64_t seed = 0;
 };
 
-// Belongs to one thread; its workers are its own.
+// Not thread-safe; owns its worker threads.
 class DataLoader {
  public:
   // `dataset` and `pipeline` must outlive the loader. Buffers for prefetch + 1 batches (one without workers) are allocated here and
@@ -40,14 +40,14 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  // Begins an epoch over `indices`, the last batch possibly smaller. `num_batches`: when other ranks take more, in which case the last
-  // ones are empty here. What was left of an earlier epoch is dropped.
+  // Begins an epoch over `indices`; the last batch may be smaller. `num_batches`: given when other ranks have more batches; the last ones
+  // are then empty here. The rest of an earlier epoch is discarded.
   void start_epoch(int64_t epoch, std::vector<int64_t> indices, std::optional<int64_t> num_batches = {});
-  // The next batch, or nullptr after the last. It stays as it is until the next call of next() or start_epoch(). An exception of a
-  // reader or transform is thrown here, as DataError naming the sample's index, in the place of its batch, which no later call passes.
+  // The next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). An exception of a reader or
+  // transform is thrown here instead of its batch, as a DataError that names the sample's index; later calls throw it again.
   const Batch* next();
   int64_t batch_size() const;
-  // Time that next() has taken since the loader was made: waiting for workers, or preparing batches where there are none.
+  // Total time spent in next() since construction: waiting for workers, or preparing batches if there are none.
   std::chrono::duration<double> waited() const;
 
  private:

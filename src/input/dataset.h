@@ -1,5 +1,5 @@
 #pragma once
-// What a data set is to the rest of the program. No torch: samples are plain memory.
+// The interface of data sets. It does not use torch: samples are plain memory.
 
 #include <cstdint>
 #include <optional>
@@ -11,10 +11,10 @@
 
 namespace trainer::input {
 
-// What is known of a data set before its files are looked at.
+// The properties of a data set that are known before its files are read.
 struct DatasetInfo {
   std::vector<int64_t> shape;  // of one sample: {channels, height, width}, or {features}
-  bool is_image = true;        // uint8 pixels that transforms apply to; false: ready floating-point values
+  bool is_image = true;        // uint8 pixels, to which transforms apply; false: floating-point values, used unchanged
   int64_t num_classes = 0;     // 0: targets are floating-point vectors
   int64_t num_targets = 1;     // length of a floating-point target
 };
@@ -38,9 +38,9 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual const DatasetInfo& info() const = 0;
   virtual int64_t size() const = 0;
-  // The sample of that index, 0 <= index < size(). Called from several threads at once.
+  // The sample at `index`, 0 <= index < size(). Thread-safe, with one scratch for each thread.
   virtual Sample read(int64_t index, Scratch& scratch) const = 0;
-  // A hint that read(index) comes next but one: shuffled samples that lie in memory are otherwise waited for.
+  // A hint that the read after the next one is read(index): hides the memory latency of shuffled samples.
   virtual void prefetch(int64_t /*index*/) const {}
 };
 

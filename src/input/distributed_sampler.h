@@ -1,6 +1,6 @@
 #pragma once
-// Which samples a rank takes in an epoch, in which order: the lists of torch.utils.data.DistributedSampler, index for index
-// (pytorch/torch/utils/data/distributed.py), and one more way to share what cannot be shared evenly.
+// The samples of a rank in an epoch and their order: the same lists as torch.utils.data.DistributedSampler's, index for index
+// (pytorch/torch/utils/data/distributed.py), plus one more way to distribute a number of samples that world_size does not divide.
 
 #include <cstdint>
 #include <vector>
@@ -14,12 +14,13 @@ struct SamplerOptions {
   int rank = 0;
   int world_size = 1;
   bool shuffle = true;
-  // When world_size does not divide num_samples: padded with the list's head, cut, or as it is, so that the first ranks have one more.
+  // When world_size does not divide num_samples: padded with the head of the list, cut, or unchanged, so that the first ranks have one
+  // more.
   config::Shards shards = config::Shards::kPad;
   uint64_t seed = 0;
 };
 
-// The order that all ranks share ends before this position, where they take it from position `first` on: padded, cut, or as it is.
+// The end (exclusive) of the order that all ranks share when they use it from position `first` on: padded, cut, or unchanged.
 int64_t end_of_order(config::Shards shards, int64_t num_samples, int world_size, int64_t first = 0);
 
 class DistributedSampler {
@@ -27,8 +28,8 @@ class DistributedSampler {
   explicit DistributedSampler(SamplerOptions options);
   // The permutation is a function of seed + epoch.
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
-  // This rank's indices of the epoch that was set; of what is left of it from position `first` of the shared order on, where other ranks
-  // have taken the beginning.
+  // This rank's indices in the current epoch. With `first`: its part of the shared order from that position on, for an epoch whose
+  // beginning was already trained on, possibly by other ranks.
   std::vector<int64_t> indices(int64_t first = 0) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// An image as transforms see it: a window into stored pixels, so that crop and flip cost nothing until the one loop that writes
-// the network's input.
+// The image that transforms work on: a window into stored pixels. Crop and flip only change the window; the pixels are read once, by the
+// loop that writes the network's input.
 
 #include <cstdint>
 
@@ -8,8 +8,8 @@ namespace trainer::input {
 
 enum class Padding { kZero, kReflect };
 
-// A planar uint8 image (channel after channel, row by row), of which a window is looked at. The window may reach over the edge;
-// what is there follows `padding`. `mirrored` reads each row of the window from right to left.
+// A planar uint8 image (channel after channel, row by row), of which a window is used. The window may extend beyond the
+// edges; `padding` defines the values there. `mirrored` reads each row of the window from right to left.
 struct ImageView {
   const uint8_t* pixels = nullptr;  // [channels][height][width]
   int channels = 0;

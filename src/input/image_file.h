@@ -1,5 +1,5 @@
 #pragma once
-// Image files, by OpenCV. In a build without it (TRAINER_WITH_OPENCV=OFF) every call throws UsageError that says so.
+// Writes image files with OpenCV. In a build without it (TRAINER_WITH_OPENCV=OFF) every call throws a UsageError.
 
 #include <cstdint>
 #include <filesystem>
@@ -13,7 +13,7 @@ struct RgbImage {
   std::vector<uint8_t> pixels;  // [height][width][3], red first
 };
 
-// The format follows the file's ending (.png, .jpg …). Throws Error when it cannot be written.
+// The file name's extension selects the format (.png, .jpg …). Throws Error when it cannot be written.
 void write_image_file(const std::filesystem::path& path, const RgbImage& image);
 
 }  // namespace trainer::input

@@ -27,7 +27,7 @@ uint16_t bfloat16_bits(float value) {
   return static_cast<uint16_t>((bits + round_half_to_even) >> 16);
 }
 
-// The row or column that is seen at `index`; kOutside for zero padding.
+// The stored row or column to read for `index`; kOutside for zero padding.
 int source_index(int index, int size, Padding padding) {
   if (index >= 0 && index < size) return index;
   if (padding == Padding::kZero) return kOutside;
@@ -74,7 +74,7 @@ class WindowWriter {
         plane_(static_cast<ptrdiff_t>(image.height) * image.width) {}
 
   void write(T* out) const {
-    // The part of each written row that stored pixels fill; what lies before and behind it is padding.
+    // The part of each written row that stored pixels fill; the rest, before and after it, is padding.
     const int inside_begin = std::clamp(-image_.left, 0, image_.window_width);
     const int inside_end = std::clamp(image_.width - image_.left, inside_begin, image_.window_width);
     const int begin = image_.mirrored ? image_.window_width - inside_end : inside_begin;
@@ -87,7 +87,7 @@ class WindowWriter {
       }
       const ptrdiff_t row_offset = static_cast<ptrdiff_t>(source) * image_.width;
       const uint8_t* row = pixels_ + row_offset;
-      // Vectors like whole rows: over the ends, neighbouring rows are read as long as there are any, and the padding comes on top.
+      // Whole rows in vectors: past the ends, neighbouring rows are read if they exist, and the padding then overwrites the result.
       const ptrdiff_t seen = row_offset + image_.left;
       const bool whole = arithmetic_ != nullptr && seen >= 0 && seen + image_.window_width <= plane_;
       if (whole) {
@@ -119,7 +119,7 @@ class WindowWriter {
     }
   }
 
-  // The window's columns begin to end, of which each is read at its source column.
+  // Writes the window's columns begin to end, each read from its source column.
   void write_inside(const uint8_t* row, int begin, int end, T* out) const {
     if (begin == end) return;
     const uint8_t* pixels = row + source_column(begin);
@@ -133,7 +133,7 @@ class WindowWriter {
     image_.mirrored ? look_up<-1>(pixels, end - begin, out + begin * channels_) : look_up<1>(pixels, end - begin, out + begin * channels_);
   }
 
-  // Unrolled by hand: left alone, -O2 keeps the loop over channels, and -O3 assembles vectors from single look-ups, which is slower.
+  // Unrolled by hand: otherwise -O2 keeps the loop over channels, and -O3 assembles vectors from single look-ups, which is slower.
   template <int kStep>
   void look_up(const uint8_t* pixels, int count, T* __restrict out) const {
     const int channels = kChannels > 0 ? kChannels : channels_;

@@ -10,27 +10,27 @@
 
 namespace trainer::input {
 
-// What each of the 256 pixel values of each channel becomes, [channels][256]: (pixel / 255 - mean) / std, computed like torchvision's
-// ToTensor and Normalize: in float with mean and std rounded to float, or in double. bfloat16 is the float value rounded to nearest
-// even. `mean` and `std` hold one value for each channel.
+// The normalized value of each of the 256 pixel values of each channel, [channels][256]: (pixel / 255 - mean) / std, computed like
+// torchvision's ToTensor and Normalize: in float with mean and std rounded to float, or in double. bfloat16 is the float value rounded to
+// nearest even. `mean` and `std` hold one value for each channel.
 template <class T>
 std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const double> std);
 
-// (pixel / 255 - mean) / std of one channel by multiplications with reciprocals, each in two parts: the rest is what the first, rounded
-// to float, lacks.
+// (pixel / 255 - mean) / std of one channel by multiplications with reciprocals, each in two parts: the first, rounded to
+// float, and the rest that the rounding cut off.
 struct ChannelArithmetic {
   float mean;
   float inverse_std, inverse_std_rest;
 };
 
-// What computes the values of make_pixel_table<float>(mean, std) bit for bit, one for each channel: all 256 values are compared. Empty
-// where one differs or the processor has no fused multiply-add; the table then serves alone.
+// For each channel, the arithmetic that computes the values of make_pixel_table<float>(mean, std) bit for bit; all 256 values are
+// compared. Empty if one differs or the processor has no fused multiply-add; then only the table is used.
 std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, std::span<const double> std);
 
 // Writes the image's window to `out`, which has room for channels * window_height * window_width elements: as
-// [channels][height][width], or with `channels_last` as [height][width][channels]. Zero padding writes what pixel value 0 becomes;
-// under reflection the window reaches less than the stored height or width over an edge. `table` has 256 values for each channel;
-// `arithmetic`, empty or one for each channel, gives the same values faster where channels do not lie side by side.
+// [channels][height][width], or with `channels_last` as [height][width][channels]. Zero padding writes the normalized pixel
+// value 0; with reflection the window must extend beyond an edge by less than the stored height or width. `table` has 256 values for each
+// channel; `arithmetic`, empty or one for each channel, gives the same values faster if the channels are not interleaved.
 template <class T>
 void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
                  T* out);

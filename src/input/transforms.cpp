@@ -17,17 +17,17 @@ namespace {
 // Keeps windows far from the limits of int.
 constexpr double kMaxPixels = 32768;
 
-// What is known of every image at one place of a list.
+// The properties of every image at one position of a list.
 struct Frame {
   int height = 0;
   int width = 0;
-  bool cut = false;  // may show a part of the stored image only
+  bool cut = false;  // may contain only a part of the stored image
 };
 
-// The keys of a transform that moves the window, and the transform itself. Several threads apply it at once.
+// The keys of a transform that moves the window, and the transform itself. Applied by several threads concurrently.
 class ImageTransform : public config::Options {
  public:
-  // The frame that it makes of `frame`. Throws UsageError when it cannot be applied there.
+  // The frame after this transform, given the frame before it. Throws UsageError when it cannot be applied to it.
   virtual Frame plan(Frame frame) const = 0;
   virtual void apply(ImageView& image, CounterRandom& random) const = 0;
 };

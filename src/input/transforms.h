@@ -1,6 +1,5 @@
 #pragma once
-// Image transforms, and the registry that a configuration chooses from. A list of them becomes a Pipeline, which turns a stored image
-// into the network's input in one pass.
+// Image transforms and their registry. A Pipeline applies a list of them: it turns a stored image into the network's input in one pass.
 
 #include <torch/types.h>
 
@@ -15,7 +14,7 @@ namespace trainer::input {
 
 const config::RegistryBase& transform_registry();
 
-// How a batch's images lie in memory.
+// The dtype and memory layout of a batch's images.
 struct BatchLayout {
   torch::ScalarType dtype = torch::kFloat32;  // float32, float64 or bfloat16
   bool channels_last = false;
@@ -24,7 +23,7 @@ struct BatchLayout {
 // Immutable and thread-safe.
 class Pipeline {
  public:
-  // `components` come from transform_registry(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
+  // `components` come from transform_registry(). Throws UsageError for lists that cannot be applied to these samples (transforms on a
   // data set without images, normalize not last or with another number of channels, a crop that does not fit …).
   Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
   ~Pipeline();

@@ -11,7 +11,7 @@ namespace {
 struct AdamOptions : config::Options {
   explicit AdamOptions(bool decoupled = false) : decoupled_weight_decay(decoupled), weight_decay(decoupled ? 0.01 : 0) {}
 
-  bool decoupled_weight_decay;  // AdamW: shrinks the parameter; Adam: adds to its gradient
+  bool decoupled_weight_decay;  // true (AdamW): shrinks the parameter; false (Adam): is added to its gradient
   double lr = 0.001;
   std::vector<double> betas{0.9, 0.999};
   double eps = 1e-8;
@@ -36,9 +36,9 @@ struct AdamWOptions : AdamOptions {
   AdamWOptions() : AdamOptions(true) {}
 };
 
-// Of one parameter, from its first gradient on; undefined before.
+// The state of one parameter; undefined before its first gradient.
 struct AdamState {
-  torch::Tensor step;  // float32 scalar on the parameter's device, as the kernels want it
+  torch::Tensor step;  // float32 scalar on the parameter's device, as the kernels require
   torch::Tensor exp_avg;
   torch::Tensor exp_avg_sq;
 };
@@ -77,7 +77,7 @@ class Adam final : public Optimizer {
     kernel(gradients.params, gradients.grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, options_.betas[0],
            options_.betas[1], groups_[group].decay ? options_.weight_decay : 0, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
            /*grad_scale=*/{}, found_inf);
-    // A step that the kernel skipped is taken back.
+    // Undo the count of a step that the kernel skipped.
     if (found_inf) at::_foreach_sub_(steps, std::vector<torch::Tensor>(steps.size(), *found_inf));
   }
 

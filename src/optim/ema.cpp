@@ -12,18 +12,18 @@ Ema::Ema(const torch::nn::Module& model, const config::EmaSection& options)
   num_updates_ = torch::zeros({}, torch::TensorOptions(params_.at(0).device()).dtype(torch::kInt64));
 }
 
-// The part of the next update's parameters in the average.
+// The weight of the parameters in the next update of the average.
 torch::Tensor Ema::next_weight() const {
   const auto n = num_updates_.to(torch::kFloat64);
   const auto weight = (options_.warmup ? 9 / (9 + n) : (n == 0).to(torch::kFloat64)).clamp_min(1 - options_.decay);
-  // What the kernels take as learning rate.
+  // The dtype that the kernels require for a learning rate.
   return weight.to(num_updates_.is_cpu() ? torch::kFloat64 : torch::kFloat32);
 }
 
 void Ema::update(const std::optional<torch::Tensor>& found_inf) {
   const torch::NoGradGuard no_grad;
-  // average += weight (parameter - average) in one kernel, which looks at found_inf: an ascent along the parameters, with the average as
-  // weight decay.
+  // average += weight (parameter - average) in one kernel that supports found_inf: SGD that maximizes, with the parameters as gradients
+  // and a weight decay of 1.
   at::_fused_sgd_(averages_, params_, /*momentum_buffer_list=*/{}, /*weight_decay=*/1, /*momentum=*/0, /*lr=*/next_weight(),
                   /*dampening=*/0, /*nesterov=*/false, /*maximize=*/true, /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
   num_updates_ += 1;

@@ -16,8 +16,8 @@ namespace {
 
 // A step of the training after the warm-up.
 struct SchedulePoint {
-  int64_t step;       // since the warm-up's end, from 0
-  int64_t num_steps;  // from the warm-up's end to the training's, at least 1
+  int64_t step;       // since the end of the warm-up, from 0
+  int64_t num_steps;  // from the end of the warm-up to the end of training, at least 1
   double epoch;       // since the beginning of the training
 
   double progress() const { return static_cast<double>(step) / static_cast<double>(num_steps); }
@@ -153,7 +153,7 @@ const LrSchedulerRegistry& schedules() {
   return all;
 }
 
-// Of either key, in steps; a warm-up that was asked for is one step at least.
+// The warm-up of either key, in steps; at least one step if a warm-up is configured.
 int64_t warmup_length(const config::LrSchedulerSection& section, int64_t steps_per_epoch) {
   if (section.warmup_steps > 0 && section.warmup_epochs > 0) {
     throw UsageError(fmt::format("lr_scheduler.warmup_steps: {} contradicts warmup_epochs {}; give one of the two", section.warmup_steps,

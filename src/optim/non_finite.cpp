@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 16;
 
-// An infinity or NaN has all bits of the exponent. In integers, which every compiler makes one vector loop of.
+// An infinity or NaN has all bits of the exponent. The test uses integers, because every compiler vectorizes that loop.
 template <class Value, class Bits>
 bool has_non_finite(const torch::Tensor& tensor) {
   constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<Value>::infinity());

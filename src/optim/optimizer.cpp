@@ -6,7 +6,7 @@
 namespace trainer::optim {
 namespace {
 
-// Strides of dimensions of size 1 say nothing about the layout, and autograd leaves them as they come.
+// Strides of dimensions of size 1 do not affect the layout, and autograd does not normalize them.
 bool same_layout(const torch::Tensor& a, const torch::Tensor& b) {
   for (int64_t i = 0; i < b.dim(); ++i) {
     if (b.size(i) != 1 && a.stride(i) != b.stride(i)) return false;
@@ -14,16 +14,16 @@ bool same_layout(const torch::Tensor& a, const torch::Tensor& b) {
   return true;
 }
 
-// The parameter's gradient in the parameter's memory layout; undefined without one.
+// The parameter's gradient in the parameter's memory layout; undefined if it has none.
 torch::Tensor aligned_grad(const torch::Tensor& param) {
   const auto& grad = param.grad();
   if (!grad.defined() || same_layout(grad, param)) return grad;
   return torch::empty_like(param).copy_(grad);
 }
 
-// Which of `tensors` (one at least) have an element that is not zero, NaN included. Waits for the device once.
+// Which of `tensors` (at least one) have an element that is not zero, NaN included. Waits for the device once.
 std::vector<bool> have_nonzero(const std::vector<torch::Tensor>& tensors) {
-  // The 1-norm: the squares of the 2-norm can vanish, and the maximum of an empty tensor is an error.
+  // The 1-norm, because squares in the 2-norm can underflow and the maximum of an empty tensor is an error.
   const auto flags = at::stack(at::_foreach_norm(tensors, 1)).ne(0).cpu();
   const auto* begin = flags.const_data_ptr<bool>();
   return std::vector<bool>(begin, begin + flags.numel());
@@ -111,7 +111,7 @@ state::Tree Optimizer::state() const {
     state::Dict options;
     options.add("lr", last_lr_.value_or(base_lr()));
     add_options(group, options);
-    options.add("initial_lr", base_lr());  // as torch's schedulers note it, and ask for it when they go on
+    options.add("initial_lr", base_lr());  // torch's schedulers write it, and require it to resume
     options.add("params", std::move(numbers));
     param_groups.emplace_back(std::move(options));
   }

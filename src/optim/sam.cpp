@@ -1,9 +1,10 @@
 // Sharpness-aware minimization (Foret et al. 2021): the gradient of an SGD step is taken at the point of highest loss nearby, w + rho g
-// / ||g||, with g the first pass' gradient over all parameters together.
+// / ||g||, with g the gradient of the first pass over all parameters together.
 //
-// Several processes: the paper lets each accelerator climb along its own part's gradient (m-sharpness). So the first pass needs no
-// synchronisation; the parameters then differ between ranks until step() puts the old bits back, and the second pass' gradients are
-// averaged. Under amp::GradScaler, both losses are scaled and only the second gradient unscaled: the length of the first cancels.
+// With several processes, each climbs along the gradient of its own part of the batch, as in the paper (m-sharpness). So the first pass
+// needs no synchronisation; the parameters then differ between ranks until step() restores the old values bit for bit, and the gradients of
+// the second pass are averaged. Under amp::GradScaler, both losses are scaled and only the second gradient unscaled: the length of the
+// first cancels.
 
 #include <torch/torch.h>
 
@@ -49,8 +50,8 @@ class Sam final : public Sgd {
     if (grads.empty()) return;
     const auto norm = total_norm(grads);
     at::_foreach_mul_(grads, rho_ / (norm + 1e-12));
-    // A scaled loss' gradient may have overflowed. NaN parameters would spoil what outlives the second pass, such as the statistics of
-    // batch normalisation; without a climb, that pass overflows like the first and the step is skipped.
+    // The gradient of a scaled loss may have overflowed. NaN parameters would corrupt state that outlives the second pass, such as the
+    // statistics of batch normalisation. Without a climb, the second pass overflows like the first and the step is skipped.
     const auto is_not_finite = norm.isfinite().logical_not().to(torch::kFloat32);
     at::_fused_sgd_(params, grads, /*momentum_buffers=*/{}, /*weight_decay=*/0, /*momentum=*/0, /*lr=*/1.0, /*dampening=*/0,
                     /*nesterov=*/false, /*maximize=*/true, /*is_first_step=*/false, /*grad_scale=*/{}, is_not_finite);

@@ -45,7 +45,7 @@ bool Sgd::has_dampened_first_step(const std::vector<torch::Tensor>& momentum_buf
 
 void Sgd::update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) {
   auto& momentum_buffers = momentum_buffers_[group];
-  // The first update that is not skipped leaves dampening out, and the kernel has to be told which one that is.
+  // The first update that is not skipped ignores dampening; the kernel must be given a flag for it.
   const bool has_first_step = has_dampened_first_step(momentum_buffers, gradients);
   if (has_first_step && found_inf && found_inf->item<float>() != 0) return;
 
@@ -54,7 +54,7 @@ void Sgd::update(size_t group, const Gradients& gradients, double lr, const std:
   for (size_t i = 0; i < gradients.indices.size(); ++i) {
     auto& buffer = momentum_buffers[gradients.indices[i]];
     const bool is_new = options_.momentum != 0 && !buffer.defined();
-    // Without dampening, a buffer of zeros needs no rule for the first step, whichever that will be.
+    // Without dampening, a buffer of zeros makes the first step the same as any other.
     if (is_new) buffer = torch::zeros_like(gradients.params[i]);
     auto& lists = is_new && has_first_step ? first : others;
     lists.params.push_back(gradients.params[i]);
@@ -81,7 +81,7 @@ state::Dict Sgd::param_state(size_t group, size_t index) const {
 void Sgd::load_param_state(size_t group, size_t index, const std::optional<state::View>& view) {
   auto& buffer = momentum_buffers_[group][index];
   buffer.reset();
-  if (!view || view->at("momentum_buffer").is_none()) return;  // None: so older PyTorch writes a parameter without momentum
+  if (!view || view->at("momentum_buffer").is_none()) return;  // older PyTorch writes None for a parameter without momentum
   buffer = torch::empty_like(groups_[group].params[index]);
   view->at("momentum_buffer").copy_to(buffer);
 }
