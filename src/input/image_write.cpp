@@ -60,8 +60,8 @@ TRAINER_WITH_FMA void compute_row(const uint8_t* pixels, int count, const Channe
   }
 }
 
-// Channels that lie side by side in the output, read from as many planes. kChannels 0: as many as the image has. `arithmetic`: of the
-// one channel, or null.
+// Writes channels that are interleaved in the output, each read from its own plane. kChannels 0: as many as the image has.
+// `arithmetic`: of the only channel, or null.
 template <int kChannels, class T>
 class WindowWriter {
  public:
@@ -101,7 +101,7 @@ class WindowWriter {
   }
 
  private:
-  // The stored column that is written at x; it may lie outside of the image.
+  // The stored column that is written at x; it may be outside the image.
   int source_column(int x) const { return image_.mirrored ? image_.left + image_.window_width - 1 - x : image_.left + x; }
 
   void write_zero(T* out) const {

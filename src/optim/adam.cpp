@@ -113,7 +113,7 @@ class Adam final : public Optimizer {
     options.add("decoupled_weight_decay", options_.decoupled_weight_decay);
   }
 
-  // The kernels' overloads that take lr as a number.
+  // The kernels' overloads with lr as a number.
   using Update = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, double, double,
                           double, double, double, bool, bool, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
   static constexpr Update kUpdateAdam = at::_fused_adam_;

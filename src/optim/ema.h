@@ -30,8 +30,8 @@ class Ema {
   // AveragedModel's state_dict(): "n_averaged", and the parameters' averages and the model's buffers as "module.<name>". Shares their
   // memory.
   state::Tree state() const;
-  // Loads state() or AveragedModel's state_dict(), without buffers. Throws CheckpointError, with a part loaded, when an average is missing
-  // or has another shape or dtype.
+  // Loads state() or AveragedModel's state_dict(); its buffers are ignored. Throws CheckpointError, with a part loaded, when an average is
+  // missing or has another shape or dtype.
   void load_state(const state::View& view);
 
  private:
