@@ -27,7 +27,7 @@ Tree make_tree() {
   return root;
 }
 
-// What the call throws.
+// The message of the error that the call throws.
 template <typename Call>
 auto throws(Call call, const std::string& message) {
   EXPECT_THAT(call, ThrowsMessage<CheckpointError>(message));
