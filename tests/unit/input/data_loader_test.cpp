@@ -25,7 +25,7 @@ std::vector<int64_t> first_indices(int64_t count) {
   return indices;
 }
 
-// Counts the objects that exist.
+// Counts the reads in progress.
 class Reading {
  public:
   explicit Reading(std::atomic<int64_t>& count) : count_(count) { ++count_; }

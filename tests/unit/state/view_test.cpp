@@ -27,7 +27,7 @@ Tree make_tree() {
   return root;
 }
 
-// The message of the error that the call throws.
+// Expects that the call throws an error with this message.
 template <typename Call>
 auto throws(Call call, const std::string& message) {
   EXPECT_THAT(call, ThrowsMessage<CheckpointError>(message));
