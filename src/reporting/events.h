@@ -77,8 +77,8 @@ struct EpochEvent {
 
 // A checkpoint is on the disk.
 struct CheckpointEvent {
-  int64_t epoch = 0;  // of training, when the checkpoint was known to be on the disk
-  int64_t step = 0;   // of the checkpoint's state
+  int64_t epoch = 0;  // current epoch when the event is emitted
+  int64_t step = 0;   // of the checkpoint
   std::string file = {};
   uint64_t num_bytes = 0;
   double pause_seconds = 0;  // of training

@@ -125,7 +125,7 @@ TEST(OptimizerState, ReadsAMomentumBufferThatIsNone) {
   EXPECT_TRUE(state::tensors_of(training.optimizer->state()).empty());
 }
 
-// The error thrown on loading the state of `groups` of another optimizer.
+// Expects that loading the state of another optimizer with `groups` throws `message`.
 void expect_refused(const std::string& yaml, std::vector<ParamGroup> groups, const std::string& other_yaml, const std::string& message) {
   const auto other = make_optimizer(read_component(optimizer_registry(), other_yaml), std::move(groups));
   for (const auto& param : other->parameters()) {
