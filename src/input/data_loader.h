@@ -16,7 +16,7 @@
 namespace trainer::input {
 
 struct Batch {
-  torch::Tensor images;   // [size, …] in the pipeline's dtype and layout, on the CPU (pinned if asked for)
+  torch::Tensor images;   // [size, …] in the pipeline's dtype and layout, on the CPU (pinned if requested)
   torch::Tensor targets;  // int64 [size], or floating point [size, num_targets] in `target_dtype`
   int64_t size = 0;
 };

@@ -11,7 +11,7 @@ namespace {
 struct AdamOptions : config::Options {
   explicit AdamOptions(bool decoupled = false) : decoupled_weight_decay(decoupled), weight_decay(decoupled ? 0.01 : 0) {}
 
-  bool decoupled_weight_decay;  // AdamW: shrinks the parameter; Adam: adds to its gradient
+  bool decoupled_weight_decay;  // true (AdamW): shrinks the parameter; false (Adam): is added to its gradient
   double lr = 0.001;
   std::vector<double> betas{0.9, 0.999};
   double eps = 1e-8;

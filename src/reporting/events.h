@@ -15,7 +15,7 @@ namespace trainer::reporting {
 
 // Where a resumed run continues.
 struct Resume {
-  std::string checkpoint = {};  // file
+  std::string checkpoint = {};  // its file
   int64_t epoch = 0;
   int64_t step = 0;
 };

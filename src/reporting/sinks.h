@@ -26,7 +26,7 @@ std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file);
 // One row per epoch, after a header; cells without a value are empty. A new file has `columns` without details; an existing file keeps
 // the columns of its header.
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);
-// Final and best metrics, seconds, images per second and the reason of the end; written once, atomically.
+// Final and best metrics, seconds, images per second and why the run ended; written once, atomically.
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file);
 // An event file for TensorBoard in `folder`, which is created if needed. The x axis is the step.
 std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder);

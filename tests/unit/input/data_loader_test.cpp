@@ -25,7 +25,7 @@ std::vector<int64_t> first_indices(int64_t count) {
   return indices;
 }
 
-// Counted for as long as it lives.
+// Counts the reads in progress.
 class Reading {
  public:
   explicit Reading(std::atomic<int64_t>& count) : count_(count) { ++count_; }
@@ -37,7 +37,7 @@ class Reading {
   std::atomic<int64_t>& count_;
 };
 
-// Images of random pixels, labelled by their index. Readers decode into scratch memory, as those of real files do.
+// Images of random pixels, labelled by their index. Reads decode into scratch memory, like those of real files.
 class CountingImages : public Dataset {
  public:
   explicit CountingImages(int64_t size) : size_(size) {}
@@ -66,7 +66,7 @@ class CountingImages : public Dataset {
   int64_t size_;
 };
 
-// Remembers hints and readings in their order, for one thread.
+// Records hints and reads in their order; for one thread.
 class RecordingImages : public CountingImages {
  public:
   using CountingImages::CountingImages;

@@ -30,7 +30,7 @@ std::vector<T> write_window(const ImageView& image, const std::vector<T>& table,
   return out;
 }
 
-// Looks each value up on its own, in the words of the contract.
+// The reference: looks up each value separately, as the contract defines it.
 template <class T>
 std::vector<T> reference_write(const ImageView& image, const std::vector<T>& table, bool channels_last) {
   const auto source = [&](int at, int size) {
@@ -53,12 +53,12 @@ std::vector<T> reference_write(const ImageView& image, const std::vector<T>& tab
   return out;
 }
 
-// A number in low to high.
+// A random number in low to high.
 int draw_between(CounterRandom& random, int low, int high) {
   return low + static_cast<int>(random.next_below(static_cast<uint32_t>(high - low + 1)));
 }
 
-// table(channels), arithmetic(channels): what is written with.
+// table(channels), arithmetic(channels): the arguments of write_image.
 template <class T>
 void expect_reference_for_random_windows(const auto& make_table, const auto& make_arithmetic) {
   CounterRandom random(7, 0);
@@ -115,7 +115,7 @@ TEST(ImageWrite, ArithmeticEqualsTheTable) {
 }
 
 TEST(ImageWrite, ArithmeticThatWouldRoundDifferentlyIsNotUsed) {
-  // The reciprocal's rest is below float's range.
+  // The rest of the reciprocal underflows in float.
   constexpr std::array kMean = {0.5};
   constexpr std::array kStd = {3e37};
   EXPECT_TRUE(exact_arithmetic(kMean, kStd).empty());
@@ -227,7 +227,7 @@ TEST(PixelTable, BFloat16IsRoundedToNearestEven) {
   }
 }
 
-// Pixels 0 and 255 become -mean / std and (1 - mean) / std, here values that lie half-way between two bfloat16 numbers.
+// Pixels 0 and 255 become -mean / std and (1 - mean) / std, here values half-way between two bfloat16 numbers.
 TEST(PixelTable, BFloat16TiesGoToTheEvenNumber) {
   const std::array means = {-(1.0 + 0x1p-8), -(1.0 + 3 * 0x1p-8), 1.0 + 0x1p-8};
   const std::array ones = {1.0, 1.0, 1.0};

@@ -137,7 +137,7 @@ TEST(Transforms, ListsEqualWhatPaddingCuttingAndMirroringOneByOneGive) {
   }
 }
 
-// Each transform of the registry, with options that it accepts: a new one is added here.
+// Each transform of the registry, with options that it accepts. Add new transforms here.
 TEST(Transforms, EachOfTheRegistryIsAppliedToAnImage) {
   const std::map<std::string, std::string> examples = {
       {"random_crop", "[random_crop: {size: 4, padding: 2}]"},

@@ -23,10 +23,10 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::UnorderedElementsAre;
 
-// A launcher in a process of its own, whose children are shells. They know their RANK, say lines to the test by `>&9`, wait for a line
-// from it by `<&8`, and forever by `<&7`. What is said on stderr, by the launcher and by them, is the log.
+// A launcher in a separate process, whose children are shells. They have RANK set, send lines to the test with `>&9`, wait for a line
+// from it with `<&8`, and wait forever with `<&7`. The log is the stderr of the launcher and the shells.
 class LauncherProcess {
-  // Survivors are told to end at once.
+  // Surviving processes get SIGTERM immediately.
   static constexpr Patience kPatience{.with_survivors = std::chrono::milliseconds(0), .after_sigterm = std::chrono::seconds(20)};
 
  public:
@@ -53,10 +53,10 @@ class LauncherProcess {
   LauncherProcess& operator=(const LauncherProcess&) = delete;
 
   void send(int signal) const { kill(process_, signal); }
-  // Lets one of the waiting shells go on.
+  // Lets one of the waiting shells continue.
   void release() const { EXPECT_EQ(write(hold_, "\n", 1), 1); }
   std::string line() const { return read_until('\n', report_); }
-  // What else is said, until neither the launcher nor a child lives.
+  // The remaining output, until the launcher and all children have ended.
   std::vector<std::string> lines() const {
     std::vector<std::string> all;
     for (auto next = line(); !next.empty(); next = line()) all.push_back(next);
@@ -151,7 +151,7 @@ TEST(Launcher, SurvivorsThatDoNotEndAreKilled) {
                                            "warning: rank 0 \\(process [0-9]+\\) does not end on SIGTERM and is killed\n"));
 }
 
-// Exit code 4 says that another process was lost, which may be slower to end than the one that noticed.
+// Exit code 4 means that another process was lost, which may end later than the one that detected it.
 TEST(Launcher, AVictimGivesWayToTheCause) {
   const auto run_with = [](const std::string& on_term) {
     auto launcher = std::make_unique<LauncherProcess>(
@@ -285,7 +285,7 @@ TEST(Launcher, ChildrenDieWithIt) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
   launcher.send(SIGKILL);
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
-  // Comes back when no child holds the other end.
+  // Returns when no child holds the other end.
   EXPECT_THAT(launcher.lines(), ElementsAre());
 }
 

@@ -86,7 +86,7 @@ TEST(NumProcesses, OnePerGpuElseTwo) {
   }
 }
 
-// What a container finds on a host with three GPUs.
+// The files that a container sees on a host with three GPUs.
 TEST(NumProcesses, AContainerHasTheGpusThatItWasGiven) {
   const TemporaryFolder folder;
   auto driver = driver_of_three(folder.path());

@@ -48,7 +48,7 @@ TEST(ClipGradNorm, IsZeroWithoutAnyGradient) {
   EXPECT_EQ(clip_grad_norm({}, 1).item<double>(), 0);
 }
 
-// So that a caller who looks at the norm knows, and a caller who does not trains on into NaN like PyTorch's.
+// A caller that checks the norm detects it; one that does not continues with NaN, as in PyTorch.
 TEST(ClipGradNorm, ReturnsANormThatIsNotFinite) {
   const auto infinite = clip_grad_norm({param_with_gradient({std::numeric_limits<double>::infinity(), 1})}, 1);
   EXPECT_TRUE(std::isinf(infinite.item<double>()));

@@ -76,7 +76,7 @@ TEST(Ema, SkippedStepLeavesNoTrace) {
   }
 }
 
-// Exchanged and exchanged back are the very bits, in their places and their layout.
+// Two swaps restore the same bits, at the same addresses and in the same layout.
 TEST(Ema, SwapsExactly) {
   Averaged model({.decay = 0.9, .warmup = false}, /*channels_last=*/true);
   for (int update = 0; update < 3; ++update) model.step(update);

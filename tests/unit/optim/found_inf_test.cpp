@@ -48,7 +48,7 @@ TEST(FoundInf, ZeroChangesNothing) {
   }
 }
 
-// Neither parameters nor state remember a skipped step: not the first one, not two in a row, not the first one of a parameter.
+// A skipped step changes neither parameters nor state: the first one, two in a row, or the first one of a parameter.
 TEST(FoundInf, SkippedStepLeavesNoTrace) {
   for (const auto& yaml : with_all_defaults(kSkippingOptimizers)) {
     for (const int first_update_of_bias : {0, 2}) {

@@ -11,7 +11,7 @@
 namespace trainer::optim::test {
 namespace {
 
-// Those of tests/golden/make_lr_schedules.py.
+// The schedules of tests/golden/make_lr_schedules.py.
 constexpr int64_t kSteps = 24;
 constexpr int64_t kStepsPerEpoch = 4;
 

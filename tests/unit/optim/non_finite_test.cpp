@@ -16,7 +16,7 @@ torch::Tensor with_gradient(torch::Tensor gradient) {
 float found(const std::vector<torch::Tensor>& parameters) { return find_non_finite(parameters).item<float>(); }
 
 TEST(FindNonFinite, FindsOneInAnyPlaceOfAnyType) {
-  // Long enough for several threads, and for what is left after whole vectors.
+  // Long enough for several threads, and with a rest after whole vectors.
   constexpr int64_t kSize = 200'003;
   for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kBFloat16}) {
     for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
@@ -43,7 +43,7 @@ TEST(FindNonFinite, OtherLayoutsAndNoGradient) {
   auto gradient = torch::zeros({4, 3, 5, 5}).contiguous(torch::MemoryFormat::ChannelsLast);
   gradient[3][2][4][4] = std::numeric_limits<float>::infinity();
   EXPECT_EQ(found({with_gradient(gradient)}), 1);
-  // What lies between the elements of a view is not its own.
+  // Memory between the elements of a view does not belong to it.
   auto whole = torch::zeros({8});
   whole[1] = std::numeric_limits<float>::quiet_NaN();
   auto parameter = torch::zeros({4}).set_requires_grad(true);

@@ -67,7 +67,7 @@ TEST(Sam, WithoutDistanceIsSgd) {
   EXPECT_TRUE(torch::equal(problem.values(), sgd_problem.values()));
 }
 
-// Elements whose low bits a subtraction would lose come back exactly.
+// Elements whose low bits a subtraction would lose are restored exactly.
 TEST(Sam, StepPutsTheOldBitsBack) {
   OptimizerProblem problem;
   problem.use_float32();

@@ -44,7 +44,7 @@ TEST(SkipZeroGrads, AsWithoutAGradientInPython) {
   }
 }
 
-// Also when there is momentum that would move the parameter on; the other parameter trains on.
+// Also with momentum that would move the parameter; the other parameter continues to train.
 TEST(SkipZeroGrads, LeavesTheParameterInLaterSteps) {
   for (const auto& yaml : kWithWeightDecay) {
     for (const bool skip : {true, false}) {
@@ -80,7 +80,7 @@ TEST(SkipZeroGrads, NoGradientOrOnlyZeros) {
   }
 }
 
-// One element suffices, be it so small that its square vanishes, negative, or no number at all.
+// One element is enough, even if its square underflows, or if it is negative or NaN.
 TEST(SkipZeroGrads, WhatIsNotZero) {
   for (const double value : {1e-30, -1e-30, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     OptimizerProblem problem;

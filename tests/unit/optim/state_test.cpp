@@ -1,4 +1,4 @@
-// An optimizer that is loaded goes on like the one that was written.
+// A loaded optimizer continues exactly like the saved one.
 
 #include <gmock/gmock.h>
 
@@ -35,7 +35,7 @@ struct Training {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-// As a file gives it back: memory of its own, contiguous.
+// A copy as if loaded from a file: in separate memory, contiguous.
 state::Tree stored(const Optimizer& optimizer) {
   const auto tree = optimizer.state();
   std::vector<torch::Tensor> copies;
@@ -43,7 +43,7 @@ state::Tree stored(const Optimizer& optimizer) {
   return state::with_tensors(tree, copies);
 }
 
-// Another training, which has gone its own way before, takes up where `original` is.
+// Another training, with a different history, continues from the state of `original`.
 void expect_same_future(Training& original, Training& other, int next_update, int first_update_of_bias, const std::string& what) {
   const torch::NoGradGuard no_grad;
   const auto tree = stored(*original.optimizer);
@@ -57,7 +57,7 @@ void expect_same_future(Training& original, Training& other, int next_update, in
   }
 }
 
-// Also where the bias has no gradient yet, and where the step before was skipped, be it the first of all or of the bias.
+// Also if the bias has no gradient yet, and if the previous step was skipped: the first of all or the first of the bias.
 TEST(OptimizerState, GoesOnBitForBit) {
   for (const auto& yaml : with_all_defaults(kOptimizers)) {
     for (const int first_update_of_bias : {0, 3, 6}) {
@@ -110,7 +110,7 @@ TEST(OptimizerState, HasTheLayoutOfTorchOptim) {
   EXPECT_EQ(groups[1].at("params").elements()[1].integer(), 2);
 }
 
-// Before PyTorch 2, SGD without momentum wrote so.
+// PyTorch before version 2 wrote this for SGD without momentum.
 TEST(OptimizerState, ReadsAMomentumBufferThatIsNone) {
   Training training("{name: sgd}");
   state::Dict entry;
@@ -125,7 +125,7 @@ TEST(OptimizerState, ReadsAMomentumBufferThatIsNone) {
   EXPECT_TRUE(state::tensors_of(training.optimizer->state()).empty());
 }
 
-// What loading the state of `groups` of another optimizer throws.
+// Expects that loading the state of another optimizer with `groups` throws `message`.
 void expect_refused(const std::string& yaml, std::vector<ParamGroup> groups, const std::string& other_yaml, const std::string& message) {
   const auto other = make_optimizer(read_component(optimizer_registry(), other_yaml), std::move(groups));
   for (const auto& param : other->parameters()) {

@@ -53,7 +53,7 @@ struct ConsoleWritten {
   std::string file;
 };
 
-// What `emit` leaves on stderr and in the log file.
+// The output of `emit` on stderr and in the log file.
 template <typename Emit>
 ConsoleWritten console_written(Progress progress, bool colour, Emit emit) {
   const testing::TemporaryFolder folder;

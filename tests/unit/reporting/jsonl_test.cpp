@@ -21,7 +21,7 @@ using testing::loss;
 
 using nlohmann::json;
 
-// The lines that `emit` leaves in a metrics file, each without its time, which is checked.
+// The lines that `emit` writes to a metrics file, each without its time, which is checked here.
 template <typename Emit>
 std::vector<json> jsonl_lines(Emit emit) {
   const testing::TemporaryFolder folder;

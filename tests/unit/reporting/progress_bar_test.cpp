@@ -13,7 +13,7 @@ namespace {
 
 const std::vector<std::string> kBarFields = {"epoch 3/100", "step 120/391", "loss 1.2345", "lr 0.0800", "4321 img/s", "ETA 3m12s"};
 
-// A stream that keeps what was written to it.
+// A stream that stores its output.
 class BarStream {
  public:
   BarStream() : stream_(::open_memstream(&data_, &size_)) {}

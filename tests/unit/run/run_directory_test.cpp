@@ -88,7 +88,7 @@ TEST(RunDirectory, AFolderThatCannotBeCreatedIsNamed) {
             "cannot use the run directory " + path.string() + ": Not a directory; choose another with --run-dir");
 }
 
-// As in a container, whose user is another one than that of the mounted folder.
+// As in a container whose user does not own the mounted folder.
 TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheCure) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const testing::TemporaryFolder folder;

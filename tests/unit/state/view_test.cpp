@@ -27,7 +27,7 @@ Tree make_tree() {
   return root;
 }
 
-// What the call throws.
+// Expects that the call throws an error with this message.
 template <typename Call>
 auto throws(Call call, const std::string& message) {
   EXPECT_THAT(call, ThrowsMessage<CheckpointError>(message));

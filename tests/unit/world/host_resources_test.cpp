@@ -40,7 +40,7 @@ TEST(HostResources, AffinityAndSlurmLimitTheCores) {
 TEST(HostResources, SharedMemoryOfContainers) {
   EXPECT_EQ(describe_small_shared_memory("/absent"), "");
   EXPECT_EQ(describe_small_shared_memory("/"), "") << "as a folder of more than 1 GiB";
-  // A file system without room.
+  // A full file system.
   EXPECT_EQ(describe_small_shared_memory("/sys"),
             "/sys has 0 MiB, and NCCL may need 1 GiB there between the GPUs of one host: start the container with --ipc=host or "
             "--shm-size=1g");
