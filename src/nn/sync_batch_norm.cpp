@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "nn/batch_norm_cpu.h"
 #include "nn/layer_observer.h"
 
 namespace trainer::nn {
@@ -38,44 +37,69 @@ void check_count(double count, const torch::Tensor& x, const distributed::Proces
                             " ranks together (its input here is ", x.sizes(), "); use a larger dataloader.batch_size or larger images"));
 }
 
-// The CPU implementation.
+// The CPU implementation, from ATen's kernels for BatchNorm2d.
 namespace composed {
 
-void track(const torch::Tensor& running, const torch::Tensor& value, double weight) {
-  running.copy_(at::lerp(running.to(torch::kFloat64), value, weight));
+// Returns [2C + 1] of float64: mean and biased variance of each channel of this rank's part, and its number of values per channel.
+torch::Tensor local_moments(const torch::Tensor& x, const LayerState& layer) {
+  const int64_t num_channels = x.size(1);
+  torch::Tensor moments = torch::zeros({2 * num_channels + 1}, torch::kFloat64);
+  if (x.numel() == 0) return moments;
+  // Running statistics decide in which type the kernel returns its results.
+  const torch::Tensor unused = torch::empty_like(layer.running_mean);
+  const auto [mean, var] = at::batch_norm_update_stats(x, unused, unused, /*momentum=*/1.0);
+  moments.narrow(0, 0, num_channels).copy_(mean);
+  moments.narrow(0, num_channels, num_channels).copy_(var);
+  moments.narrow(0, 2 * num_channels, 1).fill_(x.numel() / num_channels);
+  return moments;
 }
 
 Statistics join(const torch::Tensor& x, const LayerState& layer) {
   const int64_t num_channels = x.size(1);
-  const torch::Tensor total = merge_channel_moments(layer.group->all_gather(channel_moments(x)));
-  const torch::Tensor mean = total.narrow(0, 0, num_channels);
-  const torch::Tensor squares = total.narrow(0, num_channels, num_channels);
-  const torch::Tensor count = total.narrow(0, 2 * num_channels, 1);
+  const torch::Tensor all = layer.group->all_gather(local_moments(x, layer));
+  const torch::Tensor means = all.narrow(1, 0, num_channels);
+  const torch::Tensor counts = all.narrow(1, 2 * num_channels, 1);
+  const torch::Tensor count = counts.sum(0);
   const auto num_values = count.item<double>();
   check_count(num_values, x, *layer.group);
-  track(layer.running_mean, mean, layer.batch_weight);
-  track(layer.running_var, squares / (num_values - 1), layer.batch_weight);
-  return {mean, (squares / num_values + layer.eps).rsqrt(), count};
+  const torch::Tensor mean = (means * counts).sum(0) / count;
+  const torch::Tensor var = ((all.narrow(1, num_channels, num_channels) + (means - mean).square()) * counts).sum(0) / count;
+  layer.running_mean.lerp_(mean.to(layer.running_mean.scalar_type()), layer.batch_weight);
+  layer.running_var.lerp_((var * (num_values / (num_values - 1))).to(layer.running_var.scalar_type()), layer.batch_weight);
+  return {mean, (var + layer.eps).rsqrt(), count};
+}
+
+// (x − mean) · scale + shift of each channel, in the type and layout of x: as batch normalisation in evaluation with a variance of 1.
+torch::Tensor scale_channels(const torch::Tensor& x, const torch::Tensor& mean, const torch::Tensor& scale, const torch::Tensor& shift,
+                             torch::Dtype dtype) {
+  if (x.numel() == 0) return torch::empty_like(x);
+  return std::get<0>(at::native_batch_norm(x, scale.to(dtype), shift.to(dtype), mean.to(dtype), torch::ones_like(mean, dtype),
+                                           /*training=*/false, /*momentum=*/0, /*eps=*/0));
 }
 
 torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const Statistics& batch) {
-  return scale_channels(x, batch.mean, batch.invstd * weight, bias.to(torch::kFloat64));
+  return scale_channels(x, batch.mean, batch.invstd * weight, bias, weight.scalar_type());
 }
 
 Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight, const Statistics& batch,
                         bool needs_input, const distributed::ProcessGroup& group) {
-  const torch::Tensor sums = channel_gradient_sums(dy, x, batch.mean);
-  const torch::Tensor sum_dy = sums.narrow(0, 0, x.size(1));
-  const torch::Tensor sum_dy_xmu = sums.narrow(0, x.size(1), x.size(1));
-  Gradients gradients;
-  gradients.weight = (sum_dy_xmu * batch.invstd).to(weight.scalar_type());
-  gradients.bias = sum_dy.to(weight.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  const torch::Dtype dtype = weight.scalar_type();
+  Gradients gradients{{}, torch::zeros_like(weight), torch::zeros_like(weight)};
+  if (x.numel() > 0) {
+    std::tie(std::ignore, gradients.weight, gradients.bias) =
+        at::native_batch_norm_backward(dy, x, weight, {}, {}, batch.mean.to(dtype), batch.invstd.to(dtype), /*train=*/true, /*eps=*/0,
+                                       /*output_mask=*/{false, true, true});
+  }
   if (!needs_input) return gradients;
+  const torch::Tensor sums = at::stack({gradients.weight, gradients.bias}).to(torch::kFloat64);
   group.sum_in_rank_order({&sums, 1});
-  // dx = (dy − mean of dy − (x − mean) · invstd² · mean of dy (x − mean)) · invstd · weight
+  // dx = (dy − mean of dy − (x − mean) · invstd · mean of dy (x − mean) · invstd) · invstd · weight
   const torch::Tensor dy_scale = batch.invstd * weight;
   const torch::Tensor mean_scale = dy_scale.neg() / batch.counts;
-  gradients.input = combine_channels(dy, dy_scale, x, batch.mean, mean_scale * batch.invstd.square() * sum_dy_xmu, mean_scale * sum_dy);
+  gradients.input = scale_channels(x, batch.mean, mean_scale * batch.invstd * sums[0], mean_scale * sums[1], dtype);
+  std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
+  shape[1] = x.size(1);
+  gradients.input.addcmul_(dy, dy_scale.to(dtype).view(shape));
   return gradients;
 }
 

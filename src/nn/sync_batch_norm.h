@@ -14,7 +14,8 @@ namespace trainer::nn {
 // running statistics are those of BatchNorm2d on the joined batch; the statistics have the same bits on all ranks. Gradients of weight and
 // bias are sums over this rank's part only. In eval mode, and in a group of one rank, it behaves as BatchNorm2d.
 //
-// On the CPU, sums are float64. On CUDA, the kernels are those of Python's SyncBatchNorm, in float32 unless the input is float64.
+// The kernels are those of ATen's batch normalisation on the CPU and those of Python's SyncBatchNorm on CUDA. Ranks' parts are merged in
+// float64 on the CPU and in float32 on CUDA (float64 for a float64 input).
 class SyncBatchNorm : public BatchNorm2d {
  public:
   SyncBatchNorm(int64_t num_channels, std::shared_ptr<const distributed::ProcessGroup> group, double eps = 1e-5,
