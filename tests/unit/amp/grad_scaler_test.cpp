@@ -115,7 +115,7 @@ TEST(GradScaler, RefusesFloat16Gradients) {
   EXPECT_THROW(scaler.unscale({param_with_grad(torch::ones({2}, torch::kFloat16))}), c10::Error);
 }
 
-TEST(GradScaler, AnotherOrderIsRefused) {
+TEST(GradScaler, CallsInTheWrongOrderAreRefused) {
   GradScaler scaler({}, torch::kCPU);
   const std::vector<torch::Tensor> params{param_with_grad(torch::ones({2}))};
   EXPECT_THROW(scaler.found_inf(), c10::Error);
@@ -172,7 +172,7 @@ std::vector<double> follow(GradScaler& scaler, const std::vector<double>& values
   return states;
 }
 
-TEST(GradScaler, GoesOnFromItsState) {
+TEST(GradScaler, ContinuesFromItsState) {
   const GradScalerOptions options{.init_scale = 1000.1, .growth_factor = 1.7, .growth_interval = 3};
   GradScaler original(options, torch::kCPU);
   follow(original, {1, 1, kInf, 1, 1});
@@ -202,7 +202,7 @@ TEST(GradScaler, ReadsPythonsStateAndRefusesOthers) {
 }
 
 // Both passes overflow, and what the step leaves behind are the bits from before.
-TEST(GradScaler, SamStepThatOverflows) {
+TEST(GradScaler, SamStepWithOverflow) {
   for (const double init_scale : {65536.0, 3e38}) {
     auto weight = torch::tensor({1.0F / 3, 4.0F}).requires_grad_();
     const auto before = weight.detach().clone();

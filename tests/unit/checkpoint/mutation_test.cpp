@@ -35,7 +35,7 @@ std::string small_pytorch_file() {
 }
 
 // A flip that is not noticed changes nothing.
-TEST(Mutation, NoBitOfAnArchiveChangesWhatIsRead) {
+TEST(Mutation, AFlippedBitOfAnArchiveIsRefusedOrChangesNothing) {
   for (const auto& file : {small_pytorch_file(), read_corpus("pytorch_file/torch_save.pt")}) {
     const auto whole = read_or_refuse(file, kReadTorchZip);
     ASSERT_NE(whole, "");
@@ -50,7 +50,7 @@ TEST(Mutation, NoBitOfAnArchiveChangesWhatIsRead) {
   }
 }
 
-TEST(Mutation, NoPartOfAFileIsTakenForAWholeOne) {
+TEST(Mutation, ATruncatedFileIsRefused) {
   for (const auto& file : {small_pytorch_file(), read_corpus("pytorch_file/torch_save.pt")}) {
     for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadTorchZip), "") << size;
   }
@@ -60,7 +60,7 @@ TEST(Mutation, NoPartOfAFileIsTakenForAWholeOne) {
 }
 
 // Any exception but a CheckpointError would end the test. A checksum would hide most changes of a program, so each gets a new one.
-TEST(Mutation, NoByteOfAProgramOrHeaderBreaksTheReader) {
+TEST(Mutation, AChangedByteOfAProgramOrHeaderIsReadOrRefused) {
   const auto program = read_corpus("pytorch_file/torch_save.pkl");
   const auto header = read_corpus("safetensors/header.json");
   for (const auto* value : {"\x00", "\x01", "\x7f", "\xff", "(", "R", "t", "9", "\""}) {

@@ -49,7 +49,7 @@ std::string tensor(int64_t num_elements, int64_t offset, std::initializer_list<i
          integer(num_elements) + "tQ" + integer(offset) + tuple(sizes) + tuple(strides) + "\x89" + kHooks + "tR";
 }
 
-TEST(RefusedProgram, ThatWouldExecuteSomething) {
+TEST(RefusedProgram, WouldExecuteCode) {
   const auto program =
       "\x80\x02"
       "cposix\nsystem\n" +
@@ -68,7 +68,7 @@ TEST(RefusedProgram, ThatWouldExecuteSomething) {
   EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: wants \"\\x1b[2J.evil\\x22\", which"));
 }
 
-TEST(RefusedProgram, OfOtherInstructions) {
+TEST(RefusedProgram, WithInvalidInstructions) {
   EXPECT_EQ(program_refusal("\x80\x04."), at(0, "is of pickle protocol 4, not of 2, torch.save's own"));
   EXPECT_EQ(program_refusal("\x80\x02\x81."), at(2, "holds the instruction 0x81, which torch.save does not write"));
   EXPECT_EQ(program_refusal(""), at(0, "ends in the middle of an instruction"));
@@ -90,7 +90,7 @@ TEST(RefusedProgram, OfOtherInstructions) {
             at(0, "holds an integer of more than 64 bits"));
 }
 
-TEST(RefusedProgram, OfOtherObjects) {
+TEST(RefusedProgram, WithOtherObjects) {
   EXPECT_EQ(program_refusal("}Na."), at(2, "appends to a dictionary"));
   EXPECT_EQ(program_refusal("](NNu."), at(4, "sets items of a list"));
   EXPECT_EQ(program_refusal("}(Nu."), at(3, "sets an item of a dictionary that has no value"));
@@ -109,7 +109,7 @@ TEST(RefusedProgram, OfOtherObjects) {
             at(49, "makes a storage without a tensor"));
 }
 
-TEST(RefusedProgram, OfTensorsBeyondTheirStorage) {
+TEST(RefusedProgram, WithTensorsLargerThanTheirStorage) {
   EXPECT_EQ(program_refusal(tensor(2, 0, {2}, {1}) + "."), "");
   EXPECT_EQ(program_refusal(tensor(2, 2, {0}, {1}) + "."), "");
   const auto beyond = [](const std::string& numbers) {
@@ -137,7 +137,7 @@ TEST(RefusedProgram, OfTensorsBeyondTheirStorage) {
             fmt::format("makes a tensor of sizes [{}, {}] from few bytes, by repeating them", kMax, kMax));
 }
 
-TEST(RefusedProgram, OfStoragesThatAreNotThere) {
+TEST(RefusedProgram, WithMissingStorages) {
   EXPECT_EQ(program_refusal(tensor(3, 0, {1}, {1}) + "."),
             "a.pt: holds 8 bytes of storage \"0\", of which a tensor wants 12" + std::string(kDamaged));
   EXPECT_EQ(program_refusal(replaced(tensor(2, 0, {1}, {1}), text("0"), text("7")) + "."),
@@ -148,7 +148,7 @@ TEST(RefusedProgram, OfStoragesThatAreNotThere) {
 }
 
 // Few bytes that ask for much.
-TEST(RefusedProgram, OfMoreThanItsSizeNeeds) {
+TEST(RefusedProgram, NeedsTooMuchMemory) {
   const auto too_much = StartsWith("a.pt: asks for more memory than ");
   // A list of a list of a list..., each holding the one before it ten times.
   std::string bomb = "]q" + std::string(1, '\0');

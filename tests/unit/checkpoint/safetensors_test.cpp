@@ -26,7 +26,7 @@ std::string make_safetensors(const std::string& header) {
 
 std::string damaged_safetensors(const std::string& what) { return "a.safetensors: " + what + kDamaged; }
 
-TEST(SafetensorsFile, GivesBackWhatWasWritten) {
+TEST(SafetensorsFile, IsReadBackUnchanged) {
   Safetensors content;
   content.metadata = {{"format", "pt"}, {"a \"b\"", "\xc3\xa4"}};
   content.tensors.add("wide", torch::arange(3, torch::kFloat64));
@@ -40,7 +40,7 @@ TEST(SafetensorsFile, GivesBackWhatWasWritten) {
   EXPECT_EQ(back.metadata, content.metadata);
 }
 
-TEST(SafetensorsFile, HoldsRowsOfWhatIsNotContiguous) {
+TEST(SafetensorsFile, StoresStridedTensorsInRowMajorOrder) {
   Safetensors content;
   const auto transposed = torch::arange(6).reshape({2, 3}).t();
   content.tensors.add("transposed", transposed);
@@ -56,7 +56,7 @@ TEST(SafetensorsFile, BeginsValuesAtMultiplesOf8) {
   }
 }
 
-TEST(SafetensorsFile, ReadsWhatPythonWrites) {
+TEST(SafetensorsFile, ReadsFilesOfPython) {
   const auto content = read_safetensors(as_bytes(read_corpus("safetensors/python.safetensors")), "python.safetensors");
   EXPECT_EQ(content.metadata.at("format"), "pt");
   const auto* weight = content.tensors.find("weight");
@@ -65,7 +65,7 @@ TEST(SafetensorsFile, ReadsWhatPythonWrites) {
   EXPECT_EQ(content.tensors.items().size(), 4U);
 }
 
-TEST(SafetensorsFile, IsNotWrittenOfWhatItCannotHold) {
+TEST(SafetensorsFile, RefusesToWriteWhatTheFormatCannotHold) {
   const auto memory = torch::arange(10);
   Safetensors content;
   content.tensors.add("a", memory.slice(0, 0, 5));
@@ -122,7 +122,7 @@ TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
             "a.safetensors: tensor \"a\" is of dtype \"F4\", which is not known here; save it as a dtype that PyTorch computes in");
 }
 
-TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
+TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsInvalid) {
   const auto said = [](const std::string& header) { return safetensors_refusal(make_safetensors(header)); };
   EXPECT_EQ(said(""), damaged_safetensors("its header is no JSON from the 1th of its bytes on"));
   EXPECT_EQ(said("{\"a\":"), damaged_safetensors("its header is no JSON from the 6th of its bytes on"));

@@ -53,7 +53,7 @@ TEST(Registry, ListsItsComponentsInTheirOrder) {
   EXPECT_THAT(Numbers("number").names(), IsEmpty());
 }
 
-TEST(Registry, ASecondComponentOfTheSameNameIsRefused) {
+TEST(Registry, RefusesTwoComponentsOfTheSameName) {
   auto registry = numbers();
   EXPECT_THAT([&] { registry.add<PlusOptions>("times", "Again.", [](const auto&, auto) { return 0; }); },
               ThrowsMessage<std::logic_error>("two components of the number registry are named \"times\""));
@@ -61,7 +61,7 @@ TEST(Registry, ASecondComponentOfTheSameNameIsRefused) {
   EXPECT_EQ(registry.make(registry.configure("times"), std::make_unique<int>(4)), 8);
 }
 
-TEST(Registry, WhatIsNotFromTheRegistryIsAProgrammingError) {
+TEST(Registry, ForeignConfigurationsThrowLogicError) {
   const auto registry = numbers();
   const auto make = [&](const ComponentConfig& config) { return registry.make(config, std::make_unique<int>(4)); };
   EXPECT_THAT([&] { registry.configure("minus"); }, ThrowsMessage<std::logic_error>("the number registry has no component \"minus\""));

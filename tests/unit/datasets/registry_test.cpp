@@ -37,7 +37,7 @@ void set_key(const config::ComponentConfig& component, const std::string& name, 
   ASSERT_FALSE(problem) << name << ": " << *problem;
 }
 
-TEST(DatasetRegistry, UnknownNameIsAMistakeOfTheProgram) {
+TEST(DatasetRegistry, AnUnknownNameThrowsLogicError) {
   EXPECT_THROW(dataset_registry().make({"mnist", dataset_registry().configure("cifar10").options}), std::logic_error);
 }
 

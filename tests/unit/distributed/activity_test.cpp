@@ -11,7 +11,7 @@ namespace {
 
 using testing::FakeDevice;
 
-TEST(OwnWork, IsLoadingAndComputingUntilTheExchangeWithoutTheWaits) {
+TEST(OwnWork, IsLoadingAndComputingUntilTheExchangeWithoutWaits) {
   Activity activity;
   activity.time_own_work(FakeDevice::kDevice);
   activity.enter(Phase::kLoading, 0);

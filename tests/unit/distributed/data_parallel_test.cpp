@@ -65,7 +65,7 @@ void backward_of_part(DataParallel& parallel, Network& network, int rank, int wo
   parallel.backward(loss, outputs, is_last);
 }
 
-TEST(DataParallel, GradientsOfUnevenPartsAreThoseOfTheJoinedBatch) {
+TEST(DataParallel, GradientsOfUnevenPartsEqualThoseOfTheJoinedBatch) {
   const auto expected = gradients_of_one_process();
   for (const auto& [as_view, small_bytes] :
        {std::pair(true, kSmallBytes[0]), {true, kSmallBytes[1]}, {false, kSmallBytes[0]}, {false, kSmallBytes[1]}}) {
@@ -103,7 +103,7 @@ TEST(DataParallel, GradientsOfUnevenPartsAreThoseOfTheJoinedBatch) {
   }
 }
 
-TEST(DataParallel, ParametersAndBuffersAreThoseOfRank0) {
+TEST(DataParallel, ParametersAndBuffersAreCopiedFromRank0) {
   run_ranks(3, [](ProcessGroups& groups) {
     Network network(groups.world()->rank());
     const DataParallel parallel(network, groups.world(), {});
@@ -206,7 +206,7 @@ TEST(DataParallel, UnusedParametersAreNamed) {
   });
 }
 
-TEST(DataParallel, UnusedParametersAreAllowedWhenAskedFor) {
+TEST(DataParallel, UnusedParametersAreAllowedOnRequest) {
   run_ranks(2, [](ProcessGroups& groups) {
     Network network(groups.world()->rank());
     config::DistributedSection options;
@@ -258,7 +258,7 @@ std::string error_of_a_lost_rank(int64_t small_bytes) {
   return message;
 }
 
-TEST(DataParallel, ARankThatIsLostDuringBackwardIsAPeerError) {
+TEST(DataParallel, ARankLostDuringBackwardIsAPeerError) {
   EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[0]), HasSubstr("rank 0: all_reduce of gradients failed"));
   EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[1]), HasSubstr("rank 0: sum among ranks 0, 1 failed: rank 1 of them has left"));
 }
@@ -280,7 +280,7 @@ TEST(DataParallel, OneProcessDoesNothing) {
   EXPECT_TRUE(parallel.bucket_sizes().empty());
 }
 
-TEST(StopConsensus, ThroughSharedMemoryAllHearOfItAtOnce) {
+TEST(StopConsensus, ThroughSharedMemoryAllRanksStopImmediately) {
   run_ranks(3, [](ProcessGroups& groups) {
     const auto group = groups.new_group({0, 1, 2});
     group->share_memory(64);
@@ -292,7 +292,7 @@ TEST(StopConsensus, ThroughSharedMemoryAllHearOfItAtOnce) {
   });
 }
 
-TEST(StopConsensus, AllHearOfItOneCallLater) {
+TEST(StopConsensus, OtherwiseAllRanksStopOneCallLater) {
   run_ranks(3, [](ProcessGroups& groups) {
     StopConsensus agreement(groups.new_group({0, 1, 2}));
     const bool is_asked = groups.world()->rank() == 1;

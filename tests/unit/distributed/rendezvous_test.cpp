@@ -119,7 +119,7 @@ TEST(Rendezvous, RanksMeetOverTcpAndFile) {
   }
 }
 
-TEST(Rendezvous, RanksOnOtherHostsAreCountedApart) {
+TEST(Rendezvous, LocalRanksAreCountedPerHost) {
   auto introductions = std::vector(3, introduction());
   introductions[1].rank.host = "there";
   introductions[2].rank.cpu_mask = "4,5";
@@ -131,7 +131,7 @@ TEST(Rendezvous, RanksOnOtherHostsAreCountedApart) {
   EXPECT_EQ(outcomes[2].meeting.num_sharing_cpus, 1);
 }
 
-TEST(Rendezvous, AnAttemptDoesNotSeeTheOneBefore) {
+TEST(Rendezvous, AnAttemptIgnoresKeysOfTheAttemptBefore) {
   const testing::TemporaryFolder folder;
   const auto point = file_point(folder.path() / "meet");
   auto rank_env = place_of(0, 1);
@@ -142,7 +142,7 @@ TEST(Rendezvous, AnAttemptDoesNotSeeTheOneBefore) {
   EXPECT_EQ(second.error, "");
 }
 
-TEST(Rendezvous, ANodeThatIsStartedAgainMeetsThoseThatRestarted) {
+TEST(Rendezvous, ARestartedNodeMeetsRestartedRanks) {
   const auto point = tcp_point();
   auto restarted = place_of(0, 2);
   restarted.restart_attempt = 1;
@@ -196,7 +196,7 @@ TEST(Rendezvous, AnotherVersionIsRefused) {
   EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here runs trainer 2, but rank 0 on here runs trainer 1"));
 }
 
-TEST(Rendezvous, ProblemsAreSaidOnce) {
+TEST(Rendezvous, ProblemsAreReportedOnce) {
   auto introductions = std::vector(3, introduction());
   for (auto& mine : introductions) mine.problem = {"x.yaml:1: lr: unknown key", 2};
   auto outcomes = meet_all(tcp_point(), introductions);
@@ -210,7 +210,7 @@ TEST(Rendezvous, ProblemsAreSaidOnce) {
   EXPECT_EQ(outcomes[0].error, "rank 1: x.yaml:1: lr: unknown key");
 }
 
-TEST(Rendezvous, ARankThatComesTwiceIsRefused) {
+TEST(Rendezvous, ARankThatJoinsTwiceIsRefused) {
   const auto point = tcp_point();
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction()); });
   // Whichever of the two comes second is refused; the other meets rank 0.
@@ -233,7 +233,7 @@ TEST(Rendezvous, AFileOfAnEarlierRunIsNamed) {
   EXPECT_EQ(again.exit_code, ExitCode::kPeer);
 }
 
-TEST(Rendezvous, AFolderThatIsNotThere) {
+TEST(Rendezvous, AMissingFolder) {
   const auto outcome = attempt(place_of(0, 2), file_point("/no/such/folder/meet"), introduction());
   EXPECT_THAT(outcome.error, HasSubstr("the folder of init_method file:///no/such/folder/meet does not exist"));
 }
@@ -250,7 +250,7 @@ TEST(Rendezvous, ATakenPortIsNamed) {
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
 }
 
-TEST(Rendezvous, AHostThatIsNotThere) {
+TEST(Rendezvous, AnUnknownHost) {
   const auto point = tcp_point();
   const auto outcome = attempt(place_of(1, 2), point, introduction(), seconds(1));
   EXPECT_THAT(outcome.error, HasSubstr("rank 1 did not reach rank 0 at 127.0.0.1:" + std::to_string(point.port) + " within 1.0s"));

@@ -62,7 +62,7 @@ TEST(SharedMemoryGroup, SumsInTheOrderOfTheRanksWithAndWithoutSharedMemory) {
   }
 }
 
-TEST(SharedMemoryGroup, WhatDoesNotFitGoesThroughSockets) {
+TEST(SharedMemoryGroup, LargeTensorsUseSockets) {
   run_ranks(2, [](ProcessGroups& groups) {
     auto& group = *groups.world();
     group.share_memory(1024);
@@ -76,7 +76,7 @@ TEST(SharedMemoryGroup, WhatDoesNotFitGoesThroughSockets) {
   });
 }
 
-TEST(SharedMemoryGroup, WithoutMemoryEverythingGoesThroughSockets) {
+TEST(SharedMemoryGroup, WithoutSharedMemorySocketsAreUsed) {
   // A file that is made is no larger than this, in memory too.
   const rlimit small{.rlim_cur = 4096, .rlim_max = RLIM_INFINITY};
   rlimit before{};
@@ -109,7 +109,7 @@ std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::functio
   return message;
 }
 
-TEST(SharedMemoryGroup, ARankThatLeavesIsNamed) {
+TEST(SharedMemoryGroup, ErrorNamesARankThatLeaves) {
   EXPECT_EQ(error_of_a_sum(1min, [](auto exchange) { exchange.reset(); }), "rank 1 of them has left");
   EXPECT_EQ(error_of_a_sum(1min,
                            [](auto exchange) {
@@ -120,7 +120,7 @@ TEST(SharedMemoryGroup, ARankThatLeavesIsNamed) {
             "rank 1 of them has left");
 }
 
-TEST(SharedMemoryGroup, ARankThatDoesNotComeIsNamed) {
+TEST(SharedMemoryGroup, ErrorNamesARankThatDoesNotArrive) {
   EXPECT_EQ(error_of_a_sum(1s, [](auto /*stays until rank 0 has given up*/) { std::this_thread::sleep_for(2s); }),
             "rank 1 of them did not come within 1 s");
 }

@@ -20,7 +20,7 @@ std::vector<std::filesystem::path> shipped_configs() {
 
 class ShippedConfig : public ::testing::TestWithParam<std::filesystem::path> {};
 
-TEST_P(ShippedConfig, TakesAStep) {
+TEST_P(ShippedConfig, TrainsOneStep) {
   auto experiment = config::load(GetParam(), {}, session::all_registries());
   // The batch is cut for the test's sake.
   std::vector<std::string> overrides = {"logging.every_steps=1", "dataloader.batch_size=null", "dataloader.global_batch_size=16"};

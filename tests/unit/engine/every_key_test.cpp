@@ -103,7 +103,7 @@ TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
   EXPECT_GT(num_keys, 60);
 }
 
-TEST(EveryKey, TheReferenceInDocsIsTheTables) {
+TEST(EveryKey, TheReferenceInDocsIsUpToDate) {
   const auto file = std::filesystem::path(TRAINER_SOURCE_DIR) / "docs/configuration.md";
   EXPECT_EQ(read_file(file), config::reference_markdown(session::all_registries()))
       << "the key tables changed; run: trainer config reference --format markdown > docs/configuration.md";

@@ -116,7 +116,7 @@ TEST(NonFinite, StopsAndNamesTheStepTheLayerAndTheLearningRate) {
   EXPECT_TRUE(outcome.warnings.empty());
 }
 
-TEST(NonFinite, ASkippedStepLeavesNoTrace) {
+TEST(NonFinite, ASkippedStepChangesNothing) {
   for (const auto& optimizer : {"sgd", "adamw", "sam"}) {
     const auto outcome = train("{name: resnet20}", {}, {kSkip, std::string("optimizer={name: ") + optimizer + ", lr: 0.001}"});
     EXPECT_EQ(outcome.error, "");
@@ -132,7 +132,7 @@ TEST(NonFinite, ASkippedStepLeavesNoTrace) {
   }
 }
 
-TEST(NonFinite, WhatIsLoadedAfterASkippedStepIsWhatWouldHaveBeen) {
+TEST(NonFinite, ASkippedStepDoesNotChangeLaterBatches) {
   // Without learning, a step's loss depends on its images alone.
   const std::vector<std::string> still = {kSkip, "optimizer.lr=1.0e-300", "dataloader.num_workers=2", "training.epochs=2"};
   const auto straight = train("{name: demo_conv}", {.rank = -1}, still);
@@ -151,7 +151,7 @@ TEST(NonFinite, ASkippedStepIsNotAveraged) {
   EXPECT_NEAR(testing::ema_value_of(outcome.validations[0], "loss").value(), testing::loss_of(outcome.validations[0]), 1e-12);
 }
 
-TEST(NonFinite, TooManyInARowEndTheRun) {
+TEST(NonFinite, TenInARowEndTheRun) {
   const auto outcome = train("{name: demo_conv}", {.first = 3, .end = 100}, {kSkip, "training.epochs=3"});
   EXPECT_EQ(outcome.warnings.size(), 9U);
   EXPECT_EQ(outcome.kept.size(), 3U);
@@ -169,7 +169,7 @@ TEST(NonFinite, MicroStepsAreKept) {
   EXPECT_EQ(record.num_group_samples, 8);
 }
 
-TEST(NonFinite, Float16StopsWhereNoScaleHelps) {
+TEST(NonFinite, Float16StopsWhenLossScale1IsNotEnough) {
   const auto outcome = train("{name: demo_conv}", {.first = 3, .end = 100},
                              {kStop, "runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 2.0}"});
   EXPECT_THAT(outcome.error, StartsWith("step 4 is not finite, at learning rate 0.001 and loss scale 1: first the output of conv;"));
@@ -177,7 +177,7 @@ TEST(NonFinite, Float16StopsWhereNoScaleHelps) {
   EXPECT_EQ(outcome.kept[0].loss_scale, 1);
 }
 
-TEST(NonFinite, AllRanksNameTheRankThatMetItFirst) {
+TEST(NonFinite, TheErrorNamesTheRankWithTheFirstNonFiniteValue) {
   for (const auto& model : {"{name: resnet20}", "{name: demo_conv}"}) {
     const bool has_norm = std::string(model) == "{name: resnet20}";
     std::mutex mutex;
@@ -199,7 +199,7 @@ TEST(NonFinite, AllRanksNameTheRankThatMetItFirst) {
   }
 }
 
-TEST(NonFinite, ARecordIsReadAsItWasWritten) {
+TEST(NonFinite, ARecordIsReadBackUnchanged) {
   const testing::TemporaryFolder folder;
   const auto outcome = train("{name: resnet20}", {}, {kStop}, {}, folder.path());
   ASSERT_EQ(outcome.kept.size(), 1U);
@@ -221,7 +221,7 @@ TEST(NonFinite, ARecordIsReadAsItWasWritten) {
   EXPECT_TRUE(network.model->named_buffers()["bn1.running_mean"].isfinite().all().item<bool>());
 }
 
-TEST(NonFinite, WhatIsNoRecordIsRefused) {
+TEST(NonFinite, FilesThatAreNotRecordsAreRefused) {
   const testing::TemporaryFolder folder;
   const auto message = [](const std::function<void()>& act) -> std::string {
     try {

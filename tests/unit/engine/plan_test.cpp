@@ -56,7 +56,7 @@ TEST(Plan, MicroStepsOfAStep) {
   EXPECT_TRUE(last[1].is_last());
 }
 
-TEST(Plan, TheRestOfAnEpochOnOtherRanks) {
+TEST(Plan, TheRestOfAnEpochOnAnotherWorldSize) {
   const auto three = make_plan(experiment_with(std::nullopt, 12, 1, false), 100, 3);
   const auto begun = rest_of_epoch(three, 2, 18);
   EXPECT_EQ(begun.num_steps, 9);  // 102 samples, two of them twice

@@ -81,7 +81,7 @@ std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks,
   return state;
 }
 
-TEST(Ranks, AStepFromEqualWeightsIsThatOfTheJoinedBatch) {
+TEST(Ranks, AStepFromEqualWeightsEqualsThatOfTheJoinedBatch) {
   for (const auto& model : {kResNet, kWithoutNorm}) {
     const auto text = experiment_text(model);
     for (const int64_t step : {0, 2}) {
@@ -123,7 +123,7 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
   }
 }
 
-TEST(Ranks, CurvesAreThoseOfOneProcess) {
+TEST(Ranks, LossesEqualThoseOfOneProcess) {
   for (const auto& model : {kResNet, kWithoutNorm}) {
     const auto text = experiment_text(model);
     const auto one = testing::train_text(text);
@@ -147,7 +147,7 @@ TEST(Ranks, CurvesAreThoseOfOneProcess) {
   }
 }
 
-TEST(Ranks, AveragedParametersAreThoseOfOneProcess) {
+TEST(Ranks, AveragedParametersEqualThoseOfOneProcess) {
   const auto text = experiment_text(kResNet);
   const auto one = testing::train_text(text, {"training.ema.decay=0.8"});
   const auto runs = train_ranks(3, text, {"training.ema.decay=0.8"});
@@ -185,7 +185,7 @@ TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   }
 }
 
-TEST(Ranks, AccumulatedMicroStepsAreOneBatch) {
+TEST(Ranks, AccumulatedMicroStepsEqualOneBatch) {
   const auto text = experiment_text(kWithoutNorm);
   const auto whole = train_ranks(2, text);
   const auto parts = train_ranks(2, text, {"training.accumulation_steps=3"});
@@ -195,7 +195,7 @@ TEST(Ranks, AccumulatedMicroStepsAreOneBatch) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_LE(difference(a[i], b[i]), 1e-13);
 }
 
-TEST(Ranks, PaddedAndCutShardsTakeTheSameNumberOfSteps) {
+TEST(Ranks, PaddedAndCutShardsHaveTheSameNumberOfSteps) {
   const auto text = experiment_text(kWithoutNorm);
   // 26 samples for four ranks: 28 padded, 24 cut, in joined batches of 12.
   const auto padded = train_ranks(4, text, {"dataloader.shards=pad", "training.epochs=1"});
@@ -210,7 +210,7 @@ TEST(Ranks, PaddedAndCutShardsTakeTheSameNumberOfSteps) {
   }
 }
 
-TEST(Ranks, AStopAskedOfOneStopsAllAtTheSameStep) {
+TEST(Ranks, AStopRequestToOneRankStopsAllRanksAtTheSameStep) {
   std::vector<int64_t> steps(3);
   testing::run_ranks(3, [&](distributed::ProcessGroups& groups) {
     const int rank = groups.world()->rank();
@@ -248,7 +248,7 @@ TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {
   }
 }
 
-TEST(Ranks, AGlobalBatchThatCannotBeSharedIsRefused) {
+TEST(Ranks, AGlobalBatchThatTheRanksCannotDivideIsRefused) {
   testing::run_ranks(2, [](distributed::ProcessGroups& groups) {
     EXPECT_THAT([&] { testing::train_text(experiment_text(kWithoutNorm), {"dataloader.global_batch_size=15"}, -1, make_ranks(groups)); },
                 ThrowsMessage<UsageError>(

@@ -109,7 +109,7 @@ TEST(Resume, AtEachStepAndValidationBatch) {
   expect_resumes_exactly(1, resume_text(kConvolution), {}, stops);
 }
 
-TEST(Resume, OnSeveralRanksWithBatchStatistics) {
+TEST(Resume, OnSeveralRanksWithSynchronisedBatchStatistics) {
   for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, resume_text(kNorm), {}, {3, 8});
 }
 
@@ -126,7 +126,7 @@ TEST(Resume, WithRandomTransforms) {
   for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, resume_text(kConvolution), overrides, {3});
 }
 
-TEST(Resume, OnTheRanksOwnBatchStatistics) { expect_resumes_exactly(2, resume_text(kNorm), {"distributed.sync_batch_norm=false"}, {3}); }
+TEST(Resume, WithLocalBatchStatistics) { expect_resumes_exactly(2, resume_text(kNorm), {"distributed.sync_batch_norm=false"}, {3}); }
 
 TEST(Resume, WithAccumulationAndOtherOptimizers) {
   const Overrides accumulates = {"dataloader.global_batch_size=16", "training.accumulation_steps=2"};
@@ -177,7 +177,7 @@ TEST(Resume, FromACheckpointWithinAnEpoch) {
 // Every image of the synthetic set has its own first value.
 double identity_of(const torch::Tensor& image) { return image.flatten()[0].item<double>(); }
 
-TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
+TEST(Resume, OtherWorldSizesVisitTheRestOfAnEpoch) {
   const auto text = resume_text(kConvolution);
   const Overrides overrides = {"dataset.train_transforms=[]"};
   std::multiset<double> seen;
@@ -214,7 +214,7 @@ TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
   EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 50U);
 }
 
-TEST(Resume, ARunGoesOnWithOtherRanks) {
+TEST(Resume, ARunResumesOnOtherWorldSizes) {
   const auto text = resume_text(kNorm);
   const Overrides overrides = {"runtime.dtype=float64"};
   const auto straight = train_on(1, text, overrides, -1, {});
@@ -233,7 +233,7 @@ TEST(Resume, ARunGoesOnWithOtherRanks) {
   EXPECT_NEAR(train_loss(run), train_loss(straight), 1e-9);
 }
 
-TEST(Resume, RefusesWhatDoesNotFit) {
+TEST(Resume, RefusesACheckpointThatDoesNotFit) {
   const TemporaryFolder folder;
   const auto text = resume_text(kConvolution);
   train_on(1, text, {}, 2, folder.path());

@@ -49,7 +49,7 @@ struct MeanOverBatch : models::Model {
   torch::Tensor weight;
 };
 
-TEST(TorchScript, WhatDependsOnTheBatchSizeIsRefused) {
+TEST(TorchScript, RefusesATraceThatDependsOnTheBatchSize) {
   MeanOverBatch model;
   EXPECT_THAT([&] { to_torchscript(model, {3}); },
               ::testing::ThrowsMessage<Error>("the traced network gives other outputs than the network for a batch of 3"));

@@ -102,14 +102,14 @@ const std::string kWaitForever = "(exec 9>&- 2>&-; read line <&7) & while kill -
 constexpr std::chrono::milliseconds kShort(50);
 constexpr std::chrono::hours kNever(24);
 
-TEST(Launcher, AllDone) {
+TEST(Launcher, AllSucceed) {
   LauncherProcess launcher(3, "echo $RANK >&9");
   EXPECT_EQ(launcher.wait(), 0);
   EXPECT_THAT(launcher.lines(), UnorderedElementsAre("0", "1", "2"));
   EXPECT_EQ(launcher.log(), "");
 }
 
-TEST(Launcher, AChildHasItsOwnEnvironmentAndGroupAndNothingToRead) {
+TEST(Launcher, AChildHasItsOwnEnvironmentAndProcessGroupAndEmptyInput) {
   LauncherProcess launcher(1, R"sh(
     read -r pid name state parent group rest </proc/$$/stat
     [ /proc/$$/fd/0 -ef /dev/null ]; echo "stdin $?" >&9
@@ -119,7 +119,7 @@ TEST(Launcher, AChildHasItsOwnEnvironmentAndGroupAndNothingToRead) {
   EXPECT_THAT(launcher.lines(), ElementsAre("stdin 0", "group 1", "inherited none"));
 }
 
-TEST(Launcher, FirstFailureEndsTheOthersWithWhatTheyHaveStartedAndIsReturned) {
+TEST(Launcher, FirstFailureEndsTheOthersAndTheirChildrenAndIsReturned) {
   LauncherProcess launcher(3, "if [ $RANK = 1 ]; then read line <&8; exit 3; fi; (trap 'echo told >&9; exit' TERM; echo ready >&9; " +
                                   kWaitForever + ") & wait");
   EXPECT_EQ(launcher.line(), "ready");
@@ -137,7 +137,7 @@ TEST(Launcher, DeathByASignal) {
                                            "the system was out of memory \\(see dmesg\\)\n"));
 }
 
-TEST(Launcher, SurvivorsThatDoNotEndAreKilled) {
+TEST(Launcher, SurvivorsThatDoNotExitAreKilled) {
   Patience patience;
   patience.with_survivors = patience.after_sigterm = kShort;
   LauncherProcess launcher(2, R"(
@@ -152,7 +152,7 @@ TEST(Launcher, SurvivorsThatDoNotEndAreKilled) {
 }
 
 // Exit code 4 means that another process was lost, which may end later than the one that detected it.
-TEST(Launcher, AVictimGivesWayToTheCause) {
+TEST(Launcher, TheCauseIsReturnedInsteadOfARankThatLostAPeer) {
   const auto run_with = [](const std::string& on_term) {
     auto launcher = std::make_unique<LauncherProcess>(
         2, "if [ $RANK = 0 ]; then read line <&8; exit 4; fi; trap '" + on_term + "' TERM; echo ready >&9; " + kWaitForever);
@@ -169,13 +169,13 @@ TEST(Launcher, AVictimGivesWayToTheCause) {
 }
 
 // Until the launcher sends a signal itself, one that kills is a cause.
-TEST(Launcher, AVictimThatEndsFirstGivesWayToADeathByASignal) {
+TEST(Launcher, DeathByASignalIsReturnedInsteadOfAnEarlierLossOfAPeer) {
   LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 4; read line <&8; kill -9 $$", {.with_survivors = std::chrono::seconds(20)});
   launcher.release();
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
 }
 
-TEST(Launcher, TheLastLinesOfAFailureAreSaidAgain) {
+TEST(Launcher, TheLastLinesOfAFailureAreRepeated) {
   LauncherProcess launcher(2, "if [ $RANK = 1 ]; then seq 1 7 >&2; printf 'no end' >&2; exit 6; fi; echo of rank 0 >&2; " + kWaitForever);
   EXPECT_EQ(launcher.wait(), 6);
   const auto log = launcher.log();
@@ -184,7 +184,7 @@ TEST(Launcher, TheLastLinesOfAFailureAreSaidAgain) {
   EXPECT_THAT(log, HasSubstr("ended with exit code 6; its last lines:\n  4\n  5\n  6\n  7\n  no end\n"));
 }
 
-TEST(Launcher, TheOthersHearHowARankHasEnded) {
+TEST(Launcher, TheOthersAreSentHowARankEnded) {
   LauncherProcess launcher(3, R"sh(
     if [ $RANK = 1 ]; then read line <&8; exit 3; fi
     read -r word rank process how </proc/self/fd/$TRAINER_LAUNCHER_NOTICES
@@ -195,7 +195,7 @@ TEST(Launcher, TheOthersHearHowARankHasEnded) {
   EXPECT_THAT(launcher.lines(), ElementsAre("ended.1.ended with exit code 3", "ended.1.ended with exit code 3"));
 }
 
-TEST(Launcher, TheOthersHearThatARankIsStoppedAndGoesOn) {
+TEST(Launcher, TheOthersAreSentThatARankWasStoppedAndContinued) {
   LauncherProcess launcher(2, R"sh(
     if [ $RANK = 1 ]; then echo $$ >&9; read line <&8; exit 0; fi
     exec 3</proc/self/fd/$TRAINER_LAUNCHER_NOTICES
@@ -234,7 +234,7 @@ TEST(Launcher, FailureAfterAStopIsAFailure) {
   EXPECT_THAT(launcher.log(), HasSubstr("ended with exit code 3"));
 }
 
-TEST(Launcher, AfterAStopTheOthersDoNotGoOnForever) {
+TEST(Launcher, AfterAStopTheOthersAreEndedEventually) {
   Patience patience;
   patience.with_stopping = kShort;
   LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 75; read line <&7", patience);
@@ -243,7 +243,7 @@ TEST(Launcher, AfterAStopTheOthersDoNotGoOnForever) {
               MatchesRegex("warning: rank 1 .* is still running although another rank has stopped on request, and is ended\n"));
 }
 
-TEST(Launcher, ARequestToStopReachesAllOnce) {
+TEST(Launcher, AStopRequestIsSentToAllOnce) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
     Patience patience;
     patience.between_interrupts = kNever;
@@ -280,7 +280,7 @@ TEST(Launcher, ASecondInterruptKills) {
   EXPECT_EQ(launcher.log(), "");
 }
 
-TEST(Launcher, ChildrenDieWithIt) {
+TEST(Launcher, ChildrenEndWhenTheLauncherIsKilled) {
   LauncherProcess launcher(2, "trap '' TERM INT HUP; echo ready >&9; read line <&7");
   for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
   launcher.send(SIGKILL);
@@ -289,7 +289,7 @@ TEST(Launcher, ChildrenDieWithIt) {
   EXPECT_THAT(launcher.lines(), ElementsAre());
 }
 
-TEST(Launcher, WhatCannotBeStarted) {
+TEST(Launcher, AProgramThatCannotBeStarted) {
   const auto error_of = [](const Processes& processes) -> std::string {
     try {
       run(processes, {}, *make_quiet_logger());

@@ -23,7 +23,7 @@ using ::testing::UnorderedElementsAreArray;
 using trainer::testing::TemporaryFolder;
 using Words = std::vector<std::string>;
 
-TEST(SplitArguments, TheLaunchersComeFirst) {
+TEST(SplitArguments, LauncherOptionsAreFirst) {
   const struct {
     Words args, own, trainer;
   } rows[] = {
@@ -87,7 +87,7 @@ TEST(NumProcesses, OnePerGpuElseTwo) {
 }
 
 // The files that a container sees on a host with three GPUs.
-TEST(NumProcesses, AContainerHasTheGpusThatItWasGiven) {
+TEST(NumProcesses, OnlyTheGpusOfAContainerCount) {
   const TemporaryFolder folder;
   auto driver = driver_of_three(folder.path());
   for (const char* device : {"nvidia1", "nvidiactl", "nvidia-uvm", "null"}) std::ofstream(driver.devices / device);
@@ -96,7 +96,7 @@ TEST(NumProcesses, AContainerHasTheGpusThatItWasGiven) {
   EXPECT_EQ(num_processes({}, visible({}), driver), 2) << "as many as on a host without a GPU";
 }
 
-TEST(NumProcesses, WhatIsRefused) {
+TEST(NumProcesses, InvalidValuesAreRefused) {
   const struct {
     Choice choice;
     const char* error;
@@ -123,7 +123,7 @@ TEST(NumProcesses, WhatIsRefused) {
   }
 }
 
-TEST(ChildEnvironment, NamesTheRankAndForgetsOtherLaunchers) {
+TEST(ChildEnvironment, HasTheRankAndNoVariablesOfOtherLaunchers) {
   world::RankEnv rank_env;
   rank_env.rank = rank_env.local_rank = 1;
   rank_env.world_size = rank_env.local_world_size = 3;
@@ -170,7 +170,7 @@ TEST(ChildEnvironment, NamesTheRankAndForgetsOtherLaunchers) {
   EXPECT_THAT(child_environment(inherited, rank_env, "1,0,5"), UnorderedElementsAreArray(with_chosen_gpus));
 }
 
-TEST(ChildEnvironment, IsReadBackByWhoeverIsStarted) {
+TEST(ChildEnvironment, IsReadBackByTheStartedProcess) {
   world::RankEnv rank_env;
   rank_env.rank = 3;
   rank_env.world_size = 6;
@@ -212,7 +212,7 @@ bool can_bind(int port) {
   return is_bound;
 }
 
-TEST(FreePort, IsHeldAndThenFree) {
+TEST(FreePort, IsReservedUntilReleased) {
   int number = 0;
   {
     const FreePort one;

@@ -40,7 +40,7 @@ TEST(CifarResNet, ShortcutsSubsampleAndPadWithZeros) {
   EXPECT_TRUE(at::allclose(model->forward(x), expected, 1e-4, 1e-5));
 }
 
-TEST(CifarResNet, TakesItsNumberOfClassesAnd32By32Images) {
+TEST(CifarResNet, UsesTheConfiguredNumberOfClassesAnd32By32Images) {
   const auto model = build("resnet20", "num_classes: 100");
   EXPECT_EQ(model->input_shape(), (std::vector<int64_t>{3, 32, 32}));
   EXPECT_EQ(model->forward(random_images(2)).sizes(), (std::vector<int64_t>{2, 100}));

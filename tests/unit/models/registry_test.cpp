@@ -69,13 +69,13 @@ TEST(ModelRegistry, ComponentsAndKeysAreDocumented) {
   }
 }
 
-TEST(ModelRegistry, AnUnknownNameIsAProgrammersError) {
+TEST(ModelRegistry, AnUnknownNameThrowsLogicError) {
   EXPECT_THROW(model_registry().make({"resnet19", nullptr}, make_context()), std::logic_error);
 }
 
 class EveryModel : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EveryModel, GoesForwardAndBackwardOnItsOwnRandomNumbers) {
+TEST_P(EveryModel, ForwardAndBackwardDoNotUseTheProcessWideGenerator) {
   const torch::Tensor process_wide = at::globalContext().defaultGenerator(torch::kCPU).get_state();
   const auto model = build_light(GetParam());
   const torch::Tensor output = model->forward(input_of(*model, 3));
@@ -118,7 +118,7 @@ TEST_P(EveryModel, IsTheSameNetworkForTheSameSeedAlsoInChannelsLast) {
   EXPECT_TRUE(log->all_channels_last);
 }
 
-TEST_P(EveryModel, GoesThroughACheckpoint) {
+TEST_P(EveryModel, IsSavedAndLoadedExactly) {
   const auto saved = build_light(GetParam());
   saved->forward(input_of(*saved, 3));  // moves the running statistics
   trainer::testing::StringOutput file;

@@ -34,7 +34,7 @@ TEST(ResNet, StartsWithTorchvisionsValues) {
   }
 }
 
-TEST(ResNet, ZeroInitLastNormTouchesTheLastNormOfEachBlockAlone) {
+TEST(ResNet, ZeroInitLastNormChangesOnlyTheLastNormOfEachBlock) {
   for (const auto& [name, last_norm] : {std::pair{"resnet18", ".bn2.weight"}, std::pair{"resnet50", ".bn3.weight"}}) {
     const auto model = build(name, "zero_init_last_norm: true");
     for (const auto& item : model->named_parameters()) {

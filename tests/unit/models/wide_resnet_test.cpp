@@ -45,7 +45,7 @@ TEST(WideResNet, IsThePapersPreActivationNetwork) {
   EXPECT_TRUE(at::allclose(model->forward(x), y, 1e-4, 1e-4));
 }
 
-TEST(WideResNet, LaterBlocksPassTheirInputOn) {
+TEST(WideResNet, LaterBlocksHaveIdentityShortcuts) {
   const std::vector<std::string> names = state_names(*build_wide(16, 1));
   // Width 1 leaves the first stage's channels as they are.
   EXPECT_EQ(std::count(names.begin(), names.end(), "layer1.0.shortcut.weight 16x16x1x1"), 0);

@@ -31,20 +31,20 @@ TEST(Init, DefaultUniformFillsItsInterval) {
   EXPECT_NO_THROW(default_uniform_(weight, {}, init_generator()));
 }
 
-TEST(Init, DefaultUniformOfALinearLayerTakesItsInputsAsFan) {
+TEST(Init, DefaultUniformOfALinearLayerUsesFanIn) {
   const torch::Tensor weight = torch::empty({1000, 64});
   default_uniform_(weight, {}, init_generator());
   EXPECT_NEAR(weight.abs().max().item<double>(), 0.125, 1e-4);
 }
 
-TEST(Init, NormalTakesMeanAndStd) {
+TEST(Init, NormalHasTheGivenMeanAndStd) {
   const torch::Tensor tensor = torch::empty({100000});
   normal_(tensor, 3.0, 0.5, init_generator());
   EXPECT_NEAR(tensor.mean().item<double>(), 3.0, 0.01);
   EXPECT_NEAR(tensor.std().item<double>(), 0.5, 0.01);
 }
 
-TEST(Init, ValuesAreTheGenerators) {
+TEST(Init, ValuesAreDrawnFromTheGivenGenerator) {
   const auto draw = [](uint64_t seed) {
     const at::Generator generator = init_generator(seed);
     const torch::Tensor weight = torch::empty({8, 4, 3, 3});
@@ -58,7 +58,7 @@ TEST(Init, ValuesAreTheGenerators) {
   EXPECT_FALSE(at::equal(draw(1), draw(2)));
 }
 
-TEST(Init, TheProcessWideGeneratorIsLeftAlone) {
+TEST(Init, TheProcessWideGeneratorIsNotUsed) {
   const torch::Tensor before = at::globalContext().defaultGenerator(torch::kCPU).get_state();
   const torch::Tensor weight = torch::empty({8, 4, 3, 3}).requires_grad_();
   kaiming_normal_fan_out_(weight, init_generator());

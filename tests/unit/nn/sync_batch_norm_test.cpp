@@ -205,7 +205,7 @@ TEST(SyncBatchNorm, WithoutMomentumAveragesAllBatches) {
   expect_near(ranks[0].running_mean, mean, kFloat64Tolerance, "running mean");
 }
 
-TEST(SyncBatchNorm, TakesBfloat16UnderAutocast) {
+TEST(SyncBatchNorm, AcceptsBfloat16UnderAutocast) {
   for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast}) {
     Steps steps = make_steps({3, 0, 2});
     for (auto* tensors : {&steps.inputs, &steps.gradients}) {
@@ -322,7 +322,7 @@ TEST(SyncBatchNorm, FrozenParametersGetNoGradient) {
   });
 }
 
-TEST(SyncBatchNorm, EmptyPartHasGradientsOfZero) {
+TEST(SyncBatchNorm, EmptyPartHasZeroGradients) {
   run_ranks(2, [](ProcessGroups& groups) {
     const bool is_empty = groups.world()->rank() == 0;
     SyncBatchNorm norm(kChannels, groups.world());
@@ -335,7 +335,7 @@ TEST(SyncBatchNorm, EmptyPartHasGradientsOfZero) {
   });
 }
 
-TEST(SyncBatchNorm, TakesStridedInputsAndGradients) {
+TEST(SyncBatchNorm, AcceptsStridedInputsAndGradients) {
   Steps steps = make_steps({2, 2});
   const Outcome expected = joined(steps);
   std::vector<torch::Tensor> outputs(2), gradients(2);
@@ -363,7 +363,7 @@ TEST(SyncBatchNorm, TakesStridedInputsAndGradients) {
   expect_near(at::cat(gradients), expected.input_gradients[0], kFloat64Tolerance, "gradient of the input");
 }
 
-TEST(SyncBatchNorm, TwoValuesOverAllRanksAreEnoughAndOneIsRefusedByAll) {
+TEST(SyncBatchNorm, TwoValuesPerChannelOverAllRanksSufficeAndOneIsRefusedByAllRanks) {
   run_ranks(2, [](ProcessGroups& groups) {
     const int rank = groups.world()->rank();
     const auto norm = sync_batch_norm(groups.world())(kChannels);

@@ -49,7 +49,7 @@ TEST(FoundInf, ZeroChangesNothing) {
 }
 
 // A skipped step changes neither parameters nor state: the first one, two in a row, or the first one of a parameter.
-TEST(FoundInf, SkippedStepLeavesNoTrace) {
+TEST(FoundInf, SkippedStepChangesNothing) {
   for (const auto& yaml : with_all_defaults(kSkippingOptimizers)) {
     for (const int first_update_of_bias : {0, 2}) {
       const auto straight = train(yaml, {}, /*with_found_inf=*/true, first_update_of_bias);

@@ -15,7 +15,7 @@ torch::Tensor with_gradient(torch::Tensor gradient) {
 
 float found(const std::vector<torch::Tensor>& parameters) { return find_non_finite(parameters).item<float>(); }
 
-TEST(FindNonFinite, FindsOneInAnyPlaceOfAnyType) {
+TEST(FindNonFinite, FindsNonFiniteValuesAtAnyPositionOfAnyType) {
   // Long enough for several threads, and with a rest after whole vectors.
   constexpr int64_t kSize = 200'003;
   for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kBFloat16}) {
@@ -39,7 +39,7 @@ TEST(FindNonFinite, TheLargestNumbersAreFinite) {
   }
 }
 
-TEST(FindNonFinite, OtherLayoutsAndNoGradient) {
+TEST(FindNonFinite, HandlesOtherLayoutsAndMissingGradients) {
   auto gradient = torch::zeros({4, 3, 5, 5}).contiguous(torch::MemoryFormat::ChannelsLast);
   gradient[3][2][4][4] = std::numeric_limits<float>::infinity();
   EXPECT_EQ(found({with_gradient(gradient)}), 1);

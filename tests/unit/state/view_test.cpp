@@ -51,7 +51,7 @@ TEST(View, ReadsWhatWasWritten) {
   EXPECT_TRUE(buffer.equal(torch::ones({2, 3})));
 }
 
-TEST(View, SaysWhatIsWrongAndWhere) {
+TEST(View, ErrorsStateProblemAndPosition) {
   const auto tree = make_tree();
   const View view(tree, "a.pt");
   const auto momentum = view.at("state").at(int64_t{0});

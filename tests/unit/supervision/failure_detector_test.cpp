@@ -59,7 +59,7 @@ class FailureDetectorTest : public ::testing::Test {
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
-TEST_F(FailureDetectorTest, ASilentRankIsNamedByAllWithWhatItDid) {
+TEST_F(FailureDetectorTest, AllRanksNameASilentRankAndItsActivity) {
   start(3, 1s);
   for (const auto& rank : ranks_) rank->activity->enter(Phase::kStep, 12);
   // The others wait for its gradients.
@@ -73,7 +73,7 @@ TEST_F(FailureDetectorTest, ASilentRankIsNamedByAllWithWhatItDid) {
   }
 }
 
-TEST_F(FailureDetectorTest, ALostConnectionIsExplainedSooner) {
+TEST_F(FailureDetectorTest, ALostConnectionIsDiagnosedBeforeTheHangLimit) {
   start(3, 1min);
   at(1).activity->enter(Phase::kValidation);
   // Some heartbeats later all know what it does.
@@ -88,7 +88,7 @@ TEST_F(FailureDetectorTest, ALostConnectionIsExplainedSooner) {
   EXPECT_FALSE(at(0).reported);
 }
 
-TEST_F(FailureDetectorTest, WhatARankSaysOfItselfIsWhatAllSay) {
+TEST_F(FailureDetectorTest, AllRanksReportARanksOwnFailure) {
   start(3, 1min);
   at(2).activity->enter(Phase::kLoading, 7);
   at(2).detector->report_own_failure();
@@ -101,7 +101,7 @@ TEST_F(FailureDetectorTest, WhatARankSaysOfItselfIsWhatAllSay) {
   EXPECT_FALSE(at(2).reported);
 }
 
-TEST_F(FailureDetectorTest, WhatTheLauncherSaysIsWhatAllSay) {
+TEST_F(FailureDetectorTest, TheLaunchersReportIsUsed) {
   start(2, 1min);
   at(1).activity->enter(Phase::kStep, 3);
   std::this_thread::sleep_for(1200ms);
@@ -109,7 +109,7 @@ TEST_F(FailureDetectorTest, WhatTheLauncherSaysIsWhatAllSay) {
   EXPECT_EQ(at(0).wait(), "rank 1 (process 101 on host) was killed by signal 9 (Killed) in step 3");
 }
 
-TEST_F(FailureDetectorTest, ARankWhoseWorkDoesNotGoOnIsNamedByItselfToo) {
+TEST_F(FailureDetectorTest, AStuckRankIsNamedByAllRanksIncludingItself) {
   start(2, 1s);
   at(0).activity->enter(Phase::kStep, 5);
   at(1).activity->enter(Phase::kStep, 5);
@@ -130,7 +130,7 @@ TEST_F(FailureDetectorTest, RanksThatWaitForEachOther) {
   EXPECT_TRUE(at(0).wait().starts_with("all ranks have been waiting for each other for ")) << at(0).wait();
 }
 
-TEST_F(FailureDetectorTest, WorkThatGoesOnAndAStartThatTakesLongAreNoFailures) {
+TEST_F(FailureDetectorTest, ProgressAndASlowStartAreNotFailures) {
   start(3, 2s);
   for (int i = 0; i < 40; ++i) {
     for (const int rank : {1, 2}) at(rank).activity->enter(Phase::kStep, i);
@@ -139,7 +139,7 @@ TEST_F(FailureDetectorTest, WorkThatGoesOnAndAStartThatTakesLongAreNoFailures) {
   for (const auto& rank : ranks_) EXPECT_FALSE(rank->reported) << to_string(*rank->reported);
 }
 
-TEST_F(FailureDetectorTest, AnOrderlyEndIsNone) {
+TEST_F(FailureDetectorTest, ANormalExitIsNotAFailure) {
   start(2, 1s);
   for (const auto& rank : ranks_) rank->detector->finish();
   lose(0);

@@ -43,7 +43,7 @@ TEST_F(HeartbeatLogTest, FindsTheRankThatIsSilentForLongest) {
   EXPECT_EQ(read().silent.duration, 0s);
 }
 
-TEST_F(HeartbeatLogTest, FindsTheRankThatIsStuckForLongestAmongThoseThatWaitForNone) {
+TEST_F(HeartbeatLogTest, FindsTheLongestStuckRankAmongThoseThatDoNotWait) {
   enter(Phase::kStep, /*is_waiting=*/true);
   heartbeats_[1].state.is_waiting = false;
   read();
@@ -69,7 +69,7 @@ TEST_F(HeartbeatLogTest, MeasuresHowLongAllWait) {
   EXPECT_EQ(read().all_wait, 0s);
 }
 
-TEST_F(HeartbeatLogTest, StartUpAndEndMayTakeLong) {
+TEST_F(HeartbeatLogTest, ALongStartUpOrEndIsNotStuck) {
   for (const auto phase : {Phase::kStartUp, Phase::kEnd}) {
     enter(phase, /*is_waiting=*/false);
     for (int i = 0; i < 5; ++i) EXPECT_EQ(read().stuck.rank, -1);
@@ -78,7 +78,7 @@ TEST_F(HeartbeatLogTest, StartUpAndEndMayTakeLong) {
   }
 }
 
-TEST(Digest, IsReadAsItWasWritten) {
+TEST(Digest, IsReadBackUnchanged) {
   const Digest digest{.number = 5,
                       .rank0 = {.phase = Phase::kLoading, .step = 12, .is_waiting = true, .num_changes = 7},
                       .silent = {3, 1500ms},

@@ -43,7 +43,7 @@ TEST(AddAMetric, TheExampleIsMeasuredAndReported) {
   EXPECT_EQ(testing::value_of(measured, "top1"), 0.75);
 }
 
-TEST(AddAMetric, ThePageHasTheExample) {
+TEST(AddAMetric, ExampleEqualsTheCodeInTheDocs) {
   for (const char* name : {"metric", "metric entry"}) {
     EXPECT_THAT(testing::extending_page(), ::testing::HasSubstr(testing::example_in("tests/unit/task/add_a_metric_test.cpp", name)));
   }

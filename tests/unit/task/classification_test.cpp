@@ -36,7 +36,7 @@ const distributed::ProcessGroup& alone() {
 TrainMeter classes_meter() { return make_classification(nullptr)->make_train_meter(torch::kCPU); }
 TrainMeter loss_meter() { return make_regression(nullptr)->make_train_meter(torch::kCPU); }
 
-TEST(TrainMeter, WeighsAShortLastBatchByItsSize) {
+TEST(TrainMeter, WeightsBatchesByTheirSize) {
   auto meter = classes_meter();
   meter.add(torch::tensor(1.0F), ranked_outputs({0, 0, 0, 0}, 10), labels({0, 4, 5, 9}), 4);
   meter.add(torch::tensor(4.0F), ranked_outputs({3}, 10), labels({3}), 1);
@@ -94,7 +94,7 @@ TEST(TrainMeter, AddsOutputsThatNeedGradients) {
   EXPECT_DOUBLE_EQ(loss_of(meter.read(alone())), loss.item<double>());
 }
 
-TEST(TrainMeter, ABatchOfNothingAddsNothing) {
+TEST(TrainMeter, AnEmptyBatchAddsNothing) {
   auto meter = classes_meter();
   meter.add(torch::tensor(std::numeric_limits<float>::quiet_NaN()), torch::empty({0, 10}), torch::empty({0}, torch::kInt64), 0);
   auto scores = meter.read(alone());
@@ -107,7 +107,7 @@ TEST(TrainMeter, ABatchOfNothingAddsNothing) {
   EXPECT_EQ(value_of(scores, "top1"), 1.0);
 }
 
-TEST(TrainMeter, ResetForgets) {
+TEST(TrainMeter, ResetClearsTheSums) {
   auto meter = classes_meter();
   meter.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
   EXPECT_EQ(meter.read(alone()).num_samples, 1);
@@ -119,7 +119,7 @@ TEST(TrainMeter, ResetForgets) {
   EXPECT_EQ(value_of(scores, "top1"), 0.0);
 }
 
-TEST(TrainMeter, GoesOnFromItsState) {
+TEST(TrainMeter, ContinuesFromItsState) {
   auto original = classes_meter();
   original.add(torch::tensor(0.1F), ranked_outputs({3, 1}, 10), labels({3, 2}), 2);
   const auto tree = original.state();

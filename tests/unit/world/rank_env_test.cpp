@@ -271,7 +271,7 @@ TEST(RankEnv, IsFound) {
   }
 }
 
-TEST(RankEnv, StoreAndRestartsBelongToTheLauncherThatSetRank) {
+TEST(RankEnv, StoreAndRestartCountAreReadFromTheLauncherThatSetRank) {
   auto variables = kTorchrun + Variables{{"TORCHELASTIC_RESTART_COUNT", "2"}, {"GLOO_SOCKET_IFNAME", "eth1"}};
   auto rank_env = find_rank_env({}, of(variables));
   EXPECT_TRUE(rank_env.launcher_serves_store);
@@ -287,7 +287,7 @@ TEST(RankEnv, StoreAndRestartsBelongToTheLauncherThatSetRank) {
   EXPECT_EQ(rank_env.restart_attempt, 0);
 }
 
-TEST(RankEnv, ErrorFileBelongsToTorchrun) {
+TEST(RankEnv, ErrorFileIsReadOnlyUnderTorchrun) {
   const Variables file = {{"TORCHELASTIC_ERROR_FILE", "/tmp/error.json"}};
   EXPECT_EQ(find_rank_env({}, of(kTorchrun + file)).error_file, "/tmp/error.json");
   EXPECT_EQ(find_rank_env({}, of(kStep + file)).error_file, "");
@@ -301,7 +301,7 @@ TEST(RankEnv, GpusOfASlurmStep) {
   EXPECT_EQ(find_rank_env({}, of(kTorchrun + Variables{{"SLURM_GPUS_ON_NODE", "2"}})).slurm_gpus, std::nullopt);
 }
 
-TEST(RankEnv, WhereThePortComesFrom) {
+TEST(RankEnv, SourceOfThePort) {
   EXPECT_EQ(find_rank_env({}, of(kStep)).port_source, "computed from SLURM_JOB_ID=1 and SLURM_STEP_ID=0");
   EXPECT_EQ(find_rank_env({}, of(kStep + kMaster)).port_source, "MASTER_PORT");
 }
