@@ -65,8 +65,8 @@ TEST(File, ALineThatDoesNotFitIsNotWrittenInPart) {
     setrlimit(RLIMIT_FSIZE, &limit);
     LineFile file(path);
     file.write_line("first");
-    const auto said = message_of([&] { file.write_line("too long"); });
-    _exit(said == "cannot write " + path.string() + ": File too large" ? 0 : 1);
+    const auto message = message_of([&] { file.write_line("too long"); });
+    _exit(message == "cannot write " + path.string() + ": File too large" ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);

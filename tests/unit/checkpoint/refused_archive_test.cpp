@@ -1,4 +1,4 @@
-// What is said of archives that are not as PyTorch writes them.
+// Errors for archives that differ from those that PyTorch writes.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -98,7 +98,7 @@ TEST_F(RefusedArchive, WithTwoEntriesOfOneName) {
   EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("\"archive/data.pkl\" in it is there twice"));
 }
 
-// The second entry's header stands within the first one's bytes, so that the same bytes would be read twice.
+// The second entry's header is inside the first one's bytes, so that the same bytes would be read twice.
 TEST_F(RefusedArchive, WithOverlappingEntries) {
   const auto inner = make_zip({{"inner", "abc"}});
   auto file = make_zip({{"outer", inner}, {"inner", "abc"}});

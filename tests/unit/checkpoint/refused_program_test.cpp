@@ -1,4 +1,4 @@
-// What is said of pickle programs that do not make plain data.
+// Errors for pickle programs that do not create plain data.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using ::testing::StartsWith;
 
 std::string program_refusal(const std::string& program) { return pytorch_file_refusal(make_archive(program)); }
 
-// Of the instruction at that byte.
+// The error about the instruction at that byte.
 std::string at(size_t byte, const std::string& what) {
   return fmt::format(
       "a.pt: data.pkl, byte {}: {}; save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, "
@@ -64,7 +64,7 @@ TEST(RefusedProgram, WouldExecuteCode) {
             at(2, "wants \"__builtin__.eval\", which is not plain data and is never executed here"));
   EXPECT_EQ(program_refusal("ctorch\nQInt8Storage\n."),
             at(0, "wants \"torch.QInt8Storage\", which is not plain data and is never executed here"));
-  // Whatever is in a name, the message is one line of a terminal's text.
+  // Control characters in a name are escaped, so the message is one line of printable text.
   EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: wants \"\\x1b[2J.evil\\x22\", which"));
 }
 
@@ -117,9 +117,9 @@ TEST(RefusedProgram, WithTensorsLargerThanTheirStorage) {
   };
   const auto message = [](std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides, int64_t offset) {
     const auto program = tensor(2, offset, sizes, strides) + ".";
-    const auto said = program_refusal(program);
-    const auto begin = said.find("makes");
-    return begin == std::string::npos ? said : said.substr(begin, said.find(';') - begin);
+    const auto full = program_refusal(program);
+    const auto begin = full.find("makes");
+    return begin == std::string::npos ? full : full.substr(begin, full.find(';') - begin);
   };
   constexpr auto kMax = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(message({3}, {1}, 0), beyond("offset 0, sizes [3], strides [1]"));
@@ -147,10 +147,10 @@ TEST(RefusedProgram, WithMissingStorages) {
               ::testing::HasSubstr("wants a storage of 9223372036854775807 elements"));
 }
 
-// Few bytes that ask for much.
+// Files of few bytes that request much memory.
 TEST(RefusedProgram, NeedsTooMuchMemory) {
   const auto too_much = StartsWith("a.pt: asks for more memory than ");
-  // A list of a list of a list..., each holding the one before it ten times.
+  // Nested lists, each of which contains the one before it ten times.
   std::string bomb = "]q" + std::string(1, '\0');
   for (char i = 1; i < 20; ++i) {
     bomb += "](";
@@ -162,7 +162,7 @@ TEST(RefusedProgram, NeedsTooMuchMemory) {
   std::string repeats = "](" + text(std::string(10000, 'a')) + "q" + std::string(1, '\0');
   for (int i = 0; i < 2000; ++i) repeats += std::string("h\0", 2);
   EXPECT_THAT(program_refusal(repeats + "e."), too_much);
-  // A list that holds itself.
+  // A list that contains itself.
   EXPECT_THAT(program_refusal(std::string("]q\0h\0a.", 7)), ::testing::HasSubstr("nests objects more than 100 deep, or in themselves"));
   std::string deep;
   for (int i = 0; i < 200; ++i) deep += "]";

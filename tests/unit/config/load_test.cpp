@@ -41,7 +41,7 @@ struct NoOptions : Options {
   void describe(KeyTable&) override {}
 };
 
-// Components without a product.
+// The components are never built, so their type is int.
 using TestRegistry = Registry<int>;
 
 template <class O>

@@ -24,7 +24,7 @@ struct PlusOptions : Options {
   void describe(KeyTable&) override {}
 };
 
-// What is made is a number, from a number that is moved in.
+// The components are numbers, made from a number that is moved in.
 using Numbers = Registry<int, std::unique_ptr<int>>;
 
 Numbers numbers() {
@@ -41,7 +41,7 @@ TEST(Registry, MakesTheComponentThatWasConfigured) {
   EXPECT_EQ(registry.make(registry.configure("plus"), std::make_unique<int>(4)), 14);
   dynamic_cast<TimesOptions&>(*times.options).factor = 5;
   EXPECT_EQ(registry.make(times, std::make_unique<int>(4)), 20);
-  EXPECT_EQ(registry.make(registry.configure("times"), std::make_unique<int>(4)), 8) << "options are each configuration's own";
+  EXPECT_EQ(registry.make(registry.configure("times"), std::make_unique<int>(4)), 8) << "each configuration has separate options";
 }
 
 TEST(Registry, ListsItsComponentsInTheirOrder) {

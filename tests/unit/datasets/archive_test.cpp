@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 TEST_F(FetchArchive, ExtractsTheFolder) {
   fetch(plain_archive());
-  EXPECT_THAT(left(), ElementsAre("numbers"));
+  EXPECT_THAT(root_entries(), ElementsAre("numbers"));
   EXPECT_EQ(read_file(root() / "numbers" / "one.txt"), "1\n");
   EXPECT_EQ(read_file(root() / "numbers" / "more" / "two.txt"), "22\n");
   EXPECT_EQ(read_file(root() / "numbers" / "empty"), "");
@@ -39,7 +39,7 @@ TEST_F(FetchArchive, ContactsNoServerWhenTheFolderExists) {
   const auto logger = make_quiet_logger();
   fetch_archive(source(server.url("/a.tar.gz"), ""), root(), *logger);
   EXPECT_EQ(server.num_requests(), 0);
-  EXPECT_THAT(left(), ElementsAre("numbers"));
+  EXPECT_THAT(root_entries(), ElementsAre("numbers"));
 }
 
 TEST_F(FetchArchive, RemovesFilesOfAKilledProcess) {
@@ -47,7 +47,7 @@ TEST_F(FetchArchive, RemovesFilesOfAKilledProcess) {
   std::ofstream(root() / ".numbers.partial" / "archive") << "half";
   std::ofstream(root() / ".numbers.lock") << "";
   fetch(plain_archive());
-  EXPECT_THAT(left(), ElementsAre("numbers"));
+  EXPECT_THAT(root_entries(), ElementsAre("numbers"));
 }
 
 TEST_F(FetchArchive, TheSecondProcessWaitsForTheFirst) {
@@ -64,7 +64,7 @@ TEST_F(FetchArchive, TheSecondProcessWaitsForTheFirst) {
   });
   Logger second_logger("second", sink);
   std::thread second;
-  // The first one is in the middle of its download when the second begins, and gets the rest once the second waits.
+  // The second fetch begins in the middle of the first one's download, which gets the remaining bytes once the second waits.
   const HttpServer server([&](HttpServer::Connection& connection) {
     second = std::thread([&] { EXPECT_NO_THROW(fetch_archive(archive, root(), second_logger)); });
     std::unique_lock lock(mutex);
@@ -77,7 +77,7 @@ TEST_F(FetchArchive, TheSecondProcessWaitsForTheFirst) {
   second.join();
   EXPECT_EQ(server.num_requests(), 1);
   EXPECT_THAT(sink->lines(), ElementsAre("waiting for another process that downloads " + archive.url));
-  EXPECT_THAT(left(), ElementsAre("numbers"));
+  EXPECT_THAT(root_entries(), ElementsAre("numbers"));
 }
 
 TEST_F(FetchArchive, WrongChecksum) {
@@ -87,7 +87,7 @@ TEST_F(FetchArchive, WrongChecksum) {
                                                       md5_of("something else"), archive.md5)));
 }
 
-// Stands for a full disk, which no test can have: writing fails in the same place.
+// Replaces a full disk: writing fails at the same place.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : old_handler_(::signal(SIGXFSZ, SIG_IGN)) {

@@ -120,7 +120,7 @@ TEST_F(FetchArchiveDeathTest, StopsOnRequest) {
     try {
       fetch_archive(archive, root(), *logger);
     } catch (const Error& error) {
-      if (!left().empty()) std::exit(1);
+      if (!root_entries().empty()) std::exit(1);
       fs::remove_all(root());
       std::fprintf(stderr, "%s\n", error.what());
       std::exit(static_cast<int>(error.exit_code()));

@@ -86,7 +86,7 @@ TEST(DatasetRegistry, OpensWhatAComponentNames) {
   EXPECT_EQ(dataset_registry().make(synthetic).open(Split::kValidation, *logger)->size(), 256);
 }
 
-// What data sets with files look for, each record of zeros.
+// Writes the files that the data sets read, with one record of zeros each.
 void write_files(const std::filesystem::path& root) {
   const auto write = [&](const std::string& file, size_t record_bytes) {
     std::filesystem::create_directories((root / file).parent_path());

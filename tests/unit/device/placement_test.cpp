@@ -57,7 +57,7 @@ TEST(Placement, TheGpuHasTheIndexOfTheLocalRank) {
   };
   EXPECT_EQ(index(0, &two_devices), 0);
   EXPECT_EQ(index(1, &two_devices), 1);
-  // Where only one is visible, as under Slurm's --gpus-per-task, it is this rank's.
+  // If only one GPU is visible, as under Slurm's --gpus-per-task, it belongs to this rank.
   EXPECT_EQ(index(3, [] { return 1; }), 0);
   try {
     index(2, &two_devices);
@@ -70,7 +70,7 @@ TEST(Placement, TheGpuHasTheIndexOfTheLocalRank) {
 
 TEST(Placement, Float16UsesTheGradScaler) {
   const config::AmpSection float16{.dtype = config::AmpDtype::kFloat16};
-  EXPECT_EQ(place({}, float16).autocast_dtype, std::nullopt) << "slow on a CPU, so auto leaves it out";
+  EXPECT_EQ(place({}, float16).autocast_dtype, std::nullopt) << "float16 is slow on a CPU, so auto does not use autocast";
   const auto old_gpu = gpus(&two_devices, &volta);
   EXPECT_EQ(place({}, float16, &old_gpu).autocast_dtype, torch::kFloat16);
   const auto asked = place({}, {.enabled = {true}, .dtype = config::AmpDtype::kFloat16});

@@ -68,7 +68,7 @@ TEST(Stopwatch, WaitsForAGpuOnlyWhenRead) {
   EXPECT_EQ(FakeDevice::num_events, events_before + 6);
   FakeDevice::catch_up();
   lap();
-  EXPECT_EQ(FakeDevice::num_events, events_before + 2) << "events that the GPU has long passed are kept";
+  EXPECT_EQ(FakeDevice::num_events, events_before + 2) << "events that the GPU has passed are still kept";
   EXPECT_EQ(FakeDevice::num_waits, waits_before);
   EXPECT_EQ(watch.read(), 4);
   EXPECT_EQ(FakeDevice::num_waits, waits_before + 1);

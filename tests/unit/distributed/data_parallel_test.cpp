@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::run_ranks;
 using ::testing::ThrowsMessage;
 
-// Two linear layers and a buffer; every parameter differs by rank until the ranks are joined.
+// Two linear layers and a buffer. Every parameter differs between ranks until DataParallel copies those of rank 0.
 class Network : public torch::nn::Module {
  public:
   explicit Network(int rank) {
@@ -44,12 +44,12 @@ std::vector<torch::Tensor> gradients_of_one_process() {
   return {network.first.grad(), network.second.grad()};
 }
 
-// Nothing is small: every bucket by itself through sockets; all is: together, through shared memory.
+// With 0 every bucket is summed separately through sockets; with the default all are summed together through shared memory.
 constexpr std::array kSmallBytes{int64_t{0}, DataParallel::kSmallBytes};
 
 double difference(const torch::Tensor& a, const torch::Tensor& b) { return ((a - b).abs().max() / b.abs().max()).item<double>(); }
 
-// Rank r's samples of the twelve: uneven, the last rank's part is empty from three ranks on.
+// The part of the twelve samples of a rank. Parts are uneven; from rank 2 on they are empty.
 std::pair<int64_t, int64_t> part_of(int rank, int world_size) {
   if (world_size == 1) return {0, 12};
   if (rank == 0) return {0, 7};
@@ -60,7 +60,7 @@ void backward_of_part(DataParallel& parallel, Network& network, int rank, int wo
   const auto [begin, end] = part_of(rank, world_size);
   parallel.before_forward(is_first, is_last);
   const auto outputs = network.forward(samples(begin, end));
-  // A sum over this rank's samples: the mean's weight is the same on every rank.
+  // The sum over this rank's samples divided by the total number, so that gradients add up to those of the mean.
   const auto loss = outputs.square().sum() / 12;
   parallel.backward(loss, outputs, is_last);
 }
@@ -94,7 +94,7 @@ TEST(DataParallel, GradientsOfUnevenPartsEqualThoseOfTheJoinedBatch) {
             for (size_t i = 0; i < expected.size(); ++i) {
               EXPECT_LE(difference(gradients[i], expected[i]), 1e-13)
                   << world_size << " ranks, view " << as_view << ", small " << small_bytes;
-              EXPECT_TRUE(gradients[i].equal(all.front()[i])) << "other bits on another rank";
+              EXPECT_TRUE(gradients[i].equal(all.front()[i])) << "the bits differ between ranks";
             }
           }
         }
@@ -236,7 +236,7 @@ TEST(DataParallel, ParametersThatAreFrozenLaterAreNamed) {
   });
 }
 
-// What rank 0 says when rank 1 is not there for a step.
+// The error on rank 0 when rank 1 is missing in a step.
 std::string error_of_a_lost_rank(int64_t small_bytes) {
   std::string message;
   const auto lose_a_rank = [&] {

@@ -26,7 +26,8 @@ using world::MeetingPoint;
 
 constexpr seconds kLong{60};  // catches hangs only
 
-// Listens, or holds nothing, on a port below the range from which the system gives ports to connections, which other tests make meanwhile.
+// A free port below the range from which the system assigns ports to connections, which other tests open at the same time. With `listener`
+// it gets a socket that listens there.
 int free_port(int* listener = nullptr) {
   std::random_device random;
   std::uniform_int_distribution<int> ports(15000, 32000);
@@ -85,7 +86,7 @@ Outcome attempt(const world::RankEnv& rank_env, const MeetingPoint& point, const
   return outcome;
 }
 
-// Lets ranks 0 and up, with these introductions, meet.
+// The outcomes of a rendezvous of one rank for each introduction.
 std::vector<Outcome> meet_all(const MeetingPoint& point, const std::vector<Introduction>& introductions) {
   std::vector<std::future<Outcome>> ranks;
   for (size_t rank = 0; rank < introductions.size(); ++rank) {
@@ -108,7 +109,7 @@ TEST(Rendezvous, RanksMeetOverTcpAndFile) {
       ASSERT_EQ(outcomes[rank].error, "");
       ASSERT_EQ(outcomes[rank].meeting.ranks.size(), 3U);
       EXPECT_EQ(outcomes[rank].meeting.ranks[1].process_id, 7);
-      // No launcher told these ranks apart.
+      // No launcher has set local ranks.
       EXPECT_EQ(outcomes[rank].meeting.local_rank, static_cast<int>(rank));
       EXPECT_EQ(outcomes[rank].meeting.local_world_size, 3);
       EXPECT_EQ(outcomes[rank].meeting.num_sharing_cpus, 3);
@@ -159,7 +160,7 @@ TEST(Rendezvous, RanksOfAnotherWorldSizeAreRefused) {
   EXPECT_THAT(outcome.error, HasSubstr("rank 1 on here is one of 3 ranks, but rank 0 on here is one of 2"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kUsage);
   EXPECT_EQ(other.exit_code, ExitCode::kUsage);
-  // Where the others have met already.
+  // The others have met already.
   const auto meeting = tcp_point();
   const auto outcomes = meet_all(meeting, std::vector(2, introduction()));
   const auto late = attempt(place_of(2, 3), meeting, introduction());
@@ -213,7 +214,7 @@ TEST(Rendezvous, ProblemsAreReportedOnce) {
 TEST(Rendezvous, ARankThatJoinsTwiceIsRefused) {
   const auto point = tcp_point();
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction()); });
-  // Whichever of the two comes second is refused; the other meets rank 0.
+  // The second of the two to join is refused; the other meets rank 0.
   auto one = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, introduction()); });
   auto two = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, introduction()); });
   const auto a = one.get().error;
@@ -226,7 +227,7 @@ TEST(Rendezvous, ARankThatJoinsTwiceIsRefused) {
 TEST(Rendezvous, AFileOfAnEarlierRunIsNamed) {
   const testing::TemporaryFolder folder;
   const auto point = file_point(folder.path() / "meet");
-  // The file goes with the last process that has it open.
+  // The file is removed when the last process that has it open ends.
   const auto earlier = attempt(place_of(0, 1), point, introduction());
   const auto again = attempt(place_of(0, 2), point, introduction());
   EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or left from an earlier run; remove the file")));

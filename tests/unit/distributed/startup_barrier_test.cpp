@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What each of three ranks ends with: the result, or the error.
+// The result or the error of each of three ranks.
 std::vector<std::string> three_ranks(const std::function<std::string(StartupBarrier& barrier, int rank)>& work) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::future<std::string>> ranks;
@@ -35,9 +35,9 @@ std::vector<std::string> three_ranks(const std::function<std::string(StartupBarr
 TEST(StartupBarrier, AllRanksGetTheResultOfRank0) {
   const auto outcomes = three_ranks([](StartupBarrier& barrier, int rank) {
     barrier.on_all_ranks([] {});
-    return std::to_string(rank) + barrier.on_rank0([&] { return " hears " + std::to_string(rank); });
+    return std::to_string(rank) + barrier.on_rank0([&] { return " gets " + std::to_string(rank); });
   });
-  EXPECT_THAT(outcomes, ElementsAre("0 hears 0", "1 hears 0", "2 hears 0"));
+  EXPECT_THAT(outcomes, ElementsAre("0 gets 0", "1 gets 0", "2 gets 0"));
 }
 
 TEST(StartupBarrier, AllRanksGetTheResultsOfAllRanks) {
@@ -70,7 +70,7 @@ TEST(StartupBarrier, OneProcess) {
   StartupBarrier barrier;
   EXPECT_EQ(barrier.on_rank0([] { return std::string("word"); }), "word");
   EXPECT_THAT(barrier.gather([] { return std::string("own"); }), ElementsAre("own"));
-  EXPECT_THROW(barrier.on_all_ranks([] { throw UsageError("said as it is"); }), UsageError);
+  EXPECT_THROW(barrier.on_all_ranks([] { throw UsageError("thrown unchanged"); }), UsageError);
 }
 
 }  // namespace

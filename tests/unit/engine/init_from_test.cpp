@@ -22,7 +22,7 @@ struct Net : torch::nn::Module {
   }
 };
 
-// Entries that no network has after its construction.
+// Values that differ from those of a newly constructed network.
 state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", bool with_counter = true) {
   const Net net(num_classes);
   state::Dict dict;
@@ -36,7 +36,7 @@ state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", 
   return dict;
 }
 
-// What is said of it, from a file "a.pt" that is named so in messages.
+// The report of init_model for a file that messages call "a.pt".
 std::string init_from(const state::Tree& tree, torch::nn::Module& model, bool strict = true) {
   testing::StringOutput output;
   checkpoint::write_pytorch_file(tree, "a", output);

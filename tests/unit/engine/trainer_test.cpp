@@ -147,7 +147,6 @@ TEST(Trainer, HeldOutPartOfTheTrainingSet) {
   EXPECT_THROW(train_text(kRandom, {"dataset.validation_split=0.001"}), UsageError);
 }
 
-// Of which the training knows nothing.
 TEST(Trainer, AveragedParametersAreEvaluatedWithoutEffectOnTraining) {
   const auto without = train_text(kRandom);
   const auto with = train_text(kRandom, {"training.ema.decay=0.9"});
@@ -163,7 +162,7 @@ TEST(Trainer, AveragedParametersAreEvaluatedWithoutEffectOnTraining) {
     EXPECT_TRUE(value_of(event, "macro_f1").has_value());
     EXPECT_FALSE(ema_value_of(event, "macro_f1").has_value());
   }
-  // What keeps nothing is the model itself.
+  // With decay 0 the average is the model.
   const auto last = *train_text(kRandom, {"training.ema={decay: 0}"}).events.end.final_validation;
   EXPECT_NEAR(ema_value_of(last, "loss").value(), loss_of(last), 1e-12);
   EXPECT_EQ(ema_value_of(last, "top1"), value_of(last, "top1"));
@@ -200,7 +199,7 @@ TEST(Trainer, Bfloat16AutocastStaysNearFloat32) {
 TEST(Trainer, TrainsWithStrictDeterminism) {
   const auto put = [] { torch::zeros({4}).put_(torch::zeros({1}, torch::kInt64), torch::ones({1})); };
   EXPECT_TRUE(train_text(kRandom, {"runtime.deterministic=true", "training.epochs=1"}).done);
-  EXPECT_THROW(put(), c10::Error) << "an operation without a deterministic implementation is refused";
+  EXPECT_THROW(put(), c10::Error) << "an operation without a deterministic implementation has to be refused";
   EXPECT_TRUE(train_text(kRandom, {"training.epochs=1"}).done);
   EXPECT_NO_THROW(put());
 }

@@ -57,7 +57,7 @@ class CountingImages : public Dataset {
   }
 
   mutable std::atomic<int64_t> num_reads = 0;
-  mutable std::atomic<int64_t> num_reading = 0;  // threads that are inside of read()
+  mutable std::atomic<int64_t> num_reading = 0;  // threads in read()
   int64_t fail_at = -1;
   int64_t label_offset = 0;
 
@@ -66,7 +66,7 @@ class CountingImages : public Dataset {
   int64_t size_;
 };
 
-// Records hints and reads in their order; for one thread.
+// Records hints and reads in order. For one thread only.
 class RecordingImages : public CountingImages {
  public:
   using CountingImages::CountingImages;

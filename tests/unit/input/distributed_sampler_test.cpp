@@ -84,7 +84,7 @@ TEST(DistributedSampler, AnotherWorldSizeVisitsTheRestOfAnEpoch) {
   EXPECT_EQ(taken.size(), 100U);
   EXPECT_EQ(std::set(taken.begin(), taken.end()).size(), 100U);
 
-  // Resumed by the same number of ranks, each continues where it was; padding is at the end.
+  // Resumed with the same number of ranks, each rank continues its own list; the padding is at the end.
   const auto whole = all_ranks(3, 0);
   const auto rest = all_ranks(3, 60);
   for (size_t rank = 0; rank < 3; ++rank) {

@@ -115,7 +115,7 @@ TEST(ImageWrite, ArithmeticEqualsTheTable) {
 }
 
 TEST(ImageWrite, ArithmeticThatWouldRoundDifferentlyIsNotUsed) {
-  // The rest of the reciprocal underflows in float.
+  // The low part of the reciprocal underflows in float.
   constexpr std::array kMean = {0.5};
   constexpr std::array kStd = {3e37};
   EXPECT_TRUE(exact_arithmetic(kMean, kStd).empty());

@@ -32,7 +32,7 @@ Pipeline make_pipeline(const std::string& yaml, const DatasetInfo& info, BatchLa
   return {transform_list(yaml), info, layout};
 }
 
-// A planar image that owns its pixels, for references that really pad, cut and mirror.
+// A planar image that owns its pixels, for references that actually pad, crop and mirror.
 struct StoredImage {
   int channels;
   int height;

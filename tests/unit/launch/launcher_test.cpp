@@ -26,7 +26,7 @@ using ::testing::UnorderedElementsAre;
 // A launcher in a separate process, whose children are shells. They have RANK set, send lines to the test with `>&9`, wait for a line
 // from it with `<&8`, and wait forever with `<&7`. The log is the stderr of the launcher and the shells.
 class LauncherProcess {
-  // Surviving processes get SIGTERM immediately.
+  // The other processes get SIGTERM immediately.
   static constexpr Patience kPatience{.with_survivors = std::chrono::milliseconds(0), .after_sigterm = std::chrono::seconds(20)};
 
  public:
@@ -79,9 +79,9 @@ class LauncherProcess {
     return text;
   }
 
-  // `ends`: what is to be 7, 8, 9 and stderr.
+  // `ends`: the descriptors that become 7, 8, 9 and stderr.
   static int launch(int num_processes, const std::string& script, const Patience& patience, std::array<int, 4> ends) {
-    // Out of the way of those numbers first.
+    // Move them first, because they may have these numbers already.
     for (int& end : ends) end = fcntl(end, F_DUPFD_CLOEXEC, 20);
     for (int i = 0; i < 3; ++i) dup2(ends[static_cast<size_t>(i)], 7 + i);
     dup2(ends[3], STDERR_FILENO);
@@ -95,8 +95,8 @@ class LauncherProcess {
   bool has_ended_ = false;
 };
 
-// A shell waits in `wait` for a signal that it traps: one that comes just before another built-in blocks would be seen only after it.
-// What it waits for gives its copies of the pipes up.
+// A shell waits in `wait` for a signal that it traps: before another blocking built-in, the trap could run only after that built-in
+// returns. The process that it waits for closes its copies of the pipes.
 const std::string kWaitForever = "(exec 9>&- 2>&-; read line <&7) & while kill -0 $! 2>/dev/null; do wait; done";
 
 constexpr std::chrono::milliseconds kShort(50);
@@ -120,13 +120,13 @@ TEST(Launcher, AChildHasItsOwnEnvironmentAndProcessGroupAndEmptyInput) {
 }
 
 TEST(Launcher, FirstFailureEndsTheOthersAndTheirChildrenAndIsReturned) {
-  LauncherProcess launcher(3, "if [ $RANK = 1 ]; then read line <&8; exit 3; fi; (trap 'echo told >&9; exit' TERM; echo ready >&9; " +
+  LauncherProcess launcher(3, "if [ $RANK = 1 ]; then read line <&8; exit 3; fi; (trap 'echo ended >&9; exit' TERM; echo ready >&9; " +
                                   kWaitForever + ") & wait");
   EXPECT_EQ(launcher.line(), "ready");
   EXPECT_EQ(launcher.line(), "ready");
   launcher.release();
   EXPECT_EQ(launcher.wait(), 3);
-  EXPECT_THAT(launcher.lines(), ElementsAre("told", "told"));
+  EXPECT_THAT(launcher.lines(), ElementsAre("ended", "ended"));
   EXPECT_THAT(launcher.log(), MatchesRegex("error: rank 1 \\(process [0-9]+\\) ended with exit code 3\n"));
 }
 
@@ -151,7 +151,7 @@ TEST(Launcher, SurvivorsThatDoNotExitAreKilled) {
                                            "warning: rank 0 \\(process [0-9]+\\) does not end on SIGTERM and is killed\n"));
 }
 
-// Exit code 4 means that another process was lost, which may end later than the one that detected it.
+// Exit code 4 means that another rank was lost. That rank may end later than the one that detected it.
 TEST(Launcher, TheCauseIsReturnedInsteadOfARankThatLostAPeer) {
   const auto run_with = [](const std::string& on_term) {
     auto launcher = std::make_unique<LauncherProcess>(
@@ -168,7 +168,7 @@ TEST(Launcher, TheCauseIsReturnedInsteadOfARankThatLostAPeer) {
   EXPECT_EQ(run_with("trap - TERM; kill -TERM $$")->wait(), 4);
 }
 
-// Until the launcher sends a signal itself, one that kills is a cause.
+// A signal that kills a process before the launcher has sent one is a cause.
 TEST(Launcher, DeathByASignalIsReturnedInsteadOfAnEarlierLossOfAPeer) {
   LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 4; read line <&8; kill -9 $$", {.with_survivors = std::chrono::seconds(20)});
   launcher.release();
@@ -285,7 +285,7 @@ TEST(Launcher, ChildrenEndWhenTheLauncherIsKilled) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
   launcher.send(SIGKILL);
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
-  // Returns when no child holds the other end.
+  // Returns when no child has the pipe open.
   EXPECT_THAT(launcher.lines(), ElementsAre());
 }
 
@@ -299,7 +299,7 @@ TEST(Launcher, AProgramThatCannotBeStarted) {
     return "started";
   };
   EXPECT_EQ(error_of({"/nonexistent/trainer", {}, {{}}}), "cannot start /nonexistent/trainer: No such file or directory");
-  // The first one runs already; Linux allows no string of more than 128 KiB.
+  // The first process runs already. The second cannot be started, because Linux limits a string to 128 KiB.
   EXPECT_EQ(error_of({"/bin/sh", {"-c", "kill -STOP $$"}, {{}, {"X=" + std::string(1 << 18, 'x')}}}),
             "cannot start /bin/sh: Argument list too long");
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);

@@ -52,7 +52,7 @@ world::Environment visible(std::optional<std::string> devices) {
   return [devices](const std::string& name) { return name == "CUDA_VISIBLE_DEVICES" ? devices : std::nullopt; };
 }
 
-// No device has been made yet.
+// A driver with three GPUs whose device files do not exist yet.
 Driver driver_of_three(const std::filesystem::path& folder) {
   const Driver driver{.library = "libc.so.6", .gpus = folder / "gpus", .devices = folder / "dev"};
   for (const char* gpu : {"0000:01:00.0", "0000:02:00.0", "0000:81:00.0"}) std::filesystem::create_directories(driver.gpus / gpu);
@@ -93,7 +93,7 @@ TEST(NumProcesses, OnlyTheGpusOfAContainerCount) {
   for (const char* device : {"nvidia1", "nvidiactl", "nvidia-uvm", "null"}) std::ofstream(driver.devices / device);
   EXPECT_EQ(num_processes({}, visible({}), driver), 1);
   driver.library = "libtrainer-absent.so";
-  EXPECT_EQ(num_processes({}, visible({}), driver), 2) << "as many as on a host without a GPU";
+  EXPECT_EQ(num_processes({}, visible({}), driver), 2) << "expected the number for a host without a GPU";
 }
 
 TEST(NumProcesses, InvalidValuesAreRefused) {
@@ -201,7 +201,7 @@ TEST(ChildEnvironment, Inherited) {
 bool can_bind(int port) {
   const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;
-  // As the store binds it.
+  // The store binds with this option.
   setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address{};
   address.sin_family = AF_INET;

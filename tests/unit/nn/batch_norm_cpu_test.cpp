@@ -6,7 +6,7 @@
 namespace trainer::nn::test {
 namespace {
 
-// Enough values for several chunks and blocks, none of whole size.
+// Enough values for several chunks and blocks; the last ones are not full.
 const std::vector<std::vector<int64_t>> kShapes{{37, 5, 31, 33},  {70, 70, 7, 5}, {300, 133, 1, 2}, {9000, 13, 1, 1},
                                                 {3, 1, 201, 199}, {2, 3, 4, 4},   {1, 7, 1, 1},     {1000, 129}};
 
@@ -52,7 +52,7 @@ class ChannelLoops : public ::testing::TestWithParam<std::tuple<torch::MemoryFor
  protected:
   torch::Dtype dtype() const { return std::get<torch::Dtype>(GetParam()); }
   Values make(const std::vector<int64_t>& shape) const { return make_values(shape, std::get<torch::MemoryFormat>(GetParam()), dtype()); }
-  // Of a value that is computed in a few roundings of its type: half a unit of the last digit, and some more where float32 computes.
+  // For values with a few roundings: half a unit in the last place of the type, and a little more if computed in float32.
   double value_tolerance() const {
     if (dtype() == torch::kFloat64) return 1e-15;
     if (dtype() == torch::kFloat32) return 3e-7;
@@ -60,7 +60,7 @@ class ChannelLoops : public ::testing::TestWithParam<std::tuple<torch::MemoryFor
   }
 
  private:
-  // Of many small operators, whose threads would wait for each other longer than they work.
+  // The reference runs many small operators, whose threads would wait for each other longer than they work.
   const ThreadCount one_thread_{1};
 };
 

@@ -34,7 +34,7 @@ class BatchNormAgainstTorch : public ::testing::TestWithParam<torch::MemoryForma
     copy_state(*ours_, *theirs_);
   }
 
-  // Forward and backward of both, in their present mode.
+  // Forward and backward of both layers in their current mode.
   void step(uint64_t seed) {
     const torch::Tensor x = norm_input(seed).contiguous(GetParam()).requires_grad_();
     const torch::Tensor y = x.detach().clone().requires_grad_();

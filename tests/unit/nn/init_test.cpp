@@ -13,7 +13,7 @@ TEST(Init, KaimingNormalHasTheStdOfFanOut) {
   const double std = std::sqrt(2.0 / (256 * 9));
   EXPECT_NEAR(weight.std().item<double>(), std, 0.01 * std);
   EXPECT_NEAR(weight.mean().item<double>(), 0.0, 0.01 * std);
-  // A normal distribution's share beyond two deviations.
+  // The fraction of a normal distribution beyond two standard deviations.
   EXPECT_NEAR((weight.abs() > 2 * std).to(torch::kFloat64).mean().item<double>(), 0.0455, 0.003);
 }
 

@@ -5,7 +5,7 @@
 namespace trainer::nn::test {
 namespace {
 
-// What LibTorch's layer of the same weights returns.
+// The output of LibTorch's layer with the same weights.
 template <class Theirs, class Ours>
 void expect_same_output(Theirs& theirs, Ours& ours, const torch::Tensor& x) {
   const torch::NoGradGuard no_grad;

@@ -24,7 +24,7 @@ using ::testing::ThrowsMessage;
 constexpr int64_t kChannels = 6;
 constexpr double kEps = 1e-5;
 
-// Samples of each rank, by rank.
+// The number of samples of each rank, by rank.
 using Shards = std::vector<int64_t>;
 
 int64_t total(const Shards& shards) { return std::accumulate(shards.begin(), shards.end(), int64_t{0}); }
@@ -37,7 +37,7 @@ torch::Tensor random_values(int64_t samples, uint64_t seed) {
   return at::randn({samples, kChannels, 3, 5}, at::detail::createCPUGenerator(seed), torch::kFloat64).mul_(2.0).add_(0.7);
 }
 
-// What a rank has after its steps.
+// Results of a rank after its steps.
 struct Outcome {
   std::vector<torch::Tensor> outputs, input_gradients;
   torch::Tensor weight_gradient, bias_gradient, running_mean, running_var;
@@ -50,7 +50,7 @@ struct Steps {
   torch::Dtype input_dtype = torch::kFloat64;
   torch::Dtype weight_dtype = torch::kFloat64;
   std::optional<double> momentum = 0.1;
-  std::vector<torch::Tensor> inputs, gradients;  // of the joined batch, float64, a pair a step
+  std::vector<torch::Tensor> inputs, gradients;  // of the joined batch, float64, one pair per step
 };
 
 Steps make_steps(Shards shards, int num_steps = 1) {
@@ -107,7 +107,7 @@ std::vector<Outcome> synchronised(const Steps& steps) {
   return outcomes;
 }
 
-// Of BatchNorm2d on the joined batches, in float64.
+// The outcome of BatchNorm2d on the joined batches, in float64.
 Outcome joined(Steps steps) {
   steps.input_dtype = torch::kFloat64;
   steps.weight_dtype = torch::kFloat64;
@@ -154,9 +154,9 @@ void expect_like_joined(const std::vector<Outcome>& ranks, const Outcome& expect
 
 // Summation in another order; some digits are lost where terms cancel.
 constexpr double kFloat64Tolerance = 1e-14;
-// Values are rounded at 6e-8 in a few places.
+// Values are rounded in a few places, by up to 6e-8 each.
 constexpr double kFloat32Tolerance = 5e-7;
-// Half a unit in the last of bfloat16's 8 binary digits: outputs are rounded once.
+// Half a unit in the last of bfloat16's 8 binary digits, because outputs are rounded once.
 constexpr double kBfloat16Tolerance = 1.0 / 256;
 
 class SyncBatchNormAgainstJoined : public ::testing::TestWithParam<std::tuple<Shards, torch::MemoryFormat>> {
@@ -227,17 +227,17 @@ TEST(SyncBatchNorm, AcceptsBfloat16UnderAutocast) {
       EXPECT_EQ(norm.running_mean.scalar_type(), torch::kFloat32);
     });
     expect_like_joined(ranks, expected, kBfloat16Tolerance);
-    // Sums of what has not been rounded.
+    // Sums of values before rounding to bfloat16.
     expect_near(ranks[1].running_var, expected.running_var, kFloat32Tolerance, "running variance");
     expect_near(sum(ranks, &Outcome::weight_gradient), expected.weight_gradient, kFloat32Tolerance, "gradient of the weight");
   }
 }
 
-// E[x²] − E[x]² would have no correct digit left in float64, nor would a mean rounded to float32.
+// E[x²] − E[x]² would not have a single correct digit in float64; neither would results from a mean rounded to float32.
 TEST(SyncBatchNorm, SmallDeviationsFromALargeMean) {
   for (const auto dtype : {torch::kFloat64, torch::kFloat32}) {
     Steps steps = make_steps({2, 3, 1});
-    // What float32 can hold, about exact means of 1e4 and of 0 (whose difference between ranks is the hard part of merging).
+    // Values that float32 can represent, around exact means of 1e4 and of 0 (merging the ranks' means is the hard part).
     const torch::Tensor deviations = (random_values(6, 5) * 1e-2).add_(1e4).to(torch::kFloat32).to(torch::kFloat64).sub_(1e4);
     steps.inputs = {deviations + 1e4};
     steps.weight_dtype = steps.input_dtype = dtype;
@@ -247,12 +247,12 @@ TEST(SyncBatchNorm, SmallDeviationsFromALargeMean) {
     centered.inputs = {deviations};
     centered.gradients = {steps.gradients[0].to(dtype).to(torch::kFloat64)};
     const Outcome expected = joined(centered);
-    // float64: the last digit of the mean, 1e4 · 1e-16 of deviations of 2e-2, in sums of some dozen values.
+    // float64: the last digit of the mean is 1e4 · 1e-16, relative to deviations of 2e-2, in sums of some dozen values.
     const double tolerance = dtype == torch::kFloat64 ? 1e-9 : kFloat32Tolerance;
     expect_near(gather(ranks, [](const Outcome& rank) { return rank.outputs[0]; }), expected.outputs[0], tolerance, "output");
     expect_near(gather(ranks, [](const Outcome& rank) { return rank.input_gradients[0]; }), expected.input_gradients[0], tolerance,
                 "gradient of the input");
-    // Unlike the mean, the variance does not know of 1e4; its running value began at 1.
+    // Unlike the mean, the variance does not depend on the offset 1e4; its running value started at 1.
     expect_near(ranks[0].running_var - 0.9, expected.running_var - 0.9, dtype == torch::kFloat64 ? 1e-9 : 1e-2, "running variance");
     expect_near(sum(ranks, &Outcome::weight_gradient), expected.weight_gradient, tolerance, "gradient of the weight");
   }

@@ -28,7 +28,7 @@ struct Averaged : torch::nn::Module {
     ema->update(found);
   }
 
-  // With a look at the averages from outside.
+  // The averages, read through the model's parameters.
   torch::Tensor averages() {
     const AveragedParameters averaged(*ema);
     return problem.values();

@@ -16,7 +16,7 @@ torch::Tensor with_gradient(torch::Tensor gradient) {
 float found(const std::vector<torch::Tensor>& parameters) { return find_non_finite(parameters).item<float>(); }
 
 TEST(FindNonFinite, FindsNonFiniteValuesAtAnyPositionOfAnyType) {
-  // Long enough for several threads, and with a rest after whole vectors.
+  // Long enough for several threads; the size is not a multiple of the vector width.
   constexpr int64_t kSize = 200'003;
   for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kBFloat16}) {
     for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),

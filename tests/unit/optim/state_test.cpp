@@ -91,7 +91,7 @@ TEST(OptimizerState, KeepsTheLayoutOfTheParameters) {
   }
 }
 
-// tests/parity/test_optimizer_state.py compares with Python's own.
+// tests/parity/test_optimizer_state.py compares it with Python's state.
 TEST(OptimizerState, HasTheLayoutOfTorchOptim) {
   Training training("{name: sgd, lr: 0.5, momentum: 0.9, weight_decay: 0.02}");
   training.step(0, /*first_update_of_bias=*/1);

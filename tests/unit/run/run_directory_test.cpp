@@ -75,7 +75,7 @@ TEST(RunDirectory, TheLockEndsWithTheProcessAndTheNextHolderIsNamed) {
   const std::string content = read_file(folder.path() / ".lock");
   EXPECT_EQ(content.find("process " + std::to_string(::getpid()) + " on "), 0U) << content;
   EXPECT_EQ(directory->left_by().find("process " + std::to_string(child) + " on "), 0U) << directory->left_by();
-  // In order.
+  // A normal end clears the file, so the next holder has no predecessor to report.
   directory.reset();
   EXPECT_EQ(RunDirectory(folder.path()).left_by(), "");
 }

@@ -18,7 +18,7 @@ struct Case {
   Earlier earlier;
   std::vector<fs::path> checkpoints;
   std::string choice;                      // "auto", "none", or a canonical path
-  std::optional<ResumeDecision> decision;  // none: refused
+  std::optional<ResumeDecision> decision;  // nullopt: refused
   std::string message = {};
 };
 

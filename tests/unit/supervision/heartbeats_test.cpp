@@ -16,7 +16,7 @@ constexpr auto kSilenceLimit = 4s;
 // A log of three ranks that is read once a second.
 class HeartbeatLogTest : public ::testing::Test {
  protected:
-  // All ranks send a heartbeat, but for `silent`.
+  // All ranks except `silent` send a heartbeat.
   Digest read(int silent = -1) {
     now_ += 1s;
     for (size_t rank = 0; rank < heartbeats_.size(); ++rank) {
@@ -54,7 +54,7 @@ TEST_F(HeartbeatLogTest, FindsTheLongestStuckRankAmongThoseThatDoNotWait) {
   EXPECT_EQ(digest.all_wait, 0s);
   ++heartbeats_[1].state.num_changes;
   EXPECT_EQ(read().stuck.duration, 0s);
-  // A rank that is silent is not called stuck.
+  // A silent rank is not reported as stuck.
   for (int i = 0; i < 5; ++i) digest = read(/*silent=*/1);
   EXPECT_EQ(digest.stuck.rank, -1);
 }

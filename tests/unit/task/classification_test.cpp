@@ -17,7 +17,7 @@ using testing::value_of;
 
 torch::Tensor labels(const std::vector<int64_t>& values) { return torch::tensor(values, torch::kInt64); }
 
-// Outputs whose classes, from the best, are `first`, first + 1, … (modulo their number).
+// Outputs that rank the classes `first`, first + 1, … (modulo their number) from the best on.
 torch::Tensor ranked_outputs(const std::vector<int64_t>& first, int64_t num_classes) {
   auto outputs = torch::empty({static_cast<int64_t>(first.size()), num_classes});
   for (size_t i = 0; i < first.size(); ++i) {
@@ -130,7 +130,7 @@ TEST(TrainMeter, ContinuesFromItsState) {
   EXPECT_EQ(loss_of(other.read(alone())), loss_of(original.read(alone())));
   EXPECT_EQ(other.read(alone()).num_samples, 3);
   EXPECT_EQ(value_of(other.read(alone()), "top1"), 2.0 / 3);
-  // What was added later is not in the state.
+  // The state does not include what was added later.
   other.load_state(state::View(tree, "a.pt"));
   EXPECT_EQ(other.read(alone()).num_samples, 2);
 }
@@ -142,7 +142,7 @@ TEST(TrainMeter, RefusesOtherSums) {
               ::testing::ThrowsMessage<CheckpointError>("a.pt: is Double[4] there, but Double[3] here"));
 }
 
-// Five batches of unequal sizes; batch 4's loss vanishes beside batch 0's unless they are added in order.
+// Five batches of unequal sizes. The loss of batch 4 is rounded away next to that of batch 0 unless they are added in order.
 struct ValidationBatch {
   double loss;
   std::vector<int64_t> predicted;
@@ -167,7 +167,7 @@ TEST(ValidationMeter, CountsClassesAndTheirConfusion) {
   const auto scores = validate(alone());
   EXPECT_EQ(scores.num_samples, 11);
   EXPECT_DOUBLE_EQ(value_of(scores, "top1").value(), 7.0 / 11);
-  // Of six ranked classes only the last is no hit: predicted 1 with actual 0 would be one, none of these is.
+  // Of six ranked classes, only the last one is outside the top 5.
   EXPECT_DOUBLE_EQ(value_of(scores, "top5").value(), 10.0 / 11);
   const std::vector<int64_t> confusion = {2, 0, 1, 0, 0, 0,  //
                                           0, 3, 1, 0, 0, 1,  //
