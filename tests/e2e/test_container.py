@@ -119,7 +119,7 @@ class ContainerTest(unittest.TestCase):
         check = self.podman("exec", self.name, "healthcheck.sh")
         return check.returncode, check.stdout + check.stderr
 
-    def test_trains_stops_and_goes_on_in_another_container(self):
+    def test_stops_and_resumes_in_another_container(self):
         mounted = [f"--volume={self.runs}:/runs"]
         process = self.start(*self.train(ENDLESS), options=mounted)
         begin = time.monotonic()
@@ -139,7 +139,7 @@ class ContainerTest(unittest.TestCase):
         self.assertEqual(json.loads((run / "summary.json").read_text())["reason"], "done")
 
     @plants("The folder for runs belongs to another user")
-    def test_a_folder_that_cannot_be_written_is_named_with_the_cure(self, row):
+    def test_the_error_for_an_unwritable_folder_states_the_remedy(self, row):
         os.chown(self.runs, 0, 0)
         refused = self.run_in_container(*self.train(), options=[f"--volume={self.runs}:/runs"])
         row.check(self, refused.stderr, refused.returncode)
@@ -149,12 +149,12 @@ class ContainerTest(unittest.TestCase):
         self.assertEqual(as_owner.returncode, 0, as_owner.stderr)
 
     @plants("A container's root is read-only, and no folder for runs is mounted")
-    def test_a_root_that_cannot_be_written_is_named_with_the_cure(self, row):
+    def test_the_error_for_a_read_only_root_states_the_remedy(self, row):
         refused = self.run_in_container(*self.train())
         row.check(self, refused.stderr, refused.returncode)
         self.assertIn("--volume FOLDER:/runs)", refused.stderr)
 
-    def test_runs_are_kept_in_the_container_where_nothing_is_mounted(self):
+    def test_runs_are_kept_in_the_container_without_a_mount(self):
         run = self.run_in_container(*self.train("training.epochs=1"), read_only=False)
         self.assertEqual(run.returncode, 0, run.stderr)
 
@@ -163,20 +163,20 @@ class ContainerTest(unittest.TestCase):
         self.assertEqual(self.check_health(), (0, ""))
         for stopped in self.processes():
             os.kill(stopped, signal.SIGSTOP)
-            code, said = self.check_health()
+            code, output = self.check_health()
             os.kill(stopped, signal.SIGCONT)
-            self.assertEqual(code, 1, said)
-            self.assertRegex(said, r"^unhealthy: process \d+ is stopped\n$")
+            self.assertEqual(code, 1, output)
+            self.assertRegex(output, r"^unhealthy: process \d+ is stopped\n$")
         self.assertEqual(self.check_health(), (0, ""))
         self.assertIsNone(process.poll())
 
-    def test_the_health_check_finds_a_process_in_which_nothing_runs(self):
+    def test_the_health_check_finds_an_idle_process(self):
         sleep = [f"--volume={shutil.which('sleep')}:/opt/trainer/bin/trainer:ro", "--entrypoint=trainer", "--detach"]
         self.run_in_container("60", options=sleep)
         self.addCleanup(self.podman, "kill", self.name)
         self.assertEqual(self.check_health(), (1, "unhealthy: process 1 has not run for 5 seconds\n"))
 
-    def test_what_is_in_the_image(self):
+    def test_content_of_the_image(self):
         def output(script):
             run = self.run_in_container("-c", script, options=["--entrypoint=sh"])
             self.assertEqual(run.returncode, 0, run.stderr)
@@ -201,7 +201,7 @@ class ContainerTest(unittest.TestCase):
         self.assertEqual(config["Healthcheck"]["Test"], ["CMD", "healthcheck.sh"])
         self.assertIn("NVIDIA_VISIBLE_DEVICES=", config["Config"]["Env"])
 
-    def test_each_task_of_slurm_in_a_container(self):
+    def test_slurm_tasks_in_containers(self):
         needs(missing_programs())
         folder = tempfile.TemporaryDirectory(prefix="trainer-container-slurm-")
         self.addCleanup(folder.cleanup)
@@ -218,7 +218,7 @@ class ContainerTest(unittest.TestCase):
         self.assertIn("world_size 2", (self.runs / "quickstart/train.log").read_text())
         self.assertEqual(json.loads((self.runs / "quickstart/summary.json").read_text())["reason"], "done")
 
-    def test_the_package_brings_all_that_it_needs(self):
+    def test_the_debian_package_is_complete(self):
         subprocess.run(["cpack", "--config", f"{os.environ['TRAINER_BUILD_DIR']}/CPackConfig.cmake", "-G", "DEB", "-B", self.work / "packages",
                         "-D", "CPACK_COMPONENTS_ALL=trainer"], check=True, stdout=subprocess.DEVNULL)
         steps = ["apt-get update", "apt-get install -y --no-install-recommends /packages/trainer_*.deb", "cd /usr/share/trainer",

@@ -10,7 +10,7 @@ MODULE = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("libtrainer_cuda.s
 
 class CudaModuleTest(unittest.TestCase):
     @unittest.skipUnless(MODULE.exists(), "the module was not built: scripts/setup.sh --cuda fetches what it needs")
-    def test_opens_with_all_its_symbols(self):
+    def test_loads_with_all_symbols(self):
         module = ctypes.CDLL(MODULE, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
         module.trainer_cuda_module.restype = ctypes.POINTER(ctypes.c_void_p)
         functions = module.trainer_cuda_module()

@@ -104,13 +104,13 @@ class FailuresTest(LaunchCase):
                 self.check(row, process, err, rank, where)
 
     @plants("Out of memory in training", "Out of memory in validation")
-    def test_no_memory(self, *rows):
+    def test_out_of_memory(self, *rows):
         for rank, row, (phase, where) in zip(range(NUM_RANKS), rows, PHASES):
             with self.subTest(phase=phase):
                 self.check(row, *self.plant(rank, phase, "no_memory"), rank, where)
 
     @plants("Out of memory in training")
-    def test_limit_of_memory(self, row):
+    def test_memory_limit(self, row):
         """What training itself needs is refused: the gradients of its first step."""
         self.check(row, *self.plant(1, "training 0", "limit_memory"), 1, "step 0")
 
@@ -123,12 +123,12 @@ class FailuresTest(LaunchCase):
         self.assertEqual([path.name for path in (self.run_dir / "non_finite").iterdir()], ["step_3"])
 
     @plants("A step is not finite, under `training.on_non_finite: skip`")
-    def test_not_a_number_that_is_skipped(self, row):
+    def test_skipped_not_a_number(self, row):
         self.run_dir = self.folder / "skip"
         process = self.start("1 training 3 nan", settings=["training.on_non_finite=skip"])
-        said = self.trains(process)
+        output = self.wait_for_training(process)
         self.wait_for(lambda: self.steps_done() > 20)
-        row.check(self, said + self.stop_and_end(process), STEP=3, RANK=1)
+        row.check(self, output + self.stop_and_end(process), STEP=3, RANK=1)
 
     @plants("A data file cannot be read")
     def test_unreadable_data(self, row):
@@ -137,14 +137,14 @@ class FailuresTest(LaunchCase):
         self.assertFalse((self.run_dir / "metrics.jsonl").exists())
 
     @plants("A data file is shortened, or its disk fails, while it is in use")
-    def test_lost_data(self, row):
+    def test_shortened_data(self, row):
         process, err = self.plant(1, "training 3", "lose_data")
         others = [code for number, code in enumerate(self.exit_codes()) if number != 1]
         row.check(self, err, process.returncode, others, RANK=1, FILE="/memfd:lost.bin (deleted)")
         self.assert_named(err, SURVIVORS, r"^rank 1 \(process \d+ on .*\) was killed by signal 7 \(Bus error\) in ")
 
     @plants("The file of `model.init_from` does not fit")
-    def test_foreign_weights(self, row):
+    def test_weights_that_do_not_fit(self, row):
         weights = self.folder / "weights.safetensors"
         write_safetensors(weights, {"conv.weight": ([16, 3, 3, 3], [1] * 432), "head.bias": ([2], [1, 2])})
         err = self.end(process := self.start(settings=[f"model.init_from={weights}"]))

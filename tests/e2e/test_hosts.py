@@ -37,11 +37,11 @@ class HostsTest(LaunchCase):
 
     def end_both(self, processes, code, seconds=60):
         """What each has said."""
-        said = [process.communicate(timeout=seconds)[1] for process in processes]
-        for process, err in zip(processes, said):
+        outputs = [process.communicate(timeout=seconds)[1] for process in processes]
+        for process, err in zip(processes, outputs):
             self.assertEqual(process.returncode, code, err)
             self.assert_nothing_left(process, err)
-        return said
+        return outputs
 
     def straight(self):
         """The tensors of a run that nothing happened to, which is done once."""
@@ -53,7 +53,7 @@ class HostsTest(LaunchCase):
             self.run_dir = self.folder / "run"
         return HostsTest.straight_tensors
 
-    def test_a_slow_link_and_one_that_loses(self):
+    def test_a_slow_link_and_packet_loss(self):
         straight = self.straight()
         for name, change in (("slow", lambda: self.hosts.slow_down("node-b", "50mbit")), ("loses", lambda: self.hosts.lose("node-b", 0.01))):
             with self.subTest(name):
@@ -62,7 +62,7 @@ class HostsTest(LaunchCase):
                 self.end_both(self.start_both(), 0)
                 self.assertEqual(tensors(self.run_dir), straight)
 
-    def test_a_link_that_comes_back(self):
+    def test_an_interrupted_link(self):
         straight = self.straight()
         processes = self.start_both()
         self.wait_for(lambda: self.steps_done() > 10)
@@ -74,7 +74,7 @@ class HostsTest(LaunchCase):
         self.assertEqual(tensors(self.run_dir), straight)
 
     @plants("A rank is stopped, or its host or network is lost")
-    def test_a_link_that_is_cut(self, row):
+    def test_a_cut_link(self, row):
         processes = self.start_both(settings=[])
         self.wait_for(lambda: self.steps_done() > 5)
         begin = time.monotonic()
@@ -90,22 +90,22 @@ class HostsTest(LaunchCase):
         self.assertEqual(self.exit_codes(), [4] * PER_NODE * len(HOSTS))
 
     @plants("A host is late")
-    def test_a_host_that_is_lost_and_started_again(self, row):
+    def test_a_lost_host_is_restarted(self, row):
         straight = self.straight()
         first, other = self.start_both("--max-restarts", "1")
         self.wait_for(lambda: self.steps_done() > 10)
         for pid in processes_of(other.pid):
             os.kill(pid, signal.SIGKILL)
         other.communicate()
-        said = ""
+        output = ""
         for line in first.stderr:
-            said += line
+            output += line
             if "nodes are here" in line:
                 break
-        row.check(self, said, RANK=2, NUMBER=1)
-        self.assertRegex(said, r"rank [23] \(process \d+ on node-b\)")
-        said = self.end_both([first, self.start_on("node-b")], 0)[0]
-        self.assertRegex(said, r"resumes from \S+/step_\d+\.pt")
+        row.check(self, output, RANK=2, NUMBER=1)
+        self.assertRegex(output, r"rank [23] \(process \d+ on node-b\)")
+        output = self.end_both([first, self.start_on("node-b")], 0)[0]
+        self.assertRegex(output, r"resumes from \S+/step_\d+\.pt")
         self.assertEqual(tensors(self.run_dir), straight)
 
 

@@ -8,7 +8,7 @@ import unittest
 
 
 class InstallTest(unittest.TestCase):
-    def test_the_archive_trains_wherever_it_is_unpacked(self):
+    def test_the_archive_is_relocatable(self):
         with tempfile.TemporaryDirectory(prefix="trainer-install-") as folder:
             folder = pathlib.Path(folder)
             subprocess.run(["cpack", "--config", f"{os.environ['TRAINER_BUILD_DIR']}/CPackConfig.cmake", "-G", "TGZ", "-B", folder / "packages",

@@ -42,7 +42,7 @@ class MpiTest(EqualRunsCase):
         command = [PROGRAMS[words[0]], *words[1:trainer], *with_fault(fault), *SHORT_RUN, "--run-dir", str(run_dir), *settings]
         return subprocess.run(command, cwd=ROOT, env={**ENVIRONMENT, **OPEN_MPI}, capture_output=True, text=True, timeout=120)
 
-    def test_the_written_command_lines(self):
+    def test_documented_command_lines(self):
         lines = command_lines()
         self.assertEqual([words[0] for words in lines], list(PROGRAMS))
         for words in lines:
@@ -60,10 +60,10 @@ class MpiTest(EqualRunsCase):
                 run_dir = self.folder / f"stopped_{words[0]}"
                 endless = ["training.epochs=100000", "checkpoint={every_steps: null, every_epochs: null}", "validation.every_epochs=100000"]
                 run = self.run_line(words, run_dir, *endless, "training.max_minutes=0.1", fault="0 save_half_written 0 wait")
-                said = run.stdout + run.stderr
-                self.assertEqual(run.returncode, 75, said)
-                steps = int(re.search(r"(?m)^stopped +(\d+) steps", said)[1])
-                self.assertEqual(sorted(file.name for file in (run_dir / "checkpoints").iterdir()), ["last.pt", f"step_{steps:08}.pt"], said)
+                output = run.stdout + run.stderr
+                self.assertEqual(run.returncode, 75, output)
+                steps = int(re.search(r"(?m)^stopped +(\d+) steps", output)[1])
+                self.assertEqual(sorted(file.name for file in (run_dir / "checkpoints").iterdir()), ["last.pt", f"step_{steps:08}.pt"], output)
 
 
 if __name__ == "__main__":

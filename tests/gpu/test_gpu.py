@@ -35,11 +35,11 @@ class GpuTest(unittest.TestCase):
         for a, b in zip(losses, others):
             self.assertAlmostEqual(a, b, delta=1e-8)
 
-    def test_auto_takes_the_gpu_and_learns(self):
+    def test_auto_uses_the_gpu_and_learns(self):
         losses = self.losses()
         self.assertLess(losses[-1], losses[0])
 
-    def test_the_first_losses_are_the_cpus(self):
+    def test_the_first_losses_equal_the_cpus(self):
         self.assert_near(self.losses(*FEW_EXACT_STEPS), self.losses(*FEW_EXACT_STEPS, "runtime.device=cpu"))
 
     def test_one_process_over_nccl(self):
@@ -49,7 +49,7 @@ class GpuTest(unittest.TestCase):
         two = self.losses(*FEW_EXACT_STEPS, "distributed.backend=gloo", launcher=("launch", "--nproc-per-node", "2"))
         self.assert_near(two, self.losses(*FEW_EXACT_STEPS))
 
-    def test_a_step_that_is_not_finite_is_kept_and_taken_again(self):
+    def test_a_non_finite_step_is_saved_and_replayed(self):
         for policy in ("stop", "skip"):
             with self.subTest(policy), tempfile.TemporaryDirectory(prefix="trainer-gpu-") as folder:
                 command = [os.environ["TRAINER_BINARY"], "--config", ROOT / "configs/quickstart.yaml", "--run-dir", f"{folder}/run",
