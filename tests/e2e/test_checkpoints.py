@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped, moved and continued: nothing is lost, and nothing is there twice."""
+"""Runs that are killed or stopped and then resumed equal an uninterrupted run; damaged checkpoints and full disks; checkpoint commands."""
 
 import contextlib
 import os
@@ -38,13 +38,13 @@ class CheckpointsTest(LaunchCase):
         return process
 
     def train(self, *args, **options):
-        """What it output, and its exit code."""
+        """Trains to the end; returns stderr and the exit code."""
         process = self.begin(*args, **options)
         _, err = process.communicate(timeout=120)
         return err, process.returncode
 
     def straight(self, *args):
-        """A run that nothing happened to."""
+        """An uninterrupted run; returns its run directory."""
         run_dir = self.folder / "straight"
         err, code = self.train(*args, run_dir=run_dir)
         self.assertEqual(code, 0, err)
@@ -85,12 +85,12 @@ class CheckpointsTest(LaunchCase):
                 self.assert_equal_runs(self.run_dir, straight)
 
     def test_stop_requests_in_each_phase(self):
-        """SIGTERM to one of two ranks, twice as from a launcher and a scheduler."""
+        """One of two ranks gets SIGTERM twice, as from a launcher and a scheduler, during start-up, training, validation and saving."""
         straight = self.folder / "straight"
         process = self.launch(straight)
         output = self.end(process)
         self.assertEqual(process.returncode, 0, output)
-        # A rank that is slow for a while is where it was results_of to be when the signal comes.
+        # The fault makes a rank wait, so that it is in that phase when the signal arrives.
         for rank, when, fault, sign in ((0, "start", "none", "rank 0 of 2"), (1, "training", "0 training 12 wait", "training"),
                                         (0, "validation", "1 validation 1 wait", "epoch 1/3  step 10"),
                                         (1, "saving", "0 save_opened 1 wait", "epoch 1/3  step 10")):
@@ -108,7 +108,7 @@ class CheckpointsTest(LaunchCase):
                 self.assert_equal_runs(self.run_dir, straight)
 
     def launch(self, run_dir, fault="none"):
-        """Of two ranks."""
+        """Starts two ranks."""
         self.run_dir = run_dir
         return self.start(fault, num_ranks=2, settings=RUN[2:])
 
@@ -167,7 +167,7 @@ class CheckpointsTest(LaunchCase):
         self.assertEqual(code, 2)
         self.assertIn("holds a finished run, which is not overwritten", err)
         checkpoint = self.run_dir / "checkpoints" / "step_00000007.pt"
-        # Into another folder it goes, from any checkpoint; here it would lose newer ones.
+        # Any checkpoint can be resumed into another folder; in this folder, newer checkpoints would be lost.
         other = self.folder / "other"
         err, code = self.train("--resume", str(checkpoint), run_dir=other)
         self.assertEqual(code, 0, err)

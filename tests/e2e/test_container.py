@@ -1,4 +1,4 @@
-"""The image for the CPU, as scripts/container.sh builds it, in containers; and the .deb of the build TRAINER_BUILD_DIR, in a bare Debian."""
+"""The CPU image built by scripts/container.sh, in containers, and the .deb of the build TRAINER_BUILD_DIR, in a bare Debian."""
 
 import json
 import os
@@ -21,16 +21,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASE = "docker.io/library/debian:bookworm-slim"
 IMAGE = "localhost/trainer:test"
 USER = 1000
-# Podman's own limits are higher than a container in a container may set.
+# Podman's default limits are higher than a container inside a container may set.
 LIMITS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1000:1000"]
-# A step of a fraction of a second.
+# A step takes a fraction of a second.
 SETTINGS = ["model={name: demo_conv, num_classes: 10}", "dataloader.global_batch_size=100"]
 ENDLESS = "training.epochs=100000"
 
 
 def enter_namespace():
-    """Mounts end with this process, and the container runtime, which knows no mixture of control groups, sees those of version 2. tini
-    takes what podman leaves behind: it waits 20 seconds for a monitor that nobody takes."""
+    """Re-executes in a new mount namespace, so that mounts end with this process, and mounts control groups of version 2 there, because the
+    container runtime does not support a mixture of versions. tini reaps podman's monitors, for which podman would wait 20 seconds."""
     if "TRAINER_TEST_NAMESPACE" not in os.environ:
         os.execvpe("unshare", ["unshare", "--mount", "tini", "-s", "--", sys.executable, *sys.argv], {**os.environ, "TRAINER_TEST_NAMESPACE": "1"})
     groups = pathlib.Path("/sys/fs/cgroup")
@@ -39,7 +39,7 @@ def enter_namespace():
         subprocess.run(["mount", "-t", "cgroup2", "none", groups], check=True)
 
 
-@unittest.skipUnless(os.geteuid() == 0, "containers are made by root")
+@unittest.skipUnless(os.geteuid() == 0, "only root can create containers")
 class ContainerTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -49,7 +49,7 @@ class ContainerTest(unittest.TestCase):
         (cls.work / "tmp").mkdir()
         config = cls.work / "storage.conf"
         file_system = subprocess.run(["stat", "--file-system", "--format=%T", cls.work], capture_output=True, text=True, check=True).stdout
-        driver = "vfs" if file_system.startswith("overlay") else "overlay"  # which does not go twice
+        driver = "vfs" if file_system.startswith("overlay") else "overlay"  # overlays cannot be nested
         config.write_text(f'[storage]\ndriver = "{driver}"\ngraphroot = "{cls.work}/store"\nrunroot = "{cls.work}/run"\n')
         cls.env = {**os.environ, "CONTAINERS_STORAGE_CONF": str(config), "TMPDIR": str(cls.work / "tmp")}
         build = subprocess.run([ROOT / "scripts/container.sh", "--tag", IMAGE], env=cls.env, capture_output=True, text=True)
@@ -72,7 +72,7 @@ class ContainerTest(unittest.TestCase):
 
     @classmethod
     def container(cls, *args):
-        """The command that runs one."""
+        """The command that runs a container."""
         return cls.podman_command("run", "--rm", "--cgroups=disabled", "--no-healthcheck", *LIMITS, *args)
 
     def setUp(self):
@@ -83,7 +83,7 @@ class ContainerTest(unittest.TestCase):
         self.name = self.id().rpartition(".")[2]
 
     def command(self, *args, options=(), read_only=True):
-        """As `docker run`: with a root that cannot be written, and hardly any /dev/shm."""
+        """Runs the image with a read-only root and a very small /dev/shm."""
         shared = ["--read-only", "--tmpfs=/tmp"] if read_only else []
         return self.container("--name", self.name, "--network=none", "--shm-size=64k", *shared, *options, IMAGE, *args)
 
@@ -91,8 +91,8 @@ class ContainerTest(unittest.TestCase):
         return subprocess.run(self.command(*args, **options), env=self.env, capture_output=True, text=True, timeout=120)
 
     def start(self, *args, **options):
-        """Returns once it trains."""
-        # A pipe that nobody reads would hold podman up.
+        """Returns when training has started."""
+        # Not a pipe, because podman blocks when a pipe is full.
         log = self.runs.with_suffix(".log")
         self.addCleanup(log.unlink)
         with log.open("w") as stderr:
@@ -115,7 +115,7 @@ class ContainerTest(unittest.TestCase):
         return [launcher, *map(int, pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split())]
 
     def check_health(self):
-        """The exit code of what the image names as its health check, which is what it says."""
+        """The exit code and the output of the image's health check."""
         check = self.podman("exec", self.name, "healthcheck.sh")
         return check.returncode, check.stdout + check.stderr
 

@@ -1,4 +1,4 @@
-"""The CUDA module opens and answers where there is no driver, so that a missing symbol is found on any machine that builds it."""
+"""The CUDA module can be loaded and called without a driver, so that a missing symbol is detected on any machine that builds it."""
 
 import ctypes
 import os

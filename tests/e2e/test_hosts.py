@@ -1,4 +1,4 @@
-"""Two hosts with two ranks each: a run over their network, and what becomes of it when the network or a host fails."""
+"""Runs on two hosts with two ranks each, with failures of the network or a host."""
 
 import os
 import pathlib
@@ -36,7 +36,7 @@ class HostsTest(LaunchCase):
         return [self.start_on(host, *launcher_args, **options) for host in HOSTS]
 
     def end_both(self, processes, code, seconds=60):
-        """What each has said."""
+        """Waits until both launches have ended with this exit code; returns the stderr of each."""
         outputs = [process.communicate(timeout=seconds)[1] for process in processes]
         for process, err in zip(processes, outputs):
             self.assertEqual(process.returncode, code, err)
@@ -44,7 +44,7 @@ class HostsTest(LaunchCase):
         return outputs
 
     def straight(self):
-        """The tensors of a run that nothing happened to, which is done once."""
+        """The tensors of an uninterrupted run, which is done only once."""
         if not HostsTest.straight_tensors:
             self.run_dir = self.folder / "straight"
             first, _ = self.end_both(self.start_both(), 0)
@@ -83,7 +83,7 @@ class HostsTest(LaunchCase):
             lost = next(other for other in HOSTS if other != host)
             row.check(self, err, process.returncode)
             if lost == HOSTS[0]:
-                # With it the store is lost, over which ranks agree: what each has read last from there may differ by a heartbeat.
+                # The store, through which ranks agree, is lost too, so their last digests may differ by a heartbeat.
                 err = re.sub(r"last seen in [^;]+", "last seen", err)
             self.assert_named(err, PER_NODE, rf"^rank \d \(process \d+ on {lost}\) has not answered")
         self.assertLess(time.monotonic() - begin, HANG_SECONDS + 10)

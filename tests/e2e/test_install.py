@@ -1,4 +1,4 @@
-"""The .tar.gz of the build TRAINER_BUILD_DIR is a tree that runs wherever it is put, with the LibTorch that it brings."""
+"""The .tar.gz of the build TRAINER_BUILD_DIR runs from any folder, with the LibTorch that it includes."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""`trainer launch`: real processes that train together. TRAINER_BINARY names the program."""
+"""`trainer launch` with real processes. TRAINER_BINARY is the program."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class LaunchTest(unittest.TestCase):
         self.run_dir = pathlib.Path(folder.name) / "run"
 
     def start_training(self, **options):
-        """Two ranks that train without end, once they do."""
+        """Starts two ranks that train without end; returns when training has started."""
         process = start("--nproc-per-node", 2, "--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir, **options)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
@@ -55,7 +55,7 @@ class LaunchTest(unittest.TestCase):
         self.fail("it does not train")
 
     def watch(self, child):
-        """A descriptor that is readable once the child has ended."""
+        """A descriptor that becomes readable when the child has ended."""
         descriptor = os.pidfd_open(int(child.name))
         self.addCleanup(os.close, descriptor)
         return descriptor
@@ -65,7 +65,7 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(select.select([descriptor], [], [], 60)[0], [descriptor])
 
     def rest(self, process):
-        """What is still said on stderr, until neither the launcher nor a rank holds it open."""
+        """The rest of stderr, until neither the launcher nor a rank has it open."""
         text = process.stderr.read()
         process.wait()
         return text
@@ -142,7 +142,7 @@ class LaunchTest(unittest.TestCase):
             (["--nproc-per-node", "3", "--gpus", "0,2", "list", "models"], 2, "", "--nproc-per-node 3 is more than the 2 of --gpus 0,2"),
             (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is named twice"),
             (["list", "modells"], 2, "", "modells"),
-            # Behind the trainer's first argument nothing is the launcher's.
+            # After the trainer's first argument, the launcher's options are not recognised.
             (["list", "models", "--nproc-per-node", "1"], 2, "", "--nproc-per-node"),
         ):
             with self.subTest(args=args):

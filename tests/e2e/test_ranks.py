@@ -1,4 +1,4 @@
-"""Ranks that are started by hand, as other launchers start them: how they meet, agree and part. TRAINER_BINARY names the program."""
+"""Ranks that are started individually, as by other launchers: how they meet, agree and exit. TRAINER_BINARY is the program."""
 
 import json
 import os
@@ -19,10 +19,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
 CONV = ROOT / "configs" / "demo_conv.yaml"
 LINEAR = ROOT / "configs" / "demo_linear.yaml"
-# No launcher's variables, whoever runs the tests.
+# Without the variables of launchers, which may have started the tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI_", "MASTER_", "TORCHELASTIC_"))
                and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
-# Random labels, and the same joined batches for any number of ranks that divides them.
+# Random labels, and the same global batches for any number of ranks that divides them.
 RANDOM = ["--config", CONV, "dataset.labels=random", "dataset.num_train=96", "dataset.num_validation=50", "dataloader={batch_size: null, global_batch_size: 24}",
           "optimizer.lr=0.001", "training.epochs=2", "logging.every_steps=1", "validation.batch_size=16",
           "runtime={device: cpu, dtype: float64, threads: 1}"]
@@ -49,7 +49,7 @@ def events(run_dir, kind):
 
 
 def foreign_server(test, answer):
-    """The port of a program that is no rank: to whoever connects it says `answer`, or nothing, and listens."""
+    """The port of a server that is not a rank. It sends `answer`, which may be empty, to each client and keeps the connection open."""
     server = socket.create_server(("127.0.0.1", 0))
     test.addCleanup(server.close)
     connections = []

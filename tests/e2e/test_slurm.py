@@ -1,4 +1,4 @@
-"""Runs under a real Slurm of two nodes, by the file that is shipped for it. Less than a minute in all."""
+"""Runs under a real Slurm of two nodes, with scripts/slurm/train.sbatch. Takes less than a minute."""
 
 import pathlib
 import socket
@@ -31,7 +31,7 @@ class SlurmTest(EqualRunsCase):
         cls.rig.start()
 
     def submit(self, name, options, *settings, trainer=BINARY, fault=""):
-        """A job of the shipped file."""
+        """Submits a job with train.sbatch."""
         self.run_dir = self.folder / name
         self.log = self.folder / f"{name}.log"
         return self.rig.submit(*options, f"--output={self.log}", FILE, *SHORT_RUN, "--run-dir", self.run_dir, *settings, cwd=ROOT,
@@ -52,13 +52,13 @@ class SlurmTest(EqualRunsCase):
         self.assert_equal_runs(self.run_dir, self.launch_straight(self.folder, 4))
 
     def test_the_time_limit_signal_requeues_the_job(self):
-        """The signal itself comes by hand, since Slurm looks at time limits twice a minute."""
+        """The test sends the signal itself, because Slurm checks time limits only twice a minute."""
         self.assertIn("#SBATCH --signal=USR1@", FILE.read_text())
         job = self.submit("requeued", ONE_NODE, fault="0 training 12 wait")
         self.wait_for_text("epoch 1/3  step 10", job)
         time.sleep(0.5)
         self.rig.run("scancel", "--signal=USR1", job)
-        # Two minutes later it would start by itself; in the second in which it has ended it would not.
+        # Slurm would start it again after two minutes. A start time in the second in which it has ended would be ignored.
         self.rig.wait_for(lambda: self.rig.job(job, "Restarts") == "1" and self.rig.job(job, "JobState") == "PENDING", self.output)
         self.rig.run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
         self.assertEqual(self.rig.end(job), ("COMPLETED", 0), self.output())
@@ -84,9 +84,9 @@ class SlurmTest(EqualRunsCase):
                 self.assertRegex(self.output(), r"error: rank 3 \(process \d+ on \S+\) (failed|exited without reporting an error) in step 12; .*this rank exits")
 
     def test_a_missing_rank_ends_the_job(self):
-        """It fails before the ranks meet, where the others would wait ten minutes for it."""
+        """The rank fails before the ranks meet; otherwise the others would wait ten minutes for it."""
         trainer = self.folder / "all_but_3"
-        # Slurm ends the others by a signal, which they must be there to catch: its job has the highest code of all tasks.
+        # Slurm sends the others a signal, which they can only handle if they have started. The job's exit code is the highest of all tasks.
         others_wait = f"grep -q '3 of 4 ranks are here; waiting for 3' {self.folder}/all_but_3.log"
         trainer.write_text(f'#!/bin/sh\ntest "$SLURM_PROCID" != 3 && exec {BINARY} "$@"\nuntil {others_wait}; do sleep 0.1; done\nexit 1\n')
         trainer.chmod(0o755)
@@ -108,7 +108,7 @@ class SlurmTest(EqualRunsCase):
         self.assertIn("warning: of the 2 GPUs that Slurm has given this node (SLURM_GPUS_ON_NODE) 1 stay idle", run.stderr)
 
     def test_a_taken_computed_port(self):
-        """It is that of the next job's first step."""
+        """The test listens on the port that is computed for the first step of the next job."""
         job = int(self.srun("--ntasks=1", "training.epochs=1", run_dir="before").job) + 1
         port = 20000 + 61 * job % 12768
         with socket.create_server(("127.0.0.1", port)):
@@ -118,7 +118,7 @@ class SlurmTest(EqualRunsCase):
                       run.stderr)
 
     def srun(self, option, *settings, run_dir):
-        """A job of one node; `job` is its number."""
+        """Runs a job on one node; the result's `job` is its number."""
         command = ["srun", "-v", "--nodes=1", option, BINARY, *SHORT_RUN, "--run-dir", str(self.folder / run_dir), *settings]
         run = subprocess.run(command, cwd=ROOT, env=self.rig.environment, capture_output=True, text=True, timeout=60)
         run.job = run.stderr.partition("jobid ")[2].partition(":")[0]

@@ -1,4 +1,4 @@
-"""What ends a launch from outside, what does not, and that nothing of it is left."""
+"""Signals and other events from outside that end a launch or do not end it, and that it leaves nothing behind."""
 
 import fcntl
 import json
@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from launches import NUM_RANKS, LaunchCase, processes_of, ranks_of, state_of  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
-# How often a launch is repeated.
+# The number of launches in the last test.
 NUM_LAUNCHES = int(os.environ.get("TRAINER_TEST_LAUNCHES", "10"))
 SHORT = ["training.epochs=1", "dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 6, num_validation: 6}",
          "dataset.train_transforms=[]", "dataset.validation_transforms=[]", "dataloader.global_batch_size=6"]

@@ -1,4 +1,4 @@
-"""The real program, started as a user starts it. TRAINER_BINARY names it, TRAINER_OPENCV says whether it was built with OpenCV."""
+"""Runs of the program as a user starts it. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
 import json
 import os
@@ -37,9 +37,9 @@ def events(run_dir, kind=None):
 
 
 def results(run_dir):
-    """What has to be equal between equal runs."""
+    """The events that have to be the same in equal runs."""
     keys = ("event", "epoch", "step", "loss", "top1", "top5", "lr", "num_samples")
-    # When a checkpoint is on the disk is a matter of chance.
+    # Without events of checkpoints, because the time at which a checkpoint is written varies.
     return [{key: event[key] for key in keys if key in event} for event in events(run_dir) if event["event"] != "checkpoint"]
 
 
@@ -155,7 +155,7 @@ class TrainerTest(unittest.TestCase):
         self.assertIn("cifar-10-batches-bin", run.err)
         self.assertIn("dataset.download", run.err)
         self.assertIn(run.err.splitlines()[-1].removeprefix("error: "), (self.run_dir / "train.log").read_text())
-        # Nothing was trained, so nothing is in the way of the next try.
+        # Nothing was trained, so the run directory can be used again.
         again = self.train("--config", LINEAR)
         self.assertEqual(again.returncode, 0, again.err)
 
@@ -182,7 +182,7 @@ class TrainerTest(unittest.TestCase):
 
     def test_training_begins_with_the_weights_of_a_file(self):
         weights = self.folder / "weights.safetensors"
-        # By which the first output is told from that of a start without them.
+        # With these weights the first step is not finite; with initial weights it would be finite.
         write_safetensors(weights, {"fc.weight": ([10, 10], [3e38] * 100), "fc.bias": ([3], [0] * 3)})
         run = self.train("--config", LINEAR, f"model.init_from={weights}", "model.init_strict=false")
         self.assertIn(f"the model begins with 1 tensors of {weights}; skipped: not fitting fc.bias (Float[3], not Float[10])\n", run.err)

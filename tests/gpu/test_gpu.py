@@ -1,5 +1,4 @@
-"""The real program on an NVIDIA GPU; skipped where there is no driver. TRAINER_BINARY names it, TRAINER_FAULTS the library that makes
-ranks slow."""
+"""Runs on an NVIDIA GPU; skipped without a driver. TRAINER_BINARY is the program, TRAINER_FAULTS the library that makes ranks slow."""
 
 import json
 import os
@@ -30,7 +29,7 @@ class GpuTest(unittest.TestCase):
         return [event["loss"] for event in self.events(*overrides, launcher=launcher)]
 
     def assert_near(self, losses, others):
-        # The same float64 arithmetic in another order: rounding errors, a little amplified over four steps.
+        # The same float64 arithmetic in another order, so the losses differ by rounding errors, slightly amplified over four steps.
         self.assertEqual(len(losses), len(others))
         for a, b in zip(losses, others):
             self.assertAlmostEqual(a, b, delta=1e-8)
@@ -58,7 +57,7 @@ class GpuTest(unittest.TestCase):
                 self.assertEqual(run.returncode, 1, run.stderr)
                 kept = sorted(pathlib.Path(folder, "run/non_finite").iterdir())
                 self.assertEqual(len(kept), 1 if policy == "stop" else 3, run.stderr)
-                # On a GPU `stop` looks at the end of a logging interval only; what came before has changed nothing.
+                # On a GPU, `stop` checks only at the end of a logging interval; the steps since the first non-finite one changed nothing.
                 replayed = subprocess.run([os.environ["TRAINER_BINARY"], "replay", kept[0]], cwd=ROOT, capture_output=True, text=True)
                 self.assertEqual(replayed.returncode, 0, replayed.stderr)
                 self.assertIn(", as in the run", replayed.stdout)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that each rule of scripts/check_includes.py can fail, and that it does not where it should not."""
+"""Tests that each rule of scripts/check_includes.py rejects violations and accepts valid code."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ LISTS = {
 trainer_module(base SOURCES base/log.cpp LINKS spdlog::spdlog)
 trainer_module(config SOURCES config/load.cpp
   LINKS trainer_base yaml-cpp)
-trainer_module(world LINKS trainer_base)  # who am I
+trainer_module(world LINKS trainer_base)  # a comment
 trainer_module(run LINKS trainer_base)
 trainer_module(input TORCH LINKS trainer_base trainer_config Threads::Threads)
 target_link_libraries(trainer_input PRIVATE trainer_opencv)
