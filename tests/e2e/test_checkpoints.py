@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-from equal_runs import RUN, tensors, results_of  # noqa: E402
+from equal_runs import RUN, results_of, tensors  # noqa: E402
 from launches import BINARY, FAULTS, ROOT, LaunchCase, ranks_of  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 

@@ -19,7 +19,7 @@ class RefusedArchive : public ::testing::Test {
   static constexpr size_t kEndSize = 22;
 
   static std::string damaged(const std::string& what) { return "a.pt: " + what + kDamaged; }
-  // Where the directory begins.
+  // The offset of the central directory.
   size_t directory() const { return file_.find("PK\1\2"); }
 
   std::string file_ = write(state::List{torch::arange(3, torch::kInt32)});

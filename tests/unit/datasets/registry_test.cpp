@@ -74,7 +74,7 @@ TEST(DatasetRegistry, SyntheticKeysReachTheirFields) {
   EXPECT_EQ(options.labels, SyntheticLabels::kZero);
 }
 
-TEST(DatasetRegistry, OpensWhatAComponentNames) {
+TEST(DatasetRegistry, OpensTheConfiguredDataset) {
   const auto logger = make_quiet_logger();
   const auto cifar10 = dataset_registry().configure("cifar10");
   set_key(cifar10, "root", TRAINER_SOURCE_DIR "/datasets/cifar10_sample");
@@ -101,7 +101,7 @@ void write_files(const std::filesystem::path& root) {
 
 class EveryDataset : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EveryDataset, OpensAsItsInfoSays) {
+TEST_P(EveryDataset, MatchesItsInfo) {
   const trainer::testing::TemporaryFolder folder;
   write_files(folder.path());
   const auto component = dataset_registry().configure(GetParam());

@@ -152,7 +152,7 @@ void expect_like_joined(const std::vector<Outcome>& ranks, const Outcome& expect
   }
 }
 
-// Summation in another order; some digits are lost where terms cancel.
+// Summation in another order; some digits are lost when terms cancel.
 constexpr double kFloat64Tolerance = 1e-14;
 // Values are rounded in a few places, by up to 6e-8 each.
 constexpr double kFloat32Tolerance = 5e-7;

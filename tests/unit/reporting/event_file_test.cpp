@@ -69,7 +69,7 @@ TEST(Tensorboard, CreatesItsFolderAndOneFileNamedAfterTheProcess) {
   EXPECT_TRUE(names[0].ends_with("." + std::to_string(::getpid()))) << names[0];
 }
 
-TEST(Tensorboard, WritesOnlyWhatAnEventHas) {
+TEST(Tensorboard, OmitsValuesThatAnEventLacks) {
   const testing::TemporaryFolder folder;
   const auto sink = make_tensorboard(folder.path());
   const auto content = [&] { return read_file(std::filesystem::directory_iterator(folder.path())->path()); };

@@ -57,7 +57,7 @@ std::vector<Case> cases() {
   };
 }
 
-TEST(DecideResume, FollowsFromWhatTheDirectoryHolds) {
+TEST(DecideResume, DependsOnTheContentOfTheDirectory) {
   for (const auto& [name, earlier, checkpoints, choice, decision, message] : cases()) {
     const RunDirectoryContents contents{"/runs/a", earlier, checkpoints};
     try {

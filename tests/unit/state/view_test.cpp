@@ -33,7 +33,7 @@ auto throws(Call call, const std::string& message) {
   EXPECT_THAT(call, ThrowsMessage<CheckpointError>(message));
 }
 
-TEST(View, ReadsWhatWasWritten) {
+TEST(View, ReadsWrittenValues) {
   const auto tree = make_tree();
   const View view(tree, "a.pt");
   EXPECT_EQ(view.at("step").integer(), 7);

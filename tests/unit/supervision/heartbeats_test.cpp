@@ -33,7 +33,7 @@ class HeartbeatLogTest : public ::testing::Test {
   std::vector<Heartbeat> heartbeats_{3};
 };
 
-TEST_F(HeartbeatLogTest, FindsTheRankThatIsSilentForLongest) {
+TEST_F(HeartbeatLogTest, FindsTheLongestSilentRank) {
   read();
   read(/*silent=*/2);
   const auto digest = read(/*silent=*/2);
@@ -59,7 +59,7 @@ TEST_F(HeartbeatLogTest, FindsTheLongestStuckRankAmongThoseThatDoNotWait) {
   EXPECT_EQ(digest.stuck.rank, -1);
 }
 
-TEST_F(HeartbeatLogTest, MeasuresHowLongAllWait) {
+TEST_F(HeartbeatLogTest, MeasuresHowLongAllRanksWait) {
   enter(Phase::kStep, /*is_waiting=*/true);
   read();
   ++heartbeats_[2].state.num_changes;

@@ -206,7 +206,7 @@ TEST(ValidationMeter, WithoutClasses) {
   EXPECT_TRUE(scores.confusion.empty());
 }
 
-TEST(ValidationMeter, LeavesOutWhatNeedsMoreClasses) {
+TEST(ValidationMeter, OmitsMetricsThatNeedMoreClasses) {
   const auto meter = make_classification(nullptr)->make_validation_meter(torch::kCPU, /*num_classes=*/4, 1);
   meter->add(0, torch::tensor(1.0), ranked_outputs({1, 2}, 4), labels({1, 3}), 2);
   const auto scores = meter->read(alone());
