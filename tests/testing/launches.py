@@ -23,7 +23,7 @@ FAULTS = os.environ["TRAINER_FAULTS"]
 HANG_SECONDS = 4
 NUM_RANKS = 3
 CONFIG = ROOT / "configs" / "quickstart.yaml"
-# Steps take a fraction of a second, each epoch ends with a validation of many batches, and training does not end by itself.
+# A step takes a fraction of a second, a validation of many batches follows step 2, and training does not end by itself.
 SETTINGS = ["model={name: demo_conv, num_classes: 10}", "training.epochs=100000", "dataloader={batch_size: null, global_batch_size: 600}",
             "validation.batch_size=10", f"distributed.hang_seconds={HANG_SECONDS}"]
 

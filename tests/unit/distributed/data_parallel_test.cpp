@@ -212,15 +212,15 @@ TEST(DataParallel, UnusedParametersAreAllowedOnRequest) {
     config::DistributedSection options;
     options.find_unused_parameters = true;
     DataParallel parallel(network, groups.world(), options);
-    Network alone(0);
-    alone.forward(samples(0, 2), /*with_second=*/false).sum().backward();
+    Network single(0);
+    single.forward(samples(0, 2), /*with_second=*/false).sum().backward();
     for (int step = 0; step < 2; ++step) {
       network.zero_grad();
       parallel.before_forward(true, true);
       const auto outputs = network.forward(samples(0, 2), /*with_second=*/false);
       parallel.backward(outputs.sum(), outputs, true);
       ASSERT_TRUE(network.first.grad().defined());
-      EXPECT_LE(difference(network.first.grad(), 2 * alone.first.grad()), 1e-15) << "the sum of two ranks with the same samples";
+      EXPECT_LE(difference(network.first.grad(), 2 * single.first.grad()), 1e-15) << "the sum of two ranks with the same samples";
       const auto& unused = network.second.grad();
       EXPECT_TRUE(!unused.defined() || unused.eq(0).all().item<bool>());
     }
@@ -301,8 +301,8 @@ TEST(StopConsensus, OtherwiseAllRanksStopOneCallLater) {
     EXPECT_TRUE(agreement.any_requested(false));
     EXPECT_TRUE(agreement.any_requested(false));
   });
-  ProcessGroups alone;
-  StopConsensus agreement(alone.world());
+  ProcessGroups single;
+  StopConsensus agreement(single.world());
   EXPECT_FALSE(agreement.any_requested(false));
   EXPECT_TRUE(agreement.any_requested(true));
 }

@@ -103,7 +103,7 @@ void expect_resumes_exactly(int world_size, const std::string& text, const Overr
 }
 
 TEST(Resume, AtEachStepAndValidationBatch) {
-  // In each epoch, one check for each of five steps, one before validation and one for each of its three batches.
+  // In each epoch, one check for each of five steps, one before validation, one for each of its three batches, and one at the end.
   std::vector<int64_t> stops(18);
   std::iota(stops.begin(), stops.end(), 1);
   expect_resumes_exactly(1, resume_text(kConvolution), {}, stops);

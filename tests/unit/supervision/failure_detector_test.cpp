@@ -190,7 +190,7 @@ TEST_F(FailureDetectorTest, ARankCostsTheStoreThreeMessagesAnInterval) {
   const auto value_of = [&](const std::string& key) { return distributed::from_bytes(store_->get("failure_detector/" + key)); };
   const auto num_digests = static_cast<int64_t>(value_of("digest").get<Digest>().number);
   EXPECT_GT(num_digests, 5);
-  // Two messages more: the keys are created first.
+  // The first terms count the messages that create the keys.
   EXPECT_EQ(*at(0).num_messages, 2 + (kNumRanks - 1) + 3 * num_digests);
   for (int rank = 1; rank < kNumRanks; ++rank) {
     const auto num_heartbeats = static_cast<int64_t>(value_of("heartbeat/" + std::to_string(rank)).get<Heartbeat>().number);
