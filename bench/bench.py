@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures the program against Python with the very same LibTorch, in turns, and prints medians, spread and ratios. README.md says
-what is measured and how to read it."""
+"""Compares the speed of the program and of Python on the same LibTorch, in turns, and prints medians, spread and ratios. README.md
+explains the measurements and the output."""
 
 import argparse
 import contextlib
@@ -23,12 +23,12 @@ LAYOUTS = [("float32", False), ("float32", True), ("bfloat16", True)]  # dtype, 
 PLAIN = {"input": "pil", "item": True}
 RANKS = 2
 RANK_BATCH_SIZE = 64
-# Gradients are exchanged during the backward pass; the shorter that is, the less time there is to hide in. 25 MiB is the default.
+# Gradients are exchanged during the backward pass; a short pass, as with a small batch, hides less of it. 25 MiB is the default.
 OVERLAP = {"network": "resnet18", "batch_size": 16, "bucket_cap_mb": [4, 25], "steps": 5}
-# Turns of so many seconds each with it and without, many of them: what is measured is small beside the noise of one.
+# Many short turns of this many seconds each, with and without it, because the cost is small compared with the noise of one turn.
 WATCH = {"seconds": 0.5, "turns_per_round": 10}
 
-# Steps before each checkpoint and beside it: the latter take longer than any of the contenders writes.
+# `steps`: before each checkpoint and during its write; they take longer than the write of any contender.
 CHECKPOINT = {"network": "resnet18", "batch_size": 32, "steps": 1, "per_turn": 4}
 
 
@@ -37,7 +37,7 @@ def layout_name(dtype, channels_last):
 
 
 class BestPython:
-    """The settings that the sweep found on this kind of CPU, else those that won wherever it was run."""
+    """The fastest settings in the sweep for this kind of CPU; without a sweep, settings that were fastest in every other sweep."""
 
     def __init__(self):
         path = harness.sweep_file()
@@ -52,7 +52,7 @@ class BestPython:
         return {"threads": harness.num_cores(), "channels_last": True, "bfloat16": bfloat16, "optimizer": "fused", "allocator": True}
 
     def augmentation(self, dtype, channels_last):
-        """The fastest of those that keep uint8 images."""
+        """The fastest augmentation that keeps uint8 images."""
         found = self.sweep["input"].get(layout_name(dtype, channels_last))
         if found:
             return next(entry["pipeline"] for entry in found if entry["pipeline"] != "normalized")
@@ -60,7 +60,7 @@ class BestPython:
 
 
 def measure_step(options, best, network):
-    """Two results: with ready batches in memory, and with everything from the data set's bytes to the update."""
+    """Two results: with ready batches in memory, and with input, from the data set's bytes to the update."""
     size = BATCH_SIZE[network]
     common = {"network": network, "batch_size": size, "data": options.data}
     settings = best.step(network)
@@ -81,8 +81,8 @@ def measure_step(options, best, network):
 
 
 def measure_ranks(options, best, network):
-    """The same two results for several ranks, each with its part of the batch, and one process with all threads beside them. Batch
-    normalisation is that of DistributedDataParallel, over each rank's own part, unless said otherwise."""
+    """The same two results for several ranks, each with its part of the batch, and for one process with all threads. Batch statistics are
+    local to each rank, as in DistributedDataParallel, except in the contender with SyncBatchNorm."""
     size = RANK_BATCH_SIZE
     together = size * RANKS
     settings = {**best.step(network), "threads": 1, "optimizer": "fused"}
@@ -109,7 +109,7 @@ def measure_ranks(options, best, network):
 
 
 def hidden_share(answers):
-    """Per cent: what the ranks do not wait for of the time that the exchange takes alone."""
+    """The share of the time of a separate exchange for which the ranks do not wait, in per cent."""
     exposed, alone = ([value for answer in answers for value in answer[key]] for key in ("exposed", "alone"))
     return 100 * (1 - statistics.mean(exposed) / statistics.median(alone))
 
@@ -121,8 +121,8 @@ def overlap_worker(options, bucket_cap_mb):
 
 
 def measure_overlap(options):
-    """For each size of buckets: what share of the exchange of gradients is hidden behind the backward pass, in every step after the
-    second; over all of them, and the spread of the rounds."""
+    """For each bucket size, the share of the exchange of gradients that is hidden behind the backward pass: over all steps after the
+    second, and the spread of the rounds."""
     workers = [overlap_worker(options, cap) for cap in OVERLAP["bucket_cap_mb"]]
     for worker in workers:
         worker.ask(1)  # the second step
@@ -145,7 +145,7 @@ def measure_overlap(options):
 
 
 def measure_watch(options, network):
-    """Per cent of a step that it costs that the ranks look after each other and agree to stop: median and quartiles over many turns."""
+    """The cost of failure detection and of the agreement to stop in per cent of a step: median and quartiles over many turns."""
     argv = [options.bin / "bench_ranks", "--watch", "--network", network, "--batch-size", RANK_BATCH_SIZE, "--input", "resident"]
     worker = Worker(network, [*argv, "--data", options.data, "distributed.sync_batch_norm=false"], None, num_ranks=RANKS)
     worker.calibrate(2 * WATCH["seconds"])
@@ -176,8 +176,8 @@ def measure_input(options, best, dtype, channels_last):
 
 
 def measure_checkpoint(options, best):
-    """What a checkpoint costs the training: the pause, and how much longer the steps beside the writing take; until it is written, and
-    until it is loaded again."""
+    """The cost of a checkpoint: the pause of the training, how much longer the steps during the write take, the time until it is written,
+    and the time to load it."""
     settings = best.step(CHECKPOINT["network"])
     allocator = settings.pop("allocator")
     common = {key: CHECKPOINT[key] for key in ("network", "batch_size", "steps")}
@@ -214,8 +214,8 @@ def measure_checkpoint(options, best):
 
 
 def first_step(argv, allocator, run_dir=None):
-    """Seconds from the start of the process to the end of its first step, and its peak memory then. Our program writes the time to
-    metrics.jsonl in run_dir, the Python scripts print it."""
+    """Seconds from the start of the process to the end of its first step, and its peak memory until then. Our program writes the time of
+    the end to metrics.jsonl in run_dir, the Python scripts print it."""
     env = {**os.environ, **(ALLOCATOR if allocator else {})}
     pipe = subprocess.PIPE
     start = time.time()
@@ -228,7 +228,7 @@ def first_step(argv, allocator, run_dir=None):
     if end:
         memory = peak_memory_mb(process.pid)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # with its loader processes
+        os.killpg(process.pid, signal.SIGKILL)  # including its loader processes
     _, errors = process.communicate()
     if not end:
         raise SystemExit(f"bench: {' '.join(map(str, argv))} ended before its first step:\n{errors}")
@@ -263,7 +263,7 @@ def measure_start(options):
             with tempfile.TemporaryDirectory() as folder:
                 run_dir = pathlib.Path(folder) / "run" if name == "ours" else None
                 seconds, peak = first_step(argv + ([run_dir] if run_dir else []), "Python" in name and name != "plain Python", run_dir)
-            if i > 0:  # the first round only brings the files into memory
+            if i > 0:  # the first round only reads the files into the page cache
                 values[name].append(seconds)
                 memory[name].append(peak)
     contenders = [

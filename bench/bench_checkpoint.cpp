@@ -1,4 +1,4 @@
-// Checkpoints between training steps, as bench.py measures them.
+// Checkpoints between training steps, for bench.py.
 
 #include "bench/serve.h"
 #include "bench/training.h"
@@ -14,7 +14,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Keeps what the last event says.
+// Stores the duration from the last event.
 class Listener final : public reporting::Sink {
  public:
   void on_checkpoint(const reporting::CheckpointEvent& event) override { seconds = event.seconds; }
@@ -23,7 +23,7 @@ class Listener final : public reporting::Sink {
   double seconds = 0;  // from the end of the pause until it was on the disk
 };
 
-// Training, with its checkpoints in a folder.
+// Training with checkpoints in a folder.
 class CheckpointedTraining {
  public:
   CheckpointedTraining(engine::Parts& parts, const TrainingOptions& options, const std::filesystem::path& folder, int64_t num_steps)
@@ -35,7 +35,7 @@ class CheckpointedTraining {
   nlohmann::json run(int64_t count) {
     nlohmann::json answer = {{"pause", {}}, {"written", {}}, {"plain", {}}, {"beside", {}}, {"load", {}}};
     for (int64_t i = 0; i < count; ++i) {
-      train();  // what loading has left behind is not to be measured
+      train();  // so that after-effects of loading are not measured
       answer["plain"].push_back(seconds_of([&] { train(); }));
       run_.progress.step += 1;
       const auto pause = seconds_of([&] { checkpoints_.save(/*is_best=*/false); });

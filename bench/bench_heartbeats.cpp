@@ -1,5 +1,5 @@
-// What it costs the store, and how long it takes, that many ranks look after each other: real detectors over real sockets, all ranks in one
-// process and the store in another one. No training.
+// Measures the load of failure detection on the store and the time until all ranks name a lost rank: real detectors over real sockets, all
+// ranks in one process and the store in another one. Without training.
 
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -29,15 +29,15 @@ namespace {
 struct Options {
   int num_ranks = 512;
   int hang_seconds = 10;
-  int seconds = 20;  // of the measurement of the load
+  int seconds = 20;  // duration of the measurement of the load
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// A store's server in a process of its own, so that its processor time can be told from that of the clients.
+// A store's server in a separate process, so that its processor time is measured separately from that of the clients.
 class ServerProcess {
  public:
-  // To be made before any thread.
+  // Forks, so construct it before any thread is started.
   ServerProcess() {
     int ends[2];
     TORCH_CHECK(pipe(ends) == 0, "pipe");
@@ -82,7 +82,7 @@ class ServerProcess {
   uint16_t port_ = 0;
 };
 
-// The ranks of one run, each with its detector and a connection of its own.
+// The ranks of one run, each with its own detector and connection.
 class Run {
  public:
   // `connections`: one for each rank.
@@ -112,7 +112,7 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Rank `lost` sends nothing from now on. `is_noticed`: as where its connections break, so that another rank asks what has happened.
+  // From now on rank `lost` sends nothing. `is_noticed`: another rank asks for the first failure, as after a broken connection.
   json lose(int lost, bool is_noticed, int patience_seconds) {
     std::vector<std::string> before;
     {
@@ -145,7 +145,7 @@ class Run {
     changed_.notify_all();
   }
 
-  // Every rank takes a step each half second.
+  // Every rank does a step every half second.
   void train() {
     std::unique_lock lock(mutex_);
     for (int64_t step = 0; !is_over_; ++step) {
@@ -157,14 +157,14 @@ class Run {
   int num_ranks_;
   std::vector<std::shared_ptr<distributed::Activity>> activities_;
   std::vector<std::unique_ptr<supervision::FailureDetector>> detectors_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<std::string> failures_;
   bool is_over_ = false;
   std::thread trainer_;
 };
 
-// As many at once as real ranks would: each may wait for a name server.
+// Connects all ranks, 64 at a time, because each connection may wait for a name server.
 std::vector<StorePointer> connect_all(const ServerProcess& server, int num_ranks, const testing::CountingStore::Counter& num_messages) {
   std::vector<StorePointer> connections(static_cast<size_t>(num_ranks));
   std::atomic<size_t> next = 0;
@@ -215,7 +215,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "of the measurement of the load");
   CLI11_PARSE(app, argc, argv);
 
-  // Each rank has a connection.
+  // Each rank needs a descriptor for its connection.
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;

@@ -1,4 +1,4 @@
-// The input pipeline of the program on one thread, as bench.py measures it: crop, flip, normalise, batch.
+// The program's input pipeline on one thread, for bench.py: crop, flip, normalise, batch.
 
 #include <CLI/CLI.hpp>
 
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   bench::serve({{"dtype", dtype}, {"channels_last", channels_last}}, [&](int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       const auto* batch = started ? loader.next() : nullptr;
-      // The short last batch is left out, as by drop_last.
+      // An incomplete last batch is dropped, as by drop_last.
       if (batch != nullptr && batch->size == batch_size) continue;
       sampler.set_epoch(epoch);
       loader.start_epoch(epoch++, sampler.indices());

@@ -1,5 +1,5 @@
-// Training steps of one rank among several processes that exchange their gradients over gloo, as bench.py measures them. The place
-// among the ranks comes from the environment, as torchrun and `trainer launch` set it. Rank 0 talks to bench.py, the others follow it.
+// Training steps of one of several ranks that exchange gradients over gloo, for bench.py. Rank and world size are in the environment
+// variables that torchrun and `trainer launch` set. Rank 0 communicates with bench.py, the others follow it.
 
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ struct Options {
   bool measures_watch = false;
 };
 
-// serve() on rank 0, which tells the others how many steps are to be done; none ends them.
+// Calls serve() on rank 0, which sends the number of steps to the other ranks; 0 ends them. Collective.
 void serve_together(const distributed::ProcessGroup& world, const json& settings, const std::function<json(int64_t)>& run) {
   const auto count = torch::zeros({1}, torch::kInt64);
   if (world.rank() == 0) {
@@ -47,11 +47,11 @@ void serve_together(const distributed::ProcessGroup& world, const json& settings
   }
 }
 
-// Nanoseconds on a clock that all processes of a host share.
+// Nanoseconds of a clock that all processes of a host share.
 int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// How long ranks wait for sums of gradients after the last gradient of a step is there (`exposed`), and how long the same buckets take
-// when nothing else is done (`alone`). Both from the moment when the last rank is there to that when the last rank has all sums.
+// Measures how long ranks wait for sums of gradients after the last gradient of a step is computed (`exposed`), and how long the exchange
+// of the same buckets takes without other work (`alone`). Both begin when the last rank is ready and end when the last rank has all sums.
 class Overlap : public engine::TrainingHook {
  public:
   Overlap(engine::Parts& parts, bench::Training& training)
@@ -69,7 +69,7 @@ class Overlap : public engine::TrainingHook {
     starts_.push_back(last_gradient_);
   }
 
-  // Collective. Both in seconds: `exposed` of each of `count` steps, `alone` of as many exchanges, ten at least.
+  // Collective. Returns seconds: `exposed` for each of `count` steps, `alone` for max(count, 10) exchanges.
   json run(int64_t count) {
     auto& starts = starts_;
     auto& ends = ends_;
@@ -93,7 +93,7 @@ class Overlap : public engine::TrainingHook {
   }
 
  private:
-  // As the Reducer does it: all are started, then all are waited for.
+  // Like the Reducer: starts all collectives, then waits for all.
   void exchange() const {
     std::vector<c10::intrusive_ptr<c10d::Work>> works;
     for (const auto& bucket : buckets_) {
@@ -118,20 +118,21 @@ class Overlap : public engine::TrainingHook {
   int64_t last_gradient_ = 0;
 };
 
-// What it costs that ranks look after each other and agree to stop: the same number of steps with it and without, by turns.
+// Measures the cost of failure detection and of the agreement to stop: the same number of steps with and without them, in turns.
 class WatchCost {
  public:
   WatchCost(engine::Parts& parts, bench::Training& training, const distributed::Meeting& meeting)
       : parts_(parts), training_(training), meeting_(meeting), stop_consensus_(parts.ranks.control) {}
 
-  // Collective. What it takes of a processor on this rank, while nothing else is done: beside the threads that wait without it, too.
+  // Collective. The share of a processor that failure detection uses on this rank without other work. The threads that wait anyway are
+  // subtracted.
   double idle_share() const {
     const double without = busy_share();
     const auto detector = make_detector(make_activity());
     return busy_share() - without;
   }
 
-  // Collective. Seconds a step for the agreement and for saying what this rank does, where all ranks come at once.
+  // Collective. Seconds per step for the agreement to stop and for recording the activity, when all ranks call at the same time.
   double call_seconds() {
     constexpr int64_t kNumCalls = 2000;
     const auto activity = make_activity();
@@ -142,7 +143,7 @@ class WatchCost {
     return seconds / kNumCalls;
   }
 
-  // Collective. Seconds.
+  // Collective. Returns the seconds of `count` steps with and without both.
   json run(int64_t count) {
     watches_first_ = !watches_first_;
     json result;
@@ -157,7 +158,7 @@ class WatchCost {
   }
 
  private:
-  // Processor time over time, of all threads of an idle rank.
+  // The processor time of all threads of an idle rank divided by the elapsed time.
   double busy_share() const {
     constexpr std::chrono::seconds kDuration{5};
     parts_.ranks.world->barrier();

@@ -1,4 +1,4 @@
-// Training steps of one process of the program, as bench.py measures them.
+// Training steps of the program in one process, for bench.py.
 
 #include "bench/serve.h"
 #include "bench/training.h"

@@ -1,4 +1,4 @@
-"""Processes that are measured in turns, and what has to be known about the machine that they ran on."""
+"""Processes that are measured in turns, and a description of the machine."""
 
 import datetime
 import importlib.metadata
@@ -16,7 +16,7 @@ PEERS = ROOT / "bench" / "peers"
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
 import cpu
 
-# Large blocks stay with the process and lie in huge pages: LibTorch otherwise gives a step's memory back and faults it in again.
+# Keeps large blocks in the process and in huge pages. Otherwise LibTorch returns the memory of each step and page-faults it in again.
 ALLOCATOR = {"THP_MEM_ALLOC_ENABLE": "1", "MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 
 
@@ -25,7 +25,7 @@ def num_cores():
 
 
 def default_data():
-    """The full CIFAR-10 where there is one, else the sample of the repository."""
+    """The full CIFAR-10 if it exists, else the sample in the repository."""
     places = (ROOT.parent / "shared" / "data", ROOT / "data")
     return next((str(p) for p in places if p.is_dir()), str(ROOT / "datasets" / "cifar10_sample"))
 
@@ -54,7 +54,7 @@ def sweep_file():
 
 
 def busy_cores(seconds):
-    """How many cores others keep busy (stolen time included) while what is measured here waits."""
+    """The number of cores that other processes keep busy (including stolen time) while the measured processes wait."""
 
     def read():
         fields = [int(x) for x in open("/proc/stat").readline().split()[1:9]]
@@ -77,7 +77,7 @@ def free_port():
 
 
 def rank_variables(num_ranks):
-    """For each rank, what torchrun puts into its environment; nothing for a process alone."""
+    """The environment variables that torchrun sets, for each rank; none for a single process."""
     if num_ranks == 1:
         return [{}]
     common = {"WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
@@ -85,8 +85,8 @@ def rank_variables(num_ranks):
 
 
 class Worker:
-    """A process that speaks the protocol of peers/worker.py, or several ranks, the first of which does. Once made it is ready and waits.
-    `environment`: variables beside those of this process and of the allocator setting."""
+    """A process with the protocol of peers/worker.py, or several ranks of which the first has it. The constructor returns when it is ready.
+    `environment`: variables in addition to those of this process and of the allocator setting."""
 
     def __init__(self, name, argv, images_per_step, allocator=False, num_ranks=1, environment=None):
         self.name, self.images_per_step = name, images_per_step
@@ -115,7 +115,7 @@ class Worker:
         return self.ask(steps)["seconds"]
 
     def calibrate(self, seconds):
-        """How many steps take about `seconds`; they are done once, as the warm-up."""
+        """Sets `steps` to the number of steps that take about `seconds`, and runs them once as warm-up."""
         self.steps = 2
         while (taken := self.seconds_for(self.steps)) < seconds / 4:
             self.steps *= 4
@@ -133,7 +133,7 @@ class Worker:
 
 
 def python_worker(name, script, options, images_per_step, allocator=False, num_ranks=1, environment=None):
-    """options: long option to value; True gives the option alone, False and None leave it out."""
+    """options: long option to value; True adds the option without a value, False and None omit it."""
     argv = [sys.executable, PEERS / script]
     for key, value in options.items():
         if value is not None and value is not False:
@@ -146,7 +146,7 @@ def summary(values):
 
 
 def alternate(workers, rounds, seconds):
-    """Each worker in turn, `rounds` times; the others wait. The first worker is ours."""
+    """Measures each worker in turn, `rounds` times, while the others wait. The first worker is ours."""
     for worker in workers:
         worker.calibrate(seconds)
     rates = {worker.name: [] for worker in workers}
@@ -154,7 +154,7 @@ def alternate(workers, rounds, seconds):
     for i in range(rounds):
         foreign.append(busy_cores(0.5))
         for worker in workers if i % 2 == 0 else reversed(workers):
-            time.sleep(0.2)  # until loader processes and spinning threads of the one before are at rest
+            time.sleep(0.2)  # until loader processes and spinning threads of the previous one are idle
             rates[worker.name].append(worker.images_per_second())
     contenders = [
         {"name": w.name, **summary(rates[w.name]), "memory_mb": w.close(), "steps": w.steps, **w.command, "settings": w.settings}

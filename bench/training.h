@@ -1,5 +1,5 @@
 #pragma once
-// What bench_step and bench_ranks train: SGD with momentum, cross entropy, settings chosen by `auto`.
+// The training of bench_step and bench_ranks: SGD with momentum, cross entropy, settings chosen by `auto`.
 
 #include <fmt/format.h>
 
@@ -47,7 +47,7 @@ inline config::Experiment make_experiment(const TrainingOptions& options) {
   return config::load_text(text, "bench", overrides, registries);
 }
 
-// Hands out batches for ever: eight ready ones in memory, or the loader's.
+// An endless source of batches: eight ready ones in memory, or those of the loader.
 class BatchSource {
  public:
   BatchSource(engine::Parts& parts, bool resident) : parts_(parts) {
@@ -72,7 +72,7 @@ class BatchSource {
   int64_t count_ = 0;
 };
 
-// All that a run of one process is made of.
+// All parts of a run of one process.
 struct SingleProcess {
   explicit SingleProcess(const TrainingOptions& options)
       : context(make_experiment(options), {.num_cpus = world::available_cpus()}, make_quiet_logger()), session(context) {}
@@ -82,7 +82,7 @@ struct SingleProcess {
   engine::Parts& parts = session.parts();
 };
 
-// Steps of the program.
+// Runs training steps of the program.
 class Training {
  public:
   Training(engine::Parts& parts, const TrainingOptions& options)

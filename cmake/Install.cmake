@@ -1,5 +1,5 @@
-# `cmake --install` creates a relocatable tree for the Debian release that it was built on, and `cpack` makes packages of it. Components:
-# trainer, the program with LibTorch; and cuda, the CUDA module (if it is built) with NVIDIA's libraries.
+# `cmake --install` creates a relocatable tree for the Debian release that it was built on, and `cpack` packages it. Components: trainer,
+# the program with LibTorch; cuda, the CUDA module (if it is built) with NVIDIA's libraries.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainer)
 set(TRAINER_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/trainer")
 install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
@@ -34,8 +34,8 @@ bundle_licences(trainer "torch-*" "nvidia_cuda_cupti-*" "nvidia_cuda_runtime-*")
 set(_components trainer)
 if(TARGET torch::cuda)
   list(APPEND _components cuda)
-  # Without libtorch_cuda_linalg and cusolver, 200 MB that only the decompositions of torch.linalg load, and without libraries that only
-  # profilers and compilers load.
+  # Omits libtorch_cuda_linalg and cusolver, 200 MB that only the decompositions of torch.linalg load, and libraries that only profilers
+  # and compilers load.
   bundle(cuda "${TRAINER_TORCH_LIBRARY_DIR}" torch/lib libc10_cuda.so libtorch_cuda.so libtorch_nvshmem.so libcaffe2_nvrtc.so)
   bundle(cuda "${_wheels}/nvidia/cu13/lib" nvidia/cu13/lib "libcublas.so.*" "libcublasLt.so.*" "libcufft.so.*" "libcufile.so.*" "libcurand.so.*"
          "libcusparse.so.*" "libnvJitLink.so.*" "libnvrtc.so.*" "libnvrtc-builtins.so.*")

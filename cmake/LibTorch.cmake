@@ -1,4 +1,4 @@
-# Imported targets for LibTorch, written by hand: Torch's own package file fails for a CUDA wheel without a matching nvcc.
+# Imported targets for LibTorch, written by hand, because Torch's package file fails for a CUDA wheel without a matching nvcc.
 #   torch::cpu    libtorch_cpu and libc10, all that the executable links
 #   torch::cuda   libtorch_cuda, libc10_cuda and the CUDA headers; only if all of them are found
 

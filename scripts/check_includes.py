@@ -89,7 +89,7 @@ class File:
             self.module = parts[1]
         else:
             self.module = parts[0] if parts[0] in ("models", "datasets") else None
-        # A quoted name would be blanked like any literal.
+        # The names in quoted includes are kept, because code_lines would blank them like other literals.
         uncommented = code_lines(re.sub(r'#\s*include\s*"([^"\n]+)"', r"#include <:\1>", self.text))
         self.includes = []
         for number, line in enumerate(uncommented, 1):
@@ -99,7 +99,7 @@ class File:
 
 
 def read_texts(root):
-    """Path from the root -> text, of every C++ file of the project, of the lists of its modules and of the page with their table."""
+    """Path from the root -> text, for every C++ file of the project, the module lists and docs/design.md."""
     paths = [root / path for path in (*MODULE_LISTS, DESIGN)]
     texts = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths if path.exists()}
     for folder in ("src", "models", "datasets", "tests", "bench"):
@@ -202,7 +202,7 @@ def table_of(modules):
 
 
 def with_table(design, modules):
-    """The text of docs/design.md with the table as it should be, or None if the page has no place for it."""
+    """The text of docs/design.md with the updated table, or None if the page lacks the lines around it."""
     begin, end = design.find(TABLE_BEGIN), design.find(TABLE_END)
     return None if begin < 0 or end < begin else design[:begin] + table_of(modules) + design[end + len(TABLE_END):]
 

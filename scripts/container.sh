@@ -59,7 +59,7 @@ build_with_buildah() {
     arguments+=(--volume "$certificates:/run/pip-certificates.crt:ro" --build-arg PIP_CERT=/run/pip-certificates.crt)
   fi
   if [ -n "${PIP_INDEX_URL:-}" ]; then arguments+=(--build-arg PIP_INDEX_URL); fi
-  # The docker format has a health check; the OCI format has not.
+  # Only the docker format supports a health check; the OCI format does not.
   buildah build --pull=never --format docker --network=host --build-arg "BASE=$base" "${arguments[@]}" "$root" >&2
 }
 

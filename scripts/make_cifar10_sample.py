@@ -43,7 +43,7 @@ def first_of_each_class(records, count):
 
 
 def shuffled(records, seed):
-    # With random(), whose values Python keeps from version to version; it does not promise that for shuffle().
+    # random() gives the same values in every version of Python; shuffle() is not guaranteed to.
     generator = random.Random(seed)
     return sorted(records, key=lambda record: generator.random())
 

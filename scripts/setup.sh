@@ -73,7 +73,7 @@ install_packages() {
 make_python_environment() {
   if [ -x "$python" ]; then return; fi
   rm -rf "$deps/venv"
-  # Debian's Python, which later calls on this machine find too: the wheel has to match the interpreter.
+  # Prefers Debian's Python: later calls find it too, and the wheels have to match the interpreter.
   local system_python=/usr/bin/python3
   [ -x "$system_python" ] || system_python=python3
   "$system_python" -m venv "$deps/venv" || fail "no Python environment could be made in $deps/venv" "install python3-venv"

@@ -1,6 +1,6 @@
-"""Checkpoints between training steps in Python, each way to write them; see worker.py for how it is driven. An answer has lists of
-seconds, one for each checkpoint: what the training waits (pause), until it is written (written), steps without a checkpoint (plain) and
-right after one (beside), and reading it back into model and optimizer (load)."""
+"""Checkpoints between training steps in Python, by one of several methods; worker.py explains the protocol. An answer has lists of seconds,
+one entry for each checkpoint: the pause of the training (pause), the time until the file is written (written), steps without a checkpoint
+(plain) and during its write (beside), and loading into model and optimizer (load)."""
 
 import concurrent.futures
 import os
@@ -26,7 +26,7 @@ def tensors_of(value):
 
 
 def replaced(value, tensors):
-    """`value` with the next of `tensors` for each of its own."""
+    """`value` with each of its tensors replaced by the next one of `tensors`."""
     if isinstance(value, torch.Tensor):
         return next(tensors)
     if isinstance(value, dict):
@@ -51,7 +51,7 @@ def save_durably(state, path):
 
 
 class TorchSave:
-    """As people do it: when it returns, the file need not have reached the disk."""
+    """The usual way: when save() returns, the file is not necessarily on the disk."""
 
     def save(self, state, path):
         torch.save(state, path)
@@ -66,7 +66,7 @@ class TorchSave:
 
 
 class EndTime:
-    """Of a future."""
+    """The time at which a future is done."""
 
     def __init__(self, future):
         self.future, self.called = future, threading.Event()
@@ -89,7 +89,7 @@ class Durable(TorchSave):
 
 
 class Background(TorchSave):
-    """The fastest that was found: a copy into memory that is kept, written by a thread."""
+    """The fastest method that was found: a copy into reused memory, written by a thread."""
 
     def __init__(self):
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
@@ -115,7 +115,7 @@ class Distributed:
         self.kind, self.make_stager = kind, make_stager
 
     def save(self, state, path):
-        stager = self.make_stager()  # each save closes its own
+        stager = self.make_stager()  # each save closes its stager
         response = dcp.async_save(state, checkpoint_id=path, async_checkpointer_type=self.kind, async_stager=stager)
         self.written = EndTime(getattr(response, "upload_completion", response))
 
@@ -180,7 +180,7 @@ def main():
 
         for _ in range(count):
             path = next(paths)
-            train()  # what loading has left behind is not to be measured
+            train()  # so that after-effects of loading are not measured
             measure("plain", train)
             start = measure("pause", lambda: method.save(state(), path))
             measure("beside", train)

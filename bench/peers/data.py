@@ -1,7 +1,7 @@
-"""CIFAR-10's binary files for the Python side: as PIL images, one by one, or as one uint8 tensor with batched augmentation.
+"""CIFAR-10's binary files for the Python peers: as single PIL images, or as one uint8 tensor with batched augmentation.
 
-Every augmentation is the usual one: 4 pixels of zeros around the image, a random 32x32 part of that, mirrored with probability 1/2,
-then (x / 255 - mean) / std. Randomness differs from ours, the distribution does not.
+All do the usual augmentation: pad by 4 pixels of zeros, crop a random 32x32 window, mirror with probability 1/2, then
+(x / 255 - mean) / std. The random numbers differ from ours, the distribution is the same.
 """
 
 import pathlib
@@ -27,7 +27,7 @@ def read_training_set(root):
 
 
 class Cifar10(torch.utils.data.Dataset):
-    """As torchvision.datasets.CIFAR10: an array in memory, a PIL image at each reading."""
+    """Like torchvision.datasets.CIFAR10: an array in memory, and a PIL image for each read."""
 
     transform = T.Compose([T.RandomCrop(SIZE, PADDING), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize(MEAN, STD)])
 
@@ -50,8 +50,8 @@ def pil_loader(dataset, batch_size, num_workers, sampler=None):
 
 
 class Augmentation:
-    """Whole batches at once: random positions, then the images at these positions as a tensor of the wanted dtype and layout. Both an
-    image and its mirror image are kept, padded, so that crop and flip are one gather from a view of all windows."""
+    """Augments whole batches: draws random positions, then gathers the windows as a tensor of the given dtype and layout. Each image and
+    its mirror image are stored padded, so that crop and flip are one gather from a view of all windows."""
 
     def __init__(self, images, dtype, channels_last):
         self.num_images, self.dtype, self.channels_last = len(images), dtype, channels_last
@@ -85,7 +85,7 @@ class Planes(Augmentation):
 
 
 class Pixels(Augmentation):
-    """uint8, [40, 40, 4], of which the last channel is not used: a pixel is gathered as one 32-bit word."""
+    """uint8, [40, 40, 4], where the last channel is not used: a pixel is gathered as one 32-bit word."""
 
     def store(self, padded):
         pixels = F.pad(padded, (0, 0, 0, 0, 0, 1)).permute(0, 2, 3, 1).contiguous().view(torch.int32).squeeze(3)
@@ -113,7 +113,7 @@ class Rows(Augmentation):
 
 
 class Normalized(Augmentation):
-    """Normalised beforehand and kept in the wanted dtype: 6 to 12 times the memory of `planes` for float32, nothing but the gather left."""
+    """Stored normalised in the given dtype: for float32 6 to 12 times the memory of `planes`, and only the gather per batch."""
 
     def store(self, padded):
         scale, shift = (v.view(3, 1, 1) for v in self.scale_and_shift())
@@ -136,7 +136,7 @@ AUGMENTATIONS = {"planes": Planes, "pixels": Pixels, "rows": Rows, "normalized":
 
 
 def batches_of(augmentation, labels, batch_size, rank=0, world_size=1):
-    """A rank's part of shuffled epochs without end; a last batch that is not full is left out."""
+    """A rank's batches of endless shuffled epochs; an incomplete last batch is dropped."""
     generator = torch.Generator().manual_seed(0)
     while True:
         for indices in torch.randperm(len(labels), generator=generator)[rank::world_size].split(batch_size):

@@ -1,4 +1,4 @@
-"""Training batches in Python, without a network, in one thread; see worker.py for how it is driven and data.py for the pipelines."""
+"""Training batches in Python, without a network, in one thread; worker.py explains the protocol, data.py the pipelines."""
 
 import argparse
 import itertools
@@ -33,7 +33,7 @@ def main():
 
     def run(steps):
         for images, _ in itertools.islice(source, steps):
-            images = images.to(dtype).contiguous(memory_format=layout)  # the PIL pipeline's only; the others have it so already
+            images = images.to(dtype).contiguous(memory_format=layout)  # needed only by the PIL pipeline
         assert images.dtype == dtype and images.is_contiguous(memory_format=layout)
 
     serve(vars(options), run)

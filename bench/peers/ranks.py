@@ -1,5 +1,5 @@
-"""The training steps of step.py on several ranks: DistributedDataParallel over gloo. The place among the ranks comes from the environment,
-as torchrun sets it; rank 0 is driven as worker.py says, the others follow it."""
+"""The training steps of step.py on several ranks: DistributedDataParallel over gloo. Rank and world size are in the environment variables
+that torchrun sets; rank 0 has the protocol of worker.py, the others follow it."""
 
 import itertools
 import os
@@ -12,7 +12,7 @@ from worker import serve
 
 
 def serve_together(settings, run):
-    """serve() on rank 0, which tells the others how many steps are to be done; none ends them."""
+    """Calls serve() on rank 0, which sends the number of steps to the other ranks; 0 ends them."""
     count = torch.zeros(1, dtype=torch.int64)
 
     def run_everywhere(steps):
@@ -48,7 +48,7 @@ def main():
         check(total)
 
     serve_together({**vars(options), "threads": torch.get_num_threads(), "ranks": world_size}, run)
-    # A destructor of the process group can wait for ever for a thread that waits for the interpreter's lock.
+    # The process group's destructor can deadlock with a thread that waits for the interpreter's lock.
     dist.barrier()
     os._exit(0)
 

@@ -1,5 +1,5 @@
-"""The same first step in the way of the usual examples: torchvision's network, its dataset transforms, a DataLoader with two workers,
-torch.optim. Argument: the folder of the CIFAR-10 files. Prints "step" and the Unix time at which the step ended."""
+"""The same first step as in the usual examples: torchvision's network and transforms, a DataLoader with two workers, torch.optim.
+Argument: the folder of the CIFAR-10 files. Prints "step" and the Unix time at which the step ended."""
 
 import sys
 import time
@@ -20,4 +20,4 @@ loss.backward()
 optimizer.step()
 assert loss.isfinite()
 print("step", time.time(), flush=True)
-sys.stdin.read()  # until memory has been looked at
+sys.stdin.read()  # until bench.py has read the peak memory

@@ -1,5 +1,5 @@
-"""Training steps in Python: SGD with momentum, mean cross entropy. The default settings are those of the usual script, every option is
-a step towards the fastest one; see worker.py for how it is driven."""
+"""Training steps in Python: SGD with momentum, mean cross entropy. The defaults are those of a usual script; each option may make it
+faster. worker.py explains the protocol."""
 
 import argparse
 import itertools
@@ -69,7 +69,7 @@ def make_batches(options, rank=0, world_size=1):
 
 
 def take_steps(options, network, optimizer, batches):
-    """The sum of their losses."""
+    """Trains on all `batches`; returns the sum of their losses."""
     total = torch.zeros(())
     for images, labels in batches:
         optimizer.zero_grad()

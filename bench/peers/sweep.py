@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Finds the fastest settings of the Python peers on this machine and writes them to bench/results/, where bench.py takes them from:
-threads, channels_last, bfloat16, the optimizer's implementation and the allocator setting for the training step, and the formulation of
-the batched augmentation for each dtype and layout. Every setting is a process of its own; those of a stage take turns."""
+"""Finds the fastest settings of the Python peers on this machine and writes them to bench/results/, where bench.py reads them: threads,
+channels_last, bfloat16, the optimizer's implementation and the allocator setting for the training step, and the formulation of the
+batched augmentation for each dtype and layout. Each setting is a separate process; those of a stage take turns."""
 
 import argparse
 import itertools
@@ -18,9 +18,9 @@ from data import AUGMENTATIONS, read_training_set
 
 
 def step_stages():
-    """The choices that change what a convolution costs are tried together; then those of the update and of memory, at the winner."""
+    """First all combinations of the settings that change the cost of a convolution; then, with the best one, those of update and memory."""
     cores = harness.num_cores()
-    # Without hardware for it bfloat16 is emulated, many times slower: not worth the time.
+    # Without hardware support bfloat16 is emulated and many times slower, so it is not measured.
     bfloat16 = [False, True] if harness.cpu.has_fast_bfloat16() else [False]
     return [
         {"threads": sorted({1, cores}), "channels_last": [False, True], "bfloat16": bfloat16},
@@ -66,7 +66,7 @@ def sweep_input(dtype, channels_last, options):
 
 
 def check_augmentations(data):
-    """The formulations are comparable only if the same draws give the same batch."""
+    """Checks that the same random numbers give the same batch in all formulations; otherwise they are not comparable."""
     images = read_training_set(data)[0][:500]
     for dtype, channels_last in LAYOUTS:
         batches = []

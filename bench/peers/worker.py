@@ -1,5 +1,5 @@
-"""What a process does that bench.py measures, in Python as in bench_step and bench_input: print one line "ready" with a JSON object of its
-settings, then answer each line "go N" on stdin with the JSON object {"seconds": s}, the time that N steps took. End at end of input."""
+"""The protocol of the processes that bench.py measures, also of the C++ programs: print a line "ready" with a JSON object of the settings,
+then answer each line "go N" on stdin with the JSON object {"seconds": s}, the time of N steps. Exit at the end of the input."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ import time
 
 
 def serve(settings, run):
-    """`run(n)` does n steps and returns when all their results are there; a dictionary that it returns goes into the answer."""
+    """`run(n)` does n steps and returns when all results are computed; a dictionary that it returns is added to the answer."""
     run(1)  # first use of every kernel
     print("ready", json.dumps(settings), flush=True)
     for line in sys.stdin:

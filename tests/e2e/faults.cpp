@@ -1,5 +1,5 @@
-// Loaded into a rank before LibTorch (LD_PRELOAD), this makes it fail where a test says: when it computes the loss for the n-th time in
-// training or validation, when it gathers the meters for a checkpoint, or when its loader has a batch ready.
+// Loaded into a rank before LibTorch (LD_PRELOAD), this library makes the rank fail at a given point: when it computes the loss for the
+// n-th time in training or validation, when it gathers the meters for a checkpoint, or when its loader has a batch ready.
 
 #include "faults.h"
 
@@ -43,7 +43,7 @@ at::Tensor fail(const std::string& action, const at::Tensor& loss) {
 
 void be_slow() { std::this_thread::sleep_for(std::chrono::milliseconds(500)); }
 
-// Of a library or of the program, for an address in it.
+// The base address of the library or program that contains this address.
 const void* base_of(const void* address) {
   Dl_info info;
   return dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
@@ -52,7 +52,7 @@ const void* base_of(const void* address) {
 }  // namespace
 
 void act(const std::string& action) {
-  // What a rank does is known to the others a moment later.
+  // The other ranks know this rank's activity only after its next heartbeat.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   if (action == "throw") throw std::runtime_error("a planted exception");
   if (action == "exit") _exit(3);
@@ -78,7 +78,7 @@ at::Tensor at::_ops::cross_entropy_loss::call(const at::Tensor& self, const at::
   static int num_training = 0;
   static int num_validation = 0;
   static bool is_inside = false;
-  // Autocast calls it once more, with other types.
+  // Autocast calls this function again with other types.
   if (is_inside) return real.call(self, target, weight, reduction, ignore_index, label_smoothing);
   is_inside = true;
   const auto loss = real.call(self, target, weight, reduction, ignore_index, label_smoothing);
@@ -91,7 +91,7 @@ at::Tensor at::_ops::cross_entropy_loss::call(const at::Tensor& self, const at::
   return loss;
 }
 
-// The sums of the meters are the only ones of their kind that are copied.
+// Among float64 tensors, only the sums of the meters are copied by this operator.
 at::Tensor at::_ops::to_dtype_layout::call(const at::Tensor& self, ::std::optional<at::ScalarType> dtype,
                                            ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
                                            ::std::optional<bool> pin_memory, bool non_blocking, bool copy,
@@ -103,7 +103,7 @@ at::Tensor at::_ops::to_dtype_layout::call(const at::Tensor& self, ::std::option
   return real.call(self, dtype, layout, device, pin_memory, non_blocking, copy, memory_format);
 }
 
-// The threads of the loader are the program's only ones, beside its main thread, that wake one other.
+// Besides the main thread, only the loader's threads call notify_one from the program's code.
 void std::condition_variable::notify_one() noexcept {
   static const auto real =
       reinterpret_cast<void (*)(std::condition_variable*)>(dlsym(RTLD_NEXT, "_ZNSt18condition_variable10notify_oneEv"));

@@ -1,6 +1,5 @@
-// The system's part of the planted faults: a file that cannot be opened (action "unreadable"), mapped data that is lost, memory that runs
-// out, and points of saving a checkpoint. In the launcher, each child's process number and exit code are appended to the file that
-// TRAINER_TEST_EXITS names.
+// Faults in system calls: a file that cannot be opened (action "unreadable"), lost mapped data, memory that runs out, and points of saving
+// a checkpoint. In the launcher, each child's process id and exit code are appended to the file TRAINER_TEST_EXITS.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -31,7 +30,7 @@ std::string path_of(int descriptor) {
   return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor), unknown).string();
 }
 
-// A save comes to this point; true when it is to fail there.
+// Called when a save reaches this point; returns true if the call has to fail there.
 bool reach(std::string_view point) {
   const Fault& fault = planted_fault();
   static int num_times = 0;
@@ -52,7 +51,7 @@ Function next(const char* name) {
 }  // namespace
 
 void lose_mapped_data() {
-  // Of no length, so that every page lies behind its end.
+  // An empty file, so that every page is past its end.
   const int nothing = memfd_create("lost.bin", MFD_CLOEXEC);
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -93,7 +92,7 @@ extern "C" int open(const char* path, int flags, ...) {
 
 extern "C" ssize_t write(int descriptor, const void* bytes, size_t size) {
   static const auto real = next<ssize_t (*)(int, const void*, size_t)>("write");
-  // The largest tensor of the networks that are tested has so many bytes.
+  // The largest tensor of the tested networks has more bytes than this.
   constexpr size_t kLargeTensor = 100'000;
   static std::string last_file;
   const auto file = size < kLargeTensor ? "" : path_of(descriptor);

@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped, moved and continued: nothing is lost, and nothing is there twice."""
+"""Runs that are killed or stopped and then resumed equal an uninterrupted run; damaged checkpoints and full disks; checkpoint commands."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-from equal_runs import RUN, tensors, told  # noqa: E402
+from equal_runs import RUN, results_of, tensors  # noqa: E402
 from launches import BINARY, FAULTS, ROOT, LaunchCase, ranks_of  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
@@ -38,20 +38,20 @@ class CheckpointsTest(LaunchCase):
         return process
 
     def train(self, *args, **options):
-        """What it said, and its exit code."""
+        """Trains to the end; returns stderr and the exit code."""
         process = self.begin(*args, **options)
         _, err = process.communicate(timeout=120)
         return err, process.returncode
 
     def straight(self, *args):
-        """A run that nothing happened to."""
+        """An uninterrupted run; returns its run directory."""
         run_dir = self.folder / "straight"
         err, code = self.train(*args, run_dir=run_dir)
         self.assertEqual(code, 0, err)
         return run_dir
 
     def assert_equal_runs(self, run_dir, straight):
-        self.assertEqual(told(run_dir), told(straight))
+        self.assertEqual(results_of(run_dir), results_of(straight))
         self.assertEqual(tensors(run_dir), tensors(straight))
         self.assertEqual(list((run_dir / "checkpoints").glob("*.tmp*")), [])
 
@@ -84,35 +84,35 @@ class CheckpointsTest(LaunchCase):
                 self.assertEqual(code, 0, err)
                 self.assert_equal_runs(self.run_dir, straight)
 
-    def test_stopped_while_it_starts_trains_validates_and_saves(self):
-        """SIGTERM to one of two ranks, twice as from a launcher and a scheduler."""
+    def test_stop_requests_in_each_phase(self):
+        """One of two ranks gets SIGTERM twice, as from a launcher and a scheduler, during start-up, training, validation and saving."""
         straight = self.folder / "straight"
         process = self.launch(straight)
-        said = self.end(process)
-        self.assertEqual(process.returncode, 0, said)
-        # A rank that is slow for a while is where it was told to be when the signal comes.
+        output = self.end(process)
+        self.assertEqual(process.returncode, 0, output)
+        # The fault makes a rank wait, so that it is in that phase when the signal arrives.
         for rank, when, fault, sign in ((0, "start", "none", "rank 0 of 2"), (1, "training", "0 training 12 wait", "training"),
                                         (0, "validation", "1 validation 1 wait", "epoch 1/3  step 10"),
                                         (1, "saving", "0 save_opened 1 wait", "epoch 1/3  step 10")):
             with self.subTest(when):
                 process = self.launch(self.folder / when, fault)
-                said = self.trains(process, sign)
+                output = self.wait_for_training(process, sign)
                 if when != "start":
                     time.sleep(0.7)
                 for _ in range(2):
                     os.kill(ranks_of(process)[rank], signal.SIGTERM)
-                said += self.end(process)
-                self.assertEqual((process.returncode, self.exit_codes()), (75, [75, 75]), said)
-                said = self.end(process := self.launch(self.run_dir))
-                self.assertEqual(process.returncode, 0, said)
+                output += self.end(process)
+                self.assertEqual((process.returncode, self.exit_codes()), (75, [75, 75]), output)
+                output = self.end(process := self.launch(self.run_dir))
+                self.assertEqual(process.returncode, 0, output)
                 self.assert_equal_runs(self.run_dir, straight)
 
     def launch(self, run_dir, fault="none"):
-        """Of two ranks."""
+        """Starts two ranks."""
         self.run_dir = run_dir
         return self.start(fault, num_ranks=2, settings=RUN[2:])
 
-    def test_the_time_is_up(self):
+    def test_max_minutes_stops_the_run(self):
         err, code = self.train("training.max_minutes=0.1", "training.epochs=100000")
         self.assertEqual(code, 75, err)
         err, code = self.train("training.max_minutes=0.02", "training.epochs=100000")
@@ -161,13 +161,13 @@ class CheckpointsTest(LaunchCase):
         row.check(self, err, code)
         self.assertNotIn("epoch 1/3", err)
 
-    def test_what_resume_says(self):
+    def test_resume_option(self):
         self.assertEqual(self.train("checkpoint.keep_last=100")[1], 0)
         err, code = self.train("--resume", "none")
         self.assertEqual(code, 2)
         self.assertIn("holds a finished run, which is not overwritten", err)
         checkpoint = self.run_dir / "checkpoints" / "step_00000007.pt"
-        # Into another folder it goes, from any checkpoint; here it would lose newer ones.
+        # Any checkpoint can be resumed into another folder; in this folder, newer checkpoints would be lost.
         other = self.folder / "other"
         err, code = self.train("--resume", str(checkpoint), run_dir=other)
         self.assertEqual(code, 0, err)
@@ -181,7 +181,7 @@ class CheckpointsTest(LaunchCase):
         self.assertEqual(code, 5, err)
 
     @plants("The configuration has become another one")
-    def test_what_has_changed_since(self, row):
+    def test_changed_configuration(self, row):
         self.train(fault="0 training 24 kill")
         err, code = self.train("model={name: resnet20}", "seed=7")
         row.check(self, err, code)
@@ -189,12 +189,12 @@ class CheckpointsTest(LaunchCase):
         self.assertEqual(code, 0, err)
         self.assertRegex(err, r"changed since the checkpoint: optimizer\.lr: 0\.001, not ")
 
-    def test_a_restart_goes_on(self):
+    def test_a_restart_resumes(self):
         process = self.start("1 training 20 throw", launcher_args=["--max-restarts", "1"], settings=[*RUN[2:], "dataloader.global_batch_size=9"])
         err = self.end(process)
         self.assertEqual(process.returncode, 0, err)
         self.assertRegex(err, r"resumes from \S+/step_000000(14|18)\.pt: epoch [23], step")
-        steps = [(row[0], row[1]) for row in told(self.run_dir)[1][1:]]
+        steps = [(row[0], row[1]) for row in results_of(self.run_dir)[1][1:]]
         self.assertEqual(steps, [("0", "9"), ("1", "18"), ("2", "27")])
 
 
@@ -208,7 +208,7 @@ class CheckpointsTest(LaunchCase):
             self.assertEqual(code, 0, err)
             self.assertRegex(out, r"^equal, bit for bit: 14 steps straight, and 7 \+ 7 with a checkpoint between them, in \d+ tensors")
 
-    def test_verify_resume_starts_as_training_does(self):
+    def test_verify_resume_reports_startup_errors_once(self):
         absent = self.folder / "absent.pt"
         for launcher in ([], ["launch", "--nproc-per-node", "2", "--"]):
             out, err, code = self.run_tool(*launcher, "verify-resume", *RUN, "--steps", "14", f"model.init_from={absent}")
@@ -229,7 +229,7 @@ class CheckpointsTest(LaunchCase):
         self.assertEqual(process.returncode, 75, err)
         self.assertEqual(list(self.folder.glob("trainer-verify-resume-*")), [])
 
-    def test_the_tools(self):
+    def test_checkpoint_commands(self):
         checkpoints = self.straight() / "checkpoints"
         first, last = sorted(checkpoints.glob("step_*.pt"))[-2:]
         out, err, code = self.run_tool("checkpoint", "info", last)

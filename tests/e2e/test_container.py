@@ -1,4 +1,4 @@
-"""The image for the CPU, as scripts/container.sh builds it, in containers; and the .deb of the build TRAINER_BUILD_DIR, in a bare Debian."""
+"""The CPU image built by scripts/container.sh, in containers, and the .deb of the build TRAINER_BUILD_DIR, in a bare Debian."""
 
 import json
 import os
@@ -21,16 +21,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASE = "docker.io/library/debian:bookworm-slim"
 IMAGE = "localhost/trainer:test"
 USER = 1000
-# Podman's own limits are higher than a container in a container may set.
+# Podman's default limits are higher than a container inside a container may set.
 LIMITS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1000:1000"]
-# A step of a fraction of a second.
+# A step takes a fraction of a second.
 SETTINGS = ["model={name: demo_conv, num_classes: 10}", "dataloader.global_batch_size=100"]
 ENDLESS = "training.epochs=100000"
 
 
 def enter_namespace():
-    """Mounts end with this process, and the container runtime, which knows no mixture of control groups, sees those of version 2. tini
-    takes what podman leaves behind: it waits 20 seconds for a monitor that nobody takes."""
+    """Re-executes in a new mount namespace, so that mounts end with this process, and mounts control groups of version 2 there, because the
+    container runtime does not support a mixture of versions. tini reaps podman's monitors, for which podman would wait 20 seconds."""
     if "TRAINER_TEST_NAMESPACE" not in os.environ:
         os.execvpe("unshare", ["unshare", "--mount", "tini", "-s", "--", sys.executable, *sys.argv], {**os.environ, "TRAINER_TEST_NAMESPACE": "1"})
     groups = pathlib.Path("/sys/fs/cgroup")
@@ -39,7 +39,7 @@ def enter_namespace():
         subprocess.run(["mount", "-t", "cgroup2", "none", groups], check=True)
 
 
-@unittest.skipUnless(os.geteuid() == 0, "containers are made by root")
+@unittest.skipUnless(os.geteuid() == 0, "only root can create containers")
 class ContainerTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -49,7 +49,7 @@ class ContainerTest(unittest.TestCase):
         (cls.work / "tmp").mkdir()
         config = cls.work / "storage.conf"
         file_system = subprocess.run(["stat", "--file-system", "--format=%T", cls.work], capture_output=True, text=True, check=True).stdout
-        driver = "vfs" if file_system.startswith("overlay") else "overlay"  # which does not go twice
+        driver = "vfs" if file_system.startswith("overlay") else "overlay"  # overlays cannot be nested
         config.write_text(f'[storage]\ndriver = "{driver}"\ngraphroot = "{cls.work}/store"\nrunroot = "{cls.work}/run"\n')
         cls.env = {**os.environ, "CONTAINERS_STORAGE_CONF": str(config), "TMPDIR": str(cls.work / "tmp")}
         build = subprocess.run([ROOT / "scripts/container.sh", "--tag", IMAGE], env=cls.env, capture_output=True, text=True)
@@ -72,7 +72,7 @@ class ContainerTest(unittest.TestCase):
 
     @classmethod
     def container(cls, *args):
-        """The command that runs one."""
+        """The command that runs a container."""
         return cls.podman_command("run", "--rm", "--cgroups=disabled", "--no-healthcheck", *LIMITS, *args)
 
     def setUp(self):
@@ -83,7 +83,7 @@ class ContainerTest(unittest.TestCase):
         self.name = self.id().rpartition(".")[2]
 
     def command(self, *args, options=(), read_only=True):
-        """As `docker run`: with a root that cannot be written, and hardly any /dev/shm."""
+        """Runs the image with a read-only root and a very small /dev/shm."""
         shared = ["--read-only", "--tmpfs=/tmp"] if read_only else []
         return self.container("--name", self.name, "--network=none", "--shm-size=64k", *shared, *options, IMAGE, *args)
 
@@ -91,8 +91,8 @@ class ContainerTest(unittest.TestCase):
         return subprocess.run(self.command(*args, **options), env=self.env, capture_output=True, text=True, timeout=120)
 
     def start(self, *args, **options):
-        """Returns once it trains."""
-        # A pipe that nobody reads would hold podman up.
+        """Returns when training has started."""
+        # Not a pipe, because podman blocks when a pipe is full.
         log = self.runs.with_suffix(".log")
         self.addCleanup(log.unlink)
         with log.open("w") as stderr:
@@ -115,11 +115,11 @@ class ContainerTest(unittest.TestCase):
         return [launcher, *map(int, pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split())]
 
     def check_health(self):
-        """The exit code of what the image names as its health check, which is what it says."""
+        """The exit code and the output of the image's health check."""
         check = self.podman("exec", self.name, "healthcheck.sh")
         return check.returncode, check.stdout + check.stderr
 
-    def test_trains_stops_and_goes_on_in_another_container(self):
+    def test_stops_and_resumes_in_another_container(self):
         mounted = [f"--volume={self.runs}:/runs"]
         process = self.start(*self.train(ENDLESS), options=mounted)
         begin = time.monotonic()
@@ -139,7 +139,7 @@ class ContainerTest(unittest.TestCase):
         self.assertEqual(json.loads((run / "summary.json").read_text())["reason"], "done")
 
     @plants("The folder for runs belongs to another user")
-    def test_a_folder_that_cannot_be_written_is_named_with_the_cure(self, row):
+    def test_the_error_for_an_unwritable_folder_states_the_remedy(self, row):
         os.chown(self.runs, 0, 0)
         refused = self.run_in_container(*self.train(), options=[f"--volume={self.runs}:/runs"])
         row.check(self, refused.stderr, refused.returncode)
@@ -149,12 +149,12 @@ class ContainerTest(unittest.TestCase):
         self.assertEqual(as_owner.returncode, 0, as_owner.stderr)
 
     @plants("A container's root is read-only, and no folder for runs is mounted")
-    def test_a_root_that_cannot_be_written_is_named_with_the_cure(self, row):
+    def test_the_error_for_a_read_only_root_states_the_remedy(self, row):
         refused = self.run_in_container(*self.train())
         row.check(self, refused.stderr, refused.returncode)
         self.assertIn("--volume FOLDER:/runs)", refused.stderr)
 
-    def test_runs_are_kept_in_the_container_where_nothing_is_mounted(self):
+    def test_runs_are_kept_in_the_container_without_a_mount(self):
         run = self.run_in_container(*self.train("training.epochs=1"), read_only=False)
         self.assertEqual(run.returncode, 0, run.stderr)
 
@@ -163,20 +163,20 @@ class ContainerTest(unittest.TestCase):
         self.assertEqual(self.check_health(), (0, ""))
         for stopped in self.processes():
             os.kill(stopped, signal.SIGSTOP)
-            code, said = self.check_health()
+            code, output = self.check_health()
             os.kill(stopped, signal.SIGCONT)
-            self.assertEqual(code, 1, said)
-            self.assertRegex(said, r"^unhealthy: process \d+ is stopped\n$")
+            self.assertEqual(code, 1, output)
+            self.assertRegex(output, r"^unhealthy: process \d+ is stopped\n$")
         self.assertEqual(self.check_health(), (0, ""))
         self.assertIsNone(process.poll())
 
-    def test_the_health_check_finds_a_process_in_which_nothing_runs(self):
+    def test_the_health_check_finds_an_idle_process(self):
         sleep = [f"--volume={shutil.which('sleep')}:/opt/trainer/bin/trainer:ro", "--entrypoint=trainer", "--detach"]
         self.run_in_container("60", options=sleep)
         self.addCleanup(self.podman, "kill", self.name)
         self.assertEqual(self.check_health(), (1, "unhealthy: process 1 has not run for 5 seconds\n"))
 
-    def test_what_is_in_the_image(self):
+    def test_content_of_the_image(self):
         def output(script):
             run = self.run_in_container("-c", script, options=["--entrypoint=sh"])
             self.assertEqual(run.returncode, 0, run.stderr)
@@ -201,7 +201,7 @@ class ContainerTest(unittest.TestCase):
         self.assertEqual(config["Healthcheck"]["Test"], ["CMD", "healthcheck.sh"])
         self.assertIn("NVIDIA_VISIBLE_DEVICES=", config["Config"]["Env"])
 
-    def test_each_task_of_slurm_in_a_container(self):
+    def test_slurm_tasks_in_containers(self):
         needs(missing_programs())
         folder = tempfile.TemporaryDirectory(prefix="trainer-container-slurm-")
         self.addCleanup(folder.cleanup)
@@ -218,7 +218,7 @@ class ContainerTest(unittest.TestCase):
         self.assertIn("world_size 2", (self.runs / "quickstart/train.log").read_text())
         self.assertEqual(json.loads((self.runs / "quickstart/summary.json").read_text())["reason"], "done")
 
-    def test_the_package_brings_all_that_it_needs(self):
+    def test_the_debian_package_is_complete(self):
         subprocess.run(["cpack", "--config", f"{os.environ['TRAINER_BUILD_DIR']}/CPackConfig.cmake", "-G", "DEB", "-B", self.work / "packages",
                         "-D", "CPACK_COMPONENTS_ALL=trainer"], check=True, stdout=subprocess.DEVNULL)
         steps = ["apt-get update", "apt-get install -y --no-install-recommends /packages/trainer_*.deb", "cd /usr/share/trainer",

@@ -1,4 +1,4 @@
-"""The CUDA module opens and answers where there is no driver, so that a missing symbol is found on any machine that builds it."""
+"""The CUDA module can be loaded and called without a driver, so that a missing symbol is detected on any machine that builds it."""
 
 import ctypes
 import os
@@ -10,7 +10,7 @@ MODULE = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("libtrainer_cuda.s
 
 class CudaModuleTest(unittest.TestCase):
     @unittest.skipUnless(MODULE.exists(), "the module was not built: scripts/setup.sh --cuda fetches what it needs")
-    def test_opens_with_all_its_symbols(self):
+    def test_loads_with_all_symbols(self):
         module = ctypes.CDLL(MODULE, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
         module.trainer_cuda_module.restype = ctypes.POINTER(ctypes.c_void_p)
         functions = module.trainer_cuda_module()

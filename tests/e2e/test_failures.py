@@ -1,4 +1,4 @@
-"""What happens when a rank fails: who is named, what the others do, and what the launcher returns."""
+"""What happens when a rank fails: which rank is named, how the others exit, and what the launcher returns."""
 
 import json
 import os
@@ -23,13 +23,13 @@ SURVIVORS = NUM_RANKS - 1
 
 class FailuresTest(LaunchCase):
     def plant(self, rank, phase, action, **options):
-        """The launch in which that rank fails there: as it ended, and what was said."""
+        """Launches ranks of which one fails there; returns the ended process and its stderr."""
         self.run_dir = self.folder / f"{action}_{rank}_{phase.replace(' ', '_')}"
         err = self.end(process := self.start(f"{rank} {phase} {action}", **options))
         return process, err
 
     def check(self, row, process, err, rank, where):
-        """As the table has it, and said by all others in the same words."""
+        """Checks the row, and that all other ranks report the failure in the same words."""
         others = [code for number, code in enumerate(self.exit_codes()) if number != rank]
         self.assertEqual(len(others), SURVIVORS, err)
         row.check(self, err, process.returncode, others, RANK=rank, PHASE=where, SIZE=NUM_RANKS)
@@ -74,7 +74,7 @@ class FailuresTest(LaunchCase):
         for rank, (phase, where) in enumerate(PHASES):
             with self.subTest(phase=phase):
                 process, err = self.plant(rank, phase, "throw")
-                self.assertEqual(err.count("a planted exception"), 2, err)  # as it happens, and with the launcher's report
+                self.assertEqual(err.count("a planted exception"), 2, err)  # from the rank, and in the launcher's report
                 self.check(row, process, err, rank, where)
 
     @plants("A rank hangs")
@@ -104,31 +104,31 @@ class FailuresTest(LaunchCase):
                 self.check(row, process, err, rank, where)
 
     @plants("Out of memory in training", "Out of memory in validation")
-    def test_no_memory(self, *rows):
+    def test_out_of_memory(self, *rows):
         for rank, row, (phase, where) in zip(range(NUM_RANKS), rows, PHASES):
             with self.subTest(phase=phase):
                 self.check(row, *self.plant(rank, phase, "no_memory"), rank, where)
 
     @plants("Out of memory in training")
-    def test_limit_of_memory(self, row):
-        """What training itself needs is refused: the gradients of its first step."""
+    def test_memory_limit(self, row):
+        """The allocation of the first step's gradients fails."""
         self.check(row, *self.plant(1, "training 0", "limit_memory"), 1, "step 0")
 
     @plants("A step is not finite")
     def test_not_a_number(self, row):
         process, err = self.plant(1, "training 3", "nan")
         row.check(self, err, process.returncode, self.exit_codes(), STEP=3, RANK=1)
-        self.assertEqual(len(re.findall(r"^(?:rank \d+: )?error: step", err, re.MULTILINE)), 1, err)  # all ranks know it, one says it
+        self.assertEqual(len(re.findall(r"^(?:rank \d+: )?error: step", err, re.MULTILINE)), 1, err)  # all ranks detect it, one reports it
         self.assertIn("which was finite when the step was repeated", err)
         self.assertEqual([path.name for path in (self.run_dir / "non_finite").iterdir()], ["step_3"])
 
     @plants("A step is not finite, under `training.on_non_finite: skip`")
-    def test_not_a_number_that_is_skipped(self, row):
+    def test_skipped_not_a_number(self, row):
         self.run_dir = self.folder / "skip"
         process = self.start("1 training 3 nan", settings=["training.on_non_finite=skip"])
-        said = self.trains(process)
+        output = self.wait_for_training(process)
         self.wait_for(lambda: self.steps_done() > 20)
-        row.check(self, said + self.stop_and_end(process), STEP=3, RANK=1)
+        row.check(self, output + self.stop_and_end(process), STEP=3, RANK=1)
 
     @plants("A data file cannot be read")
     def test_unreadable_data(self, row):
@@ -137,14 +137,14 @@ class FailuresTest(LaunchCase):
         self.assertFalse((self.run_dir / "metrics.jsonl").exists())
 
     @plants("A data file is shortened, or its disk fails, while it is in use")
-    def test_lost_data(self, row):
+    def test_shortened_data(self, row):
         process, err = self.plant(1, "training 3", "lose_data")
         others = [code for number, code in enumerate(self.exit_codes()) if number != 1]
         row.check(self, err, process.returncode, others, RANK=1, FILE="/memfd:lost.bin (deleted)")
         self.assert_named(err, SURVIVORS, r"^rank 1 \(process \d+ on .*\) was killed by signal 7 \(Bus error\) in ")
 
     @plants("The file of `model.init_from` does not fit")
-    def test_foreign_weights(self, row):
+    def test_weights_that_do_not_fit(self, row):
         weights = self.folder / "weights.safetensors"
         write_safetensors(weights, {"conv.weight": ([16, 3, 3, 3], [1] * 432), "head.bias": ([2], [1, 2])})
         err = self.end(process := self.start(settings=[f"model.init_from={weights}"]))
@@ -153,16 +153,16 @@ class FailuresTest(LaunchCase):
 
     @plants("The disk of the run directory is full")
     def test_full_disk(self, row):
-        # A small disk that only these processes see, kept when they have ended.
+        # A small disk in a mount namespace of these processes; its files are copied when they have ended.
         disk, kept = self.folder / "disk", self.folder / "kept"
         disk.mkdir()
         script = 'disk=$0; mount -t tmpfs -o size=200k none "$disk" || exit 99; "$@"; code=$?; cp -r "$disk" "$disk/../kept"; exit $code'
         on_small_disk = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(disk)]
         if subprocess.run([*on_small_disk, "true"], capture_output=True).returncode != 0:
-            self.skipTest("no disk can be mounted here")
+            self.skipTest("a file system cannot be mounted here")
         shutil.rmtree(kept)
         self.run_dir = disk / "run"
-        # Every step writes some hundred bytes.
+        # Every step writes a few hundred bytes.
         err = self.end(process := self.start(settings=["logging.every_steps=1", "dataloader.global_batch_size=6"], prefix=on_small_disk))
         row.check(self, err, process.returncode, self.exit_codes()[1:])
         self.assert_named(err, SURVIVORS, r"^rank 0 \(process \d+ on .*\) failed in (loading of )?step \d+; see its own message for the reason; ")

@@ -1,4 +1,4 @@
-"""Two hosts with two ranks each: a run over their network, and what becomes of it when the network or a host fails."""
+"""Runs on two hosts with two ranks each, with failures of the network or a host."""
 
 import os
 import pathlib
@@ -36,15 +36,15 @@ class HostsTest(LaunchCase):
         return [self.start_on(host, *launcher_args, **options) for host in HOSTS]
 
     def end_both(self, processes, code, seconds=60):
-        """What each has said."""
-        said = [process.communicate(timeout=seconds)[1] for process in processes]
-        for process, err in zip(processes, said):
+        """Waits until both launches have ended with this exit code; returns the stderr of each."""
+        outputs = [process.communicate(timeout=seconds)[1] for process in processes]
+        for process, err in zip(processes, outputs):
             self.assertEqual(process.returncode, code, err)
             self.assert_nothing_left(process, err)
-        return said
+        return outputs
 
     def straight(self):
-        """The tensors of a run that nothing happened to, which is done once."""
+        """The tensors of an uninterrupted run, which is done only once."""
         if not HostsTest.straight_tensors:
             self.run_dir = self.folder / "straight"
             first, _ = self.end_both(self.start_both(), 0)
@@ -53,7 +53,7 @@ class HostsTest(LaunchCase):
             self.run_dir = self.folder / "run"
         return HostsTest.straight_tensors
 
-    def test_a_slow_link_and_one_that_loses(self):
+    def test_a_slow_link_and_packet_loss(self):
         straight = self.straight()
         for name, change in (("slow", lambda: self.hosts.slow_down("node-b", "50mbit")), ("loses", lambda: self.hosts.lose("node-b", 0.01))):
             with self.subTest(name):
@@ -62,7 +62,7 @@ class HostsTest(LaunchCase):
                 self.end_both(self.start_both(), 0)
                 self.assertEqual(tensors(self.run_dir), straight)
 
-    def test_a_link_that_comes_back(self):
+    def test_an_interrupted_link(self):
         straight = self.straight()
         processes = self.start_both()
         self.wait_for(lambda: self.steps_done() > 10)
@@ -74,7 +74,7 @@ class HostsTest(LaunchCase):
         self.assertEqual(tensors(self.run_dir), straight)
 
     @plants("A rank is stopped, or its host or network is lost")
-    def test_a_link_that_is_cut(self, row):
+    def test_a_cut_link(self, row):
         processes = self.start_both(settings=[])
         self.wait_for(lambda: self.steps_done() > 5)
         begin = time.monotonic()
@@ -83,29 +83,29 @@ class HostsTest(LaunchCase):
             lost = next(other for other in HOSTS if other != host)
             row.check(self, err, process.returncode)
             if lost == HOSTS[0]:
-                # With it the store is lost, over which ranks agree: what each has read last from there may differ by a heartbeat.
+                # The store, through which ranks agree, is lost too, so their last digests may differ by a heartbeat.
                 err = re.sub(r"last seen in [^;]+", "last seen", err)
             self.assert_named(err, PER_NODE, rf"^rank \d \(process \d+ on {lost}\) has not answered")
         self.assertLess(time.monotonic() - begin, HANG_SECONDS + 10)
         self.assertEqual(self.exit_codes(), [4] * PER_NODE * len(HOSTS))
 
     @plants("A host is late")
-    def test_a_host_that_is_lost_and_started_again(self, row):
+    def test_a_lost_host_is_restarted(self, row):
         straight = self.straight()
         first, other = self.start_both("--max-restarts", "1")
         self.wait_for(lambda: self.steps_done() > 10)
         for pid in processes_of(other.pid):
             os.kill(pid, signal.SIGKILL)
         other.communicate()
-        said = ""
+        output = ""
         for line in first.stderr:
-            said += line
+            output += line
             if "nodes are here" in line:
                 break
-        row.check(self, said, RANK=2, NUMBER=1)
-        self.assertRegex(said, r"rank [23] \(process \d+ on node-b\)")
-        said = self.end_both([first, self.start_on("node-b")], 0)[0]
-        self.assertRegex(said, r"resumes from \S+/step_\d+\.pt")
+        row.check(self, output, RANK=2, NUMBER=1)
+        self.assertRegex(output, r"rank [23] \(process \d+ on node-b\)")
+        output = self.end_both([first, self.start_on("node-b")], 0)[0]
+        self.assertRegex(output, r"resumes from \S+/step_\d+\.pt")
         self.assertEqual(tensors(self.run_dir), straight)
 
 

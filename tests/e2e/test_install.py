@@ -1,4 +1,4 @@
-"""The .tar.gz of the build TRAINER_BUILD_DIR is a tree that runs wherever it is put, with the LibTorch that it brings."""
+"""The .tar.gz of the build TRAINER_BUILD_DIR runs from any folder, with the LibTorch that it includes."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import unittest
 
 
 class InstallTest(unittest.TestCase):
-    def test_the_archive_trains_wherever_it_is_unpacked(self):
+    def test_the_archive_is_relocatable(self):
         with tempfile.TemporaryDirectory(prefix="trainer-install-") as folder:
             folder = pathlib.Path(folder)
             subprocess.run(["cpack", "--config", f"{os.environ['TRAINER_BUILD_DIR']}/CPackConfig.cmake", "-G", "TGZ", "-B", folder / "packages",

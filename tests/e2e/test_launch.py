@@ -1,4 +1,4 @@
-"""`trainer launch`: real processes that train together. TRAINER_BINARY names the program."""
+"""`trainer launch` with real processes. TRAINER_BINARY is the program."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class LaunchTest(unittest.TestCase):
         self.run_dir = pathlib.Path(folder.name) / "run"
 
     def start_training(self, **options):
-        """Two ranks that train without end, once they do."""
+        """Starts two ranks that train without end; returns when training has started."""
         process = start("--nproc-per-node", 2, "--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir, **options)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
@@ -55,7 +55,7 @@ class LaunchTest(unittest.TestCase):
         self.fail("it does not train")
 
     def watch(self, child):
-        """A descriptor that is readable once the child has ended."""
+        """A descriptor that becomes readable when the child has ended."""
         descriptor = os.pidfd_open(int(child.name))
         self.addCleanup(os.close, descriptor)
         return descriptor
@@ -65,7 +65,7 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(select.select([descriptor], [], [], 60)[0], [descriptor])
 
     def rest(self, process):
-        """What is still said on stderr, until neither the launcher nor a rank holds it open."""
+        """The rest of stderr, until neither the launcher nor a rank has it open."""
         text = process.stderr.read()
         process.wait()
         return text
@@ -80,17 +80,17 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual([line["num_samples"] for line in lines if line["event"] == "validation"], [500])
         self.assertEqual(json.loads((self.run_dir / "environment.json").read_text())["world_size"], 2)
 
-    def test_what_the_ranks_are_told(self):
+    def test_environment_of_the_ranks(self):
         foreign = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "5", "TORCHELASTIC_USE_AGENT_STORE": "True", "SLURM_PROCID": "3"}
         inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
         process = self.start_training(env={**inherited, **foreign, "TRAINER_TEST_HANDED_ON": "yes"})
         ranks = children(process)
-        told = [environment(rank) for rank in ranks]
+        environments = [environment(rank) for rank in ranks]
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
-        self.assertEqual([[variables[name] for name in names] for variables in told],
+        self.assertEqual([[variables[name] for name in names] for variables in environments],
                          [["0", "2", "0", "2", "127.0.0.1"], ["1", "2", "1", "2", "127.0.0.1"]])
-        self.assertEqual(told[0]["MASTER_PORT"], told[1]["MASTER_PORT"])
-        for variables in told:
+        self.assertEqual(environments[0]["MASTER_PORT"], environments[1]["MASTER_PORT"])
+        for variables in environments:
             self.assertEqual(variables["TRAINER_TEST_HANDED_ON"], "yes")
             for name in ("TORCHELASTIC_USE_AGENT_STORE", "SLURM_PROCID", "OMP_NUM_THREADS"):
                 self.assertNotIn(name, variables)
@@ -99,7 +99,7 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(os.getpgid(int(rank.name)), int(rank.name))
             self.assertEqual(os.readlink(rank / "exe"), str(pathlib.Path(BINARY).resolve()))
 
-    def test_a_request_to_stop_reaches_all(self):
+    def test_stop_requests_reach_all_ranks(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             with self.subTest(number):
                 self.run_dir = self.run_dir.with_name(number.name)
@@ -121,7 +121,7 @@ class LaunchTest(unittest.TestCase):
                       "(see dmesg)\n", err)
         self.assert_ended([survivor])
 
-    def test_configuration_errors_are_said_once(self):
+    def test_configuration_errors_are_reported_once(self):
         run = launch("--nproc-per-node", 2, "--config", LINEAR, "training.epochs=none", "--run-dir", self.run_dir)
         self.assertEqual(run.returncode, 2, run.err)
         self.assertEqual(run.err.count("training.epochs: expected an integer"), 1, run.err)
@@ -142,7 +142,7 @@ class LaunchTest(unittest.TestCase):
             (["--nproc-per-node", "3", "--gpus", "0,2", "list", "models"], 2, "", "--nproc-per-node 3 is more than the 2 of --gpus 0,2"),
             (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is named twice"),
             (["list", "modells"], 2, "", "modells"),
-            # Behind the trainer's first argument nothing is the launcher's.
+            # After the trainer's first argument, the launcher's options are not recognised.
             (["list", "models", "--nproc-per-node", "1"], 2, "", "--nproc-per-node"),
         ):
             with self.subTest(args=args):

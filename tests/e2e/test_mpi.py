@@ -1,4 +1,4 @@
-"""Runs under real MPI launchers, by the command lines of scripts/mpi/README.md. Half a minute."""
+"""Runs under real MPI launchers, with the command lines of scripts/mpi/README.md. Takes half a minute."""
 
 import pathlib
 import re
@@ -13,9 +13,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from equal_runs import ENVIRONMENT, ROOT, SHORT_RUN, EqualRunsCase, needs, with_fault  # noqa: E402
 from ports import free_port  # noqa: E402
 
-# Where both are installed, Debian's plain names are those of one of them.
+# If both are installed, Debian's plain names belong to one of them.
 PROGRAMS = {"mpirun": "mpirun.openmpi", "mpiexec.hydra": "mpiexec.hydra"}
-# In a container one is root.
+# The user in a container is root.
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -33,7 +33,7 @@ class MpiTest(EqualRunsCase):
         (cls.folder / "hostfile").write_text((ROOT / "scripts" / "mpi" / "hostfile").read_text().replace("node1", "localhost").replace("node2\n", ""))
 
     def run_line(self, words, run_dir, *settings, fault=""):
-        """The command line as it is written, but for two ranks on this host."""
+        """Runs the documented command line, changed to two ranks on this host."""
         here = {"scripts/mpi/hostfile": str(self.folder / "hostfile"), "16": "2", "8": "2", "ppr:8:node": "ppr:2:node"}
         port = str(free_port())
         words = [here.get(word, word).replace("node1", "localhost").replace("29500", port) for word in words]
@@ -42,7 +42,7 @@ class MpiTest(EqualRunsCase):
         command = [PROGRAMS[words[0]], *words[1:trainer], *with_fault(fault), *SHORT_RUN, "--run-dir", str(run_dir), *settings]
         return subprocess.run(command, cwd=ROOT, env={**ENVIRONMENT, **OPEN_MPI}, capture_output=True, text=True, timeout=120)
 
-    def test_the_written_command_lines(self):
+    def test_documented_command_lines(self):
         lines = command_lines()
         self.assertEqual([words[0] for words in lines], list(PROGRAMS))
         for words in lines:
@@ -54,16 +54,16 @@ class MpiTest(EqualRunsCase):
                 self.assert_equal_runs(run_dir, self.launch_straight(self.folder, 2))
 
     def test_stopped_ranks_wait_for_the_last_checkpoint(self):
-        """The launcher ends all others when one ends with another code than 0."""
+        """The launcher kills all other ranks when one exits with a code other than 0."""
         for words in command_lines():
             with self.subTest(words[0]):
                 run_dir = self.folder / f"stopped_{words[0]}"
                 endless = ["training.epochs=100000", "checkpoint={every_steps: null, every_epochs: null}", "validation.every_epochs=100000"]
                 run = self.run_line(words, run_dir, *endless, "training.max_minutes=0.1", fault="0 save_half_written 0 wait")
-                said = run.stdout + run.stderr
-                self.assertEqual(run.returncode, 75, said)
-                steps = int(re.search(r"(?m)^stopped +(\d+) steps", said)[1])
-                self.assertEqual(sorted(file.name for file in (run_dir / "checkpoints").iterdir()), ["last.pt", f"step_{steps:08}.pt"], said)
+                output = run.stdout + run.stderr
+                self.assertEqual(run.returncode, 75, output)
+                steps = int(re.search(r"(?m)^stopped +(\d+) steps", output)[1])
+                self.assertEqual(sorted(file.name for file in (run_dir / "checkpoints").iterdir()), ["last.pt", f"step_{steps:08}.pt"], output)
 
 
 if __name__ == "__main__":

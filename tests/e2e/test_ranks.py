@@ -1,4 +1,4 @@
-"""Ranks that are started by hand, as other launchers start them: how they meet, agree and part. TRAINER_BINARY names the program."""
+"""Ranks that are started individually, as by other launchers: how they meet, agree and exit. TRAINER_BINARY is the program."""
 
 import json
 import os
@@ -19,10 +19,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
 CONV = ROOT / "configs" / "demo_conv.yaml"
 LINEAR = ROOT / "configs" / "demo_linear.yaml"
-# No launcher's variables, whoever runs the tests.
+# Without the variables of launchers, which may have started the tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI_", "MASTER_", "TORCHELASTIC_"))
                and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
-# Random labels, and the same joined batches for any number of ranks that divides them.
+# Random labels, and the same global batches for any number of ranks that divides them.
 RANDOM = ["--config", CONV, "dataset.labels=random", "dataset.num_train=96", "dataset.num_validation=50", "dataloader={batch_size: null, global_batch_size: 24}",
           "optimizer.lr=0.001", "training.epochs=2", "logging.every_steps=1", "validation.batch_size=16",
           "runtime={device: cpu, dtype: float64, threads: 1}"]
@@ -49,7 +49,7 @@ def events(run_dir, kind):
 
 
 def foreign_server(test, answer):
-    """The port of a program that is no rank: to whoever connects it says `answer`, or nothing, and listens."""
+    """The port of a server that is not a rank. It sends `answer`, which may be empty, to each client and keeps the connection open."""
     server = socket.create_server(("127.0.0.1", 0))
     test.addCleanup(server.close)
     connections = []
@@ -84,7 +84,7 @@ class RanksTest(unittest.TestCase):
             self.assertEqual(rank.returncode, 0, rank.err)
         return ranks
 
-    def test_any_number_of_ranks_trains_to_the_same_numbers(self):
+    def test_losses_are_equal_for_any_number_of_ranks(self):
         reference = self.folder / "1"
         self.train(1, reference, *RANDOM)
         for world_size in (2, 3, 4):
@@ -117,7 +117,7 @@ class RanksTest(unittest.TestCase):
                 self.assertEqual(rank.returncode, 0, rank.err)
             self.assertEqual(events(run_dir, "start")[0]["world_size"], 2)
 
-    def test_two_runs_at_once_do_not_meet(self):
+    def test_concurrent_runs_do_not_meet(self):
         ports = [free_port(), free_port()]
         processes = [start_rank(rank, 2, ports[run], *RANDOM, f"seed={run}", "--run-dir", self.folder / str(run))
                      for run in range(2) for rank in range(2)]
@@ -131,7 +131,7 @@ class RanksTest(unittest.TestCase):
             self.assertEqual(events(alone, "train")[-1]["loss"], losses[run])
 
     @plants("The port is taken", "Two processes have the same rank", "The run directory is in use")
-    def test_a_port_or_rank_that_is_taken(self, port_taken, same_rank, in_use):
+    def test_a_taken_port_or_rank(self, port_taken, same_rank, in_use):
         port = free_port()
         long_run = [*RANDOM, "training.epochs=1000000", "--run-dir", self.folder / "first"]
         first = [start_rank(rank, 2, port, *long_run) for rank in range(2)]
@@ -159,7 +159,7 @@ class RanksTest(unittest.TestCase):
         self.assertEqual(one.err, "")
         self.assertFalse((self.folder / "run").exists())
 
-    def test_errors_are_said_once(self):
+    def test_errors_are_reported_once(self):
         for override, message, code in (("optimizer.learning_rate=1", "unknown key", 2),
                                         ("dataset={name: cifar10, root: /no/such/folder}", "holds no CIFAR-10", 3),
                                         ("dataloader.global_batch_size=25", "cannot be shared by 2 ranks", 2)):
@@ -191,16 +191,16 @@ class RanksTest(unittest.TestCase):
             args = [*RANDOM, "--run-dir", self.folder / str(first)]
             early = start_rank(first, 2, port, *args)
             self.addCleanup(early.kill)
-            said = ""
+            output = ""
             for line in early.stderr:
-                said += line
+                output += line
                 if "wait" in line:
                     break
             ranks = self.together([early, start_rank(1 - first, 2, port, *args)])
-            self.assertEqual([rank.returncode for rank in ranks], [0, 0], said + ranks[0].err + ranks[1].err)
-            row.check(self, said, RANK=1, ADDRESS=f"127.0.0.1:{port}")
+            self.assertEqual([rank.returncode for rank in ranks], [0, 0], output + ranks[0].err + ranks[1].err)
+            row.check(self, output, RANK=1, ADDRESS=f"127.0.0.1:{port}")
 
-    def test_a_request_to_stop_while_ranks_are_waited_for(self):
+    def test_a_stop_request_while_waiting_for_ranks(self):
         for waiting, asked in (((0,), 0), ((1,), 1), ((0, 1), 1)):
             with self.subTest(waiting=waiting, asked=asked):
                 port = free_port()
@@ -211,11 +211,11 @@ class RanksTest(unittest.TestCase):
                 ranks[asked].send_signal(signal.SIGTERM)
                 ended = self.together(list(ranks.values()))
                 self.assertEqual([process.returncode for process in ended], [4] * len(ended), ended[0].err)
-                said = [process.err for process in ended]
-                self.assertEqual(said, ["error: stopped on request before all ranks were there\n", ""][:len(ended)])
+                errors = [process.err for process in ended]
+                self.assertEqual(errors, ["error: stopped on request before all ranks were there\n", ""][:len(ended)])
 
     @plants("Something else listens where rank 0 should, or nothing")
-    def test_no_rank_0(self, row):
+    def test_missing_rank_0(self, row):
         for port in (foreign_server(self, b""), foreign_server(self, b"HTTP/1.1 400 Bad Request\r\n\r\n"), free_port()):
             one = self.together([start_rank(1, 2, port, *RANDOM, "distributed.timeout_seconds=1", "--run-dir", self.folder / "run")])[0]
             row.check(self, one.err, one.returncode, RANK=1, ADDRESS=f"127.0.0.1:{port}")

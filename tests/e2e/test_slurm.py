@@ -1,4 +1,4 @@
-"""Runs under a real Slurm of two nodes, by the file that is shipped for it. Less than a minute in all."""
+"""Runs under a real Slurm of two nodes, with scripts/slurm/train.sbatch. Takes less than a minute."""
 
 import pathlib
 import socket
@@ -31,69 +31,69 @@ class SlurmTest(EqualRunsCase):
         cls.rig.start()
 
     def submit(self, name, options, *settings, trainer=BINARY, fault=""):
-        """A job of the shipped file."""
+        """Submits a job with train.sbatch."""
         self.run_dir = self.folder / name
         self.log = self.folder / f"{name}.log"
         return self.rig.submit(*options, f"--output={self.log}", FILE, *SHORT_RUN, "--run-dir", self.run_dir, *settings, cwd=ROOT,
                                TRAINER=f"env LD_PRELOAD={FAULTS} {trainer}" if fault else str(trainer), TRAINER_TEST_FAULT=fault)
 
-    def said(self):
+    def output(self):
         return self.log.read_text() if self.log.exists() else ""
 
-    def wait_for_word(self, text, job):
-        self.rig.wait_for(lambda: text in self.said() or self.rig.job(job, "JobState") not in ("PENDING", "RUNNING"), self.said)
-        self.assertIn(text, self.said())
+    def wait_for_text(self, text, job):
+        self.rig.wait_for(lambda: text in self.output() or self.rig.job(job, "JobState") not in ("PENDING", "RUNNING"), self.output)
+        self.assertIn(text, self.output())
 
     def test_two_nodes_are_one_run(self):
         job = self.submit("two_nodes", TWO_NODES)
-        self.assertEqual(self.rig.end(job), ("COMPLETED", 0), self.said())
+        self.assertEqual(self.rig.end(job), ("COMPLETED", 0), self.output())
         self.assertIn("rank 0 of 4 (local rank 0 of 2), from SLURM_PROCID and SLURM_STEP_NUM_TASKS; MASTER_ADDR=127.0.0.1 is the first of "
-                      "SLURM_STEP_NODELIST; MASTER_PORT=", self.said())
+                      "SLURM_STEP_NODELIST; MASTER_PORT=", self.output())
         self.assert_equal_runs(self.run_dir, self.launch_straight(self.folder, 4))
 
-    def test_the_signal_before_the_time_limit_requeues(self):
-        """The signal itself comes by hand, since Slurm looks at time limits twice a minute."""
+    def test_the_time_limit_signal_requeues_the_job(self):
+        """The test sends the signal itself, because Slurm checks time limits only twice a minute."""
         self.assertIn("#SBATCH --signal=USR1@", FILE.read_text())
         job = self.submit("requeued", ONE_NODE, fault="0 training 12 wait")
-        self.wait_for_word("epoch 1/3  step 10", job)
+        self.wait_for_text("epoch 1/3  step 10", job)
         time.sleep(0.5)
-        self.rig.say("scancel", "--signal=USR1", job)
-        # Two minutes later it would start by itself; in the second in which it has ended it would not.
-        self.rig.wait_for(lambda: self.rig.job(job, "Restarts") == "1" and self.rig.job(job, "JobState") == "PENDING", self.said)
-        self.rig.say("scontrol", "update", f"JobId={job}", "StartTime=now+2")
-        self.assertEqual(self.rig.end(job), ("COMPLETED", 0), self.said())
-        self.assertIn("stopped", self.said())
-        self.assertIn("resumes from", self.said())
+        self.rig.run("scancel", "--signal=USR1", job)
+        # Slurm would start it again after two minutes. A start time in the second in which it has ended would be ignored.
+        self.rig.wait_for(lambda: self.rig.job(job, "Restarts") == "1" and self.rig.job(job, "JobState") == "PENDING", self.output)
+        self.rig.run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+        self.assertEqual(self.rig.end(job), ("COMPLETED", 0), self.output())
+        self.assertIn("stopped", self.output())
+        self.assertIn("resumes from", self.output())
         self.assert_equal_runs(self.run_dir, self.launch_straight(self.folder, 2))
 
     def test_a_cancelled_job_is_not_requeued(self):
         job = self.submit("cancelled", ONE_NODE, "training.epochs=100000")
-        self.wait_for_word("epoch 1/", job)
-        self.rig.say("scancel", job)
-        self.assertEqual(self.rig.end(job)[0], "CANCELLED", self.said())
+        self.wait_for_text("epoch 1/", job)
+        self.rig.run("scancel", job)
+        self.assertEqual(self.rig.end(job)[0], "CANCELLED", self.output())
         self.assertEqual(self.rig.job(job, "Restarts"), "0")
 
     def test_a_failing_rank_ends_the_job(self):
         for action, code, words in (("throw", 4, "rank 3: error: step 12: a planted exception"), ("kill", 137, "task 3: Killed")):
             with self.subTest(action):
                 job = self.submit(action, TWO_NODES, fault=f"3 training 12 {action}")
-                self.wait_for_word(words, job)
+                self.wait_for_text(words, job)
                 begin = time.monotonic()
-                self.assertEqual(self.rig.end(job), ("FAILED", code), self.said())
+                self.assertEqual(self.rig.end(job), ("FAILED", code), self.output())
                 self.assertLess(time.monotonic() - begin, 10)
-                self.assertRegex(self.said(), r"error: rank 3 \(process \d+ on \S+\) (failed|exited without reporting an error) in step 12; .*this rank exits")
+                self.assertRegex(self.output(), r"error: rank 3 \(process \d+ on \S+\) (failed|exited without reporting an error) in step 12; .*this rank exits")
 
-    def test_a_rank_that_does_not_come_ends_the_job(self):
-        """It fails before the ranks meet, where the others would wait ten minutes for it."""
+    def test_a_missing_rank_ends_the_job(self):
+        """The rank fails before the ranks meet; otherwise the others would wait ten minutes for it."""
         trainer = self.folder / "all_but_3"
-        # Slurm ends the others by a signal, which they must be there to catch: its job has the highest code of all tasks.
+        # Slurm sends the others a signal, which they can only handle if they have started. The job's exit code is the highest of all tasks.
         others_wait = f"grep -q '3 of 4 ranks are here; waiting for 3' {self.folder}/all_but_3.log"
         trainer.write_text(f'#!/bin/sh\ntest "$SLURM_PROCID" != 3 && exec {BINARY} "$@"\nuntil {others_wait}; do sleep 0.1; done\nexit 1\n')
         trainer.chmod(0o755)
         job = self.submit("all_but_3", TWO_NODES, trainer=trainer)
-        self.wait_for_word("task 3: Exited with exit code 1", job)
+        self.wait_for_text("task 3: Exited with exit code 1", job)
         begin = time.monotonic()
-        self.assertEqual(self.rig.end(job), ("FAILED", 4), self.said())
+        self.assertEqual(self.rig.end(job), ("FAILED", 4), self.output())
         self.assertLess(time.monotonic() - begin, 10)
 
     @plants("Slurm gives fewer GPUs than tasks")
@@ -101,14 +101,14 @@ class SlurmTest(EqualRunsCase):
         options = ["--ntasks-per-node=3", "--gpus-per-node=2", "--cpus-per-task=1"]
         job = self.submit("gpus", options, "runtime.device=auto", "dataloader.global_batch_size=9")
         code = self.rig.end(job)[1]
-        row.check(self, self.said(), code)
-        self.assertEqual(self.said().count("Slurm has started 3 tasks"), 1, self.said())
+        row.check(self, self.output(), code)
+        self.assertEqual(self.output().count("Slurm has started 3 tasks"), 1, self.output())
         run = self.srun("--gpus-per-node=2", "runtime.device=auto", run_dir="idle")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("warning: of the 2 GPUs that Slurm has given this node (SLURM_GPUS_ON_NODE) 1 stay idle", run.stderr)
 
-    def test_a_computed_port_that_is_taken(self):
-        """It is that of the next job's first step."""
+    def test_a_taken_computed_port(self):
+        """The test listens on the port that is computed for the first step of the next job."""
         job = int(self.srun("--ntasks=1", "training.epochs=1", run_dir="before").job) + 1
         port = 20000 + 61 * job % 12768
         with socket.create_server(("127.0.0.1", port)):
@@ -118,7 +118,7 @@ class SlurmTest(EqualRunsCase):
                       run.stderr)
 
     def srun(self, option, *settings, run_dir):
-        """A job of one node; `job` is its number."""
+        """Runs a job on one node; the result's `job` is its number."""
         command = ["srun", "-v", "--nodes=1", option, BINARY, *SHORT_RUN, "--run-dir", str(self.folder / run_dir), *settings]
         run = subprocess.run(command, cwd=ROOT, env=self.rig.environment, capture_output=True, text=True, timeout=60)
         run.job = run.stderr.partition("jobid ")[2].partition(":")[0]

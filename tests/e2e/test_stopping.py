@@ -1,4 +1,4 @@
-"""What ends a launch from outside, what does not, and that nothing of it is left."""
+"""Signals and other events from outside that end a launch or do not end it, and that it leaves nothing behind."""
 
 import fcntl
 import json
@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from launches import NUM_RANKS, LaunchCase, processes_of, ranks_of, state_of  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
-# How often a launch is repeated.
+# The number of launches in the last test.
 NUM_LAUNCHES = int(os.environ.get("TRAINER_TEST_LAUNCHES", "10"))
 SHORT = ["training.epochs=1", "dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 6, num_validation: 6}",
          "dataset.train_transforms=[]", "dataset.validation_transforms=[]", "dataloader.global_batch_size=6"]
@@ -32,22 +32,22 @@ class StoppingTest(LaunchCase):
             with self.subTest(number.name):
                 self.run_dir = self.folder / number.name
                 process = self.start()
-                said = self.trains(process)
+                output = self.wait_for_training(process)
                 process.send_signal(number)
-                self.assert_stopped(row, process, said + self.end(process))
+                self.assert_stopped(row, process, output + self.end(process))
 
     @plants("Ctrl-C twice")
-    def test_a_second_interrupt_ends_what_hangs(self, row):
+    def test_a_second_interrupt_kills_hanging_ranks(self, row):
         process = self.start("2 training 0 hang", settings=["distributed.hang_seconds=300"])
-        said = self.trains(process, sign="training")
+        output = self.wait_for_training(process, sign="training")
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         time.sleep(1.5)
         process.send_signal(signal.SIGINT)
-        row.check(self, said + self.end(process), process.returncode, self.exit_codes())
+        row.check(self, output + self.end(process), process.returncode, self.exit_codes())
 
     @plants("The terminal is closed")
-    def test_the_terminal_is_closed(self, row):
+    def test_closed_terminal(self, row):
         terminal, inside = pty.openpty()
         process = self.start(stdin=inside, stdout=inside, stderr=inside, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY))
         os.close(inside)
@@ -58,7 +58,7 @@ class StoppingTest(LaunchCase):
         self.assert_stopped(row, process, (self.run_dir / "train.log").read_text())
 
     @plants("Nobody reads what is said")
-    def test_nobody_listens(self, row):
+    def test_closed_output_pipe(self, row):
         reader, writer = os.pipe()
         process = self.start(stdout=writer, stderr=writer)
         os.close(writer)
@@ -72,26 +72,26 @@ class StoppingTest(LaunchCase):
     @plants("A rank is stopped, and continued before `distributed.hang_seconds`")
     def test_stopped_for_less_than_the_limit(self, row):
         process = self.start("1 training 3 stop")
-        said = self.trains(process)
+        output = self.wait_for_training(process)
         self.wait_for(lambda: any(state_of(pid) == "T" for pid in processes_of(process.pid)))
         time.sleep(1)
         before = self.steps_done()
         os.kill(next(pid for pid in processes_of(process.pid) if state_of(pid) == "T"), signal.SIGCONT)
         self.wait_for(lambda: self.steps_done() > before + 20)
-        row.check(self, said + self.stop_and_end(process), RANK=1)
+        row.check(self, output + self.stop_and_end(process), RANK=1)
 
     @plants("The launcher is killed", "A run was killed in the same run directory")
-    def test_a_killed_launcher_leaves_nobody(self, killed, held):
+    def test_ranks_end_with_a_killed_launcher(self, killed, held):
         process = self.start()
-        said = self.trains(process)
+        output = self.wait_for_training(process)
         rank_0 = ranks_of(process)[0]
         process.kill()
-        killed.check(self, said + self.end(process), 128 - process.returncode)
+        killed.check(self, output + self.end(process), 128 - process.returncode)
         process = self.start()
-        said = self.trains(process)
-        held.check(self, said + self.stop_and_end(process), PROCESS=rank_0, FILE=self.run_dir)
+        output = self.wait_for_training(process)
+        held.check(self, output + self.stop_and_end(process), PROCESS=rank_0, FILE=self.run_dir)
 
-    def test_many_launches_leave_nothing(self):
+    def test_launches_leave_nothing_behind(self):
         temporary = self.folder / "temporary"
         temporary.mkdir()
         for number in range(NUM_LAUNCHES):

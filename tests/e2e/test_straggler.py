@@ -1,5 +1,5 @@
-"""A rank that is slow is named, with what it is slow in. TRAINER_BINARY names the program, TRAINER_FAULTS the library that makes ranks
-slow."""
+"""A slow rank is reported with the part of its work that is slow. TRAINER_BINARY is the program, TRAINER_FAULTS the library that makes
+ranks slow."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# 12 steps of some hundredths of a second, where a slow rank takes half a second more: four intervals, the first of which is left out.
+# 12 steps in four intervals, of which the first is not checked. A step takes some hundredths of a second, on a slow rank half a second more.
 SETTINGS = ["--config", ROOT / "configs/quickstart.yaml", "runtime.device=cpu", "dataset.validation_split=0.925", "training.epochs=1",
             "dataloader={global_batch_size: 12, prefetch: 1}", "logging.every_steps=3", "validation.batch_size=600"]
 CONV = "model={name: demo_conv, num_classes: 10}"
@@ -17,7 +17,7 @@ CONV = "model={name: demo_conv, num_classes: 10}"
 
 class StragglerTest(unittest.TestCase):
     def warnings(self, fault, *settings):
-        """What a run of three ranks says beside its results."""
+        """The messages of all warnings in a run of three ranks."""
         with tempfile.TemporaryDirectory(prefix="trainer-straggler-") as folder:
             run_dir = pathlib.Path(folder) / "run"
             env = {**os.environ, "LD_PRELOAD": os.environ["TRAINER_FAULTS"], "TRAINER_TEST_FAULT": fault, "OMP_NUM_THREADS": "1"}
@@ -25,17 +25,17 @@ class StragglerTest(unittest.TestCase):
             run = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
             self.assertEqual(run.returncode, 0, run.stderr)
             lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-            said = [line["message"] for line in lines if line["event"] == "warning"]
-            self.assertEqual([line.removeprefix("warning: ") for line in run.stderr.splitlines() if "warning: " in line], said)
+            messages = [line["message"] for line in lines if line["event"] == "warning"]
+            self.assertEqual([line.removeprefix("warning: ") for line in run.stderr.splitlines() if "warning: " in line], messages)
             log = (run_dir / "train.log").read_text()
-            self.assertEqual(log.count(" warning: "), len(said), log)
-            return said
+            self.assertEqual(log.count(" warning: "), len(messages), log)
+            return messages
 
     def assert_named(self, fault, rank, cause, *settings):
-        said = self.warnings(fault, *settings)
-        # Before the last interval, the loader has some of its batches ready.
-        self.assertGreaterEqual(len(said), 2, said)
-        for line in said:
+        messages = self.warnings(fault, *settings)
+        # In the first intervals, the loader still has some batches ready.
+        self.assertGreaterEqual(len(messages), 2, messages)
+        for line in messages:
             self.assertRegex(line, rf"^rank {rank} \(process \d+ on \S+, cpu\) is slow: .*; most of that is its {cause} \(")
 
     def test_slow_in_compute(self):
@@ -44,14 +44,14 @@ class StragglerTest(unittest.TestCase):
     def test_slow_in_loading(self):
         self.assert_named("2 loading 0 slow", 2, "data", CONV)
 
-    def test_where_ranks_wait_in_the_midst_of_their_own_work(self):
-        """For each other's batch statistics, and for rank 0's running ones at the beginning of a step."""
+    def test_slow_with_waits_inside_own_work(self):
+        """Ranks wait for each other's batch statistics, or for rank 0's running statistics at the beginning of a step."""
         self.assert_named("1 training 0 slow", 1, "compute")
         self.assert_named("0 loading 0 slow", 0, "data", "distributed.sync_batch_norm=false")
 
-    def test_none_where_all_take_equally_long(self):
+    def test_no_warning_if_all_ranks_are_equally_slow(self):
         self.assertEqual(self.warnings("all training 0 slow", CONV), [])
-        # One that has a batch more in store waits once less; in an interval of few steps that would be much.
+        # A rank that has one more batch ready waits once less. In an interval of few steps that would be a large difference.
         self.assertEqual(self.warnings("all loading 0 slow", CONV, "logging.every_steps=6"), [])
 
 

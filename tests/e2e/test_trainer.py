@@ -1,4 +1,4 @@
-"""The real program, started as a user starts it. TRAINER_BINARY names it, TRAINER_OPENCV says whether it was built with OpenCV."""
+"""Runs of the program as a user starts it. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
 import json
 import os
@@ -37,9 +37,9 @@ def events(run_dir, kind=None):
 
 
 def results(run_dir):
-    """What has to be equal between equal runs."""
+    """The events that have to be the same in equal runs."""
     keys = ("event", "epoch", "step", "loss", "top1", "top5", "lr", "num_samples")
-    # When a checkpoint is on the disk is a matter of chance.
+    # Without events of checkpoints, because the time at which a checkpoint is written varies.
     return [{key: event[key] for key in keys if key in event} for event in events(run_dir) if event["event"] != "checkpoint"]
 
 
@@ -53,7 +53,7 @@ class TrainerTest(unittest.TestCase):
     def train(self, *args, **options):
         return trainer(*args, "--run-dir", self.run_dir, **options)
 
-    def test_a_run_leaves_what_is_promised(self):
+    def test_files_of_a_run(self):
         run = self.train("--config", LINEAR)
         self.assertEqual(run.returncode, 0, run.err)
         self.assertEqual(run.out, "")
@@ -72,7 +72,7 @@ class TrainerTest(unittest.TestCase):
         self.assertIn(f"LibTorch {environment['libtorch_version']}\n", trainer("--version").out)
         self.assertEqual(len((self.run_dir / "metrics.csv").read_text().splitlines()), 6)
 
-    def test_the_resolved_file_runs_again_to_the_same_numbers(self):
+    def test_the_resolved_file_reproduces_the_run(self):
         self.assertEqual(self.train("--config", LINEAR, "training.epochs=2").returncode, 0)
         again = self.folder / "again"
         run = trainer("--config", self.run_dir / "config.yaml", "--run-dir", again)
@@ -90,7 +90,7 @@ class TrainerTest(unittest.TestCase):
             self.assertEqual(results(run_dir), reference)
         self.assertGreater(len(reference), 4)
 
-    def test_a_finished_run_is_left_alone(self):
+    def test_a_finished_run_is_not_changed(self):
         self.assertEqual(self.train("--config", LINEAR).returncode, 0)
         before = (self.run_dir / "metrics.jsonl").read_text()
         again = self.train("--config", LINEAR)
@@ -98,7 +98,7 @@ class TrainerTest(unittest.TestCase):
         self.assertIn("holds a finished run", again.err)
         self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
 
-    def test_interrupt_ends_in_order_and_the_rest_is_kept(self):
+    def test_interrupt_saves_and_the_run_resumes(self):
         process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)
         for line in process.stderr:
             if line.startswith("epoch 2"):
@@ -119,7 +119,7 @@ class TrainerTest(unittest.TestCase):
         self.assertEqual(again.returncode, 0, again.err)
         self.assertIn("resumes from", again.err)
 
-    def test_configuration_errors_name_every_place_and_start_nothing(self):
+    def test_all_configuration_errors_are_reported_and_nothing_starts(self):
         config = self.folder / "x.yaml"
         config.write_text(LINEAR.read_text().replace("lr: 0.01", "learning_rate: 0.01"))
         run = self.train("--config", config, "training.epochs=none")
@@ -128,7 +128,7 @@ class TrainerTest(unittest.TestCase):
         self.assertIn("command line: training.epochs: expected an integer >= 1, got none", run.err)
         self.assertFalse(self.run_dir.exists())
 
-    def test_files_that_are_no_configuration(self):
+    def test_invalid_configuration_files(self):
         for name, content in {
             "empty": b"",
             "tabs": b"model:\n\tname: x\n",
@@ -149,26 +149,26 @@ class TrainerTest(unittest.TestCase):
             run = self.train("--config", path)
             self.assertEqual((run.returncode, str(path) in run.err), (2, True), run.err)
 
-    def test_missing_data_says_what_to_do(self):
+    def test_the_error_for_missing_data_states_the_remedy(self):
         run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")
         self.assertEqual(run.returncode, 3)
         self.assertIn("cifar-10-batches-bin", run.err)
         self.assertIn("dataset.download", run.err)
         self.assertIn(run.err.splitlines()[-1].removeprefix("error: "), (self.run_dir / "train.log").read_text())
-        # Nothing was trained, so nothing is in the way of the next try.
+        # Nothing was trained, so the run directory can be used again.
         again = self.train("--config", LINEAR)
         self.assertEqual(again.returncode, 0, again.err)
 
-    def test_a_step_that_is_not_finite_is_kept_and_taken_again(self):
+    def test_a_non_finite_step_is_saved_and_replayed(self):
         run = self.train("--config", LINEAR, "optimizer.lr=1.0e30")
         self.assertEqual(run.returncode, 1)
-        said = re.search(r"error: step (\d+) is not finite, at learning rate 1e\+30: first (the .*); the step is skipped and saved for "
+        match = re.search(r"error: step (\d+) is not finite, at learning rate 1e\+30: first (the .*); the step is skipped and saved for "
                          r"`trainer replay (.*)`; lower optimizer.lr", run.err)
-        self.assertIsNotNone(said, run.err)
+        self.assertIsNotNone(match, run.err)
         self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "failed")
         self.assertEqual((self.run_dir / "train.log").read_text().count("is not finite"), 1)
         self.assertEqual(run.err.count("is not finite"), 1)
-        step, first, folder = said.groups()
+        step, first, folder = match.groups()
         replayed = trainer("replay", folder)
         self.assertEqual(replayed.returncode, 0, replayed.err)
         self.assertTrue(replayed.out.startswith(f"step {step} of epoch 1, learning rate 1e+30\n"), replayed.out)
@@ -182,7 +182,7 @@ class TrainerTest(unittest.TestCase):
 
     def test_training_begins_with_the_weights_of_a_file(self):
         weights = self.folder / "weights.safetensors"
-        # By which the first output is told from that of a start without them.
+        # With these weights the first step is not finite; with initial weights it would be finite.
         write_safetensors(weights, {"fc.weight": ([10, 10], [3e38] * 100), "fc.bias": ([3], [0] * 3)})
         run = self.train("--config", LINEAR, f"model.init_from={weights}", "model.init_strict=false")
         self.assertIn(f"the model begins with 1 tensors of {weights}; skipped: not fitting fc.bias (Float[3], not Float[10])\n", run.err)
@@ -224,7 +224,7 @@ class TrainerTest(unittest.TestCase):
         reference = trainer("config", "reference", "--format", "markdown").out
         self.assertEqual(reference, (ROOT / "docs" / "configuration.md").read_text())
 
-    def test_list_names_what_the_reference_describes(self):
+    def test_list_equals_the_reference(self):
         reference = (ROOT / "docs" / "configuration.md").read_text()
         for kind, heading in (
             ("models", "model, name:"),
@@ -251,7 +251,7 @@ class TrainerTest(unittest.TestCase):
         run = trainer("data", "show", "--config", LINEAR, "--output", picture)
         self.assertEqual((run.returncode, "has no images to show" in run.err), (2, True), run.err)
 
-    def test_only_the_cpu_half_of_libtorch_is_loaded(self):
+    def test_only_cpu_libraries_are_loaded(self):
         process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)
         for line in process.stderr:
             if line.startswith("epoch 1"):

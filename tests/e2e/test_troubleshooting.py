@@ -1,4 +1,4 @@
-"""Every row of docs/troubleshooting.md is planted in a test, and every fault that a test plants has its row."""
+"""Every row of docs/troubleshooting.md is tested by injecting its fault, and every fault that a test injects has a row."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""The kind of CPU, as far as the choice of kernels depends on it."""
+"""The properties of the CPU on which the choice of kernels depends."""
 
 import pathlib
 
@@ -8,13 +8,13 @@ KERNEL_FLAGS = ("amx_bf16", "amx_tile", "avx2", "avx512_bf16", "avx512_fp16", "a
 
 
 def info():
-    """Field to value, of the first CPU in /proc/cpuinfo."""
+    """The fields of the first CPU in /proc/cpuinfo."""
     lines = pathlib.Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 def kind():
-    """Vendor, LibTorch's own capability, and those of KERNEL_FLAGS that the CPU has: "GenuineIntel AVX512 avx2 avx512_bf16 … fma"."""
+    """Vendor, LibTorch's CPU capability, and those of KERNEL_FLAGS that the CPU has: "GenuineIntel AVX512 avx2 avx512_bf16 … fma"."""
     flags = info()["flags"].split()
     return " ".join([info()["vendor_id"], torch.backends.cpu.get_cpu_capability(), *(flag for flag in KERNEL_FLAGS if flag in flags)])
 

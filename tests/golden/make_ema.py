@@ -1,7 +1,7 @@
 """Writes ema.txt: the averaged parameters of make_optimizers.py's problem under SGD, after each of its updates in float64.
 
-One line per update: the case, then all elements of all parameters, as AveragedModel of torch.optim.swa_utils has them.
-tests/unit/optim/ema_test.cpp sets up the same. Run from the repository root:
+One line per update: the case, then all elements of all averaged parameters of AveragedModel (torch.optim.swa_utils).
+tests/unit/optim/ema_test.cpp sets up the same problem. Run from the repository root:
     .deps/venv/bin/python tests/golden/make_ema.py
 """
 
@@ -17,7 +17,7 @@ DECAY = 0.6
 
 @torch.no_grad()
 def warmed_up(averages, params, num_averaged):
-    """TensorFlow's ExponentialMovingAverage with num_updates; AveragedModel calls it from the second update on."""
+    """The average of TensorFlow's ExponentialMovingAverage with num_updates. AveragedModel calls it from the second update on."""
     num_updates = num_averaged.item() - 1
     decay = min(DECAY, (1 + num_updates) / (10 + num_updates))
     torch._foreach_lerp_(averages, params, 1 - decay)

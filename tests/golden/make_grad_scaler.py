@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Writes grad_scaler.json: torch.amp.GradScaler with Python's default (unfused) optimizers, step by step, which the program has to repeat.
+"""Writes grad_scaler.json: traces of torch.amp.GradScaler with Python's default (unfused) optimizers, which the program has to reproduce.
 
-A case trains two float32 parameters on the CPU, a weight of (5, 9) and a bias of (3,), that begin as pattern(shape, 0) and
-pattern(shape, 1). Step i has the loss ((weight * 0.25 + pattern(…, 3 + i)) * weight).sum(), plus the same of the bias with
-pattern(…, 4 + i) from step `first_step_of_bias` on. Each step: scale, backward, the case's `injections` (step, parameter, flat index,
-value) into the gradients, unscale, clip to the norm `clip` where there is one, step, update. `scaler` and `optimizer` are the keyword
-arguments; the latter has its kind as `name`.
+A case trains two float32 parameters on the CPU, a weight of (5, 9) and a bias of (3,), with the initial values pattern(shape, 0) and
+pattern(shape, 1). Step i has the loss ((weight * 0.25 + pattern(…, 3 + i)) * weight).sum(), plus the same for the bias with
+pattern(…, 4 + i) from step `first_step_of_bias` on. Each step: scale, backward, write the case's `injections` (step, parameter, flat
+index, value) into the gradients, unscale, clip to the norm `clip` if the case has it, step, update. `scaler` and `optimizer` are keyword
+arguments; the `name` of `optimizer` is its kind.
 
-`trace` has for each step, after it: scale, growth tracker, 1 if the step was skipped, and over all parameters sum(|p_i|) and
-sum((i + 1) |p_i|) in float64. `parameters` are all their elements at the end.
+`trace` has these values after each step: scale, growth tracker, 1 if the step was skipped, and over all parameters sum(|p_i|) and
+sum((i + 1) |p_i|) in float64. `parameters` has all their elements at the end.
 
-Scale, tracker and skipped have to be identical. Parameters may differ by 1e-6 of the largest: the program's fused kernels round in
-another order than the unfused ones, by about 1e-7 a step, and the bowl-shaped loss pulls both together again.
+Scale, tracker and skipped steps have to be identical. Parameters may differ by 1e-6 of the largest one: the program's fused kernels
+round in another order than the unfused ones, by about 1e-7 per step, and the convex loss reduces the difference again.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import torch
 STEPS = 50
 SHAPES = {"weight": (5, 9), "bias": (3,)}
 
-# The scale would grow at the end of steps 5, 9, 13, …: step 9 overflows just when it would.
+# The scale would grow at the end of steps 5, 9, 13, …; step 9 overflows instead.
 INJECTIONS = [
     [0, "weight", 3, "inf"],
     [1, "weight", 44, "nan"],
@@ -44,14 +44,14 @@ CASES = {
     "sgd_momentum": {"optimizer": MOMENTUM},
     "sgd_dampening": {"optimizer": {**MOMENTUM, "dampening": 0.25}},
     "sgd_nesterov": {"optimizer": {**MOMENTUM, "nesterov": True}},
-    # The bias's first step is one that is skipped.
+    # The first step of the bias is skipped.
     "sgd_late_bias": {"optimizer": {**MOMENTUM, "dampening": 0.5}, "first_step_of_bias": 9},
     "adam": {"optimizer": {"name": "adam", "lr": 0.02}, "clip": 0.5},
     "adamw": {"optimizer": ADAMW},
     "adamw_late_bias": {"optimizer": ADAMW, "first_step_of_bias": 9},
-    # Scales that are no powers of two.
+    # Scales that are not powers of two.
     "odd_factors": {"optimizer": MOMENTUM, "scaler": {**SCALER, "init_scale": 1000.0, "growth_factor": 1.7, "backoff_factor": 0.3}},
-    # Gradients that overflow by the scale alone, which cannot grow for ever.
+    # Gradients overflow only because of the scale, which cannot grow beyond float32.
     "overflow": {"optimizer": SGD, "scaler": {**SCALER, "init_scale": 3e38}, "injections": []},
 }
 
@@ -62,7 +62,7 @@ def cases():
 
 
 def pattern(shape, offset):
-    """Multiples of 1/16 between -1 and 1: exact in every language."""
+    """Multiples of 1/16 between -1 and 1, which are exact in every language."""
     count = torch.Size(shape).numel()
     return torch.tensor([((7 * i + 5 * offset) % 33 - 16) / 16 for i in range(count)]).reshape(shape)
 
@@ -103,7 +103,7 @@ def train(case):
 
 
 def text_of(results):
-    """JSON with a line for each key of a case."""
+    """JSON with one line for each key of a case."""
     text = json.dumps({"torch": torch.__version__, "cases": results}, indent=1)
     for depth in (5, 4):
         text = text.replace(",\n" + depth * " ", ", ").replace("[\n" + depth * " ", "[").replace("\n" + (depth - 1) * " " + "]", "]")

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Writes losses.json: losses of training steps in Python, which the program has to repeat.
+"""Writes losses.json: losses of training steps in Python, which the program has to reproduce.
 
-A case is one network trained on random images and labels. All that it draws comes from two CPU generators and torch.float64:
-  weights  networks.fill(network, seed), which says the order; then rounded to the case's dtype
+A case is one network trained on random images and labels. All random numbers are float64 and come from two CPU generators:
+  weights  networks.fill(network, seed), which explains the order; then rounded to the case's dtype
   data     a generator seeded seed + 1: images = randn(steps, batch, 3, 32, 32), rounded to the dtype, then
-           labels = randint(0, 10, (steps, batch)); step i takes images[i] and labels[i]
-Contiguous tensors, one thread, no autocast, training mode, mean cross entropy. `losses` are those before each update;
-`sum` and `sum_of_squares` go over all parameters after the last one, in float64.
+           labels = randint(0, 10, (steps, batch)); step i trains on images[i] and labels[i]
+Contiguous tensors, one thread, no autocast, training mode, mean cross entropy. `losses` has the loss before each update;
+`sum` and `sum_of_squares` are over all parameters after the last update, in float64.
 
-A case with `ranks` is for that many, which deal each batch among themselves: rank r takes the samples r, r + ranks, …; its losses are
-means over the whole batch. Without `sync_batch_norm` Python does the same, with DistributedDataParallel over gloo, a process for each
-rank. With it Python is one process with the whole batch, since its SyncBatchNorm refuses the CPU.
+A case with `ranks` is for that many ranks, which share each batch: rank r trains on the samples r, r + ranks, …; its losses are means
+over the whole batch. Without `sync_batch_norm` Python uses DistributedDataParallel over gloo, with one process for each rank. With it
+Python uses one process with the whole batch, because its SyncBatchNorm does not support the CPU.
 
-`tolerance` is the relative difference that is allowed. float64: 1e-9 for all numbers. float32: for the losses and sum_of_squares, four
-times the largest difference between Python's losses with 1 and with 2 threads, at least 1e-5; these cases hold for one kind of CPU
-(`cpu`, see cpu.py), and a run of this script replaces only those of the CPU that it runs on. float32 takes the fused optimizer, whose
-kernels the program uses: another order of roundings would be amplified beyond the difference between thread counts.
+`tolerance` is the allowed relative difference. float64: 1e-9 for all numbers. float32: for the losses and sum_of_squares, four times
+the largest difference between Python's losses with 1 and with 2 threads, at least 1e-5. These cases are valid for one kind of CPU
+(`cpu`, see cpu.py), and a run of this script replaces only those of its own CPU. float32 uses the fused optimizer, whose kernels the
+program uses too: another order of roundings would be amplified beyond the difference between thread counts.
 """
 
 import argparse
@@ -32,7 +32,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from networks import NETWORKS, fill
 
-BATCH = {"demo_conv": 16, "resnet20": 8, "resnet18": 4}  # float64 has no fast convolutions: small enough for a test
+BATCH = {"demo_conv": 16, "resnet20": 8, "resnet18": 4}  # small, because float64 has no fast convolutions
 OPTIMIZERS = {
     "sgd": {"lr": 0.001, "momentum": 0.9, "weight_decay": 5e-4},
     "adamw": {"lr": 0.001, "weight_decay": 0.01},
@@ -59,14 +59,14 @@ def train(case, threads=1):
     if "ranks" not in case or case["sync_batch_norm"]:
         return {**case, **train_part(case)}
     with tempfile.TemporaryDirectory() as folder:
-        # Processes that have imported what takes seconds: torchvision brings with it what DistributedDataParallel imports.
+        # The fork server imports torchvision only once; this includes the modules that DistributedDataParallel imports.
         multiprocessing.set_forkserver_preload(["torchvision"])
         torch.multiprocessing.start_processes(train_rank, (case, folder), nprocs=case["ranks"], start_method="forkserver")
         return {**case, **json.loads(pathlib.Path(folder, "results").read_text())}
 
 
 def train_rank(rank, case, folder):
-    """The process of one rank, which all meet in `folder`; that of rank 0 leaves the results there."""
+    """The process of one rank. The ranks meet in `folder`, where rank 0 writes the results."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=case["ranks"])
@@ -106,7 +106,7 @@ def train_part(case, rank=0, ranks=1):
 
 
 def with_tolerance(case):
-    """What `train` returns, and the tolerance."""
+    """The result of `train` with the tolerance."""
     result = train(case)
     if case["dtype"] == "float64":
         return {**result, "tolerance": 1e-9}

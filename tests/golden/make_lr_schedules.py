@@ -24,7 +24,7 @@ def after_warmup(optimizer, start, schedule):
     return lrs.SequentialLR(optimizer, [warmup(optimizer, start), schedule], milestones=[WARMUP])
 
 
-# name -> (the schedule, the number of values: with the one at step STEPS where the end value is defined there)
+# name -> (the schedule, the number of values, including step STEPS if the schedule has a value there)
 SCHEDULES = {
     "constant": (lambda o: lrs.LambdaLR(o, lambda step: 1.0), STEPS),
     "step": (lambda o: lrs.StepLR(o, step_size=2 * STEPS_PER_EPOCH, gamma=0.2), STEPS),
@@ -42,7 +42,7 @@ SCHEDULES = {
     "warmup_constant": (lambda o: warmup(o, 0.25), STEPS),
     "warmup_cosine": (lambda o: after_warmup(o, 0.1, lrs.CosineAnnealingLR(o, T_max=COVERED)), STEPS + 1),
     "warmup_polynomial": (lambda o: after_warmup(o, 0.1, lrs.PolynomialLR(o, total_iters=COVERED, power=2.0)), STEPS + 1),
-    # no milestone lies in the warm-up, so the product is: first the one, then the other
+    # no milestone is in the warm-up, so the product is the warm-up followed by the schedule
     "warmup_multistep": (lambda o: lrs.ChainedScheduler([warmup(o, 0.5), lrs.MultiStepLR(o, milestones=[8, 16], gamma=0.1)]), STEPS),
     "warmup_step": (lambda o: lrs.ChainedScheduler([warmup(o, 0.5), lrs.StepLR(o, step_size=12, gamma=0.1)]), STEPS),
 }
@@ -60,7 +60,7 @@ def values(make_schedule, count):
 
 
 def main():
-    warnings.simplefilter("ignore")  # the schedule is stepped once more than it has values
+    warnings.simplefilter("ignore")  # step() is called once more than there are values
     lines = [f"# torch {torch.__version__.split('+')[0]}, made by make_lr_schedules.py"]
     for name, (make_schedule, count) in SCHEDULES.items():
         lines.append(" ".join([name, *(repr(float(value)) for value in values(make_schedule, count))]))

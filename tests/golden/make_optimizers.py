@@ -1,7 +1,7 @@
 """Writes optimizers.txt: the parameters of a small problem under torch.optim, after each of five updates in float64.
 
-One line per update: the case, then all elements of all parameters. The default and the fused implementation must agree, else nothing
-is written. tests/unit/optim/golden.h sets up the same problem. Run from the repository root:
+One line per update: the case, then all elements of all parameters. Nothing is written unless the default and the fused implementation
+agree. tests/unit/optim/golden.h sets up the same problem. Run from the repository root:
     .deps/venv/bin/python tests/golden/make_optimizers.py
 """
 
@@ -14,13 +14,13 @@ SHAPES = {"weight": (2, 3, 2, 2), "bias": (3,), "unused": (2,)}
 
 
 def pattern(shape, offset):
-    """Multiples of 1/16 between -1 and 1: exact in every language."""
+    """Multiples of 1/16 between -1 and 1, which are exact in every language."""
     count = torch.Size(shape).numel()
     return torch.tensor([((7 * i + 5 * offset) % 33 - 16) / 16 for i in range(count)], dtype=torch.float64).reshape(shape)
 
 
 def set_gradients(params, update, first_update_of_bias):
-    """Those of a quadratic bowl that moves; `unused` never gets one."""
+    """Sets the gradients of a quadratic loss whose minimum moves; `unused` never gets a gradient."""
     params["weight"].grad = 0.5 * params["weight"].detach() + pattern(SHAPES["weight"], 3 + update)
     if update >= first_update_of_bias:
         params["bias"].grad = 0.5 * params["bias"].detach() + pattern(SHAPES["bias"], 4 + update)
@@ -59,7 +59,7 @@ def two_groups(kind, weight_decay, **options):
 
 
 class Sam(torch.optim.SGD):
-    """Sharpness-aware minimization (Foret et al. 2021, equation 2) over torch.optim.SGD; two passes a step."""
+    """Sharpness-aware minimization (Foret et al. 2021, equation 2) over torch.optim.SGD; two passes per step."""
 
     def __init__(self, params, rho, **options):
         super().__init__(params, **options)
@@ -101,7 +101,7 @@ CASES = {
     "sam_late_gradient": (one_group(Sam, rho=0.5, lr=0.1, momentum=0.9), 2),
 }
 
-# PyTorch's fused SGD fails when momentum buffers are there for a part of the parameters only.
+# PyTorch's fused SGD fails if only some of the parameters have momentum buffers.
 WITHOUT_FUSED = {"sgd_late_gradient", "sam_late_gradient"}
 
 

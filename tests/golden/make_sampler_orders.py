@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes sampler_orders.json: the lists of torch.utils.data.DistributedSampler, which the program has to repeat index for index.
+"""Writes sampler_orders.json: the lists of torch.utils.data.DistributedSampler, which the program has to reproduce index by index.
 
-A case has the sampler's arguments and an epoch; `orders` has for each rank the list's length, its first HEAD entries (short lists whole),
-and sum((i + 1) * x[i]), which changes when any two entries change places.
+A case has the sampler's arguments and an epoch; for each rank, `orders` has the list's length, its first HEAD entries (all of a short
+list), and sum((i + 1) * x[i]), which changes if any two entries are swapped.
 """
 
 import itertools
@@ -13,12 +13,12 @@ import torch
 from torch.utils.data import DistributedSampler
 
 HEAD = 8
-# 50 shuffled ones: fewer samples than ranks, as many for each rank, and one more for some; epochs and seeds take turns.
+# 50 shuffled cases, with fewer samples than ranks, and with equal and unequal numbers of samples per rank; epochs and seeds alternate.
 NUM_SAMPLES = [3, 10, 100, 1013, 50000]
 WORLD_SIZES = [1, 2, 3, 5, 8]
 EPOCHS = [0, 1, 7]
 SEEDS = [0, 42, 1, 2**40 + 3, 7, 2**32 - 1, 123456789]
-# (num_samples, world_size, drop_last) of those in the data set's order, and of nothing.
+# (num_samples, world_size, drop_last) of the cases in the data set's order, including an empty data set.
 IN_ORDER = [(2, 7, False), (10, 4, False), (10, 4, True), (0, 2, False), (0, 2, True)]
 
 

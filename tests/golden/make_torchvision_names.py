@@ -1,4 +1,4 @@
-"""Writes torchvision_names.txt beside itself: the state_dict of some of torchvision's networks with 1000 classes.
+"""Writes torchvision_names.txt into its own folder: the state_dict of some of torchvision's networks with 1000 classes.
 
 A line with the network's name, then "name shape" for each parameter and buffer, in state_dict order; a scalar's shape is "()".
 """

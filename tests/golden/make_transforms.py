@@ -1,4 +1,4 @@
-"""Writes transforms.txt: what torchvision makes of two images, for tests/unit/input/image_write_test.cpp.
+"""Writes transforms.txt: checksums of two images transformed by torchvision, for tests/unit/input/image_write_test.cpp.
 
 Each line: image, padding mode, padding, crop's top, left and size, flipped, FNV-1a (64 bits) of the normalised float32 image's bytes.
 """
@@ -22,7 +22,7 @@ def fnv1a(data):
 
 
 def image(number):
-    """Every pixel value once in each channel, in another order each time."""
+    """Each channel has every pixel value once; the orders differ."""
     pixels = numpy.arange(SIZE * SIZE)
     channels = [(pixels * (37 + 2 * number) + 101 * c) % 256 for c in range(3)]
     return Image.fromarray(numpy.stack(channels, -1).reshape(SIZE, SIZE, 3).astype(numpy.uint8))

@@ -1,4 +1,4 @@
-"""The networks of the comparisons with Python: parameter order and arithmetic are those of models/."""
+"""The networks for comparisons with Python. The order of parameters and the arithmetic are those of models/."""
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +17,8 @@ class DemoConv(nn.Module):
 
 
 class CifarBlock(nn.Module):
-    """Basic block of He et al. 2015, section 4.2. The shortcut has no parameters (option A): where the shape changes it takes every
-    second pixel and appends channels of zeros."""
+    """Basic block of He et al. 2015, section 4.2. The shortcut has no parameters (option A): where the shape changes it selects every
+    second row and column and appends channels of zeros."""
 
     def __init__(self, in_channels, channels, stride):
         super().__init__()
@@ -72,9 +72,9 @@ NETWORKS = {"demo_conv": DemoConv, "resnet20": lambda: CifarResNet(20), "resnet1
 
 
 def fill(network, seed):
-    """Fills the parameters so that another program can do the same: for each parameter in named_parameters() order one
-    torch.randn(shape, float64) from a CPU generator seeded `seed`, scaled by sqrt(2 / fan_in), fan_in = numel / size(0), where it has
-    two or more dimensions; 1 + 0.1 x for a 1-D weight; 0.1 x for a 1-D bias. Buffers keep their defaults."""
+    """Fills the parameters so that another program can do the same. Each parameter in named_parameters() order gets
+    x = torch.randn(shape, float64) from a CPU generator with this seed: with two or more dimensions x * sqrt(2 / fan_in), where fan_in is
+    numel / size(0); a 1-D weight 1 + 0.1 x; a 1-D bias 0.1 x. Buffers keep their defaults."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in network.named_parameters():

@@ -1,5 +1,4 @@
-"""The real program on an NVIDIA GPU; skipped where there is no driver. TRAINER_BINARY names it, TRAINER_FAULTS the library that makes
-ranks slow."""
+"""Runs on an NVIDIA GPU; skipped without a driver. TRAINER_BINARY is the program, TRAINER_FAULTS the library that makes ranks slow."""
 
 import json
 import os
@@ -30,16 +29,16 @@ class GpuTest(unittest.TestCase):
         return [event["loss"] for event in self.events(*overrides, launcher=launcher)]
 
     def assert_near(self, losses, others):
-        # The same float64 arithmetic in another order: rounding errors, a little amplified over four steps.
+        # The same float64 arithmetic in another order, so the losses differ by rounding errors, slightly amplified over four steps.
         self.assertEqual(len(losses), len(others))
         for a, b in zip(losses, others):
             self.assertAlmostEqual(a, b, delta=1e-8)
 
-    def test_auto_takes_the_gpu_and_learns(self):
+    def test_auto_uses_the_gpu_and_learns(self):
         losses = self.losses()
         self.assertLess(losses[-1], losses[0])
 
-    def test_the_first_losses_are_the_cpus(self):
+    def test_the_first_losses_equal_the_cpus(self):
         self.assert_near(self.losses(*FEW_EXACT_STEPS), self.losses(*FEW_EXACT_STEPS, "runtime.device=cpu"))
 
     def test_one_process_over_nccl(self):
@@ -49,7 +48,7 @@ class GpuTest(unittest.TestCase):
         two = self.losses(*FEW_EXACT_STEPS, "distributed.backend=gloo", launcher=("launch", "--nproc-per-node", "2"))
         self.assert_near(two, self.losses(*FEW_EXACT_STEPS))
 
-    def test_a_step_that_is_not_finite_is_kept_and_taken_again(self):
+    def test_a_non_finite_step_is_saved_and_replayed(self):
         for policy in ("stop", "skip"):
             with self.subTest(policy), tempfile.TemporaryDirectory(prefix="trainer-gpu-") as folder:
                 command = [os.environ["TRAINER_BINARY"], "--config", ROOT / "configs/quickstart.yaml", "--run-dir", f"{folder}/run",
@@ -58,7 +57,7 @@ class GpuTest(unittest.TestCase):
                 self.assertEqual(run.returncode, 1, run.stderr)
                 kept = sorted(pathlib.Path(folder, "run/non_finite").iterdir())
                 self.assertEqual(len(kept), 1 if policy == "stop" else 3, run.stderr)
-                # On a GPU `stop` looks at the end of a logging interval only; what came before has changed nothing.
+                # On a GPU, `stop` checks only at the end of a logging interval; the steps since the first non-finite one changed nothing.
                 replayed = subprocess.run([os.environ["TRAINER_BINARY"], "replay", kept[0]], cwd=ROOT, capture_output=True, text=True)
                 self.assertEqual(replayed.returncode, 0, replayed.stderr)
                 self.assertIn(", as in the run", replayed.stdout)

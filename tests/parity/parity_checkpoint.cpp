@@ -1,5 +1,5 @@
-// parity_checkpoint torch|safetensors IN OUT: reads IN, of either format, and writes it in the named one, for
-// tests/parity/test_checkpoint.py. An error is printed, and its exit code returned.
+// parity_checkpoint torch|safetensors IN OUT: reads IN in either format and writes OUT in the given one, for
+// tests/parity/test_checkpoint.py. Prints an error and returns its exit code.
 
 #include <cstdio>
 #include <fstream>

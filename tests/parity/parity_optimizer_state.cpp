@@ -1,7 +1,6 @@
-// Takes some updates of the problem in tests/unit/optim/golden.h from where FROM ended, and writes where they end into TO, for
-// tests/parity/test_optimizer_state.py. Both are files of {"update", "parameters", "optimizer", "ema"} in PyTorch's format; FROM "-":
-// the beginning.
-//   parity_optimizer_state OPTIMIZER EMA UPDATES FROM TO        OPTIMIZER, EMA: their keys in YAML
+// Resumes the problem of tests/unit/optim/golden.h from FROM (from the beginning if it is "-"), does some updates and writes the state to
+// TO, for tests/parity/test_optimizer_state.py. Both are files of {"update", "parameters", "optimizer", "ema"} in PyTorch's format.
+//   parity_optimizer_state OPTIMIZER EMA UPDATES FROM TO        OPTIMIZER, EMA: the sections' keys in YAML
 
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"

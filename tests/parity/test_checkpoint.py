@@ -1,5 +1,5 @@
-"""PyTorch opens what the checkpoint room writes, and it opens what PyTorch writes; the same for safetensors. parity_checkpoint reads a
-file and writes it again, so that what comes back must be what Python wrote."""
+"""PyTorch reads the files that the module `checkpoint` writes, and the other way round; the same for safetensors. parity_checkpoint reads
+a file of Python and writes it again; the result has to be equal."""
 
 import collections
 import os
@@ -11,7 +11,7 @@ import unittest
 import safetensors.torch
 import torch
 
-# Beside the trainer that TRAINER_BINARY names.
+# In the folder of TRAINER_BINARY.
 PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("parity_checkpoint")
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
@@ -19,7 +19,7 @@ DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int
 
 
 def describe(value):
-    """What two values have in common when they are equal for this program: tuples are lists, an OrderedDict a dictionary."""
+    """A description that is the same for values that this program treats as equal: tuples are lists, an OrderedDict is a dictionary."""
     if isinstance(value, torch.Tensor):
         data = value.detach()
         return (data.dtype, tuple(data.shape), data.stride(), bytes(data.contiguous().view(-1).view(torch.uint8).tolist()))
@@ -116,7 +116,7 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(describe(optimizer.state_dict()), describe(checkpoint["AdamW"]))
 
     def test_mapped(self):
-        """Values lie where torch.load(mmap=True) can use them in place."""
+        """Values are aligned so that torch.load(mmap=True) can use them in place."""
         state = {"a": torch.arange(5, dtype=torch.int8), "b": torch.arange(100.0)}
         source = self.folder / "python.pt"
         torch.save(state, source)
@@ -124,9 +124,9 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(describe(back), describe(state))
         self.assertTrue(all(tensor.data_ptr() % 64 == 0 for tensor in back.values()))
 
-    @unittest.skipUnless(os.environ.get("TRAINER_TEST_LARGE"), "TRAINER_TEST_LARGE=1 runs it; it takes 10 GB of memory and 14 GB of disk")
+    @unittest.skipUnless(os.environ.get("TRAINER_TEST_LARGE"), "TRAINER_TEST_LARGE=1 runs it; it needs 10 GB of memory and 14 GB of disk")
     def test_more_than_4_gib(self):
-        """A storage whose size, and entries whose offsets, do not fit 32 bits: from Python's file to ours, and on to safetensors."""
+        """A storage size and offsets of entries beyond 32 bits: from Python's file to ours, then to safetensors."""
         large = torch.zeros(2**32 + 100, dtype=torch.uint8)
         large[:: 2**28] = 7
         large[-1] = 9

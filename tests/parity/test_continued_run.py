@@ -1,5 +1,4 @@
-"""Python resumes from a checkpoint of a run: its next losses are those of the run that goes on itself. TRAINER_BINARY names the trainer to
-run."""
+"""Python resumes from a checkpoint of a run; its next losses equal those of the program when it resumes. TRAINER_BINARY is the program."""
 
 import json
 import os
@@ -21,7 +20,7 @@ OPTIMIZERS = {
     "sgd": (torch.optim.SGD, {"lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4, "nesterov": True}),
     "adamw": (torch.optim.AdamW, {"lr": 0.001, "weight_decay": 0.01}),
 }
-# Fifty steps are the whole epoch.
+# An epoch has fifty steps.
 NETWORK, SEED, BATCH, BEFORE, AFTER = "demo_conv", 3, 40, 45, 5
 DATA = ROOT / "datasets" / "cifar10_sample" / "cifar-10-batches-bin"
 
@@ -39,7 +38,7 @@ class ContinuedRunTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def train(self, run_dir, optimizer, options, *args):
-        """The loss of each step."""
+        """Trains and returns the loss of each step."""
         keys = ", ".join([f"name: {optimizer}", *(f"{key}: {str(value).lower()}" for key, value in options.items())])
         command = [os.environ["TRAINER_BINARY"], "--config", ROOT / "configs" / "quickstart.yaml", "--run-dir", run_dir, f"model={{name: {NETWORK}}}",
                    f"seed={SEED}", "dataset.train_transforms=[]", "dataset.validation_transforms=[]", f"optimizer={{{keys}}}", "lr_scheduler={name: constant}",
@@ -71,7 +70,7 @@ class ContinuedRunTest(unittest.TestCase):
             losses.append(loss.item())
         return losses
 
-    def test_python_goes_on(self):
+    def test_python_resumes(self):
         for optimizer, (_, options) in OPTIMIZERS.items():
             with self.subTest(optimizer):
                 first = self.folder / optimizer

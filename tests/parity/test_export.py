@@ -1,4 +1,4 @@
-"""Checkpoints with torchvision's state_dicts are exported, and Python opens what was written. TRAINER_BINARY names the trainer to run."""
+"""Checkpoints with torchvision's state_dicts are exported, and Python reads the files. TRAINER_BINARY is the program."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ class ExportTest(unittest.TestCase):
         torch.manual_seed(1)
 
     def make(self, name, **changes):
-        """A network whose every value is its own, and its checkpoint."""
+        """Saves a checkpoint of a network with random values and returns the network."""
         model = getattr(torchvision.models, name)(num_classes=10).eval()
         for buffer in model.buffers():
             buffer.copy_(torch.rand(buffer.shape) + 0.5 if buffer.is_floating_point() else torch.tensor(7))
@@ -78,7 +78,7 @@ class ExportTest(unittest.TestCase):
         self.export("state_dict", "--ema")
         self.assert_same_state(torch.load(self.output, weights_only=True), averaged.module.state_dict())
 
-    def test_what_cannot_be_exported(self):
+    def test_refused_exports(self):
         self.make("resnet18")
         self.assertIn(f"error: {self.checkpoint}: ema: the run had no training.ema", self.export("state_dict", "--ema", code=5))
         self.make("resnet18", model={"fc.bias": torch.zeros(10)})

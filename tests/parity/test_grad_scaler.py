@@ -1,7 +1,7 @@
-"""The program's GradScaler and optimizers against those of the Python that imports the very same LibTorch, computed now.
+"""Compares the program's GradScaler and optimizers with those of Python on the same LibTorch.
 
 The program parity_grad_scaler of the build reads {"cases": [...]} on stdin and prints the same object with trace and parameters added to
-each case; tests/golden/make_grad_scaler.py says what they mean and how close they have to be.
+each case; tests/golden/make_grad_scaler.py explains their meaning and the tolerances.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Python opens what is kept of a step that was not finite, and finds the same in it. TRAINER_BINARY names the trainer to run."""
+"""Python reads the saved record of a step that was not finite. TRAINER_BINARY is the program."""
 
 import json
 import os
@@ -24,7 +24,7 @@ class KeptStepTest(unittest.TestCase):
             state = torch.load(kept / "model.pt", weights_only=True)
         self.assertEqual({name: tuple(tensor.shape) for name, tensor in state.items()}, {"fc.weight": (10, 10), "fc.bias": (10,)})
         self.assertEqual(record["first_non_finite"], "the loss")
-        # One step of such a learning rate: finite still, but squares of it are not.
+        # After one step with this learning rate the values are finite, but their squares are not.
         self.assertTrue(all(tensor.isfinite().all() for tensor in state.values()))
         self.assertFalse(state["fc.weight"].square().isfinite().all())
 

@@ -1,4 +1,4 @@
-"""The manifests of scripts/kubernetes fit the schemas of Kubernetes and of Kubeflow's training operator, in which no other key is allowed."""
+"""The manifests of scripts/kubernetes are valid for the schemas of Kubernetes and of Kubeflow's training operator; unknown keys are errors."""
 
 import ast
 import copy
@@ -21,8 +21,8 @@ def validate(resource):
 
 
 def operator_keys(model):
-    """The keys of one of the operator's types, and their types: of its Python client, which is read, as it cannot be imported without
-    Kubernetes' own."""
+    """The keys of one of the operator's types and the types of their values, parsed from the source of its Python client, which cannot be
+    imported without the client of Kubernetes."""
     source = (OPERATOR / f"{re.sub('(?<!^)(?=[A-Z])', '_', model).lower()}.py").read_text()
     tables = {node.targets[0].id: ast.literal_eval(node.value) for node in ast.walk(ast.parse(source))
               if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in ("attribute_map", "openapi_types")}
@@ -42,7 +42,7 @@ def validate_for_operator(value, kind):
                 raise jsonschema.ValidationError(f"{kind} has no {key}")
             validate_for_operator(part, known[key])
     elif kind in ("int", "str") and type(value).__name__ != kind:
-        raise jsonschema.ValidationError(f"{value!r} is no {kind}")
+        raise jsonschema.ValidationError(f"{value!r} is not a value of type {kind}")
 
 
 class KubernetesTest(unittest.TestCase):
@@ -57,7 +57,7 @@ class KubernetesTest(unittest.TestCase):
         args = container["args"]
         self.assertEqual(spec["completions"], spec["parallelism"])
         self.assertEqual(args[args.index("--nnodes") + 1], str(spec["completions"]))
-        # The first pod's name, in the domain that the service makes.
+        # The first pod's name in the domain of the service.
         self.assertEqual(args[args.index("--master-addr") + 1], f"{self.job['metadata']['name']}-0.{self.service['metadata']['name']}")
         self.assertEqual(spec["template"]["spec"]["subdomain"], self.service["metadata"]["name"])
         self.assertEqual(self.service["spec"]["selector"]["job-name"], self.job["metadata"]["name"])

@@ -1,7 +1,7 @@
-"""The program's losses against those of the Python that imports the very same LibTorch, computed now.
+"""Compares the program's losses with those of Python on the same LibTorch.
 
 TRAINER_PARITY_LOSSES names the program build/<preset>/bin/parity_losses. It reads {"cases": [...]} on stdin and prints the same object
-with losses, sum and sum_of_squares added to each case; tests/golden/make_losses.py says what they mean and how close they have to be.
+with losses, sum and sum_of_squares added to each case; tests/golden/make_losses.py explains their meaning and the tolerances.
 """
 
 import json
@@ -23,7 +23,8 @@ class LossesTest(unittest.TestCase):
         process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         process.stdin.write(json.dumps({"cases": cases}))
         process.stdin.close()
-        # float64 is slow: both sides at once, a thread each. float32 is measured with two threads: after the other side has ended.
+        # float64 is slow, so both sides compute at the same time, with one thread each. float32 needs two threads for its tolerance, so
+        # Python computes it after the program has ended.
         cls.expected = [make_losses.with_tolerance(case) for case in make_losses.cases("float64")]
         output = process.stdout.read()
         process.stdout.close()

@@ -1,6 +1,5 @@
-"""Optimizers and averaged parameters go on from the program's files in the Python that imports the very same LibTorch, and the other way
-round. The program parity_optimizer_state of the build says what the files hold; the problem is that of tests/golden/make_optimizers.py.
-"""
+"""Optimizers and averaged parameters of Python on the same LibTorch resume from the program's files, and the other way round. The source
+of parity_optimizer_state explains the files; the problem is that of tests/golden/make_optimizers.py."""
 
 import json
 import os
@@ -37,7 +36,7 @@ class Problem(torch.nn.Module):
 
 
 class Training:
-    """The program's problem in Python; `file`: where it goes on from."""
+    """The program's problem in Python; `file`: the state to resume from."""
 
     def __init__(self, kind, options, file=None):
         self.model = Problem()
@@ -76,7 +75,7 @@ class OptimizerStateTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def program(self, kind, options, updates, file="-"):
-        """What the program's updates end with."""
+        """Runs `updates` updates of the program; returns the file with the resulting state."""
         keys = json.dumps({"name": kind.__name__.lower(), **options})
         subprocess.run([PROGRAM, keys, json.dumps(EMA), str(updates), file, self.folder / "program.pt"], check=True)
         return self.folder / "program.pt"
@@ -107,13 +106,13 @@ class OptimizerStateTest(unittest.TestCase):
             state["optimizer"]["param_groups"] = [dict(sorted(group.items())) for group in state["optimizer"]["param_groups"]]
         self.assert_close(actual, expected)
 
-    def test_python_goes_on(self):
+    def test_python_resumes(self):
         for kind, options in CASES:
             with self.subTest(kind.__name__, **options):
                 training = Training(kind, options, self.program(kind, options, BEFORE))
                 self.check(kind, options, training.train(AFTER).state())
 
-    def test_the_program_goes_on(self):
+    def test_the_program_resumes(self):
         for kind, options in CASES:
             with self.subTest(kind.__name__, **options):
                 torch.save(Training(kind, options).train(BEFORE).state(), self.folder / "python.pt")

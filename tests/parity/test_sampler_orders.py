@@ -1,4 +1,4 @@
-"""tests/golden/sampler_orders.json, which the program repeats in unit.input, against DistributedSampler of the Python here."""
+"""Compares tests/golden/sampler_orders.json, which unit.input checks against the program, with DistributedSampler of the installed Python."""
 
 import json
 import pathlib

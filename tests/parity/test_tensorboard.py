@@ -1,7 +1,4 @@
-"""TensorBoard reads the same scalars from a run's event file as its metrics.jsonl holds.
-
-TRAINER_BINARY names the trainer to run.
-"""
+"""TensorBoard reads the same scalars from a run's event file as metrics.jsonl has. TRAINER_BINARY is the program."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""torchrun starts the program as it starts a script. Half a minute."""
+"""Runs under torchrun, which starts the program instead of a script. Takes half a minute."""
 
 import pathlib
 import subprocess
@@ -34,7 +34,7 @@ class TorchrunTest(EqualRunsCase):
                 self.assert_equal_runs(self.run_dir, self.launch_straight(self.folder, 2))
 
     def test_a_killed_rank_is_started_again(self):
-        """Killed two steps after a checkpoint; what is left then is too short for its twin to be killed too."""
+        """Killed two steps after a checkpoint. The restarted rank is not killed again, because fewer steps remain than the fault waits for."""
         run = self.torchrun("restarted", f"--master-port={free_port()}", "--max-restarts=1", fault="1 training 16 kill")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stderr, r"resumes from \S+/step_00000014\.pt: epoch 2, step 14")
@@ -54,7 +54,7 @@ class TorchrunTest(EqualRunsCase):
                 run = self.torchrun(f"{action}_{rank}", f"--master-port={free_port()}", fault=f"{rank} training 12 {action}")
                 self.check_root_cause(run, rank, exit_code, message)
 
-    def test_root_cause_of_a_mistake(self):
+    def test_root_cause_of_a_usage_error(self):
         for name, rank, setting, message in (("key", "0", "training.epochs=none", "command line: training.epochs: expected an integer >= 1, got none"),
                                              ("flag", "[01]", "--epochs=3", "The following argument was not expected: --epochs=3")):
             with self.subTest(name):

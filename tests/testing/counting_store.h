@@ -1,5 +1,5 @@
 #pragma once
-// A store that counts what it is asked for.
+// A store that counts its messages.
 
 #include <atomic>
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace trainer::testing {
 
-// Forwards everything to another store, as do its clones, which count into the same number.
+// Forwards all calls to another store. Its clones do the same and share the counter.
 class CountingStore : public c10d::Store {
  public:
   using Counter = std::shared_ptr<std::atomic<int64_t>>;
@@ -15,7 +15,7 @@ class CountingStore : public c10d::Store {
   CountingStore(c10::intrusive_ptr<c10d::Store> store, Counter num_messages)
       : store_(std::move(store)), num_messages_(std::move(num_messages)) {}
 
-  // Counts as TCPStore sends: each get waits for its keys first, which is a message of its own.
+  // Counts the messages that TCPStore sends: each get first sends a separate message to wait for its keys.
   c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<CountingStore>(store_, num_messages_); }
   void set(const std::string& key, const std::vector<uint8_t>& value) override { count(1).set(key, value); }
   std::vector<uint8_t> get(const std::string& key) override { return count(2).get(key); }

@@ -1,4 +1,4 @@
-"""A short run whose result is the same on whatever starts it, and the tools that tests of launchers need. TRAINER_BINARY names the program."""
+"""A short run whose result does not depend on the launcher, and helpers for tests of launchers. TRAINER_BINARY is the program."""
 
 import hashlib
 import json
@@ -15,15 +15,15 @@ RUN = ["--config", ROOT / "configs" / "quickstart.yaml", "model={name: demo_conv
        "dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 80, num_validation: 40}", "dataset.train_transforms=[]",
        "dataset.validation_transforms=[]", "dataloader={batch_size: null, global_batch_size: 8}", "validation={batch_size: 8, every_epochs: 1}", "training.epochs=3",
        "checkpoint={every_steps: 7, keep_last: 2}", "logging.every_steps=5", "runtime.device=cpu", "distributed.hang_seconds=60"]
-# What is computed with several threads depends on their number, which launchers choose for themselves.
+# One thread, because results depend on the number of threads and launchers choose it.
 SHORT_RUN = [*map(str, RUN), "runtime.threads=1"]
-# No launcher's variables, whoever runs the tests.
+# Without the variables of launchers, which may have started the tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI_", "PMIX_", "MASTER_", "TORCHELASTIC_"))
                and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
 
 
-def told(run_dir):
-    """What has to be equal between equal runs."""
+def results_of(run_dir):
+    """The results that have to be the same in equal runs."""
     keys = ("event", "epoch", "step", "loss", "top1", "top5", "lr", "num_samples")
     events = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
     measured = [{key: event[key] for key in keys if key in event} for event in events if event["event"] in ("train", "validation")]
@@ -32,7 +32,7 @@ def told(run_dir):
 
 
 def tensorboard_steps(run_dir):
-    """The step of each event with values, of all files (tensorflow/core/util/event.proto)."""
+    """The step of each event with values in all event files (tensorflow/core/util/event.proto)."""
     for file in sorted((run_dir / "tensorboard").iterdir()):
         content = file.read_bytes()
         while content:
@@ -50,13 +50,13 @@ def tensorboard_steps(run_dir):
 
 
 def tensors(run_dir):
-    """Hashes of the values of its newest checkpoint."""
+    """Hashes of the tensors in the newest checkpoint of a run."""
     with zipfile.ZipFile(run_dir / "checkpoints" / "last.pt") as archive:
         return {name.split("/", 1)[1]: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if "/data/" in name}
 
 
 def needs(missing):
-    """Ends a test class whose programs are missing: a skip, but where scripts/setup.sh --dev has been to install them, as in CI, a failure."""
+    """Skips a test class whose programs are missing. In CI this is a failure, because scripts/setup.sh --dev installs them there."""
     if not missing:
         return
     text = f"not installed: {', '.join(missing)}; scripts/setup.sh --dev installs them"
@@ -66,7 +66,7 @@ def needs(missing):
 
 
 def with_fault(fault):
-    """The program's command line with a fault that is planted in its rank alone."""
+    """The program's command line with a fault that is injected only into this program."""
     return ["env", f"LD_PRELOAD={FAULTS}", f"TRAINER_TEST_FAULT={fault}", BINARY] if fault else [BINARY]
 
 
@@ -76,7 +76,7 @@ def world_size(run_dir):
 
 class EqualRunsCase(unittest.TestCase):
     def launch_straight(self, folder, num_ranks):
-        """The run of the bundled launcher."""
+        """An uninterrupted run by the bundled launcher; returns its run directory."""
         run_dir = folder / f"straight_{num_ranks}"
         if not run_dir.exists():
             command = [BINARY, "launch", "--nproc-per-node", str(num_ranks), *SHORT_RUN, "--run-dir", str(run_dir)]
@@ -86,5 +86,5 @@ class EqualRunsCase(unittest.TestCase):
 
     def assert_equal_runs(self, run_dir, straight):
         self.assertEqual(world_size(run_dir), world_size(straight))
-        self.assertEqual(told(run_dir), told(straight))
+        self.assertEqual(results_of(run_dir), results_of(straight))
         self.assertEqual(tensors(run_dir), tensors(straight))

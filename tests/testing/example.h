@@ -8,7 +8,7 @@
 
 namespace trainer::testing {
 
-// The lines between "// Example: NAME" and "// End of example" in a source of the tests, whose path is given from the repository's root.
+// The lines between "// Example: NAME" and "// End of example" in a test source. `source`: its path from the repository's root.
 inline std::string example_in(const std::string& source, const std::string& name) {
   const auto text = read_file(std::string(TRAINER_SOURCE_DIR) + "/" + source);
   const auto heading = "// Example: " + name + "\n";

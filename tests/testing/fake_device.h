@@ -1,5 +1,5 @@
 #pragma once
-// A device that works when the test says, as a GPU does in its own time: what LibTorch's events see of it. One for each thread.
+// A device for LibTorch's events whose work progresses only when the test advances it; it replaces a GPU. One for each thread.
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -11,15 +11,15 @@ class FakeDevice : public c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::Privat
  public:
   static inline const c10::Device kDevice{c10::DeviceType::PrivateUse1};
 
-  // Gives it something to do.
+  // Queues work.
   static void work(double seconds) { given += seconds; }
-  // Lets it do all that it was given.
+  // Completes all queued work.
   static void catch_up() { done = given; }
 
   static inline thread_local double given = 0;  // seconds of work
   static inline thread_local double done = 0;
-  static inline thread_local int num_events = 0;  // that are kept
-  static inline thread_local int num_waits = 0;   // for an event that it had not come to
+  static inline thread_local int num_events = 0;  // that exist
+  static inline thread_local int num_waits = 0;   // for events that the device had not reached
 
   void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
     if (*event == nullptr) ++num_events;

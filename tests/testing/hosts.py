@@ -1,4 +1,5 @@
-"""Two hosts on this machine: network namespaces with names of their own and a cable between them. Takes root, ip and iptables."""
+"""Two hosts on this machine: network namespaces with their own host names and a virtual cable between them. Needs root, ip, tc and
+iptables."""
 
 import os
 import shutil
@@ -15,7 +16,7 @@ def run(*words):
 class Hosts:
     def __init__(self, case):
         if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "iptables", "tc"))):
-            raise unittest.SkipTest("takes root and the packages iproute2 and iptables")
+            raise unittest.SkipTest("needs root and the packages iproute2 and iptables")
         self.spaces = {host: f"trainer-{os.getpid()}-{host}" for host in ADDRESSES}
         self.cables = {host: f"t{os.getpid()}{host[-1]}" for host in ADDRESSES}
         for space in self.spaces.values():
@@ -39,7 +40,7 @@ class Hosts:
         self.configure(host, "link", "set", self.cables[host], "down")
 
     def on(self, host):
-        """What comes before a command line that is to run there."""
+        """The words that make a command line run on that host."""
         return ["ip", "netns", "exec", self.spaces[host], "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
 
     def slow_down(self, host, rate):
@@ -47,6 +48,6 @@ class Hosts:
             "2s")
 
     def lose(self, host, share):
-        """That share of what comes in."""
+        """Drops that share of the packets that the host receives."""
         run("ip", "netns", "exec", self.spaces[host], "iptables", "-A", "INPUT", "-i", self.cables[host], "-m", "statistic", "--mode", "random",
             "--probability", str(share), "-j", "DROP")

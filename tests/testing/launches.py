@@ -1,5 +1,5 @@
-"""Launches of several ranks in which something is to go wrong, and what is left of them. TRAINER_BINARY names the program,
-TRAINER_FAULTS the library that plants faults (tests/e2e/faults.cpp)."""
+"""A test case for launches of several ranks with faults, which checks that they leave nothing behind. TRAINER_BINARY is the program,
+TRAINER_FAULTS the library that injects faults (tests/e2e/faults.cpp)."""
 
 import array
 import contextlib
@@ -23,7 +23,7 @@ FAULTS = os.environ["TRAINER_FAULTS"]
 HANG_SECONDS = 4
 NUM_RANKS = 3
 CONFIG = ROOT / "configs" / "quickstart.yaml"
-# A step of a fraction of a second, validation of many batches after the second one, and no end.
+# A step takes a fraction of a second, a validation of many batches follows step 2, and training does not end by itself.
 SETTINGS = ["model={name: demo_conv, num_classes: 10}", "training.epochs=100000", "dataloader={batch_size: null, global_batch_size: 600}",
             "validation.batch_size=10", f"distributed.hang_seconds={HANG_SECONDS}"]
 
@@ -39,7 +39,7 @@ def write_safetensors(path, tensors):
 
 
 def stat_of(pid):
-    """Fields of /proc/PID/stat from the state on."""
+    """The fields of /proc/PID/stat, beginning with the state."""
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
 
 
@@ -48,7 +48,7 @@ def state_of(pid):
 
 
 def processes_of(session):
-    """Those of a session that still live."""
+    """The processes of a session that are still running."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -59,7 +59,7 @@ def processes_of(session):
 
 
 def ranks_of(process):
-    """The launcher's children, in the order of their start."""
+    """The process ids of the launcher's children, in the order of their start."""
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return sorted(map(int, children))
 
@@ -75,11 +75,11 @@ class LaunchCase(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.run_dir = self.folder / "run"
         self.exits = self.folder / "exits"
-        # All launches of a test follow each other on one port.
+        # All launches of a test use the same port, one after the other.
         self.port = free_port()
 
     def start(self, fault="", launcher_args=(), settings=(), prefix=(), variables={}, num_ranks=NUM_RANKS, **options):
-        """`prefix`: what comes before the launcher's command line."""
+        """`prefix`: words before the launcher's command line."""
         self.exits.unlink(missing_ok=True)
         self.shared_memory_before = shared_memory()
         env = {**os.environ, "LD_PRELOAD": FAULTS, "TRAINER_TEST_FAULT": fault, "TRAINER_TEST_EXITS": str(self.exits), "OMP_NUM_THREADS": "1", **variables}
@@ -94,19 +94,19 @@ class LaunchCase(unittest.TestCase):
         return process
 
     def end(self, process, seconds=60):
-        """What it said, once it has ended with all that it had started, and has left nothing."""
+        """Waits until the launch has ended, checks that it leaves nothing behind, and returns its stderr."""
         _, err = process.communicate(timeout=seconds)
         self.assert_nothing_left(process, err)
         return err
 
     def assert_nothing_left(self, process, err):
-        # The system takes a moment to clear up after a process that was killed.
+        # The system needs a moment to clean up after a process that was killed.
         deadline = time.monotonic() + 5
-        while (left := self.left_of(process)) and time.monotonic() < deadline:
+        while (left := self.leftovers_of(process)) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertEqual(left, [], err)
 
-    def left_of(self, process):
+    def leftovers_of(self, process):
         left = [f"process {pid}" for pid in processes_of(process.pid)]
         left += [f"shared memory {name}" for name in shared_memory() - self.shared_memory_before]
         try:
@@ -123,26 +123,26 @@ class LaunchCase(unittest.TestCase):
         return left
 
     def exit_codes(self):
-        """Of the ranks, in the order of their start."""
+        """The exit codes of the ranks, in the order of their start."""
         lines = (line.split() for line in self.exits.read_text().splitlines())
         return [code for _, code in sorted((int(pid), int(code)) for pid, code in lines)]
 
     def assert_named(self, err, survivors, pattern):
-        """Each survivor names the same rank in the same words."""
+        """Checks that all survivors report the same failure in the same words."""
         lines = [line for line in err.splitlines() if line.endswith("; this rank exits")]
-        said = {re.sub(r"^(rank \d+: )?error: ", "", line) for line in lines}
+        messages = {re.sub(r"^(rank \d+: )?error: ", "", line) for line in lines}
         self.assertEqual(len(lines), survivors, err)
-        self.assertEqual(len(said), 1, err)
-        self.assertRegex(said.pop(), pattern)
+        self.assertEqual(len(messages), 1, err)
+        self.assertRegex(messages.pop(), pattern)
 
-    def trains(self, process, sign="epoch"):
-        """Waits until it has begun to; what was said by then."""
-        said = ""
+    def wait_for_training(self, process, sign="epoch"):
+        """Waits for a line that begins with `sign`; returns stderr up to that line."""
+        output = ""
         for line in process.stderr:
-            said += line
+            output += line
             if line.startswith(sign):
-                return said
-        self.fail(f"it does not train:\n{said}")
+                return output
+        self.fail(f"it does not train:\n{output}")
 
     def steps_done(self):
         metrics = self.run_dir / "metrics.jsonl"
@@ -152,11 +152,11 @@ class LaunchCase(unittest.TestCase):
     def wait_for(self, condition):
         deadline = time.monotonic() + 60
         while not condition():
-            self.assertLess(time.monotonic(), deadline, "it never came")
+            self.assertLess(time.monotonic(), deadline, "the condition did not become true")
             time.sleep(0.05)
 
     def stop_and_end(self, process):
-        """A request to stop is all that it takes."""
+        """Stops the launch by SIGTERM and returns its stderr."""
         process.send_signal(signal.SIGTERM)
         err = self.end(process)
         self.assertEqual(process.returncode, 75, err)

@@ -36,7 +36,7 @@ config::Experiment experiment_of(const nlohmann::json& case_json) {
   return config::load_text(text, "case", {}, registries);
 }
 
-// networks.fill of tests/golden/networks.py.
+// Like networks.fill of tests/golden/networks.py.
 void fill(models::Model& model, uint64_t seed) {
   const torch::NoGradGuard no_grad;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -51,7 +51,7 @@ void fill(models::Model& model, uint64_t seed) {
   }
 }
 
-// What one rank sees of the case. Collective.
+// The results of the case on one rank. Collective.
 nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks) {
   const auto experiment = experiment_of(case_json);
   session::RankContext context(experiment, {}, make_quiet_logger(), ranks);

@@ -1,13 +1,13 @@
 #pragma once
-// The cases of tests/golden/make_losses.py, repeated by the program's own train step.
+// The cases of tests/golden/make_losses.py, repeated with the program's train step.
 
 #include <nlohmann/json.hpp>
 #include <string>
 
 namespace trainer::testing {
 
-// Trains `case_json` (an object as make_losses.py writes it) and returns it with losses, sum and sum_of_squares of its own.
-// One thread for each rank, contiguous tensors, no autocast, as make_losses.py does.
+// Trains `case_json` (an object as make_losses.py writes it) and returns it with the program's losses, sum and sum_of_squares.
+// Like make_losses.py it uses one thread for each rank, contiguous tensors and no autocast.
 nlohmann::json run_loss_case(const nlohmann::json& case_json);
 
 // The kind of this CPU as tests/golden/cpu.py spells it.

@@ -14,7 +14,7 @@ inline reporting::Metric detail(const std::string& name, double value) {
   return {.info = {.name = name, .higher_is_better = true, .is_detail = true}, .value = value};
 }
 
-// Of an event or a measurement that has it.
+// The loss of an event or a measurement, which must have one.
 template <typename Measured>
 double loss_of(const Measured& measured) {
   return reporting::value_of(measured.metrics, "loss").value();

@@ -1,4 +1,4 @@
-"""What several tests need of the network."""
+"""Ports for tests."""
 
 import contextlib
 import random
@@ -6,7 +6,7 @@ import socket
 
 
 def free_port():
-    """Below the range from which the system gives ports to connections, which other tests make meanwhile."""
+    """A free port below the range from which the system assigns ports to connections, which other tests open at the same time."""
     while True:
         port = random.randrange(15000, 32000)
         with contextlib.closing(socket.socket()) as listener, contextlib.suppress(OSError):

@@ -12,7 +12,7 @@
 namespace trainer::testing {
 
 void run_ranks(int world_size, const std::function<void(distributed::ProcessGroups&)>& rank_main) {
-  // LibTorch's record of collectives is one for the process, and not made for ranks that are threads.
+  // LibTorch's flight recorder is global and does not support ranks as threads.
   setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::mutex mutex;
@@ -22,7 +22,7 @@ void run_ranks(int world_size, const std::function<void(distributed::ProcessGrou
     threads.emplace_back([&, rank] {
       at::set_num_threads(1);
       try {
-        // A limit that only catches hangs.
+        // Only a hang exceeds this limit.
         distributed::ProcessGroups groups(store, rank, world_size,
                                           {.timeout = std::chrono::minutes(1),
                                            .activity = std::make_shared<distributed::Activity>(),

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks as threads of the test: real gloo over loopback, met in a store in memory.
+// Ranks as threads of the test: real gloo over loopback, with a store in memory.
 
 #include <functional>
 
@@ -7,7 +7,7 @@
 
 namespace trainer::testing {
 
-// Calls `rank_main` in `world_size` threads, each with the groups of its rank and one compute thread; `world_size` 1 has sockets too.
+// Calls `rank_main` in `world_size` threads, each with its rank's groups and one compute thread; `world_size` 1 uses sockets too.
 // The first exception of any rank is thrown after all have ended; the groups of a rank that fails are aborted.
 void run_ranks(int world_size, const std::function<void(distributed::ProcessGroups&)>& rank_main);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Components as a configuration gives them.
+// Components from their YAML text.
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace trainer::testing {
 
-// The component and options of "{name: …, key: value, …}". Throws UsageError where the key table refuses them.
+// The component and options of "{name: …, key: value, …}". Throws UsageError if the key table refuses them.
 inline config::ComponentConfig read_component(const config::RegistryBase& registry, const std::string& yaml) {
   config::ComponentConfig component;
   config::Problems problems;
@@ -20,7 +20,7 @@ inline config::ComponentConfig read_component(const config::RegistryBase& regist
   return component;
 }
 
-// Those of a list: "[name, name: {key: value}]".
+// The components of a list: "[name, name: {key: value}]".
 inline std::vector<config::ComponentConfig> read_components(const config::RegistryBase& registry, const std::string& yaml) {
   std::vector<config::ComponentConfig> components;
   config::Problems problems;

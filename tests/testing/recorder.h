@@ -6,7 +6,7 @@
 
 namespace trainer::testing {
 
-// Keeps every event of a run.
+// Stores every event of a run.
 class Recorder : public reporting::Sink {
  public:
   void on_start(const reporting::StartEvent& event) override { start = event; }

@@ -10,7 +10,7 @@
 namespace trainer::testing {
 namespace {
 
-// Called as in make_grad_scaler.py.
+// Has the arguments of pattern() in make_grad_scaler.py.
 torch::Tensor pattern(torch::IntArrayRef shape, int64_t offset) {
   return optim::test::OptimizerProblem::pattern(shape, offset).to(torch::kFloat32);
 }

@@ -1,4 +1,4 @@
-"""A Slurm cluster of two nodes with two GPUs each, all on this machine: slurmctld and two slurmd with a configuration of their own."""
+"""A Slurm cluster of two nodes with two GPUs each on this machine: slurmctld and two slurmd with a separate configuration."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ import time
 from ports import free_port
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel")
-# Debian keeps the daemons where only root looks.
+# Debian installs the daemons in /usr/sbin, which is only in root's PATH.
 PATH = os.environ["PATH"] + ":/usr/sbin"
-# Names that lead to this machine, as a rank 0 has to be found by its node's name.
+# Node names that resolve to this machine, because ranks connect to rank 0 by its node's name.
 NODES = ("127.0.0.1", "127.0.0.2")
 
-# The ports of ranks follow from the number of the job: two clusters on one machine must not have the same ones.
+# The ports of ranks are computed from the job number, so two clusters on one machine need different job numbers.
 CONFIGURATION = """\
 ClusterName=rig
 SlurmctldHost=localhost(127.0.0.1)
@@ -51,7 +51,7 @@ def missing_programs():
 
 class SlurmRig:
     def __init__(self, folder):
-        """`folder`: an empty one, for all that the daemons write."""
+        """`folder`: an empty folder for the daemons' files."""
         self.folder = pathlib.Path(folder)
         outer = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
         self.environment = {**outer, "PATH": PATH, "SLURM_CONF": str(self.folder / "slurm.conf")}
@@ -62,9 +62,9 @@ class SlurmRig:
         nodes = [f"NodeName={name} NodeHostname=localhost NodeAddr={name} Port={port} CPUs=4 Gres=gpu:2" for name, port in zip(NODES, ports[1:])]
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(port=ports[0], job=random.randrange(1, 10**6), user=os.environ.get("USER", "root"), folder=self.folder,
                                                                      nodes="\n".join(nodes), names=",".join(NODES)))
-        # Files that stand for the devices of GPUs.
+        # Plain files replace the device files of GPUs.
         (self.folder / "gres.conf").write_text("".join(f"NodeName={name} Name=gpu File={self.folder}/gpu[0-1]\n" for name in NODES))
-        # Nothing here asks for control groups; the plug-in that slurmd would choose by itself wants more of them than a container has.
+        # Control groups are not used here. The plug-in that slurmd chooses by default needs more of them than a container has.
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         for name in ("state", *NODES):
             (self.folder / name).mkdir()
@@ -73,23 +73,23 @@ class SlurmRig:
         for command in (["slurmctld", "-D"], *(["slurmd", "-D", "-N", name] for name in NODES)):
             self.daemons.append(subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                                  stderr=subprocess.DEVNULL))
-        self.wait_for(lambda: self.say("sinfo", "-h", "-o", "%T") == "idle", lambda: "the nodes do not come up", seconds=30)
+        self.wait_for(lambda: self.run("sinfo", "-h", "-o", "%T") == "idle", lambda: "the nodes do not become idle", seconds=30)
 
     def stop(self):
         with contextlib.suppress(AssertionError, subprocess.CalledProcessError):
-            self.say("scancel", "--quiet", "--state=PENDING,RUNNING")
-            self.wait_for(lambda: not self.say("squeue", "-h"), lambda: "jobs do not end", seconds=20)
+            self.run("scancel", "--quiet", "--state=PENDING,RUNNING")
+            self.wait_for(lambda: not self.run("squeue", "-h"), lambda: "jobs do not end", seconds=20)
         for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in self.daemons:
             daemon.wait()
 
-    def say(self, *command, check=False):
+    def run(self, *command, check=False):
         run = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=check, timeout=60)
         return run.stdout.strip()
 
     def wait_for(self, condition, what, seconds=60):
-        """`what` says what has not come."""
+        """`what` returns the message if the condition does not become true in time."""
         deadline = time.monotonic() + seconds
         while not condition():
             logs = "".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in self.folder.glob("*.log"))
@@ -97,19 +97,19 @@ class SlurmRig:
             time.sleep(0.1)
 
     def submit(self, *args, cwd, **variables):
-        """The job's number."""
+        """Submits a batch job and returns its number."""
         run = subprocess.run(["sbatch", "--parsable", *map(str, args)], cwd=cwd, env={**self.environment, **variables}, capture_output=True,
                              text=True, timeout=60)
         assert run.returncode == 0, run.stderr
         return run.stdout.strip()
 
     def job(self, number, field):
-        """Of `scontrol show job`."""
-        found = re.search(rf"\b{field}=(\S*)", self.say("scontrol", "show", "job", number))
+        """A field of `scontrol show job`; empty if it does not exist."""
+        found = re.search(rf"\b{field}=(\S*)", self.run("scontrol", "show", "job", number))
         return found[1] if found else ""
 
     def end(self, number, seconds=60):
-        """The job's state and exit code once it has ended."""
+        """Waits for the end of the job; returns its state and exit code."""
         self.wait_for(lambda: self.job(number, "JobState") in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"),
                       lambda: f"job {number} does not end", seconds)
         return self.job(number, "JobState"), int(self.job(number, "ExitCode").split(":")[0])

@@ -1,5 +1,5 @@
 #pragma once
-// Whole runs inside a test: from the text of an experiment file to the trained session.
+// Whole runs inside a test, from the text of an experiment file to the trained session.
 
 #include <filesystem>
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace trainer::testing {
 
-// A session on the CPU, of one process or of ranks that are threads.
+// A session on the CPU, of one process or of ranks as threads.
 struct SmallSession {
   SmallSession(config::Experiment experiment, const engine::Ranks& ranks, const std::filesystem::path& folder = {})
       : context(on_cpu(std::move(experiment)), {.num_cpus = 2}, make_quiet_logger(), ranks), session(context, options(context, folder)) {}
@@ -31,7 +31,7 @@ struct SmallSession {
     experiment.runtime.device = config::DeviceChoice::kCpu;
     return experiment;
   }
-  // Resumes from the newest checkpoint of the folder, if there is one, and saves there.
+  // Options that resume from the newest checkpoint of the folder, if it has one, and save there.
   static session::SessionOptions options(const session::RankContext& context, const std::filesystem::path& folder) {
     session::SessionOptions options{.checkpoint_folder = folder};
     const auto checkpoints = checkpoint::list_checkpoints(folder);
@@ -53,7 +53,7 @@ struct SmallRun {
   bool done = false;
 
   engine::Parts& parts() const { return session->parts(); }
-  // Leaves the other ranks: the groups end before the run does.
+  // Releases the process groups, which end before the run does.
   void leave_ranks() const {
     parts().data_parallel.reset();
     parts().ranks = {};
@@ -61,7 +61,7 @@ struct SmallRun {
 };
 
 // Trains on the CPU until the end or until `max_steps` steps are done. Collective over `ranks`. With a `folder` it resumes from the newest
-// checkpoint there, if there is one, and saves there.
+// checkpoint there, if it has one, and saves there.
 inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1, const engine::Ranks& ranks = {},
                       const std::filesystem::path& folder = {}) {
   SmallRun run{.session = std::make_unique<SmallSession>(std::move(experiment), ranks, folder), .events = {}};
@@ -75,7 +75,7 @@ inline SmallRun train_text(const std::string& text, const std::vector<std::strin
   return train(config::load_text(text, "test.yaml", overrides, session::all_registries()), max_steps, ranks, folder);
 }
 
-// Parameters and buffers, in the order of their names' registration.
+// Parameters, then buffers, each in the order of registration.
 inline std::vector<torch::Tensor> state_of(const engine::Parts& parts) {
   auto state = parts.model->parameters();
   const auto buffers = parts.model->buffers();

@@ -8,7 +8,7 @@
 
 namespace trainer::testing {
 
-// Keeps what is written.
+// Stores the written bytes.
 class StringOutput : public checkpoint::Output {
  public:
   void write(const void* data, size_t size) override { content_.append(static_cast<const char*>(data), size); }

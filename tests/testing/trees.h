@@ -1,5 +1,5 @@
 #pragma once
-// Trees to write, and what is in them as text.
+// Trees for tests of writers, and their content as text.
 
 #include <torch/types.h>
 
@@ -9,11 +9,11 @@
 
 namespace trainer::testing {
 
-// Everything that a tree can hold, every dtype, and tensors that share memory or skip parts of it.
+// A tree with every kind of value, every dtype, and tensors that share memory or are strided.
 state::Tree make_tree();
 
-// Two trees are equal, bit for bit, where this is. One line a value: its path, what it is, and for a tensor its shape, strides, dtype
-// and values.
+// Two trees are equal, bit for bit, if their descriptions are. One line per value: its path, its kind, and for a tensor its shape,
+// strides, dtype and values.
 std::string describe(const state::Tree& tree);
 
 }  // namespace trainer::testing

@@ -1,24 +1,24 @@
-"""The table of docs/troubleshooting.md, and tests that hold its rows to the truth."""
+"""The table of docs/troubleshooting.md, and a decorator for the tests that check its rows."""
 
 import functools
 import pathlib
 import re
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
-# What stands for something else in the messages, as the page says.
+# The placeholders in messages, which the page explains.
 PLACEHOLDERS = {"RANK": r"\d+", "SIZE": r"\d+", "PROCESS": r"\d+", "HOST": r"\S+", "STEP": r"\d+", "SECONDS": r"[\d.]+m?\d*s",
                 "PHASE": r"(?:start-up|(?:loading of )?step \d+|validation|checkpoint)", "ADDRESS": r"\S+:\d+", "PORT": r"\d+", "FILE": r"\S+",
                 "CODE": r"\d+", "NUMBER": r"\d+", "TEXT": r"\S.*"}
-# Instead of an exit code.
+# In the column of exit codes, if the run continues.
 CONTINUES = "continues"
 
 
 class Row:
-    """What happened, what is said, exit codes, cure."""
+    """A row: what happened, messages, exit codes, remedy."""
 
     def __init__(self, cells):
-        self.name, said, codes, self.cure = cells
-        self.messages = re.findall(r"`([^`]+)`", said)
+        self.name, messages, codes, self.cure = cells
+        self.messages = re.findall(r"`([^`]+)`", messages)
         self.code, self.others_code = None, None
         if codes != CONTINUES:
             code, others = re.fullmatch(r"(\d+)(?:, others (\d+))?", codes).groups()
@@ -30,8 +30,8 @@ class Row:
         return "".join(re.escape(str(values[word])) if word in values else PLACEHOLDERS.get(word, re.escape(word)) for word in words)
 
     def check(self, case, err, code=None, other_codes=(), **values):
-        """`err`: all that was said. `code`: of the launcher, or of the rank that has it where there is none; None when all goes on. `values`: of
-        placeholders."""
+        """`err`: the whole stderr. `code`: the exit code of the launcher, or of the rank without a launcher; None if the run continues.
+        `values`: values of placeholders."""
         self.was_seen = True
         case.assertEqual(code, self.code, err)
         case.assertEqual(set(other_codes) - {self.others_code}, set(), err)
@@ -48,7 +48,7 @@ def read_rows():
 
 
 def plants(*names):
-    """Marks a test that plants what the rows so named say, and is given these rows to check."""
+    """Marks a test that injects the faults of the rows with these names. The test gets the rows as arguments and has to check them."""
 
     def mark(test):
         @functools.wraps(test)

@@ -46,7 +46,7 @@ TEST(AutocastGuard, EmptyTypeChangesNothing) {
   EXPECT_TRUE(at::autocast::is_autocast_enabled(torch::kCPU));
 }
 
-TEST(AutocastGuard, RestoresTheStateAroundIt) {
+TEST(AutocastGuard, RestoresTheOuterState) {
   const auto outside = autocast_state();
   ASSERT_FALSE(std::get<0>(outside));
   {

@@ -36,7 +36,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& yaml, std::v
   return optim::make_optimizer(testing::read_component(optim::optimizer_registry(), yaml), {{.params = std::move(params)}});
 }
 
-// tests/golden/make_grad_scaler.py says why the parameters are compared by 1e-6.
+// tests/golden/make_grad_scaler.py explains the tolerance of 1e-6 for the parameters.
 void expect_near(const nlohmann::json& actual, const nlohmann::json& expected, double scale, const std::string& what) {
   EXPECT_LE(std::abs(actual.get<double>() - expected.get<double>()), 1e-6 * scale) << what;
 }
@@ -91,7 +91,7 @@ TEST(GradScaler, UnscalesGradientsOfSeveralTypes) {
 TEST(GradScaler, FindsAnyElementThatIsNotFinite) {
   GradScaler scaler({}, torch::kCPU);
   for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kBFloat16}) {
-    const auto grad = torch::ones({37}, dtype);  // whole vectors and a rest
+    const auto grad = torch::ones({37}, dtype);  // not a multiple of the vector width
     EXPECT_FALSE(finds_inf(scaler, grad));
     for (const double value : {kInf, -kInf, kNaN}) {
       for (const int64_t index : {0, 20, 36}) EXPECT_TRUE(finds_inf(scaler, grad.clone().index_fill_(0, torch::tensor(index), value)));
@@ -115,7 +115,7 @@ TEST(GradScaler, RefusesFloat16Gradients) {
   EXPECT_THROW(scaler.unscale({param_with_grad(torch::ones({2}, torch::kFloat16))}), c10::Error);
 }
 
-TEST(GradScaler, AnotherOrderIsRefused) {
+TEST(GradScaler, CallsInTheWrongOrderAreRefused) {
   GradScaler scaler({}, torch::kCPU);
   const std::vector<torch::Tensor> params{param_with_grad(torch::ones({2}))};
   EXPECT_THROW(scaler.found_inf(), c10::Error);
@@ -129,7 +129,7 @@ TEST(GradScaler, AnotherOrderIsRefused) {
   EXPECT_EQ(scaler.growth_tracker().item<int>(), 1);
 }
 
-// A network in float16 whose gradients do overflow: the scale falls until they fit, and only then does training begin.
+// The gradients of a float16 network overflow until the scale is small enough; only then does training begin.
 TEST(GradScaler, FindsTheScaleOfAFloat16Network) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const auto images = torch::randn({16, 8}, generator, torch::kFloat32);
@@ -172,7 +172,7 @@ std::vector<double> follow(GradScaler& scaler, const std::vector<double>& values
   return states;
 }
 
-TEST(GradScaler, GoesOnFromItsState) {
+TEST(GradScaler, ContinuesFromItsState) {
   const GradScalerOptions options{.init_scale = 1000.1, .growth_factor = 1.7, .growth_interval = 3};
   GradScaler original(options, torch::kCPU);
   follow(original, {1, 1, kInf, 1, 1});
@@ -201,8 +201,8 @@ TEST(GradScaler, ReadsPythonsStateAndRefusesOthers) {
   EXPECT_EQ(follow(scaler, {1, kInf}), (std::vector<double>{1024, 10, 0, 512, 0, 1}));  // with the options' factors and interval
 }
 
-// Both passes overflow, and what the step leaves behind are the bits from before.
-TEST(GradScaler, SamStepThatOverflows) {
+// Both passes overflow, and the step restores the parameters bit for bit.
+TEST(GradScaler, SamStepWithOverflow) {
   for (const double init_scale : {65536.0, 3e38}) {
     auto weight = torch::tensor({1.0F / 3, 4.0F}).requires_grad_();
     const auto before = weight.detach().clone();

@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Crash, LeavesWhatTheProcessWasItsLastLinesAndAStack) {
+TEST(Crash, ReportHasTheProcessItsLastLogLinesAndAStack) {
   for (const int number : {SIGSEGV, SIGABRT}) {
     const auto file = std::filesystem::temp_directory_path() / ("trainer-crash-" + std::to_string(getpid()));
     std::filesystem::remove(file);

@@ -24,7 +24,7 @@ std::string message_of(const std::function<void()>& action) {
   return "no error";
 }
 
-TEST(File, WritesWholeFilesAndLeavesNothingElse) {
+TEST(File, WritesWholeFilesWithoutLeavingTemporaryFiles) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "a.txt";
   write_file_atomically(path, "one");
@@ -45,7 +45,7 @@ TEST(File, FailuresNameThePathAndTheReason) {
   EXPECT_NE(message_of([&] { const LineFile file(absent / "x"); }).find("cannot write"), std::string::npos);
 }
 
-TEST(File, LinesAreThereAtOnce) {
+TEST(File, LinesAreWrittenImmediately) {
   const testing::TemporaryFolder folder;
   LineFile file(folder.path() / "lines");
   file.write_line("first");
@@ -55,7 +55,7 @@ TEST(File, LinesAreThereAtOnce) {
   EXPECT_EQ(read_file(folder.path() / "lines"), "first\nsecond\n");
 }
 
-TEST(File, ALineThatFindsNoRoomIsNotThereAtAll) {
+TEST(File, ALineThatDoesNotFitIsNotWrittenInPart) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "lines";
   const pid_t child = fork();
@@ -65,8 +65,8 @@ TEST(File, ALineThatFindsNoRoomIsNotThereAtAll) {
     setrlimit(RLIMIT_FSIZE, &limit);
     LineFile file(path);
     file.write_line("first");
-    const auto said = message_of([&] { file.write_line("too long"); });
-    _exit(said == "cannot write " + path.string() + ": File too large" ? 0 : 1);
+    const auto message = message_of([&] { file.write_line("too long"); });
+    _exit(message == "cannot write " + path.string() + ": File too large" ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);
@@ -84,7 +84,7 @@ TEST(File, MapsWholeFiles) {
   EXPECT_TRUE(MappedFile(folder.path() / "empty").bytes().empty());
 }
 
-TEST(Log, AFileReceivesWhatIsSaid) {
+TEST(Log, AFileReceivesTheLoggedLines) {
   const testing::TemporaryFolder folder;
   const auto logger = make_quiet_logger();
   add_file(*logger, folder.path() / "train.log");

@@ -1,5 +1,5 @@
 #pragma once
-// Files to spoil, and what is then said.
+// Files for tests of damaged input, and the errors of their readers.
 
 #include <algorithm>
 #include <filesystem>
@@ -53,14 +53,14 @@ inline std::string replaced(std::string content, size_t position, std::string_vi
   return content.replace(position, bytes.size(), bytes);
 }
 
-// `content` with `before`, which is there, replaced by `after`, which is as long.
+// `content` with `before` replaced by `after`. Throws if it does not contain `before` or the lengths differ.
 inline std::string replaced(std::string content, std::string_view before, std::string_view after) {
   const auto position = content.find(before);
   if (position == std::string::npos || before.size() != after.size()) throw std::logic_error("nothing to replace");
   return content.replace(position, before.size(), after);
 }
 
-// What the call says; empty when it refuses nothing.
+// The message of the CheckpointError that the call throws; empty if it throws none.
 template <typename Call>
 std::string refusal(const Call& call) {
   try {

@@ -1,4 +1,4 @@
-// Every small change of files, as far as a test has time for it (tests/fuzz goes on): refused or read, never more.
+// Small changes of files are read or refused with a CheckpointError, and never crash the reader. tests/fuzz tries more changes.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -12,7 +12,7 @@ namespace {
 
 using little_endian::append;
 
-// The tree, or the empty text where it is refused.
+// A description of the tree, or "" if the file is refused.
 template <typename Read>
 std::string read_or_refuse(const std::string& content, const Read& read) {
   try {
@@ -34,8 +34,7 @@ std::string small_pytorch_file() {
   return write(state::Tree(tree));
 }
 
-// A flip that is not noticed changes nothing.
-TEST(Mutation, NoBitOfAnArchiveChangesWhatIsRead) {
+TEST(Mutation, AFlippedBitOfAnArchiveIsRefusedOrChangesNothing) {
   for (const auto& file : {small_pytorch_file(), read_corpus("pytorch_file/torch_save.pt")}) {
     const auto whole = read_or_refuse(file, kReadTorchZip);
     ASSERT_NE(whole, "");
@@ -50,7 +49,7 @@ TEST(Mutation, NoBitOfAnArchiveChangesWhatIsRead) {
   }
 }
 
-TEST(Mutation, NoPartOfAFileIsTakenForAWholeOne) {
+TEST(Mutation, ATruncatedFileIsRefused) {
   for (const auto& file : {small_pytorch_file(), read_corpus("pytorch_file/torch_save.pt")}) {
     for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadTorchZip), "") << size;
   }
@@ -59,8 +58,8 @@ TEST(Mutation, NoPartOfAFileIsTakenForAWholeOne) {
   for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadSafetensors), "") << size;
 }
 
-// Any exception but a CheckpointError would end the test. A checksum would hide most changes of a program, so each gets a new one.
-TEST(Mutation, NoByteOfAProgramOrHeaderBreaksTheReader) {
+// Any exception other than a CheckpointError fails the test. A stale checksum would hide most changes of a program, so each gets a new one.
+TEST(Mutation, AChangedByteOfAProgramOrHeaderIsReadOrRefused) {
   const auto program = read_corpus("pytorch_file/torch_save.pkl");
   const auto header = read_corpus("safetensors/header.json");
   for (const auto* value : {"\x00", "\x01", "\x7f", "\xff", "(", "R", "t", "9", "\""}) {

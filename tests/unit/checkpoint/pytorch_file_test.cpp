@@ -13,7 +13,7 @@ namespace {
 
 using testing::describe;
 
-TEST(TorchZip, GivesBackWhatWasWritten) {
+TEST(TorchZip, IsReadBackUnchanged) {
   const auto tree = testing::make_tree();
   EXPECT_EQ(describe(read_pytorch_file(as_bytes(write(tree)), "a.pt")), describe(tree));
 }
@@ -31,7 +31,7 @@ TEST(TorchZip, IsTheSameForAnEqualTree) {
   EXPECT_EQ(write(read_pytorch_file(as_bytes(bytes), "a.pt")), bytes);
 }
 
-TEST(TorchZip, WritesMemoryThatIsSharedOnce) {
+TEST(TorchZip, WritesSharedMemoryOnce) {
   const auto memory = torch::arange(1000);
   state::Dict tree;
   tree.add("whole", memory);
@@ -53,7 +53,7 @@ TEST(TorchZip, TensorsOutliveTheFile) {
   EXPECT_EQ(describe(tree), describe(testing::make_tree()));
 }
 
-TEST(TorchZip, RefusesToWriteWhatPyTorchDoesNotRead) {
+TEST(TorchZip, RefusesToWriteWhatPyTorchCannotRead) {
   const auto memory = torch::zeros({4}, torch::kInt32);
   EXPECT_THROW(write(state::List{memory, memory.view(torch::kFloat32)}), c10::Error);
   EXPECT_THROW(write(state::Tree(torch::Tensor())), c10::Error);
@@ -61,7 +61,7 @@ TEST(TorchZip, RefusesToWriteWhatPyTorchDoesNotRead) {
   EXPECT_THROW(write(state::Tree(torch::ones({2}).to_sparse())), c10::Error);
 }
 
-TEST(TorchZip, ReadsWhatPythonWrites) {
+TEST(TorchZip, ReadsFilesOfPython) {
   const auto tree = read_pytorch_file(as_bytes(read_corpus("pytorch_file/torch_save.pt")), "torch_save.pt");
   const state::View view(tree, "torch_save.pt");
   const auto weight = view.at("model").at("weight").tensor();

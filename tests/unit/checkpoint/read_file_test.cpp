@@ -14,7 +14,7 @@ std::string any_refusal(const std::string& content) {
   return refusal([&] { read_any(as_bytes(content), "a.pt"); });
 }
 
-TEST(ReadAny, TellsTheFormatsApart) {
+TEST(ReadAny, DistinguishesTheFormats) {
   Safetensors content;
   content.tensors.add("a", torch::ones({2}));
   EXPECT_EQ(testing::describe(read_any(as_bytes(write(state::Tree(content.tensors))), "a")), testing::describe(content.tensors));

@@ -1,4 +1,4 @@
-// What is said of archives that are not as PyTorch writes them.
+// Errors for archives that differ from those that PyTorch writes.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -19,22 +19,22 @@ class RefusedArchive : public ::testing::Test {
   static constexpr size_t kEndSize = 22;
 
   static std::string damaged(const std::string& what) { return "a.pt: " + what + kDamaged; }
-  // Where the directory begins.
+  // The offset of the central directory.
   size_t directory() const { return file_.find("PK\1\2"); }
 
   std::string file_ = write(state::List{torch::arange(3, torch::kInt32)});
 };
 
-TEST_F(RefusedArchive, OfNoBytes) { EXPECT_EQ(pytorch_file_refusal(""), damaged("is empty")); }
+TEST_F(RefusedArchive, Empty) { EXPECT_EQ(pytorch_file_refusal(""), damaged("is empty")); }
 
-TEST_F(RefusedArchive, CutShort) {
+TEST_F(RefusedArchive, Truncated) {
   const auto message = damaged("begins as a zip archive but does not end as one: a part at its end is missing");
   EXPECT_EQ(pytorch_file_refusal(file_.substr(0, file_.size() / 2)), message);
   EXPECT_EQ(pytorch_file_refusal(file_.substr(0, file_.size() - 1)), message);
   EXPECT_EQ(pytorch_file_refusal("PK"), message);
 }
 
-TEST_F(RefusedArchive, WithAnotherEnd) {
+TEST_F(RefusedArchive, WithAWrongEndRecord) {
   const auto end = file_.size() - kEndSize;
   const auto no_sense = damaged("the record at its end makes no sense (the archive would be in several parts)");
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 4, "\1")), no_sense);
@@ -47,7 +47,7 @@ TEST_F(RefusedArchive, WithAnotherEnd) {
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 8, many)), StartsWith("a.pt: 65278 entries do not fit its directory of "));
 }
 
-TEST_F(RefusedArchive, OfPythonWithAnotherEnd) {
+TEST_F(RefusedArchive, OfPythonWithAWrongEndRecord) {
   const auto file = read_corpus("pytorch_file/torch_save.pt");
   const auto locator = file.size() - kEndSize - 20;
   const auto message = damaged("the two records at its end do not fit together");
@@ -57,7 +57,7 @@ TEST_F(RefusedArchive, OfPythonWithAnotherEnd) {
   EXPECT_EQ(pytorch_file_refusal(replaced(file, file.size() - 6, "\1")), message);
 }
 
-TEST_F(RefusedArchive, WithAnotherDirectory) {
+TEST_F(RefusedArchive, WithAWrongDirectory) {
   const auto first = directory();
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first, "X")), damaged("its directory's entry 0 is none"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 33, "\xff")), damaged("its directory's entry 0 is longer than the directory"));
@@ -77,7 +77,7 @@ TEST_F(RefusedArchive, WithHeadersThatDisagree) {
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, "archive/data.pkl", "archive/data.pkx")), message);
 }
 
-TEST_F(RefusedArchive, OfPythonWithAnotherDescriptor) {
+TEST_F(RefusedArchive, OfPythonWithAWrongDescriptor) {
   const auto file = read_corpus("pytorch_file/torch_save.pt");
   const auto descriptor = file.find("PK\7\10");
   for (const size_t field : {0U, 4U, 8U, 12U}) {
@@ -86,7 +86,7 @@ TEST_F(RefusedArchive, OfPythonWithAnotherDescriptor) {
   }
 }
 
-TEST_F(RefusedArchive, WithBytesThatChanged) {
+TEST_F(RefusedArchive, WithChangedBytes) {
   const auto values = file_.find(std::string_view("\0\0\0\0\1\0\0\0\2\0\0\0", 12));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, values + 4, "\3")),
             damaged(fmt::format("\"archive/data/0\" in it has changed (bytes {} to {} do not have its checksum)", values, values + 12)));
@@ -94,12 +94,12 @@ TEST_F(RefusedArchive, WithBytesThatChanged) {
               StartsWith("a.pt: \"archive/data.pkl\" in it has changed (bytes 64 to "));
 }
 
-TEST_F(RefusedArchive, WithTwoOfOneName) {
+TEST_F(RefusedArchive, WithTwoEntriesOfOneName) {
   EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("\"archive/data.pkl\" in it is there twice"));
 }
 
-// The second entry's header stands within the first one's bytes, so that the same bytes would be read twice.
-TEST_F(RefusedArchive, WithEntriesInEachOther) {
+// The second entry's header is inside the first one's bytes, so that the same bytes would be read twice.
+TEST_F(RefusedArchive, WithOverlappingEntries) {
   const auto inner = make_zip({{"inner", "abc"}});
   auto file = make_zip({{"outer", inner}, {"inner", "abc"}});
   const auto inner_header = file.find(inner);
@@ -109,7 +109,7 @@ TEST_F(RefusedArchive, WithEntriesInEachOther) {
   EXPECT_EQ(pytorch_file_refusal(replaced(file, last + 42, offset)), damaged("\"archive/inner\" in it overlaps \"archive/outer\""));
 }
 
-TEST_F(RefusedArchive, ThatIsPackedOrEncrypted) {
+TEST_F(RefusedArchive, CompressedOrEncrypted) {
   const auto with = [&](size_t in_local, size_t in_central, char value) {
     const std::string bytes(1, value);
     return pytorch_file_refusal(replaced(replaced(file_, in_local, bytes), directory() + in_central, bytes));

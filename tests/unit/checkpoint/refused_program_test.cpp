@@ -1,4 +1,4 @@
-// What is said of pickle programs that do not make plain data.
+// Errors for pickle programs that do not create plain data.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using ::testing::StartsWith;
 
 std::string program_refusal(const std::string& program) { return pytorch_file_refusal(make_archive(program)); }
 
-// Of the instruction at that byte.
+// The error about the instruction at that byte.
 std::string at(size_t byte, const std::string& what) {
   return fmt::format(
       "a.pt: data.pkl, byte {}: {}; save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, "
@@ -49,7 +49,7 @@ std::string tensor(int64_t num_elements, int64_t offset, std::initializer_list<i
          integer(num_elements) + "tQ" + integer(offset) + tuple(sizes) + tuple(strides) + "\x89" + kHooks + "tR";
 }
 
-TEST(RefusedProgram, ThatWouldExecuteSomething) {
+TEST(RefusedProgram, WouldExecuteCode) {
   const auto program =
       "\x80\x02"
       "cposix\nsystem\n" +
@@ -64,11 +64,11 @@ TEST(RefusedProgram, ThatWouldExecuteSomething) {
             at(2, "wants \"__builtin__.eval\", which is not plain data and is never executed here"));
   EXPECT_EQ(program_refusal("ctorch\nQInt8Storage\n."),
             at(0, "wants \"torch.QInt8Storage\", which is not plain data and is never executed here"));
-  // Whatever is in a name, the message is one line of a terminal's text.
+  // Control characters in a name are escaped, so the message is one line of printable text.
   EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: wants \"\\x1b[2J.evil\\x22\", which"));
 }
 
-TEST(RefusedProgram, OfOtherInstructions) {
+TEST(RefusedProgram, WithInvalidInstructions) {
   EXPECT_EQ(program_refusal("\x80\x04."), at(0, "is of pickle protocol 4, not of 2, torch.save's own"));
   EXPECT_EQ(program_refusal("\x80\x02\x81."), at(2, "holds the instruction 0x81, which torch.save does not write"));
   EXPECT_EQ(program_refusal(""), at(0, "ends in the middle of an instruction"));
@@ -90,7 +90,7 @@ TEST(RefusedProgram, OfOtherInstructions) {
             at(0, "holds an integer of more than 64 bits"));
 }
 
-TEST(RefusedProgram, OfOtherObjects) {
+TEST(RefusedProgram, WithOtherObjects) {
   EXPECT_EQ(program_refusal("}Na."), at(2, "appends to a dictionary"));
   EXPECT_EQ(program_refusal("](NNu."), at(4, "sets items of a list"));
   EXPECT_EQ(program_refusal("}(Nu."), at(3, "sets an item of a dictionary that has no value"));
@@ -109,7 +109,7 @@ TEST(RefusedProgram, OfOtherObjects) {
             at(49, "makes a storage without a tensor"));
 }
 
-TEST(RefusedProgram, OfTensorsBeyondTheirStorage) {
+TEST(RefusedProgram, WithTensorsLargerThanTheirStorage) {
   EXPECT_EQ(program_refusal(tensor(2, 0, {2}, {1}) + "."), "");
   EXPECT_EQ(program_refusal(tensor(2, 2, {0}, {1}) + "."), "");
   const auto beyond = [](const std::string& numbers) {
@@ -117,9 +117,9 @@ TEST(RefusedProgram, OfTensorsBeyondTheirStorage) {
   };
   const auto message = [](std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides, int64_t offset) {
     const auto program = tensor(2, offset, sizes, strides) + ".";
-    const auto said = program_refusal(program);
-    const auto begin = said.find("makes");
-    return begin == std::string::npos ? said : said.substr(begin, said.find(';') - begin);
+    const auto full = program_refusal(program);
+    const auto begin = full.find("makes");
+    return begin == std::string::npos ? full : full.substr(begin, full.find(';') - begin);
   };
   constexpr auto kMax = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(message({3}, {1}, 0), beyond("offset 0, sizes [3], strides [1]"));
@@ -137,7 +137,7 @@ TEST(RefusedProgram, OfTensorsBeyondTheirStorage) {
             fmt::format("makes a tensor of sizes [{}, {}] from few bytes, by repeating them", kMax, kMax));
 }
 
-TEST(RefusedProgram, OfStoragesThatAreNotThere) {
+TEST(RefusedProgram, WithMissingStorages) {
   EXPECT_EQ(program_refusal(tensor(3, 0, {1}, {1}) + "."),
             "a.pt: holds 8 bytes of storage \"0\", of which a tensor wants 12" + std::string(kDamaged));
   EXPECT_EQ(program_refusal(replaced(tensor(2, 0, {1}, {1}), text("0"), text("7")) + "."),
@@ -147,10 +147,10 @@ TEST(RefusedProgram, OfStoragesThatAreNotThere) {
               ::testing::HasSubstr("wants a storage of 9223372036854775807 elements"));
 }
 
-// Few bytes that ask for much.
-TEST(RefusedProgram, OfMoreThanItsSizeNeeds) {
+// Files of few bytes that request much memory.
+TEST(RefusedProgram, NeedsTooMuchMemory) {
   const auto too_much = StartsWith("a.pt: asks for more memory than ");
-  // A list of a list of a list..., each holding the one before it ten times.
+  // Nested lists, each of which contains the one before it ten times.
   std::string bomb = "]q" + std::string(1, '\0');
   for (char i = 1; i < 20; ++i) {
     bomb += "](";
@@ -162,7 +162,7 @@ TEST(RefusedProgram, OfMoreThanItsSizeNeeds) {
   std::string repeats = "](" + text(std::string(10000, 'a')) + "q" + std::string(1, '\0');
   for (int i = 0; i < 2000; ++i) repeats += std::string("h\0", 2);
   EXPECT_THAT(program_refusal(repeats + "e."), too_much);
-  // A list that holds itself.
+  // A list that contains itself.
   EXPECT_THAT(program_refusal(std::string("]q\0h\0a.", 7)), ::testing::HasSubstr("nests objects more than 100 deep, or in themselves"));
   std::string deep;
   for (int i = 0; i < 200; ++i) deep += "]";

@@ -26,7 +26,7 @@ std::string make_safetensors(const std::string& header) {
 
 std::string damaged_safetensors(const std::string& what) { return "a.safetensors: " + what + kDamaged; }
 
-TEST(SafetensorsFile, GivesBackWhatWasWritten) {
+TEST(SafetensorsFile, IsReadBackUnchanged) {
   Safetensors content;
   content.metadata = {{"format", "pt"}, {"a \"b\"", "\xc3\xa4"}};
   content.tensors.add("wide", torch::arange(3, torch::kFloat64));
@@ -40,7 +40,7 @@ TEST(SafetensorsFile, GivesBackWhatWasWritten) {
   EXPECT_EQ(back.metadata, content.metadata);
 }
 
-TEST(SafetensorsFile, HoldsRowsOfWhatIsNotContiguous) {
+TEST(SafetensorsFile, StoresStridedTensorsInRowMajorOrder) {
   Safetensors content;
   const auto transposed = torch::arange(6).reshape({2, 3}).t();
   content.tensors.add("transposed", transposed);
@@ -56,7 +56,7 @@ TEST(SafetensorsFile, BeginsValuesAtMultiplesOf8) {
   }
 }
 
-TEST(SafetensorsFile, ReadsWhatPythonWrites) {
+TEST(SafetensorsFile, ReadsFilesOfPython) {
   const auto content = read_safetensors(as_bytes(read_corpus("safetensors/python.safetensors")), "python.safetensors");
   EXPECT_EQ(content.metadata.at("format"), "pt");
   const auto* weight = content.tensors.find("weight");
@@ -65,7 +65,7 @@ TEST(SafetensorsFile, ReadsWhatPythonWrites) {
   EXPECT_EQ(content.tensors.items().size(), 4U);
 }
 
-TEST(SafetensorsFile, IsNotWrittenOfWhatItCannotHold) {
+TEST(SafetensorsFile, RefusesToWriteWhatTheFormatCannotHold) {
   const auto memory = torch::arange(10);
   Safetensors content;
   content.tensors.add("a", memory.slice(0, 0, 5));
@@ -96,61 +96,62 @@ TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
   const auto tensor = [](const char* name, const char* dtype, const char* shape, const char* offsets) {
     return fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{}]}})", name, dtype, shape, offsets);
   };
-  const auto said = [&](const std::string& first, const std::string& second) {
+  const auto refusal_of = [&](const std::string& first, const std::string& second) {
     return safetensors_refusal(make_safetensors('{' + first + (second.empty() ? "" : ',' + second) + '}'));
   };
-  EXPECT_EQ(said(tensor("b", "U8", "4", "4,8"), tensor("a", "F32", "1", "0,4")), "");
-  EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("b", "F32", "", "2,6")),
+  EXPECT_EQ(refusal_of(tensor("b", "U8", "4", "4,8"), tensor("a", "F32", "1", "0,4")), "");
+  EXPECT_EQ(refusal_of(tensor("a", "F32", "1", "0,4"), tensor("b", "F32", "", "2,6")),
             damaged_safetensors("tensor \"b\" begins at byte 2 of the values, which overlaps the one before it, that ends at byte 4"));
   EXPECT_EQ(
-      said(tensor("a", "F32", "1", "0,4"), tensor("b", "U8", "2", "6,8")),
+      refusal_of(tensor("a", "F32", "1", "0,4"), tensor("b", "U8", "2", "6,8")),
       damaged_safetensors("tensor \"b\" begins at byte 6 of the values, which leaves a gap behind the one before it, that ends at byte 4"));
-  EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" is there twice"));
-  EXPECT_EQ(said(tensor("a", "F32", "3", "0,8"), ""),
+  EXPECT_EQ(refusal_of(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" is there twice"));
+  EXPECT_EQ(refusal_of(tensor("a", "F32", "3", "0,8"), ""),
             damaged_safetensors("tensor \"a\" of F32 and shape [3] would be bytes 0 to 8, which is another size"));
-  EXPECT_EQ(said(tensor("a", "F32", "2", "8,0"), ""),
+  EXPECT_EQ(refusal_of(tensor("a", "F32", "2", "8,0"), ""),
             damaged_safetensors("tensor \"a\" of F32 and shape [2] would be bytes 8 to 0, which is another size"));
-  EXPECT_EQ(said(tensor("a", "U8", "4294967296,4294967296,4294967296", "0,8"), ""),
+  EXPECT_EQ(refusal_of(tensor("a", "U8", "4294967296,4294967296,4294967296", "0,8"), ""),
             damaged_safetensors(
                 "tensor \"a\" of U8 and shape [4294967296, 4294967296, 4294967296] would be bytes 0 to 8, which is another size"));
-  EXPECT_EQ(said(tensor("a", "U8", "0,9223372036854775807,9223372036854775807", "0,0"), tensor("b", "I64", "1", "0,8")),
+  EXPECT_EQ(refusal_of(tensor("a", "U8", "0,9223372036854775807,9223372036854775807", "0,0"), tensor("b", "I64", "1", "0,8")),
             damaged_safetensors(
                 "tensor \"a\" of U8 and shape [0, 9223372036854775807, 9223372036854775807] would be bytes 0 to 0, which is another size"));
-  EXPECT_EQ(said(tensor("a", "U8", "9223372036854775807", "0,9223372036854775807"), ""),
+  EXPECT_EQ(refusal_of(tensor("a", "U8", "9223372036854775807", "0,9223372036854775807"), ""),
             damaged_safetensors("its tensors take 9223372036854775807 bytes, but 8 follow the header"));
-  EXPECT_EQ(said(tensor("a", "F4", "16", "0,8"), ""),
+  EXPECT_EQ(refusal_of(tensor("a", "F4", "16", "0,8"), ""),
             "a.safetensors: tensor \"a\" is of dtype \"F4\", which is not known here; save it as a dtype that PyTorch computes in");
 }
 
-TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
-  const auto said = [](const std::string& header) { return safetensors_refusal(make_safetensors(header)); };
-  EXPECT_EQ(said(""), damaged_safetensors("its header is no JSON from the 1th of its bytes on"));
-  EXPECT_EQ(said("{\"a\":"), damaged_safetensors("its header is no JSON from the 6th of its bytes on"));
+TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsInvalid) {
+  const auto refusal_of = [](const std::string& header) { return safetensors_refusal(make_safetensors(header)); };
+  EXPECT_EQ(refusal_of(""), damaged_safetensors("its header is no JSON from the 1th of its bytes on"));
+  EXPECT_EQ(refusal_of("{\"a\":"), damaged_safetensors("its header is no JSON from the 6th of its bytes on"));
   const auto has = [](const std::string& what, const std::string& key) {
     return fmt::format(
         "a.safetensors: its header holds {} where safetensors have none, at \"{}\"; save it again with the safetensors package", what, key);
   };
-  EXPECT_EQ(said("[]"), has("a list", ""));
-  EXPECT_EQ(said("7"), has("a number", ""));
-  EXPECT_EQ(said(R"({"a":null})"), has("null", "a"));
-  EXPECT_EQ(said(R"({"a":true})"), has("a truth value", "a"));
-  EXPECT_EQ(said(R"({"a":"F32"})"), has("a text", "a"));
-  EXPECT_EQ(said(R"({"a":{"shape":[-1]}})"), has("a negative number", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[1.5]}})"), has("a number that is not an integer", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[9223372036854775808]}})"), has("a number that is too large", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[18446744073709551616]}})"), has("a number that is not an integer", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[[1]]}})"), has("a list", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[1],"shape":[1]}})"), has("a list", "shape"));
-  EXPECT_EQ(said(R"({"a":{"data_offsets":[0,1,2]}})"), has("a third offset", "data_offsets"));
-  EXPECT_EQ(said(R"({"a":{"dtype":{}}})"), has("an object", "dtype"));
-  EXPECT_EQ(said(R"({"a":{"type":"F32"}})"), has("an unknown key", "type"));
-  EXPECT_EQ(said(R"({"a":{"dtype":"F32"}})"), has("a tensor without dtype, shape or two data_offsets", "a"));
-  EXPECT_EQ(said(R"({"__metadata__":{"a":1}})"), has("a number", "a"));
-  EXPECT_EQ(said(R"({"__metadata__":{"a":"1","a":"2"}})"), has("the same key twice", "a"));
-  EXPECT_EQ(said("{\"a\":" + std::string(100000, '[') + "}"), has("a list", "a"));
+  EXPECT_EQ(refusal_of("[]"), has("a list", ""));
+  EXPECT_EQ(refusal_of("7"), has("a number", ""));
+  EXPECT_EQ(refusal_of(R"({"a":null})"), has("null", "a"));
+  EXPECT_EQ(refusal_of(R"({"a":true})"), has("a truth value", "a"));
+  EXPECT_EQ(refusal_of(R"({"a":"F32"})"), has("a text", "a"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[-1]}})"), has("a negative number", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[1.5]}})"), has("a number that is not an integer", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[9223372036854775808]}})"), has("a number that is too large", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[18446744073709551616]}})"), has("a number that is not an integer", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[[1]]}})"), has("a list", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[1],"shape":[1]}})"), has("a list", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"data_offsets":[0,1,2]}})"), has("a third offset", "data_offsets"));
+  EXPECT_EQ(refusal_of(R"({"a":{"dtype":{}}})"), has("an object", "dtype"));
+  EXPECT_EQ(refusal_of(R"({"a":{"type":"F32"}})"), has("an unknown key", "type"));
+  EXPECT_EQ(refusal_of(R"({"a":{"dtype":"F32"}})"), has("a tensor without dtype, shape or two data_offsets", "a"));
+  EXPECT_EQ(refusal_of(R"({"__metadata__":{"a":1}})"), has("a number", "a"));
+  EXPECT_EQ(refusal_of(R"({"__metadata__":{"a":"1","a":"2"}})"), has("the same key twice", "a"));
+  EXPECT_EQ(refusal_of("{\"a\":" + std::string(100000, '[') + "}"), has("a list", "a"));
   std::string dimensions = "1";
   for (int i = 0; i < 64; ++i) dimensions += ",1";
-  EXPECT_EQ(said(fmt::format(R"({{"a":{{"shape":[{}]}}}})", dimensions)), has("a shape of more dimensions than tensors have", "shape"));
+  EXPECT_EQ(refusal_of(fmt::format(R"({{"a":{{"shape":[{}]}}}})", dimensions)),
+            has("a shape of more dimensions than tensors have", "shape"));
 }
 
 TEST(SafetensorsFile, IsRefusedWhenItHoldsTooManyTensors) {

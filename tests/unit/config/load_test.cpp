@@ -41,7 +41,7 @@ struct NoOptions : Options {
   void describe(KeyTable&) override {}
 };
 
-// Components without a product.
+// The components are never built, so their type is int.
 using TestRegistry = Registry<int>;
 
 template <class O>
@@ -143,7 +143,7 @@ TEST(Load, MissingRequiredKeys) {
   EXPECT_NE(error.find("training.epochs: missing"), std::string::npos) << error;
 }
 
-TEST(Load, UnknownKindSuggestsAndSaysNothingOfItsKeys) {
+TEST(Load, UnknownKindGetsASuggestionAndItsKeysAreNotChecked) {
   EXPECT_EQ(load_error("experiment: s\nmodel: {name: nett, deep: 3}\ndataset: {name: data}\ntraining: {epochs: 1}\n"),
             "x.yaml:2:15: model.name: \"nett\" is not one of net, bare; did you mean \"net\"?");
 }
@@ -239,7 +239,7 @@ TEST(Load, ResolvedFileReadsBackToTheSame) {
   EXPECT_EQ(options_of<CropOptions>(again.dataset.train_transforms[1]).scale, (std::vector<double>{0.1, 3}));
 }
 
-TEST(Load, FilesThatAreNone) {
+TEST(Load, FilesThatCannotBeUsed) {
   const testing::TemporaryFolder folder;
   const auto registries = small_registries();
   const auto error = [&](const std::filesystem::path& path) {

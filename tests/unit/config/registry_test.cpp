@@ -24,7 +24,7 @@ struct PlusOptions : Options {
   void describe(KeyTable&) override {}
 };
 
-// What is made is a number, from a number that is moved in.
+// The components are numbers, made from a number that is moved in.
 using Numbers = Registry<int, std::unique_ptr<int>>;
 
 Numbers numbers() {
@@ -41,7 +41,7 @@ TEST(Registry, MakesTheComponentThatWasConfigured) {
   EXPECT_EQ(registry.make(registry.configure("plus"), std::make_unique<int>(4)), 14);
   dynamic_cast<TimesOptions&>(*times.options).factor = 5;
   EXPECT_EQ(registry.make(times, std::make_unique<int>(4)), 20);
-  EXPECT_EQ(registry.make(registry.configure("times"), std::make_unique<int>(4)), 8) << "options are each configuration's own";
+  EXPECT_EQ(registry.make(registry.configure("times"), std::make_unique<int>(4)), 8) << "each configuration has separate options";
 }
 
 TEST(Registry, ListsItsComponentsInTheirOrder) {
@@ -53,7 +53,7 @@ TEST(Registry, ListsItsComponentsInTheirOrder) {
   EXPECT_THAT(Numbers("number").names(), IsEmpty());
 }
 
-TEST(Registry, ASecondComponentOfTheSameNameIsRefused) {
+TEST(Registry, RefusesTwoComponentsOfTheSameName) {
   auto registry = numbers();
   EXPECT_THAT([&] { registry.add<PlusOptions>("times", "Again.", [](const auto&, auto) { return 0; }); },
               ThrowsMessage<std::logic_error>("two components of the number registry are named \"times\""));
@@ -61,7 +61,7 @@ TEST(Registry, ASecondComponentOfTheSameNameIsRefused) {
   EXPECT_EQ(registry.make(registry.configure("times"), std::make_unique<int>(4)), 8);
 }
 
-TEST(Registry, WhatIsNotFromTheRegistryIsAProgrammingError) {
+TEST(Registry, ForeignConfigurationsThrowLogicError) {
   const auto registry = numbers();
   const auto make = [&](const ComponentConfig& config) { return registry.make(config, std::make_unique<int>(4)); };
   EXPECT_THAT([&] { registry.configure("minus"); }, ThrowsMessage<std::logic_error>("the number registry has no component \"minus\""));

@@ -17,15 +17,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST_F(FetchArchive, PutsTheFolderIntoPlace) {
+TEST_F(FetchArchive, ExtractsTheFolder) {
   fetch(plain_archive());
-  EXPECT_THAT(left(), ElementsAre("numbers"));
+  EXPECT_THAT(root_entries(), ElementsAre("numbers"));
   EXPECT_EQ(read_file(root() / "numbers" / "one.txt"), "1\n");
   EXPECT_EQ(read_file(root() / "numbers" / "more" / "two.txt"), "22\n");
   EXPECT_EQ(read_file(root() / "numbers" / "empty"), "");
 }
 
-TEST_F(FetchArchive, MakesTheRoot) {
+TEST_F(FetchArchive, CreatesTheRoot) {
   const auto body = plain_archive();
   const HttpServer server([&body](HttpServer::Connection& connection) { connection.reply(body); });
   const auto logger = make_quiet_logger();
@@ -33,24 +33,24 @@ TEST_F(FetchArchive, MakesTheRoot) {
   EXPECT_TRUE(fs::exists(root() / "some" / "data" / "numbers" / "one.txt"));
 }
 
-TEST_F(FetchArchive, ContactsNobodyWhenTheFolderIsThere) {
+TEST_F(FetchArchive, ContactsNoServerWhenTheFolderExists) {
   fs::create_directory(root() / "numbers");
   const HttpServer server([](HttpServer::Connection& connection) { connection.reply(""); });
   const auto logger = make_quiet_logger();
   fetch_archive(source(server.url("/a.tar.gz"), ""), root(), *logger);
   EXPECT_EQ(server.num_requests(), 0);
-  EXPECT_THAT(left(), ElementsAre("numbers"));
+  EXPECT_THAT(root_entries(), ElementsAre("numbers"));
 }
 
-TEST_F(FetchArchive, RemovesWhatAKilledProcessLeft) {
+TEST_F(FetchArchive, RemovesFilesOfAKilledProcess) {
   fs::create_directories(root() / ".numbers.partial" / "content" / "numbers");
   std::ofstream(root() / ".numbers.partial" / "archive") << "half";
   std::ofstream(root() / ".numbers.lock") << "";
   fetch(plain_archive());
-  EXPECT_THAT(left(), ElementsAre("numbers"));
+  EXPECT_THAT(root_entries(), ElementsAre("numbers"));
 }
 
-TEST_F(FetchArchive, TheSecondOfTwoWaitsForTheFirst) {
+TEST_F(FetchArchive, TheSecondProcessWaitsForTheFirst) {
   const auto body = plain_archive();
   ArchiveSource archive = source("", body);
   std::mutex mutex;
@@ -64,7 +64,7 @@ TEST_F(FetchArchive, TheSecondOfTwoWaitsForTheFirst) {
   });
   Logger second_logger("second", sink);
   std::thread second;
-  // The first one is in the middle of its download when the second begins, and gets the rest once the second waits.
+  // The second fetch begins in the middle of the first one's download, which gets the remaining bytes once the second waits.
   const HttpServer server([&](HttpServer::Connection& connection) {
     second = std::thread([&] { EXPECT_NO_THROW(fetch_archive(archive, root(), second_logger)); });
     std::unique_lock lock(mutex);
@@ -77,7 +77,7 @@ TEST_F(FetchArchive, TheSecondOfTwoWaitsForTheFirst) {
   second.join();
   EXPECT_EQ(server.num_requests(), 1);
   EXPECT_THAT(sink->lines(), ElementsAre("waiting for another process that downloads " + archive.url));
-  EXPECT_THAT(left(), ElementsAre("numbers"));
+  EXPECT_THAT(root_entries(), ElementsAre("numbers"));
 }
 
 TEST_F(FetchArchive, WrongChecksum) {
@@ -87,7 +87,7 @@ TEST_F(FetchArchive, WrongChecksum) {
                                                       md5_of("something else"), archive.md5)));
 }
 
-// Stands for a full disk, which no test can have: writing fails in the same place.
+// Replaces a full disk: writing fails at the same place.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : old_handler_(::signal(SIGXFSZ, SIG_IGN)) {
@@ -129,7 +129,7 @@ TEST_F(FetchArchive, ContentThatCannotBeWritten) {
       text, HasSubstr(": cannot write " + (root() / ".numbers.partial" / "content" / "numbers" / "zeros").string() + ": File too large;"));
 }
 
-TEST_F(FetchArchive, RootThatCannotBeMade) {
+TEST_F(FetchArchive, RootThatCannotBeCreated) {
   std::ofstream(root() / "file") << "";
   const auto logger = make_quiet_logger();
   try {
@@ -140,7 +140,7 @@ TEST_F(FetchArchive, RootThatCannotBeMade) {
   }
 }
 
-TEST_F(FetchArchive, PathsThatLeaveTheFolderAreRefused) {
+TEST_F(FetchArchive, PathsOutsideTheFolderAreRefused) {
   const std::vector<std::string> refused = {"../evil", "../../evil", "numbers/../../../evil", "numbers/..", (root() / "evil").string()};
   for (const auto& path : refused) {
     EXPECT_THAT(failure_with(tar_gz({{"numbers/one.txt", "1\n"}, {path, "evil"}})),
@@ -165,7 +165,7 @@ TEST_F(FetchArchive, ArchiveWithoutTheFolderIsRefused) {
   EXPECT_THAT(failure_with(tar_gz({{"numbers", "a\n"}})), HasSubstr(": the archive holds no folder numbers;"));
 }
 
-TEST_F(FetchArchive, WhatIsNoArchiveIsRefused) {
+TEST_F(FetchArchive, FilesThatAreNotArchivesAreRefused) {
   EXPECT_THAT(failure_with("<html>not what you wanted</html>"), HasSubstr(": the archive cannot be unpacked: "));
   EXPECT_THAT(failure_with(""), HasSubstr(": the archive cannot be unpacked: "));
   const auto whole = tar_gz({{"numbers/random", random_bytes(100'000)}});

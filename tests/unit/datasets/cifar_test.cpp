@@ -168,7 +168,7 @@ TEST_F(Cifar10, HighestLabelByteIsRefused) {
   EXPECT_THAT(cifar_data_error([&] { open_quietly(cifar10_layout(), root(), Split::kValidation); }), HasSubstr("has the label 255"));
 }
 
-TEST_F(Cifar10, FolderInAFilesPlaceIsRefused) {
+TEST_F(Cifar10, FolderInPlaceOfAFileIsRefused) {
   std::filesystem::remove(file("data_batch_1.bin"));
   std::filesystem::create_directory(file("data_batch_1.bin"));
   EXPECT_EQ(cifar10_train_error(root()), "cannot read " + file("data_batch_1.bin").string() + ": it is not a regular file");
@@ -185,7 +185,7 @@ TEST_F(Cifar10, Cifar100IsNotFoundInItsFolder) {
               AllOf(StartsWith("dataset.root: "), HasSubstr("holds no CIFAR-100"), HasSubstr("cifar-100-binary.tar.gz")));
 }
 
-TEST(Cifar10Root, MissingFolderSaysWhatToDo) {
+TEST(Cifar10Root, ErrorForAMissingFolderStatesTheRemedy) {
   const trainer::testing::TemporaryFolder folder;
   const auto root = (folder.path() / "data").string();
   EXPECT_EQ(cifar10_train_error(root), "dataset.root: " + root + " holds no CIFAR-10 (there is no " + root +
@@ -227,7 +227,7 @@ TEST(Cifar100, EitherLabelIsChecked) {
   EXPECT_THAT(error(), HasSubstr("3073 bytes are no whole number of 3074-byte records of CIFAR-100"));
 }
 
-TEST(Cifar10Sample, HasAsManyImagesOfEachClass) {
+TEST(Cifar10Sample, HasTheSameNumberOfImagesOfEachClass) {
   const auto root = std::filesystem::path(TRAINER_SOURCE_DIR) / "datasets" / "cifar10_sample";
   for (const auto& [split, per_class] : {std::pair{Split::kTrain, 200}, std::pair{Split::kValidation, 50}}) {
     const auto dataset = open_quietly(cifar10_layout(), root, split);

@@ -28,7 +28,7 @@ TEST_F(FetchArchive, FollowsARedirect) {
   EXPECT_TRUE(fs::exists(root() / "numbers" / "one.txt"));
 }
 
-TEST_F(FetchArchive, LogsALineEachTenPercent) {
+TEST_F(FetchArchive, LogsALineForEachTenPercent) {
   const auto body = tar_gz({{"numbers/random", random_bytes(3'000'000)}});
   const HttpServer server([&body](HttpServer::Connection& connection) { connection.reply(body); });
   const auto sink = std::make_shared<LineSink>([](const std::string&) {});
@@ -40,7 +40,7 @@ TEST_F(FetchArchive, LogsALineEachTenPercent) {
   EXPECT_EQ(sink->lines(), expected);
 }
 
-TEST_F(FetchArchive, OneThatStallsIsGivenUp) {
+TEST_F(FetchArchive, ServerThatStallsTimesOut) {
   const auto body = plain_archive();
   const HttpServer server([&body](HttpServer::Connection& connection) {
     connection.send(fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.size()) + body.substr(0, 50));
@@ -51,14 +51,14 @@ TEST_F(FetchArchive, OneThatStallsIsGivenUp) {
   EXPECT_THAT(failure(archive), HasSubstr(": the server sent nothing for 0.3s;"));
 }
 
-TEST_F(FetchArchive, OneThatNeverAnswersIsGivenUp) {
+TEST_F(FetchArchive, ServerThatNeverAnswersTimesOut) {
   const HttpServer server([](HttpServer::Connection& connection) { connection.wait_for_hang_up(); });
   auto archive = source(server.url("/a.tar.gz"), "");
   archive.stall_timeout = std::chrono::milliseconds(300);
   EXPECT_THAT(failure(archive), HasSubstr(": the server sent nothing for 0.3s;"));
 }
 
-TEST_F(FetchArchive, BodyThatIsCutShort) {
+TEST_F(FetchArchive, TruncatedBodyIsRefused) {
   const auto body = random_bytes(5000);
   const HttpServer server([&body](HttpServer::Connection& connection) {
     connection.send("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\nConnection: close\r\n\r\n" + body.substr(0, 2048));
@@ -66,7 +66,7 @@ TEST_F(FetchArchive, BodyThatIsCutShort) {
   EXPECT_THAT(failure(source(server.url("/a.tar.gz"), body)), HasSubstr(": the connection was closed after 2.0 KiB;"));
 }
 
-TEST_F(FetchArchive, BodyOfNoToldLengthThatIsCutShort) {
+TEST_F(FetchArchive, TruncatedBodyOfUnknownLengthIsRefused) {
   const auto body = plain_archive();
   const HttpServer server([&body](HttpServer::Connection& connection) {
     connection.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body.substr(0, 50));
@@ -81,21 +81,21 @@ TEST_F(FetchArchive, HttpError) {
   EXPECT_THAT(failure(source(server.url("/a.tar.gz"), "")), HasSubstr(": the server answered with HTTP status 404;"));
 }
 
-TEST_F(FetchArchive, RedirectsInACircle) {
+TEST_F(FetchArchive, RedirectLoopIsRefused) {
   const HttpServer server([](HttpServer::Connection& connection) {
     connection.send("HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
   });
   EXPECT_THAT(failure(source(server.url("/a.tar.gz"), "")), HasSubstr(": Maximum (10) redirects followed;"));
 }
 
-TEST_F(FetchArchive, RedirectOutOfTheWebIsRefused) {
+TEST_F(FetchArchive, RedirectToAnotherProtocolIsRefused) {
   const HttpServer server([](HttpServer::Connection& connection) {
     connection.send("HTTP/1.1 302 Found\r\nLocation: ftp://127.0.0.1:1/a.tar.gz\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
   });
   EXPECT_THAT(failure(source(server.url("/a.tar.gz"), "")), HasSubstr(": Protocol \"ftp\" "));
 }
 
-TEST_F(FetchArchive, NobodyListens) {
+TEST_F(FetchArchive, ConnectionRefused) {
   std::string url;
   {
     const HttpServer server([](HttpServer::Connection&) {});
@@ -120,7 +120,7 @@ TEST_F(FetchArchiveDeathTest, StopsOnRequest) {
     try {
       fetch_archive(archive, root(), *logger);
     } catch (const Error& error) {
-      if (!left().empty()) std::exit(1);
+      if (!root_entries().empty()) std::exit(1);
       fs::remove_all(root());
       std::fprintf(stderr, "%s\n", error.what());
       std::exit(static_cast<int>(error.exit_code()));

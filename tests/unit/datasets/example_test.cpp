@@ -28,7 +28,7 @@ TEST(ExampleDataset, OpensFromItsOptionsAndReads) {
   }
 }
 
-TEST(ExampleDataset, IsTheOneInTheDocs) { EXPECT_TRUE(trainer::testing::is_shown_in_docs("stripes.cpp")); }
+TEST(ExampleDataset, EqualsTheCodeInTheDocs) { EXPECT_TRUE(trainer::testing::is_shown_in_docs("stripes.cpp")); }
 
 }  // namespace
 }  // namespace trainer::datasets::test

@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of fetch_archive share: archives made in memory, and a fixture that serves and fetches one.
+// Shared by the tests of fetch_archive: archives made in memory, and a fixture that serves and fetches one.
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -71,7 +71,7 @@ inline std::string md5_of(const std::string& bytes) {
   return text;
 }
 
-// What gzip cannot make smaller.
+// Bytes that gzip cannot compress.
 inline std::string random_bytes(size_t size) {
   CounterRandom random(1, 2);
   std::string bytes;
@@ -103,14 +103,14 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
 class FetchArchive : public ::testing::Test {
  protected:
   FetchArchive() {
-    // A proxy could not reach this machine's own server.
+    // A proxy could not reach a server on the loopback interface.
     ::setenv("no_proxy", "127.0.0.1", 1);
   }
 
   const fs::path& root() const { return folder_.path(); }
 
-  // Names of what is directly in the root, hidden files too.
-  std::vector<std::string> left() const {
+  // Names of the files and folders directly in the root, including hidden ones.
+  std::vector<std::string> root_entries() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(root())) names.push_back(entry.path().filename().string());
     return names;
@@ -120,14 +120,14 @@ class FetchArchive : public ::testing::Test {
     return {.url = url, .md5 = md5_of(body), .folder = "numbers"};
   }
 
-  // Serves `body` properly and fetches it.
+  // Serves `body` with a correct header and fetches it.
   void fetch(const std::string& body) {
     const HttpServer server([&body](HttpServer::Connection& connection) { connection.reply(body); });
     const auto logger = make_quiet_logger();
     fetch_archive(source(server.url("/a.tar.gz"), body), root(), *logger);
   }
 
-  // The text of the DataError of fetching `archive`. Whatever it is, nothing may be left behind.
+  // The text of the DataError thrown when `archive` is fetched. Expects that no file remains.
   std::string failure(const ArchiveSource& archive) const {
     std::string text;
     try {
@@ -137,7 +137,7 @@ class FetchArchive : public ::testing::Test {
     } catch (const DataError& error) {
       text = error.what();
     }
-    EXPECT_THAT(left(), ::testing::IsEmpty());
+    EXPECT_THAT(root_entries(), ::testing::IsEmpty());
     EXPECT_THAT(text, ::testing::AllOf(::testing::StartsWith("cannot get " + archive.url + ": "),
                                        ::testing::EndsWith("; try again, or unpack that archive by hand, so that " +
                                                            (root() / "numbers").string() + " holds its files")));

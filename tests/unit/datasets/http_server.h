@@ -20,7 +20,7 @@
 
 namespace trainer::datasets::test {
 
-// Answers HTTP requests on a free port of 127.0.0.1, one connection after the other, each as the test says.
+// Serves HTTP on a free port of 127.0.0.1, one connection after the other; the test's function answers each.
 class HttpServer {
  public:
   // One request, whose header has been read.
@@ -40,7 +40,7 @@ class HttpServer {
       send(fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.size()));
       send(body);
     }
-    // Returns when the client has closed the connection, or the server is to end.
+    // Returns when the client has closed the connection or the server is being stopped.
     void wait_for_hang_up() const {
       std::array polled = {pollfd{descriptor_, POLLRDHUP, 0}, pollfd{stop_, POLLIN, 0}};
       while (::poll(polled.data(), polled.size(), -1) < 0 && errno == EINTR) {
@@ -96,7 +96,7 @@ class HttpServer {
     }
   }
 
-  // The path that is asked for: "GET /path HTTP/1.1". Empty when the client leaves first.
+  // The path of the request "GET /path HTTP/1.1". Empty if the client closes the connection first.
   static std::string read_request(int descriptor) {
     std::string header;
     std::array<char, 4096> buffer{};

@@ -37,7 +37,7 @@ void set_key(const config::ComponentConfig& component, const std::string& name, 
   ASSERT_FALSE(problem) << name << ": " << *problem;
 }
 
-TEST(DatasetRegistry, UnknownNameIsAMistakeOfTheProgram) {
+TEST(DatasetRegistry, AnUnknownNameThrowsLogicError) {
   EXPECT_THROW(dataset_registry().make({"mnist", dataset_registry().configure("cifar10").options}), std::logic_error);
 }
 
@@ -74,7 +74,7 @@ TEST(DatasetRegistry, SyntheticKeysReachTheirFields) {
   EXPECT_EQ(options.labels, SyntheticLabels::kZero);
 }
 
-TEST(DatasetRegistry, OpensWhatAComponentNames) {
+TEST(DatasetRegistry, OpensTheConfiguredDataset) {
   const auto logger = make_quiet_logger();
   const auto cifar10 = dataset_registry().configure("cifar10");
   set_key(cifar10, "root", TRAINER_SOURCE_DIR "/datasets/cifar10_sample");
@@ -86,7 +86,7 @@ TEST(DatasetRegistry, OpensWhatAComponentNames) {
   EXPECT_EQ(dataset_registry().make(synthetic).open(Split::kValidation, *logger)->size(), 256);
 }
 
-// What data sets with files look for, each record of zeros.
+// Writes the files that the data sets read, with one record of zeros each.
 void write_files(const std::filesystem::path& root) {
   const auto write = [&](const std::string& file, size_t record_bytes) {
     std::filesystem::create_directories((root / file).parent_path());
@@ -101,7 +101,7 @@ void write_files(const std::filesystem::path& root) {
 
 class EveryDataset : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EveryDataset, OpensAsItsInfoSays) {
+TEST_P(EveryDataset, MatchesItsInfo) {
   const trainer::testing::TemporaryFolder folder;
   write_files(folder.path());
   const auto component = dataset_registry().configure(GetParam());

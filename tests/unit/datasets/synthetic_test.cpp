@@ -84,7 +84,7 @@ TEST(Synthetic, ValuesAreUniformWithUnitVariance) {
   EXPECT_NEAR(product / static_cast<double>(all.size()), 0.0, 5.0 / std::sqrt(static_cast<double>(all.size())));
 }
 
-TEST(Synthetic, ASampleIsTheSameAtEveryReading) {
+TEST(Synthetic, ASampleIsTheSameAtEveryRead) {
   const auto dataset = open_synthetic({}, Split::kTrain);
   const auto again = open_synthetic({}, Split::kTrain);
   const auto late = values_of(*dataset, 700);
@@ -93,7 +93,7 @@ TEST(Synthetic, ASampleIsTheSameAtEveryReading) {
   EXPECT_EQ(labels_of(*dataset), labels_of(*again));
 }
 
-TEST(Synthetic, NoTwoSamplesAreEqual) {
+TEST(Synthetic, SamplesDiffer) {
   SyntheticOptions options;
   options.shape = {3};
   std::set<std::vector<float>> distinct;
@@ -162,7 +162,7 @@ TEST(Synthetic, TargetsAreNotTheValues) {
   EXPECT_NE(values_of(*dataset, 0), targets_of(*dataset, 0));
 }
 
-TEST(Synthetic, AScratchServesSamplesOfAnySize) {
+TEST(Synthetic, AScratchBufferServesSamplesOfAnySize) {
   SyntheticOptions small;
   small.shape = {2};
   const auto few = open_synthetic(small, Split::kTrain);
@@ -183,7 +183,7 @@ TEST(SyntheticOptions, ShapeIsAnImageOrFeatures) {
   }
 }
 
-TEST(SyntheticOptions, SampleThatIsTooLargeIsRefused) {
+TEST(SyntheticOptions, TooLargeASampleIsRefused) {
   SyntheticOptions options;
   options.shape = {65536, 65536, 65536};
   EXPECT_EQ(synthetic_usage_error(options), "dataset.shape: 281474976710656 values are too many for one sample; give at most 268435456");

@@ -28,7 +28,7 @@ CudaModule gpus(int (*count)(), int (*major)(int)) {
   return module;
 }
 
-TEST(Placement, AutoFollowsTheProcessor) {
+TEST(Placement, AutoOnACpu) {
   const auto placement = place();
   EXPECT_TRUE(placement.device.is_cpu());
   EXPECT_EQ(placement.autocast_dtype.has_value(), cpu_has_fast_bfloat16());
@@ -38,7 +38,7 @@ TEST(Placement, AutoFollowsTheProcessor) {
   EXPECT_FALSE(placement.pin_memory);
 }
 
-TEST(Placement, AutoFollowsTheGpu) {
+TEST(Placement, AutoOnAGpu) {
   const auto new_gpu = gpus(&two_devices, &hopper);
   const auto placement = place({}, {}, &new_gpu);
   EXPECT_TRUE(placement.device.is_cuda());
@@ -50,14 +50,14 @@ TEST(Placement, AutoFollowsTheGpu) {
   EXPECT_TRUE(place({.device = config::DeviceChoice::kCpu}, {}, &new_gpu).device.is_cpu());
 }
 
-TEST(Placement, TheGpuIsTheLocalRanks) {
+TEST(Placement, TheGpuHasTheIndexOfTheLocalRank) {
   const auto index = [](int local_rank, int (*count)()) {
     const auto module = gpus(count, &hopper);
     return choose_placement({}, {}, {}, {.local_rank = local_rank}, &module).device.index();
   };
   EXPECT_EQ(index(0, &two_devices), 0);
   EXPECT_EQ(index(1, &two_devices), 1);
-  // Where only one is visible, as under Slurm's --gpus-per-task, it is this rank's.
+  // If only one GPU is visible, as under Slurm's --gpus-per-task, it belongs to this rank.
   EXPECT_EQ(index(3, [] { return 1; }), 0);
   try {
     index(2, &two_devices);
@@ -68,9 +68,9 @@ TEST(Placement, TheGpuIsTheLocalRanks) {
   }
 }
 
-TEST(Placement, Float16BringsTheGradScaler) {
+TEST(Placement, Float16UsesTheGradScaler) {
   const config::AmpSection float16{.dtype = config::AmpDtype::kFloat16};
-  EXPECT_EQ(place({}, float16).autocast_dtype, std::nullopt) << "slow on a CPU, so auto leaves it out";
+  EXPECT_EQ(place({}, float16).autocast_dtype, std::nullopt) << "float16 is slow on a CPU, so auto does not use autocast";
   const auto old_gpu = gpus(&two_devices, &volta);
   EXPECT_EQ(place({}, float16, &old_gpu).autocast_dtype, torch::kFloat16);
   const auto asked = place({}, {.enabled = {true}, .dtype = config::AmpDtype::kFloat16});
@@ -79,7 +79,7 @@ TEST(Placement, Float16BringsTheGradScaler) {
   EXPECT_EQ(to_string(asked), "cpu, 3 threads, float32 with float16 autocast and GradScaler, channels_last");
 }
 
-TEST(Placement, WhatTheFileSaysIsDone) {
+TEST(Placement, ExplicitValuesAreUsed) {
   const auto float64 = place({.dtype = config::DtypeChoice::kFloat64, .threads = {7}});
   EXPECT_EQ(float64.dtype, torch::kFloat64);
   EXPECT_EQ(float64.autocast_dtype, std::nullopt);
@@ -91,7 +91,7 @@ TEST(Placement, WhatTheFileSaysIsDone) {
   EXPECT_EQ(to_string(mixed), "cpu, 3 threads, float32 with bfloat16 autocast");
 }
 
-TEST(Placement, AGpuThatIsNotThere) {
+TEST(Placement, AMissingGpu) {
   try {
     place({.device = config::DeviceChoice::kCuda});
     FAIL();

@@ -11,7 +11,7 @@ namespace {
 
 using testing::FakeDevice;
 
-TEST(Stopwatch, OnTheCpuTheHostsClockCounts) {
+TEST(Stopwatch, MeasuresByTheHostsClockOnACpu) {
   Stopwatch watch(torch::kCPU);
   watch.start();
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -20,7 +20,7 @@ TEST(Stopwatch, OnTheCpuTheHostsClockCounts) {
   EXPECT_EQ(watch.read(), 0);
 }
 
-TEST(Stopwatch, AStopWithoutAStartCountsNothing) {
+TEST(Stopwatch, AStopWithoutAStartAddsNothing) {
   Stopwatch watch(torch::kCPU);
   watch.stop();
   EXPECT_EQ(watch.read(), 0);
@@ -32,7 +32,7 @@ TEST(Stopwatch, AStopWithoutAStartCountsNothing) {
   EXPECT_EQ(watch.read(), 0);
 }
 
-TEST(Stopwatch, OnAGpuItsOwnTimeBetweenStartAndStopCounts) {
+TEST(Stopwatch, MeasuresTheGpusTimeBetweenStartAndStop) {
   Stopwatch watch(FakeDevice::kDevice);
   FakeDevice::work(1);
   for (const double seconds : {2.0, 8.0}) {
@@ -45,7 +45,7 @@ TEST(Stopwatch, OnAGpuItsOwnTimeBetweenStartAndStopCounts) {
   EXPECT_EQ(watch.read(), 0);
 }
 
-TEST(Stopwatch, AStartOfOneThatRunsLosesNothing) {
+TEST(Stopwatch, ASecondStartLosesNoTime) {
   Stopwatch watch(FakeDevice::kDevice);
   watch.start();
   FakeDevice::work(1);
@@ -68,7 +68,7 @@ TEST(Stopwatch, WaitsForAGpuOnlyWhenRead) {
   EXPECT_EQ(FakeDevice::num_events, events_before + 6);
   FakeDevice::catch_up();
   lap();
-  EXPECT_EQ(FakeDevice::num_events, events_before + 2) << "events that the GPU has long passed are kept";
+  EXPECT_EQ(FakeDevice::num_events, events_before + 2) << "events that the GPU has passed are still kept";
   EXPECT_EQ(FakeDevice::num_waits, waits_before);
   EXPECT_EQ(watch.read(), 4);
   EXPECT_EQ(FakeDevice::num_waits, waits_before + 1);

@@ -11,7 +11,7 @@ namespace {
 
 using testing::FakeDevice;
 
-TEST(OwnWork, IsLoadingAndComputingUntilTheExchangeWithoutTheWaits) {
+TEST(OwnWork, IsLoadingAndComputingUntilTheExchangeWithoutWaits) {
   Activity activity;
   activity.time_own_work(FakeDevice::kDevice);
   activity.enter(Phase::kLoading, 0);
@@ -32,7 +32,7 @@ TEST(OwnWork, IsLoadingAndComputingUntilTheExchangeWithoutTheWaits) {
   FakeDevice::work(100);
   activity.enter(Phase::kLoading, 1);
   FakeDevice::work(8);
-  // A micro-step that sends nothing.
+  // A micro-step without exchange of gradients.
   activity.enter(Phase::kStep, 1);
   FakeDevice::work(16);
   activity.enter(Phase::kLoading, 1);
@@ -46,7 +46,7 @@ TEST(OwnWork, IsLoadingAndComputingUntilTheExchangeWithoutTheWaits) {
   EXPECT_EQ(activity.read_own_work().total(), 0);
 }
 
-// One bucket for each of two layers: the second one's is ready first.
+// One bucket for each of two layers; that of the second layer is ready first.
 class TwoLayers : public torch::nn::Module {
  public:
   TwoLayers() {
@@ -76,7 +76,7 @@ TEST(OwnWork, EndsWhenTheFirstBucketIsReady) {
         parallel.backward(outputs.sum(), outputs, is_last);
       }
       activity.enter(Phase::kEnd);
-      // All of the first micro-step, the second one's until its first bucket.
+      // All of the first micro-step, and the second one until its first bucket.
       EXPECT_EQ(activity.read_own_work().compute, (1 + 2 + 100) + (1 + 2)) << "small_bytes " << small_bytes;
     });
   }

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::run_ranks;
 using ::testing::ThrowsMessage;
 
-// Two linear layers and a buffer; every parameter differs by rank until the ranks are joined.
+// Two linear layers and a buffer. Every parameter differs between ranks until DataParallel copies those of rank 0.
 class Network : public torch::nn::Module {
  public:
   explicit Network(int rank) {
@@ -44,12 +44,12 @@ std::vector<torch::Tensor> gradients_of_one_process() {
   return {network.first.grad(), network.second.grad()};
 }
 
-// Nothing is small: every bucket by itself through sockets; all is: together, through shared memory.
+// With 0 every bucket is summed separately through sockets; with the default all are summed together through shared memory.
 constexpr std::array kSmallBytes{int64_t{0}, DataParallel::kSmallBytes};
 
 double difference(const torch::Tensor& a, const torch::Tensor& b) { return ((a - b).abs().max() / b.abs().max()).item<double>(); }
 
-// Rank r's samples of the twelve: uneven, the last rank's part is empty from three ranks on.
+// The part of the twelve samples of a rank. Parts are uneven; from rank 2 on they are empty.
 std::pair<int64_t, int64_t> part_of(int rank, int world_size) {
   if (world_size == 1) return {0, 12};
   if (rank == 0) return {0, 7};
@@ -60,12 +60,12 @@ void backward_of_part(DataParallel& parallel, Network& network, int rank, int wo
   const auto [begin, end] = part_of(rank, world_size);
   parallel.before_forward(is_first, is_last);
   const auto outputs = network.forward(samples(begin, end));
-  // A sum over this rank's samples: the mean's weight is the same on every rank.
+  // The sum over this rank's samples divided by the total number, so that gradients add up to those of the mean.
   const auto loss = outputs.square().sum() / 12;
   parallel.backward(loss, outputs, is_last);
 }
 
-TEST(DataParallel, GradientsOfUnevenPartsAreThoseOfTheJoinedBatch) {
+TEST(DataParallel, GradientsOfUnevenPartsEqualThoseOfTheJoinedBatch) {
   const auto expected = gradients_of_one_process();
   for (const auto& [as_view, small_bytes] :
        {std::pair(true, kSmallBytes[0]), {true, kSmallBytes[1]}, {false, kSmallBytes[0]}, {false, kSmallBytes[1]}}) {
@@ -94,7 +94,7 @@ TEST(DataParallel, GradientsOfUnevenPartsAreThoseOfTheJoinedBatch) {
             for (size_t i = 0; i < expected.size(); ++i) {
               EXPECT_LE(difference(gradients[i], expected[i]), 1e-13)
                   << world_size << " ranks, view " << as_view << ", small " << small_bytes;
-              EXPECT_TRUE(gradients[i].equal(all.front()[i])) << "other bits on another rank";
+              EXPECT_TRUE(gradients[i].equal(all.front()[i])) << "the bits differ between ranks";
             }
           }
         }
@@ -103,7 +103,7 @@ TEST(DataParallel, GradientsOfUnevenPartsAreThoseOfTheJoinedBatch) {
   }
 }
 
-TEST(DataParallel, ParametersAndBuffersAreThoseOfRank0) {
+TEST(DataParallel, ParametersAndBuffersAreCopiedFromRank0) {
   run_ranks(3, [](ProcessGroups& groups) {
     Network network(groups.world()->rank());
     const DataParallel parallel(network, groups.world(), {});
@@ -206,21 +206,21 @@ TEST(DataParallel, UnusedParametersAreNamed) {
   });
 }
 
-TEST(DataParallel, UnusedParametersAreAllowedWhenAskedFor) {
+TEST(DataParallel, UnusedParametersAreAllowedOnRequest) {
   run_ranks(2, [](ProcessGroups& groups) {
     Network network(groups.world()->rank());
     config::DistributedSection options;
     options.find_unused_parameters = true;
     DataParallel parallel(network, groups.world(), options);
-    Network alone(0);
-    alone.forward(samples(0, 2), /*with_second=*/false).sum().backward();
+    Network single(0);
+    single.forward(samples(0, 2), /*with_second=*/false).sum().backward();
     for (int step = 0; step < 2; ++step) {
       network.zero_grad();
       parallel.before_forward(true, true);
       const auto outputs = network.forward(samples(0, 2), /*with_second=*/false);
       parallel.backward(outputs.sum(), outputs, true);
       ASSERT_TRUE(network.first.grad().defined());
-      EXPECT_LE(difference(network.first.grad(), 2 * alone.first.grad()), 1e-15) << "the sum of two ranks with the same samples";
+      EXPECT_LE(difference(network.first.grad(), 2 * single.first.grad()), 1e-15) << "the sum of two ranks with the same samples";
       const auto& unused = network.second.grad();
       EXPECT_TRUE(!unused.defined() || unused.eq(0).all().item<bool>());
     }
@@ -236,7 +236,7 @@ TEST(DataParallel, ParametersThatAreFrozenLaterAreNamed) {
   });
 }
 
-// What rank 0 says when rank 1 is not there for a step.
+// The error on rank 0 when rank 1 is missing in a step.
 std::string error_of_a_lost_rank(int64_t small_bytes) {
   std::string message;
   const auto lose_a_rank = [&] {
@@ -258,7 +258,7 @@ std::string error_of_a_lost_rank(int64_t small_bytes) {
   return message;
 }
 
-TEST(DataParallel, ARankThatIsLostDuringBackwardIsAPeerError) {
+TEST(DataParallel, ARankLostDuringBackwardIsAPeerError) {
   EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[0]), HasSubstr("rank 0: all_reduce of gradients failed"));
   EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[1]), HasSubstr("rank 0: sum among ranks 0, 1 failed: rank 1 of them has left"));
 }
@@ -280,7 +280,7 @@ TEST(DataParallel, OneProcessDoesNothing) {
   EXPECT_TRUE(parallel.bucket_sizes().empty());
 }
 
-TEST(StopConsensus, ThroughSharedMemoryAllHearOfItAtOnce) {
+TEST(StopConsensus, ThroughSharedMemoryAllRanksStopImmediately) {
   run_ranks(3, [](ProcessGroups& groups) {
     const auto group = groups.new_group({0, 1, 2});
     group->share_memory(64);
@@ -292,7 +292,7 @@ TEST(StopConsensus, ThroughSharedMemoryAllHearOfItAtOnce) {
   });
 }
 
-TEST(StopConsensus, AllHearOfItOneCallLater) {
+TEST(StopConsensus, OtherwiseAllRanksStopOneCallLater) {
   run_ranks(3, [](ProcessGroups& groups) {
     StopConsensus agreement(groups.new_group({0, 1, 2}));
     const bool is_asked = groups.world()->rank() == 1;
@@ -301,8 +301,8 @@ TEST(StopConsensus, AllHearOfItOneCallLater) {
     EXPECT_TRUE(agreement.any_requested(false));
     EXPECT_TRUE(agreement.any_requested(false));
   });
-  ProcessGroups alone;
-  StopConsensus agreement(alone.world());
+  ProcessGroups single;
+  StopConsensus agreement(single.world());
   EXPECT_FALSE(agreement.any_requested(false));
   EXPECT_TRUE(agreement.any_requested(true));
 }

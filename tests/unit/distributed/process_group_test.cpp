@@ -53,7 +53,7 @@ TEST(ProcessGroup, BytesOfUnequalLength) {
   });
 }
 
-TEST(ProcessGroup, OfOneProcessNeedsNoSockets) {
+TEST(ProcessGroup, OneProcessNeedsNoSockets) {
   ProcessGroups groups;
   const auto& world = *groups.world();
   EXPECT_EQ(world.rank(), 0);
@@ -72,7 +72,7 @@ TEST(ProcessGroup, OfOneProcessNeedsNoSockets) {
   groups.shutdown();
 }
 
-TEST(ProcessGroups, EveryRankMakesEveryGroup) {
+TEST(ProcessGroups, EveryRankCreatesEveryGroup) {
   run_ranks(4, [](ProcessGroups& groups) {
     const int rank = groups.world()->rank();
     const auto ends = groups.new_group({3, 0});

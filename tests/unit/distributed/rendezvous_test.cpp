@@ -26,7 +26,8 @@ using world::MeetingPoint;
 
 constexpr seconds kLong{60};  // catches hangs only
 
-// Listens, or holds nothing, on a port below the range from which the system gives ports to connections, which other tests make meanwhile.
+// A free port below the range from which the system assigns ports to connections, which other tests open at the same time. With `listener`
+// it gets a socket that listens there.
 int free_port(int* listener = nullptr) {
   std::random_device random;
   std::uniform_int_distribution<int> ports(15000, 32000);
@@ -85,7 +86,7 @@ Outcome attempt(const world::RankEnv& rank_env, const MeetingPoint& point, const
   return outcome;
 }
 
-// Lets ranks 0 and up, with these introductions, meet.
+// The outcomes of a rendezvous of one rank for each introduction.
 std::vector<Outcome> meet_all(const MeetingPoint& point, const std::vector<Introduction>& introductions) {
   std::vector<std::future<Outcome>> ranks;
   for (size_t rank = 0; rank < introductions.size(); ++rank) {
@@ -108,7 +109,7 @@ TEST(Rendezvous, RanksMeetOverTcpAndFile) {
       ASSERT_EQ(outcomes[rank].error, "");
       ASSERT_EQ(outcomes[rank].meeting.ranks.size(), 3U);
       EXPECT_EQ(outcomes[rank].meeting.ranks[1].process_id, 7);
-      // No launcher told these ranks apart.
+      // No launcher has set local ranks.
       EXPECT_EQ(outcomes[rank].meeting.local_rank, static_cast<int>(rank));
       EXPECT_EQ(outcomes[rank].meeting.local_world_size, 3);
       EXPECT_EQ(outcomes[rank].meeting.num_sharing_cpus, 3);
@@ -119,7 +120,7 @@ TEST(Rendezvous, RanksMeetOverTcpAndFile) {
   }
 }
 
-TEST(Rendezvous, RanksOnOtherHostsAreCountedApart) {
+TEST(Rendezvous, LocalRanksAreCountedPerHost) {
   auto introductions = std::vector(3, introduction());
   introductions[1].rank.host = "there";
   introductions[2].rank.cpu_mask = "4,5";
@@ -131,7 +132,7 @@ TEST(Rendezvous, RanksOnOtherHostsAreCountedApart) {
   EXPECT_EQ(outcomes[2].meeting.num_sharing_cpus, 1);
 }
 
-TEST(Rendezvous, AnAttemptDoesNotSeeTheOneBefore) {
+TEST(Rendezvous, AnAttemptIgnoresKeysOfTheAttemptBefore) {
   const testing::TemporaryFolder folder;
   const auto point = file_point(folder.path() / "meet");
   auto rank_env = place_of(0, 1);
@@ -142,7 +143,7 @@ TEST(Rendezvous, AnAttemptDoesNotSeeTheOneBefore) {
   EXPECT_EQ(second.error, "");
 }
 
-TEST(Rendezvous, ANodeThatIsStartedAgainMeetsThoseThatRestarted) {
+TEST(Rendezvous, ARestartedNodeMeetsRestartedRanks) {
   const auto point = tcp_point();
   auto restarted = place_of(0, 2);
   restarted.restart_attempt = 1;
@@ -159,7 +160,7 @@ TEST(Rendezvous, RanksOfAnotherWorldSizeAreRefused) {
   EXPECT_THAT(outcome.error, HasSubstr("rank 1 on here is one of 3 ranks, but rank 0 on here is one of 2"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kUsage);
   EXPECT_EQ(other.exit_code, ExitCode::kUsage);
-  // Where the others have met already.
+  // The others have met already.
   const auto meeting = tcp_point();
   const auto outcomes = meet_all(meeting, std::vector(2, introduction()));
   const auto late = attempt(place_of(2, 3), meeting, introduction());
@@ -196,7 +197,7 @@ TEST(Rendezvous, AnotherVersionIsRefused) {
   EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here runs trainer 2, but rank 0 on here runs trainer 1"));
 }
 
-TEST(Rendezvous, ProblemsAreSaidOnce) {
+TEST(Rendezvous, ProblemsAreReportedOnce) {
   auto introductions = std::vector(3, introduction());
   for (auto& mine : introductions) mine.problem = {"x.yaml:1: lr: unknown key", 2};
   auto outcomes = meet_all(tcp_point(), introductions);
@@ -210,10 +211,10 @@ TEST(Rendezvous, ProblemsAreSaidOnce) {
   EXPECT_EQ(outcomes[0].error, "rank 1: x.yaml:1: lr: unknown key");
 }
 
-TEST(Rendezvous, ARankThatComesTwiceIsRefused) {
+TEST(Rendezvous, ARankThatJoinsTwiceIsRefused) {
   const auto point = tcp_point();
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction()); });
-  // Whichever of the two comes second is refused; the other meets rank 0.
+  // The second of the two to join is refused; the other meets rank 0.
   auto one = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, introduction()); });
   auto two = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, introduction()); });
   const auto a = one.get().error;
@@ -226,14 +227,14 @@ TEST(Rendezvous, ARankThatComesTwiceIsRefused) {
 TEST(Rendezvous, AFileOfAnEarlierRunIsNamed) {
   const testing::TemporaryFolder folder;
   const auto point = file_point(folder.path() / "meet");
-  // The file goes with the last process that has it open.
+  // The file is removed when the last process that has it open ends.
   const auto earlier = attempt(place_of(0, 1), point, introduction());
   const auto again = attempt(place_of(0, 2), point, introduction());
   EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or left from an earlier run; remove the file")));
   EXPECT_EQ(again.exit_code, ExitCode::kPeer);
 }
 
-TEST(Rendezvous, AFolderThatIsNotThere) {
+TEST(Rendezvous, AMissingFolder) {
   const auto outcome = attempt(place_of(0, 2), file_point("/no/such/folder/meet"), introduction());
   EXPECT_THAT(outcome.error, HasSubstr("the folder of init_method file:///no/such/folder/meet does not exist"));
 }
@@ -250,7 +251,7 @@ TEST(Rendezvous, ATakenPortIsNamed) {
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
 }
 
-TEST(Rendezvous, AHostThatIsNotThere) {
+TEST(Rendezvous, AnUnknownHost) {
   const auto point = tcp_point();
   const auto outcome = attempt(place_of(1, 2), point, introduction(), seconds(1));
   EXPECT_THAT(outcome.error, HasSubstr("rank 1 did not reach rank 0 at 127.0.0.1:" + std::to_string(point.port) + " within 1.0s"));

@@ -20,14 +20,14 @@ torch::Tensor values_of(int rank, int64_t size, torch::ScalarType dtype, int rou
   return torch::arange(size, torch::kFloat64).add(1000 * rank + 17 * round).sin().mul(8).to(dtype);
 }
 
-// Added in the order of the ranks, in the tensor's own type.
+// The sum in the order of the ranks, in the tensor's type.
 torch::Tensor expected_sum(int world_size, int64_t size, torch::ScalarType dtype, int round) {
   auto sum = values_of(0, size, dtype, round);
   for (int rank = 1; rank < world_size; ++rank) sum = sum + values_of(rank, size, dtype, round);
   return sum;
 }
 
-// Sums and gathers of many sizes, one after the other, by ranks that come at other times each time.
+// Sums and gathers of many sizes, one after the other; each time the ranks arrive in a different order.
 void expect_right_results(const ProcessGroup& group) {
   const int world_size = group.size();
   for (int round = 0; round < 30; ++round) {
@@ -46,7 +46,7 @@ void expect_right_results(const ProcessGroup& group) {
   }
 }
 
-// What the group's own sequence number counts goes through sockets.
+// The group's sequence number counts the collectives that go through sockets.
 uint64_t num_sent(const ProcessGroup& group) { return group.c10d_group()->getSequenceNumberForGroup(); }
 
 TEST(SharedMemoryGroup, SumsInTheOrderOfTheRanksWithAndWithoutSharedMemory) {
@@ -62,7 +62,7 @@ TEST(SharedMemoryGroup, SumsInTheOrderOfTheRanksWithAndWithoutSharedMemory) {
   }
 }
 
-TEST(SharedMemoryGroup, WhatDoesNotFitGoesThroughSockets) {
+TEST(SharedMemoryGroup, LargeTensorsUseSockets) {
   run_ranks(2, [](ProcessGroups& groups) {
     auto& group = *groups.world();
     group.share_memory(1024);
@@ -76,8 +76,8 @@ TEST(SharedMemoryGroup, WhatDoesNotFitGoesThroughSockets) {
   });
 }
 
-TEST(SharedMemoryGroup, WithoutMemoryEverythingGoesThroughSockets) {
-  // A file that is made is no larger than this, in memory too.
+TEST(SharedMemoryGroup, WithoutSharedMemorySocketsAreUsed) {
+  // Limits the size of new files, including those in shared memory.
   const rlimit small{.rlim_cur = 4096, .rlim_max = RLIM_INFINITY};
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
@@ -92,7 +92,7 @@ TEST(SharedMemoryGroup, WithoutMemoryEverythingGoesThroughSockets) {
   std::signal(SIGXFSZ, handler);
 }
 
-// What rank 0 of two hears when rank 1 does `leave` instead of a sum.
+// The error on rank 0 of two when rank 1 calls `leave` instead of a sum.
 std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::function<void(std::unique_ptr<SharedMemoryGroup>)>& leave) {
   std::string message;
   run_ranks(2, [&](ProcessGroups& groups) {
@@ -109,7 +109,7 @@ std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::functio
   return message;
 }
 
-TEST(SharedMemoryGroup, ARankThatLeavesIsNamed) {
+TEST(SharedMemoryGroup, ErrorNamesARankThatLeaves) {
   EXPECT_EQ(error_of_a_sum(1min, [](auto exchange) { exchange.reset(); }), "rank 1 of them has left");
   EXPECT_EQ(error_of_a_sum(1min,
                            [](auto exchange) {
@@ -120,7 +120,7 @@ TEST(SharedMemoryGroup, ARankThatLeavesIsNamed) {
             "rank 1 of them has left");
 }
 
-TEST(SharedMemoryGroup, ARankThatDoesNotComeIsNamed) {
+TEST(SharedMemoryGroup, ErrorNamesARankThatDoesNotArrive) {
   EXPECT_EQ(error_of_a_sum(1s, [](auto /*stays until rank 0 has given up*/) { std::this_thread::sleep_for(2s); }),
             "rank 1 of them did not come within 1 s");
 }

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What each of three ranks ends with: the result, or the error.
+// The result or the error of each of three ranks.
 std::vector<std::string> three_ranks(const std::function<std::string(StartupBarrier& barrier, int rank)>& work) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::future<std::string>> ranks;
@@ -32,15 +32,15 @@ std::vector<std::string> three_ranks(const std::function<std::string(StartupBarr
   return outcomes;
 }
 
-TEST(StartupBarrier, AllGetWhatTheFirstFound) {
+TEST(StartupBarrier, AllRanksGetTheResultOfRank0) {
   const auto outcomes = three_ranks([](StartupBarrier& barrier, int rank) {
     barrier.on_all_ranks([] {});
-    return std::to_string(rank) + barrier.on_rank0([&] { return " hears " + std::to_string(rank); });
+    return std::to_string(rank) + barrier.on_rank0([&] { return " gets " + std::to_string(rank); });
   });
-  EXPECT_THAT(outcomes, ElementsAre("0 hears 0", "1 hears 0", "2 hears 0"));
+  EXPECT_THAT(outcomes, ElementsAre("0 gets 0", "1 gets 0", "2 gets 0"));
 }
 
-TEST(StartupBarrier, AllGetWhatEachFound) {
+TEST(StartupBarrier, AllRanksGetTheResultsOfAllRanks) {
   const auto outcomes = three_ranks([](StartupBarrier& barrier, int rank) {
     const auto results = barrier.gather([&] { return "of " + std::to_string(rank); });
     return results[0] + ", " + results[1] + ", " + results[2];
@@ -48,7 +48,7 @@ TEST(StartupBarrier, AllGetWhatEachFound) {
   EXPECT_THAT(outcomes, ElementsAre("of 0, of 1, of 2", "of 0, of 1, of 2", "of 0, of 1, of 2"));
 }
 
-TEST(StartupBarrier, OneRanksErrorEndsAllAndIsSaidOnce) {
+TEST(StartupBarrier, OneRanksErrorEndsAllRanksAndIsReportedOnce) {
   const auto outcomes = three_ranks([](StartupBarrier& barrier, int rank) -> std::string {
     barrier.on_all_ranks([&] {
       if (rank == 2) throw DataError("a file is missing");
@@ -58,7 +58,7 @@ TEST(StartupBarrier, OneRanksErrorEndsAllAndIsSaidOnce) {
   EXPECT_THAT(outcomes, ElementsAre("error 3: rank 2: a file is missing", "error 3: ", "error 3: "));
 }
 
-TEST(StartupBarrier, TheSameErrorEverywhereNeedsNoRank) {
+TEST(StartupBarrier, AnErrorOfAllRanksNamesNoRank) {
   const auto outcomes = three_ranks([](StartupBarrier& barrier, int) -> std::string {
     barrier.on_all_ranks([] { throw UsageError("no such model"); });
     return "not reached";
@@ -66,11 +66,11 @@ TEST(StartupBarrier, TheSameErrorEverywhereNeedsNoRank) {
   EXPECT_THAT(outcomes, ElementsAre("error 2: no such model", "error 2: ", "error 2: "));
 }
 
-TEST(StartupBarrier, OfOneProcess) {
+TEST(StartupBarrier, OneProcess) {
   StartupBarrier barrier;
   EXPECT_EQ(barrier.on_rank0([] { return std::string("word"); }), "word");
   EXPECT_THAT(barrier.gather([] { return std::string("own"); }), ElementsAre("own"));
-  EXPECT_THROW(barrier.on_all_ranks([] { throw UsageError("said as it is"); }), UsageError);
+  EXPECT_THROW(barrier.on_all_ranks([] { throw UsageError("thrown unchanged"); }), UsageError);
 }
 
 }  // namespace

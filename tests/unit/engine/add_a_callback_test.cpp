@@ -46,7 +46,7 @@ class LargestStep : public engine::TrainingHook {
 };
 // End of example
 
-TEST(AddACallback, TheExampleSeesEachStep) {
+TEST(AddACallback, ExampleIsCalledAtEachStep) {
   testing::SmallSession small(kCallbackText);
   auto& session = small.session;
   auto& context = small.context;
@@ -83,7 +83,7 @@ TEST(TrainingHook, IsCalledAroundEachStepAndAfterItsReport) {
                                      "gradients 4", "report", "after 4", "before 5", "gradients 5", "report", "after 5", "validation"));
 }
 
-TEST(AddACallback, ThePageHasTheExample) {
+TEST(AddACallback, ExampleEqualsTheCodeInTheDocs) {
   for (const char* name : {"callback", "callback attached"}) {
     EXPECT_THAT(testing::extending_page(), ::testing::HasSubstr(testing::example_in("tests/unit/engine/add_a_callback_test.cpp", name)));
   }

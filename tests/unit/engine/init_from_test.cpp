@@ -22,7 +22,7 @@ struct Net : torch::nn::Module {
   }
 };
 
-// Entries that no network has after its construction.
+// Values that differ from those of a newly constructed network.
 state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", bool with_counter = true) {
   const Net net(num_classes);
   state::Dict dict;
@@ -36,7 +36,7 @@ state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", 
   return dict;
 }
 
-// What is said of it, from a file "a.pt" that is named so in messages.
+// The report of init_model for a file that messages call "a.pt".
 std::string init_from(const state::Tree& tree, torch::nn::Module& model, bool strict = true) {
   testing::StringOutput output;
   checkpoint::write_pytorch_file(tree, "a", output);
@@ -59,7 +59,7 @@ void expect_filled(const torch::nn::Module& net) {
   }
 }
 
-TEST(InitFrom, TakesAStateDictInEveryFormThatPythonsUsersSave) {
+TEST(InitFrom, AcceptsTheUsualFormsOfAPythonStateDict) {
   for (const auto& tree : {state::Tree(make_state()), as("model", make_state()), as("state_dict", make_state()),
                            state::Tree(make_state(3, "module.")), as("state_dict", make_state(3, "module."))}) {
     Net net;
@@ -74,12 +74,12 @@ TEST(InitFrom, ConvertsToTheModelsDtype) {
   expect_filled(net);
 }
 
-TEST(InitFrom, OldFilesHaveNoCounters) {
+TEST(InitFrom, AcceptsOldFilesWithoutCounters) {
   Net net;
   EXPECT_EQ(init_from(make_state(3, "", /*with_counter=*/false), net), "the model begins with 6 tensors of a.pt");
 }
 
-TEST(InitFrom, StrictNamesAllThatDoesNotFitAndChangesNothing) {
+TEST(InitFrom, StrictReportsAllMismatchesAndChangesNothing) {
   auto dict = make_state(5);
   dict.add("head.weight", torch::zeros({1}));
   dict.add("step", 5);
@@ -95,7 +95,7 @@ TEST(InitFrom, StrictNamesAllThatDoesNotFitAndChangesNothing) {
   EXPECT_TRUE(torch::equal(weight, before));
 }
 
-TEST(InitFrom, OtherwiseTakesWhatFitsAndSaysWhatWasSkipped) {
+TEST(InitFrom, NonStrictLoadsWhatFitsAndReportsWhatWasSkipped) {
   Net net;
   EXPECT_EQ(
       init_from(make_state(5), net, /*strict=*/false),
@@ -104,7 +104,7 @@ TEST(InitFrom, OtherwiseTakesWhatFitsAndSaysWhatWasSkipped) {
   EXPECT_EQ(net.named_parameters()["bn.weight"][0].item<float>(), 7);
 }
 
-TEST(InitFrom, AFileOfWhichNothingFitsIsAMistake) {
+TEST(InitFrom, RefusesAFileOfWhichNothingFits) {
   Net net;
   const auto error = [](const std::string& what) { return ThrowsMessage<CheckpointError>(::testing::StartsWith("a.pt: " + what)); };
   EXPECT_THAT([&] { init_from(as("weights", make_state()), net, false); }, error("nothing in it fits the model: missing bn.weight, "));

@@ -1,4 +1,4 @@
-// A step that is not finite: what is left out, what is said, what is kept, and that it can be taken again.
+// Steps that are not finite: they change nothing, are reported and saved, and can be repeated.
 
 #include "engine/non_finite.h"
 
@@ -31,8 +31,8 @@ const std::string kText =
     "training: {epochs: 1}\n"
     "logging: {every_steps: 1}\n";
 
-// Six steps an epoch. Before step `first` the weights of the rank are made so large that a layer's output is infinite; before step `end`
-// they are put back.
+// Before step `first` of six the weights of the rank are made so large that a layer's output is infinite; before step `end` they are
+// restored.
 struct Plant {
   int rank = 0;
   int64_t first = 3;
@@ -71,7 +71,7 @@ struct Outcome {
   std::vector<reporting::TrainEvent> lines;
   std::vector<reporting::ValidationEvent> validations;
   std::string error;
-  bool left_no_trace = false;  // but for the plant itself
+  bool changed_nothing = false;  // except for the planted weights
 };
 
 Outcome train(const std::string& model, const Plant& plant, const std::vector<std::string>& overrides, const Ranks& ranks = {},
@@ -97,7 +97,7 @@ Outcome train(const std::string& model, const Plant& plant, const std::vector<st
   for (const auto& warning : events.warnings) outcome.warnings.push_back(warning.message);
   outcome.lines = events.train;
   outcome.validations = events.validation;
-  outcome.left_no_trace = bitwise_equal(planter.planted, planter.after);
+  outcome.changed_nothing = bitwise_equal(planter.planted, planter.after);
   parts.data_parallel.reset();
   return outcome;
 }
@@ -116,24 +116,24 @@ TEST(NonFinite, StopsAndNamesTheStepTheLayerAndTheLearningRate) {
   EXPECT_TRUE(outcome.warnings.empty());
 }
 
-TEST(NonFinite, ASkippedStepLeavesNoTrace) {
+TEST(NonFinite, ASkippedStepChangesNothing) {
   for (const auto& optimizer : {"sgd", "adamw", "sam"}) {
     const auto outcome = train("{name: resnet20}", {}, {kSkip, std::string("optimizer={name: ") + optimizer + ", lr: 0.001}"});
     EXPECT_EQ(outcome.error, "");
-    EXPECT_TRUE(outcome.left_no_trace) << optimizer;
+    EXPECT_TRUE(outcome.changed_nothing) << optimizer;
     ASSERT_EQ(outcome.warnings.size(), 1U);
     EXPECT_EQ(outcome.warnings[0],
               "step 3 is not finite, at learning rate 0.001: first the output of conv1; the step is skipped and saved for `trainer replay "
               "kept/step`");
-    // There is nothing to be said of an interval all of which was left out.
+    // An interval in which all steps were skipped is not reported.
     ASSERT_EQ(outcome.lines.size(), 5U);
     for (const auto& line : outcome.lines) EXPECT_TRUE(std::isfinite(testing::loss_of(line))) << line.step;
     EXPECT_EQ(outcome.lines[3].step, 5);
   }
 }
 
-TEST(NonFinite, WhatIsLoadedAfterASkippedStepIsWhatWouldHaveBeen) {
-  // Without learning, a step's loss depends on its images alone.
+TEST(NonFinite, ASkippedStepDoesNotChangeLaterBatches) {
+  // With a learning rate of nearly 0, a step's loss depends only on its images.
   const std::vector<std::string> still = {kSkip, "optimizer.lr=1.0e-300", "dataloader.num_workers=2", "training.epochs=2"};
   const auto straight = train("{name: demo_conv}", {.rank = -1}, still);
   const auto skipped = train("{name: demo_conv}", {}, still);
@@ -144,14 +144,14 @@ TEST(NonFinite, WhatIsLoadedAfterASkippedStepIsWhatWouldHaveBeen) {
 }
 
 TEST(NonFinite, ASkippedStepIsNotAveraged) {
-  // Without learning, the average is the model.
+  // With a learning rate of nearly 0, the average is the model.
   const auto outcome = train("{name: demo_conv}", {}, {kSkip, "optimizer.lr=1.0e-300", "training.ema={}"});
   ASSERT_EQ(outcome.warnings.size(), 1U);
   ASSERT_EQ(outcome.validations.size(), 1U);
   EXPECT_NEAR(testing::ema_value_of(outcome.validations[0], "loss").value(), testing::loss_of(outcome.validations[0]), 1e-12);
 }
 
-TEST(NonFinite, TooManyInARowEndTheRun) {
+TEST(NonFinite, TenInARowEndTheRun) {
   const auto outcome = train("{name: demo_conv}", {.first = 3, .end = 100}, {kSkip, "training.epochs=3"});
   EXPECT_EQ(outcome.warnings.size(), 9U);
   EXPECT_EQ(outcome.kept.size(), 3U);
@@ -169,7 +169,7 @@ TEST(NonFinite, MicroStepsAreKept) {
   EXPECT_EQ(record.num_group_samples, 8);
 }
 
-TEST(NonFinite, Float16StopsWhereNoScaleHelps) {
+TEST(NonFinite, Float16StopsWhenLossScale1IsNotEnough) {
   const auto outcome = train("{name: demo_conv}", {.first = 3, .end = 100},
                              {kStop, "runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 2.0}"});
   EXPECT_THAT(outcome.error, StartsWith("step 4 is not finite, at learning rate 0.001 and loss scale 1: first the output of conv;"));
@@ -177,7 +177,7 @@ TEST(NonFinite, Float16StopsWhereNoScaleHelps) {
   EXPECT_EQ(outcome.kept[0].loss_scale, 1);
 }
 
-TEST(NonFinite, AllRanksNameTheRankThatMetItFirst) {
+TEST(NonFinite, TheErrorNamesTheRankWithTheFirstNonFiniteValue) {
   for (const auto& model : {"{name: resnet20}", "{name: demo_conv}"}) {
     const bool has_norm = std::string(model) == "{name: resnet20}";
     std::mutex mutex;
@@ -199,7 +199,7 @@ TEST(NonFinite, AllRanksNameTheRankThatMetItFirst) {
   }
 }
 
-TEST(NonFinite, ARecordIsReadAsItWasWritten) {
+TEST(NonFinite, ARecordIsReadBackUnchanged) {
   const testing::TemporaryFolder folder;
   const auto outcome = train("{name: resnet20}", {}, {kStop}, {}, folder.path());
   ASSERT_EQ(outcome.kept.size(), 1U);
@@ -221,7 +221,7 @@ TEST(NonFinite, ARecordIsReadAsItWasWritten) {
   EXPECT_TRUE(network.model->named_buffers()["bn1.running_mean"].isfinite().all().item<bool>());
 }
 
-TEST(NonFinite, WhatIsNoRecordIsRefused) {
+TEST(NonFinite, FilesThatAreNotRecordsAreRefused) {
   const testing::TemporaryFolder folder;
   const auto message = [](const std::function<void()>& act) -> std::string {
     try {

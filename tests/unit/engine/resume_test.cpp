@@ -1,4 +1,4 @@
-// A run that is stopped and continued is the straight run, bit for bit; on other ranks it takes what is left.
+// A run that is stopped and resumed equals the uninterrupted run, bit for bit; with another world size it trains on the remaining samples.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using testing::SmallRun;
 using testing::TemporaryFolder;
 using ::testing::ThrowsMessage;
 
-// Per epoch and rank: steps with lines after the second, the fourth and the last.
+// Five steps per epoch, with train events after the second, the fourth and the last.
 std::string resume_text(const std::string& model) {
   return fmt::format(
       "experiment: resume\n"
@@ -41,7 +41,7 @@ const std::string kNorm = "{name: resnet20}";
 
 using Overrides = std::vector<std::string>;
 
-// What rank 0 sees; the other ranks' parameters are the same.
+// The run as rank 0 has it; the other ranks' parameters are the same.
 SmallRun train_on(int world_size, const std::string& text, const Overrides& overrides, int64_t max_steps,
                   const std::filesystem::path& folder) {
   SmallRun first;
@@ -53,8 +53,8 @@ SmallRun train_on(int world_size, const std::string& text, const Overrides& over
   return first;
 }
 
-// Losses, scores, rates of learning and steps, as lines.
-std::vector<std::string> told(const testing::Recorder& events) {
+// Steps, metrics and learning rates of all events, as sorted lines.
+std::vector<std::string> lines_of(const testing::Recorder& events) {
   std::vector<std::string> lines;
   for (const auto& e : events.train) {
     lines.push_back(fmt::format("train {} {} {} {} {} {} {}", e.epoch, e.step, e.step_in_epoch, e.steps_per_epoch, testing::loss_of(e),
@@ -81,7 +81,7 @@ std::vector<torch::Tensor> tensors_of(const SmallRun& run) {
   return tensors;
 }
 
-// Stops after each of `stops` questions whether to stop, and goes on.
+// For each n of `stops`: stops at the n-th check for a stop request, and resumes.
 void expect_resumes_exactly(int world_size, const std::string& text, const Overrides& overrides, const std::vector<int64_t>& stops) {
   const auto straight = train_on(world_size, text, overrides, -1, {});
   for (const auto stop : stops) {
@@ -95,7 +95,7 @@ void expect_resumes_exactly(int world_size, const std::string& text, const Overr
     for (const auto& event : part.events.train) events.train.push_back(event);
     for (const auto& event : part.events.validation) events.validation.push_back(event);
     for (const auto& event : part.events.epochs) events.epochs.push_back(event);
-    EXPECT_EQ(told(events), told(straight.events));
+    EXPECT_EQ(lines_of(events), lines_of(straight.events));
     EXPECT_TRUE(testing::bitwise_equal(tensors_of(part), tensors_of(straight)));
     EXPECT_EQ(part.events.end.best_validation->step, straight.events.end.best_validation->step);
     EXPECT_EQ(part.events.end.final_validation->confusion, straight.events.end.final_validation->confusion);
@@ -103,13 +103,13 @@ void expect_resumes_exactly(int world_size, const std::string& text, const Overr
 }
 
 TEST(Resume, AtEachStepAndValidationBatch) {
-  // Five steps, then one question for each of three validation batches and one before them, in each epoch; one after each epoch.
+  // In each epoch, one check for each of five steps, one before validation, one for each of its three batches, and one at the end.
   std::vector<int64_t> stops(18);
   std::iota(stops.begin(), stops.end(), 1);
   expect_resumes_exactly(1, resume_text(kConvolution), {}, stops);
 }
 
-TEST(Resume, OnSeveralRanksWithBatchStatistics) {
+TEST(Resume, OnSeveralRanksWithSynchronisedBatchStatistics) {
   for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, resume_text(kNorm), {}, {3, 8});
 }
 
@@ -126,7 +126,7 @@ TEST(Resume, WithRandomTransforms) {
   for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, resume_text(kConvolution), overrides, {3});
 }
 
-TEST(Resume, OnTheRanksOwnBatchStatistics) { expect_resumes_exactly(2, resume_text(kNorm), {"distributed.sync_batch_norm=false"}, {3}); }
+TEST(Resume, WithLocalBatchStatistics) { expect_resumes_exactly(2, resume_text(kNorm), {"distributed.sync_batch_norm=false"}, {3}); }
 
 TEST(Resume, WithAccumulationAndOtherOptimizers) {
   const Overrides accumulates = {"dataloader.global_batch_size=16", "training.accumulation_steps=2"};
@@ -174,10 +174,10 @@ TEST(Resume, FromACheckpointWithinAnEpoch) {
   }
 }
 
-// Every image of the synthetic set has its own first value.
+// The first value of an image is different for each image of the synthetic set.
 double identity_of(const torch::Tensor& image) { return image.flatten()[0].item<double>(); }
 
-TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
+TEST(Resume, OtherWorldSizesVisitTheRestOfAnEpoch) {
   const auto text = resume_text(kConvolution);
   const Overrides overrides = {"dataset.train_transforms=[]"};
   std::multiset<double> seen;
@@ -214,7 +214,7 @@ TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
   EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 50U);
 }
 
-TEST(Resume, ARunGoesOnWithOtherRanks) {
+TEST(Resume, ARunResumesOnOtherWorldSizes) {
   const auto text = resume_text(kNorm);
   const Overrides overrides = {"runtime.dtype=float64"};
   const auto straight = train_on(1, text, overrides, -1, {});
@@ -225,7 +225,7 @@ TEST(Resume, ARunGoesOnWithOtherRanks) {
   const auto run = train_on(4, text, overrides, -1, folder.path());
   ASSERT_TRUE(run.done);
   EXPECT_EQ(run.events.end.step, straight.events.end.step);
-  // The global batch is the same, so the steps are those of one rank but for rounding.
+  // The global batch is the same, so the steps equal those of one rank except for rounding.
   const auto ours = tensors_of(run);
   const auto theirs = tensors_of(straight);
   for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT((ours[i] - theirs[i]).abs().max().item<double>(), 1e-9);
@@ -233,7 +233,7 @@ TEST(Resume, ARunGoesOnWithOtherRanks) {
   EXPECT_NEAR(train_loss(run), train_loss(straight), 1e-9);
 }
 
-TEST(Resume, RefusesWhatDoesNotFit) {
+TEST(Resume, RefusesACheckpointThatDoesNotFit) {
   const TemporaryFolder folder;
   const auto text = resume_text(kConvolution);
   train_on(1, text, {}, 2, folder.path());

@@ -40,7 +40,7 @@ TEST(TorchScript, EveryKindOfNetworkIsTraced) {
   }
 }
 
-// Whose batch size is a number in the trace.
+// A model in whose trace the batch size is a constant.
 struct MeanOverBatch : models::Model {
   MeanOverBatch() { weight = register_parameter("weight", torch::ones({1})); }
   torch::Tensor forward(const torch::Tensor& x) override { return x * weight / x.size(0); }
@@ -49,7 +49,7 @@ struct MeanOverBatch : models::Model {
   torch::Tensor weight;
 };
 
-TEST(TorchScript, WhatDependsOnTheBatchSizeIsRefused) {
+TEST(TorchScript, RefusesATraceThatDependsOnTheBatchSize) {
   MeanOverBatch model;
   EXPECT_THAT([&] { to_torchscript(model, {3}); },
               ::testing::ThrowsMessage<Error>("the traced network gives other outputs than the network for a batch of 3"));

@@ -58,7 +58,7 @@ void expect_equal_runs(const SmallRun& a, const SmallRun& b) {
   EXPECT_TRUE(bitwise_equal(state_of(a.parts()), state_of(b.parts())));
 }
 
-TEST(Trainer, TheSameBitForBitForAnyNumberOfWorkers) {
+TEST(Trainer, IsBitwiseEqualForAnyNumberOfWorkers) {
   const auto text = images_text();
   const auto reference = train_text(text, {"dataloader.num_workers=0"}, 6);
   ASSERT_EQ(reference.events.train.size(), 3U);
@@ -70,7 +70,7 @@ TEST(Trainer, TheSameBitForBitForAnyNumberOfWorkers) {
   EXPECT_NE(loss_of(reference.events.train[0]), loss_of(other_seed.events.train[0]));
 }
 
-TEST(Trainer, TellsWhatHappens) {
+TEST(Trainer, SendsEventsToTheSink) {
   const auto run = train_text(kRandom);
   EXPECT_TRUE(run.done);
   EXPECT_EQ(run.events.start.steps_per_epoch, 5);
@@ -95,7 +95,7 @@ TEST(Trainer, TellsWhatHappens) {
   EXPECT_EQ(num_samples, 12);
 }
 
-TEST(Trainer, AccumulatedMicroStepsAreOneBigBatch) {
+TEST(Trainer, AccumulatedMicroStepsEqualOneBigBatch) {
   const auto whole = train_text(kRandom, {"dataloader.batch_size=16", "dataloader.drop_last=false"});
   const auto parts = train_text(kRandom, {"dataloader.batch_size=4", "training.accumulation_steps=4", "dataloader.drop_last=false"});
   // 40 samples: two groups of 16 and a short one of 8 in both.
@@ -114,14 +114,14 @@ TEST(Trainer, ValidationDoesNotDependOnItsBatches) {
   EXPECT_NEAR(loss_of(*small.events.end.final_validation), loss_of(*large.events.end.final_validation), 1e-12);
 }
 
-TEST(Trainer, StopsAtAStepWhenAsked) {
+TEST(Trainer, StopsAtAStepOnRequest) {
   const auto run = train_text(kRandom, {}, 3);
   EXPECT_FALSE(run.done);
   EXPECT_EQ(run.events.end.reason, "stopped");
   EXPECT_EQ(run.events.end.step, 3);
 }
 
-TEST(Trainer, AStopDuringValidationReportsNone) {
+TEST(Trainer, AStopDuringValidationReportsNoValidation) {
   const auto run = train_text(kRandom, {}, 6);  // five steps, one validation batch
   EXPECT_FALSE(run.done);
   EXPECT_TRUE(run.events.validation.empty());
@@ -147,8 +147,7 @@ TEST(Trainer, HeldOutPartOfTheTrainingSet) {
   EXPECT_THROW(train_text(kRandom, {"dataset.validation_split=0.001"}), UsageError);
 }
 
-// Of which the training knows nothing.
-TEST(Trainer, AveragedParametersAreMeasuredBesideTheModel) {
+TEST(Trainer, AveragedParametersAreEvaluatedWithoutEffectOnTraining) {
   const auto without = train_text(kRandom);
   const auto with = train_text(kRandom, {"training.ema.decay=0.9"});
   expect_equal_runs(with, without);
@@ -163,7 +162,7 @@ TEST(Trainer, AveragedParametersAreMeasuredBesideTheModel) {
     EXPECT_TRUE(value_of(event, "macro_f1").has_value());
     EXPECT_FALSE(ema_value_of(event, "macro_f1").has_value());
   }
-  // What keeps nothing is the model itself.
+  // With decay 0 the average is the model.
   const auto last = *train_text(kRandom, {"training.ema={decay: 0}"}).events.end.final_validation;
   EXPECT_NEAR(ema_value_of(last, "loss").value(), loss_of(last), 1e-12);
   EXPECT_EQ(ema_value_of(last, "top1"), value_of(last, "top1"));
@@ -197,15 +196,15 @@ TEST(Trainer, Bfloat16AutocastStaysNearFloat32) {
   EXPECT_NE(loss_of(full.events.train[0]), loss_of(mixed.events.train[0]));
 }
 
-TEST(Trainer, StrictDeterminismTrains) {
+TEST(Trainer, TrainsWithStrictDeterminism) {
   const auto put = [] { torch::zeros({4}).put_(torch::zeros({1}, torch::kInt64), torch::ones({1})); };
   EXPECT_TRUE(train_text(kRandom, {"runtime.deterministic=true", "training.epochs=1"}).done);
-  EXPECT_THROW(put(), c10::Error) << "an operation without a deterministic implementation is refused";
+  EXPECT_THROW(put(), c10::Error) << "an operation without a deterministic implementation has to be refused";
   EXPECT_TRUE(train_text(kRandom, {"training.epochs=1"}).done);
   EXPECT_NO_THROW(put());
 }
 
-TEST(BuildParts, WhatDoesNotFitIsListedTogether) {
+TEST(BuildParts, AllMismatchesAreReportedTogether) {
   const auto error = [](const std::vector<std::string>& overrides) {
     try {
       train_text(kRandom, overrides);

@@ -57,7 +57,7 @@ class CountingImages : public Dataset {
   }
 
   mutable std::atomic<int64_t> num_reads = 0;
-  mutable std::atomic<int64_t> num_reading = 0;  // threads that are inside of read()
+  mutable std::atomic<int64_t> num_reading = 0;  // threads in read()
   int64_t fail_at = -1;
   int64_t label_offset = 0;
 
@@ -66,7 +66,7 @@ class CountingImages : public Dataset {
   int64_t size_;
 };
 
-// Records hints and reads in their order; for one thread.
+// Records hints and reads in order. For one thread only.
 class RecordingImages : public CountingImages {
  public:
   using CountingImages::CountingImages;
@@ -141,7 +141,7 @@ TEST(DataLoader, ResultsDependOnSeedEpochAndIndexOnly) {
   EXPECT_FALSE(torch::equal(load(4, 1, 1, 1, 3, first_indices(50)), reference));
 }
 
-TEST(DataLoader, SamplesAreDrawnWithNumbersOfTheirOwn) {
+TEST(DataLoader, EachSampleHasDifferentRandomNumbers) {
   const CountingImages dataset(50);
   const auto pipeline = augmenting_pipeline(dataset.info());
   DataLoader loader(dataset, pipeline, {.batch_size = 50});
@@ -188,7 +188,7 @@ TEST(DataLoader, OddSizes) {
   }
 }
 
-TEST(DataLoader, StaysWithinItsBuffersAndLeavesTheBatchInUseAlone) {
+TEST(DataLoader, ReusesItsBuffersAndDoesNotOverwriteTheBatchInUse) {
   constexpr int64_t kPrefetch = 2;
   const CountingImages dataset(200);
   const auto pipeline = augmenting_pipeline(dataset.info());
@@ -243,7 +243,7 @@ TEST(DataLoader, FloatingPointTargets) {
   }
 }
 
-TEST(DataLoader, AReadersExceptionComesOutInTheBatchsPlaceNamingTheSample) {
+TEST(DataLoader, AReadErrorIsThrownInPlaceOfItsBatchAndNamesTheSample) {
   CountingImages dataset(20);
   dataset.fail_at = 13;
   const auto pipeline = augmenting_pipeline(dataset.info());
@@ -271,7 +271,7 @@ TEST(DataLoader, ALabelOutsideTheClassesIsRefused) {
   EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>(HasSubstr("sample 0: its label is -1")));
 }
 
-TEST(DataLoader, AnEpochMayBeGivenUpAtAnyTime) {
+TEST(DataLoader, AnEpochMayBeAbandonedAtAnyTime) {
   const CountingImages dataset(60);
   const auto pipeline = augmenting_pipeline(dataset.info());
   for (const int64_t num_workers : {0, 1, 3}) {
@@ -285,7 +285,7 @@ TEST(DataLoader, AnEpochMayBeGivenUpAtAnyTime) {
   }
 }
 
-TEST(DataLoader, NothingOfAnEarlierEpochIsStillReadWhenTheNextBegins) {
+TEST(DataLoader, ReadsOfAnEpochHaveEndedWhenTheNextEpochBegins) {
   const CountingImages dataset(200);
   const auto pipeline = augmenting_pipeline(dataset.info());
   DataLoader loader(dataset, pipeline, {.batch_size = 20, .num_workers = 3, .prefetch = 3});
@@ -307,7 +307,7 @@ TEST(DataLoader, MayEndInMidEpoch) {
   }
 }
 
-TEST(DataLoader, WaitedCountsTheWorkThatNextDoesItself) {
+TEST(DataLoader, WaitedIncludesWorkThatNextDoesItself) {
   const CountingImages dataset(10);
   const auto pipeline = augmenting_pipeline(dataset.info());
   DataLoader loader(dataset, pipeline, {.batch_size = 10});

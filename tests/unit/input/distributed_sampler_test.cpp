@@ -40,7 +40,7 @@ TEST(DistributedSampler, GivesPythonsLists) {
   }
 }
 
-TEST(DistributedSampler, RanksTogetherTakeEachSampleOnceWhenTheyDivide) {
+TEST(DistributedSampler, RanksTogetherVisitEachSampleOnceWhenTheWorldSizeDivides) {
   std::vector<int64_t> all;
   for (int rank = 0; rank < 5; ++rank) {
     DistributedSampler sampler({.num_samples = 100, .rank = rank, .world_size = 5, .seed = 3});
@@ -53,7 +53,7 @@ TEST(DistributedSampler, RanksTogetherTakeEachSampleOnceWhenTheyDivide) {
   for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], i);
 }
 
-TEST(DistributedSampler, ExactTakesEachSampleOnce) {
+TEST(DistributedSampler, ExactVisitsEachSampleOnce) {
   for (const int64_t num_samples : {0, 1, 4, 5, 10, 11}) {
     std::vector<int64_t> all;
     for (int rank = 0; rank < 5; ++rank) {
@@ -68,7 +68,7 @@ TEST(DistributedSampler, ExactTakesEachSampleOnce) {
   }
 }
 
-TEST(DistributedSampler, OtherRanksTakeTheRestOfAnEpoch) {
+TEST(DistributedSampler, AnotherWorldSizeVisitsTheRestOfAnEpoch) {
   const auto all_ranks = [](int world_size, int64_t first) {
     std::vector<std::vector<int64_t>> parts;
     for (int rank = 0; rank < world_size; ++rank) {
@@ -84,7 +84,7 @@ TEST(DistributedSampler, OtherRanksTakeTheRestOfAnEpoch) {
   EXPECT_EQ(taken.size(), 100U);
   EXPECT_EQ(std::set(taken.begin(), taken.end()).size(), 100U);
 
-  // Resumed by the same number of ranks, each continues where it was; padding is at the end.
+  // Resumed with the same number of ranks, each rank continues its own list; the padding is at the end.
   const auto whole = all_ranks(3, 0);
   const auto rest = all_ranks(3, 60);
   for (size_t rank = 0; rank < 3; ++rank) {

@@ -115,7 +115,7 @@ TEST(ImageWrite, ArithmeticEqualsTheTable) {
 }
 
 TEST(ImageWrite, ArithmeticThatWouldRoundDifferentlyIsNotUsed) {
-  // The rest of the reciprocal underflows in float.
+  // The low part of the reciprocal underflows in float.
   constexpr std::array kMean = {0.5};
   constexpr std::array kStd = {3e37};
   EXPECT_TRUE(exact_arithmetic(kMean, kStd).empty());
@@ -189,7 +189,7 @@ TEST(ImageWrite, EqualsTorchvisionBitForBit) {
   EXPECT_EQ(cases, 72);
 }
 
-TEST(PixelTable, WithoutNormalisationIsTheFraction) {
+TEST(PixelTable, WithoutNormalisationValuesArePixelOver255) {
   const std::array zero = {0.0};
   const std::array one = {1.0};
   const auto single = make_pixel_table<float>(zero, one);
@@ -228,7 +228,7 @@ TEST(PixelTable, BFloat16IsRoundedToNearestEven) {
 }
 
 // Pixels 0 and 255 become -mean / std and (1 - mean) / std, here values half-way between two bfloat16 numbers.
-TEST(PixelTable, BFloat16TiesGoToTheEvenNumber) {
+TEST(PixelTable, BFloat16TiesRoundToEven) {
   const std::array means = {-(1.0 + 0x1p-8), -(1.0 + 3 * 0x1p-8), 1.0 + 0x1p-8};
   const std::array ones = {1.0, 1.0, 1.0};
   const auto half = make_pixel_table<uint16_t>(means, ones);

@@ -32,7 +32,7 @@ Pipeline make_pipeline(const std::string& yaml, const DatasetInfo& info, BatchLa
   return {transform_list(yaml), info, layout};
 }
 
-// A planar image that owns its pixels, for references that really pad, cut and mirror.
+// A planar image that owns its pixels, for references that actually pad, crop and mirror.
 struct StoredImage {
   int channels;
   int height;
@@ -103,7 +103,7 @@ struct Composition {
   std::function<StoredImage(const StoredImage&, CounterRandom&)> reference;
 };
 
-TEST(Transforms, ListsEqualWhatPaddingCuttingAndMirroringOneByOneGive) {
+TEST(Transforms, ListsEqualPaddingCroppingAndMirroringOneByOne) {
   const auto zero = Padding::kZero;
   const auto reflect = Padding::kReflect;
   const std::vector<Composition> compositions = {
@@ -157,7 +157,7 @@ TEST(Transforms, EachOfTheRegistryIsAppliedToAnImage) {
   }
 }
 
-TEST(Transforms, EveryPlaceIsCutEquallyOften) {
+TEST(Transforms, EveryCropPositionIsEquallyFrequent) {
   constexpr int kDraws = 12000;
   const StoredImage image{1, 2, 2, {10, 20, 30, 40}};
   const auto pipeline = make_pipeline("[random_crop: {size: 2, padding: 1}]", image_info(1, 2, 2));
@@ -169,7 +169,7 @@ TEST(Transforms, EveryPlaceIsCutEquallyOften) {
   EXPECT_LT(chi_squared, 26.1);  // exceeded once in 1000 with 8 degrees of freedom
 }
 
-TEST(Transforms, FlipsAsOftenAsAsked) {
+TEST(Transforms, FlipsWithTheGivenProbability) {
   constexpr int kDraws = 10000;
   const StoredImage image{1, 1, 2, {0, 255}};
   for (const double p : {0.0, 0.2, 0.5, 1.0}) {
@@ -264,7 +264,7 @@ TEST(Transforms, KeysAreChecked) {
   }
 }
 
-TEST(Transforms, AReaderThatBreaksItsPromiseIsNamed) {
+TEST(Transforms, RefusesASampleThatDoesNotFitTheDataset) {
   const auto image = random_image(3, 4, 4);
   std::vector<double> out(3 * 5 * 5);
   EXPECT_THAT([&] { make_pipeline("[]", image_info(3, 5, 5)).write(image.sample(), CounterRandom(0, 0), out.data()); },

@@ -5,7 +5,7 @@
 namespace trainer::launch {
 namespace {
 
-TEST(LauncherMessages, AreReadAsTheyWereWritten) {
+TEST(LauncherMessages, AreReadBackUnchanged) {
   for (const LauncherMessage& message :
        {LauncherMessage{LauncherMessage::Kind::kEnded, 12, 345, "was killed by signal 9 (Killed)"},
         LauncherMessage{LauncherMessage::Kind::kStopped, 0, 6}, LauncherMessage{LauncherMessage::Kind::kContinued, 3, 78}}) {

@@ -26,7 +26,7 @@ using ::testing::UnorderedElementsAre;
 // A launcher in a separate process, whose children are shells. They have RANK set, send lines to the test with `>&9`, wait for a line
 // from it with `<&8`, and wait forever with `<&7`. The log is the stderr of the launcher and the shells.
 class LauncherProcess {
-  // Surviving processes get SIGTERM immediately.
+  // The other processes get SIGTERM immediately.
   static constexpr Patience kPatience{.with_survivors = std::chrono::milliseconds(0), .after_sigterm = std::chrono::seconds(20)};
 
  public:
@@ -79,9 +79,9 @@ class LauncherProcess {
     return text;
   }
 
-  // `ends`: what is to be 7, 8, 9 and stderr.
+  // `ends`: the descriptors that become 7, 8, 9 and stderr.
   static int launch(int num_processes, const std::string& script, const Patience& patience, std::array<int, 4> ends) {
-    // Out of the way of those numbers first.
+    // Move them first, because they may have these numbers already.
     for (int& end : ends) end = fcntl(end, F_DUPFD_CLOEXEC, 20);
     for (int i = 0; i < 3; ++i) dup2(ends[static_cast<size_t>(i)], 7 + i);
     dup2(ends[3], STDERR_FILENO);
@@ -95,21 +95,21 @@ class LauncherProcess {
   bool has_ended_ = false;
 };
 
-// A shell waits in `wait` for a signal that it traps: one that comes just before another built-in blocks would be seen only after it.
-// What it waits for gives its copies of the pipes up.
+// A shell waits in `wait` for a signal that it traps: before another blocking built-in, the trap could run only after that built-in
+// returns. The process that it waits for closes its copies of the pipes.
 const std::string kWaitForever = "(exec 9>&- 2>&-; read line <&7) & while kill -0 $! 2>/dev/null; do wait; done";
 
 constexpr std::chrono::milliseconds kShort(50);
 constexpr std::chrono::hours kNever(24);
 
-TEST(Launcher, AllDone) {
+TEST(Launcher, AllSucceed) {
   LauncherProcess launcher(3, "echo $RANK >&9");
   EXPECT_EQ(launcher.wait(), 0);
   EXPECT_THAT(launcher.lines(), UnorderedElementsAre("0", "1", "2"));
   EXPECT_EQ(launcher.log(), "");
 }
 
-TEST(Launcher, AChildHasItsOwnEnvironmentAndGroupAndNothingToRead) {
+TEST(Launcher, AChildHasItsOwnEnvironmentAndProcessGroupAndEmptyInput) {
   LauncherProcess launcher(1, R"sh(
     read -r pid name state parent group rest </proc/$$/stat
     [ /proc/$$/fd/0 -ef /dev/null ]; echo "stdin $?" >&9
@@ -119,14 +119,14 @@ TEST(Launcher, AChildHasItsOwnEnvironmentAndGroupAndNothingToRead) {
   EXPECT_THAT(launcher.lines(), ElementsAre("stdin 0", "group 1", "inherited none"));
 }
 
-TEST(Launcher, FirstFailureEndsTheOthersWithWhatTheyHaveStartedAndIsReturned) {
-  LauncherProcess launcher(3, "if [ $RANK = 1 ]; then read line <&8; exit 3; fi; (trap 'echo told >&9; exit' TERM; echo ready >&9; " +
+TEST(Launcher, FirstFailureEndsTheOthersAndTheirChildrenAndIsReturned) {
+  LauncherProcess launcher(3, "if [ $RANK = 1 ]; then read line <&8; exit 3; fi; (trap 'echo ended >&9; exit' TERM; echo ready >&9; " +
                                   kWaitForever + ") & wait");
   EXPECT_EQ(launcher.line(), "ready");
   EXPECT_EQ(launcher.line(), "ready");
   launcher.release();
   EXPECT_EQ(launcher.wait(), 3);
-  EXPECT_THAT(launcher.lines(), ElementsAre("told", "told"));
+  EXPECT_THAT(launcher.lines(), ElementsAre("ended", "ended"));
   EXPECT_THAT(launcher.log(), MatchesRegex("error: rank 1 \\(process [0-9]+\\) ended with exit code 3\n"));
 }
 
@@ -137,7 +137,7 @@ TEST(Launcher, DeathByASignal) {
                                            "the system was out of memory \\(see dmesg\\)\n"));
 }
 
-TEST(Launcher, SurvivorsThatDoNotEndAreKilled) {
+TEST(Launcher, SurvivorsThatDoNotExitAreKilled) {
   Patience patience;
   patience.with_survivors = patience.after_sigterm = kShort;
   LauncherProcess launcher(2, R"(
@@ -151,8 +151,8 @@ TEST(Launcher, SurvivorsThatDoNotEndAreKilled) {
                                            "warning: rank 0 \\(process [0-9]+\\) does not end on SIGTERM and is killed\n"));
 }
 
-// Exit code 4 means that another process was lost, which may end later than the one that detected it.
-TEST(Launcher, AVictimGivesWayToTheCause) {
+// Exit code 4 means that another rank was lost. That rank may end later than the one that detected it.
+TEST(Launcher, TheCauseIsReturnedInsteadOfARankThatLostAPeer) {
   const auto run_with = [](const std::string& on_term) {
     auto launcher = std::make_unique<LauncherProcess>(
         2, "if [ $RANK = 0 ]; then read line <&8; exit 4; fi; trap '" + on_term + "' TERM; echo ready >&9; " + kWaitForever);
@@ -168,14 +168,14 @@ TEST(Launcher, AVictimGivesWayToTheCause) {
   EXPECT_EQ(run_with("trap - TERM; kill -TERM $$")->wait(), 4);
 }
 
-// Until the launcher sends a signal itself, one that kills is a cause.
-TEST(Launcher, AVictimThatEndsFirstGivesWayToADeathByASignal) {
+// A signal that kills a process before the launcher has sent one is a cause.
+TEST(Launcher, DeathByASignalIsReturnedInsteadOfAnEarlierLossOfAPeer) {
   LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 4; read line <&8; kill -9 $$", {.with_survivors = std::chrono::seconds(20)});
   launcher.release();
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
 }
 
-TEST(Launcher, TheLastLinesOfAFailureAreSaidAgain) {
+TEST(Launcher, TheLastLinesOfAFailureAreRepeated) {
   LauncherProcess launcher(2, "if [ $RANK = 1 ]; then seq 1 7 >&2; printf 'no end' >&2; exit 6; fi; echo of rank 0 >&2; " + kWaitForever);
   EXPECT_EQ(launcher.wait(), 6);
   const auto log = launcher.log();
@@ -184,7 +184,7 @@ TEST(Launcher, TheLastLinesOfAFailureAreSaidAgain) {
   EXPECT_THAT(log, HasSubstr("ended with exit code 6; its last lines:\n  4\n  5\n  6\n  7\n  no end\n"));
 }
 
-TEST(Launcher, TheOthersHearHowARankHasEnded) {
+TEST(Launcher, TheOthersAreSentHowARankEnded) {
   LauncherProcess launcher(3, R"sh(
     if [ $RANK = 1 ]; then read line <&8; exit 3; fi
     read -r word rank process how </proc/self/fd/$TRAINER_LAUNCHER_NOTICES
@@ -195,7 +195,7 @@ TEST(Launcher, TheOthersHearHowARankHasEnded) {
   EXPECT_THAT(launcher.lines(), ElementsAre("ended.1.ended with exit code 3", "ended.1.ended with exit code 3"));
 }
 
-TEST(Launcher, TheOthersHearThatARankIsStoppedAndGoesOn) {
+TEST(Launcher, TheOthersAreSentThatARankWasStoppedAndContinued) {
   LauncherProcess launcher(2, R"sh(
     if [ $RANK = 1 ]; then echo $$ >&9; read line <&8; exit 0; fi
     exec 3</proc/self/fd/$TRAINER_LAUNCHER_NOTICES
@@ -234,7 +234,7 @@ TEST(Launcher, FailureAfterAStopIsAFailure) {
   EXPECT_THAT(launcher.log(), HasSubstr("ended with exit code 3"));
 }
 
-TEST(Launcher, AfterAStopTheOthersDoNotGoOnForever) {
+TEST(Launcher, AfterAStopTheOthersAreEndedEventually) {
   Patience patience;
   patience.with_stopping = kShort;
   LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 75; read line <&7", patience);
@@ -243,7 +243,7 @@ TEST(Launcher, AfterAStopTheOthersDoNotGoOnForever) {
               MatchesRegex("warning: rank 1 .* is still running although another rank has stopped on request, and is ended\n"));
 }
 
-TEST(Launcher, ARequestToStopReachesAllOnce) {
+TEST(Launcher, AStopRequestIsSentToAllOnce) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
     Patience patience;
     patience.between_interrupts = kNever;
@@ -280,16 +280,16 @@ TEST(Launcher, ASecondInterruptKills) {
   EXPECT_EQ(launcher.log(), "");
 }
 
-TEST(Launcher, ChildrenDieWithIt) {
+TEST(Launcher, ChildrenEndWhenTheLauncherIsKilled) {
   LauncherProcess launcher(2, "trap '' TERM INT HUP; echo ready >&9; read line <&7");
   for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
   launcher.send(SIGKILL);
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
-  // Returns when no child holds the other end.
+  // Returns when no child has the pipe open.
   EXPECT_THAT(launcher.lines(), ElementsAre());
 }
 
-TEST(Launcher, WhatCannotBeStarted) {
+TEST(Launcher, AProgramThatCannotBeStarted) {
   const auto error_of = [](const Processes& processes) -> std::string {
     try {
       run(processes, {}, *make_quiet_logger());
@@ -299,7 +299,7 @@ TEST(Launcher, WhatCannotBeStarted) {
     return "started";
   };
   EXPECT_EQ(error_of({"/nonexistent/trainer", {}, {{}}}), "cannot start /nonexistent/trainer: No such file or directory");
-  // The first one runs already; Linux allows no string of more than 128 KiB.
+  // The first process runs already. The second cannot be started, because Linux limits a string to 128 KiB.
   EXPECT_EQ(error_of({"/bin/sh", {"-c", "kill -STOP $$"}, {{}, {"X=" + std::string(1 << 18, 'x')}}}),
             "cannot start /bin/sh: Argument list too long");
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);

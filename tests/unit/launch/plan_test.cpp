@@ -23,7 +23,7 @@ using ::testing::UnorderedElementsAreArray;
 using trainer::testing::TemporaryFolder;
 using Words = std::vector<std::string>;
 
-TEST(SplitArguments, TheLaunchersComeFirst) {
+TEST(SplitArguments, LauncherOptionsAreFirst) {
   const struct {
     Words args, own, trainer;
   } rows[] = {
@@ -52,7 +52,7 @@ world::Environment visible(std::optional<std::string> devices) {
   return [devices](const std::string& name) { return name == "CUDA_VISIBLE_DEVICES" ? devices : std::nullopt; };
 }
 
-// No device has been made yet.
+// A driver with three GPUs whose device files do not exist yet.
 Driver driver_of_three(const std::filesystem::path& folder) {
   const Driver driver{.library = "libc.so.6", .gpus = folder / "gpus", .devices = folder / "dev"};
   for (const char* gpu : {"0000:01:00.0", "0000:02:00.0", "0000:81:00.0"}) std::filesystem::create_directories(driver.gpus / gpu);
@@ -87,16 +87,16 @@ TEST(NumProcesses, OnePerGpuElseTwo) {
 }
 
 // The files that a container sees on a host with three GPUs.
-TEST(NumProcesses, AContainerHasTheGpusThatItWasGiven) {
+TEST(NumProcesses, OnlyTheGpusOfAContainerCount) {
   const TemporaryFolder folder;
   auto driver = driver_of_three(folder.path());
   for (const char* device : {"nvidia1", "nvidiactl", "nvidia-uvm", "null"}) std::ofstream(driver.devices / device);
   EXPECT_EQ(num_processes({}, visible({}), driver), 1);
   driver.library = "libtrainer-absent.so";
-  EXPECT_EQ(num_processes({}, visible({}), driver), 2) << "as many as on a host without a GPU";
+  EXPECT_EQ(num_processes({}, visible({}), driver), 2) << "expected the number for a host without a GPU";
 }
 
-TEST(NumProcesses, WhatIsRefused) {
+TEST(NumProcesses, InvalidValuesAreRefused) {
   const struct {
     Choice choice;
     const char* error;
@@ -123,7 +123,7 @@ TEST(NumProcesses, WhatIsRefused) {
   }
 }
 
-TEST(ChildEnvironment, NamesTheRankAndForgetsOtherLaunchers) {
+TEST(ChildEnvironment, HasTheRankAndNoVariablesOfOtherLaunchers) {
   world::RankEnv rank_env;
   rank_env.rank = rank_env.local_rank = 1;
   rank_env.world_size = rank_env.local_world_size = 3;
@@ -170,7 +170,7 @@ TEST(ChildEnvironment, NamesTheRankAndForgetsOtherLaunchers) {
   EXPECT_THAT(child_environment(inherited, rank_env, "1,0,5"), UnorderedElementsAreArray(with_chosen_gpus));
 }
 
-TEST(ChildEnvironment, IsReadBackByWhoeverIsStarted) {
+TEST(ChildEnvironment, IsReadBackByTheStartedProcess) {
   world::RankEnv rank_env;
   rank_env.rank = 3;
   rank_env.world_size = 6;
@@ -201,7 +201,7 @@ TEST(ChildEnvironment, Inherited) {
 bool can_bind(int port) {
   const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;
-  // As the store binds it.
+  // The store binds with this option.
   setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -212,7 +212,7 @@ bool can_bind(int port) {
   return is_bound;
 }
 
-TEST(FreePort, IsHeldAndThenFree) {
+TEST(FreePort, IsReservedUntilReleased) {
   int number = 0;
   {
     const FreePort one;

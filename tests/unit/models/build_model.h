@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of the networks share: building one by name, and looking at its state.
+// Shared by the tests of the networks: building one by name, and describing its state.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,8 @@ inline torch::Tensor random_images(int64_t count, int64_t size = 32, torch::Scal
   return at::randn({count, 3, size, size}, at::detail::createCPUGenerator(5), dtype);
 }
 
-// Dropout draws from the generator that `model` was built with, `context`'s, and rests in eval mode. Leaves the model in that mode.
+// Expects that dropout draws from `context`'s generator, with which `model` was built, and is off in eval mode. Leaves the model in eval
+// mode.
 inline void expect_dropout_follows_generator(Model& model, BuildContext& context) {
   const torch::Tensor x = random_images(2);
   const torch::NoGradGuard no_grad;

@@ -31,7 +31,7 @@ TEST(CifarResNet, ShortcutsSubsampleAndPadWithZeros) {
   for (auto& item : model->named_parameters()) {
     if (item.key().ends_with("bn2.weight")) item.value().zero_();
   }
-  // The blocks' own branches are gone: what comes out is the stem, every fourth row and column, in the first 16 channels.
+  // The residual branches are zero, so the output is every fourth row and column of the stem's output, in the first 16 channels.
   const auto weights = model->named_parameters();
   const torch::Tensor x = random_images(2);
   const torch::Tensor stem = at::conv2d(x, weights["conv1.weight"], {}, 1, 1).div(std::sqrt(1.0 + 1e-5)).relu();
@@ -40,7 +40,7 @@ TEST(CifarResNet, ShortcutsSubsampleAndPadWithZeros) {
   EXPECT_TRUE(at::allclose(model->forward(x), expected, 1e-4, 1e-5));
 }
 
-TEST(CifarResNet, TakesItsNumberOfClassesAnd32By32Images) {
+TEST(CifarResNet, UsesTheConfiguredNumberOfClassesAnd32By32Images) {
   const auto model = build("resnet20", "num_classes: 100");
   EXPECT_EQ(model->input_shape(), (std::vector<int64_t>{3, 32, 32}));
   EXPECT_EQ(model->forward(random_images(2)).sizes(), (std::vector<int64_t>{2, 100}));

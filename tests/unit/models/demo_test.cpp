@@ -15,7 +15,7 @@ TEST(DemoLinear, IsOneLinearLayer) {
   EXPECT_LE(weights["fc.weight"].abs().max().item<double>(), 1.0 / std::sqrt(10.0) + 1e-6);
 }
 
-TEST(DemoLinear, TakesItsSizes) {
+TEST(DemoLinear, UsesTheConfiguredSizes) {
   const auto model = build("demo_linear", "in_features: 3, out_features: 2");
   EXPECT_EQ(model->input_shape(), (std::vector<int64_t>{3}));
   EXPECT_EQ(model->forward(torch::zeros({5, 3})).sizes(), (std::vector<int64_t>{5, 2}));
@@ -32,7 +32,7 @@ TEST(DemoConv, IsAConvolutionAndALinearLayer) {
   EXPECT_TRUE(at::allclose(model->forward(x), at::linear(features.flatten(1), weights["fc.weight"], weights["fc.bias"]), 1e-4, 1e-5));
 }
 
-TEST(DemoConv, TakesItsNumberOfClasses) {
+TEST(DemoConv, UsesTheConfiguredNumberOfClasses) {
   const auto model = build("demo_conv", "num_classes: 3");
   EXPECT_EQ(model->forward(random_images(2)).sizes(), (std::vector<int64_t>{2, 3}));
 }

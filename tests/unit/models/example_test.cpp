@@ -22,7 +22,7 @@ TEST(ExampleModel, IsBuiltFromItsOptionsAndTrains) {
   for (const auto& item : model->named_parameters()) EXPECT_TRUE(item.value().grad().defined()) << item.key();
 }
 
-TEST(ExampleModel, IsTheOneInTheDocs) { EXPECT_TRUE(trainer::testing::is_shown_in_docs("perceptron.cpp")); }
+TEST(ExampleModel, EqualsTheCodeInTheDocs) { EXPECT_TRUE(trainer::testing::is_shown_in_docs("perceptron.cpp")); }
 
 }  // namespace
 }  // namespace trainer::models::test

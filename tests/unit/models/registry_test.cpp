@@ -14,7 +14,7 @@
 namespace trainer::models::test {
 namespace {
 
-// A network that fits a unit test: these options where it has them, for the rest their defaults.
+// A network small enough for a unit test: these options if it has them, and defaults for all others.
 std::shared_ptr<Model> build_light(const std::string& name, const BuildContext& context = make_context()) {
   const std::map<std::string, std::string> light = {{"head", "cifar"}, {"depth", "10"}, {"width", "2"}, {"dropout", "0.3"}};
   std::string options;
@@ -34,7 +34,7 @@ torch::Tensor input_of(const Model& model, int64_t batch_size) {
   return at::randn(shape, at::detail::createCPUGenerator(5));
 }
 
-// Counts the norm layers and remembers whether one was given anything but channels_last.
+// Counts the norm layers and records whether one of them got an input that is not channels_last.
 struct NormLog {
   int64_t num_layers = 0;
   int64_t num_forwards = 0;
@@ -69,13 +69,13 @@ TEST(ModelRegistry, ComponentsAndKeysAreDocumented) {
   }
 }
 
-TEST(ModelRegistry, AnUnknownNameIsAProgrammersError) {
+TEST(ModelRegistry, AnUnknownNameThrowsLogicError) {
   EXPECT_THROW(model_registry().make({"resnet19", nullptr}, make_context()), std::logic_error);
 }
 
 class EveryModel : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EveryModel, GoesForwardAndBackwardOnItsOwnRandomNumbers) {
+TEST_P(EveryModel, ForwardAndBackwardDoNotUseTheProcessWideGenerator) {
   const torch::Tensor process_wide = at::globalContext().defaultGenerator(torch::kCPU).get_state();
   const auto model = build_light(GetParam());
   const torch::Tensor output = model->forward(input_of(*model, 3));
@@ -103,7 +103,7 @@ TEST_P(EveryModel, IsTheSameNetworkForTheSameSeedAlsoInChannelsLast) {
 
   int64_t num_norms = 0;
   for (const auto& module : again->modules()) num_norms += module->as<nn::BatchNorm2d>() == nullptr ? 0 : 1;
-  EXPECT_EQ(log->num_layers, num_norms) << "a norm layer did not come from the factory";
+  EXPECT_EQ(log->num_layers, num_norms) << "a norm layer was not created by the factory";
 
   model->eval();
   again->eval();
@@ -118,9 +118,9 @@ TEST_P(EveryModel, IsTheSameNetworkForTheSameSeedAlsoInChannelsLast) {
   EXPECT_TRUE(log->all_channels_last);
 }
 
-TEST_P(EveryModel, GoesThroughACheckpoint) {
+TEST_P(EveryModel, IsSavedAndLoadedExactly) {
   const auto saved = build_light(GetParam());
-  saved->forward(input_of(*saved, 3));  // moves the running statistics
+  saved->forward(input_of(*saved, 3));  // changes the running statistics
   trainer::testing::StringOutput file;
   checkpoint::write_pytorch_file(state::state_of(*saved), "model", file);
   const auto loaded = build_light(GetParam(), make_context(2));

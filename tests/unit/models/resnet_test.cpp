@@ -34,7 +34,7 @@ TEST(ResNet, StartsWithTorchvisionsValues) {
   }
 }
 
-TEST(ResNet, ZeroInitLastNormTouchesTheLastNormOfEachBlockAlone) {
+TEST(ResNet, ZeroInitLastNormChangesOnlyTheLastNormOfEachBlock) {
   for (const auto& [name, last_norm] : {std::pair{"resnet18", ".bn2.weight"}, std::pair{"resnet50", ".bn3.weight"}}) {
     const auto model = build(name, "zero_init_last_norm: true");
     for (const auto& item : model->named_parameters()) {
@@ -50,7 +50,7 @@ TEST(ResNet, CifarStemKeepsTheSize) {
   EXPECT_EQ(cifar->input_shape(), (std::vector<int64_t>{3, 32, 32}));
   EXPECT_EQ(cifar->named_parameters()["conv1.weight"].sizes(), (std::vector<int64_t>{64, 3, 3, 3}));
   EXPECT_EQ(count_parameters(*cifar), 11173962);
-  // 32 / 8 = 4 pixels a side reach the last stage, so that even one image trains; the imagenet stem leaves one pixel.
+  // The last stage gets 32 / 8 = 4 pixels per side, so even one image can be trained on; with the imagenet stem it gets one pixel.
   EXPECT_EQ(cifar->forward(random_images(1)).sizes(), (std::vector<int64_t>{1, 10}));
 
   const auto imagenet = build("resnet18");

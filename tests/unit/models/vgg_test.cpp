@@ -15,7 +15,7 @@ TEST(Vgg, HasTorchvisionsParameterCountNamesAndShapes) {
   EXPECT_EQ(state_names(*model), torchvision_names("vgg16_bn"));
 }
 
-TEST(Vgg, ImagenetHeadGoesForwardAndBackwardAndStartsWithTorchvisionsValues) {
+TEST(Vgg, ImagenetHeadTrainsAndStartsWithTorchvisionsValues) {
   BuildContext context = make_context();
   const auto model = build_with_thousand_classes("vgg11_bn", context);
   EXPECT_EQ(count_parameters(*model), 132868840);

@@ -45,9 +45,9 @@ TEST(WideResNet, IsThePapersPreActivationNetwork) {
   EXPECT_TRUE(at::allclose(model->forward(x), y, 1e-4, 1e-4));
 }
 
-TEST(WideResNet, LaterBlocksPassTheirInputOn) {
+TEST(WideResNet, LaterBlocksHaveIdentityShortcuts) {
   const std::vector<std::string> names = state_names(*build_wide(16, 1));
-  // Width 1 leaves the first stage's channels as they are.
+  // Width 1 keeps the number of channels in the first stage.
   EXPECT_EQ(std::count(names.begin(), names.end(), "layer1.0.shortcut.weight 16x16x1x1"), 0);
   EXPECT_EQ(std::count(names.begin(), names.end(), "layer2.0.shortcut.weight 32x16x1x1"), 1);
   EXPECT_EQ(std::count(names.begin(), names.end(), "layer2.1.shortcut.weight 32x32x1x1"), 0);

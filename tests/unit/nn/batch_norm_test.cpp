@@ -34,7 +34,7 @@ class BatchNormAgainstTorch : public ::testing::TestWithParam<torch::MemoryForma
     copy_state(*ours_, *theirs_);
   }
 
-  // Forward and backward of both, in their present mode.
+  // Forward and backward of both layers in their current mode.
   void step(uint64_t seed) {
     const torch::Tensor x = norm_input(seed).contiguous(GetParam()).requires_grad_();
     const torch::Tensor y = x.detach().clone().requires_grad_();
@@ -73,7 +73,7 @@ TEST_P(BatchNormAgainstTorch, TrainingAndEvaluationAgree) {
 INSTANTIATE_TEST_SUITE_P(MemoryFormats, BatchNormAgainstTorch,
                          ::testing::Values(torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast));
 
-TEST(BatchNorm, TakesEpsAndMomentum) {
+TEST(BatchNorm, UsesEpsAndMomentum) {
   BatchNorm2d norm(kNormChannels, /*eps=*/1.0, /*momentum=*/1.0);
   const torch::Tensor x = norm_input(1, torch::kFloat32);
   const torch::Tensor mean = x.mean({0, 2, 3});
@@ -106,7 +106,7 @@ TEST(BatchNorm, CountStaysAnIntegerWhenTheTypeChanges) {
   EXPECT_EQ(norm->named_buffers()["num_batches_tracked"].item<int64_t>(), 123458);
 }
 
-TEST(BatchNorm, TakesBfloat16WithFloat32Weights) {
+TEST(BatchNorm, AcceptsBfloat16WithFloat32Weights) {
   const auto norm = local_batch_norm()(kNormChannels);
   const torch::Tensor x = norm_input(1, torch::kFloat32).to(torch::kBFloat16);
   const torch::Tensor y = norm->forward(x);
@@ -123,7 +123,7 @@ TEST(BatchNorm, RefusesToTrainOnOneValuePerChannel) {
   EXPECT_NO_THROW(norm->forward(single));
 }
 
-TEST(BatchNorm, EmptyBatchGivesGradientsOfZeroAndIsNotTracked) {
+TEST(BatchNorm, EmptyBatchHasZeroGradientsAndDoesNotChangeRunningStatistics) {
   for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast}) {
     const auto norm = local_batch_norm()(kNormChannels);
     const torch::Tensor x = torch::zeros({0, kNormChannels, 3, 6}).contiguous(format).requires_grad_();

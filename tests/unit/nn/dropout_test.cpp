@@ -5,7 +5,7 @@
 namespace trainer::nn::test {
 namespace {
 
-TEST(Dropout, KeepsItsShareAndScalesIt) {
+TEST(Dropout, KeepsTheExpectedFractionAndScalesIt) {
   const torch::Tensor x = torch::full({200, 500}, 3.0);
   Dropout dropout(0.25, at::detail::createCPUGenerator(1));
   const torch::Tensor y = dropout.forward(x);

@@ -19,7 +19,7 @@ TEST(ExampleLoss, IsTheHuberLoss) {
   EXPECT_FLOAT_EQ((*loss)(torch::tensor({1.0, 5.0}), torch::zeros({2})).item<float>(), (0.5F + 2.0F * (5.0F - 1.0F)) / 2.0F);
 }
 
-TEST(ExampleLoss, IsTheOneInTheDocs) { EXPECT_TRUE(trainer::testing::is_shown_in_docs("huber.cpp")); }
+TEST(ExampleLoss, EqualsTheCodeInTheDocs) { EXPECT_TRUE(trainer::testing::is_shown_in_docs("huber.cpp")); }
 
 }  // namespace
 }  // namespace trainer::nn::test

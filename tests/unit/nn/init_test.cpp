@@ -13,7 +13,7 @@ TEST(Init, KaimingNormalHasTheStdOfFanOut) {
   const double std = std::sqrt(2.0 / (256 * 9));
   EXPECT_NEAR(weight.std().item<double>(), std, 0.01 * std);
   EXPECT_NEAR(weight.mean().item<double>(), 0.0, 0.01 * std);
-  // A normal distribution's share beyond two deviations.
+  // The fraction of a normal distribution beyond two standard deviations.
   EXPECT_NEAR((weight.abs() > 2 * std).to(torch::kFloat64).mean().item<double>(), 0.0455, 0.003);
 }
 
@@ -31,20 +31,20 @@ TEST(Init, DefaultUniformFillsItsInterval) {
   EXPECT_NO_THROW(default_uniform_(weight, {}, init_generator()));
 }
 
-TEST(Init, DefaultUniformOfALinearLayerTakesItsInputsAsFan) {
+TEST(Init, DefaultUniformOfALinearLayerUsesFanIn) {
   const torch::Tensor weight = torch::empty({1000, 64});
   default_uniform_(weight, {}, init_generator());
   EXPECT_NEAR(weight.abs().max().item<double>(), 0.125, 1e-4);
 }
 
-TEST(Init, NormalTakesMeanAndStd) {
+TEST(Init, NormalHasTheGivenMeanAndStd) {
   const torch::Tensor tensor = torch::empty({100000});
   normal_(tensor, 3.0, 0.5, init_generator());
   EXPECT_NEAR(tensor.mean().item<double>(), 3.0, 0.01);
   EXPECT_NEAR(tensor.std().item<double>(), 0.5, 0.01);
 }
 
-TEST(Init, ValuesAreTheGenerators) {
+TEST(Init, ValuesAreDrawnFromTheGivenGenerator) {
   const auto draw = [](uint64_t seed) {
     const at::Generator generator = init_generator(seed);
     const torch::Tensor weight = torch::empty({8, 4, 3, 3});
@@ -58,7 +58,7 @@ TEST(Init, ValuesAreTheGenerators) {
   EXPECT_FALSE(at::equal(draw(1), draw(2)));
 }
 
-TEST(Init, TheProcessWideGeneratorIsLeftAlone) {
+TEST(Init, TheProcessWideGeneratorIsNotUsed) {
   const torch::Tensor before = at::globalContext().defaultGenerator(torch::kCPU).get_state();
   const torch::Tensor weight = torch::empty({8, 4, 3, 3}).requires_grad_();
   kaiming_normal_fan_out_(weight, init_generator());

@@ -12,7 +12,7 @@
 namespace trainer::nn {
 namespace {
 
-TEST(LayerObserver, SeesEveryKindOfLayerWhileItLives) {
+TEST(LayerObserver, IsCalledForEveryKindOfLayerDuringItsLifetime) {
   Conv2d convolution(3, 4, 3);
   convolution.weight.data().fill_(1);
   BatchNorm2d norm(4);

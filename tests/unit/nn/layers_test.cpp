@@ -5,7 +5,7 @@
 namespace trainer::nn::test {
 namespace {
 
-// What LibTorch's layer of the same weights returns.
+// The output of LibTorch's layer with the same weights.
 template <class Theirs, class Ours>
 void expect_same_output(Theirs& theirs, Ours& ours, const torch::Tensor& x) {
   const torch::NoGradGuard no_grad;
@@ -14,7 +14,7 @@ void expect_same_output(Theirs& theirs, Ours& ours, const torch::Tensor& x) {
   EXPECT_TRUE(at::equal(ours.forward(x), theirs.forward(x)));
 }
 
-TEST(Layers, ConvolutionIsLibTorchs) {
+TEST(Layers, ConvolutionEqualsLibTorchs) {
   const torch::Tensor x = torch::randn({2, 3, 9, 9});
   torch::nn::Conv2d theirs(torch::nn::Conv2dOptions(3, 6, 5).stride(2).padding(1));
   Conv2d ours(3, 6, 5, {.stride = 2, .padding = 1, .bias = true});
@@ -27,7 +27,7 @@ TEST(Layers, ConvolutionIsLibTorchs) {
   expect_same_output(*theirs_bare, ours_bare, x);
 }
 
-TEST(Layers, LinearIsLibTorchs) {
+TEST(Layers, LinearEqualsLibTorchs) {
   torch::nn::Linear theirs(7, 4);
   Linear ours(7, 4);
   EXPECT_EQ(ours.named_parameters().keys(), (std::vector<std::string>{"weight", "bias"}));

@@ -62,7 +62,7 @@ TEST(MeanSquaredError, RefusesTargetsOfAnotherShape) {
   EXPECT_THROW((*loss)(torch::zeros({4, 3}), torch::zeros({4}, torch::kInt64)), UsageError);
 }
 
-TEST(Loss, IsFloat32OrWiderAndItsGradientOfTheOutputsType) {
+TEST(Loss, ValueIsAtLeastFloat32AndGradientHasTheOutputsType) {
   for (const std::string& name : loss_registry().names()) {
     const auto loss = configured_loss(name);
     for (const auto dtype : {torch::kBFloat16, torch::kHalf, torch::kFloat32, torch::kFloat64}) {
@@ -80,7 +80,7 @@ TEST(Loss, IsFloat32OrWiderAndItsGradientOfTheOutputsType) {
   }
 }
 
-TEST(Loss, AnUnknownNameIsAProgrammersError) { EXPECT_THROW(loss_registry().make({"hinge", nullptr}), std::logic_error); }
+TEST(Loss, AnUnknownNameThrowsLogicError) { EXPECT_THROW(loss_registry().make({"hinge", nullptr}), std::logic_error); }
 
 }  // namespace
 }  // namespace trainer::nn::test

@@ -24,7 +24,7 @@ using ::testing::ThrowsMessage;
 constexpr int64_t kChannels = 6;
 constexpr double kEps = 1e-5;
 
-// Samples of each rank, by rank.
+// The number of samples of each rank, by rank.
 using Shards = std::vector<int64_t>;
 
 int64_t total(const Shards& shards) { return std::accumulate(shards.begin(), shards.end(), int64_t{0}); }
@@ -37,7 +37,7 @@ torch::Tensor random_values(int64_t samples, uint64_t seed) {
   return at::randn({samples, kChannels, 3, 5}, at::detail::createCPUGenerator(seed), torch::kFloat64).mul_(2.0).add_(0.7);
 }
 
-// What a rank has after its steps.
+// Results of a rank after its steps.
 struct Outcome {
   std::vector<torch::Tensor> outputs, input_gradients;
   torch::Tensor weight_gradient, bias_gradient, running_mean, running_var;
@@ -50,7 +50,7 @@ struct Steps {
   torch::Dtype input_dtype = torch::kFloat64;
   torch::Dtype weight_dtype = torch::kFloat64;
   std::optional<double> momentum = 0.1;
-  std::vector<torch::Tensor> inputs, gradients;  // of the joined batch, float64, a pair a step
+  std::vector<torch::Tensor> inputs, gradients;  // of the joined batch, float64, one pair per step
 };
 
 Steps make_steps(Shards shards, int num_steps = 1) {
@@ -107,7 +107,7 @@ std::vector<Outcome> synchronised(const Steps& steps) {
   return outcomes;
 }
 
-// Of BatchNorm2d on the joined batches, in float64.
+// The outcome of BatchNorm2d on the joined batches, in float64.
 Outcome joined(Steps steps) {
   steps.input_dtype = torch::kFloat64;
   steps.weight_dtype = torch::kFloat64;
@@ -152,11 +152,11 @@ void expect_like_joined(const std::vector<Outcome>& ranks, const Outcome& expect
   }
 }
 
-// Summation in another order; some digits are lost where terms cancel.
+// Summation in another order; some digits are lost when terms cancel.
 constexpr double kFloat64Tolerance = 1e-14;
-// Values are rounded at 6e-8 in a few places.
+// Values are rounded in a few places, by up to 6e-8 each.
 constexpr double kFloat32Tolerance = 5e-7;
-// Half a unit in the last of bfloat16's 8 binary digits: outputs are rounded once.
+// Half a unit in the last of bfloat16's 8 binary digits, because outputs are rounded once.
 constexpr double kBfloat16Tolerance = 1.0 / 256;
 
 class SyncBatchNormAgainstJoined : public ::testing::TestWithParam<std::tuple<Shards, torch::MemoryFormat>> {
@@ -205,7 +205,7 @@ TEST(SyncBatchNorm, WithoutMomentumAveragesAllBatches) {
   expect_near(ranks[0].running_mean, mean, kFloat64Tolerance, "running mean");
 }
 
-TEST(SyncBatchNorm, TakesBfloat16UnderAutocast) {
+TEST(SyncBatchNorm, AcceptsBfloat16UnderAutocast) {
   for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast}) {
     Steps steps = make_steps({3, 0, 2});
     for (auto* tensors : {&steps.inputs, &steps.gradients}) {
@@ -227,16 +227,16 @@ TEST(SyncBatchNorm, TakesBfloat16UnderAutocast) {
       EXPECT_EQ(norm.running_mean.scalar_type(), torch::kFloat32);
     });
     expect_like_joined(ranks, expected, kBfloat16Tolerance);
-    // Sums of what has not been rounded.
+    // Sums of values before rounding to bfloat16.
     expect_near(ranks[1].running_var, expected.running_var, kFloat32Tolerance, "running variance");
     expect_near(sum(ranks, &Outcome::weight_gradient), expected.weight_gradient, kFloat32Tolerance, "gradient of the weight");
   }
 }
 
-// E[x²] − E[x]² would have no correct digit left. In float32 the kernels are those of BatchNorm2d, and so is the error.
+// E[x²] − E[x]² would not have a single correct digit. In float32 the kernels, and so the errors, are those of BatchNorm2d.
 TEST(SyncBatchNorm, SmallDeviationsFromALargeMean) {
   Steps steps = make_steps({2, 3, 1});
-  // What float32 can hold, about exact means of 1e4 and of 0 (whose difference between ranks is the hard part of merging).
+  // Values that float32 can represent, around exact means of 1e4 and of 0 (merging the ranks' means is the hard part).
   const torch::Tensor deviations = (random_values(6, 5) * 1e-2).add_(1e4).to(torch::kFloat32).to(torch::kFloat64).sub_(1e4);
   Steps centered = steps;
   centered.inputs = {deviations};
@@ -244,7 +244,7 @@ TEST(SyncBatchNorm, SmallDeviationsFromALargeMean) {
   steps.inputs = {deviations + 1e4};
 
   const auto ranks = synchronised(steps);
-  // The last digit of the mean, 1e4 · 1e-16 of deviations of 2e-2, in sums of some dozen values.
+  // The last digit of the mean is 1e4 · 1e-16, relative to deviations of 2e-2, in sums of some dozen values.
   const double tolerance = 1e-9;
   const auto outputs = [](const std::vector<Outcome>& outcomes) { return gather(outcomes, [](const Outcome& o) { return o.outputs[0]; }); };
   const auto input_gradients = [](const std::vector<Outcome>& outcomes) {
@@ -332,7 +332,7 @@ TEST(SyncBatchNorm, FrozenParametersGetNoGradient) {
   });
 }
 
-TEST(SyncBatchNorm, EmptyPartHasGradientsOfZero) {
+TEST(SyncBatchNorm, EmptyPartHasZeroGradients) {
   run_ranks(2, [](ProcessGroups& groups) {
     const bool is_empty = groups.world()->rank() == 0;
     SyncBatchNorm norm(kChannels, groups.world());
@@ -345,7 +345,7 @@ TEST(SyncBatchNorm, EmptyPartHasGradientsOfZero) {
   });
 }
 
-TEST(SyncBatchNorm, TakesStridedInputsAndGradients) {
+TEST(SyncBatchNorm, AcceptsStridedInputsAndGradients) {
   Steps steps = make_steps({2, 2});
   const Outcome expected = joined(steps);
   std::vector<torch::Tensor> outputs(2), gradients(2);
@@ -373,7 +373,7 @@ TEST(SyncBatchNorm, TakesStridedInputsAndGradients) {
   expect_near(at::cat(gradients), expected.input_gradients[0], kFloat64Tolerance, "gradient of the input");
 }
 
-TEST(SyncBatchNorm, TwoValuesOverAllRanksAreEnoughAndOneIsRefusedByAll) {
+TEST(SyncBatchNorm, TwoValuesPerChannelOverAllRanksSufficeAndOneIsRefusedByAllRanks) {
   run_ranks(2, [](ProcessGroups& groups) {
     const int rank = groups.world()->rank();
     const auto norm = sync_batch_norm(groups.world())(kChannels);

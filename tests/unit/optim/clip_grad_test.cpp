@@ -26,7 +26,7 @@ TEST(ClipGradNorm, ScalesDownANormAboveTheLimit) {
   EXPECT_DOUBLE_EQ(params[1].grad()[0].item<double>(), 4 * factor);
 }
 
-TEST(ClipGradNorm, LeavesANormBelowTheLimit) {
+TEST(ClipGradNorm, KeepsGradientsBelowTheLimit) {
   const std::vector<torch::Tensor> params{param_with_gradient({3, 0}), param_with_gradient({4})};
   EXPECT_DOUBLE_EQ(clip_grad_norm(params, 5.5).item<double>(), 5);
   EXPECT_EQ(params[0].grad()[0].item<double>(), 3);

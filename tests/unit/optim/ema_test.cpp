@@ -28,7 +28,7 @@ struct Averaged : torch::nn::Module {
     ema->update(found);
   }
 
-  // With a look at the averages from outside.
+  // The averages, read through the model's parameters.
   torch::Tensor averages() {
     const AveragedParameters averaged(*ema);
     return problem.values();
@@ -62,7 +62,7 @@ TEST(Ema, IsTheModelBeforeTheFirstUpdate) {
   EXPECT_TRUE(torch::equal(model.averages(), model.problem.values()));
 }
 
-TEST(Ema, SkippedStepLeavesNoTrace) {
+TEST(Ema, SkippedStepChangesNothing) {
   for (const auto& [name, options] : kEmaCases) {
     Averaged straight(options);
     Averaged other(options);
@@ -100,7 +100,7 @@ state::Tree copy_of(const state::Tree& tree) {
   return state::with_tensors(tree, copies);
 }
 
-TEST(Ema, GoesOnFromItsState) {
+TEST(Ema, ContinuesFromItsState) {
   for (const auto& [name, options] : kEmaCases) {
     Averaged original(options, /*channels_last=*/true);
     for (int update = 0; update < 2; ++update) original.step(update);
@@ -138,7 +138,7 @@ TEST(Ema, HasTheStateOfAveragedModel) {
   EXPECT_TRUE(torch::equal(weight, model.problem.weight));
 }
 
-TEST(Ema, RefusesAnotherModels) {
+TEST(Ema, RefusesTheStateOfAnotherModel) {
   Averaged model({});
   state::Dict dict;
   dict.add("n_averaged", torch::zeros({}, torch::kInt64));

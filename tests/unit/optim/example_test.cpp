@@ -25,7 +25,7 @@ TEST(ExampleOptimizer, StepsAgainstTheSign) {
   optimizer->load_state(state::View(tree, "a.pt"));
 }
 
-TEST(ExampleOptimizer, IsTheOneInTheDocs) { EXPECT_TRUE(trainer::testing::is_shown_in_docs("sign_sgd.cpp")); }
+TEST(ExampleOptimizer, EqualsTheCodeInTheDocs) { EXPECT_TRUE(trainer::testing::is_shown_in_docs("sign_sgd.cpp")); }
 
 }  // namespace
 }  // namespace trainer::optim::test

@@ -20,7 +20,7 @@ const std::vector<std::string> kSkippingOptimizers = {
     "{name: sam, rho: 0.5, momentum: 0.9, dampening: 0.5}",
 };
 
-// Parameters after the golden problem's updates, where the kernels skip an attempt before each update in `overflows`.
+// Parameters after the golden problem's updates; the kernels skip an attempt before each update in `overflows`.
 torch::Tensor train(const std::string& yaml, const std::vector<int>& overflows, bool with_found_inf, int first_update_of_bias) {
   OptimizerProblem problem;
   const auto optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.two_groups());
@@ -49,7 +49,7 @@ TEST(FoundInf, ZeroChangesNothing) {
 }
 
 // A skipped step changes neither parameters nor state: the first one, two in a row, or the first one of a parameter.
-TEST(FoundInf, SkippedStepLeavesNoTrace) {
+TEST(FoundInf, SkippedStepChangesNothing) {
   for (const auto& yaml : with_all_defaults(kSkippingOptimizers)) {
     for (const int first_update_of_bias : {0, 2}) {
       const auto straight = train(yaml, {}, /*with_found_inf=*/true, first_update_of_bias);

@@ -1,5 +1,5 @@
 #pragma once
-// Values that Python's torch.optim computed (tests/golden), and the problem of make_optimizers.py.
+// Values computed by Python's torch.optim (tests/golden), and the problem of make_optimizers.py.
 
 #include <torch/torch.h>
 
@@ -35,13 +35,13 @@ inline std::map<std::string, std::vector<std::vector<double>>> read_golden(const
   return rows;
 }
 
-// `yamls`, and each optimizer of the registry with its default options.
+// `yamls` and, for each optimizer of the registry, one with default options.
 inline std::vector<std::string> with_all_defaults(std::vector<std::string> yamls) {
   for (const auto& name : optimizer_registry().names()) yamls.push_back("{name: " + name + "}");
   return yamls;
 }
 
-// Three parameters in a bowl that moves with each update; see tests/golden/make_optimizers.py.
+// Three parameters and a quadratic loss whose minimum moves with each update; see tests/golden/make_optimizers.py.
 struct OptimizerProblem {
   static constexpr int kUpdates = 5;
 

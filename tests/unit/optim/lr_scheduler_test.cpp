@@ -117,7 +117,7 @@ TEST(LrSchedule, AMilestoneAtAFractionOfAnEpochFallsOnItsStep) {
   EXPECT_EQ(schedule(11), 0.5);
 }
 
-TEST(LrSchedule, OutlivesItsSection) {
+TEST(LrSchedule, RemainsValidAfterItsOptionsAreDestroyed) {
   const auto schedule = [] { return schedule_from("{name: cosine, final_factor: 0.5}"); }();
   EXPECT_DOUBLE_EQ(schedule(kSteps), 0.5);
 }

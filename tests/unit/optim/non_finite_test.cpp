@@ -15,8 +15,8 @@ torch::Tensor with_gradient(torch::Tensor gradient) {
 
 float found(const std::vector<torch::Tensor>& parameters) { return find_non_finite(parameters).item<float>(); }
 
-TEST(FindNonFinite, FindsOneInAnyPlaceOfAnyType) {
-  // Long enough for several threads, and with a rest after whole vectors.
+TEST(FindNonFinite, FindsNonFiniteValuesAtAnyPositionOfAnyType) {
+  // Long enough for several threads; the size is not a multiple of the vector width.
   constexpr int64_t kSize = 200'003;
   for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kBFloat16}) {
     for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
@@ -39,7 +39,7 @@ TEST(FindNonFinite, TheLargestNumbersAreFinite) {
   }
 }
 
-TEST(FindNonFinite, OtherLayoutsAndNoGradient) {
+TEST(FindNonFinite, HandlesOtherLayoutsAndMissingGradients) {
   auto gradient = torch::zeros({4, 3, 5, 5}).contiguous(torch::MemoryFormat::ChannelsLast);
   gradient[3][2][4][4] = std::numeric_limits<float>::infinity();
   EXPECT_EQ(found({with_gradient(gradient)}), 1);

@@ -12,7 +12,7 @@ torch::nn::Sequential convolution_and_norm() {
                                torch::nn::Linear(16, 2));
 }
 
-TEST(GroupParameters, AllTogether) {
+TEST(GroupParameters, AllInOneGroup) {
   const auto model = convolution_and_norm();
   const auto groups = group_parameters(*model, /*decay_norm_and_bias=*/true);
   ASSERT_EQ(groups.size(), 1);
@@ -33,14 +33,14 @@ TEST(GroupParameters, NormAndBiasWithoutDecay) {
   for (const auto& param : groups[1].params) EXPECT_EQ(param.dim(), 1);
 }
 
-TEST(GroupParameters, LeavesAnEmptyGroupOut) {
+TEST(GroupParameters, OmitsAnEmptyGroup) {
   const torch::nn::BatchNorm2d norm(4);
   const auto groups = group_parameters(*norm, /*decay_norm_and_bias=*/false);
   ASSERT_EQ(groups.size(), 1);
   EXPECT_FALSE(groups[0].decay);
 }
 
-TEST(OptimizerRegistry, EveryKindIsMadeFromItsDefaults) {
+TEST(OptimizerRegistry, EveryKindIsConstructibleFromItsDefaults) {
   for (const auto& name : optimizer_registry().names()) {
     OptimizerProblem problem;
     const auto before = problem.values();
@@ -53,7 +53,7 @@ TEST(OptimizerRegistry, EveryKindIsMadeFromItsDefaults) {
   }
 }
 
-TEST(OptimizerRegistry, NoGradientAtAllChangesNothing) {
+TEST(OptimizerRegistry, StepWithoutAnyGradientChangesNothing) {
   for (const auto& name : optimizer_registry().names()) {
     OptimizerProblem problem;
     const auto before = problem.values();

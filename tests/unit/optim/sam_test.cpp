@@ -54,7 +54,7 @@ TEST(Sam, AscendsByRhoAlongTheGradientOfAllParameters) {
   EXPECT_TRUE(problem.weight.is_leaf());
 }
 
-TEST(Sam, WithoutDistanceIsSgd) {
+TEST(Sam, WithRhoZeroEqualsSgd) {
   OptimizerProblem problem;
   const auto optimizer = sam("rho: 0, lr: 0.1, weight_decay: 0.02", problem);
   OptimizerProblem sgd_problem;
@@ -68,7 +68,7 @@ TEST(Sam, WithoutDistanceIsSgd) {
 }
 
 // Elements whose low bits a subtraction would lose are restored exactly.
-TEST(Sam, StepPutsTheOldBitsBack) {
+TEST(Sam, StepRestoresTheParametersBitForBit) {
   OptimizerProblem problem;
   problem.use_float32();
   {
@@ -85,7 +85,7 @@ TEST(Sam, StepPutsTheOldBitsBack) {
   EXPECT_TRUE(torch::equal(problem.values(), before));
 }
 
-TEST(Sam, GradientThatIsNotFiniteMovesNothing) {
+TEST(Sam, NonFiniteGradientChangesNothing) {
   for (const double value : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     OptimizerProblem problem;
     const auto optimizer = sam("momentum: 0.9", problem);
@@ -101,7 +101,7 @@ TEST(Sam, GradientThatIsNotFiniteMovesNothing) {
   }
 }
 
-TEST(Sam, GradientOfZeroMovesNothing) {
+TEST(Sam, ZeroGradientChangesNothing) {
   OptimizerProblem problem;
   const auto optimizer = sam("lr: 0.1", problem);
   const auto before = problem.values();
@@ -110,7 +110,7 @@ TEST(Sam, GradientOfZeroMovesNothing) {
   EXPECT_TRUE(torch::equal(problem.values(), before));
 }
 
-TEST(Sam, PassesInAnotherOrderAreRefused) {
+TEST(Sam, RefusesPassesInTheWrongOrder) {
   OptimizerProblem problem;
   const auto optimizer = sam("lr: 0.1", problem);
   EXPECT_TRUE(optimizer->needs_second_pass());

@@ -32,7 +32,7 @@ double difference_from_late_gradient(const std::string& name, const std::string&
 }
 
 // No weight decay, no momentum, no count of the steps: as if there were no gradient.
-TEST(SkipZeroGrads, AsWithoutAGradientInPython) {
+TEST(SkipZeroGrads, MatchesPythonWithoutAGradient) {
   const std::map<std::string, std::string> cases = {
       {"sgd_late_gradient", "{name: sgd, lr: 0.1, momentum: 0.9, dampening: 0.5}"},
       {"adam_late_gradient", "{name: adam, lr: 0.01}"},
@@ -45,7 +45,7 @@ TEST(SkipZeroGrads, AsWithoutAGradientInPython) {
 }
 
 // Also with momentum that would move the parameter; the other parameter continues to train.
-TEST(SkipZeroGrads, LeavesTheParameterInLaterSteps) {
+TEST(SkipZeroGrads, KeepsTheParameterInLaterSteps) {
   for (const auto& yaml : kWithWeightDecay) {
     for (const bool skip : {true, false}) {
       OptimizerProblem problem;
@@ -64,7 +64,7 @@ TEST(SkipZeroGrads, LeavesTheParameterInLaterSteps) {
   }
 }
 
-TEST(SkipZeroGrads, NoGradientOrOnlyZeros) {
+TEST(SkipZeroGrads, MissingAndZeroGradientsAreEqual) {
   for (const auto& yaml : kWithWeightDecay) {
     for (const bool with_zeros : {false, true}) {
       OptimizerProblem problem;
@@ -81,7 +81,7 @@ TEST(SkipZeroGrads, NoGradientOrOnlyZeros) {
 }
 
 // One element is enough, even if its square underflows, or if it is negative or NaN.
-TEST(SkipZeroGrads, WhatIsNotZero) {
+TEST(SkipZeroGrads, AnyElementThatIsNotZeroCounts) {
   for (const double value : {1e-30, -1e-30, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     OptimizerProblem problem;
     problem.use_float32();

@@ -58,7 +58,7 @@ void expect_same_future(Training& original, Training& other, int next_update, in
 }
 
 // Also if the bias has no gradient yet, and if the previous step was skipped: the first of all or the first of the bias.
-TEST(OptimizerState, GoesOnBitForBit) {
+TEST(OptimizerState, ContinuesBitForBit) {
   for (const auto& yaml : with_all_defaults(kOptimizers)) {
     for (const int first_update_of_bias : {0, 3, 6}) {
       for (const int skipped : {-1, 0, 3}) {
@@ -91,7 +91,7 @@ TEST(OptimizerState, KeepsTheLayoutOfTheParameters) {
   }
 }
 
-// tests/parity/test_optimizer_state.py compares with Python's own.
+// tests/parity/test_optimizer_state.py compares it with Python's state.
 TEST(OptimizerState, HasTheLayoutOfTorchOptim) {
   Training training("{name: sgd, lr: 0.5, momentum: 0.9, weight_decay: 0.02}");
   training.step(0, /*first_update_of_bias=*/1);
@@ -138,7 +138,7 @@ void expect_refused(const std::string& yaml, std::vector<ParamGroup> groups, con
   EXPECT_THAT([&] { training.optimizer->load_state(state::View(tree, "a.pt")); }, ThrowsMessage<CheckpointError>(message));
 }
 
-TEST(OptimizerState, RefusesAnotherModelsOrOptimizers) {
+TEST(OptimizerState, RefusesTheStateOfAnotherModelOrOptimizer) {
   const std::string sgd = "{name: sgd, momentum: 0.9}";
   OptimizerProblem problem;
   expect_refused(sgd, problem.one_group(), sgd, "a.pt: param_groups: has 1 groups of parameters there, but 2 here");
@@ -169,7 +169,7 @@ state::Tree numbered(const std::vector<state::List>& numbers, const std::vector<
   return root;
 }
 
-TEST(OptimizerState, RefusesOtherNumbers) {
+TEST(OptimizerState, RefusesWrongParameterNumbers) {
   Training training("{name: sgd}");
   const auto expect_message = [&](const state::Tree& tree, const std::string& message) {
     EXPECT_THAT([&] { training.optimizer->load_state(state::View(tree, "a.pt")); }, ThrowsMessage<CheckpointError>(message));

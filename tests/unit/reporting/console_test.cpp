@@ -72,7 +72,7 @@ TEST(Console, TheLineOfAnInterval) {
   EXPECT_EQ(console_text([](Sink& sink) { sink.on_train(kConsoleInterval); }), kConsoleIntervalLine + "\n");
 }
 
-TEST(Console, WithoutClassesThereIsNoTop1) {
+TEST(Console, WithoutClassesTop1IsOmitted) {
   auto event = kConsoleInterval;
   event.metrics.pop_back();
   EXPECT_EQ(console_text([&](Sink& sink) { sink.on_train(event); }),
@@ -103,14 +103,14 @@ TEST(Console, TheLineOfAValidation) {
             "images  2.1s\n");
 }
 
-TEST(Console, TheStartSaysWhatWasDerived) {
+TEST(Console, TheStartLinesShowDerivedValues) {
   const StartEvent event = {
       .num_epochs = 100, .steps_per_epoch = 391, .world_size = 4, .global_batch_size = 512, .num_parameters = 11173962};
   EXPECT_EQ(console_text([&](Sink& sink) { sink.on_start(event); }),
             "training  100 epochs  391 steps per epoch  global_batch_size 512  world_size 4  11173962 parameters\n");
 }
 
-TEST(Console, TheEndSaysFinalAndBest) {
+TEST(Console, TheEndLinesShowFinalAndBestMetrics) {
   EndEvent event = {.reason = "done", .epoch = 99, .step = 39100, .seconds = 3720, .images_per_second = 4321.4};
   event.monitor = "validation/top1";
   const auto text = [&] { return console_text([&](Sink& sink) { sink.on_end(event); }); };
@@ -135,7 +135,7 @@ TEST(Console, PlainLinesGoToTerminalAndFile) {
   EXPECT_EQ(written.file, kConsoleIntervalLine + "\n");
 }
 
-TEST(Console, WithoutProgressTrainingIsInTheFileAlone) {
+TEST(Console, WithoutProgressTrainingLinesAreOnlyInTheFile) {
   const auto written = console_written(Progress::kNone, false, [](Sink& sink, Logger&) {
     sink.on_train(kConsoleInterval);
     sink.on_step(120, 391);
@@ -145,7 +145,7 @@ TEST(Console, WithoutProgressTrainingIsInTheFileAlone) {
   EXPECT_EQ(written.file, kConsoleIntervalLine + "\n" + kConsoleValidationLine);
 }
 
-TEST(Console, TheBarMakesRoomForEveryLine) {
+TEST(Console, TheBarIsErasedBeforeAndRedrawnAfterEachLine) {
   const std::string bar = " 31%  epoch 3/100  step 120/391  loss 1.2345  top1 55.21%  lr 0.0800  ETA 3m12s";
   const auto written = console_written(Progress::kBar, false, [](Sink& sink, Logger& logger) {
     sink.on_train(kConsoleInterval);
@@ -164,7 +164,7 @@ TEST(Console, TheBarMakesRoomForEveryLine) {
             kConsoleIntervalLine + "\na slow disk\na slow rank\n" + kConsoleValidationLine + "done  391 steps  1.0s  10 img/s\n");
 }
 
-TEST(Console, TheBarBeforeTheFirstIntervalHasTheStepAlone) {
+TEST(Console, TheBarShowsOnlyTheStepBeforeTheFirstInterval) {
   const auto written = console_written(Progress::kBar, true, [](Sink& sink, Logger&) { sink.on_step(1, 4); });
   EXPECT_EQ(written.terminal, "\r\x1b[K\x1b[2m 25% [=====               ]\x1b[0m  step 1/4\r\x1b[K");
 }
@@ -178,7 +178,7 @@ TEST(Console, TheBarFollowsTheEpoch) {
   EXPECT_EQ(written.terminal.find("\r\x1b[K  0%  epoch 4/100  step 1/391  loss 1.2345"), 0U) << written.terminal;
 }
 
-TEST(Console, GivesTheLoggerItsTerminalBack) {
+TEST(Console, RestoresTheLoggersTerminal) {
   const auto logger = make_console_logger();
   const auto terminal = logger->sinks().front();
   {

@@ -20,7 +20,7 @@ const MetricColumns kCsvColumns = {
     .train = {{.name = "loss"}, {.name = "top1"}},
     .validation = {{.name = "loss"}, {.name = "top1"}, {.name = "top5"}, {.name = "macro_f1", .is_detail = true}}};
 
-TEST(Csv, OneRowAnEpochWithFullPrecision) {
+TEST(Csv, OneRowPerEpochWithFullPrecision) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "metrics.csv";
   const auto sink = make_csv(file, kCsvColumns);

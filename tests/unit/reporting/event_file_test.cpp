@@ -44,7 +44,7 @@ TEST(EventFile, ARecordIsLengthDataAndTheirMaskedChecksums) {
   EXPECT_EQ(event_file_hex(make_record("123456789")), "090000000000000037f97139313233343536373839e5b08ac7");
 }
 
-TEST(EventFile, HoldsTheBytesOfTensorboardsOwnWriter) {
+TEST(EventFile, HasTheBytesThatTensorboardWrites) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "events.out.tfevents.1.host.2";
   EventFile file(path, 1700000000.5);
@@ -57,7 +57,7 @@ TEST(EventFile, HoldsTheBytesOfTensorboardsOwnWriter) {
                 "6c7215cdcccc3d555fc883");
 }
 
-TEST(Tensorboard, MakesItsFolderAndOneFileNamedForTheProcess) {
+TEST(Tensorboard, CreatesItsFolderAndOneFileNamedAfterTheProcess) {
   const testing::TemporaryFolder folder;
   const auto sink = make_tensorboard(folder.path() / "run" / "tensorboard");
   std::vector<std::string> names;
@@ -69,7 +69,7 @@ TEST(Tensorboard, MakesItsFolderAndOneFileNamedForTheProcess) {
   EXPECT_TRUE(names[0].ends_with("." + std::to_string(::getpid()))) << names[0];
 }
 
-TEST(Tensorboard, WritesOnlyWhatAnEventHas) {
+TEST(Tensorboard, OmitsValuesThatAnEventLacks) {
   const testing::TemporaryFolder folder;
   const auto sink = make_tensorboard(folder.path());
   const auto content = [&] { return read_file(std::filesystem::directory_iterator(folder.path())->path()); };
@@ -90,7 +90,7 @@ TEST(Tensorboard, WritesOnlyWhatAnEventHas) {
     EXPECT_NE(content().find(tag), std::string::npos) << tag;
 }
 
-TEST(Tensorboard, AFolderThatCannotBeMadeIsNamed) {
+TEST(Tensorboard, ErrorNamesAFolderThatCannotBeCreated) {
   const testing::TemporaryFolder folder;
   const LineFile file(folder.path() / "file");
   const auto path = folder.path() / "file" / "tensorboard";

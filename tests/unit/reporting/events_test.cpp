@@ -24,7 +24,7 @@ class RecordingSink : public Sink {
   std::vector<std::string>& seen_;
 };
 
-TEST(Reporter, HandsEveryEventToEverySinkInOrder) {
+TEST(Reporter, SendsEveryEventToEverySinkInOrder) {
   std::vector<std::string> seen;
   Reporter reporter;
   reporter.add(std::make_unique<RecordingSink>("a", seen));

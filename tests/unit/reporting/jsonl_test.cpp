@@ -41,7 +41,7 @@ std::vector<json> jsonl_lines(Emit emit) {
   return lines;
 }
 
-TEST(Jsonl, OneObjectForEachEventWithThePromisedKeys) {
+TEST(Jsonl, OneObjectPerEventWithTheDocumentedKeys) {
   const auto lines = jsonl_lines([](Sink& sink) {
     sink.on_start({.num_epochs = 2, .steps_per_epoch = 5, .world_size = 4, .global_batch_size = 512, .num_parameters = 11173962});
     sink.on_train({.epoch = 1,
@@ -79,7 +79,7 @@ TEST(Jsonl, OneObjectForEachEventWithThePromisedKeys) {
                                       "images_per_second": 4000.0})"));
 }
 
-TEST(Jsonl, LeavesOutWhatAnEventDoesNotHave) {
+TEST(Jsonl, OmitsKeysWithoutAValue) {
   const auto lines = jsonl_lines([](Sink& sink) {
     sink.on_train({.metrics = {loss(1.5)}});
     sink.on_validation({.metrics = {loss(1.25)}});
@@ -90,7 +90,7 @@ TEST(Jsonl, LeavesOutWhatAnEventDoesNotHave) {
   EXPECT_FALSE(lines[1].contains("top5"));
 }
 
-TEST(Jsonl, NumbersComeBackExactly) {
+TEST(Jsonl, NumbersAreReadBackExactly) {
   for (const double value : {1.0 / 3, 0.1, 2.3283064365386963e-10, 5e-324, std::numeric_limits<double>::max(), 1.0, 0.0}) {
     const auto lines = jsonl_lines([&](Sink& sink) { sink.on_train({.metrics = {loss(value)}, .lr = value}); });
     EXPECT_EQ(lines.at(0).at("loss").get<double>(), value);
@@ -107,13 +107,13 @@ TEST(Jsonl, ALossThatIsNotFiniteIsNull) {
   EXPECT_TRUE(lines.at(1).at("loss").is_null());
 }
 
-TEST(Jsonl, AFailureBringsItsMessage) {
+TEST(Jsonl, AFailureHasItsMessage) {
   const auto lines = jsonl_lines([](Sink& sink) { sink.on_end({.reason = "failed", .message = "cannot read \xff.png"}); });
   EXPECT_EQ(lines.at(0).at("reason"), "failed");
   EXPECT_EQ(lines.at(0).at("message"), "cannot read \ufffd.png");
 }
 
-TEST(Jsonl, ContinuesAFile) {
+TEST(Jsonl, AppendsToAnExistingFile) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "metrics.jsonl";
   make_jsonl(file)->on_train({.step = 1});
@@ -126,7 +126,7 @@ TEST(Jsonl, ContinuesAFile) {
   EXPECT_EQ(json::parse(line).at("step"), 2);
 }
 
-TEST(Jsonl, AFileThatCannotBeWrittenIsNamed) {
+TEST(Jsonl, ErrorNamesAFileThatCannotBeWritten) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "absent" / "metrics.jsonl";
   try {

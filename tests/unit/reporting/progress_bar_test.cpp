@@ -49,7 +49,7 @@ TEST(FormatBar, FitsIntoItsWidth) {
   EXPECT_EQ(format_bar(kBarFields, 0.5, 20, false), " 50%  epoch 3/100  E");
 }
 
-TEST(FormatBar, ColourIsOffTheFields) { EXPECT_EQ(format_bar({"step 1/2"}, 0.5, 22, true), "\x1b[2m 50% [==   ]\x1b[0m  step 1/2"); }
+TEST(FormatBar, ColourAppliesOnlyToTheBar) { EXPECT_EQ(format_bar({"step 1/2"}, 0.5, 22, true), "\x1b[2m 50% [==   ]\x1b[0m  step 1/2"); }
 
 TEST(ProgressBar, IsDrawnOverItselfAndCleared) {
   BarStream stream;
@@ -66,7 +66,7 @@ TEST(ProgressBar, IsDrawnOverItselfAndCleared) {
             "\r\x1b[K");
 }
 
-TEST(ProgressBar, GoesOutOfTheWayOfALineAndComesBack) {
+TEST(ProgressBar, IsErasedBeforeALineAndRedrawnAfterIt) {
   BarStream stream;
   ProgressBar bar(stream.get(), false);
   const auto print = [&] { std::fputs("a line\n", stream.get()); };
@@ -91,7 +91,7 @@ TEST(ProgressBar, IsDueTenTimesASecond) {
   EXPECT_TRUE(bar.due(now + std::chrono::milliseconds(100)));
 }
 
-TEST(ProgressBar, TakesTheWidthOfItsTerminal) {
+TEST(ProgressBar, HasTheWidthOfItsTerminal) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
   if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) GTEST_SKIP() << "no pseudo-terminals here";
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> side(std::fopen(::ptsname(terminal), "w"), &std::fclose);

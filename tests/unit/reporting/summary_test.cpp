@@ -50,7 +50,7 @@ TEST(Summary, HasTheClassesOfTheFinalValidation) {
               "per_class": [{"top1": 0.75, "num_samples": 4}, {"top1": 0.5, "num_samples": 2}], "confusion": [[3, 1], [1, 1]]})"));
 }
 
-TEST(Summary, OfAFailureHasItsMessageAndReplacesAnEarlierOne) {
+TEST(Summary, AFailureIsWrittenWithItsMessageAndReplacesAnEarlierSummary) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "summary.json";
   make_summary(file)->on_end({.reason = "stopped", .step = 1, .monitor = "validation/loss"});
@@ -60,7 +60,7 @@ TEST(Summary, OfAFailureHasItsMessageAndReplacesAnEarlierOne) {
               "images_per_second": 0.0, "monitor": "validation/loss"})"));
 }
 
-TEST(Summary, OfAFinishedRunIsKnownToTheRunDirectory) {
+TEST(Summary, RunDirectoryRecognisesAFinishedRun) {
   const testing::TemporaryFolder folder;
   const run::RunDirectory directory(folder.path());
   const auto sink = make_summary(directory.summary_file());

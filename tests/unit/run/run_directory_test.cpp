@@ -38,7 +38,7 @@ TEST(RunDirectory, CreatesTheFolderAndNamesItsFiles) {
   EXPECT_EQ(directory.tensorboard_folder(), path / "tensorboard");
 }
 
-TEST(RunDirectory, ASecondStartIsToldWhoHoldsIt) {
+TEST(RunDirectory, ASecondStartReportsTheProcessThatHoldsTheLock) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
   const std::string message = message_of_opening<UsageError>(folder.path());
@@ -75,12 +75,12 @@ TEST(RunDirectory, TheLockEndsWithTheProcessAndTheNextHolderIsNamed) {
   const std::string content = read_file(folder.path() / ".lock");
   EXPECT_EQ(content.find("process " + std::to_string(::getpid()) + " on "), 0U) << content;
   EXPECT_EQ(directory->left_by().find("process " + std::to_string(child) + " on "), 0U) << directory->left_by();
-  // In order.
+  // A normal end clears the file, so the next holder has no predecessor to report.
   directory.reset();
   EXPECT_EQ(RunDirectory(folder.path()).left_by(), "");
 }
 
-TEST(RunDirectory, AFolderThatCannotBeCreatedIsNamed) {
+TEST(RunDirectory, ErrorNamesAFolderThatCannotBeCreated) {
   const testing::TemporaryFolder folder;
   write_text(folder.path() / "file", "");
   const auto path = folder.path() / "file" / "run";
@@ -89,7 +89,7 @@ TEST(RunDirectory, AFolderThatCannotBeCreatedIsNamed) {
 }
 
 // As in a container whose user does not own the mounted folder.
-TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheCure) {
+TEST(RunDirectory, ErrorForAFolderOfAnotherUserStatesTheRemedy) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const testing::TemporaryFolder folder;
   std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
@@ -110,14 +110,14 @@ TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheCure) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(RunDirectory, AFolderThatCannotBeWrittenIsNamed) {
+TEST(RunDirectory, ErrorNamesAFolderThatCannotBeWritten) {
   const testing::TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() / ".lock");
   EXPECT_EQ(message_of_opening<Error>(folder.path()),
             "cannot use the run directory " + folder.path().string() + ": .lock: Is a directory; choose another with --run-dir");
 }
 
-TEST(RunDirectory, TellsWhatAnEarlierRunLeft) {
+TEST(RunDirectory, FindsTheFilesOfAnEarlierRun) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
   EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kNothing);
@@ -131,7 +131,7 @@ TEST(RunDirectory, TellsWhatAnEarlierRunLeft) {
   EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kFinished);
 }
 
-TEST(RunDirectory, ADamagedSummaryIsNoFinishedRun) {
+TEST(RunDirectory, ADamagedSummaryIsNotAFinishedRun) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
   for (const char* text : {"", R"({"reason": "do)", R"("done")", R"({"reason": 1})", R"({"step": 5})"}) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that each rule of scripts/check_includes.py can fail, and that it does not where it should not."""
+"""Tests that each rule of scripts/check_includes.py rejects violations and accepts valid code."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ LISTS = {
 trainer_module(base SOURCES base/log.cpp LINKS spdlog::spdlog)
 trainer_module(config SOURCES config/load.cpp
   LINKS trainer_base yaml-cpp)
-trainer_module(world LINKS trainer_base)  # who am I
+trainer_module(world LINKS trainer_base)  # a comment
 trainer_module(run LINKS trainer_base)
 trainer_module(input TORCH LINKS trainer_base trainer_config Threads::Threads)
 target_link_libraries(trainer_input PRIVATE trainer_opencv)
@@ -85,7 +85,7 @@ class CheckIncludes(unittest.TestCase):
     def test_a_link_of_a_linked_module_does_not_count(self):
         self.refused("src/engine/step.cpp", '#include "config/load.h"\n', 1, "engine does not link config (it links: base, models, datasets)")
 
-    def test_a_circle_of_links(self):
+    def test_a_cycle_of_links(self):
         found = check({"datasets/CMakeLists.txt": "trainer_module(datasets LINKS trainer_base trainer_input trainer_engine)\n"})
         self.assertIn(("src/CMakeLists.txt", 1, "modules link each other in a circle: datasets, engine, main, session"), found)
 
@@ -119,7 +119,7 @@ class CheckIncludes(unittest.TestCase):
                        "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"):
             self.refused("src/engine/step.cpp", f"#include <{header}>\n", 1, f"only src/cuda may include <{header}>")
 
-    def test_torchs_cpu_headers_are_no_cuda_headers(self):
+    def test_torchs_cpu_headers_are_not_cuda_headers(self):
         self.accepted("src/engine/step.cpp", "#include <torch/cuda.h>\n#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n")
 
     def test_environment(self):

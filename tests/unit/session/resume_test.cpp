@@ -18,7 +18,7 @@ struct Case {
   Earlier earlier;
   std::vector<fs::path> checkpoints;
   std::string choice;                      // "auto", "none", or a canonical path
-  std::optional<ResumeDecision> decision;  // none: refused
+  std::optional<ResumeDecision> decision;  // nullopt: refused
   std::string message = {};
 };
 
@@ -57,7 +57,7 @@ std::vector<Case> cases() {
   };
 }
 
-TEST(DecideResume, FollowsFromWhatTheDirectoryHolds) {
+TEST(DecideResume, DependsOnTheContentOfTheDirectory) {
   for (const auto& [name, earlier, checkpoints, choice, decision, message] : cases()) {
     const RunDirectoryContents contents{"/runs/a", earlier, checkpoints};
     try {

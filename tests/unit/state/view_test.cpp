@@ -33,7 +33,7 @@ auto throws(Call call, const std::string& message) {
   EXPECT_THAT(call, ThrowsMessage<CheckpointError>(message));
 }
 
-TEST(View, ReadsWhatWasWritten) {
+TEST(View, ReadsWrittenValues) {
   const auto tree = make_tree();
   const View view(tree, "a.pt");
   EXPECT_EQ(view.at("step").integer(), 7);
@@ -51,7 +51,7 @@ TEST(View, ReadsWhatWasWritten) {
   EXPECT_TRUE(buffer.equal(torch::ones({2, 3})));
 }
 
-TEST(View, SaysWhatIsWrongAndWhere) {
+TEST(View, ErrorsStateProblemAndPosition) {
   const auto tree = make_tree();
   const View view(tree, "a.pt");
   const auto momentum = view.at("state").at(int64_t{0});

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 using distributed::Activity;
 using distributed::Phase;
 
-// The detectors of some ranks of one run, over a store in memory; each may leave at any time.
+// The failure detectors of the ranks of one run, over a store in memory. Any rank may be lost at any time.
 class FailureDetectorTest : public ::testing::Test {
  protected:
   struct Rank {
@@ -27,7 +27,7 @@ class FailureDetectorTest : public ::testing::Test {
     std::optional<Failure> reported;
     std::unique_ptr<FailureDetector> detector;
 
-    // What its threads find out.
+    // The failure that its threads report, or "nothing" after 20 s.
     std::string wait() {
       std::unique_lock lock(mutex);
       changed.wait_for(lock, 20s, [this] { return reported.has_value(); });
@@ -51,7 +51,7 @@ class FailureDetectorTest : public ::testing::Test {
       ranks_.push_back(std::move(made));
     }
   }
-  // A rank that is gone says no more; one that is stopped neither.
+  // No more heartbeats, as from a rank that has exited or is stopped.
   void lose(int rank) { at(rank).detector.reset(); }
   Rank& at(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
 
@@ -59,10 +59,10 @@ class FailureDetectorTest : public ::testing::Test {
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
-TEST_F(FailureDetectorTest, ASilentRankIsNamedByAllWithWhatItDid) {
+TEST_F(FailureDetectorTest, AllRanksNameASilentRankAndItsActivity) {
   start(3, 1s);
   for (const auto& rank : ranks_) rank->activity->enter(Phase::kStep, 12);
-  // The others wait for its gradients.
+  // The others wait for the gradients of rank 2.
   const Activity::Wait first(at(0).activity.get());
   const Activity::Wait second(at(1).activity.get());
   std::this_thread::sleep_for(300ms);
@@ -73,10 +73,10 @@ TEST_F(FailureDetectorTest, ASilentRankIsNamedByAllWithWhatItDid) {
   }
 }
 
-TEST_F(FailureDetectorTest, ALostConnectionIsExplainedSooner) {
+TEST_F(FailureDetectorTest, ALostConnectionIsDiagnosedBeforeTheHangLimit) {
   start(3, 1min);
   at(1).activity->enter(Phase::kValidation);
-  // Some heartbeats later all know what it does.
+  // After some heartbeats all ranks know its activity.
   std::this_thread::sleep_for(1200ms);
   lose(1);
   const auto before = std::chrono::steady_clock::now();
@@ -88,7 +88,7 @@ TEST_F(FailureDetectorTest, ALostConnectionIsExplainedSooner) {
   EXPECT_FALSE(at(0).reported);
 }
 
-TEST_F(FailureDetectorTest, WhatARankSaysOfItselfIsWhatAllSay) {
+TEST_F(FailureDetectorTest, AllRanksReportARanksOwnFailure) {
   start(3, 1min);
   at(2).activity->enter(Phase::kLoading, 7);
   at(2).detector->report_own_failure();
@@ -101,7 +101,7 @@ TEST_F(FailureDetectorTest, WhatARankSaysOfItselfIsWhatAllSay) {
   EXPECT_FALSE(at(2).reported);
 }
 
-TEST_F(FailureDetectorTest, WhatTheLauncherSaysIsWhatAllSay) {
+TEST_F(FailureDetectorTest, TheLaunchersReportIsUsed) {
   start(2, 1min);
   at(1).activity->enter(Phase::kStep, 3);
   std::this_thread::sleep_for(1200ms);
@@ -109,7 +109,7 @@ TEST_F(FailureDetectorTest, WhatTheLauncherSaysIsWhatAllSay) {
   EXPECT_EQ(at(0).wait(), "rank 1 (process 101 on host) was killed by signal 9 (Killed) in step 3");
 }
 
-TEST_F(FailureDetectorTest, ARankWhoseWorkDoesNotGoOnIsNamedByItselfToo) {
+TEST_F(FailureDetectorTest, AStuckRankIsNamedByAllRanksIncludingItself) {
   start(2, 1s);
   at(0).activity->enter(Phase::kStep, 5);
   at(1).activity->enter(Phase::kStep, 5);
@@ -130,7 +130,7 @@ TEST_F(FailureDetectorTest, RanksThatWaitForEachOther) {
   EXPECT_TRUE(at(0).wait().starts_with("all ranks have been waiting for each other for ")) << at(0).wait();
 }
 
-TEST_F(FailureDetectorTest, WorkThatGoesOnAndAStartThatTakesLongAreNoFailures) {
+TEST_F(FailureDetectorTest, ProgressAndASlowStartAreNotFailures) {
   start(3, 2s);
   for (int i = 0; i < 40; ++i) {
     for (const int rank : {1, 2}) at(rank).activity->enter(Phase::kStep, i);
@@ -139,7 +139,7 @@ TEST_F(FailureDetectorTest, WorkThatGoesOnAndAStartThatTakesLongAreNoFailures) {
   for (const auto& rank : ranks_) EXPECT_FALSE(rank->reported) << to_string(*rank->reported);
 }
 
-TEST_F(FailureDetectorTest, AnOrderlyEndIsNone) {
+TEST_F(FailureDetectorTest, ANormalExitIsNotAFailure) {
   start(2, 1s);
   for (const auto& rank : ranks_) rank->detector->finish();
   lose(0);
@@ -153,7 +153,7 @@ TEST_F(FailureDetectorTest, RanksThatAnswerAreNotBlamed) {
   EXPECT_FALSE(at(0).detector->first_failure());
 }
 
-// As under torchrun, whose store does not end with rank 0: nobody publishes what the ranks send.
+// As under torchrun, whose store does not end with rank 0: no digests are published any more.
 TEST_F(FailureDetectorTest, Rank0IsNamedWhenItsDigestsStop) {
   start(3, 1s);
   at(0).activity->enter(Phase::kStep, 12);
@@ -190,7 +190,7 @@ TEST_F(FailureDetectorTest, ARankCostsTheStoreThreeMessagesAnInterval) {
   const auto value_of = [&](const std::string& key) { return distributed::from_bytes(store_->get("failure_detector/" + key)); };
   const auto num_digests = static_cast<int64_t>(value_of("digest").get<Digest>().number);
   EXPECT_GT(num_digests, 5);
-  // The keys are created first.
+  // The first terms count the messages that create the keys.
   EXPECT_EQ(*at(0).num_messages, 2 + (kNumRanks - 1) + 3 * num_digests);
   for (int rank = 1; rank < kNumRanks; ++rank) {
     const auto num_heartbeats = static_cast<int64_t>(value_of("heartbeat/" + std::to_string(rank)).get<Heartbeat>().number);

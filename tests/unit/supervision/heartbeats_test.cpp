@@ -16,7 +16,7 @@ constexpr auto kSilenceLimit = 4s;
 // A log of three ranks that is read once a second.
 class HeartbeatLogTest : public ::testing::Test {
  protected:
-  // All ranks send a heartbeat, but for `silent`.
+  // All ranks except `silent` send a heartbeat.
   Digest read(int silent = -1) {
     now_ += 1s;
     for (size_t rank = 0; rank < heartbeats_.size(); ++rank) {
@@ -33,7 +33,7 @@ class HeartbeatLogTest : public ::testing::Test {
   std::vector<Heartbeat> heartbeats_{3};
 };
 
-TEST_F(HeartbeatLogTest, FindsTheRankThatIsSilentForLongest) {
+TEST_F(HeartbeatLogTest, FindsTheLongestSilentRank) {
   read();
   read(/*silent=*/2);
   const auto digest = read(/*silent=*/2);
@@ -43,7 +43,7 @@ TEST_F(HeartbeatLogTest, FindsTheRankThatIsSilentForLongest) {
   EXPECT_EQ(read().silent.duration, 0s);
 }
 
-TEST_F(HeartbeatLogTest, FindsTheRankThatIsStuckForLongestAmongThoseThatWaitForNone) {
+TEST_F(HeartbeatLogTest, FindsTheLongestStuckRankAmongThoseThatDoNotWait) {
   enter(Phase::kStep, /*is_waiting=*/true);
   heartbeats_[1].state.is_waiting = false;
   read();
@@ -54,12 +54,12 @@ TEST_F(HeartbeatLogTest, FindsTheRankThatIsStuckForLongestAmongThoseThatWaitForN
   EXPECT_EQ(digest.all_wait, 0s);
   ++heartbeats_[1].state.num_changes;
   EXPECT_EQ(read().stuck.duration, 0s);
-  // A rank that is silent is not called stuck.
+  // A silent rank is not reported as stuck.
   for (int i = 0; i < 5; ++i) digest = read(/*silent=*/1);
   EXPECT_EQ(digest.stuck.rank, -1);
 }
 
-TEST_F(HeartbeatLogTest, MeasuresHowLongAllWait) {
+TEST_F(HeartbeatLogTest, MeasuresHowLongAllRanksWait) {
   enter(Phase::kStep, /*is_waiting=*/true);
   read();
   ++heartbeats_[2].state.num_changes;
@@ -69,7 +69,7 @@ TEST_F(HeartbeatLogTest, MeasuresHowLongAllWait) {
   EXPECT_EQ(read().all_wait, 0s);
 }
 
-TEST_F(HeartbeatLogTest, StartUpAndEndMayTakeLong) {
+TEST_F(HeartbeatLogTest, ALongStartUpOrEndIsNotStuck) {
   for (const auto phase : {Phase::kStartUp, Phase::kEnd}) {
     enter(phase, /*is_waiting=*/false);
     for (int i = 0; i < 5; ++i) EXPECT_EQ(read().stuck.rank, -1);
@@ -78,7 +78,7 @@ TEST_F(HeartbeatLogTest, StartUpAndEndMayTakeLong) {
   }
 }
 
-TEST(Digest, IsReadAsItWasWritten) {
+TEST(Digest, IsReadBackUnchanged) {
   const Digest digest{.number = 5,
                       .rank0 = {.phase = Phase::kLoading, .step = 12, .is_waiting = true, .num_changes = 7},
                       .silent = {3, 1500ms},

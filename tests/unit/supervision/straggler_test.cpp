@@ -18,7 +18,7 @@ std::optional<Straggler> find(const std::vector<OwnSeconds>& ranks, double secon
   return find_straggler(ranks, seconds, kRatio);
 }
 
-TEST(Straggler, IsNamedWithThePartThatMakesTheDifference) {
+TEST(Straggler, IsNamedWithThePartThatIsSlower) {
   const auto by_data = find({{0.1, 4}, {0.3, 4}, {5.5, 4.1}, {0.2, 3.9}});
   ASSERT_TRUE(by_data.has_value());
   EXPECT_EQ(by_data->rank, 2);
@@ -28,7 +28,7 @@ TEST(Straggler, IsNamedWithThePartThatMakesTheDifference) {
   EXPECT_DOUBLE_EQ(by_data->part.own, 5.5);
   EXPECT_DOUBLE_EQ(by_data->part.others, 0.2);
 
-  // More of its time is data, but the others' is too.
+  // Most of its time is data, but that of the others too.
   const auto by_compute = find({{5, 4.5}, {5, 1}, {5, 1}});
   ASSERT_TRUE(by_compute.has_value());
   EXPECT_EQ(by_compute->rank, 0);
@@ -43,36 +43,36 @@ TEST(Straggler, TheMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo) {
   EXPECT_DOUBLE_EQ(straggler->total.others, 3);
 }
 
-TEST(Straggler, OfTwoRanksTheOtherOneIsTheMeasure) {
+TEST(Straggler, OfTwoRanksTheOtherOneIsTheReference) {
   const auto straggler = find({{0, 3}, {0, 6}});
   ASSERT_TRUE(straggler.has_value());
   EXPECT_EQ(straggler->rank, 1);
   EXPECT_DOUBLE_EQ(straggler->total.others, 3);
 }
 
-TEST(Straggler, OfSeveralTheSlowestIsNamed) {
+TEST(Straggler, TheSlowestOfSeveralIsNamed) {
   const auto straggler = find({{0, 2}, {0, 8}, {0, 9}, {0, 2}, {0, 2}});
   ASSERT_TRUE(straggler.has_value());
   EXPECT_EQ(straggler->rank, 2);
 }
 
-TEST(Straggler, NoneUpToTheRatio) {
+TEST(Straggler, IsIgnoredUpToTheRatio) {
   EXPECT_FALSE(find({{0, 4}, {0, 6}, {0, 4}}).has_value());
   EXPECT_TRUE(find({{0, 4}, {0, 6.1}, {0, 4}}).has_value());
 }
 
-TEST(Straggler, NoneThatTheOthersHardlyNotice) {
-  // Three times as slow, but the exchange takes nearly all of the interval.
+TEST(Straggler, IsIgnoredWhenTheOthersHardlyWait) {
+  // Its own work takes three times as long, but the exchange takes nearly all of the interval.
   EXPECT_FALSE(find({{0, 0.4}, {0, 1.2}, {0, 0.4}}).has_value());
   EXPECT_TRUE(find({{0, 0.4}, {0, 1.2}, {0, 0.4}}, /*seconds=*/7).has_value());
 }
 
-TEST(Straggler, NoneWhereAllAreEqual) {
+TEST(Straggler, EqualRanksHaveNone) {
   EXPECT_FALSE(find({{5, 5}, {5, 5}, {5, 5}}).has_value());
   EXPECT_FALSE(find({{0, 0}, {0, 0}}, /*seconds=*/0).has_value());
 }
 
-TEST(Straggler, IsDescribedInSecondsOfAStepWithACure) {
+TEST(Straggler, DescriptionHasSecondsPerStepAndARemedy) {
   const auto by_data = find({{0.1, 2}, {0.1, 2}, {2.5, 2}});
   EXPECT_EQ(to_string(by_data.value(), "process 31 on host-b, cuda:1", 10),
             "rank 2 (process 31 on host-b, cuda:1) is slow: its own work takes 0.45 s a step, that of the others 0.21 s (median), so that "

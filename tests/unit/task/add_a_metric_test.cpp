@@ -35,7 +35,7 @@ TEST(AddAMetric, TheExampleIsMeasuredAndReported) {
   const auto task = make_classification(nullptr, metrics);
   EXPECT_EQ(task->metrics().validation.back().name, "balanced_accuracy");
   const auto meter = task->make_validation_meter(torch::kCPU, /*num_classes=*/3, /*num_batches=*/1);
-  // Class 0: two of three are right; class 1: one of one; class 2 does not occur.
+  // Class 0: two of three are correct; class 1: one of one; class 2 does not occur.
   const auto outputs = torch::tensor({{3.0, 1.0, 2.0}, {3.0, 1.0, 2.0}, {1.0, 2.0, 3.0}, {1.0, 3.0, 2.0}});
   meter->add(0, torch::tensor(1.0), outputs, torch::tensor({0, 0, 0, 1}, torch::kInt64), 4);
   const auto measured = meter->read(distributed::ProcessGroup());
@@ -43,7 +43,7 @@ TEST(AddAMetric, TheExampleIsMeasuredAndReported) {
   EXPECT_EQ(testing::value_of(measured, "top1"), 0.75);
 }
 
-TEST(AddAMetric, ThePageHasTheExample) {
+TEST(AddAMetric, ExampleEqualsTheCodeInTheDocs) {
   for (const char* name : {"metric", "metric entry"}) {
     EXPECT_THAT(testing::extending_page(), ::testing::HasSubstr(testing::example_in("tests/unit/task/add_a_metric_test.cpp", name)));
   }

@@ -17,7 +17,7 @@ using testing::value_of;
 
 torch::Tensor labels(const std::vector<int64_t>& values) { return torch::tensor(values, torch::kInt64); }
 
-// Outputs whose classes, from the best, are `first`, first + 1, … (modulo their number).
+// Outputs that rank the classes `first`, first + 1, … (modulo their number) from the best on.
 torch::Tensor ranked_outputs(const std::vector<int64_t>& first, int64_t num_classes) {
   auto outputs = torch::empty({static_cast<int64_t>(first.size()), num_classes});
   for (size_t i = 0; i < first.size(); ++i) {
@@ -28,7 +28,7 @@ torch::Tensor ranked_outputs(const std::vector<int64_t>& first, int64_t num_clas
   return outputs;
 }
 
-const distributed::ProcessGroup& alone() {
+const distributed::ProcessGroup& one_process() {
   static const distributed::ProcessGroup group;
   return group;
 }
@@ -36,11 +36,11 @@ const distributed::ProcessGroup& alone() {
 TrainMeter classes_meter() { return make_classification(nullptr)->make_train_meter(torch::kCPU); }
 TrainMeter loss_meter() { return make_regression(nullptr)->make_train_meter(torch::kCPU); }
 
-TEST(TrainMeter, WeighsAShortLastBatchByItsSize) {
+TEST(TrainMeter, WeightsBatchesByTheirSize) {
   auto meter = classes_meter();
   meter.add(torch::tensor(1.0F), ranked_outputs({0, 0, 0, 0}, 10), labels({0, 4, 5, 9}), 4);
   meter.add(torch::tensor(4.0F), ranked_outputs({3}, 10), labels({3}), 1);
-  const auto scores = meter.read(alone());
+  const auto scores = meter.read(one_process());
   EXPECT_EQ(scores.num_samples, 5);
   EXPECT_DOUBLE_EQ(loss_of(scores), (4 * 1.0 + 4.0) / 5);
   EXPECT_DOUBLE_EQ(value_of(scores, "top1").value(), 2.0 / 5);
@@ -65,14 +65,14 @@ TEST(TrainMeter, OfEqualOutputsTheFirstClassIsTop1) {
   auto meter = classes_meter();
   const auto outputs = torch::tensor({{2.0F, 7.0F, 7.0F}, {2.0F, 7.0F, 7.0F}, {1.0F, 1.0F, 1.0F}});
   meter.add(torch::tensor(0.0F), outputs, labels({1, 2, 0}), 3);
-  EXPECT_DOUBLE_EQ(value_of(meter.read(alone()), "top1").value(), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(value_of(meter.read(one_process()), "top1").value(), 2.0 / 3);
 }
 
 TEST(TrainMeter, LossWithoutClasses) {
   auto meter = loss_meter();
   const auto outputs = torch::tensor({{1.0F}, {3.0F}});
   meter.add(torch::nn::functional::mse_loss(outputs, torch::zeros({2, 1})), outputs, torch::zeros({2, 1}), 2);
-  const auto scores = meter.read(alone());
+  const auto scores = meter.read(one_process());
   EXPECT_EQ(loss_of(scores), 5);
   EXPECT_FALSE(value_of(scores, "top1").has_value());
 }
@@ -82,7 +82,7 @@ TEST(TrainMeter, SumsInFloat64) {
   // In float32 the second loss would be lost in the sum.
   meter.add(torch::tensor(16777216.0F), {}, {}, 1);
   meter.add(torch::tensor(1.0F), {}, {}, 1);
-  EXPECT_EQ(loss_of(meter.read(alone())), 16777217.0 / 2);
+  EXPECT_EQ(loss_of(meter.read(one_process())), 16777217.0 / 2);
 }
 
 TEST(TrainMeter, AddsOutputsThatNeedGradients) {
@@ -91,35 +91,35 @@ TEST(TrainMeter, AddsOutputsThatNeedGradients) {
   auto loss = torch::nn::functional::cross_entropy(outputs, labels({1}));
   meter.add(loss, outputs, labels({1}), 1);
   loss.backward();
-  EXPECT_DOUBLE_EQ(loss_of(meter.read(alone())), loss.item<double>());
+  EXPECT_DOUBLE_EQ(loss_of(meter.read(one_process())), loss.item<double>());
 }
 
-TEST(TrainMeter, ABatchOfNothingAddsNothing) {
+TEST(TrainMeter, AnEmptyBatchAddsNothing) {
   auto meter = classes_meter();
   meter.add(torch::tensor(std::numeric_limits<float>::quiet_NaN()), torch::empty({0, 10}), torch::empty({0}, torch::kInt64), 0);
-  auto scores = meter.read(alone());
+  auto scores = meter.read(one_process());
   EXPECT_EQ(scores.num_samples, 0);
   EXPECT_EQ(loss_of(scores), 0);
   EXPECT_EQ(value_of(scores, "top1"), 0.0);
   meter.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
-  scores = meter.read(alone());
+  scores = meter.read(one_process());
   EXPECT_EQ(loss_of(scores), 2);
   EXPECT_EQ(value_of(scores, "top1"), 1.0);
 }
 
-TEST(TrainMeter, ResetForgets) {
+TEST(TrainMeter, ResetClearsTheSums) {
   auto meter = classes_meter();
   meter.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
-  EXPECT_EQ(meter.read(alone()).num_samples, 1);
+  EXPECT_EQ(meter.read(one_process()).num_samples, 1);
   meter.reset();
   meter.add(torch::tensor(1.0F), ranked_outputs({3, 3}, 10), labels({4, 9}), 2);
-  const auto scores = meter.read(alone());
+  const auto scores = meter.read(one_process());
   EXPECT_EQ(scores.num_samples, 2);
   EXPECT_EQ(loss_of(scores), 1);
   EXPECT_EQ(value_of(scores, "top1"), 0.0);
 }
 
-TEST(TrainMeter, GoesOnFromItsState) {
+TEST(TrainMeter, ContinuesFromItsState) {
   auto original = classes_meter();
   original.add(torch::tensor(0.1F), ranked_outputs({3, 1}, 10), labels({3, 2}), 2);
   const auto tree = original.state();
@@ -127,12 +127,12 @@ TEST(TrainMeter, GoesOnFromItsState) {
   other.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
   other.load_state(state::View(tree, "a.pt"));
   for (auto* meter : {&original, &other}) meter->add(torch::tensor(0.7F), ranked_outputs({5}, 10), labels({5}), 1);
-  EXPECT_EQ(loss_of(other.read(alone())), loss_of(original.read(alone())));
-  EXPECT_EQ(other.read(alone()).num_samples, 3);
-  EXPECT_EQ(value_of(other.read(alone()), "top1"), 2.0 / 3);
-  // What was added later is not in the state.
+  EXPECT_EQ(loss_of(other.read(one_process())), loss_of(original.read(one_process())));
+  EXPECT_EQ(other.read(one_process()).num_samples, 3);
+  EXPECT_EQ(value_of(other.read(one_process()), "top1"), 2.0 / 3);
+  // The state does not include what was added later.
   other.load_state(state::View(tree, "a.pt"));
-  EXPECT_EQ(other.read(alone()).num_samples, 2);
+  EXPECT_EQ(other.read(one_process()).num_samples, 2);
 }
 
 TEST(TrainMeter, RefusesOtherSums) {
@@ -142,7 +142,7 @@ TEST(TrainMeter, RefusesOtherSums) {
               ::testing::ThrowsMessage<CheckpointError>("a.pt: is Double[4] there, but Double[3] here"));
 }
 
-// Five batches of unequal sizes; batch 4's loss vanishes beside batch 0's unless they are added in order.
+// Five batches of unequal sizes. The loss of batch 4 is rounded away next to that of batch 0 unless they are added in order.
 struct ValidationBatch {
   double loss;
   std::vector<int64_t> predicted;
@@ -164,10 +164,10 @@ Measurement validate(const distributed::ProcessGroup& world) {
 }
 
 TEST(ValidationMeter, CountsClassesAndTheirConfusion) {
-  const auto scores = validate(alone());
+  const auto scores = validate(one_process());
   EXPECT_EQ(scores.num_samples, 11);
   EXPECT_DOUBLE_EQ(value_of(scores, "top1").value(), 7.0 / 11);
-  // Of six ranked classes only the last is no hit: predicted 1 with actual 0 would be one, none of these is.
+  // Of six ranked classes, only the last one is outside the top 5.
   EXPECT_DOUBLE_EQ(value_of(scores, "top5").value(), 10.0 / 11);
   const std::vector<int64_t> confusion = {2, 0, 1, 0, 0, 0,  //
                                           0, 3, 1, 0, 0, 1,  //
@@ -181,7 +181,7 @@ TEST(ValidationMeter, CountsClassesAndTheirConfusion) {
 }
 
 TEST(ValidationMeter, HasTheSameDigitsForAnyNumberOfRanks) {
-  const auto one = validate(alone());
+  const auto one = validate(one_process());
   for (const int world_size : {2, 3, 4, 7}) {
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
       const auto scores = validate(*groups.world());
@@ -199,17 +199,17 @@ TEST(ValidationMeter, WithoutClasses) {
   const auto meter = make_regression(nullptr)->make_validation_meter(torch::kCPU, 0, 2);
   meter->add(0, torch::tensor(1.0), torch::ones({3, 2}), torch::ones({3, 2}), 3);
   meter->add(1, torch::tensor(5.0), torch::ones({1, 2}), torch::ones({1, 2}), 1);
-  const auto scores = meter->read(alone());
+  const auto scores = meter->read(one_process());
   EXPECT_DOUBLE_EQ(loss_of(scores), 2);
   EXPECT_FALSE(value_of(scores, "top1").has_value());
   EXPECT_FALSE(value_of(scores, "macro_f1").has_value());
   EXPECT_TRUE(scores.confusion.empty());
 }
 
-TEST(ValidationMeter, LeavesOutWhatNeedsMoreClasses) {
+TEST(ValidationMeter, OmitsMetricsThatNeedMoreClasses) {
   const auto meter = make_classification(nullptr)->make_validation_meter(torch::kCPU, /*num_classes=*/4, 1);
   meter->add(0, torch::tensor(1.0), ranked_outputs({1, 2}, 4), labels({1, 3}), 2);
-  const auto scores = meter->read(alone());
+  const auto scores = meter->read(one_process());
   EXPECT_DOUBLE_EQ(value_of(scores, "top1").value(), 0.5);
   EXPECT_FALSE(value_of(scores, "top5").has_value());
 }

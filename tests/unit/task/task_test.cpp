@@ -38,12 +38,12 @@ std::vector<std::string> names_of(const std::vector<reporting::MetricInfo>& metr
   return names;
 }
 
-TEST(Task, IsChosenByTheLoss) {
+TEST(Task, TheLossChoosesTheTask) {
   EXPECT_EQ(make_task(std::make_unique<Distance>(true))->default_metric(), "top1");
   EXPECT_EQ(make_task(std::make_unique<Distance>(false))->default_metric(), "loss");
 }
 
-TEST(Task, MeasuresTheLossFirst) {
+TEST(Task, TheLossIsTheFirstMetric) {
   const auto classification = make_classification(nullptr)->metrics();
   EXPECT_EQ(names_of(classification.train).front(), "loss");
   EXPECT_EQ(names_of(classification.validation).front(), "loss");
@@ -73,7 +73,7 @@ TEST(Task, ForwardGivesOutputsAndLoss) {
   EXPECT_EQ(empty.loss.item<double>(), 0);
 }
 
-TEST(Task, SaysWhyASetupCannotBeTrained) {
+TEST(Task, ReportsWhyASetupCannotBeTrained) {
   const auto classification = make_classification(nullptr);
   const Task::Setup ten_classes = {.loss = "cross_entropy", .dataset = "images", .num_classes = 10, .monitor = "auto"};
   EXPECT_THAT(classification->problems(ten_classes), ElementsAre());

@@ -16,7 +16,7 @@ RankEnv two_processes(std::optional<std::string> init_method = {}) {
   return rank_env;
 }
 
-TEST(MeetingPoint, AloneWhateverElseIsSaid) {
+TEST(MeetingPoint, OneProcessIgnoresEveryAddress) {
   auto rank_env = two_processes("nonsense");
   rank_env.world_size = 1;
   EXPECT_EQ(meeting_point(rank_env, "nonsense").kind, MeetingPoint::Kind::kAlone);
@@ -52,7 +52,7 @@ TEST(MeetingPoint, FlagThenConfigurationThenMaster) {
   EXPECT_EQ(point.port_source, "--init-method");
 }
 
-TEST(MeetingPoint, QueryOfTheFlagIsTakenAway) {
+TEST(MeetingPoint, QueryOfTheFlagIsRemoved) {
   const auto rank_env =
       find_rank_env({.init_method = "tcp://[::1]:9?rank=1&world_size=2"}, [](const std::string&) { return std::nullopt; });
   EXPECT_EQ(rank_env.init_method, "tcp://[::1]:9");
@@ -81,7 +81,7 @@ TEST(MeetingPoint, MissingMaster) {
   EXPECT_THAT(refusal(rank_env, "env://"), HasSubstr("but MASTER_ADDR is not set"));
 }
 
-TEST(MeetingPoint, OtherFormsAreRefusedByTheirPlace) {
+TEST(MeetingPoint, ErrorsForOtherFormsNameTheirSource) {
   for (const char* bad : {"tcp://h", "tcp://:1", "tcp://h:", "tcp://h:x", "tcp://h:0", "tcp://h:65536", "tcp://::1:5", "tcp://[]:5",
                           "tcp://h:1/", "tcp://"}) {
     EXPECT_EQ(refusal(two_processes(bad), "env://"),

@@ -21,8 +21,8 @@ struct Found {
 };
 
 const std::vector<Found> kFound = {
-    {"alone", {}, {}, 0, 1, 0, 1, "", 0, "one process: no launcher's variables are set"},
-    {"set to nothing is not set",
+    {"one process", {}, {}, 0, 1, 0, 1, "", 0, "one process: no launcher's variables are set"},
+    {"empty variables count as unset",
      {},
      {{"RANK", ""}, {"WORLD_SIZE", ""}},
      0,
@@ -63,7 +63,7 @@ const std::vector<Found> kFound = {
      "h0",
      1,
      "rank 3 of 4 (local rank 1 of 2), from RANK and WORLD_SIZE"},
-    {"torch.distributed.launch, said twice",
+    {"torch.distributed.launch with an equal flag",
      {.local_rank = 1},
      kTorchrun,
      1,
@@ -194,7 +194,7 @@ const std::vector<Found> kFound = {
      "",
      0,
      "one process: no launcher's variables are set; ignored: SLURM_PROCID=0 of SLURM_NTASKS=4 (not inside an srun step)"},
-    {"batch script, its step number reserved",
+    {"batch script with a reserved step number",
      {},
      kBatchShell + Variables{{"SLURM_STEP_ID", "4294967291"}},
      0,
@@ -214,7 +214,7 @@ const std::vector<Found> kFound = {
      "h0",
      4000,
      "rank 1 of 2 (local rank 0 of at least 1: LOCAL_WORLD_SIZE is not set), from --rank and --world-size"},
-    {"flags beside an equal RANK",
+    {"flags and an equal RANK",
      {.rank = 1, .world_size = 4},
      kTorchrun,
      1,
@@ -245,7 +245,7 @@ const std::vector<Found> kFound = {
      "",
      0,
      "rank 1 of 2 (local rank 0 of 1: --local-rank is not set), from rank of --init-method and world_size of --init-method"},
-    {"a meeting point beside RANK",
+    {"--init-method and RANK",
      {.init_method = "tcp://h1:2"},
      kTorchrun + Variables{{"MASTER_PORT", "unused"}},
      1,
@@ -271,7 +271,7 @@ TEST(RankEnv, IsFound) {
   }
 }
 
-TEST(RankEnv, StoreAndRestartsBelongToTheLauncherThatSetRank) {
+TEST(RankEnv, StoreAndRestartCountAreReadFromTheLauncherThatSetRank) {
   auto variables = kTorchrun + Variables{{"TORCHELASTIC_RESTART_COUNT", "2"}, {"GLOO_SOCKET_IFNAME", "eth1"}};
   auto rank_env = find_rank_env({}, of(variables));
   EXPECT_TRUE(rank_env.launcher_serves_store);
@@ -287,7 +287,7 @@ TEST(RankEnv, StoreAndRestartsBelongToTheLauncherThatSetRank) {
   EXPECT_EQ(rank_env.restart_attempt, 0);
 }
 
-TEST(RankEnv, ErrorFileBelongsToTorchrun) {
+TEST(RankEnv, ErrorFileIsReadOnlyUnderTorchrun) {
   const Variables file = {{"TORCHELASTIC_ERROR_FILE", "/tmp/error.json"}};
   EXPECT_EQ(find_rank_env({}, of(kTorchrun + file)).error_file, "/tmp/error.json");
   EXPECT_EQ(find_rank_env({}, of(kStep + file)).error_file, "");
@@ -301,7 +301,7 @@ TEST(RankEnv, GpusOfASlurmStep) {
   EXPECT_EQ(find_rank_env({}, of(kTorchrun + Variables{{"SLURM_GPUS_ON_NODE", "2"}})).slurm_gpus, std::nullopt);
 }
 
-TEST(RankEnv, WhereThePortComesFrom) {
+TEST(RankEnv, SourceOfThePort) {
   EXPECT_EQ(find_rank_env({}, of(kStep)).port_source, "computed from SLURM_JOB_ID=1 and SLURM_STEP_ID=0");
   EXPECT_EQ(find_rank_env({}, of(kStep + kMaster)).port_source, "MASTER_PORT");
 }
