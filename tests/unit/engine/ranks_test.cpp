@@ -231,7 +231,7 @@ TEST(Ranks, SamTrainsAndKeepsRanksEqual) {
       [] {
         testing::train_text(experiment_text(kWithoutNorm), {"optimizer={name: sam, lr: 0.01}", "training.accumulation_steps=2"});
       },
-      ThrowsMessage<UsageError>(HasSubstr("optimizer.name: sam goes over each batch twice")));
+      ThrowsMessage<UsageError>(HasSubstr("optimizer.name: sam processes each batch twice")));
 }
 
 TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {

@@ -32,7 +32,7 @@ TEST(RunDirectory, CreatesTheFolderAndNamesItsFiles) {
   const auto path = folder.path() / "runs" / "first";
   const RunDirectory directory(path);
   EXPECT_TRUE(std::filesystem::is_directory(path));
-  EXPECT_EQ(directory.left_by(), "");
+  EXPECT_EQ(directory.earlier_holder(), "");
   EXPECT_EQ(directory.path(), path);
   EXPECT_EQ(directory.metrics_file(), path / "metrics.jsonl");
   EXPECT_EQ(directory.tensorboard_folder(), path / "tensorboard");
@@ -74,10 +74,10 @@ TEST(RunDirectory, TheLockEndsWithTheProcessAndTheNextHolderIsNamed) {
   std::optional<RunDirectory> directory(std::in_place, folder.path());
   const std::string content = read_file(folder.path() / ".lock");
   EXPECT_EQ(content.find("process " + std::to_string(::getpid()) + " on "), 0U) << content;
-  EXPECT_EQ(directory->left_by().find("process " + std::to_string(child) + " on "), 0U) << directory->left_by();
+  EXPECT_EQ(directory->earlier_holder().find("process " + std::to_string(child) + " on "), 0U) << directory->earlier_holder();
   // In order.
   directory.reset();
-  EXPECT_EQ(RunDirectory(folder.path()).left_by(), "");
+  EXPECT_EQ(RunDirectory(folder.path()).earlier_holder(), "");
 }
 
 TEST(RunDirectory, AFolderThatCannotBeCreatedIsNamed) {
@@ -120,15 +120,15 @@ TEST(RunDirectory, AFolderThatCannotBeWrittenIsNamed) {
 TEST(RunDirectory, TellsWhatAnEarlierRunLeft) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
-  EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kNothing);
+  EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kNone);
   write_text(directory.config_file(), "experiment: x\n");
-  EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kNothing);
+  EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kNone);
   write_text(directory.metrics_file(), "");
-  EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kUnfinished);
+  EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kUnfinished);
   write_text(directory.summary_file(), R"({"reason": "stopped"})");
-  EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kUnfinished);
+  EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kUnfinished);
   write_text(directory.summary_file(), R"({"reason": "done"})");
-  EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kFinished);
+  EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kFinished);
 }
 
 TEST(RunDirectory, ADamagedSummaryIsNoFinishedRun) {
@@ -136,7 +136,7 @@ TEST(RunDirectory, ADamagedSummaryIsNoFinishedRun) {
   const RunDirectory directory(folder.path());
   for (const char* text : {"", R"({"reason": "do)", R"("done")", R"({"reason": 1})", R"({"step": 5})"}) {
     write_text(directory.summary_file(), text);
-    EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kUnfinished) << text;
+    EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kUnfinished) << text;
   }
 }
 
