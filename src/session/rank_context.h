@@ -12,7 +12,7 @@
 #include "distributed/process_groups.h"
 #include "distributed/rendezvous.h"
 #include "distributed/startup_barrier.h"
-#include "engine/ranks.h"
+#include "engine/parts.h"
 #include "session/rank_process.h"
 
 namespace trainer::session {

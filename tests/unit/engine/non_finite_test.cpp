@@ -233,12 +233,12 @@ TEST(NonFinite, WhatIsNoRecordIsRefused) {
   };
   const auto path = folder.path().string();
   EXPECT_EQ(message([&] { read_step(folder.path()); }),
-            path + "/step.json: there is no such file; give the folder that the run's message names");
+            path + "/step.json: there is no such file; use the folder that the run's message names");
   std::ofstream(folder.path() / "step.json") << "{\"step\": 3}";
   EXPECT_THAT(message([&] { read_step(folder.path()); }), StartsWith(path + "/step.json: this is not a record of a step ("));
   torch::nn::Linear model(2, 2);
   EXPECT_EQ(message([&] { read_model(folder.path(), *model); }),
-            path + "/model.pt: there is no such file; give the folder that the run's message names");
+            path + "/model.pt: there is no such file; use the folder that the run's message names");
   std::ofstream(folder.path() / "model.pt") << "no tensors";
   EXPECT_THAT(message([&] { read_model(folder.path(), *model); }), StartsWith(path + "/model.pt: this is not a state of the model ("));
 }

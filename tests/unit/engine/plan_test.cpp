@@ -92,7 +92,7 @@ TEST(Plan, TooFewImagesForABatch) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "dataloader.batch_size: 5 training images make no batch of 32; lower it, or set dataloader.drop_last: false");
+                 "dataloader.batch_size: 5 training images are fewer than one batch of 32; lower it, or set dataloader.drop_last: false");
   }
 }
 

@@ -252,7 +252,7 @@ TEST(Ranks, AGlobalBatchThatCannotBeSharedIsRefused) {
   testing::run_ranks(2, [](distributed::ProcessGroups& groups) {
     EXPECT_THAT([&] { testing::train_text(experiment_text(kWithoutNorm), {"dataloader.global_batch_size=15"}, -1, make_ranks(groups)); },
                 ThrowsMessage<UsageError>(
-                    HasSubstr("dataloader.global_batch_size: 15 cannot be shared by 2 ranks x training.accumulation_steps = 1; "
+                    HasSubstr("dataloader.global_batch_size: 15 cannot be divided among 2 ranks x training.accumulation_steps = 1; "
                               "choose a multiple of 2")));
   });
 }

@@ -52,7 +52,7 @@ struct MeanOverBatch : models::Model {
 TEST(TorchScript, WhatDependsOnTheBatchSizeIsRefused) {
   MeanOverBatch model;
   EXPECT_THAT([&] { to_torchscript(model, {3}); },
-              ::testing::ThrowsMessage<Error>("the traced network gives other outputs than the network for a batch of 3"));
+              ::testing::ThrowsMessage<Error>("the outputs of the traced network differ from those of the network for a batch of 3"));
 }
 
 }  // namespace

@@ -220,7 +220,7 @@ TEST(BuildParts, WhatDoesNotFitIsListedTogether) {
   EXPECT_EQ(error({"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"}),
             "checkpoint.monitor: validation/top5 needs five classes, but synthetic has 4; choose validation/top1");
   EXPECT_EQ(error({"checkpoint.monitor=validation/top1", "loss={name: mse}", "dataset={num_classes: 0, num_targets: 10}"}),
-            "checkpoint.monitor: mse has no classes to be right about; choose validation/loss");
+            "checkpoint.monitor: mse has no classes, so that only its loss is measured; choose validation/loss");
   EXPECT_NE(error({"dataset.shape=[3, 28, 28]"}).find("model: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28"),
             std::string::npos);
   EXPECT_NE(error({"dataset.train_transforms=[random_horizontal_flip]"}).find("dataset.train_transforms"), std::string::npos)

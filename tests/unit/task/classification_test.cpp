@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "task/regression.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
 
