@@ -54,7 +54,7 @@ void Checkpoints::load(const state::View& view) {
   // One row for each rank. If the number of ranks has changed, rank 0 gets the sum of the rows.
   const auto& world = *parts_.ranks.world;
   auto sums = view.at("meters").at("sums").tensor();
-  if (sums.dim() != 2) view.at("meters").at("sums").fail("has no row for each rank");
+  if (sums.dim() != 2) view.at("meters").at("sums").fail("does not have one row for each rank");
   if (sums.size(0) != world.size()) {
     const auto all = sums.sum(0);
     sums = torch::zeros({world.size(), sums.size(1)}, sums.options());

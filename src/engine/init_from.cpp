@@ -65,7 +65,8 @@ struct Match {
   }
 };
 
-Match match_names(std::map<std::string, const state::Tree*> values, const torch::nn::Module& model) {
+Match match(const state::Tree& file, const std::string& source, const torch::nn::Module& model) {
+  auto values = by_name(state_dict_of(file, source));
   const auto state = state::state_of(model);
   Match found;
   for (const auto& item : state.items()) {
@@ -86,10 +87,6 @@ Match match_names(std::map<std::string, const state::Tree*> values, const torch:
   }
   for (const auto& value : values) found.unexpected.push_back(value.first);
   return found;
-}
-
-Match match(const state::Tree& file, const std::string& source, const torch::nn::Module& model) {
-  return match_names(by_name(state_dict_of(file, source)), model);
 }
 
 void copy_fitting(const Match& found) {
