@@ -22,9 +22,9 @@ class ShippedConfig : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(ShippedConfig, TakesAStep) {
   auto experiment = config::load(GetParam(), {}, session::all_registries());
-  // The batch is cut for the test's sake.
+  // A small batch makes the test fast.
   std::vector<std::string> overrides = {"logging.every_steps=1", "dataloader.batch_size=null", "dataloader.global_batch_size=16"};
-  // The bundled images stand in for data sets that are not in the repository.
+  // The bundled images replace data sets that are not in the repository.
   if (experiment.dataset.component.name == "cifar10") overrides.push_back("dataset.root=" TRAINER_SOURCE_DIR "/datasets/cifar10_sample");
   const auto run = testing::train(config::load(GetParam(), overrides, session::all_registries()), 1);
   ASSERT_EQ(run.events.train.size(), 1U);

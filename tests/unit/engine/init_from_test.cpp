@@ -59,7 +59,7 @@ void expect_filled(const torch::nn::Module& net) {
   }
 }
 
-TEST(InitFrom, TakesAStateDictInEveryFormThatPythonsUsersSave) {
+TEST(InitFrom, ReadsAStateDictInEveryFormThatPythonUsersSave) {
   for (const auto& tree : {state::Tree(make_state()), as("model", make_state()), as("state_dict", make_state()),
                            state::Tree(make_state(3, "module.")), as("state_dict", make_state(3, "module."))}) {
     Net net;
@@ -95,7 +95,7 @@ TEST(InitFrom, StrictNamesAllThatDoesNotFitAndChangesNothing) {
   EXPECT_TRUE(torch::equal(weight, before));
 }
 
-TEST(InitFrom, OtherwiseTakesWhatFitsAndSaysWhatWasSkipped) {
+TEST(InitFrom, OtherwiseLoadsWhatFitsAndNamesWhatWasSkipped) {
   Net net;
   EXPECT_EQ(
       init_from(make_state(5), net, /*strict=*/false),
@@ -104,7 +104,7 @@ TEST(InitFrom, OtherwiseTakesWhatFitsAndSaysWhatWasSkipped) {
   EXPECT_EQ(net.named_parameters()["bn.weight"][0].item<float>(), 7);
 }
 
-TEST(InitFrom, AFileOfWhichNothingFitsIsAMistake) {
+TEST(InitFrom, AFileOfWhichNothingFitsIsRejected) {
   Net net;
   const auto error = [](const std::string& what) { return ThrowsMessage<CheckpointError>(::testing::StartsWith("a.pt: " + what)); };
   EXPECT_THAT([&] { init_from(as("weights", make_state()), net, false); },

@@ -1,4 +1,4 @@
-// The train step's losses against those of Python in tests/golden/losses.json.
+// Compares the train step's losses with those of Python in tests/golden/losses.json.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

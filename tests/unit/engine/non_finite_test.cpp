@@ -1,4 +1,4 @@
-// A step that is not finite: what is left out, what is said, what is kept, and that it can be taken again.
+// Steps that are not finite: they are skipped, reported and saved, and can be repeated.
 
 #include "engine/non_finite.h"
 
@@ -31,8 +31,8 @@ const std::string kText =
     "training: {epochs: 1}\n"
     "logging: {every_steps: 1}\n";
 
-// Six steps an epoch. Before step `first` the weights of the rank are made so large that a layer's output is infinite; before step `end`
-// they are put back.
+// Six steps an epoch. Before step `first` the weights of the rank are set to values so large that a layer's output is infinite; before
+// step `end` they are restored.
 struct Plant {
   int rank = 0;
   int64_t first = 3;
@@ -71,7 +71,7 @@ struct Outcome {
   std::vector<reporting::TrainEvent> lines;
   std::vector<reporting::ValidationEvent> validations;
   std::string error;
-  bool left_no_trace = false;  // but for the plant itself
+  bool left_no_trace = false;  // except for the large weights
 };
 
 Outcome train(const std::string& model, const Plant& plant, const std::vector<std::string>& overrides, const Ranks& ranks = {},
@@ -125,15 +125,15 @@ TEST(NonFinite, ASkippedStepLeavesNoTrace) {
     EXPECT_EQ(outcome.warnings[0],
               "step 3 is not finite, at learning rate 0.001: first the output of conv1; the step is skipped and saved for `trainer replay "
               "kept/step`");
-    // There is nothing to be said of an interval all of which was left out.
+    // An interval in which all steps were skipped is not reported.
     ASSERT_EQ(outcome.lines.size(), 5U);
     for (const auto& line : outcome.lines) EXPECT_TRUE(std::isfinite(testing::loss_of(line))) << line.step;
     EXPECT_EQ(outcome.lines[3].step, 5);
   }
 }
 
-TEST(NonFinite, WhatIsLoadedAfterASkippedStepIsWhatWouldHaveBeen) {
-  // Without learning, a step's loss depends on its images alone.
+TEST(NonFinite, TheBatchesAfterASkippedStepAreTheSame) {
+  // With a learning rate of nearly 0, the loss of a step depends only on its images.
   const std::vector<std::string> still = {kSkip, "optimizer.lr=1.0e-300", "dataloader.num_workers=2", "training.epochs=2"};
   const auto straight = train("{name: demo_conv}", {.rank = -1}, still);
   const auto skipped = train("{name: demo_conv}", {}, still);
@@ -144,7 +144,7 @@ TEST(NonFinite, WhatIsLoadedAfterASkippedStepIsWhatWouldHaveBeen) {
 }
 
 TEST(NonFinite, ASkippedStepIsNotAveraged) {
-  // Without learning, the average is the model.
+  // With a learning rate of nearly 0, the averaged parameters equal those of the model.
   const auto outcome = train("{name: demo_conv}", {}, {kSkip, "optimizer.lr=1.0e-300", "training.ema={}"});
   ASSERT_EQ(outcome.warnings.size(), 1U);
   ASSERT_EQ(outcome.validations.size(), 1U);
@@ -159,7 +159,7 @@ TEST(NonFinite, TooManyInARowEndTheRun) {
   EXPECT_THAT(outcome.error, HasSubstr("the step is skipped, the 10th in a row; lower optimizer.lr"));
 }
 
-TEST(NonFinite, MicroStepsAreKept) {
+TEST(NonFinite, MicroStepsAreSaved) {
   const auto outcome = train("{name: demo_conv}", {}, {kStop, "training.accumulation_steps=4"});
   ASSERT_EQ(outcome.kept.size(), 1U);
   const auto& record = outcome.kept[0];
@@ -169,7 +169,7 @@ TEST(NonFinite, MicroStepsAreKept) {
   EXPECT_EQ(record.num_group_samples, 8);
 }
 
-TEST(NonFinite, Float16StopsWhereNoScaleHelps) {
+TEST(NonFinite, Float16StopsWhenNoScaleHelps) {
   const auto outcome = train("{name: demo_conv}", {.first = 3, .end = 100},
                              {kStop, "runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 2.0}"});
   EXPECT_THAT(outcome.error, StartsWith("step 4 is not finite, at learning rate 0.001 and loss scale 1: first the output of conv;"));
@@ -177,7 +177,7 @@ TEST(NonFinite, Float16StopsWhereNoScaleHelps) {
   EXPECT_EQ(outcome.kept[0].loss_scale, 1);
 }
 
-TEST(NonFinite, AllRanksNameTheRankThatMetItFirst) {
+TEST(NonFinite, TheRankWithTheFirstNonFiniteValueIsNamed) {
   for (const auto& model : {"{name: resnet20}", "{name: demo_conv}"}) {
     const bool has_norm = std::string(model) == "{name: resnet20}";
     std::mutex mutex;
@@ -221,7 +221,7 @@ TEST(NonFinite, ARecordIsReadAsItWasWritten) {
   EXPECT_TRUE(network.model->named_buffers()["bn1.running_mean"].isfinite().all().item<bool>());
 }
 
-TEST(NonFinite, WhatIsNoRecordIsRefused) {
+TEST(NonFinite, AnInvalidRecordIsRejected) {
   const testing::TemporaryFolder folder;
   const auto message = [](const std::function<void()>& act) -> std::string {
     try {

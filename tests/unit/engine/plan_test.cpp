@@ -59,11 +59,11 @@ TEST(Plan, MicroStepsOfAStep) {
 TEST(Plan, TheRestOfAnEpochOnOtherRanks) {
   const auto three = make_plan(experiment_with(std::nullopt, 12, 1, false), 100, 3);
   const auto begun = rest_of_epoch(three, 2, 18);
-  EXPECT_EQ(begun.num_steps, 9);  // 102 samples, two of them twice
+  EXPECT_EQ(begun.num_steps, 9);  // 102 samples: two of the 100 are repeated
   EXPECT_EQ(end_sample_of(three, begun, 20), 36);
   EXPECT_EQ(end_sample_of(three, begun, 26), 102);
 
-  // With the same global batch on two ranks, the steps go on as they were, to the end of their own order.
+  // With the same global batch on two ranks, the steps continue unchanged, to the end of the order of two ranks.
   const auto two = make_plan(experiment_with(std::nullopt, 12, 1, false), 100, 2);
   const auto rest = rest_of_epoch(two, 2, 21, 36);
   EXPECT_EQ(rest.first_step_in_epoch, 3);
@@ -72,7 +72,7 @@ TEST(Plan, TheRestOfAnEpochOnOtherRanks) {
   EXPECT_EQ(schedule_step_of(two, rest, 21), 2 * 9 + 3);
   EXPECT_EQ(samples_in_step(two, rest, 26), 4);
 
-  // With another one, so many of its own are left.
+  // With another global batch, the rest of the epoch is divided into steps of the new size.
   const auto four = make_plan(experiment_with(2, std::nullopt, 1, false), 100, 4);
   const auto last = rest_of_epoch(four, 2, 21, 36);
   EXPECT_EQ(last.first_step_in_epoch, 5);

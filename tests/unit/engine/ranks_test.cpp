@@ -1,4 +1,4 @@
-// What W ranks compute is what one computes on the joined batch.
+// W ranks compute what one rank computes on the joint batch.
 
 #include "tests/testing/ranks.h"
 
@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// 26 samples in batches of 12: two full ones and one of 2, which leaves ranks 2 and 3 of four without a sample.
+// 26 samples in batches of 12: two full ones and one of 2, in which ranks 2 and 3 of four have no sample.
 std::string experiment_text(const std::string& model, const std::string& shape = "[3, 32, 32]") {
   return fmt::format(
       "experiment: ranks\n"
@@ -81,7 +81,7 @@ std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks,
   return state;
 }
 
-TEST(Ranks, AStepFromEqualWeightsIsThatOfTheJoinedBatch) {
+TEST(Ranks, AStepFromEqualWeightsEqualsThatOfTheJointBatch) {
   for (const auto& model : {kResNet, kWithoutNorm}) {
     const auto text = experiment_text(model);
     for (const int64_t step : {0, 2}) {
@@ -123,7 +123,7 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
   }
 }
 
-TEST(Ranks, CurvesAreThoseOfOneProcess) {
+TEST(Ranks, CurvesEqualThoseOfOneProcess) {
   for (const auto& model : {kResNet, kWithoutNorm}) {
     const auto text = experiment_text(model);
     const auto one = testing::train_text(text);
@@ -147,7 +147,7 @@ TEST(Ranks, CurvesAreThoseOfOneProcess) {
   }
 }
 
-TEST(Ranks, AveragedParametersAreThoseOfOneProcess) {
+TEST(Ranks, AveragedParametersEqualThoseOfOneProcess) {
   const auto text = experiment_text(kResNet);
   const auto one = testing::train_text(text, {"training.ema.decay=0.8"});
   const auto runs = train_ranks(3, text, {"training.ema.decay=0.8"});
@@ -162,7 +162,7 @@ TEST(Ranks, AveragedParametersAreThoseOfOneProcess) {
   }
 }
 
-// One process evaluates the parameters of three ranks' run: any difference would be the evaluation's own.
+// One process evaluates the parameters that three ranks trained, so that a difference can only come from the evaluation.
 TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   const auto text = experiment_text(kResNet);
   const auto evaluate_with = [&](const Ranks& ranks) {
@@ -210,17 +210,17 @@ TEST(Ranks, PaddedAndCutShardsTakeTheSameNumberOfSteps) {
   }
 }
 
-TEST(Ranks, AStopAskedOfOneStopsAllAtTheSameStep) {
+TEST(Ranks, AStopRequestAtOneRankStopsAllAtTheSameStep) {
   std::vector<int64_t> steps(3);
   testing::run_ranks(3, [&](distributed::ProcessGroups& groups) {
     const int rank = groups.world()->rank();
-    // Only rank 1 is asked, after two steps.
+    // Only rank 1 is asked to stop, after two steps.
     const auto run = testing::train_text(experiment_text(kWithoutNorm), {}, rank == 1 ? 2 : -1, make_ranks(groups));
     EXPECT_FALSE(run.done);
     EXPECT_EQ(run.events.end.reason, "stopped");
     steps[static_cast<size_t>(rank)] = run.events.end.step;
   });
-  // Through the memory in which their small gradients are added, the others hear of it at once.
+  // The flag is in the shared memory in which small gradients are summed, so that the other ranks read it in the same step.
   EXPECT_EQ(steps, (std::vector<int64_t>{2, 2, 2}));
 }
 
@@ -239,7 +239,7 @@ TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {
                                 {"runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 1.0e30, growth_interval: 3}"});
   const auto& lines = runs[0].events.train;
   ASSERT_EQ(lines.size(), 12U);
-  // The first scale overflows float16: the first steps are skipped until it has fallen far enough.
+  // The first scale overflows float16: steps are skipped until the scale is low enough.
   EXPECT_GT(lines.front().skipped_steps.value(), 0);
   EXPECT_LT(lines.back().grad_scale.value(), 1e30);
   for (size_t rank = 0; rank < 2; ++rank) {
@@ -248,7 +248,7 @@ TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {
   }
 }
 
-TEST(Ranks, AGlobalBatchThatCannotBeSharedIsRefused) {
+TEST(Ranks, AGlobalBatchThatCannotBeDividedIsRejected) {
   testing::run_ranks(2, [](distributed::ProcessGroups& groups) {
     EXPECT_THAT([&] { testing::train_text(experiment_text(kWithoutNorm), {"dataloader.global_batch_size=15"}, -1, make_ranks(groups)); },
                 ThrowsMessage<UsageError>(

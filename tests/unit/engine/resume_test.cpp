@@ -1,4 +1,4 @@
-// A run that is stopped and continued is the straight run, bit for bit; on other ranks it takes what is left.
+// A run that is stopped and resumed equals an uninterrupted run, bit for bit; another number of ranks trains the rest of the epoch.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using testing::SmallRun;
 using testing::TemporaryFolder;
 using ::testing::ThrowsMessage;
 
-// Per epoch and rank: steps with lines after the second, the fourth and the last.
+// Per epoch and rank, reported after the second, the fourth and the last step.
 std::string resume_text(const std::string& model) {
   return fmt::format(
       "experiment: resume\n"
@@ -53,7 +53,7 @@ SmallRun train_on(int world_size, const std::string& text, const Overrides& over
   return first;
 }
 
-// Losses, scores, rates of learning and steps, as lines.
+// Losses, metrics, learning rates and steps, as lines.
 std::vector<std::string> told(const testing::Recorder& events) {
   std::vector<std::string> lines;
   for (const auto& e : events.train) {
@@ -81,7 +81,7 @@ std::vector<torch::Tensor> tensors_of(const SmallRun& run) {
   return tensors;
 }
 
-// Stops after each of `stops` questions whether to stop, and goes on.
+// Stops after each of `stops` calls of should_stop, and resumes.
 void expect_resumes_exactly(int world_size, const std::string& text, const Overrides& overrides, const std::vector<int64_t>& stops) {
   const auto straight = train_on(world_size, text, overrides, -1, {});
   for (const auto stop : stops) {
@@ -103,7 +103,7 @@ void expect_resumes_exactly(int world_size, const std::string& text, const Overr
 }
 
 TEST(Resume, AtEachStepAndValidationBatch) {
-  // Five steps, then one question for each of three validation batches and one before them, in each epoch; one after each epoch.
+  // Calls of should_stop in each epoch: five for the steps, one before the validation, three for its batches; one after each epoch.
   std::vector<int64_t> stops(18);
   std::iota(stops.begin(), stops.end(), 1);
   expect_resumes_exactly(1, resume_text(kConvolution), {}, stops);
@@ -174,10 +174,10 @@ TEST(Resume, FromACheckpointWithinAnEpoch) {
   }
 }
 
-// Every image of the synthetic set has its own first value.
+// Each image of the synthetic set has a different first value.
 double identity_of(const torch::Tensor& image) { return image.flatten()[0].item<double>(); }
 
-TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
+TEST(Resume, AnotherNumberOfRanksTrainsTheRestOfAnEpoch) {
   const auto text = resume_text(kConvolution);
   const Overrides overrides = {"dataset.train_transforms=[]"};
   std::multiset<double> seen;
@@ -214,7 +214,7 @@ TEST(Resume, OtherRanksTakeTheRestOfAnEpoch) {
   EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 50U);
 }
 
-TEST(Resume, ARunGoesOnWithOtherRanks) {
+TEST(Resume, ARunResumesWithAnotherNumberOfRanks) {
   const auto text = resume_text(kNorm);
   const Overrides overrides = {"runtime.dtype=float64"};
   const auto straight = train_on(1, text, overrides, -1, {});
@@ -225,7 +225,7 @@ TEST(Resume, ARunGoesOnWithOtherRanks) {
   const auto run = train_on(4, text, overrides, -1, folder.path());
   ASSERT_TRUE(run.done);
   EXPECT_EQ(run.events.end.step, straight.events.end.step);
-  // The global batch is the same, so the steps are those of one rank but for rounding.
+  // The global batch is the same, so the steps equal those of one rank except for rounding.
   const auto ours = tensors_of(run);
   const auto theirs = tensors_of(straight);
   for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT((ours[i] - theirs[i]).abs().max().item<double>(), 1e-9);
@@ -233,7 +233,7 @@ TEST(Resume, ARunGoesOnWithOtherRanks) {
   EXPECT_NEAR(train_loss(run), train_loss(straight), 1e-9);
 }
 
-TEST(Resume, RefusesWhatDoesNotFit) {
+TEST(Resume, RejectsCheckpointsThatDoNotFit) {
   const TemporaryFolder folder;
   const auto text = resume_text(kConvolution);
   train_on(1, text, {}, 2, folder.path());

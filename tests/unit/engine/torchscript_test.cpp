@@ -40,7 +40,7 @@ TEST(TorchScript, EveryKindOfNetworkIsTraced) {
   }
 }
 
-// Whose batch size is a number in the trace.
+// Its trace contains the batch size as a constant.
 struct MeanOverBatch : models::Model {
   MeanOverBatch() { weight = register_parameter("weight", torch::ones({1})); }
   torch::Tensor forward(const torch::Tensor& x) override { return x * weight / x.size(0); }
@@ -49,7 +49,7 @@ struct MeanOverBatch : models::Model {
   torch::Tensor weight;
 };
 
-TEST(TorchScript, WhatDependsOnTheBatchSizeIsRefused) {
+TEST(TorchScript, ANetworkThatDependsOnTheBatchSizeIsRejected) {
   MeanOverBatch model;
   EXPECT_THAT([&] { to_torchscript(model, {3}); },
               ::testing::ThrowsMessage<Error>("the outputs of the traced network differ from those of the network for a batch of 3"));

@@ -70,7 +70,7 @@ TEST(Trainer, TheSameBitForBitForAnyNumberOfWorkers) {
   EXPECT_NE(loss_of(reference.events.train[0]), loss_of(other_seed.events.train[0]));
 }
 
-TEST(Trainer, TellsWhatHappens) {
+TEST(Trainer, ReportsEachEvent) {
   const auto run = train_text(kRandom);
   EXPECT_TRUE(run.done);
   EXPECT_EQ(run.events.start.steps_per_epoch, 5);
@@ -147,8 +147,8 @@ TEST(Trainer, HeldOutPartOfTheTrainingSet) {
   EXPECT_THROW(train_text(kRandom, {"dataset.validation_split=0.001"}), UsageError);
 }
 
-// Of which the training knows nothing.
-TEST(Trainer, AveragedParametersAreMeasuredBesideTheModel) {
+// They do not influence the training.
+TEST(Trainer, AveragedParametersAreEvaluatedToo) {
   const auto without = train_text(kRandom);
   const auto with = train_text(kRandom, {"training.ema.decay=0.9"});
   expect_equal_runs(with, without);
@@ -163,7 +163,7 @@ TEST(Trainer, AveragedParametersAreMeasuredBesideTheModel) {
     EXPECT_TRUE(value_of(event, "macro_f1").has_value());
     EXPECT_FALSE(ema_value_of(event, "macro_f1").has_value());
   }
-  // What keeps nothing is the model itself.
+  // With decay 0 the averaged parameters equal those of the model.
   const auto last = *train_text(kRandom, {"training.ema={decay: 0}"}).events.end.final_validation;
   EXPECT_NEAR(ema_value_of(last, "loss").value(), loss_of(last), 1e-12);
   EXPECT_EQ(ema_value_of(last, "top1"), value_of(last, "top1"));
@@ -205,7 +205,7 @@ TEST(Trainer, StrictDeterminismTrains) {
   EXPECT_NO_THROW(put());
 }
 
-TEST(BuildParts, WhatDoesNotFitIsListedTogether) {
+TEST(BuildParts, AllMismatchesAreListedTogether) {
   const auto error = [](const std::vector<std::string>& overrides) {
     try {
       train_text(kRandom, overrides);

@@ -38,7 +38,7 @@ TEST(RunDirectory, CreatesTheFolderAndNamesItsFiles) {
   EXPECT_EQ(directory.tensorboard_folder(), path / "tensorboard");
 }
 
-TEST(RunDirectory, ASecondStartIsToldWhoHoldsIt) {
+TEST(RunDirectory, ASecondStartNamesTheHolder) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
   const std::string message = message_of_opening<UsageError>(folder.path());
@@ -64,7 +64,7 @@ TEST(RunDirectory, TheLockEndsWithTheProcessAndTheNextHolderIsNamed) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    new RunDirectory(folder.path());  // as a killed process would: no destructor
+    new RunDirectory(folder.path());  // no destructor runs, as in a killed process
     ::_exit(0);
   }
   int status = 0;
@@ -89,7 +89,7 @@ TEST(RunDirectory, AFolderThatCannotBeCreatedIsNamed) {
 }
 
 // As in a container whose user does not own the mounted folder.
-TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheCure) {
+TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheRemedy) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const testing::TemporaryFolder folder;
   std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
@@ -117,7 +117,7 @@ TEST(RunDirectory, AFolderThatCannotBeWrittenIsNamed) {
             "cannot use the run directory " + folder.path().string() + ": .lock: Is a directory; choose another with --run-dir");
 }
 
-TEST(RunDirectory, TellsWhatAnEarlierRunLeft) {
+TEST(RunDirectory, RecognisesAnEarlierRun) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
   EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kNone);
@@ -131,7 +131,7 @@ TEST(RunDirectory, TellsWhatAnEarlierRunLeft) {
   EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kFinished);
 }
 
-TEST(RunDirectory, ADamagedSummaryIsNoFinishedRun) {
+TEST(RunDirectory, ADamagedSummaryMeansAnUnfinishedRun) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
   for (const char* text : {"", R"({"reason": "do)", R"("done")", R"({"reason": 1})", R"({"step": 5})"}) {

@@ -16,7 +16,7 @@ using testing::value_of;
 
 torch::Tensor labels(const std::vector<int64_t>& values) { return torch::tensor(values, torch::kInt64); }
 
-// Outputs whose classes, from the best, are `first`, first + 1, … (modulo their number).
+// Outputs whose largest value is that of class `first`, the second largest that of first + 1, … (modulo the number of classes).
 torch::Tensor ranked_outputs(const std::vector<int64_t>& first, int64_t num_classes) {
   auto outputs = torch::empty({static_cast<int64_t>(first.size()), num_classes});
   for (size_t i = 0; i < first.size(); ++i) {
@@ -60,7 +60,7 @@ TEST(TrainMeter, SumsOverTheRanks) {
   });
 }
 
-TEST(TrainMeter, OfEqualOutputsTheFirstClassIsTop1) {
+TEST(TrainMeter, IfOutputsAreEqualTheFirstClassIsTop1) {
   auto meter = classes_meter();
   const auto outputs = torch::tensor({{2.0F, 7.0F, 7.0F}, {2.0F, 7.0F, 7.0F}, {1.0F, 1.0F, 1.0F}});
   meter.add(torch::tensor(0.0F), outputs, labels({1, 2, 0}), 3);
@@ -93,7 +93,7 @@ TEST(TrainMeter, AddsOutputsThatNeedGradients) {
   EXPECT_DOUBLE_EQ(loss_of(meter.read(alone())), loss.item<double>());
 }
 
-TEST(TrainMeter, ABatchOfNothingAddsNothing) {
+TEST(TrainMeter, AnEmptyBatchAddsNothing) {
   auto meter = classes_meter();
   meter.add(torch::tensor(std::numeric_limits<float>::quiet_NaN()), torch::empty({0, 10}), torch::empty({0}, torch::kInt64), 0);
   auto scores = meter.read(alone());
@@ -106,7 +106,7 @@ TEST(TrainMeter, ABatchOfNothingAddsNothing) {
   EXPECT_EQ(value_of(scores, "top1"), 1.0);
 }
 
-TEST(TrainMeter, ResetForgets) {
+TEST(TrainMeter, ResetClearsTheSums) {
   auto meter = classes_meter();
   meter.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
   EXPECT_EQ(meter.read(alone()).num_samples, 1);
@@ -118,7 +118,7 @@ TEST(TrainMeter, ResetForgets) {
   EXPECT_EQ(value_of(scores, "top1"), 0.0);
 }
 
-TEST(TrainMeter, GoesOnFromItsState) {
+TEST(TrainMeter, ContinuesFromItsState) {
   auto original = classes_meter();
   original.add(torch::tensor(0.1F), ranked_outputs({3, 1}, 10), labels({3, 2}), 2);
   const auto tree = original.state();
@@ -129,19 +129,19 @@ TEST(TrainMeter, GoesOnFromItsState) {
   EXPECT_EQ(loss_of(other.read(alone())), loss_of(original.read(alone())));
   EXPECT_EQ(other.read(alone()).num_samples, 3);
   EXPECT_EQ(value_of(other.read(alone()), "top1"), 2.0 / 3);
-  // What was added later is not in the state.
+  // The state does not contain later additions.
   other.load_state(state::View(tree, "a.pt"));
   EXPECT_EQ(other.read(alone()).num_samples, 2);
 }
 
-TEST(TrainMeter, RefusesOtherSums) {
+TEST(TrainMeter, RejectsOtherSums) {
   auto meter = classes_meter();
   const state::Tree tree(torch::zeros({4}, torch::kFloat64));
   EXPECT_THAT([&] { meter.load_state(state::View(tree, "a.pt")); },
               ::testing::ThrowsMessage<CheckpointError>("a.pt: is Double[4] there, but Double[3] here"));
 }
 
-// Five batches of unequal sizes; batch 4's loss vanishes beside batch 0's unless they are added in order.
+// Five batches of unequal sizes; the loss of batch 4 is lost in that of batch 0 unless they are added in order.
 struct ValidationBatch {
   double loss;
   std::vector<int64_t> predicted;
@@ -205,7 +205,7 @@ TEST(ValidationMeter, WithoutClasses) {
   EXPECT_TRUE(scores.confusion.empty());
 }
 
-TEST(ValidationMeter, LeavesOutWhatNeedsMoreClasses) {
+TEST(ValidationMeter, OmitsMetricsThatNeedMoreClasses) {
   const auto meter = make_classification(nullptr)->make_validation_meter(torch::kCPU, /*num_classes=*/4, 1);
   meter->add(0, torch::tensor(1.0), ranked_outputs({1, 2}, 4), labels({1, 3}), 2);
   const auto scores = meter->read(alone());

@@ -72,7 +72,7 @@ TEST(Task, ForwardGivesOutputsAndLoss) {
   EXPECT_EQ(empty.loss.item<double>(), 0);
 }
 
-TEST(Task, SaysWhyASetupCannotBeTrained) {
+TEST(Task, NamesTheProblemsOfASetup) {
   const auto classification = make_classification(nullptr);
   const Task::Setup ten_classes = {.loss = "cross_entropy", .dataset = "images", .num_classes = 10, .monitor = "auto"};
   EXPECT_THAT(classification->problems(ten_classes), ElementsAre());
