@@ -31,7 +31,7 @@ ENVIRONMENT_READERS = {"main", "world", "launch"}
 ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 REGISTRIES = {"models/registry.h", "datasets/registry.h"}
-KNOWS_BOTH_REGISTRIES = re.compile(r"src/session/(network|registries)\w*\.(h|cpp)")
+KNOWS_BOTH_REGISTRIES = re.compile(r"src/session/(build|registries)\w*\.(h|cpp)")
 
 MAX_HEADER_LINES = 150
 MAX_SOURCE_LINES = 400
@@ -193,7 +193,7 @@ def check_environment(file):
 def check_registries(file):
     lines = {header: line for line, quoted, header in file.includes if quoted and header in REGISTRIES}
     if len(lines) == 2 and not KNOWS_BOTH_REGISTRIES.fullmatch(file.path):
-        yield max(lines.values()), "only src/session/network* and src/session/registries* may include both registries"
+        yield max(lines.values()), "only src/session/build* and src/session/registries* may include both registries"
 
 
 def table_of(modules):

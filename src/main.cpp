@@ -1,4 +1,4 @@
-// Command line -> command -> one catch -> exit code.
+// Runs the command of the command line, reports its error, and returns the exit code.
 
 #include <CLI/Error.hpp>
 #include <cstdio>
@@ -12,9 +12,9 @@
 namespace {
 
 int report_error(const std::string& message, trainer::ExitCode exit_code) {
-  // Another rank has said it.
+  // Another rank reports it.
   if (message.empty()) return static_cast<int>(exit_code);
-  // A configuration's problems are lines of their own, each with its place.
+  // The problems of a configuration are one line each and name their positions.
   const bool is_list = message.find('\n') != std::string::npos;
   std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", message.c_str());
   return static_cast<int>(exit_code);

@@ -1,5 +1,5 @@
 #pragma once
-// What several commands have in common on their command lines.
+// What the command lines of several commands have in common.
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace trainer::commands {
 
-// Parses what follows a command's name; prints the help where it is asked for.
+// Parses the arguments after a command's name. Prints the help and throws CallForHelp if it is requested.
 inline void parse(CLI::App& app, std::vector<std::string> args) {
-  std::reverse(args.begin(), args.end());  // CLI11 takes them from the end
+  std::reverse(args.begin(), args.end());  // CLI11 expects them in reverse order
   try {
     app.parse(args);
   } catch (const CLI::CallForHelp& help) {
@@ -23,7 +23,8 @@ inline void parse(CLI::App& app, std::vector<std::string> args) {
 // `--config FILE [key=value ...]`.
 inline void add_experiment(CLI::App& app, config::ExperimentSource& source) {
   app.add_option("--config", source.file, "the experiment file (YAML)")->required()->type_name("FILE");
-  app.add_option("overrides", source.overrides, "keys that differ from the file, such as optimizer.lr=0.05")->type_name("key=value");
+  app.add_option("overrides", source.overrides, "keys to set to other values than in the file, such as optimizer.lr=0.05")
+      ->type_name("key=value");
 }
 
 }  // namespace trainer::commands

@@ -15,39 +15,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Size {
-  size_t num_tensors = 0;
+std::string describe(const state::Tree& tree) {
+  const auto tensors = state::tensors_of(tree);
   int64_t num_values = 0;
   size_t num_bytes = 0;
-};
-
-Size size_of(const state::Tree& tree) {
-  Size size;
-  for (const auto& tensor : state::tensors_of(tree)) {
-    ++size.num_tensors;
-    size.num_values += tensor.numel();
-    size.num_bytes += tensor.nbytes();
+  for (const auto& tensor : tensors) {
+    num_values += tensor.numel();
+    num_bytes += tensor.nbytes();
   }
-  return size;
-}
-
-std::string describe(const state::Tree& tree) {
-  const auto [num_tensors, num_values, num_bytes] = size_of(tree);
-  return fmt::format("{} tensors, {} values, {} bytes", num_tensors, num_values, num_bytes);
+  return fmt::format("{} tensors, {} values, {} bytes", tensors.size(), num_values, num_bytes);
 }
 
 void print_item(const state::Item& item) {
-  struct Describe {
-    std::string operator()(std::monostate) const { return "none"; }
-    std::string operator()(bool value) const { return value ? "true" : "false"; }
-    std::string operator()(int64_t value) const { return std::to_string(value); }
-    std::string operator()(double value) const { return fmt::format("{}", value); }
-    std::string operator()(const std::string& value) const { return value.find('\n') == value.npos ? value : "a text"; }
-    std::string operator()(const torch::Tensor& value) const { return describe(state::Tree(value)); }
-    std::string operator()(const state::List& value) const { return describe(state::Tree(value)); }
-    std::string operator()(const state::Dict& value) const { return describe(state::Tree(value)); }
+  const auto text = [](const auto& value) -> std::string {
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<Value, std::monostate>) {
+      return "none";
+    } else if constexpr (std::is_arithmetic_v<Value>) {
+      return fmt::format("{}", value);
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      return value.find('\n') == value.npos ? value : "text of several lines";
+    } else {
+      return describe(value);
+    }
   };
-  fmt::print("{:<20} {}\n", state::to_string(item.key), std::visit(Describe(), item.value.value()));
+  fmt::print("{:<20} {}\n", state::to_string(item.key), std::visit(text, item.value.value()));
 }
 
 void print_info(const fs::path& file) {
@@ -58,14 +50,14 @@ void print_info(const fs::path& file) {
   for (const auto& item : dict->items()) print_item(item);
 }
 
-// Of a checkpoint, or of a bare state_dict.
+// The model of a checkpoint, or a bare state_dict itself.
 state::Tree model_of(const state::Tree& tree) {
   const auto* dict = std::get_if<state::Dict>(&tree.value());
   const auto* model = dict != nullptr ? dict->find("model") : nullptr;
   return model != nullptr ? *model : tree;
 }
 
-// The mean over the models; of integers, which count something, the last one's.
+// The mean over the models. Integers, which are counts, are those of the last model.
 state::Dict mean_of(const std::vector<state::View>& models) {
   state::Dict means;
   for (const auto& key : models.front().keys()) {
@@ -91,7 +83,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   std::vector<state::View> views;
   for (size_t i = 0; i < files.size(); ++i) {
     views.emplace_back(models[i], files[i].string());
-    if (views[i].keys().size() != views[0].keys().size()) views[i].fail("has other tensors than " + files[0].string());
+    if (views[i].keys().size() != views[0].keys().size()) views[i].fail("does not have the same tensors as " + files[0].string());
   }
   state::Dict average;
   average.add("model", mean_of(views));
@@ -102,7 +94,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
 }  // namespace
 
 ExitCode checkpoint(const std::vector<std::string>& args) {
-  CLI::App app("Checkpoints, state_dicts and safetensors files.", "trainer checkpoint");
+  CLI::App app("Shows, checks, compares and averages checkpoints, state_dicts and safetensors files.", "trainer checkpoint");
   app.require_subcommand(1);
   std::vector<fs::path> files;
   fs::path output;
@@ -112,11 +104,11 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
     return command;
   };
   constexpr int kMany = 1'000'000;
-  const auto* info = add("info", "what is in a file", 1, 1);
-  const auto* verify = add("verify", "whether files are whole", 1, kMany);
-  const auto* diff = add("diff", "where two files differ; exit code 1 where they do", 2, 2);
-  auto* average = add("average", "the mean of several models", 1, kMany);
-  average->add_option("--output", output, "where it goes")->required()->type_name("FILE");
+  const auto* info = add("info", "show the content of a file", 1, 1);
+  const auto* verify = add("verify", "check that files are complete and undamaged", 1, kMany);
+  const auto* diff = add("diff", "show the differences of two files; the exit code is 1 if there are any", 2, 2);
+  auto* average = add("average", "write the mean of several models", 1, kMany);
+  average->add_option("--output", output, "where to write it")->required()->type_name("FILE");
   parse(app, args);
 
   if (info->parsed()) print_info(files.front());

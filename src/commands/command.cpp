@@ -15,15 +15,15 @@ namespace trainer::commands {
 namespace {
 
 constexpr std::array kCommands = {
-    Command{"train", "train as an experiment file says; the default command", &train},
+    Command{"train", "train as described in an experiment file; the default command", &train},
     Command{"launch", "train with one process per GPU, or several on the CPU", &launch},
-    Command{"config", "reference of all keys, or a file as it is understood", &config},
-    Command{"data", "look at a data set as the network sees it", &data},
-    Command{"checkpoint", "look into checkpoints, compare and average them", &checkpoint},
-    Command{"export", "write a checkpoint's network for other programs", &export_model},
-    Command{"verify-resume", "whether a run that is continued is the straight run, bit for bit", &verify_resume},
+    Command{"config", "show the reference of all keys, or a file with its defaults", &config},
+    Command{"data", "show images of a data set as the network sees them", &data},
+    Command{"checkpoint", "show, check, compare and average checkpoints", &checkpoint},
+    Command{"export", "write the network of a checkpoint for other programs", &export_model},
+    Command{"verify-resume", "check that a resumed run equals an uninterrupted one, bit for bit", &verify_resume},
     Command{"replay", "re-run a saved non-finite step in one process", &replay},
-    Command{"list", "the models, datasets, transforms and other parts there are", &list},
+    Command{"list", "list the models, datasets, transforms and other components", &list},
 };
 
 void print_help() {
@@ -33,7 +33,8 @@ void print_help() {
       "       trainer COMMAND [arguments]\n\ncommands:\n");
   for (const auto& command : kCommands) fmt::print("  {:<14} {}\n", command.name, command.doc);
   fmt::print(
-      "\n`trainer COMMAND --help` says more. Exit codes: 0 done, 1 failure while running, 2 command line or configuration, 3 data,\n"
+      "\n`trainer COMMAND --help` shows its arguments. Exit codes: 0 done, 1 failure while running, 2 command line or configuration, 3 "
+      "data,\n"
       "4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n");
 }
 
@@ -62,7 +63,7 @@ ExitCode find_and_run(std::vector<std::string> args) {
 }  // namespace
 
 ExitCode run(const std::vector<std::string>& args) {
-  const auto tell_torchrun = [](const std::string& text, ExitCode exit_code) {
+  const auto report_to_torchrun = [](const std::string& text, ExitCode exit_code) {
     supervision::write_error_file(world::process_environment()(world::kErrorFileVariable).value_or(""), text, exit_code);
   };
   try {
@@ -70,10 +71,10 @@ ExitCode run(const std::vector<std::string>& args) {
   } catch (const CLI::Success&) {
     throw;
   } catch (const Error& error) {
-    tell_torchrun(error.what(), error.exit_code());
+    report_to_torchrun(error.what(), error.exit_code());
     throw;
   } catch (const std::exception& error) {
-    tell_torchrun(error.what(), ExitCode::kFailure);
+    report_to_torchrun(error.what(), ExitCode::kFailure);
     throw;
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The subcommands.
+// The commands of the command line.
 
 #include <string>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace trainer::commands {
 
-// `args`: what follows the command's name. Results go to stdout, logs to stderr. Throws Error for all that goes wrong; CLI11's own
-// errors pass through.
+// `args`: the arguments after the command's name. Results are printed to stdout, logs to stderr. Throws Error, and CLI11's exceptions for
+// wrong arguments and for --help.
 struct Command {
   const char* name;
   const char* doc;
@@ -26,7 +26,7 @@ ExitCode checkpoint(const std::vector<std::string>& args);
 ExitCode verify_resume(const std::vector<std::string>& args);
 ExitCode list(const std::vector<std::string>& args);
 
-// Finds and runs the command that the arguments name; without a name they are train's. What is thrown is told torchrun too.
+// Runs the command that the arguments name; arguments without a name belong to `train`. Also writes errors to torchrun's error file.
 ExitCode run(const std::vector<std::string>& args);
 
 }  // namespace trainer::commands

@@ -8,14 +8,14 @@
 namespace trainer::commands {
 
 ExitCode config(const std::vector<std::string>& args) {
-  CLI::App app("The keys of experiment files.", "trainer config");
+  CLI::App app("Shows the keys of experiment files.", "trainer config");
   app.require_subcommand(1);
 
-  auto* reference = app.add_subcommand("reference", "every key with type, default, range, unit and meaning");
+  auto* reference = app.add_subcommand("reference", "show every key with type, default, range, unit and meaning");
   std::string format = "text";
   reference->add_option("--format", format, "text or markdown")->check(CLI::IsMember({"text", "markdown"}));
 
-  auto* show = app.add_subcommand("show", "a file with its overrides and defaults, as training would understand it");
+  auto* show = app.add_subcommand("show", "show a file with its overrides and defaults, as training uses it");
   config::ExperimentSource source;
   add_experiment(*show, source);
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMargin = 2;
 
-// Training images as epoch 0 transforms them, in rows and columns; normalize is left out, since it is for networks.
+// Training images as they are transformed in epoch 0, in rows and columns; without `normalize`, whose values are not colours.
 input::RgbImage draw_grid(const config::Experiment& experiment, const input::Dataset& dataset, int64_t count) {
   auto transforms = experiment.dataset.train_transforms;
   std::erase_if(transforms, [](const config::ComponentConfig& transform) { return transform.name == "normalize"; });
@@ -52,9 +52,9 @@ input::RgbImage draw_grid(const config::Experiment& experiment, const input::Dat
 }  // namespace
 
 ExitCode data(const std::vector<std::string>& args) {
-  CLI::App app("Data sets.", "trainer data");
+  CLI::App app("Shows a data set.", "trainer data");
   app.require_subcommand(1);
-  auto* show = app.add_subcommand("show", "training images, transformed as training sees them, as one picture");
+  auto* show = app.add_subcommand("show", "write a picture of training images, transformed as in training");
   config::ExperimentSource source;
   add_experiment(*show, source);
   std::filesystem::path output;

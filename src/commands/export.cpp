@@ -18,26 +18,6 @@
 namespace trainer::commands {
 namespace {
 
-struct ExportArguments {
-  std::filesystem::path checkpoint;
-  std::string format;
-  std::filesystem::path output;
-  bool ema = false;
-};
-
-ExportArguments parse_export_arguments(const std::vector<std::string>& args) {
-  ExportArguments arguments;
-  CLI::App app("Writes a checkpoint's network for other programs.", "trainer export");
-  app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint")->required()->type_name("FILE");
-  app.add_option("--format", arguments.format, "state_dict (torch.load), safetensors, or torchscript (torch.jit.load)")
-      ->required()
-      ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript"}));
-  app.add_option("--output", arguments.output, "where to write it")->required()->type_name("FILE");
-  app.add_flag("--ema", arguments.ema, "the averaged parameters");
-  parse(app, args);
-  return arguments;
-}
-
 config::Experiment read_experiment(const state::View& file, const std::string& source) {
   return config::load_text(file.at("config").text(), source + ": config",
                            {"runtime.device=cpu", "runtime.channels_last=false", "amp.enabled=false", "distributed.sync_batch_norm=false",
@@ -47,7 +27,7 @@ config::Experiment read_experiment(const state::View& file, const std::string& s
 
 state::Tree read_weights(const state::View& file, bool ema) {
   const auto from = file.at(ema ? "ema" : "model");
-  if (from.is_none()) from.fail("the run had no training.ema");
+  if (from.is_none()) from.fail("holds no averaged parameters; train with training.ema, or omit --ema");
   state::Dict weights;
   for (const auto& key : from.keys()) {
     if (key != state::Key("n_averaged")) weights.add(key, from.at(key).tensor());
@@ -55,31 +35,40 @@ state::Tree read_weights(const state::View& file, bool ema) {
   return weights;
 }
 
-void write(const ExportArguments& arguments, const config::Experiment& experiment, models::Model& model) {
-  if (arguments.format == "state_dict") {
-    checkpoint::save(arguments.output, state::state_of(model));
-  } else if (arguments.format == "safetensors") {
-    checkpoint::save_safetensors(arguments.output, {.tensors = state::state_of(model), .metadata = {{"format", "pt"}}});
+void write(const std::filesystem::path& output, const std::string& format, const config::Experiment& experiment, models::Model& model) {
+  if (format == "state_dict") {
+    checkpoint::save(output, state::state_of(model));
+  } else if (format == "safetensors") {
+    checkpoint::save_safetensors(output, {.tensors = state::state_of(model), .metadata = {{"format", "pt"}}});
   } else {
     const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
     const auto shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
-    write_file_atomically(arguments.output, engine::to_torchscript(model, shape));
+    write_file_atomically(output, engine::to_torchscript(model, shape));
   }
 }
 
 }  // namespace
 
 ExitCode export_model(const std::vector<std::string>& args) {
-  const auto arguments = parse_export_arguments(args);
-  const auto source = arguments.checkpoint.string();
-  const auto tree = checkpoint::read_any(arguments.checkpoint);
+  std::string source, format;
+  std::filesystem::path output;
+  bool ema = false;
+  CLI::App app("Writes the network of a checkpoint for other programs.", "trainer export");
+  app.add_option("--checkpoint", source, "the checkpoint")->required()->type_name("FILE");
+  app.add_option("--format", format, "state_dict (torch.load), safetensors, or torchscript (torch.jit.load)")
+      ->required()
+      ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript"}));
+  app.add_option("--output", output, "where to write it")->required()->type_name("FILE");
+  app.add_flag("--ema", ema, "export the averaged parameters");
+  parse(app, args);
+
+  const auto tree = checkpoint::read_any(source);
   const state::View file(tree, source);
   const auto experiment = read_experiment(file, source);
   const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
-  engine::load_weights(read_weights(file, arguments.ema), source, *network.model);
-  write(arguments, experiment, *network.model);
-  fmt::print("{}: {} of {}, {}\n", arguments.output.string(), experiment.model.component.name, source,
-             arguments.ema ? "averaged parameters" : "parameters");
+  engine::load_weights(read_weights(file, ema), source, *network.model);
+  write(output, format, experiment, *network.model);
+  fmt::print("{}: {} of {}, {}\n", output.string(), experiment.model.component.name, source, ema ? "averaged parameters" : "parameters");
   return ExitCode::kDone;
 }
 

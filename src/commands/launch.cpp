@@ -25,21 +25,22 @@ struct LaunchArguments {
 LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   LaunchArguments arguments;
   CLI::App app(
-      "Starts one process per GPU, which train together. What follows -- or the first argument that is not the launcher's goes to "
-      "each of them:\n  trainer launch --nproc-per-node 4 --config FILE [key=value ...]",
+      "Starts one process per GPU, which train together. Each process gets the arguments after --, or from the first one that is "
+      "not an option of the launcher:\n  trainer launch --nproc-per-node 4 --config FILE [key=value ...]",
       "trainer launch");
   app.add_option("--nproc-per-node,--nproc_per_node", arguments.choice.num_processes,
-                 "processes on this host; auto: one per GPU, 2 where there is none")
+                 "processes on this host; auto: one per GPU, 2 without a GPU")
       ->type_name("N|auto");
   app.add_option("--gpus", arguments.choice.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES; default: all that are visible")
       ->type_name("0,2,...");
-  app.add_option("--nnodes", arguments.num_nodes, "hosts, on each of which a launcher is started")->check(CLI::Range(1, 100'000));
-  app.add_option("--node-rank,--node_rank", arguments.node_rank, "this host among them, from 0")->check(CLI::NonNegativeNumber);
+  app.add_option("--nnodes", arguments.num_nodes, "number of hosts; start a launcher on each of them")->check(CLI::Range(1, 100'000));
+  app.add_option("--node-rank,--node_rank", arguments.node_rank, "number of this host, from 0")->check(CLI::NonNegativeNumber);
   app.add_option("--master-addr,--master_addr", arguments.master_addr, "name or address of host 0; needed with more than one host");
-  app.add_option("--master-port,--master_port", arguments.master_port, "port of host 0; needed with more than one host, else a free one")
+  app.add_option("--master-port,--master_port", arguments.master_port,
+                 "port of host 0; needed with more than one host; default: a free port")
       ->check(CLI::Range(1, 65535));
   app.add_option("--max-restarts,--max_restarts", arguments.max_restarts,
-                 "how often all processes are started again after a failure that is not the user's")
+                 "how often to restart all processes after a failure; not after errors in configuration or data")
       ->check(CLI::NonNegativeNumber);
   std::vector<std::string> flags;
   for (const auto* option : app.get_options([&](const CLI::Option* option) { return option != app.get_help_ptr(); })) {
@@ -47,14 +48,14 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   }
   auto split = launch::split_arguments(args, flags);
   parse(app, split.own);
-  if (split.trainer.empty()) throw UsageError("trainer launch: nothing to start; give --config FILE, or a command with its arguments");
+  if (split.trainer.empty()) throw UsageError("trainer launch: nothing to start; add --config FILE, or a command with its arguments");
   if (arguments.node_rank >= arguments.num_nodes) {
     throw UsageError(fmt::format("--node-rank {} of --nnodes {}: hosts count from 0, so the last one is {}; correct one of them",
                                  arguments.node_rank, arguments.num_nodes, arguments.num_nodes - 1));
   }
   if (arguments.num_nodes > 1 && (arguments.master_addr.empty() || arguments.master_port == 0)) {
-    throw UsageError(fmt::format("--nnodes {} needs --master-addr and --master-port: where host 0 is reached, the same on every host",
-                                 arguments.num_nodes));
+    throw UsageError(fmt::format(
+        "--nnodes {} needs --master-addr and --master-port: the address and port of host 0, the same on every host", arguments.num_nodes));
   }
   arguments.trainer = std::move(split.trainer);
   return arguments;
@@ -87,7 +88,7 @@ launch::Outcome run_once(const LaunchArguments& arguments, int attempt, Logger& 
   return launch::run(processes, {}, logger);
 }
 
-// Wrong input stays wrong, and a request to stop is one.
+// Not after errors in the input, which would repeat, and not after a stop request.
 bool may_restart(const launch::Outcome& outcome) {
   constexpr std::array kFinal = {ExitCode::kDone, ExitCode::kUsage, ExitCode::kData, ExitCode::kCheckpoint, ExitCode::kStopped};
   return !outcome.was_asked_to_stop && std::ranges::find(kFinal, static_cast<ExitCode>(outcome.exit_code)) == kFinal.end();
@@ -101,7 +102,7 @@ ExitCode launch(const std::vector<std::string>& args) {
   for (int attempt = 0;; ++attempt) {
     const auto outcome = run_once(arguments, attempt, *logger);
     if (attempt == arguments.max_restarts || !may_restart(outcome)) return static_cast<ExitCode>(outcome.exit_code);
-    logger->warn("all processes are started again: restart {} of {}", attempt + 1, arguments.max_restarts);
+    logger->warn("restarting all processes: restart {} of {}", attempt + 1, arguments.max_restarts);
   }
 }
 

@@ -16,7 +16,7 @@ ExitCode list(const std::vector<std::string>& args) {
                                                                                      {"optimizers", &registries.optimizers},
                                                                                      {"lr_schedulers", &registries.lr_schedulers},
                                                                                      {"losses", &registries.losses}}};
-  CLI::App app("The parts that an experiment file can name; `trainer config reference` shows their keys.", "trainer list");
+  CLI::App app("Lists the components that an experiment file can name; `trainer config reference` shows their keys.", "trainer list");
   std::string which;
   std::vector<std::string> names;
   for (const auto& kind : kinds) names.push_back(kind.first);

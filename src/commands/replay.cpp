@@ -23,7 +23,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   for (const auto& batch : record.batches) batch_size = std::max(batch_size, batch.size());
   overrides.push_back("dataloader.global_batch_size=null");
   overrides.push_back(fmt::format("dataloader.batch_size={}", std::max<size_t>(batch_size, 1)));
-  // The model is that of the record.
+  // The weights are those of the record.
   overrides.push_back("model.init_from=\"\"");
   if (record.loss_scale) overrides.push_back(fmt::format("amp.init_scale={}", *record.loss_scale));
   return config::load(engine::step_config_file(folder), overrides, session::all_registries());
@@ -31,23 +31,22 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
 
 std::string heading(const engine::StepRecord& record) {
   const auto rank = record.world_size == 1 ? std::string()
-                    : record.is_joined     ? fmt::format(", the batches of all {} ranks as one", record.world_size)
+                    : record.is_joined     ? fmt::format(", with the batches of all {} ranks", record.world_size)
                                            : fmt::format(", rank {} of {}", record.rank, record.world_size);
   return fmt::format("step {} of epoch {}{}, learning rate {:.6g}", record.step, record.epoch + 1, rank, record.lr);
 }
 
 void print(const std::vector<engine::Observation>& observations) {
   size_t width = 0;
-  for (const auto& seen : observations) width = std::max(width, seen.what.size());
+  for (const auto& observation : observations) width = std::max(width, observation.what.size());
   fmt::print("{:<{}}  {:<20}  {:>12}  {:>12}\n", "", width, "shape", "largest", "not finite");
-  for (const auto& seen : observations) {
-    fmt::print("{:<{}}  {:<20}  {:>12.4g}  {:>12}\n", seen.what, width, fmt::format("{}", fmt::join(seen.shape, "x")), seen.largest,
-               seen.num_non_finite);
+  for (const auto& [what, shape, largest, num_non_finite] : observations) {
+    fmt::print("{:<{}}  {:<20}  {:>12.4g}  {:>12}\n", what, width, fmt::format("{}", fmt::join(shape, "x")), largest, num_non_finite);
   }
 }
 
-// Prints what each micro-step meets; returns what was not finite first, or an empty text.
-std::string take(const engine::StepRecord& record, const config::Experiment& experiment, engine::Parts& parts) {
+// Repeats the step and prints the observations of each micro-step. Returns the name of the first non-finite one, or an empty text.
+std::string repeat_step(const engine::StepRecord& record, const config::Experiment& experiment, engine::Parts& parts) {
   auto meter = parts.task->make_train_meter(parts.placement.device);
   engine::TrainStep train_step(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter);
   parts.model->train();
@@ -75,11 +74,10 @@ std::string take(const engine::StepRecord& record, const config::Experiment& exp
 }  // namespace
 
 ExitCode replay(const std::vector<std::string>& args) {
-  CLI::App app("Takes a step again, alone, that was not finite: with the parameters that it had then, on the same samples.",
-               "trainer replay");
+  CLI::App app("Repeats a saved non-finite step in one process, with the same parameters and samples.", "trainer replay");
   std::filesystem::path folder;
   std::vector<std::string> overrides;
-  app.add_option("folder", folder, "where the run has kept the step")->required()->type_name("DIR");
+  app.add_option("folder", folder, "the folder in which the run saved the step")->required()->type_name("DIR");
   app.add_option("overrides", overrides, "keys to try with other values, such as amp.enabled=false")->type_name("key=value");
   parse(app, args);
 
@@ -89,7 +87,7 @@ ExitCode replay(const std::vector<std::string>& args) {
   session::Session session(context);
   engine::read_model(folder, *session.parts().model);
   fmt::print("{}\n", heading(record));
-  const auto first = take(record, context.experiment(), session.parts());
+  const auto first = repeat_step(record, context.experiment(), session.parts());
   std::fflush(stdout);
   if (first.empty()) {
     throw Error(fmt::format("step {} is finite this time; in the run {} was not", record.step,

@@ -24,20 +24,21 @@ struct TrainArguments {
 
 TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
   TrainArguments arguments;
-  CLI::App app("Trains as an experiment file says.", "trainer train");
+  CLI::App app("Trains as described in an experiment file.", "trainer train");
   add_experiment(app, arguments.experiment);
-  app.add_option("--run-dir", arguments.run_directory, "folder of this run; default: <output_dir>/<experiment>")->type_name("DIR");
-  app.add_option("--resume", arguments.resume,
-                 "auto: resumes from the newest complete checkpoint of its folder, if there is one; none: starts a new run; or a "
-                 "checkpoint's file")
+  app.add_option("--run-dir", arguments.run_directory, "folder of the run; default: <output_dir>/<experiment>")->type_name("DIR");
+  app.add_option(
+         "--resume", arguments.resume,
+         "auto: resume from the newest complete checkpoint in the run's folder, if there is one; none: start a new run; or the file "
+         "of a checkpoint")
       ->type_name("auto|none|FILE");
   app.add_option("--progress", arguments.progress,
-                 "bar, plain (a line each logging.every_steps) or none; default: bar on a terminal, else plain")
+                 "bar, plain (one line every logging.every_steps steps) or none; default: bar on a terminal, else plain")
       ->check(CLI::IsMember({"bar", "plain", "none"}));
-  // Underscores as torchrun's users write them.
-  app.add_option("--rank", arguments.rank_env.rank, "this process among all, from 0; a launcher's variables say it otherwise");
+  // Also with underscores, which users of torchrun know.
+  app.add_option("--rank", arguments.rank_env.rank, "number of this process among all, from 0; default: from the launcher's variables");
   app.add_option("--world-size,--world_size", arguments.rank_env.world_size, "number of processes");
-  app.add_option("--local-rank,--local_rank", arguments.rank_env.local_rank, "this process among those of its host");
+  app.add_option("--local-rank,--local_rank", arguments.rank_env.local_rank, "number of this process on its host, from 0");
   app.add_option("--init-method,--init_method", arguments.rank_env.init_method,
                  "where the processes meet: env://, tcp://HOST:PORT or file:///PATH")
       ->type_name("URL");
@@ -64,7 +65,7 @@ void add_sinks(reporting::Reporter& reporter, const config::Experiment& experime
   reporter.add(reporting::make_summary(directory->summary_file()));
 }
 
-// `started`: when this process was.
+// `started`: when this process started.
 std::function<bool()> stop_condition(const std::optional<double>& max_minutes, std::chrono::steady_clock::time_point started) {
   return [=] {
     const std::chrono::duration<double, std::ratio<60>> minutes = std::chrono::steady_clock::now() - started;
@@ -87,7 +88,7 @@ ExitCode train(const std::vector<std::string>& args) {
     return context.run([&] {
       const auto& experiment = context.experiment();
       try {
-        // A launcher's restart resumes from what the first attempt has saved.
+        // After a restart by a launcher, resume from the newest checkpoint of the first attempt.
         const auto resume = process.rank_env().restart_attempt > 0 ? "auto" : arguments.resume;
         session::Session session(context,
                                  {.run_directory = run_directory_of(arguments, experiment), .resume = resume, .command_line = args});

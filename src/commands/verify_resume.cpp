@@ -40,8 +40,8 @@ class StepCounter : public engine::TrainingHook {
   int64_t num_steps = 0;
 };
 
-// Collective: trains `num_steps` steps from the beginning, or on from `checkpoint`, which then becomes the newest one, both on rank 0.
-// False when asked to stop earlier.
+// Collective: trains `num_steps` steps, from the first step or from `checkpoint`, and sets `checkpoint`, which is used on rank 0 only, to
+// the newest one. Returns false when asked to stop earlier.
 bool train(session::RankContext& context, int64_t num_steps, std::optional<session::Checkpoint>& checkpoint, const fs::path& folder) {
   session::Session session(context, {.checkpoint_folder = folder, .checkpoint = std::move(checkpoint)});
   StepCounter counter;
@@ -54,31 +54,31 @@ bool train(session::RankContext& context, int64_t num_steps, std::optional<sessi
   return true;
 }
 
-// What takes its time is no part of a state.
-bool is_time(const std::string& difference) { return difference.substr(0, difference.find(':')).ends_with("seconds"); }
+// Durations differ between runs.
+bool is_duration(const std::string& difference) { return difference.substr(0, difference.find(':')).ends_with("seconds"); }
 
 void compare(const session::Checkpoint& straight, const session::Checkpoint& resumed, int64_t num_steps) {
   auto found = state::differences(straight.tree, resumed.tree);
-  std::erase_if(found, is_time);
-  const auto what =
-      fmt::format("{} steps straight, and {} + {} with a checkpoint between them", num_steps, num_steps / 2, num_steps - num_steps / 2);
+  std::erase_if(found, is_duration);
+  const auto what = fmt::format("{} steps without interruption, and {} + {} steps with a checkpoint between them", num_steps, num_steps / 2,
+                                num_steps - num_steps / 2);
   if (found.empty()) {
     fmt::print("equal, bit for bit: {}, in {} tensors\n", what, state::tensors_of(straight.tree).size());
     return;
   }
   for (const auto& difference : found) fmt::print("{}\n", difference);
-  throw Error(fmt::format("{} differ in {} places, first in {}; where runtime.deterministic is false, the kernels of a GPU may be why",
+  throw Error(fmt::format("{} differ in {} places, first in {}; on a GPU, set runtime.deterministic: true to use deterministic kernels",
                           what, found.size(), found.front()));
 }
 
 }  // namespace
 
 ExitCode verify_resume(const std::vector<std::string>& args) {
-  CLI::App app("Whether a run that is stopped and continued is the straight run, bit for bit.", "trainer verify-resume");
+  CLI::App app("Checks that a run that is stopped and resumed equals an uninterrupted run, bit for bit.", "trainer verify-resume");
   config::ExperimentSource source;
   add_experiment(app, source);
   int64_t num_steps = 10;
-  app.add_option("--steps", num_steps, "number of optimizer steps, of which the second half is continued")
+  app.add_option("--steps", num_steps, "number of optimizer steps; the run is resumed after half of them")
       ->check(CLI::Range(int64_t{2}, int64_t{1'000'000'000}));
   parse(app, args);
 

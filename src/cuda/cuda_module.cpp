@@ -1,4 +1,4 @@
-// The CUDA module: the only code that includes CUDA headers, in a shared library that device/cuda_module.cpp opens.
+// The CUDA module: the only code that includes CUDA headers. It is a shared library that device/cuda_module.cpp opens.
 
 #include "device/cuda_module.h"
 
@@ -7,7 +7,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <fmt/format.h>
 
-#include "cuda/nccl.h"
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 namespace {
 
@@ -28,10 +28,18 @@ std::string pci_bus_id(int device) {
 
 void set_device(int device) { c10::cuda::set_device(static_cast<c10::DeviceIndex>(device)); }
 
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
+                                                    std::chrono::milliseconds timeout) {
+  c10::cuda::set_device(device.index());
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = timeout;
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(store), rank, size, std::move(options));
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::device::CudaModule* trainer_cuda_module() {
-  static constexpr trainer::device::CudaModule kModule{&device_count, &compute_capability_major,        &peak_memory, &pci_bus_id,
-                                                       &set_device,   &trainer::cuda::make_nccl_backend};
+  static constexpr trainer::device::CudaModule kModule{&device_count, &compute_capability_major, &peak_memory, &pci_bus_id,
+                                                       &set_device,   &make_nccl_backend};
   return &kModule;
 }

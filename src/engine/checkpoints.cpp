@@ -36,11 +36,11 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
 void Checkpoints::load(const state::View& view) {
   const auto version = view.at("format_version");
   if (version.integer() != kFormatVersion) {
-    version.fail(fmt::format("is {}, and this program reads {}; use the program that has written it", version.integer(), kFormatVersion));
+    version.fail(fmt::format("is {}, and this program reads {}; use the program that wrote it", version.integer(), kFormatVersion));
   }
   const auto num_train = view.at("num_train");
   if (num_train.integer() != parts_.plan.num_train) {
-    num_train.fail(fmt::format("was trained on {} images, but the data set has {}; give it the data set that it had", num_train.integer(),
+    num_train.fail(fmt::format("was trained on {} images, but the data set has {}; use the same data set", num_train.integer(),
                                parts_.plan.num_train));
   }
   state::load_state_of(*parts_.model, view.at("model"));
@@ -51,10 +51,10 @@ void Checkpoints::load(const state::View& view) {
   if (parts_.grad_scaler && !scaler.is_none()) parts_.grad_scaler->load_state(scaler);
   run_ = read_run_state(view);
 
-  // Of each rank; of others together, so that their sum is right.
+  // One row for each rank. If the number of ranks has changed, rank 0 gets the sum of the rows.
   const auto& world = *parts_.ranks.world;
   auto sums = view.at("meters").at("sums").tensor();
-  if (sums.dim() != 2) view.at("meters").at("sums").fail("has no row for each rank");
+  if (sums.dim() != 2) view.at("meters").at("sums").fail("does not have one row for each rank");
   if (sums.size(0) != world.size()) {
     const auto all = sums.sum(0);
     sums = torch::zeros({world.size(), sums.size(1)}, sums.options());
@@ -89,7 +89,7 @@ void Checkpoints::finish() {
   parts_.ranks.activity->enter(distributed::Phase::kCheckpoint);
   const auto saved = target_.saver->finish();
   if (!saved) return;
-  if (!saved->error.empty()) throw CheckpointError(saved->error + "; what has been trained since the checkpoint before is not saved");
+  if (!saved->error.empty()) throw CheckpointError(saved->error + "; the training since the previous checkpoint is not saved");
   report_saved(*saved);
 }
 

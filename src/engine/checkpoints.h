@@ -1,5 +1,5 @@
 #pragma once
-// A run's checkpoints: what is in them, and how it gets there and back.
+// Saves a run's state in checkpoints and loads it.
 
 #include <functional>
 #include <optional>
@@ -14,28 +14,28 @@ namespace trainer::engine {
 
 class Checkpoints {
  public:
-  // On the rank that writes them.
+  // Set on the rank that writes checkpoints.
   struct Target {
     checkpoint::Saver* saver = nullptr;  // null: nothing is written
-    // Adds what the engine does not know.
+    // Adds entries that the engine does not know.
     std::function<void(state::Dict&)> complete = [](state::Dict&) {};
   };
 
-  // The other arguments must outlive it. `meter`: of the open logging interval.
+  // All arguments except `target` must outlive it. `meter`: of the open logging interval.
   Checkpoints(Parts& parts, RunState& run, task::TrainMeter& meter, reporting::Sink& reporter, Target target);
 
-  // Makes the parts and the run those of a checkpoint, which other ranks, in another number, may have written. Each rank calls it with
-  // the same tree. Throws CheckpointError.
+  // Loads the parts and the run from a checkpoint, which may have been written by another number of ranks. Each rank calls it with the
+  // same tree. Throws CheckpointError.
   void load(const state::View& view);
 
-  // Collective: saves the run as it stands between two steps; the file is written beside the training.
+  // Collective: saves the run between two steps; the file is written while training continues.
   void save(bool is_best);
-  // Whether the run as it stands was saved, or has been loaded.
+  // Whether the current state of the run was saved or loaded.
   bool is_saved() const { return saved_ == run_.progress; }
-  // After each step: tells the reporter what has become of a save, if that is known by now. After the first one, when the optimizer has
-  // all its state, it prepares for save(), beside the training.
+  // To be called after each step: reports the result of a save once it is known. After the first step, when the optimizer has all its
+  // state, starts to reserve the memory that save() needs, while training continues.
   void after_step();
-  // The same after waiting for it. Throws CheckpointError when the run as it stands could not be saved.
+  // Waits for the result of the last save and reports it. Throws CheckpointError if that save failed.
   void finish();
 
  private:

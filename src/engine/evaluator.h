@@ -10,13 +10,13 @@ namespace trainer::engine {
 
 struct Evaluation {
   task::Measurement model;
-  std::optional<task::Measurement> ema;  // where there are averaged parameters
+  std::optional<task::Measurement> ema;  // empty without averaged parameters
 };
 
-// Collective: the metrics of the model, and of the same with the averaged parameters, in eval mode, over every sample of the validation set
-// once. Its batches are the same for any number of ranks and dealt whole to them, so that the metrics are the same to the last digit. Under
-// autocast where training is. Asks `should_stop`, which answers alike on all ranks, before each round of batches; a stopped evaluation has
-// no result. Leaves the model in train mode.
+// Collective: the metrics of the model, and with the averaged parameters, in eval mode, over every sample of the validation set once. The
+// batches are the same for any number of ranks, and each batch is evaluated by one rank, so that the metrics are the same to the last
+// digit. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks, before each round of batches;
+// returns nothing if it returns true. Leaves the model in train mode.
 std::optional<Evaluation> evaluate(Parts& parts, const std::function<bool()>& should_stop);
 
 }  // namespace trainer::engine

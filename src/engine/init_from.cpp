@@ -19,7 +19,7 @@ constexpr std::string_view kCounter = "num_batches_tracked";
 
 const state::Dict& state_dict_of(const state::Tree& file, const std::string& source) {
   const auto* root = std::get_if<state::Dict>(&file.value());
-  if (root == nullptr) throw CheckpointError(source + ": holds no state_dict; save model.state_dict()");
+  if (root == nullptr) throw CheckpointError(source + ": does not contain a state_dict; save model.state_dict()");
   for (const auto* name : {"model", "state_dict"}) {
     const auto* inner = root->find(name);
     const auto* dict = inner == nullptr ? nullptr : std::get_if<state::Dict>(&inner->value());
@@ -38,17 +38,17 @@ std::map<std::string, const state::Tree*> by_name(const state::Dict& state_dict)
   return values;
 }
 
-// Empty: the value can be copied there.
+// Why the value cannot be copied to `destination`; empty if it can.
 std::string misfit(const state::Tree& value, const torch::Tensor& destination) {
   const auto* tensor = std::get_if<torch::Tensor>(&value.value());
-  if (tensor == nullptr) return "no tensor";
+  if (tensor == nullptr) return "not a tensor";
   const bool fits = tensor->sizes() == destination.sizes() && tensor->is_floating_point() == destination.is_floating_point();
   return fits ? "" : fmt::format("{}, not {}", state::describe(*tensor), state::describe(destination));
 }
 
-// A file beside a model.
+// The comparison of a file with a model.
 struct Match {
-  std::vector<std::pair<torch::Tensor, torch::Tensor>> fitting;  // of the model, of the file
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> fitting;  // the model's and the file's
   std::vector<std::string> missing;
   std::vector<std::string> unexpected;
   std::vector<std::string> misfits;
@@ -65,7 +65,8 @@ struct Match {
   }
 };
 
-Match match_names(std::map<std::string, const state::Tree*> values, const torch::nn::Module& model) {
+Match match(const state::Tree& file, const std::string& source, const torch::nn::Module& model) {
+  auto values = by_name(state_dict_of(file, source));
   const auto state = state::state_of(model);
   Match found;
   for (const auto& item : state.items()) {
@@ -88,11 +89,7 @@ Match match_names(std::map<std::string, const state::Tree*> values, const torch:
   return found;
 }
 
-Match match(const state::Tree& file, const std::string& source, const torch::nn::Module& model) {
-  return match_names(by_name(state_dict_of(file, source)), model);
-}
-
-void take(const Match& found) {
+void copy_fitting(const Match& found) {
   const torch::NoGradGuard no_grad;
   for (const auto& [destination, value] : found.fitting) destination.copy_(value);
 }
@@ -103,7 +100,7 @@ void load_weights(const state::Tree& file, const std::string& source, torch::nn:
   const auto found = match(file, source, model);
   const auto differences = found.differences();
   if (!differences.empty()) throw CheckpointError(fmt::format("{}: does not fit the model: {}", source, differences));
-  take(found);
+  copy_fitting(found);
 }
 
 std::string init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model) {
@@ -111,11 +108,11 @@ std::string init_model(const state::Tree& file, const std::string& source, bool 
   const auto differences = found.differences();
   if (strict && !differences.empty()) {
     throw CheckpointError(
-        fmt::format("{}: does not fit the model: {}; set model.init_strict: false to take what fits", source, differences));
+        fmt::format("{}: does not fit the model: {}; set model.init_strict: false to load the entries that fit", source, differences));
   }
-  if (found.fitting.empty()) throw CheckpointError(fmt::format("{}: nothing in it fits the model: {}", source, differences));
-  take(found);
-  const auto text = fmt::format("the model begins with {} tensors of {}", found.fitting.size(), source);
+  if (found.fitting.empty()) throw CheckpointError(fmt::format("{}: none of its entries fits the model: {}", source, differences));
+  copy_fitting(found);
+  const auto text = fmt::format("the model starts with {} tensors of {}", found.fitting.size(), source);
   return differences.empty() ? text : text + "; skipped: " + differences;
 }
 

@@ -13,8 +13,8 @@ namespace trainer::engine {
 
 // What a rank has found in its own part of a step.
 struct NonFiniteSteps::Finding {
-  std::string what;      // empty: nothing
-  int64_t position = 0;  // among all that the step meets, in its order
+  std::string what;      // empty: no value was non-finite
+  int64_t position = 0;  // among all observations of the step, in their order
   bool repeats = true;
   std::vector<std::vector<int64_t>> batches;  // sample indices of each micro-step
 
@@ -23,12 +23,12 @@ struct NonFiniteSteps::Finding {
 
 namespace {
 
-// A run that skips them is lost after so many in a row.
+// After so many in a row, a run that skips them does not recover.
 constexpr int64_t kMostInRow = 10;
-// Each has the size of the model.
-constexpr int64_t kMostKept = 3;
+// Each saved step has the size of the model.
+constexpr int64_t kMostSaved = 3;
 
-// Whether what a rank computes depends on the batches of the others.
+// Whether the values that a rank computes depend on the batches of the others.
 bool has_joined_statistics(const models::Model& model) {
   return std::ranges::any_of(model.modules(), [](const auto& module) {
     const auto* norm = dynamic_cast<const nn::SyncBatchNorm*>(module.get());
@@ -38,10 +38,10 @@ bool has_joined_statistics(const models::Model& model) {
 
 }  // namespace
 
-NonFiniteSteps::NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainStep& train_step, Keep keep)
-    : policy_(policy), parts_(parts), train_step_(train_step), keep_(std::move(keep)) {}
+NonFiniteSteps::NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainStep& train_step, Save save)
+    : policy_(policy), parts_(parts), train_step_(train_step), save_(std::move(save)) {}
 
-bool NonFiniteSteps::looks_at_each_step() const { return policy_ == config::OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
+bool NonFiniteSteps::checks_each_step() const { return policy_ == config::OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
 
 std::string NonFiniteSteps::check(const EpochPart& part, int64_t step, const std::function<double(int64_t)>& lr_at) {
   const auto bad_step = train_step_.guard().step();
@@ -52,7 +52,7 @@ std::string NonFiniteSteps::check(const EpochPart& part, int64_t step, const std
   last_step_ = *bad_step;
   const auto& world = *parts_.ranks.world;
   const auto text = world.rank() == 0 ? describe(record, step) : "";
-  // Nobody goes on, or ends, before it is kept.
+  // No rank continues or exits before the step is saved.
   world.barrier();
   if (policy_ == config::OnNonFinite::kStop || num_in_row_ >= kMostInRow) throw AgreedError(text);
   if (step + 1 < part.first_step + part.num_steps) parts_.begin(part, step + 1);
@@ -67,18 +67,18 @@ std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) 
   text += ": first " + (record.first_non_finite.empty() ? "a sum of gradients that are finite on each rank" : record.first_non_finite);
   if (record.world_size > 1 && !record.first_non_finite.empty()) text += fmt::format(" on rank {}", record.rank);
   if (!record.repeats) text += ", which was finite when the step was repeated";
-  text += "; the step is skipped" + keep(record);
+  text += "; the step is skipped" + save(record);
   if (num_in_row_ >= kMostInRow) text += fmt::format(", the {}th in a row", num_in_row_);
   if (policy_ == config::OnNonFinite::kSkip && num_in_row_ < kMostInRow) return text;
-  if (!record.repeats) return text + "; what does not repeat points to the memory or the GPU of that host";
+  if (!record.repeats) return text + "; a value that does not repeat indicates a fault of the memory or the GPU of that host";
   return text + "; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm";
 }
 
-std::string NonFiniteSteps::keep(const StepRecord& record) {
-  if (!keep_ || num_kept_ == kMostKept) return "";
+std::string NonFiniteSteps::save(const StepRecord& record) {
+  if (!save_ || num_saved_ == kMostSaved) return "";
   try {
-    const auto folder = keep_(record).string();
-    ++num_kept_;
+    const auto folder = save_(record).string();
+    ++num_saved_;
     return fmt::format(" and saved for `trainer replay {}`", folder);
   } catch (const std::exception& error) {
     return fmt::format(" (it could not be saved: {})", error.what());
@@ -104,7 +104,7 @@ NonFiniteSteps::Finding NonFiniteSteps::examine(const EpochPart& part, int64_t s
   return finding;
 }
 
-// Of the rank that met it first.
+// The record of the rank that has the first non-finite value.
 StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step, double lr) {
   const auto mine = examine(part, step);
   const auto& world = *parts_.ranks.world;

@@ -1,5 +1,6 @@
 #pragma once
-// What becomes of a step whose loss or gradients are not finite: it is left out, looked into, kept, and ends the run or not.
+// Handles steps whose loss or gradients are not finite: finds the first non-finite value, undoes and saves the step, and ends the run or
+// not.
 
 #include <filesystem>
 #include <functional>
@@ -15,35 +16,35 @@ namespace trainer::engine {
 
 class NonFiniteSteps {
  public:
-  // Keeps a step for later, and returns where; called on one rank.
-  using Keep = std::function<std::filesystem::path(const StepRecord& record)>;
+  // Saves a step and returns its folder; called on one rank.
+  using Save = std::function<std::filesystem::path(const StepRecord& record)>;
 
-  // The other arguments must outlive it. `keep` empty: steps are not kept.
-  NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainStep& train_step, Keep keep);
+  // `parts` and `train_step` must outlive it. `save` empty: steps are not saved.
+  NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainStep& train_step, Save save);
 
-  // Whether every step has to be looked at; else, on a GPU, those that end a logging interval are enough: what comes between changes
-  // nothing.
-  bool looks_at_each_step() const;
+  // Whether check() must be called after every step. If not, on a GPU, it may be called at the end of each logging interval, because the
+  // steps after a non-finite one change nothing.
+  bool checks_each_step() const;
 
-  // Collective, after the update of step `step` of `part`; waits for the device. A step that was not finite throws an AgreedError where the
-  // run is to end, or when too many were so in a row. Otherwise it is undone and loading goes on with the next step; returns what rank 0 is
-  // to say of it, and nothing on the others.
+  // Collective, after the update of step `step` of `part`; waits for the device. If a step was not finite, undoes it, and throws
+  // AgreedError if the run has to end or too many steps in a row were not finite. Otherwise loads the next step and returns a message on
+  // rank 0. Returns an empty text on the other ranks, and when all steps were finite.
   std::string check(const EpochPart& part, int64_t step, const std::function<double(int64_t)>& lr_at);
 
  private:
   struct Finding;
-  // Of this rank's part of a step.
+  // Repeats this rank's part of a step.
   Finding examine(const EpochPart& part, int64_t step);
   std::string describe(const StepRecord& record, int64_t seen_at);
   StepRecord make_record(const EpochPart& part, int64_t step, double lr);
-  std::string keep(const StepRecord& record);
+  std::string save(const StepRecord& record);
 
   config::OnNonFinite policy_;
   Parts& parts_;
   TrainStep& train_step_;
-  Keep keep_;
-  int64_t num_kept_ = 0;
-  int64_t last_step_ = -2;  // that was not finite
+  Save save_;
+  int64_t num_saved_ = 0;
+  int64_t last_step_ = -2;  // the last step that was not finite
   int64_t num_in_row_ = 0;
 };
 

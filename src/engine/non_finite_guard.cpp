@@ -36,7 +36,7 @@ torch::Tensor NonFiniteGuard::found_inf() {
   const torch::NoGradGuard no_grad;
   const auto& scaler = parts_.grad_scaler;
   const auto found = scaler ? scaler->found_inf() : optim::find_non_finite(parts_.optimizer->parameters());
-  // On a CPU the answer is there, and nearly always the same.
+  // On a CPU, reading the value costs nothing, and it is nearly always 0.
   if (found.is_cpu() && found.item<float>() == 0 && !step()) return found;
   auto is_first = (non_finite_step_ < 0).logical_and(found > 0);
   if (scaler) {

@@ -18,26 +18,26 @@ Observation observe(std::string what, const torch::Tensor& tensor) {
 }
 
 void add_if_non_finite(std::vector<Observation>& observations, std::string what, const torch::Tensor& tensor) {
-  auto seen = observe(std::move(what), tensor);
-  if (seen.num_non_finite > 0) observations.push_back(std::move(seen));
+  auto observation = observe(std::move(what), tensor);
+  if (observation.num_non_finite > 0) observations.push_back(std::move(observation));
 }
 
 void observe_pass(Parts& parts, TrainStep& train_step, const torch::Tensor& images, const torch::Tensor& targets,
                   const MicroStep& micro_step, std::vector<Observation>& observations) {
   const auto modules = parts.model->named_modules();
-  const auto see = [&](const torch::nn::Module& layer, const torch::Tensor& output) {
+  const auto add_output = [&](const torch::nn::Module& layer, const torch::Tensor& output) {
     for (const auto& module : modules) {
       if (module.value().get() == &layer) observations.push_back(observe("the output of " + module.key(), output));
     }
   };
   task::Task::Pass pass;
   {
-    const nn::LayerObserver observer(see);
+    const nn::LayerObserver observer(add_output);
     pass = train_step.forward(images, targets, micro_step);
   }
   observations.push_back(observe("the loss", pass.loss));
   train_step.weighted(pass.loss, images.size(0), micro_step).backward();
-  // Backward goes from the last layer to the first.
+  // The backward pass runs from the last layer to the first.
   const auto parameters = parts.model->named_parameters();
   for (size_t i = parameters.size(); i-- > 0;) {
     const auto& gradient = parameters[i].value().grad();
@@ -73,7 +73,7 @@ std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step,
 }
 
 const Observation* first_non_finite(const std::vector<Observation>& observations) {
-  const auto found = std::ranges::find_if(observations, [](const Observation& seen) { return seen.num_non_finite > 0; });
+  const auto found = std::ranges::find_if(observations, [](const Observation& observation) { return observation.num_non_finite > 0; });
   return found == observations.end() ? nullptr : &*found;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Where in a step the first value that is not finite appears.
+// Finds the first non-finite value of a step.
 
 #include <string>
 #include <vector>
@@ -16,9 +16,9 @@ struct Observation {
   int64_t num_non_finite = 0;  // of its values
 };
 
-// Collective like TrainStep::run: repeats the passes of one micro-step with an observer. Returns, in their order, the images, all layers'
-// outputs and the loss, and of parameters and of this rank's own gradients those that are not finite. Leaves everything as it was, but for
-// gradients, which are dropped.
+// Collective like TrainStep::run: repeats the passes of one micro-step with an observer. Returns, in order, non-finite parameters, the
+// images, the outputs of all layers, the loss, and non-finite gradients of this rank alone. Changes nothing except that gradients are
+// cleared.
 std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step, const input::Batch& batch, const MicroStep& micro_step);
 
 // The first observation that is not finite, or null.

@@ -9,8 +9,8 @@
 
 namespace trainer::engine {
 
-// Whether an exception says that memory ran out, on the host or on a GPU. LibTorch's CPU allocator reports it as a general error, oneDNN,
-// which needs some for kernels that it compiles, as a status.
+// Whether an exception means that memory ran out, on the host or on a GPU. LibTorch's CPU allocator reports it as a general error; oneDNN,
+// which needs memory for the kernels that it compiles, as a status.
 inline bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
   if (const auto* kernel = dynamic_cast<const dnnl::error*>(&error)) return kernel->status == dnnl_out_of_memory;

@@ -3,22 +3,70 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "amp/grad_scaler.h"
 #include "device/placement.h"
 #include "distributed/data_parallel.h"
-#include "engine/data.h"
-#include "engine/ranks.h"
+#include "distributed/process_groups.h"
+#include "engine/plan.h"
+#include "input/data_loader.h"
+#include "input/distributed_sampler.h"
 #include "models/model.h"
 #include "optim/ema.h"
+#include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
 #include "task/task.h"
 
 namespace trainer::engine {
 
-// What needs no data: the network with its task and optimizer.
+// The process groups of a run: a separate one for each purpose whose collectives must not wait for those of another. By default those of a
+// single process.
+struct Ranks {
+  std::shared_ptr<distributed::ProcessGroup> world = std::make_shared<distributed::ProcessGroup>();
+  // Batch statistics are gathered while `world` still sums buckets of gradients.
+  std::shared_ptr<distributed::ProcessGroup> batch_norm = world;
+  std::shared_ptr<distributed::ProcessGroup> control = world;
+  std::vector<distributed::RankInfo> infos = {};  // of all ranks, by rank
+  // What this rank does, for the detection of failures and stragglers.
+  std::shared_ptr<distributed::Activity> activity = std::make_shared<distributed::Activity>();
+};
+// Collective.
+Ranks make_ranks(distributed::ProcessGroups& groups);
+
+// The samples of training or of validation, and how they become batches. Members refer to those before them.
+struct DataSource {
+  std::unique_ptr<input::Dataset> files;   // as opened
+  std::unique_ptr<input::Dataset> subset;  // the samples to use; null: all of `files`
+  std::unique_ptr<input::Pipeline> pipeline;
+  std::unique_ptr<input::DataLoader> loader;
+
+  const input::Dataset& dataset() const { return subset ? *subset : *files; }
+};
+
+// The data of a run, and what depends on its size.
+struct Data {
+  DataSource train;
+  DataSource validation;
+  Plan plan;
+  std::unique_ptr<input::DistributedSampler> sampler;
+  optim::LrSchedule lr_factor;
+
+  // The indices of this rank's training samples from the first batch of step `step` to the end of `part`, in order.
+  std::vector<int64_t> indices_from(const EpochPart& part, int64_t step);
+  // Starts to load these samples.
+  void begin(const EpochPart& part, int64_t step);
+  // The next batch, valid until the next call. Throws DataError naming a sample that cannot be read, and std::logic_error naming the
+  // epoch when all batches have been taken.
+  const input::Batch& next();
+
+ private:
+  int64_t epoch_ = 0;  // of the batches that are loaded
+};
+
+// Model, task and optimizer, which need no data.
 struct Network {
-  device::Placement placement;  // of the run, with the memory format that the network prefers where the configuration says `auto`
+  device::Placement placement;  // of the run; the memory format is the one that the network prefers if the configuration says `auto`
   at::Generator dropout_generator;
   std::shared_ptr<models::Model> model;  // on the placement's device
   std::unique_ptr<task::Task> task;
@@ -29,7 +77,7 @@ struct Network {
 struct Parts : Network, Data {
   Ranks ranks;
   std::unique_ptr<distributed::DataParallel> data_parallel;  // of the model
-  std::unique_ptr<optim::Ema> ema;                           // where training.ema asks for it
+  std::unique_ptr<optim::Ema> ema;                           // null without training.ema
 };
 
 }  // namespace trainer::engine

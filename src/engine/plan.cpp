@@ -20,7 +20,7 @@ int64_t batch_size_of(const config::Experiment& experiment, int world_size) {
   const int64_t num_parts = world_size * experiment.training.accumulation_steps;
   if (*loader.global_batch_size % num_parts != 0) {
     throw UsageError(
-        fmt::format("dataloader.global_batch_size: {} cannot be shared by {} ranks x training.accumulation_steps = {}; choose "
+        fmt::format("dataloader.global_batch_size: {} cannot be divided among {} ranks x training.accumulation_steps = {}; choose "
                     "a multiple of {}",
                     *loader.global_batch_size, world_size, experiment.training.accumulation_steps, num_parts));
   }
@@ -41,14 +41,13 @@ Plan make_plan(const config::Experiment& experiment, int64_t num_train, int worl
   plan.batch_size = batch_size_of(experiment, world_size);
   plan.global_batch_size = plan.batch_size * world_size * plan.accumulation_steps;
   const auto epoch = rest_of_epoch(plan, 0);
-  plan.num_shared = epoch.end_sample;
   plan.batches_per_epoch = epoch.num_batches;
   plan.steps_per_epoch = epoch.num_steps;
   if (plan.batches_per_epoch == 0) {
     const auto ranks = world_size == 1 ? "" : fmt::format(" on each of {} ranks", world_size);
-    throw UsageError(
-        fmt::format("dataloader.batch_size: {} training images make no batch of {}{}; lower it, or set dataloader.drop_last: false",
-                    num_train, plan.batch_size, ranks));
+    throw UsageError(fmt::format(
+        "dataloader.batch_size: {} training images are fewer than one batch of {}{}; lower it, or set dataloader.drop_last: false",
+        num_train, plan.batch_size, ranks));
   }
   plan.num_epochs = experiment.training.epochs;
   plan.total_steps = plan.num_epochs * plan.steps_per_epoch;
@@ -69,14 +68,12 @@ int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step) {
   return std::min((step - part.first_step) * plan.accumulation_steps, part.num_batches);
 }
 
-int64_t first_sample_of(const Plan& plan, const EpochPart& part, int64_t step) {
-  return std::min(part.first_sample + first_batch_of(plan, part, step) * joined_batch_size(plan), part.end_sample);
+int64_t end_sample_of(const Plan& plan, const EpochPart& part, int64_t step) {
+  return std::min(part.first_sample + first_batch_of(plan, part, step + 1) * joined_batch_size(plan), part.end_sample);
 }
 
-int64_t end_sample_of(const Plan& plan, const EpochPart& part, int64_t step) { return first_sample_of(plan, part, step + 1); }
-
 int64_t samples_in_step(const Plan& plan, const EpochPart& part, int64_t step) {
-  return end_sample_of(plan, part, step) - first_sample_of(plan, part, step);
+  return end_sample_of(plan, part, step) - end_sample_of(plan, part, step - 1);
 }
 
 std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, int rank, int64_t step) {

@@ -1,5 +1,5 @@
 #pragma once
-// The arithmetic of batches and steps: what follows from the configuration and the size of the training set.
+// The numbers of batches and steps, computed from the configuration and the size of the training set.
 
 #include <cstdint>
 #include <vector>
@@ -17,50 +17,47 @@ struct Plan {
   int64_t steps_per_epoch = 0;    // the last one may have fewer micro-steps
   int64_t num_epochs = 0;
   int64_t total_steps = 0;
-  int64_t num_train = 0;   // samples of the training set
-  int64_t num_shared = 0;  // samples that the ranks share in an epoch: padded, cut or exact
+  int64_t num_train = 0;  // samples of the training set
   config::Shards shards = config::Shards::kPad;
   bool drop_last = true;
 };
 
-// What these ranks take of an epoch: all of it, or the rest, where a run is continued. Positions are those of the order that all ranks
-// share.
+// The part of an epoch that these ranks train: all of it, or the rest after a resume. Positions are those in the order of samples that all
+// ranks share.
 struct EpochPart {
   int64_t epoch = 0;
-  int64_t first_step = 0;           // number of its first step, since the beginning of the run
-  int64_t first_step_in_epoch = 0;  // as these ranks would have counted
+  int64_t first_step = 0;           // number of its first step since the start of the run
+  int64_t first_step_in_epoch = 0;  // as if these ranks had trained the whole epoch
   int64_t first_sample = 0;         // position
   int64_t end_sample = 0;           // position, padded or cut
   int64_t num_batches = 0;          // micro-steps on each rank
   int64_t num_steps = 0;
 };
 
-// One pass over a batch: a step is made of one or several.
+// One pass over a batch; a step has one or several.
 struct MicroStep {
-  int64_t step = 0;               // since the beginning of the run
+  int64_t step = 0;               // since the start of the run
   int64_t number = 0;             // of the micro-step, from 0
   int64_t count = 1;              // micro-steps of the step
-  int64_t num_group_samples = 0;  // of the whole step: of all its micro-steps, on all ranks
-  int64_t stream = 0;             // of its random numbers within the step: every micro-step of every rank has one
+  int64_t num_group_samples = 0;  // in all micro-steps of the step, on all ranks
+  int64_t stream = 0;             // of random numbers: different for each micro-step of a step and each rank
 
   bool is_first() const { return number == 0; }
   bool is_last() const { return number + 1 == count; }
 };
 
-// Throws UsageError when no batch can be made (fewer samples than a batch under drop_last), or when the ranks cannot share the global
-// batch.
+// Throws UsageError if there are too few samples for a batch under drop_last, or if the global batch cannot be divided among the ranks.
 Plan make_plan(const config::Experiment& experiment, int64_t num_train, int world_size);
 
-// What is left of an epoch of whose samples `num_taken` were taken, by as many ranks or others, before step number `next_step`.
+// The rest of an epoch, from step number `next_step` on, when `num_taken` of its samples were taken, by any number of ranks.
 EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step = 0, int64_t num_taken = 0);
 
-// Of a step, by its number since the beginning of the run, that is in `part`.
+// Properties of a step in `part`, by its number since the start of the run.
 int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step);
-int64_t first_sample_of(const Plan& plan, const EpochPart& part, int64_t step);
 int64_t end_sample_of(const Plan& plan, const EpochPart& part, int64_t step);
 int64_t samples_in_step(const Plan& plan, const EpochPart& part, int64_t step);
 std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, int rank, int64_t step);
-// Where in the whole training it is, in steps of these ranks: what the learning rate is a function of.
+// The position of the step in the whole training, in steps of these ranks: the argument of the learning-rate schedule.
 int64_t schedule_step_of(const Plan& plan, const EpochPart& part, int64_t step);
 
 }  // namespace trainer::engine

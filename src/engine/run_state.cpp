@@ -5,7 +5,7 @@
 namespace trainer::engine {
 namespace {
 
-// A key for each metric of any task; None for those that were not measured.
+// Adds a key for each metric of any task, None for metrics that were not measured.
 void add_metrics(state::Dict& dict, const std::string& prefix, const reporting::Metrics& metrics,
                  const std::vector<reporting::MetricInfo>& columns) {
   for (const auto& info : columns) {
@@ -14,7 +14,7 @@ void add_metrics(state::Dict& dict, const std::string& prefix, const reporting::
   }
 }
 
-// A checkpoint of an earlier version lacks the metrics that are new since.
+// Checkpoints of earlier versions lack newer metrics.
 reporting::Metrics read_metrics(const state::View& view, const std::string& prefix, const std::vector<reporting::MetricInfo>& columns) {
   reporting::Metrics metrics;
   for (const auto& info : columns) {

@@ -1,6 +1,5 @@
 #pragma once
-// How far a run has come and what it has measured: what a checkpoint holds beside the parts, so that a continued run tells what a straight
-// one would have told.
+// The progress and the measurements of a run. Checkpoints hold them, so that a resumed run reports the same as an uninterrupted one.
 
 #include <optional>
 
@@ -11,14 +10,14 @@
 namespace trainer::engine {
 
 struct Progress {
-  int64_t epoch = 0;             // that is under way
-  int64_t step = 0;              // updates attempted since the beginning of the run
-  int64_t samples_seen = 0;      // since the beginning of the run
-  int64_t samples_in_epoch = 0;  // of the order that all ranks share
+  int64_t epoch = 0;             // the current epoch
+  int64_t step = 0;              // updates attempted since the start of the run
+  int64_t samples_seen = 0;      // since the start of the run
+  int64_t samples_in_epoch = 0;  // position in the order that all ranks share
   bool operator==(const Progress&) const = default;
 };
 
-// Sums over a time, with the time they took.
+// Measurements of a time, and its duration.
 struct Interval {
   task::Measurement measured = {};
   double seconds = 0;
@@ -28,7 +27,7 @@ struct Interval {
 
 struct RunState {
   Progress progress;
-  Interval open;   // the logging interval under way; what it measured is in the meter
+  Interval open;   // the open logging interval: its durations; its measurements are in the meter
   Interval epoch;  // all intervals of the epoch so far
   Interval whole;  // of the run so far
   std::optional<reporting::ValidationEvent> last_validation;

@@ -17,7 +17,7 @@ std::filesystem::path json_file(const std::filesystem::path& folder) { return fo
 std::filesystem::path model_file(const std::filesystem::path& folder) { return folder / "model.pt"; }
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& reason) {
-  throw DataError(fmt::format("{}: {}; give the folder that the run's message names", file.string(), reason));
+  throw DataError(fmt::format("{}: {}; use the folder that the run's message names", file.string(), reason));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace trainer::engine {
 namespace {
 
-// The same parameters and buffers under the same names, without any code.
+// A module with the same parameters and buffers under the same names, without code.
 torch::jit::Module mirror(const torch::nn::Module& module, const std::shared_ptr<torch::jit::CompilationUnit>& unit) {
   torch::jit::Module copy("__torch__.Layer", unit, /*shouldMangle=*/true);
   copy.register_attribute("training", c10::BoolType::get(), false);  // which Python's eval() sets
@@ -53,9 +53,9 @@ std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sam
     const auto expected = model.forward(x);
     const auto actual = loaded.forward({x}).toTensor();
     const bool same_shape = actual.sizes() == expected.sizes();
-    // A few roundings of float32: its kernels may be chosen otherwise.
+    // The traced network may use other kernels, whose results differ by a few roundings of float32.
     if (!same_shape || (actual - expected).abs().max().item<double>() > 1e-5 * expected.abs().max().item<double>()) {
-      throw Error(fmt::format("the traced network gives other outputs than the network for a batch of {}", batch_size));
+      throw Error(fmt::format("the outputs of the traced network differ from those of the network for a batch of {}", batch_size));
     }
   }
   return written.str();

@@ -7,8 +7,8 @@
 
 namespace trainer::engine {
 
-// A TorchScript file of `model` as it evaluates, which it then is set to: its forward(x), traced on the CPU, for batches of any size of
-// samples of this shape. Reads it back and compares the outputs for two batch sizes; throws Error where they differ.
+// Returns a TorchScript file of the model's forward(x) in eval mode, traced on the CPU, for batches of any size with samples of this shape.
+// Reads the file back and compares the outputs for two batch sizes; throws Error if they differ. Leaves the model in eval mode.
 std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape);
 
 }  // namespace trainer::engine

@@ -27,7 +27,7 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
       data_parallel.before_forward(micro_step.is_first(), reduces);
       // 1. Forward and loss.
       const auto pass = forward(images, targets, micro_step);
-      // 2. Backward. In the last pass buckets of gradients are summed over the ranks meanwhile.
+      // 2. Backward. During the last pass, buckets of gradients are summed over the ranks.
       const auto loss = guard_.mark(weighted(pass.loss, batch.size, micro_step), pass.loss);
       data_parallel.backward(loss, pass.outputs, reduces);
       if (number == 0) meter_.add(pass.loss, pass.outputs, targets, batch.size);
@@ -54,7 +54,7 @@ task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Te
   return parts_.task->forward(*parts_.model, images, targets);
 }
 
-// Micro-steps and ranks of unequal size add up to the mean over all their samples. Nothing else divides.
+// Micro-steps and ranks of unequal size add up to the mean over all their samples. Nothing else is divided.
 torch::Tensor TrainStep::weighted(const torch::Tensor& loss, int64_t size, const MicroStep& micro_step) const {
   const auto share = static_cast<double>(size) / static_cast<double>(micro_step.num_group_samples);
   const auto weighted = size == micro_step.num_group_samples ? loss : loss * share;

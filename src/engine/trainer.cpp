@@ -13,6 +13,24 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+reporting::MetricInfo monitored_metric(const config::CheckpointSection& section, const task::Task& task) {
+  const auto name = section.monitor == "auto" ? task.default_metric() : section.monitor.substr(section.monitor.find('/') + 1);
+  const auto metrics = task.metrics().validation;
+  const auto info = std::ranges::find(metrics, name, &reporting::MetricInfo::name);
+  TORCH_CHECK(info != metrics.end(), "the task does not measure ", name);
+  auto metric = *info;
+  if (section.mode != config::MonitorMode::kAuto) metric.higher_is_better = section.mode == config::MonitorMode::kMax;
+  return metric;
+}
+
+// A validation with the metric is better than one without it, which a checkpoint of an earlier version may hold.
+bool is_better(const reporting::ValidationEvent& candidate, const reporting::ValidationEvent& best, const reporting::MetricInfo& metric) {
+  const auto value = reporting::value_of(candidate.metrics, metric.name);
+  const auto best_value = reporting::value_of(best.metrics, metric.name);
+  if (!value || !best_value) return value.has_value();
+  return metric.higher_is_better ? *value > *best_value : *value < *best_value;
+}
+
 }  // namespace
 
 Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
@@ -25,9 +43,8 @@ Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::
       meter_(parts.task->make_train_meter(parts.placement.device)),
       train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_),
       non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(save_targets.non_finite_step)),
-      monitor_(experiment.checkpoint, *parts.task),
-      checkpoints_(parts, run_, meter_, reporter, std::move(save_targets.checkpoints)),
-      clock_(*parts.train.loader) {}
+      monitored_(monitored_metric(experiment.checkpoint, *parts.task)),
+      checkpoints_(parts, run_, meter_, reporter, std::move(save_targets.checkpoints)) {}
 
 void Trainer::resume(const state::Tree& checkpoint, const std::string& file) {
   checkpoints_.load(state::View(checkpoint, file));
@@ -56,8 +73,9 @@ bool Trainer::run() {
       message =
           fmt::format("out of memory in validation at batch_size {}; lower validation.batch_size", parts_.validation.loader->batch_size());
     } else {
-      message = fmt::format("out of memory in {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps alike",
-                            where, parts_.plan.batch_size);
+      message = fmt::format(
+          "out of memory in {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps by the same factor",
+          where, parts_.plan.batch_size);
     }
   }
   finish("failed", message);
@@ -115,7 +133,7 @@ bool Trainer::train() {
   const int64_t steps_per_epoch = part_.first_step_in_epoch + part_.num_steps;
   const auto& every_steps = experiment_.checkpoint.every_steps;
   parts_.begin(part_, progress.step);
-  clock_.begin(progress.step, run_.open);
+  begin_interval();
   while (progress.step < end_step) {
     if (stop_agreed()) return false;
     for (auto* hook : hooks_) hook->before_step(progress.step);
@@ -126,7 +144,7 @@ bool Trainer::train() {
     const int64_t step_in_epoch = part_.first_step_in_epoch + progress.step - part_.first_step;
     const bool is_last = progress.step == end_step;
     const bool logs = step_in_epoch % experiment_.logging.every_steps == 0 || is_last;
-    if (logs || non_finite_steps_.looks_at_each_step()) check_finite();
+    if (logs || non_finite_steps_.checks_each_step()) check_finite();
     if (logs) log_interval(step_in_epoch);
     reporter_.on_step(step_in_epoch, steps_per_epoch);
     for (auto* hook : hooks_) hook->after_step(progress.step - 1);
@@ -148,30 +166,42 @@ void Trainer::take_step(int64_t step) {
 }
 
 void Trainer::check_finite() {
-  // On a GPU this waits for the device, and for other ranks where it comes after their sums.
+  // On a GPU this waits for the device, which may wait for the sums of other ranks.
   const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
   const auto skipped = non_finite_steps_.check(part_, run_.progress.step - 1, [this](int64_t step) { return lr_at(step); });
   if (!skipped.empty()) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = skipped});
 }
 
 void Trainer::save(bool is_best) {
-  if (clock_.has_steps(run_.progress.step)) {
-    if (!non_finite_steps_.looks_at_each_step()) check_finite();
-    clock_.read(run_.open);
+  if (run_.progress.step > interval_first_step_) {
+    if (!non_finite_steps_.checks_each_step()) check_finite();
+    read_clock(run_.open);
   }
   checkpoints_.save(is_best);
+}
+
+// After a resume, the interval has already taken the durations of run_.open.
+void Trainer::begin_interval() {
+  interval_first_step_ = run_.progress.step;
+  interval_start_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run_.open.seconds));
+  waited_before_ = parts_.train.loader->waited().count() - run_.open.waited_seconds;
+}
+
+void Trainer::read_clock(Interval& interval) const {
+  interval.seconds = seconds_since(interval_start_);
+  interval.waited_seconds = parts_.train.loader->waited().count() - waited_before_;
 }
 
 void Trainer::log_interval(int64_t step_in_epoch) {
   const auto& plan = parts_.plan;
   const int64_t step = run_.progress.step;
   Interval interval{.measured = meter_.read(*parts_.ranks.world)};
-  // All its steps were left out: the next interval has its time.
+  // All its steps were skipped; their time counts for the next interval.
   if (interval.measured.num_samples == 0) return;
   meter_.reset();
-  clock_.read(interval);
-  clock_.begin(step);
+  read_clock(interval);
   run_.open = {};
+  begin_interval();
   run_.epoch.add(interval);
   run_.whole.add(interval);
   reporter_.on_train({.epoch = part_.epoch,
@@ -210,7 +240,7 @@ bool Trainer::validate() {
   }
   reporter_.on_validation(event);
   run_.last_validation = event;
-  if (!run_.best_validation || monitor_.is_better(event, *run_.best_validation)) run_.best_validation = event;
+  if (!run_.best_validation || is_better(event, *run_.best_validation, monitored_)) run_.best_validation = event;
   return true;
 }
 
@@ -239,7 +269,7 @@ void Trainer::finish(const std::string& reason, const std::string& message) {
        .step = run_.progress.step,
        .seconds = whole.seconds,
        .images_per_second = whole.seconds > 0 ? static_cast<double>(whole.measured.num_samples) / whole.seconds : 0,
-       .monitor = monitor_.name(),
+       .monitor = "validation/" + monitored_.name,
        .final_validation = final_validation,
        .final_classes = final_validation ? parts_.task->per_class(final_validation->confusion) : std::vector<reporting::ClassMetrics>(),
        .best_validation = run_.best_validation});

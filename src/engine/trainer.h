@@ -1,13 +1,12 @@
 #pragma once
 // The training loop.
 
+#include <chrono>
 #include <functional>
 
 #include "config/experiment.h"
 #include "distributed/stop_consensus.h"
 #include "engine/checkpoints.h"
-#include "engine/interval_clock.h"
-#include "engine/monitor.h"
 #include "engine/non_finite.h"
 #include "engine/parts.h"
 #include "engine/run_state.h"
@@ -18,38 +17,42 @@
 
 namespace trainer::engine {
 
-// What a run leaves behind, on the rank that writes it; all of it may be missing.
+// Where a run saves, on the rank that writes; each may be empty.
 struct SaveTargets {
   Checkpoints::Target checkpoints = {};
-  NonFiniteSteps::Keep non_finite_step = {};
+  NonFiniteSteps::Save non_finite_step = {};
 };
 
 class Trainer {
  public:
-  // All arguments must outlive it. `should_stop` is asked at every step and validation batch; what any rank answers, all do.
+  // All arguments must outlive it. `should_stop` is called at every step and validation batch; if it returns true on
+  // any rank, all ranks stop.
   Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
           SaveTargets save_targets = {});
 
-  // Before run(), on each rank with the same tree: it will go on from this checkpoint, which came from `file`. Throws CheckpointError.
+  // To be called before run(), on each rank with the same tree: resumes from this checkpoint, which was read from `file`. Throws
+  // CheckpointError.
   void resume(const state::Tree& checkpoint, const std::string& file);
 
-  // Before run(): `hook`, which must outlive it, is called at each step, after those that were added before.
+  // To be called before run(): calls `hook`, which must outlive the trainer, at each step, after the hooks that were added before.
   void add_hook(TrainingHook& hook) { hooks_.push_back(&hook); }
 
-  // Collective. Trains to the end, or until asked to stop; false then. Saves the run when it ends in either way. Throws Error when a step
-  // is not finite (naming it, its learning rate and what was not finite first), memory runs out (naming the batch size) or the last
-  // checkpoint cannot be written. The reporter hears of the end in every case.
+  // Collective. Trains to the end and returns true, or until asked to stop and returns false; saves the run in both cases. Throws Error
+  // when a step is not finite (naming it, its learning rate and the first non-finite value), memory runs out (naming the batch size) or the
+  // last checkpoint cannot be written. Reports the end in every case.
   bool run();
 
  private:
   void start();
   bool run_epochs();
-  // Collective: whether all ranks are to stop now.
+  // Collective: whether any rank has been asked to stop.
   bool stop_agreed();
-  // One epoch, or its rest, and its validation; false when asked to stop meanwhile.
+  // One epoch, or the rest of one, and its validation. Returns false when asked to stop meanwhile.
   bool run_epoch();
   bool train();
   void take_step(int64_t step);
+  void begin_interval();
+  void read_clock(Interval& interval) const;
   void log_interval(int64_t step_in_epoch);
   bool validate();
   void report_epoch(bool validated);
@@ -66,14 +69,16 @@ class Trainer {
   task::TrainMeter meter_;  // of the logging interval
   TrainStep train_step_;
   NonFiniteSteps non_finite_steps_;
-  Monitor monitor_;
+  reporting::MetricInfo monitored_;  // chooses the best validation
   RunState run_;
   Checkpoints checkpoints_;
   std::vector<TrainingHook*> hooks_;
   std::optional<reporting::Resume> resume_;
-  EpochPart part_;                                                    // that is trained on
-  std::optional<supervision::StragglerDetector> straggler_detector_;  // of two ranks or more
-  IntervalClock clock_;
+  EpochPart part_;                                                    // the part that is being trained
+  std::optional<supervision::StragglerDetector> straggler_detector_;  // with several ranks
+  int64_t interval_first_step_ = 0;                                   // of the open logging interval
+  std::chrono::steady_clock::time_point interval_start_;
+  double waited_before_ = 0;  // seconds that training had waited for the loader before the interval
 };
 
 }  // namespace trainer::engine

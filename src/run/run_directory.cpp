@@ -33,18 +33,7 @@ bool replace_content(int descriptor, const std::string& content) {
   throw Error(fmt::format("cannot use the run directory {}: {}; choose another with --run-dir", path.string(), reason));
 }
 
-[[noreturn]] void fail_to_lock(const std::filesystem::path& path, const std::filesystem::path& lock_file, int reason) {
-  fail(path, ".lock: " + explain_refusal(lock_file, {reason, std::generic_category()}));
-}
-
-[[noreturn]] void refuse(const std::filesystem::path& path, const std::filesystem::path& lock_file) {
-  // Empty if the other process has taken the lock but not yet written its description.
-  const std::string holder = read_file(lock_file);
-  throw UsageError(fmt::format("the run directory {} is in use by {}; wait until that ends, or choose another with --run-dir",
-                               path.string(), holder.empty() ? "another process" : holder));
-}
-
-bool says_done(const std::filesystem::path& summary_file) {
+bool is_of_finished_run(const std::filesystem::path& summary_file) {
   const auto summary = nlohmann::json::parse(read_file(summary_file), nullptr, /*allow_exceptions=*/false);
   return summary.is_object() && summary.value("reason", nlohmann::json()) == "done";
 }
@@ -58,20 +47,26 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
 
   const auto file = path_ / ".lock";
   lock_ = lock_file(file, 0644);
-  if (lock_.number() < 0 && errno == EWOULDBLOCK) refuse(path_, file);
-  if (lock_.number() < 0) fail_to_lock(path_, file, errno);
-  left_by_ = read_file(file);
-  if (!replace_content(lock_.number(), describe_this_process())) fail_to_lock(path_, file, errno);
+  const int reason = errno;
+  // Empty if the process that holds the lock has not written its description yet, or has released the lock.
+  if (lock_.number() >= 0 || reason == EWOULDBLOCK) earlier_holder_ = read_file(file);
+  if (lock_.number() < 0 && reason == EWOULDBLOCK) {
+    throw UsageError(fmt::format("the run directory {} is in use by {}; wait until that ends, or choose another with --run-dir",
+                                 path_.string(), earlier_holder_.empty() ? "another process" : earlier_holder_));
+  }
+  if (lock_.number() < 0 || !replace_content(lock_.number(), describe_this_process())) {
+    fail(path_, ".lock: " + explain_refusal(file, {lock_.number() < 0 ? reason : errno, std::generic_category()}));
+  }
 }
 
 // Keeps the file: if it were removed, a third process could lock a new file while a second one holds the old.
 RunDirectory::~RunDirectory() { replace_content(lock_.number(), ""); }
 
-RunDirectory::Earlier RunDirectory::earlier() const {
+RunDirectory::EarlierRun RunDirectory::earlier_run() const {
   const bool has_summary = std::filesystem::exists(summary_file());
-  if (has_summary && says_done(summary_file())) return Earlier::kFinished;
+  if (has_summary && is_of_finished_run(summary_file())) return EarlierRun::kFinished;
   const bool has_traces = has_summary || std::filesystem::exists(metrics_file()) || std::filesystem::is_directory(checkpoint_folder());
-  return has_traces ? Earlier::kUnfinished : Earlier::kNothing;
+  return has_traces ? EarlierRun::kUnfinished : EarlierRun::kNone;
 }
 
 void RunDirectory::clear() const {
@@ -94,7 +89,7 @@ std::map<std::string, uint64_t> RunDirectory::event_files() const {
   return sizes;
 }
 
-void RunDirectory::cut_back(const std::map<std::string, uint64_t>& event_files) const {
+void RunDirectory::truncate_event_files(const std::map<std::string, uint64_t>& event_files) const {
   for (const auto& [name, size] : this->event_files()) {
     const auto then = event_files.find(name);
     if (then == event_files.end()) {

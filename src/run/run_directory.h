@@ -17,8 +17,8 @@ inline std::filesystem::path rank_log_file(const std::filesystem::path& run_dire
 
 class RunDirectory {
  public:
-  // Creates the folder if needed and takes its lock, which is released with the object or by the end of the process. Throws UsageError when
-  // another process holds the lock (naming process, host and since when), and Error when the folder cannot be written.
+  // Creates the folder if needed and takes its lock, which is held until the object is destroyed or the process ends. Throws UsageError
+  // when another process holds the lock (naming process, host and start time), and Error when the folder cannot be written.
   explicit RunDirectory(const std::filesystem::path& path);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
@@ -26,7 +26,7 @@ class RunDirectory {
 
   const std::filesystem::path& path() const { return path_; }
   // The process that ended without releasing the lock: "process 31 on host-a since 2026-01-31 12:00:00 +0000"; empty: none.
-  const std::string& left_by() const { return left_by_; }
+  const std::string& earlier_holder() const { return earlier_holder_; }
   std::filesystem::path config_file() const { return path_ / "config.yaml"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
   std::filesystem::path log_file() const { return path_ / "train.log"; }
@@ -38,21 +38,21 @@ class RunDirectory {
   std::filesystem::path non_finite_folder() const { return path_ / "non_finite"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
 
-  // The state of an earlier run in this folder; kNothing if it ended before it wrote metrics or checkpoints.
-  enum class Earlier { kNothing, kUnfinished, kFinished };
-  Earlier earlier() const;
+  // Whether an earlier run in this folder has finished; kNone also if it ended before it wrote metrics or checkpoints.
+  enum class EarlierRun { kNone, kUnfinished, kFinished };
+  EarlierRun earlier_run() const;
   // Removes all files of an unfinished run except its logs, which are appended to.
   void clear() const;
 
   // The metrics and TensorBoard files: their paths relative to the folder and their sizes in bytes.
   std::map<std::string, uint64_t> event_files() const;
   // Truncates these files to the sizes in `event_files`, the result of an earlier event_files(); removes those that it does not contain.
-  void cut_back(const std::map<std::string, uint64_t>& event_files) const;
+  void truncate_event_files(const std::map<std::string, uint64_t>& event_files) const;
 
  private:
   std::filesystem::path path_;
   Descriptor lock_;
-  std::string left_by_;
+  std::string earlier_holder_;
 };
 
 }  // namespace trainer::run

@@ -1,5 +1,5 @@
 #pragma once
-// From a configuration to what a run trains with. With registries.h the only place that knows every kind of component.
+// Builds what a run trains with from its configuration. Only this file and registries.h know every kind of component.
 
 #include "base/log.h"
 #include "config/experiment.h"
@@ -12,7 +12,7 @@ namespace trainer::session {
 // Throws one UsageError that lists everything that does not fit.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
 
-// Opens the data of a run. Throws UsageError, and DataError naming the file and what to do.
+// Opens the data of a run. Not collective. Throws UsageError, and DataError naming the file and what to do.
 engine::Data open_data(const config::Experiment& experiment, const device::Placement& placement, const distributed::ProcessGroup& world,
                        Logger& logger);
 

@@ -8,7 +8,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
-#include "session/rank_table.h"
+#include "checkpoint/store.h"
 #include "session/registries.h"
 #include "session/version.h"
 #include "world/host_resources.h"
@@ -17,7 +17,7 @@
 namespace trainer::session {
 namespace {
 
-// How many GPUs Slurm has given the tasks of this host; empty where that does not matter or another task of the host checks it.
+// The number of GPUs that Slurm has given the tasks of this host; empty on the CPU and for all but one task of the host.
 std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const config::Experiment& experiment) {
   const bool checks = rank_env.local_rank == 0 && experiment.runtime.device != config::DeviceChoice::kCpu;
   return checks ? rank_env.slurm_gpus : std::nullopt;
@@ -26,7 +26,7 @@ std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const con
 void check_slurm_gpus(const world::RankEnv& rank_env, const config::Experiment& experiment, Logger& logger) {
   const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
   if (!num_gpus) return;
-  // gloo can serve several ranks on the one GPU that all of them see.
+  // With gloo, several ranks can use the one GPU that all of them see.
   const bool may_share = *num_gpus == 1 && experiment.distributed.backend == config::BackendChoice::kGloo;
   const auto refusal = world::too_few_gpus(rank_env.local_world_size, *num_gpus);
   if (!refusal.empty() && !may_share) throw UsageError(refusal);
@@ -37,16 +37,30 @@ void warn_of_hidden_gpus(const world::RankEnv& rank_env, const config::Experimen
   const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
   if (!num_gpus || *num_gpus == 0) return;
   logger.warn(
-      "Slurm has given this node {} GPUs (SLURM_GPUS_ON_NODE), but {} shows none to this program, which trains on the CPU; a container "
-      "needs its option for GPUs, such as apptainer's --nv",
+      "Slurm has given this node {} GPUs (SLURM_GPUS_ON_NODE), but this program sees none on {} and trains on the CPU; start containers "
+      "with their option for GPUs, such as apptainer's --nv",
       *num_gpus, world::host_name());
 }
 
-// For the GPUs of one host, on the first of whose ranks it is called.
+// Throws UsageError if two ranks have the same GPU.
+void refuse_shared_gpus(const std::vector<distributed::RankInfo>& ranks) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const bool same = !ranks[i].pci_bus_id.empty() && ranks[i].pci_bus_id == ranks[j].pci_bus_id && ranks[i].host == ranks[j].host;
+      if (!same) continue;
+      throw UsageError(
+          fmt::format("ranks {} and {} have the same GPU {} on {}, which NCCL does not support; start one process per GPU, or set "
+                      "distributed.backend: gloo",
+                      j, i, ranks[i].pci_bus_id, ranks[i].host));
+    }
+  }
+}
+
+// To be called on one rank of each host.
 void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks, int rank, Logger& logger) {
   const auto& mine = ranks[static_cast<size_t>(rank)];
-  const auto is_beside = [&](const distributed::RankInfo& row) { return row.host == mine.host && !row.pci_bus_id.empty(); };
-  if (mine.pci_bus_id.empty() || std::ranges::count_if(ranks, is_beside) < 2) return;
+  const auto has_gpu_here = [&](const distributed::RankInfo& row) { return row.host == mine.host && !row.pci_bus_id.empty(); };
+  if (mine.pci_bus_id.empty() || std::ranges::count_if(ranks, has_gpu_here) < 2) return;
   const auto text = world::describe_small_shared_memory();
   if (!text.empty()) logger.warn("{}", text);
 }
@@ -119,21 +133,20 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
   // One process needs no backend unless the configuration names one.
   if (!meeting.store && section.backend == config::BackendChoice::kAuto) {
     groups_ = std::make_unique<distributed::ProcessGroups>();
-    ranks_ = engine::make_ranks(*groups_);
-    ranks_.infos = meeting.ranks;
-    return;
+  } else {
+    const distributed::GroupOptions options{.backend = section.backend,
+                                            .device = placement_.device,
+                                            .cuda = placement_.cuda,
+                                            .gloo_interface = rank_env.gloo_interface,
+                                            .gloo_address = meeting.address,
+                                            .timeout = std::chrono::seconds(section.timeout_seconds),
+                                            .activity = process_->monitor().activity(),
+                                            .ranks = meeting.ranks};
+    const auto store = meeting.store ? meeting.store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
+    groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
   }
-  const distributed::GroupOptions options{.backend = section.backend,
-                                          .device = placement_.device,
-                                          .cuda = placement_.cuda,
-                                          .gloo_interface = rank_env.gloo_interface,
-                                          .gloo_address = meeting.address,
-                                          .timeout = std::chrono::seconds(section.timeout_seconds),
-                                          .activity = process_->monitor().activity(),
-                                          .ranks = meeting.ranks};
-  const auto store = meeting.store ? meeting.store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
-  groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
   ranks_ = engine::make_ranks(*groups_);
+  ranks_.infos = meeting.ranks;
 }
 
 ExitCode RankContext::run(const std::function<ExitCode()>& work) {
@@ -144,9 +157,9 @@ ExitCode RankContext::run(const std::function<ExitCode()>& work) {
     groups_->shutdown();
     return exit_code;
   } catch (const AgreedError& error) {
-    if (!process_->has_begun_run()) throw;
+    if (!checkpoint_folder_) throw;
     monitor.report(error.what(), error.exit_code());
-    // Exit together: launchers report the first process to exit as the root cause.
+    // Exit together, because launchers report the first process that exits as the root cause.
     try {
       barrier_.on_all_ranks([] {});
     } catch (const PeerError&) {
@@ -155,16 +168,24 @@ ExitCode RankContext::run(const std::function<ExitCode()>& work) {
     monitor.end();
     return end_failed(error.exit_code());
   } catch (const std::exception& error) {
-    if (!process_->has_begun_run()) throw;
+    if (!checkpoint_folder_) throw;
     monitor.report(monitor.explain(error), exit_code_of(error));
     return end_failed(exit_code_of(error));
   }
 }
 
 ExitCode RankContext::end_failed(ExitCode exit_code) {
-  if (exit_code == ExitCode::kFailure || exit_code == ExitCode::kPeer) process_->log_where_it_resumes();
+  const bool can_resume = exit_code == ExitCode::kFailure || exit_code == ExitCode::kPeer;
+  if (can_resume && !checkpoint_folder_->empty()) {
+    const auto checkpoints = checkpoint::list_checkpoints(*checkpoint_folder_);
+    if (checkpoints.empty()) {
+      logger_->info("no checkpoint is saved yet: the same command starts again from the first step");
+    } else {
+      logger_->info("the same command resumes from {}", checkpoints.front().string());
+    }
+  }
   if (process_->rank_env().world_size > 1) {
-    // The other ranks learn of it when this process's connections close; destructors would wait for the other ranks first.
+    // The other ranks detect the failure when this process's connections close; destructors would wait for the other ranks first.
     logger_->flush();
     _exit(static_cast<int>(exit_code));
   }

@@ -1,8 +1,10 @@
 #pragma once
-// What a rank has before a session begins: the configuration that all ranks agreed on, a device, and groups with the other ranks.
+// What a rank has before a session begins: the configuration, which is the same on all ranks, a device, and process groups.
 
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,26 +12,29 @@
 #include "distributed/process_groups.h"
 #include "distributed/rendezvous.h"
 #include "distributed/startup_barrier.h"
-#include "engine/ranks.h"
+#include "engine/parts.h"
 #include "session/rank_process.h"
 
 namespace trainer::session {
 
 class RankContext {
  public:
-  // Collective: loads the configuration, meets the other ranks, chooses the device and makes the process groups. A rank whose
-  // configuration is wrong meets the others too, so that one rank reports it and all end. From the meeting on, `process` watches
-  // for failures of the other ranks. Throws what config::load, distributed::meet and device::choose_placement do.
+  // Collective: loads the configuration, meets the other ranks, chooses the device and creates the process groups. A rank whose
+  // configuration is wrong meets the others too, so that one rank reports it and all end. From then on, `process` watches for failures of
+  // the other ranks. Throws the errors of config::load, distributed::meet and device::choose_placement.
   RankContext(RankProcess& process, const config::ExperimentSource& source);
-  // Of one process, or of ranks whose groups exist already: chooses the device alone.
+  // For one process, or for ranks that have process groups already: only chooses the device.
   RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks = {});
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;
 
-  // Collective, on the context of a RankProcess: runs `work`, which ends what it has begun, then shuts the process groups down. Where
-  // the run of the process has begun, an error is reported here and its exit code returned; a failed rank of several ends the process
-  // at once, because the other ranks learn of it when its connections close.
+  // Collective, on the context of a RankProcess: runs `work`, which destroys all that it creates, then shuts the process groups down.
+  // After begin_run(), an error is reported here and its exit code returned; if there are several ranks, a failed one ends its process
+  // immediately, because the others detect the failure by its closed connections.
   ExitCode run(const std::function<ExitCode()>& work);
+  // The run has a log from now on, so that its errors are logged instead of being thrown to main. `checkpoint_folder`: on the rank that
+  // saves, else empty.
+  void begin_run(const std::filesystem::path& checkpoint_folder) { checkpoint_folder_ = checkpoint_folder; }
 
   const config::Experiment& experiment() const { return experiment_; }
   const std::string& config_text() const { return config_text_; }
@@ -39,10 +44,9 @@ class RankContext {
   const std::vector<distributed::RankInfo>& rank_infos() const { return ranks_.infos; }
   distributed::StartupBarrier& barrier() { return barrier_; }
   int rank() const { return ranks_.world->rank(); }
-  // Of the ranks on this host.
+  // Among the ranks of this host.
   int local_rank() const { return local_rank_; }
   Logger& logger() const { return *logger_; }
-  RankProcess* process() const { return process_; }
 
  private:
   void choose_placement(const device::HostShare& share);
@@ -59,6 +63,7 @@ class RankContext {
   device::Placement placement_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
   engine::Ranks ranks_;
+  std::optional<std::filesystem::path> checkpoint_folder_;  // set by begin_run()
 };
 
 }  // namespace trainer::session

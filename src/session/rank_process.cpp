@@ -7,18 +7,17 @@
 
 #include "base/crash.h"
 #include "base/signal.h"
-#include "checkpoint/store.h"
 
 namespace trainer::session {
 namespace {
 
 std::shared_ptr<Logger> set_up_process(int rank) {
-  // LibTorch would print a stack trace for a lost connection; this program reports it in a sentence.
+  // LibTorch would print a stack trace for a lost connection; this program reports it in one sentence.
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
   c10::initLogging();
   install_crash_handlers();
   install_stop_handlers();
-  // The reader of the output may exit; the training continues.
+  // If the reader of the output exits, the training continues.
   std::signal(SIGPIPE, SIG_IGN);
   return make_console_logger(rank);
 }
@@ -35,21 +34,6 @@ ExitCode RankProcess::run(const std::function<ExitCode()>& work) {
     return work();
   } catch (const std::exception& error) {
     throw Error(monitor_.explain(error), exit_code_of(error));
-  }
-}
-
-void RankProcess::begin_run(const std::filesystem::path& checkpoint_folder) {
-  checkpoint_folder_ = checkpoint_folder;
-  has_begun_run_ = true;
-}
-
-void RankProcess::log_where_it_resumes() {
-  if (checkpoint_folder_.empty()) return;
-  const auto checkpoints = checkpoint::list_checkpoints(checkpoint_folder_);
-  if (checkpoints.empty()) {
-    logger_->info("no checkpoint is saved yet: the same command starts again from the first step");
-  } else {
-    logger_->info("the same command resumes from {}", checkpoints.front().string());
   }
 }
 

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// With another value of these keys a checkpoint cannot be resumed.
-bool makes_another_run(const std::string& difference) {
+// Whether the difference is in a key whose change makes a checkpoint useless.
+bool prevents_resume(const std::string& difference) {
   const auto key = difference.substr(0, difference.find(':'));
   if (key.starts_with("model.init")) return false;
   return key == "seed" || key.starts_with("model.") || key == "dataset.name" || key == "dataset.validation_split" ||
@@ -32,28 +32,27 @@ void check_configuration(const Checkpoint& checkpoint, const std::string& config
   const auto source = checkpoint.file.string();
   const auto then = config::parse_yaml(state::View(checkpoint.tree, source).at("config").text(), source);
   auto changes = config::differences(then, config::parse_yaml(config_text, "the configuration"));
-  const auto others = std::ranges::stable_partition(changes, makes_another_run);
+  const auto others = std::ranges::stable_partition(changes, prevents_resume);
   const std::vector<std::string> refused(changes.begin(), others.begin());
   if (!refused.empty()) {
-    throw UsageError(fmt::format("{} is of another run ({}); change that back, or choose another --run-dir", source, join(refused, "; ")));
+    throw UsageError(
+        fmt::format("{} belongs to another run ({}); undo this change, or choose another --run-dir", source, join(refused, "; ")));
   }
   for (const auto& change : others) logger.info("changed since the checkpoint: {}", change);
 }
 
-void cut_back(const run::RunDirectory& directory, const Checkpoint& checkpoint) {
+void truncate_event_files(const run::RunDirectory& directory, const Checkpoint& checkpoint) {
   const auto files = state::View(checkpoint.tree, checkpoint.file.string()).at("event_files");
   std::map<std::string, uint64_t> sizes;
   for (const auto& name : files.keys()) sizes[state::to_string(name)] = static_cast<uint64_t>(files.at(name).integer());
-  directory.cut_back(sizes);
+  directory.truncate_event_files(sizes);
 }
-
-Checkpoint read_checkpoint(const fs::path& file) { return {file, checkpoint::read_pytorch_file(file)}; }
 
 Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
   const auto files = checkpoint::list_checkpoints(folder);
   for (const auto& file : files) {
     try {
-      return read_checkpoint(file);
+      return {file, checkpoint::read_pytorch_file(file)};
     } catch (const CheckpointError& error) {
       logger.warn("{}", error.what());
     }
@@ -62,37 +61,35 @@ Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
                                     files.size(), folder.string()));
 }
 
-std::vector<fs::path> canonical_checkpoints(const fs::path& folder) {
-  return fs::exists(folder) ? checkpoint::list_checkpoints(fs::canonical(folder)) : std::vector<fs::path>();
-}
-
 }  // namespace
 
 ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file) {
-  using Earlier = run::RunDirectory::Earlier;
-  const auto& [path, earlier, checkpoints] = contents;
+  using EarlierRun = run::RunDirectory::EarlierRun;
+  const auto& [path, earlier_run, checkpoints] = contents;
   if (choice == "none") {
-    if (earlier == Earlier::kNothing) return ResumeDecision::kStart;
+    if (earlier_run == EarlierRun::kNone) return ResumeDecision::kStart;
     throw UsageError(fmt::format("--resume none: {} holds {} run, which is not overwritten; choose another --run-dir or remove the folder",
-                                 path.string(), earlier == Earlier::kFinished ? "a finished" : "an unfinished"));
+                                 path.string(), earlier_run == EarlierRun::kFinished ? "a finished" : "an unfinished"));
   }
-  if (earlier == Earlier::kFinished) return ResumeDecision::kFinished;
+  if (earlier_run == EarlierRun::kFinished) return ResumeDecision::kFinished;
   if (choice == "auto") {
     if (!checkpoints.empty()) return ResumeDecision::kResumeNewest;
-    return earlier == Earlier::kNothing ? ResumeDecision::kStart : ResumeDecision::kStartAgain;
+    return earlier_run == EarlierRun::kNone ? ResumeDecision::kStart : ResumeDecision::kStartAgain;
   }
   const bool is_newest = !checkpoints.empty() && checkpoints.front() == file;
-  if (earlier == Earlier::kNothing || is_newest) return ResumeDecision::kResumeFile;
-  const bool is_here = std::ranges::find(checkpoints, file) != checkpoints.end();
+  if (earlier_run == EarlierRun::kNone || is_newest) return ResumeDecision::kResumeFile;
+  const bool is_older = std::ranges::find(checkpoints, file) != checkpoints.end();
   throw UsageError(fmt::format("--resume {}: {} holds {}, which would be lost; choose another --run-dir{}", choice, path.string(),
-                               is_here ? "newer checkpoints" : "another run", is_here ? ", or remove the newer ones" : ""));
+                               is_older ? "newer checkpoints" : "another run", is_older ? ", or remove the newer ones" : ""));
 }
 
 RunStart prepare_run_start(const run::RunDirectory& directory, const std::string& choice, const std::string& config_text, Logger& logger) {
-  const RunDirectoryContents contents{directory.path(), directory.earlier(), canonical_checkpoints(directory.checkpoint_folder())};
+  const auto folder = directory.checkpoint_folder();
+  RunDirectoryContents contents{.path = directory.path(), .earlier_run = directory.earlier_run()};
+  if (fs::exists(folder)) contents.checkpoints = checkpoint::list_checkpoints(fs::canonical(folder));
   const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;
-  if (is_file && contents.earlier != run::RunDirectory::Earlier::kFinished) chosen = read_checkpoint(choice);
+  if (is_file && contents.earlier_run != run::RunDirectory::EarlierRun::kFinished) chosen = {choice, checkpoint::read_pytorch_file(choice)};
   switch (decide_resume(contents, choice, chosen ? fs::canonical(choice) : fs::path())) {
     case ResumeDecision::kFinished:
       logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
@@ -108,16 +105,15 @@ RunStart prepare_run_start(const run::RunDirectory& directory, const std::string
     case ResumeDecision::kResumeFile:
       break;
   }
-  auto checkpoint = chosen ? std::move(*chosen) : newest_readable(directory.checkpoint_folder(), logger);
+  auto checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, logger);
   check_configuration(checkpoint, config_text, logger);
-  cut_back(directory, checkpoint);
+  truncate_event_files(directory, checkpoint);
   return {.checkpoint = std::move(checkpoint)};
 }
 
-Checkpoint share(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {
-  if (world.size() == 1) return std::move(*mine);
+Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {
   std::string bytes;
-  if (mine) {
+  if (mine && world.size() > 1) {
     const MappedFile map(file);
     bytes.assign(map.bytes().begin(), map.bytes().end());
   }

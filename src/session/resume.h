@@ -1,5 +1,5 @@
 #pragma once
-// Where a run begins: at its first step, or at a checkpoint.
+// Whether a run starts at its first step or resumes from a checkpoint.
 
 #include <filesystem>
 #include <optional>
@@ -18,22 +18,22 @@ struct Checkpoint {
   state::Tree tree;
 };
 
-// What a run directory holds of an earlier run.
+// What an earlier run left in a run directory.
 struct RunDirectoryContents {
   std::filesystem::path path;
-  run::RunDirectory::Earlier earlier = run::RunDirectory::Earlier::kNothing;
-  std::vector<std::filesystem::path> checkpoints;  // canonical, newest first
+  run::RunDirectory::EarlierRun earlier_run = run::RunDirectory::EarlierRun::kNone;
+  std::vector<std::filesystem::path> checkpoints = {};  // canonical, newest first
 };
 
 enum class ResumeDecision {
-  kStart,         // an empty directory: begin at the first step
-  kStartAgain,    // an earlier run saved nothing: remove what it measured and begin at the first step
-  kResumeNewest,  // resume from the newest checkpoint of the directory that can be read
+  kStart,         // the directory is empty: start at the first step
+  kStartAgain,    // the earlier run saved no checkpoint: remove its files and start at the first step
+  kResumeNewest,  // resume from the newest checkpoint of the directory that is readable
   kResumeFile,    // resume from the checkpoint that was asked for
   kFinished,      // the directory holds a finished run: nothing to train
 };
 
-// `choice`: the value of --resume: "auto", "none", or a checkpoint, whose canonical path is `file` then. Reads no file. Throws UsageError
+// `choice` is the value of --resume: "auto", "none", or a checkpoint file, whose canonical path is `file`. Reads no file. Throws UsageError
 // when the choice would overwrite an earlier run.
 ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const std::filesystem::path& file = {});
 
@@ -42,12 +42,12 @@ struct RunStart {
   std::optional<Checkpoint> checkpoint = {};  // to resume from
 };
 
-// On the rank that holds the run directory. Decides, reads the checkpoint, checks that its run had a configuration like `config_text`
-// and logs the other differences, and removes from the directory what was measured after the checkpoint. Throws UsageError as
+// On the rank that holds the run directory. Decides, reads the checkpoint, checks that it belongs to a run with the configuration
+// `config_text` and logs allowed differences, and truncates the event files to their sizes at the checkpoint. Throws UsageError as
 // decide_resume() does and when the checkpoint belongs to another run, and CheckpointError when no checkpoint can be read.
 RunStart prepare_run_start(const run::RunDirectory& directory, const std::string& choice, const std::string& config_text, Logger& logger);
 
-// Collective: gives all ranks the checkpoint of rank 0, the only rank that needs the file. `mine`: on rank 0.
-Checkpoint share(const std::filesystem::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world);
+// Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and has `mine`.
+Checkpoint broadcast(const std::filesystem::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world);
 
 }  // namespace trainer::session

@@ -16,10 +16,18 @@ namespace trainer::session {
 namespace {
 
 constexpr const char* kFinished = "finished";
-// Of batch normalisation: two values of 8 bytes a channel and a count, for the widest layers that there are.
+// Batch normalisation sends two values of 8 bytes for each channel and a count; this is enough for the widest layers.
 constexpr int64_t kStatisticsBytes = 256 * 1024;
 
 std::string environment_json(const std::vector<std::string>& command_line, const std::vector<distributed::RankInfo>& ranks) {
+  auto entries = nlohmann::ordered_json::array();
+  for (const auto& rank : ranks) {
+    entries.push_back({{"host", rank.host},
+                       {"process_id", rank.process_id},
+                       {"device", rank.device},
+                       {"pci_bus_id", rank.pci_bus_id},
+                       {"threads", rank.num_threads}});
+  }
   const nlohmann::ordered_json environment = {
       {"command_line", command_line},
       {"working_directory", std::filesystem::current_path().string()},
@@ -28,7 +36,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"libtorch_version", libtorch_version()},
       {"compiler", compiler_version()},
       {"world_size", ranks.size()},
-      {"ranks", environment_of(ranks)},
+      {"ranks", std::move(entries)},
   };
   return environment.dump(2) + '\n';
 }
@@ -44,7 +52,7 @@ Session::Session(RankContext& context, SessionOptions options)
   if (start == kFinished) throw FinishedRun();
   resume_from_ = start;
   barrier.on_all_ranks([&] { open_log(); });
-  if (auto* process = context_.process()) process->begin_run(directory_ ? directory_->checkpoint_folder() : "");
+  context_.begin_run(directory_ ? directory_->checkpoint_folder() : "");
   auto data = open_data(network);
   barrier.on_all_ranks([&] { init_weights(*network.model); });
   join_ranks(std::move(network), std::move(data));
@@ -55,9 +63,9 @@ std::string Session::open_run_directory() {
   if (!options_.run_directory.empty()) {
     auto& logger = context_.logger();
     directory_ = std::make_unique<run::RunDirectory>(options_.run_directory);
-    if (!directory_->left_by().empty()) {
-      logger.warn("the run directory {} was held by {}, which ended without releasing it; its lock is taken over",
-                  directory_->path().string(), directory_->left_by());
+    if (const auto& holder = directory_->earlier_holder(); !holder.empty()) {
+      logger.warn("the run directory {} was locked by {}, which ended without releasing it; this process takes over the lock",
+                  directory_->path().string(), holder);
     }
     auto start = prepare_run_start(*directory_, options_.resume, context_.config_text(), logger);
     if (start.is_finished) return kFinished;
@@ -79,8 +87,12 @@ void Session::open_log() {
   }
   set_crash_file(log_file);
   logger.info("{}: {}", context_.experiment().experiment, device::to_string(context_.placement()));
-  if (context_.rank_infos().size() <= 1) return;
-  for (const auto& line : table_lines(context_.rank_infos())) logger.info("{}", line);
+  const auto& ranks = context_.rank_infos();
+  for (size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
+    const auto& info = ranks[rank];
+    const auto gpu = info.pci_bus_id.empty() ? "" : fmt::format(" ({})", info.pci_bus_id);
+    logger.info("rank {}  {}  {}{}  {} threads", rank, info.host, info.device, gpu, info.num_threads);
+  }
 }
 
 engine::Data Session::open_data(const engine::Network& network) {
@@ -88,7 +100,7 @@ engine::Data Session::open_data(const engine::Network& network) {
   const auto open = [&] {
     data = session::open_data(context_.experiment(), network.placement, *context_.ranks().world, context_.logger());
   };
-  // One process of each host downloads what has to be downloaded.
+  // First on one process of each host, which downloads missing data.
   context_.barrier().on_all_ranks([&] {
     if (context_.local_rank() == 0) open();
   });
@@ -98,7 +110,7 @@ engine::Data Session::open_data(const engine::Network& network) {
   return data;
 }
 
-// Rank 0 alone reads the file: all ranks get its model.
+// Only rank 0 reads the file; DataParallel sends its model to all ranks.
 void Session::init_weights(models::Model& model) const {
   const auto& section = context_.experiment().model;
   if (context_.rank() != 0 || !resume_from_.empty() || section.init_from.empty()) return;
@@ -111,7 +123,7 @@ void Session::join_ranks(engine::Network network, engine::Data data) {
   if (experiment.distributed.sync_batch_norm && network.placement.device.is_cpu()) ranks.batch_norm->share_memory(kStatisticsBytes);
   auto data_parallel = std::make_unique<distributed::DataParallel>(*network.model, ranks.world, experiment.distributed);
   auto ema = experiment.training.ema ? std::make_unique<optim::Ema>(*network.model, *experiment.training.ema) : nullptr;
-  // Where gradients go through shared memory in each step, the agreement to stop does too.
+  // If the gradients of each step are summed in shared memory, the flags of stop requests are too.
   if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemoryGroup::kAlignment);
   parts_ = std::make_unique<engine::Parts>(
       engine::Parts{{std::move(network)}, {std::move(data)}, ranks, std::move(data_parallel), std::move(ema)});
@@ -146,7 +158,7 @@ bool Session::train(reporting::Sink& reporter, const std::function<bool()>& shou
   engine::Trainer trainer(context_.experiment(), *parts_, reporter, should_stop, save_targets());
   for (auto* hook : hooks) trainer.add_hook(*hook);
   if (!resume_from_.empty()) {
-    const auto checkpoint = share(resume_from_, std::move(checkpoint_), *context_.ranks().world);
+    const auto checkpoint = broadcast(resume_from_, std::move(checkpoint_), *context_.ranks().world);
     context_.barrier().on_all_ranks([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
   }
   return trainer.run();

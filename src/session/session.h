@@ -16,23 +16,23 @@
 namespace trainer::session {
 
 struct SessionOptions {
-  // Where the run is recorded: rank 0 holds the directory's lock and writes its files. Empty: nowhere.
+  // The directory of the run: rank 0 holds its lock and writes its files. Empty: the run has none.
   std::filesystem::path run_directory = {};
-  std::string resume = "auto";                 // with a run directory: the value of --resume
+  std::string resume = "auto";                 // the value of --resume; used with a run directory only
   std::vector<std::string> command_line = {};  // for the run directory's environment.json
-  // Without a run directory: where rank 0 saves (empty: nowhere), and on rank 0 the checkpoint to resume from.
+  // Without a run directory: the folder in which rank 0 saves (empty: it does not save), and on rank 0 the checkpoint to resume from.
   std::filesystem::path checkpoint_folder = {};
   std::optional<Checkpoint> checkpoint = {};
 };
 
-// Thrown on all ranks when the run directory holds a finished run, which has been logged: there is nothing to train.
+// Thrown on all ranks, after a log line, when the run directory holds a finished run: there is nothing to train.
 struct FinishedRun : std::exception {
   const char* what() const noexcept override { return "the run directory holds a finished run"; }
 };
 
-// A run that is ready to train, of one rank. The constructor is collective and goes in this order: network (model, loss, optimizer, whether
-// they fit the data), run directory, data (downloaded by one process of each host), initial weights, data parallelism, checkpoint. Members
-// end in the reverse order. An Error on any rank is thrown on all of them, with its message on one.
+// One rank's part of a run that is ready to train. The constructor is collective and builds in this order: network (model, loss, optimizer,
+// and a check that they fit the data), run directory, data (downloaded by one process of each host), initial weights, data parallelism,
+// checkpoint saver. Members are destroyed in the reverse order. An Error on any rank is thrown on all ranks, with its message on one.
 class Session {
  public:
   // `context` must outlive it.
@@ -44,12 +44,12 @@ class Session {
   // On rank 0 of a run with a directory, else null.
   const run::RunDirectory* directory() const { return directory_.get(); }
 
-  // Collective: trains to the end, or until asked to stop; false then. `reporter` receives this rank's events, `hooks` are called at each
-  // step. Throws what Trainer does.
+  // Collective: trains to the end and returns true, or until asked to stop and returns false. `reporter` receives this rank's events;
+  // `hooks` are called at each step. Throws the errors of engine::Trainer.
   bool train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks = {});
 
  private:
-  // On rank 0: the checkpoint's path (empty: from the first step), or kFinished.
+  // On rank 0. Returns the path of the checkpoint to resume from (empty: start at the first step), or kFinished.
   std::string open_run_directory();
   void open_log();
   engine::Data open_data(const engine::Network& network);
@@ -61,7 +61,7 @@ class Session {
   RankContext& context_;
   SessionOptions options_;
   std::unique_ptr<run::RunDirectory> directory_;
-  std::filesystem::path resume_from_;     // empty: from the first step
+  std::filesystem::path resume_from_;     // empty: start at the first step
   std::optional<Checkpoint> checkpoint_;  // to resume from, on rank 0
   std::unique_ptr<engine::Parts> parts_;
   std::optional<checkpoint::Saver> saver_;

@@ -9,12 +9,12 @@ namespace {
 
 using reporting::MetricFormat;
 
-// Fraction of the samples whose largest output is their class's. Of classes with equal outputs the first counts.
+// Fraction of the samples whose largest output is that of their class. If several outputs are equal, the first class is the prediction.
 double top1(const torch::Tensor& confusion) {
   return mean_of(static_cast<double>(confusion.trace().item<int64_t>()), static_cast<double>(confusion.sum().item<int64_t>()));
 }
 
-// Mean over the classes of their F1 scores. Classes that neither occur nor were predicted are left out of the mean.
+// Mean of the F1 scores of all classes except those that neither occur nor were predicted.
 double macro_f1(const torch::Tensor& confusion) {
   const auto hits = confusion.diagonal().to(torch::kFloat64);
   // 2 hits / (actual + predicted), the harmonic mean of precision and recall.
@@ -35,7 +35,7 @@ std::vector<HitMetric> train_metrics() {
 
 class ClassMeter : public ValidationMeter {
  public:
-  // `metrics`: those that the number of classes allows.
+  // `metrics`: those that exist for this number of classes.
   ClassMeter(torch::Device device, int64_t num_classes, int64_t num_batches, std::vector<ClassMetric> metrics)
       : ValidationMeter(device, num_batches), num_classes_(num_classes), metrics_(std::move(metrics)) {
     const auto integers = torch::TensorOptions(device).dtype(torch::kInt64);
@@ -75,7 +75,7 @@ class ClassMeter : public ValidationMeter {
  private:
   int64_t num_classes_;
   std::vector<ClassMetric> metrics_;
-  torch::Tensor hits_;       // int64, of each metric that counts
+  torch::Tensor hits_;       // int64, one for each metric with `count`
   torch::Tensor confusion_;  // int64 [num_classes, num_classes]
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Targets are class labels.
+// Classification: targets are class labels.
 
 #include "task/task.h"
 
@@ -8,16 +8,16 @@ namespace trainer::task {
 // A metric of a validation with classes: set `count` or `from_confusion`. docs/extending.md shows how to add one.
 struct ClassMetric {
   reporting::MetricInfo info;
-  // Data sets with fewer classes do not have this metric; the text is for messages: "five classes".
+  // The metric does not exist for data sets with fewer classes. The text is for messages: "five classes".
   int64_t min_classes = 1;
   std::string min_classes_text = {};
-  // The metric is the fraction of the samples that this counts.
+  // If set, the metric is the counted fraction of the samples.
   CountHits count = {};
-  // The value, from how often each class was taken for each: int64 [actual][predicted] on the CPU.
+  // If set, computes the metric from the number of samples of each actual and predicted class: int64 [actual][predicted] on the CPU.
   std::function<double(const torch::Tensor& confusion)> from_confusion = {};
 };
 
-// The metrics of a validation, the loss left out.
+// The metrics of a validation without the loss.
 std::vector<ClassMetric> class_metrics();
 
 std::unique_ptr<Task> make_classification(std::unique_ptr<nn::Loss> loss, std::vector<ClassMetric> metrics = class_metrics());

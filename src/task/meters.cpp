@@ -7,7 +7,7 @@ namespace trainer::task {
 reporting::MetricInfo loss_info() { return {.name = "loss"}; }
 
 TrainMeter::TrainMeter(torch::Device device, std::vector<HitMetric> metrics) : metrics_(std::move(metrics)) {
-  // As many columns for every task, so that its checkpoints have one shape.
+  // The same number of columns for every task, so that checkpoints have the same shape.
   const auto num_columns = std::max(all_metrics().train.size(), metrics_.size() + 1);
   sums_ = torch::zeros({static_cast<int64_t>(num_columns) + 1}, torch::TensorOptions(device).dtype(torch::kFloat64));
 }
@@ -49,7 +49,7 @@ void ValidationMeter::add(int64_t number, const torch::Tensor& loss, const torch
 }
 
 Measurement ValidationMeter::read(const distributed::ProcessGroup& group) {
-  // Each batch belongs to one rank; the others add zeros to it.
+  // Each batch belongs to one rank; the other ranks add zeros.
   group.all_reduce(sums_);
   const auto host = sums_.cpu();
   const auto* values = host.const_data_ptr<double>();

@@ -1,6 +1,6 @@
 #pragma once
-// Sums of a training interval or a validation, kept on the device: nothing here waits for the device until read(). Sums are reduced over
-// the ranks, never means.
+// Sums of a training interval or a validation, on the device: only read() and state() wait for it. Sums are added over the ranks; means are
+// computed from the total.
 
 #include <torch/torch.h>
 
@@ -18,15 +18,15 @@ reporting::MetricInfo loss_info();
 // The mean of `count` samples; 0 when there are none.
 inline double mean_of(double sum, double count) { return count == 0 ? 0 : sum / count; }
 
-// What was measured over a number of samples.
+// The metrics of a number of samples.
 struct Measurement {
   int64_t num_samples = 0;
-  // The loss first. All are 0 when there are no samples.
+  // The loss first. All are 0 if there are no samples.
   reporting::Metrics metrics = {{.info = loss_info()}};
-  std::vector<int64_t> confusion = {};  // of a validation with classes: [actual][predicted], row after row
+  std::vector<int64_t> confusion = {};  // of a validation with classes: [actual][predicted], row by row
 };
 
-// How many samples of a batch count for a metric, an integer scalar on the device of its arguments, from `outputs` [N, K] and `targets`.
+// The number of samples of a batch that count for a metric: an integer scalar on the device of `outputs` [N, K] and `targets`.
 using CountHits = std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
 
 // A metric that is a fraction of the samples.
@@ -35,7 +35,7 @@ struct HitMetric {
   CountHits count;
 };
 
-// The mean of the training loss and fractions of the samples, since the last reset.
+// The mean training loss and other metrics since the last reset().
 class TrainMeter {
  public:
   TrainMeter(torch::Device device, std::vector<HitMetric> metrics);
@@ -59,8 +59,8 @@ class TrainMeter {
   torch::Tensor marked_;  // their values at the last mark
 };
 
-// Of a validation whose batches are dealt whole to the ranks. The results are the same to the last digit for any number of ranks: counts
-// are integers, and the losses of batches are kept apart until they are added in the order of the batches. This class measures the loss.
+// For a validation in which each batch is evaluated by one rank. The results are the same to the last digit for any number of ranks: counts
+// are integers, and the losses of the batches are added in the order of the batches. This class measures the loss.
 class ValidationMeter {
  public:
   // `num_batches`: of all ranks together.
@@ -68,7 +68,7 @@ class ValidationMeter {
   virtual ~ValidationMeter() = default;
   ValidationMeter(const ValidationMeter&) = delete;
   ValidationMeter& operator=(const ValidationMeter&) = delete;
-  // As TrainMeter::add, for batch `number` of the validation set.
+  // Like TrainMeter::add, for batch `number` of the validation set.
   virtual void add(int64_t number, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size);
   // Collective: over all ranks of `group`, once. Waits for the device.
   virtual Measurement read(const distributed::ProcessGroup& group);

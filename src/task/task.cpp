@@ -3,12 +3,37 @@
 #include <fmt/format.h>
 
 #include "task/classification.h"
-#include "task/regression.h"
 
 namespace trainer::task {
 namespace {
 
-void add_new(std::vector<reporting::MetricInfo>& to, const std::vector<reporting::MetricInfo>& from) {
+class Regression : public Task {
+ public:
+  using Task::Task;
+
+  reporting::MetricColumns metrics() const override { return {.train = {loss_info()}, .validation = {loss_info()}}; }
+  std::string default_metric() const override { return loss_info().name; }
+  TrainMeter make_train_meter(torch::Device device) const override { return {device, {}}; }
+
+  std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t /*num_classes*/,
+                                                         int64_t num_batches) const override {
+    return std::make_unique<ValidationMeter>(device, num_batches);
+  }
+
+  std::vector<std::string> problems(const Setup& setup) const override {
+    std::vector<std::string> found;
+    if (setup.num_classes > 0) {
+      found.push_back(fmt::format("loss.name: {} needs floating-point targets, but {} gives class labels", setup.loss, setup.dataset));
+    }
+    if (setup.monitor != "auto" && setup.monitor != "validation/" + default_metric()) {
+      found.push_back(fmt::format("checkpoint.monitor: {} has no classes, so that only its loss is measured; choose validation/{}",
+                                  setup.loss, default_metric()));
+    }
+    return found;
+  }
+};
+
+void add_missing(std::vector<reporting::MetricInfo>& to, const std::vector<reporting::MetricInfo>& from) {
   for (const auto& info : from) {
     if (std::ranges::find(to, info.name, &reporting::MetricInfo::name) == to.end()) to.push_back(info);
   }
@@ -18,10 +43,12 @@ void add_new(std::vector<reporting::MetricInfo>& to, const std::vector<reporting
 
 Task::Pass Task::forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const {
   auto outputs = model.forward(images);
-  // A mean over nothing is NaN, but an empty batch's part of the gradient is zero.
+  // A mean over no samples is NaN, but the gradient of an empty batch is zero.
   auto loss = images.size(0) > 0 ? (*loss_)(outputs, targets) : outputs.sum() * 0;
   return {.outputs = std::move(outputs), .loss = std::move(loss)};
 }
+
+std::unique_ptr<Task> make_regression(std::unique_ptr<nn::Loss> loss) { return std::make_unique<Regression>(std::move(loss)); }
 
 std::unique_ptr<Task> make_task(std::unique_ptr<nn::Loss> loss) {
   return loss->has_classes() ? make_classification(std::move(loss)) : make_regression(std::move(loss));
@@ -31,8 +58,8 @@ reporting::MetricColumns all_metrics() {
   reporting::MetricColumns all;
   for (const auto& task : {make_classification(nullptr), make_regression(nullptr)}) {
     const auto metrics = task->metrics();
-    add_new(all.train, metrics.train);
-    add_new(all.validation, metrics.validation);
+    add_missing(all.train, metrics.train);
+    add_missing(all.validation, metrics.validation);
   }
   return all;
 }

@@ -206,7 +206,7 @@ class CheckpointsTest(LaunchCase):
         for launcher in ([], ["launch", "--nproc-per-node", "2", "--"]):
             out, err, code = self.run_tool(*launcher, "verify-resume", *RUN, "--steps", "14")
             self.assertEqual(code, 0, err)
-            self.assertRegex(out, r"^equal, bit for bit: 14 steps straight, and 7 \+ 7 with a checkpoint between them, in \d+ tensors")
+            self.assertRegex(out, r"^equal, bit for bit: 14 steps without interruption, and 7 \+ 7 steps with a checkpoint between them, in \d+ tensors")
 
     def test_verify_resume_reports_startup_errors_once(self):
         absent = self.folder / "absent.pt"

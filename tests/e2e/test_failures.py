@@ -172,7 +172,7 @@ class FailuresTest(LaunchCase):
     def test_restart(self):
         err = self.end(process := self.start("1 training 3 kill", launcher_args=("--max-restarts", "1")))
         self.assertEqual(process.returncode, 137, err)
-        self.assertEqual(err.count("all processes are started again: restart 1 of 1"), 1, err)
+        self.assertEqual(err.count("restarting all processes: restart 1 of 1"), 1, err)
         self.assertEqual(len(re.findall(r"(?m)^resumes from \S+/step_00000003\.pt: epoch 2, step 3$", err)), 1, err)
 
 

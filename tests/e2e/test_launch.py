@@ -135,7 +135,7 @@ class LaunchTest(unittest.TestCase):
             (["--nproc-per-node", 1, "list", "models"], 0, models, ""),
             (["--nproc_per_node=2", "--", "list", "models"], 0, models, ""),
             (["--gpus", "0,2,5", "list", "models"], 0, 3 * models, ""),
-            ([], 2, "", "nothing to start; give --config FILE"),
+            ([], 2, "", "nothing to start; add --config FILE"),
             (["--"], 2, "", "nothing to start"),
             (["--nproc-per-node"], 2, "", "--nproc-per-node: 1 required"),
             (["--nproc-per-node", "0", "list", "models"], 2, "", "--nproc-per-node 0: expected auto or a number"),

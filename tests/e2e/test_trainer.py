@@ -178,14 +178,14 @@ class TrainerTest(unittest.TestCase):
         self.assertEqual(finite.err.splitlines()[-1], f"error: step {step} is finite this time; in the run {first} was not")
         nothing = trainer("replay", self.folder)
         self.assertEqual(nothing.returncode, 3)
-        self.assertIn(f"{self.folder}/step.json: there is no such file; give the folder that the run's message names", nothing.err)
+        self.assertIn(f"{self.folder}/step.json: there is no such file; use the folder that the run's message names", nothing.err)
 
     def test_training_begins_with_the_weights_of_a_file(self):
         weights = self.folder / "weights.safetensors"
         # With these weights the first step is not finite; with initial weights it would be finite.
         write_safetensors(weights, {"fc.weight": ([10, 10], [3e38] * 100), "fc.bias": ([3], [0] * 3)})
         run = self.train("--config", LINEAR, f"model.init_from={weights}", "model.init_strict=false")
-        self.assertIn(f"the model begins with 1 tensors of {weights}; skipped: not fitting fc.bias (Float[3], not Float[10])\n", run.err)
+        self.assertIn(f"the model starts with 1 tensors of {weights}; skipped: not fitting fc.bias (Float[3], not Float[10])\n", run.err)
         self.assertIn("step 0 is not finite", run.err)
         missing = trainer("--config", LINEAR, f"model.init_from={self.folder}/absent.pt", "--run-dir", self.folder / "again")
         self.assertEqual((missing.returncode, f"{self.folder}/absent.pt" in missing.err), (5, True), missing.err)

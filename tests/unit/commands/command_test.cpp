@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The error for a refused command line, and the exit code that main returns for it.
+// The error message for a wrong command line, and the exit code that main returns for it.
 struct Refusal {
   std::string message;
   ExitCode exit_code = ExitCode::kDone;
@@ -42,12 +42,12 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"checkpoint", "average", "a.pt"}, "--output is required"},
       {{"list", "networks"}, "networks not in {models,datasets,transforms,optimizers,lr_schedulers,losses}"},
       {{"data", "show", "--config", "a.yaml", "--output", "a.png", "--count", "0"}, "--count"},
-      {{"launch"}, "trainer launch: nothing to start; give --config FILE, or a command with its arguments"},
+      {{"launch"}, "trainer launch: nothing to start; add --config FILE, or a command with its arguments"},
       {{"launch", "--nproc-per-node"}, "--nproc-per-node"},
       {{"launch", "--nnodes", "2", "--node-rank", "2", "--config", "a.yaml"},
        "--node-rank 2 of --nnodes 2: hosts count from 0, so the last one is 1; correct one of them"},
       {{"launch", "--nnodes", "2", "--config", "a.yaml"},
-       "--nnodes 2 needs --master-addr and --master-port: where host 0 is reached, the same on every host"},
+       "--nnodes 2 needs --master-addr and --master-port: the address and port of host 0, the same on every host"},
       {{"launch", "--master-port", "70000", "--config", "a.yaml"}, "--master-port"},
   };
   for (const auto& [args, message] : cases) {

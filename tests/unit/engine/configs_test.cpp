@@ -22,7 +22,7 @@ class ShippedConfig : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(ShippedConfig, TrainsOneStep) {
   auto experiment = config::load(GetParam(), {}, session::all_registries());
-  // A smaller batch makes the test faster.
+  // A small batch makes the test fast.
   std::vector<std::string> overrides = {"logging.every_steps=1", "dataloader.batch_size=null", "dataloader.global_batch_size=16"};
   // The bundled images replace data sets that are not in the repository.
   if (experiment.dataset.component.name == "cifar10") overrides.push_back("dataset.root=" TRAINER_SOURCE_DIR "/datasets/cifar10_sample");

@@ -1,4 +1,4 @@
-// Tests every key of every key table misspelt, mistyped and out of range, and the documents generated from the tables.
+// Tests every key table: each key misspelt, of the wrong type and out of range, and the documents that are generated from the tables.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -25,14 +25,14 @@ std::string error_of(const std::string& override_text) {
   return "no error";
 }
 
-// Returns the override that sets a key of a section to this value.
+// The override that sets a key of some section to this value.
 using Write = std::function<std::string(const std::string& name, const std::string& value)>;
 
-// `section`: the prefix of the key's path in errors.
+// `section`: the key path that errors show before the key's name.
 void check_key(const config::Key& key, const std::string& section, const Write& write) {
   const auto path = section + key.name;
   const auto misspelt = error_of(write(key.name + "x", "1"));
-  // A name of a single letter with one letter added is not close enough for a suggestion.
+  // A name of one letter with a letter added is not nearer to that name than to others.
   EXPECT_NE(misspelt.find(path + "x: unknown key" + (key.name.size() > 1 ? "; did you mean \"" : "")), std::string::npos) << misspelt;
   EXPECT_FALSE(key.doc.empty()) << path;
   EXPECT_FALSE(key.refused_examples.empty()) << path;
@@ -42,7 +42,7 @@ void check_key(const config::Key& key, const std::string& section, const Write& 
   }
 }
 
-// Checks the keys of each component of a registry; returns their number. `write` and `section` also get the component's name.
+// Tests the keys of each component of a registry; returns their number. `write` and `section` also take the component's name.
 int check_components(const config::RegistryBase& registry, const std::function<std::string(const std::string& component)>& section,
                      const std::function<Write(const std::string& component)>& write) {
   int num_keys = 0;
@@ -57,7 +57,7 @@ int check_components(const config::RegistryBase& registry, const std::function<s
   return num_keys;
 }
 
-// `outer`: the path of the section that this one is in.
+// `outer`: the path of the enclosing section.
 int check_section(const config::Key& section_key, const std::string& outer = "") {
   const auto section = outer + section_key.name + ".";
   if (section_key.set_section) section_key.set_section(true);
@@ -103,7 +103,7 @@ TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
   EXPECT_GT(num_keys, 60);
 }
 
-TEST(EveryKey, TheReferenceInDocsIsUpToDate) {
+TEST(EveryKey, TheReferenceInDocsMatchesTheTables) {
   const auto file = std::filesystem::path(TRAINER_SOURCE_DIR) / "docs/configuration.md";
   EXPECT_EQ(read_file(file), config::reference_markdown(session::all_registries()))
       << "the key tables changed; run: trainer config reference --format markdown > docs/configuration.md";

@@ -22,7 +22,7 @@ struct Net : torch::nn::Module {
   }
 };
 
-// Values that differ from those of a newly constructed network.
+// Values that differ from those of a new network.
 state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", bool with_counter = true) {
   const Net net(num_classes);
   state::Dict dict;
@@ -36,7 +36,7 @@ state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", 
   return dict;
 }
 
-// The report of init_model for a file that messages call "a.pt".
+// The message for a file that is named "a.pt".
 std::string init_from(const state::Tree& tree, torch::nn::Module& model, bool strict = true) {
   testing::StringOutput output;
   checkpoint::write_pytorch_file(tree, "a", output);
@@ -59,11 +59,11 @@ void expect_filled(const torch::nn::Module& net) {
   }
 }
 
-TEST(InitFrom, AcceptsTheUsualFormsOfAPythonStateDict) {
+TEST(InitFrom, ReadsAStateDictInEveryFormThatPythonUsersSave) {
   for (const auto& tree : {state::Tree(make_state()), as("model", make_state()), as("state_dict", make_state()),
                            state::Tree(make_state(3, "module.")), as("state_dict", make_state(3, "module."))}) {
     Net net;
-    EXPECT_EQ(init_from(tree, net), "the model begins with 7 tensors of a.pt");
+    EXPECT_EQ(init_from(tree, net), "the model starts with 7 tensors of a.pt");
     expect_filled(net);
   }
 }
@@ -76,7 +76,7 @@ TEST(InitFrom, ConvertsToTheModelsDtype) {
 
 TEST(InitFrom, AcceptsOldFilesWithoutCounters) {
   Net net;
-  EXPECT_EQ(init_from(make_state(3, "", /*with_counter=*/false), net), "the model begins with 6 tensors of a.pt");
+  EXPECT_EQ(init_from(make_state(3, "", /*with_counter=*/false), net), "the model starts with 6 tensors of a.pt");
 }
 
 TEST(InitFrom, StrictReportsAllMismatchesAndChangesNothing) {
@@ -91,29 +91,30 @@ TEST(InitFrom, StrictReportsAllMismatchesAndChangesNothing) {
       [&] { init_from(dict, net); },
       ThrowsMessage<CheckpointError>("a.pt: does not fit the model: missing extra; unexpected head.weight, step; not fitting fc.weight "
                                      "(Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not Float[3]); set model.init_strict: false "
-                                     "to take what fits"));
+                                     "to load the entries that fit"));
   EXPECT_TRUE(torch::equal(weight, before));
 }
 
-TEST(InitFrom, NonStrictLoadsWhatFitsAndReportsWhatWasSkipped) {
+TEST(InitFrom, OtherwiseLoadsWhatFitsAndNamesWhatWasSkipped) {
   Net net;
   EXPECT_EQ(
       init_from(make_state(5), net, /*strict=*/false),
-      "the model begins with 5 tensors of a.pt; skipped: not fitting fc.weight (Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not "
+      "the model starts with 5 tensors of a.pt; skipped: not fitting fc.weight (Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not "
       "Float[3])");
   EXPECT_EQ(net.named_parameters()["bn.weight"][0].item<float>(), 7);
 }
 
-TEST(InitFrom, RefusesAFileOfWhichNothingFits) {
+TEST(InitFrom, AFileOfWhichNothingFitsIsRejected) {
   Net net;
   const auto error = [](const std::string& what) { return ThrowsMessage<CheckpointError>(::testing::StartsWith("a.pt: " + what)); };
-  EXPECT_THAT([&] { init_from(as("weights", make_state()), net, false); }, error("nothing in it fits the model: missing bn.weight, "));
-  EXPECT_THAT([&] { init_from(state::List{1}, net, false); }, error("holds no state_dict; save model.state_dict()"));
+  EXPECT_THAT([&] { init_from(as("weights", make_state()), net, false); },
+              error("none of its entries fits the model: missing bn.weight, "));
+  EXPECT_THAT([&] { init_from(state::List{1}, net, false); }, error("does not contain a state_dict; save model.state_dict()"));
   state::Dict entries;
   entries.add("fc.bias", torch::zeros({3}, torch::kInt64));
   entries.add("fc.weight", "text");
   EXPECT_THAT([&] { init_from(entries, net, false); },
-              ThrowsMessage<CheckpointError>(::testing::EndsWith("not fitting fc.weight (no tensor), fc.bias (Long[3], not Float[3])")));
+              ThrowsMessage<CheckpointError>(::testing::EndsWith("not fitting fc.weight (not a tensor), fc.bias (Long[3], not Float[3])")));
 }
 
 TEST(InitFrom, ReadsTheFileThatTheSectionNames) {
@@ -125,7 +126,7 @@ TEST(InitFrom, ReadsTheFileThatTheSectionNames) {
   Net net;
   config::ModelSection section;
   section.init_from = path.string();
-  EXPECT_EQ(init_model(section, net), "the model begins with 7 tensors of " + path.string());
+  EXPECT_EQ(init_model(section, net), "the model starts with 7 tensors of " + path.string());
   expect_filled(net);
   section.init_from = (folder.path() / "absent.pt").string();
   EXPECT_THROW(init_model(section, net), CheckpointError);

@@ -1,4 +1,4 @@
-// Steps that are not finite: they change nothing, are reported and saved, and can be repeated.
+// Steps that are not finite: they are skipped, reported and saved, and can be repeated.
 
 #include "engine/non_finite.h"
 
@@ -31,65 +31,65 @@ const std::string kText =
     "training: {epochs: 1}\n"
     "logging: {every_steps: 1}\n";
 
-// Before step `first` of six the weights of the rank are made so large that a layer's output is infinite; before step `end` they are
-// restored.
-struct Plant {
+// Six steps an epoch. Before step `first` the weights of the rank are set to values so large that a layer's output is infinite; before
+// step `end` they are restored.
+struct Overflow {
   int rank = 0;
   int64_t first = 3;
   int64_t end = 4;
 };
 
-class Planter : public TrainingHook {
+class OverflowHook : public TrainingHook {
  public:
-  Planter(Parts& parts, const Plant& plant) : parts_(parts), plant_(plant) {}
+  OverflowHook(Parts& parts, const Overflow& overflow) : parts_(parts), overflow_(overflow) {}
 
   void before_step(int64_t step) override {
-    if (parts_.ranks.world->rank() != plant_.rank) return;
+    if (parts_.ranks.world->rank() != overflow_.rank) return;
     const torch::NoGradGuard no_grad;
-    if (step == plant_.first) {
+    if (step == overflow_.first) {
       for (const auto& tensor : testing::state_of(parts_)) before.push_back(tensor.detach().clone());
       for (auto& parameter : parts_.model->parameters()) parameter.fill_(parameter.scalar_type() == torch::kFloat64 ? 1e308 : 1e38);
-      for (const auto& tensor : testing::state_of(parts_)) planted.push_back(tensor.detach().clone());
+      for (const auto& tensor : testing::state_of(parts_)) during.push_back(tensor.detach().clone());
     }
-    if (step == plant_.end) {
+    if (step == overflow_.end) {
       for (const auto& tensor : testing::state_of(parts_)) after.push_back(tensor.detach().clone());
       const auto parameters = parts_.model->parameters();
       for (size_t i = 0; i < parameters.size(); ++i) torch::Tensor(parameters[i]).copy_(before[i]);
     }
   }
 
-  std::vector<torch::Tensor> before, planted, after;
+  std::vector<torch::Tensor> before, during, after;
 
  private:
   Parts& parts_;
-  Plant plant_;
+  Overflow overflow_;
 };
 
 struct Outcome {
-  std::vector<StepRecord> kept;
+  std::vector<StepRecord> saved;
   std::vector<std::string> warnings;
   std::vector<reporting::TrainEvent> lines;
   std::vector<reporting::ValidationEvent> validations;
   std::string error;
-  bool changed_nothing = false;  // except for the planted weights
+  bool state_unchanged = false;  // except for the large weights
 };
 
-Outcome train(const std::string& model, const Plant& plant, const std::vector<std::string>& overrides, const Ranks& ranks = {},
+Outcome train(const std::string& model, const Overflow& overflow, const std::vector<std::string>& overrides, const Ranks& ranks = {},
               const std::filesystem::path& folder = {}) {
   const auto text = kText + "model: " + model + "\n";
   testing::SmallSession session(text, overrides, ranks);
   auto& parts = session.parts();
-  Planter planter(parts, plant);
+  OverflowHook hook(parts, overflow);
   testing::Recorder events;
   Outcome outcome;
-  const auto keep = [&](const StepRecord& record) {
-    outcome.kept.push_back(record);
+  const auto save = [&](const StepRecord& record) {
+    outcome.saved.push_back(record);
     if (!folder.empty()) write_step(folder, record, *parts.model, text);
-    return std::filesystem::path("kept/step");
+    return std::filesystem::path("saved/step");
   };
   try {
-    Trainer trainer(session.context.experiment(), parts, events, [] { return false; }, {.non_finite_step = keep});
-    trainer.add_hook(planter);
+    Trainer trainer(session.context.experiment(), parts, events, [] { return false; }, {.non_finite_step = save});
+    trainer.add_hook(hook);
     trainer.run();
   } catch (const AgreedError& error) {
     outcome.error = error.what();
@@ -97,7 +97,7 @@ Outcome train(const std::string& model, const Plant& plant, const std::vector<st
   for (const auto& warning : events.warnings) outcome.warnings.push_back(warning.message);
   outcome.lines = events.train;
   outcome.validations = events.validation;
-  outcome.changed_nothing = bitwise_equal(planter.planted, planter.after);
+  outcome.state_unchanged = bitwise_equal(hook.during, hook.after);
   parts.data_parallel.reset();
   return outcome;
 }
@@ -109,10 +109,10 @@ TEST(NonFinite, StopsAndNamesTheStepTheLayerAndTheLearningRate) {
   const auto outcome = train("{name: resnet20}", {}, {kStop});
   EXPECT_EQ(outcome.error,
             "step 3 is not finite, at learning rate 0.001: first the output of conv1; the step is skipped and saved for `trainer replay "
-            "kept/step`; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm");
-  ASSERT_EQ(outcome.kept.size(), 1U);
-  EXPECT_EQ(outcome.kept[0].step, 3);
-  EXPECT_EQ(outcome.kept[0].first_non_finite, "the output of conv1");
+            "saved/step`; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm");
+  ASSERT_EQ(outcome.saved.size(), 1U);
+  EXPECT_EQ(outcome.saved[0].step, 3);
+  EXPECT_EQ(outcome.saved[0].first_non_finite, "the output of conv1");
   EXPECT_TRUE(outcome.warnings.empty());
 }
 
@@ -120,11 +120,11 @@ TEST(NonFinite, ASkippedStepChangesNothing) {
   for (const auto& optimizer : {"sgd", "adamw", "sam"}) {
     const auto outcome = train("{name: resnet20}", {}, {kSkip, std::string("optimizer={name: ") + optimizer + ", lr: 0.001}"});
     EXPECT_EQ(outcome.error, "");
-    EXPECT_TRUE(outcome.changed_nothing) << optimizer;
+    EXPECT_TRUE(outcome.state_unchanged) << optimizer;
     ASSERT_EQ(outcome.warnings.size(), 1U);
     EXPECT_EQ(outcome.warnings[0],
               "step 3 is not finite, at learning rate 0.001: first the output of conv1; the step is skipped and saved for `trainer replay "
-              "kept/step`");
+              "saved/step`");
     // An interval in which all steps were skipped is not reported.
     ASSERT_EQ(outcome.lines.size(), 5U);
     for (const auto& line : outcome.lines) EXPECT_TRUE(std::isfinite(testing::loss_of(line))) << line.step;
@@ -132,8 +132,8 @@ TEST(NonFinite, ASkippedStepChangesNothing) {
   }
 }
 
-TEST(NonFinite, ASkippedStepDoesNotChangeLaterBatches) {
-  // With a learning rate of nearly 0, a step's loss depends only on its images.
+TEST(NonFinite, TheBatchesAfterASkippedStepAreTheSame) {
+  // With a learning rate of nearly 0, the loss of a step depends only on its images.
   const std::vector<std::string> still = {kSkip, "optimizer.lr=1.0e-300", "dataloader.num_workers=2", "training.epochs=2"};
   const auto straight = train("{name: demo_conv}", {.rank = -1}, still);
   const auto skipped = train("{name: demo_conv}", {}, still);
@@ -144,7 +144,7 @@ TEST(NonFinite, ASkippedStepDoesNotChangeLaterBatches) {
 }
 
 TEST(NonFinite, ASkippedStepIsNotAveraged) {
-  // With a learning rate of nearly 0, the average is the model.
+  // With a learning rate of nearly 0, the averaged parameters equal those of the model.
   const auto outcome = train("{name: demo_conv}", {}, {kSkip, "optimizer.lr=1.0e-300", "training.ema={}"});
   ASSERT_EQ(outcome.warnings.size(), 1U);
   ASSERT_EQ(outcome.validations.size(), 1U);
@@ -154,30 +154,30 @@ TEST(NonFinite, ASkippedStepIsNotAveraged) {
 TEST(NonFinite, TenInARowEndTheRun) {
   const auto outcome = train("{name: demo_conv}", {.first = 3, .end = 100}, {kSkip, "training.epochs=3"});
   EXPECT_EQ(outcome.warnings.size(), 9U);
-  EXPECT_EQ(outcome.kept.size(), 3U);
+  EXPECT_EQ(outcome.saved.size(), 3U);
   EXPECT_THAT(outcome.error, StartsWith("step 12 is not finite"));
   EXPECT_THAT(outcome.error, HasSubstr("the step is skipped, the 10th in a row; lower optimizer.lr"));
 }
 
-TEST(NonFinite, MicroStepsAreKept) {
+TEST(NonFinite, MicroStepsAreSaved) {
   const auto outcome = train("{name: demo_conv}", {}, {kStop, "training.accumulation_steps=4"});
-  ASSERT_EQ(outcome.kept.size(), 1U);
-  const auto& record = outcome.kept[0];
+  ASSERT_EQ(outcome.saved.size(), 1U);
+  const auto& record = outcome.saved[0];
   EXPECT_EQ(record.first_non_finite, "the output of conv");
   ASSERT_EQ(record.batches.size(), 4U);
   for (const auto& batch : record.batches) EXPECT_EQ(batch.size(), 2U);
   EXPECT_EQ(record.num_group_samples, 8);
 }
 
-TEST(NonFinite, Float16StopsWhenLossScale1IsNotEnough) {
+TEST(NonFinite, Float16StopsWhenNoScaleHelps) {
   const auto outcome = train("{name: demo_conv}", {.first = 3, .end = 100},
                              {kStop, "runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 2.0}"});
   EXPECT_THAT(outcome.error, StartsWith("step 4 is not finite, at learning rate 0.001 and loss scale 1: first the output of conv;"));
-  ASSERT_EQ(outcome.kept.size(), 1U);
-  EXPECT_EQ(outcome.kept[0].loss_scale, 1);
+  ASSERT_EQ(outcome.saved.size(), 1U);
+  EXPECT_EQ(outcome.saved[0].loss_scale, 1);
 }
 
-TEST(NonFinite, TheErrorNamesTheRankWithTheFirstNonFiniteValue) {
+TEST(NonFinite, TheRankWithTheFirstNonFiniteValueIsNamed) {
   for (const auto& model : {"{name: resnet20}", "{name: demo_conv}"}) {
     const bool has_norm = std::string(model) == "{name: resnet20}";
     std::mutex mutex;
@@ -190,8 +190,8 @@ TEST(NonFinite, TheErrorNamesTheRankWithTheFirstNonFiniteValue) {
     EXPECT_THAT(outcomes[0].error, HasSubstr(has_norm ? "first the output of conv1 on rank 1;" : "first the output of conv on rank 1;"));
     EXPECT_EQ(outcomes[1].error, "");
     EXPECT_EQ(outcomes[2].error, "");
-    ASSERT_EQ(outcomes[0].kept.size(), 1U);
-    const auto& record = outcomes[0].kept[0];
+    ASSERT_EQ(outcomes[0].saved.size(), 1U);
+    const auto& record = outcomes[0].saved[0];
     EXPECT_EQ(record.rank, 1);
     EXPECT_EQ(record.is_joined, has_norm);
     ASSERT_EQ(record.batches.size(), 1U);
@@ -202,16 +202,16 @@ TEST(NonFinite, TheErrorNamesTheRankWithTheFirstNonFiniteValue) {
 TEST(NonFinite, ARecordIsReadBackUnchanged) {
   const testing::TemporaryFolder folder;
   const auto outcome = train("{name: resnet20}", {}, {kStop}, {}, folder.path());
-  ASSERT_EQ(outcome.kept.size(), 1U);
-  const auto& kept = outcome.kept[0];
+  ASSERT_EQ(outcome.saved.size(), 1U);
+  const auto& saved = outcome.saved[0];
   const auto read = read_step(folder.path());
   EXPECT_EQ(read.step, 3);
   EXPECT_EQ(read.epoch, 0);
-  EXPECT_EQ(read.lr, kept.lr);
+  EXPECT_EQ(read.lr, saved.lr);
   EXPECT_EQ(read.loss_scale, std::nullopt);
-  EXPECT_EQ(read.batches, kept.batches);
+  EXPECT_EQ(read.batches, saved.batches);
   EXPECT_EQ(read.num_group_samples, 8);
-  EXPECT_EQ(read.first_non_finite, kept.first_non_finite);
+  EXPECT_EQ(read.first_non_finite, saved.first_non_finite);
   EXPECT_TRUE(read.repeats);
 
   auto experiment = config::load(step_config_file(folder.path()), {}, session::all_registries());
@@ -221,7 +221,7 @@ TEST(NonFinite, ARecordIsReadBackUnchanged) {
   EXPECT_TRUE(network.model->named_buffers()["bn1.running_mean"].isfinite().all().item<bool>());
 }
 
-TEST(NonFinite, FilesThatAreNotRecordsAreRefused) {
+TEST(NonFinite, AnInvalidRecordIsRejected) {
   const testing::TemporaryFolder folder;
   const auto message = [](const std::function<void()>& act) -> std::string {
     try {
@@ -233,12 +233,12 @@ TEST(NonFinite, FilesThatAreNotRecordsAreRefused) {
   };
   const auto path = folder.path().string();
   EXPECT_EQ(message([&] { read_step(folder.path()); }),
-            path + "/step.json: there is no such file; give the folder that the run's message names");
+            path + "/step.json: there is no such file; use the folder that the run's message names");
   std::ofstream(folder.path() / "step.json") << "{\"step\": 3}";
   EXPECT_THAT(message([&] { read_step(folder.path()); }), StartsWith(path + "/step.json: this is not a record of a step ("));
   torch::nn::Linear model(2, 2);
   EXPECT_EQ(message([&] { read_model(folder.path(), *model); }),
-            path + "/model.pt: there is no such file; give the folder that the run's message names");
+            path + "/model.pt: there is no such file; use the folder that the run's message names");
   std::ofstream(folder.path() / "model.pt") << "no tensors";
   EXPECT_THAT(message([&] { read_model(folder.path(), *model); }), StartsWith(path + "/model.pt: this is not a state of the model ("));
 }

@@ -59,7 +59,7 @@ TEST(Plan, MicroStepsOfAStep) {
 TEST(Plan, TheRestOfAnEpochOnAnotherWorldSize) {
   const auto three = make_plan(experiment_with(std::nullopt, 12, 1, false), 100, 3);
   const auto begun = rest_of_epoch(three, 2, 18);
-  EXPECT_EQ(begun.num_steps, 9);  // 102 samples, two of them twice
+  EXPECT_EQ(begun.num_steps, 9);  // 102 samples: two of the 100 are repeated
   EXPECT_EQ(end_sample_of(three, begun, 20), 36);
   EXPECT_EQ(end_sample_of(three, begun, 26), 102);
 
@@ -72,7 +72,7 @@ TEST(Plan, TheRestOfAnEpochOnAnotherWorldSize) {
   EXPECT_EQ(schedule_step_of(two, rest, 21), 2 * 9 + 3);
   EXPECT_EQ(samples_in_step(two, rest, 26), 4);
 
-  // With another global batch, the rest of the samples gives another number of steps.
+  // With another global batch, the rest of the epoch is divided into steps of the new size.
   const auto four = make_plan(experiment_with(2, std::nullopt, 1, false), 100, 4);
   const auto last = rest_of_epoch(four, 2, 21, 36);
   EXPECT_EQ(last.first_step_in_epoch, 5);
@@ -92,7 +92,7 @@ TEST(Plan, TooFewImagesForABatch) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "dataloader.batch_size: 5 training images make no batch of 32; lower it, or set dataloader.drop_last: false");
+                 "dataloader.batch_size: 5 training images are fewer than one batch of 32; lower it, or set dataloader.drop_last: false");
   }
 }
 

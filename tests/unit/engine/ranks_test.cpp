@@ -1,4 +1,4 @@
-// W ranks compute the same as one rank on the joined batch.
+// W ranks compute what one rank computes on the joint batch.
 
 #include "tests/testing/ranks.h"
 
@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// 26 samples in batches of 12: two full ones and one of 2, which leaves ranks 2 and 3 of four without a sample.
+// 26 samples in batches of 12: two full ones and one of 2, in which ranks 2 and 3 of four have no sample.
 std::string experiment_text(const std::string& model, const std::string& shape = "[3, 32, 32]") {
   return fmt::format(
       "experiment: ranks\n"
@@ -81,7 +81,7 @@ std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks,
   return state;
 }
 
-TEST(Ranks, AStepFromEqualWeightsEqualsThatOfTheJoinedBatch) {
+TEST(Ranks, AStepFromEqualWeightsEqualsThatOfTheJointBatch) {
   for (const auto& model : {kResNet, kWithoutNorm}) {
     const auto text = experiment_text(model);
     for (const int64_t step : {0, 2}) {
@@ -123,7 +123,7 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
   }
 }
 
-TEST(Ranks, LossesEqualThoseOfOneProcess) {
+TEST(Ranks, CurvesEqualThoseOfOneProcess) {
   for (const auto& model : {kResNet, kWithoutNorm}) {
     const auto text = experiment_text(model);
     const auto one = testing::train_text(text);
@@ -162,7 +162,7 @@ TEST(Ranks, AveragedParametersEqualThoseOfOneProcess) {
   }
 }
 
-// One process evaluates the parameters of a run of three ranks, so any difference comes from the evaluation.
+// One process evaluates the parameters that three ranks trained, so that a difference can only come from the evaluation.
 TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   const auto text = experiment_text(kResNet);
   const auto evaluate_with = [&](const Ranks& ranks) {
@@ -210,17 +210,17 @@ TEST(Ranks, PaddedAndCutShardsHaveTheSameNumberOfSteps) {
   }
 }
 
-TEST(Ranks, AStopRequestToOneRankStopsAllRanksAtTheSameStep) {
+TEST(Ranks, AStopRequestAtOneRankStopsAllAtTheSameStep) {
   std::vector<int64_t> steps(3);
   testing::run_ranks(3, [&](distributed::ProcessGroups& groups) {
     const int rank = groups.world()->rank();
-    // Only rank 1 gets the request, after two steps.
+    // Only rank 1 is asked to stop, after two steps.
     const auto run = testing::train_text(experiment_text(kWithoutNorm), {}, rank == 1 ? 2 : -1, make_ranks(groups));
     EXPECT_FALSE(run.done);
     EXPECT_EQ(run.events.end.reason, "stopped");
     steps[static_cast<size_t>(rank)] = run.events.end.step;
   });
-  // The small gradients are summed in shared memory, so the other ranks get the flag in the same step.
+  // The flag is in the shared memory in which small gradients are summed, so that the other ranks read it in the same step.
   EXPECT_EQ(steps, (std::vector<int64_t>{2, 2, 2}));
 }
 
@@ -231,7 +231,7 @@ TEST(Ranks, SamTrainsAndKeepsRanksEqual) {
       [] {
         testing::train_text(experiment_text(kWithoutNorm), {"optimizer={name: sam, lr: 0.01}", "training.accumulation_steps=2"});
       },
-      ThrowsMessage<UsageError>(HasSubstr("optimizer.name: sam goes over each batch twice")));
+      ThrowsMessage<UsageError>(HasSubstr("optimizer.name: sam processes each batch twice")));
 }
 
 TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {
@@ -239,7 +239,7 @@ TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {
                                 {"runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 1.0e30, growth_interval: 3}"});
   const auto& lines = runs[0].events.train;
   ASSERT_EQ(lines.size(), 12U);
-  // The initial scale overflows float16, so steps are skipped until it is small enough.
+  // The first scale overflows float16: steps are skipped until the scale is low enough.
   EXPECT_GT(lines.front().skipped_steps.value(), 0);
   EXPECT_LT(lines.back().grad_scale.value(), 1e30);
   for (size_t rank = 0; rank < 2; ++rank) {
@@ -248,11 +248,11 @@ TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {
   }
 }
 
-TEST(Ranks, AGlobalBatchThatTheRanksCannotDivideIsRefused) {
+TEST(Ranks, AGlobalBatchThatCannotBeDividedIsRejected) {
   testing::run_ranks(2, [](distributed::ProcessGroups& groups) {
     EXPECT_THAT([&] { testing::train_text(experiment_text(kWithoutNorm), {"dataloader.global_batch_size=15"}, -1, make_ranks(groups)); },
                 ThrowsMessage<UsageError>(
-                    HasSubstr("dataloader.global_batch_size: 15 cannot be shared by 2 ranks x training.accumulation_steps = 1; "
+                    HasSubstr("dataloader.global_batch_size: 15 cannot be divided among 2 ranks x training.accumulation_steps = 1; "
                               "choose a multiple of 2")));
   });
 }

@@ -1,4 +1,4 @@
-// A run that is stopped and resumed equals the uninterrupted run, bit for bit; with another world size it trains on the remaining samples.
+// A run that is stopped and resumed equals an uninterrupted run, bit for bit; another number of ranks trains the rest of the epoch.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using testing::SmallRun;
 using testing::TemporaryFolder;
 using ::testing::ThrowsMessage;
 
-// Five steps per epoch, with train events after the second, the fourth and the last.
+// Per epoch and rank, reported after the second, the fourth and the last step.
 std::string resume_text(const std::string& model) {
   return fmt::format(
       "experiment: resume\n"
@@ -53,8 +53,8 @@ SmallRun train_on(int world_size, const std::string& text, const Overrides& over
   return first;
 }
 
-// Steps, metrics and learning rates of all events, as sorted lines.
-std::vector<std::string> lines_of(const testing::Recorder& events) {
+// Losses, metrics, learning rates and steps, as lines.
+std::vector<std::string> told(const testing::Recorder& events) {
   std::vector<std::string> lines;
   for (const auto& e : events.train) {
     lines.push_back(fmt::format("train {} {} {} {} {} {} {}", e.epoch, e.step, e.step_in_epoch, e.steps_per_epoch, testing::loss_of(e),
@@ -81,7 +81,7 @@ std::vector<torch::Tensor> tensors_of(const SmallRun& run) {
   return tensors;
 }
 
-// For each n of `stops`: stops at the n-th check for a stop request, and resumes.
+// Stops after each of `stops` calls of should_stop, and resumes.
 void expect_resumes_exactly(int world_size, const std::string& text, const Overrides& overrides, const std::vector<int64_t>& stops) {
   const auto straight = train_on(world_size, text, overrides, -1, {});
   for (const auto stop : stops) {
@@ -103,7 +103,7 @@ void expect_resumes_exactly(int world_size, const std::string& text, const Overr
 }
 
 TEST(Resume, AtEachStepAndValidationBatch) {
-  // In each epoch, one check for each of five steps, one before validation, one for each of its three batches, and one at the end.
+  // Calls of should_stop in each epoch: five for the steps, one before the validation, three for its batches; one after each epoch.
   std::vector<int64_t> stops(18);
   std::iota(stops.begin(), stops.end(), 1);
   expect_resumes_exactly(1, resume_text(kConvolution), {}, stops);
@@ -174,10 +174,10 @@ TEST(Resume, FromACheckpointWithinAnEpoch) {
   }
 }
 
-// The first value of an image is different for each image of the synthetic set.
+// Each image of the synthetic set has a different first value.
 double identity_of(const torch::Tensor& image) { return image.flatten()[0].item<double>(); }
 
-TEST(Resume, OtherWorldSizesVisitTheRestOfAnEpoch) {
+TEST(Resume, AnotherNumberOfRanksTrainsTheRestOfAnEpoch) {
   const auto text = resume_text(kConvolution);
   const Overrides overrides = {"dataset.train_transforms=[]"};
   std::multiset<double> seen;
@@ -214,7 +214,7 @@ TEST(Resume, OtherWorldSizesVisitTheRestOfAnEpoch) {
   EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 50U);
 }
 
-TEST(Resume, ARunResumesOnOtherWorldSizes) {
+TEST(Resume, ARunResumesWithAnotherNumberOfRanks) {
   const auto text = resume_text(kNorm);
   const Overrides overrides = {"runtime.dtype=float64"};
   const auto straight = train_on(1, text, overrides, -1, {});
@@ -233,7 +233,7 @@ TEST(Resume, ARunResumesOnOtherWorldSizes) {
   EXPECT_NEAR(train_loss(run), train_loss(straight), 1e-9);
 }
 
-TEST(Resume, RefusesACheckpointThatDoesNotFit) {
+TEST(Resume, RejectsCheckpointsThatDoNotFit) {
   const TemporaryFolder folder;
   const auto text = resume_text(kConvolution);
   train_on(1, text, {}, 2, folder.path());
@@ -241,7 +241,7 @@ TEST(Resume, RefusesACheckpointThatDoesNotFit) {
   const auto expect = [&](const Overrides& overrides, const std::string& what) {
     EXPECT_THAT([&] { resume(overrides); }, ThrowsMessage<CheckpointError>(HasSubstr("step_00000002.pt: " + what)));
   };
-  expect({"dataset.num_train=51"}, "num_train: was trained on 50 images, but the data set has 51; give it the data set that it had");
+  expect({"dataset.num_train=51"}, "num_train: was trained on 50 images, but the data set has 51; use the same data set");
   expect({"model={name: resnet20}"}, "model: the network also has conv1.weight, bn1.weight");
   expect({"runtime.dtype=float64"}, "model.conv.weight: is Float");
 }

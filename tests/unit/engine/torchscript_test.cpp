@@ -40,7 +40,7 @@ TEST(TorchScript, EveryKindOfNetworkIsTraced) {
   }
 }
 
-// A model in whose trace the batch size is a constant.
+// Its trace contains the batch size as a constant.
 struct MeanOverBatch : models::Model {
   MeanOverBatch() { weight = register_parameter("weight", torch::ones({1})); }
   torch::Tensor forward(const torch::Tensor& x) override { return x * weight / x.size(0); }
@@ -49,10 +49,10 @@ struct MeanOverBatch : models::Model {
   torch::Tensor weight;
 };
 
-TEST(TorchScript, RefusesATraceThatDependsOnTheBatchSize) {
+TEST(TorchScript, ANetworkThatDependsOnTheBatchSizeIsRejected) {
   MeanOverBatch model;
   EXPECT_THAT([&] { to_torchscript(model, {3}); },
-              ::testing::ThrowsMessage<Error>("the traced network gives other outputs than the network for a batch of 3"));
+              ::testing::ThrowsMessage<Error>("the outputs of the traced network differ from those of the network for a batch of 3"));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(Trainer, IsBitwiseEqualForAnyNumberOfWorkers) {
   EXPECT_NE(loss_of(reference.events.train[0]), loss_of(other_seed.events.train[0]));
 }
 
-TEST(Trainer, SendsEventsToTheSink) {
+TEST(Trainer, ReportsEachEvent) {
   const auto run = train_text(kRandom);
   EXPECT_TRUE(run.done);
   EXPECT_EQ(run.events.start.steps_per_epoch, 5);
@@ -147,7 +147,8 @@ TEST(Trainer, HeldOutPartOfTheTrainingSet) {
   EXPECT_THROW(train_text(kRandom, {"dataset.validation_split=0.001"}), UsageError);
 }
 
-TEST(Trainer, AveragedParametersAreEvaluatedWithoutEffectOnTraining) {
+// They do not influence the training.
+TEST(Trainer, AveragedParametersAreEvaluatedToo) {
   const auto without = train_text(kRandom);
   const auto with = train_text(kRandom, {"training.ema.decay=0.9"});
   expect_equal_runs(with, without);
@@ -162,7 +163,7 @@ TEST(Trainer, AveragedParametersAreEvaluatedWithoutEffectOnTraining) {
     EXPECT_TRUE(value_of(event, "macro_f1").has_value());
     EXPECT_FALSE(ema_value_of(event, "macro_f1").has_value());
   }
-  // With decay 0 the average is the model.
+  // With decay 0 the averaged parameters equal those of the model.
   const auto last = *train_text(kRandom, {"training.ema={decay: 0}"}).events.end.final_validation;
   EXPECT_NEAR(ema_value_of(last, "loss").value(), loss_of(last), 1e-12);
   EXPECT_EQ(ema_value_of(last, "top1"), value_of(last, "top1"));
@@ -204,7 +205,7 @@ TEST(Trainer, TrainsWithStrictDeterminism) {
   EXPECT_NO_THROW(put());
 }
 
-TEST(BuildParts, AllMismatchesAreReportedTogether) {
+TEST(BuildParts, AllMismatchesAreListedTogether) {
   const auto error = [](const std::vector<std::string>& overrides) {
     try {
       train_text(kRandom, overrides);
@@ -219,7 +220,7 @@ TEST(BuildParts, AllMismatchesAreReportedTogether) {
   EXPECT_EQ(error({"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"}),
             "checkpoint.monitor: validation/top5 needs five classes, but synthetic has 4; choose validation/top1");
   EXPECT_EQ(error({"checkpoint.monitor=validation/top1", "loss={name: mse}", "dataset={num_classes: 0, num_targets: 10}"}),
-            "checkpoint.monitor: mse has no classes to be right about; choose validation/loss");
+            "checkpoint.monitor: mse has no classes, so that only its loss is measured; choose validation/loss");
   EXPECT_NE(error({"dataset.shape=[3, 28, 28]"}).find("model: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28"),
             std::string::npos);
   EXPECT_NE(error({"dataset.train_transforms=[random_horizontal_flip]"}).find("dataset.train_transforms"), std::string::npos)

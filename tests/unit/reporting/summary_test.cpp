@@ -65,9 +65,9 @@ TEST(Summary, RunDirectoryRecognisesAFinishedRun) {
   const run::RunDirectory directory(folder.path());
   const auto sink = make_summary(directory.summary_file());
   sink->on_end({.reason = "stopped"});
-  EXPECT_EQ(directory.earlier(), run::RunDirectory::Earlier::kUnfinished);
+  EXPECT_EQ(directory.earlier_run(), run::RunDirectory::EarlierRun::kUnfinished);
   sink->on_end({.reason = "done"});
-  EXPECT_EQ(directory.earlier(), run::RunDirectory::Earlier::kFinished);
+  EXPECT_EQ(directory.earlier_run(), run::RunDirectory::EarlierRun::kFinished);
 }
 
 }  // namespace

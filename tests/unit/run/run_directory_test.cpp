@@ -32,13 +32,13 @@ TEST(RunDirectory, CreatesTheFolderAndNamesItsFiles) {
   const auto path = folder.path() / "runs" / "first";
   const RunDirectory directory(path);
   EXPECT_TRUE(std::filesystem::is_directory(path));
-  EXPECT_EQ(directory.left_by(), "");
+  EXPECT_EQ(directory.earlier_holder(), "");
   EXPECT_EQ(directory.path(), path);
   EXPECT_EQ(directory.metrics_file(), path / "metrics.jsonl");
   EXPECT_EQ(directory.tensorboard_folder(), path / "tensorboard");
 }
 
-TEST(RunDirectory, ASecondStartReportsTheProcessThatHoldsTheLock) {
+TEST(RunDirectory, ASecondStartNamesTheHolder) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
   const std::string message = message_of_opening<UsageError>(folder.path());
@@ -64,7 +64,7 @@ TEST(RunDirectory, TheLockEndsWithTheProcessAndTheNextHolderIsNamed) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    new RunDirectory(folder.path());  // as a killed process would: no destructor
+    new RunDirectory(folder.path());  // no destructor runs, as in a killed process
     ::_exit(0);
   }
   int status = 0;
@@ -74,10 +74,10 @@ TEST(RunDirectory, TheLockEndsWithTheProcessAndTheNextHolderIsNamed) {
   std::optional<RunDirectory> directory(std::in_place, folder.path());
   const std::string content = read_file(folder.path() / ".lock");
   EXPECT_EQ(content.find("process " + std::to_string(::getpid()) + " on "), 0U) << content;
-  EXPECT_EQ(directory->left_by().find("process " + std::to_string(child) + " on "), 0U) << directory->left_by();
-  // A normal end clears the file, so the next holder has no predecessor to report.
+  EXPECT_EQ(directory->earlier_holder().find("process " + std::to_string(child) + " on "), 0U) << directory->earlier_holder();
+  // In order.
   directory.reset();
-  EXPECT_EQ(RunDirectory(folder.path()).left_by(), "");
+  EXPECT_EQ(RunDirectory(folder.path()).earlier_holder(), "");
 }
 
 TEST(RunDirectory, ErrorNamesAFolderThatCannotBeCreated) {
@@ -89,7 +89,7 @@ TEST(RunDirectory, ErrorNamesAFolderThatCannotBeCreated) {
 }
 
 // As in a container whose user does not own the mounted folder.
-TEST(RunDirectory, ErrorForAFolderOfAnotherUserStatesTheRemedy) {
+TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheRemedy) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const testing::TemporaryFolder folder;
   std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
@@ -117,26 +117,26 @@ TEST(RunDirectory, ErrorNamesAFolderThatCannotBeWritten) {
             "cannot use the run directory " + folder.path().string() + ": .lock: Is a directory; choose another with --run-dir");
 }
 
-TEST(RunDirectory, FindsTheFilesOfAnEarlierRun) {
+TEST(RunDirectory, RecognisesAnEarlierRun) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
-  EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kNothing);
+  EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kNone);
   write_text(directory.config_file(), "experiment: x\n");
-  EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kNothing);
+  EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kNone);
   write_text(directory.metrics_file(), "");
-  EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kUnfinished);
+  EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kUnfinished);
   write_text(directory.summary_file(), R"({"reason": "stopped"})");
-  EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kUnfinished);
+  EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kUnfinished);
   write_text(directory.summary_file(), R"({"reason": "done"})");
-  EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kFinished);
+  EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kFinished);
 }
 
-TEST(RunDirectory, ADamagedSummaryIsNotAFinishedRun) {
+TEST(RunDirectory, ADamagedSummaryMeansAnUnfinishedRun) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
   for (const char* text : {"", R"({"reason": "do)", R"("done")", R"({"reason": 1})", R"({"step": 5})"}) {
     write_text(directory.summary_file(), text);
-    EXPECT_EQ(directory.earlier(), RunDirectory::Earlier::kUnfinished) << text;
+    EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kUnfinished) << text;
   }
 }
 

@@ -42,7 +42,7 @@ CLEAN = {
     "src/cuda/module.cpp": "#include <cuda_runtime_api.h>\n#include <ATen/cuda/CUDAContext.h>\n",
     "src/world/world.cpp": "extern char** environ;\n",
     "src/base/log.cpp": "",
-    "src/session/network.cpp": '#include "datasets/registry.h"\n#include "models/registry.h"\n',
+    "src/session/build.cpp": '#include "datasets/registry.h"\n#include "models/registry.h"\n',
     "models/registry.h": '#pragma once\n#include <torch/torch.h>\n#include "config/load.h"\n',
     "datasets/registry.h": '#pragma once\n#include "input/dataset.h"\n',
     "tests/unit/base/error_test.cpp": '#include <cstdlib>\n#include "engine/trainer.h"\n#include "commands/train.h"\n',

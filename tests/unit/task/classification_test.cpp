@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "task/regression.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
 
@@ -17,7 +16,7 @@ using testing::value_of;
 
 torch::Tensor labels(const std::vector<int64_t>& values) { return torch::tensor(values, torch::kInt64); }
 
-// Outputs that rank the classes `first`, first + 1, … (modulo their number) from the best on.
+// Outputs whose largest value is that of class `first`, the second largest that of first + 1, … (modulo the number of classes).
 torch::Tensor ranked_outputs(const std::vector<int64_t>& first, int64_t num_classes) {
   auto outputs = torch::empty({static_cast<int64_t>(first.size()), num_classes});
   for (size_t i = 0; i < first.size(); ++i) {
@@ -61,7 +60,7 @@ TEST(TrainMeter, SumsOverTheRanks) {
   });
 }
 
-TEST(TrainMeter, OfEqualOutputsTheFirstClassIsTop1) {
+TEST(TrainMeter, IfOutputsAreEqualTheFirstClassIsTop1) {
   auto meter = classes_meter();
   const auto outputs = torch::tensor({{2.0F, 7.0F, 7.0F}, {2.0F, 7.0F, 7.0F}, {1.0F, 1.0F, 1.0F}});
   meter.add(torch::tensor(0.0F), outputs, labels({1, 2, 0}), 3);
@@ -127,22 +126,22 @@ TEST(TrainMeter, ContinuesFromItsState) {
   other.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
   other.load_state(state::View(tree, "a.pt"));
   for (auto* meter : {&original, &other}) meter->add(torch::tensor(0.7F), ranked_outputs({5}, 10), labels({5}), 1);
-  EXPECT_EQ(loss_of(other.read(one_process())), loss_of(original.read(one_process())));
-  EXPECT_EQ(other.read(one_process()).num_samples, 3);
-  EXPECT_EQ(value_of(other.read(one_process()), "top1"), 2.0 / 3);
-  // The state does not include what was added later.
+  EXPECT_EQ(loss_of(other.read(alone())), loss_of(original.read(alone())));
+  EXPECT_EQ(other.read(alone()).num_samples, 3);
+  EXPECT_EQ(value_of(other.read(alone()), "top1"), 2.0 / 3);
+  // The state does not contain later additions.
   other.load_state(state::View(tree, "a.pt"));
   EXPECT_EQ(other.read(one_process()).num_samples, 2);
 }
 
-TEST(TrainMeter, RefusesOtherSums) {
+TEST(TrainMeter, RejectsOtherSums) {
   auto meter = classes_meter();
   const state::Tree tree(torch::zeros({4}, torch::kFloat64));
   EXPECT_THAT([&] { meter.load_state(state::View(tree, "a.pt")); },
               ::testing::ThrowsMessage<CheckpointError>("a.pt: is Double[4] there, but Double[3] here"));
 }
 
-// Five batches of unequal sizes. The loss of batch 4 is rounded away next to that of batch 0 unless they are added in order.
+// Five batches of unequal sizes; the loss of batch 4 is lost in that of batch 0 unless they are added in order.
 struct ValidationBatch {
   double loss;
   std::vector<int64_t> predicted;

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "task/classification.h"
-#include "task/regression.h"
 
 namespace trainer::task {
 namespace {
@@ -73,7 +72,7 @@ TEST(Task, ForwardGivesOutputsAndLoss) {
   EXPECT_EQ(empty.loss.item<double>(), 0);
 }
 
-TEST(Task, ReportsWhyASetupCannotBeTrained) {
+TEST(Task, NamesTheProblemsOfASetup) {
   const auto classification = make_classification(nullptr);
   const Task::Setup ten_classes = {.loss = "cross_entropy", .dataset = "images", .num_classes = 10, .monitor = "auto"};
   EXPECT_THAT(classification->problems(ten_classes), ElementsAre());
@@ -92,8 +91,9 @@ TEST(Task, ReportsWhyASetupCannotBeTrained) {
 
   const auto regression = make_regression(nullptr);
   setup = {.loss = "mse", .dataset = "images", .num_classes = 10, .monitor = "validation/top1"};
-  EXPECT_THAT(regression->problems(setup), ElementsAre("loss.name: mse needs floating-point targets, but images gives class labels",
-                                                       "checkpoint.monitor: mse has no classes to be right about; choose validation/loss"));
+  EXPECT_THAT(regression->problems(setup),
+              ElementsAre("loss.name: mse needs floating-point targets, but images gives class labels",
+                          "checkpoint.monitor: mse has no classes, so that only its loss is measured; choose validation/loss"));
   setup = {.loss = "mse", .dataset = "vectors", .num_classes = 0, .monitor = "validation/loss"};
   EXPECT_THAT(regression->problems(setup), ElementsAre());
 }

@@ -1,11 +1,22 @@
-#include "engine/data.h"
+#include "engine/parts.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 namespace trainer::engine {
+
+Ranks make_ranks(distributed::ProcessGroups& groups) {
+  std::vector<int> all(static_cast<size_t>(groups.world()->size()));
+  std::iota(all.begin(), all.end(), 0);
+  Ranks ranks{.world = groups.world(), .infos = groups.ranks()};
+  if (const auto& activity = groups.world()->activity()) ranks.activity = activity;
+  ranks.batch_norm = groups.new_group(all);
+  ranks.control = groups.new_group(all);
+  return ranks;
+}
 
 std::vector<int64_t> Data::indices_from(const EpochPart& part, int64_t step) {
   sampler->set_epoch(part.epoch);

@@ -1,0 +1,172 @@
+#include "session/build.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "datasets/registry.h"
+#include "engine/out_of_memory.h"
+#include "models/registry.h"
+#include "nn/loss.h"
+#include "nn/sync_batch_norm.h"
+
+namespace trainer::session {
+namespace {
+
+// Independent streams of random numbers from the seed of the configuration.
+enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream };
+
+std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, const at::Generator& dropout_generator,
+                                          const engine::Ranks& ranks) {
+  const auto seed = mix_seed(static_cast<uint64_t>(experiment.seed), kInitStream);
+  return models::model_registry().make(
+      experiment.model.component,
+      {.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
+       .dropout_generator = dropout_generator,
+       .norm = experiment.distributed.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm) : nn::local_batch_norm()});
+}
+
+void place_model(models::Model& model, const device::Placement& placement) {
+  model.to(placement.device, placement.dtype);
+  for (auto& parameter : model.parameters()) {
+    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(placement.memory_format));
+  }
+}
+
+// Throws one UsageError that lists everything that does not fit together.
+void check_fit(const config::Experiment& experiment, const models::Model& model, const task::Task& task) {
+  const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+  const auto& data_name = experiment.dataset.component.name;
+  auto problems = task.problems({.loss = experiment.loss.component.name,
+                                 .dataset = data_name,
+                                 .num_classes = info.num_classes,
+                                 .monitor = experiment.checkpoint.monitor});
+  const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
+  if (model.num_outputs() != num_targets) {
+    problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.component.name, model.num_outputs(),
+                                   data_name, num_targets, info.num_classes > 0 ? "classes" : "targets"));
+  }
+  const auto check_transforms = [&](const char* key, const std::vector<config::ComponentConfig>& transforms) {
+    try {
+      const auto shape = input::Pipeline(transforms, info, {}).output_shape();
+      const bool fits =
+          std::ranges::equal(model.input_shape(), shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
+      if (!fits) {
+        problems.push_back(fmt::format("model: {} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
+                                       fmt::join(model.input_shape(), "x"), data_name, fmt::join(shape, "x"), key));
+      }
+    } catch (const UsageError& error) {
+      problems.push_back(fmt::format("{}: {}", key, error.what()));
+    }
+  };
+  check_transforms("dataset.train_transforms", experiment.dataset.train_transforms);
+  check_transforms("dataset.validation_transforms", experiment.dataset.validation_transforms);
+  if (!problems.empty()) throw UsageError(join(problems, "\n"));
+}
+
+// Two ascending lists of the indices 0 to size - 1: a fraction `part` of them, chosen by the seed alone, and the others.
+std::pair<std::vector<int64_t>, std::vector<int64_t>> split_indices(int64_t size, double part, uint64_t seed) {
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  CounterRandom random(seed, kSplitStream);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.next_below(static_cast<uint32_t>(i))]);
+  const auto middle = order.begin() + static_cast<int64_t>(static_cast<double>(size) * part + 0.5);
+  std::sort(order.begin(), middle);
+  std::sort(middle, order.end());
+  return {{order.begin(), middle}, {middle, order.end()}};
+}
+
+void open_files(const config::Experiment& experiment, Logger& logger, engine::Data& data) {
+  const auto& section = experiment.dataset;
+  const auto dataset = datasets::dataset_registry().make(section.component);
+  const auto open = [&](datasets::Split split) { return dataset.open(split, logger); };
+  data.train.files = open(datasets::Split::kTrain);
+  if (section.validation_split == 0) {
+    data.validation.files = open(datasets::Split::kValidation);
+    return;
+  }
+  data.validation.files = open(datasets::Split::kTrain);
+  const auto [held_out, rest] = split_indices(data.train.files->size(), section.validation_split, static_cast<uint64_t>(experiment.seed));
+  if (held_out.empty() || rest.empty()) {
+    throw UsageError(fmt::format("dataset.validation_split: {} of {} images leaves no image on one side; choose another fraction",
+                                 section.validation_split, data.train.files->size()));
+  }
+  data.train.subset = std::make_unique<input::Subset>(*data.train.files, rest);
+  data.validation.subset = std::make_unique<input::Subset>(*data.validation.files, held_out);
+}
+
+void make_loader(engine::DataSource& source, const std::vector<config::ComponentConfig>& transforms, int64_t batch_size,
+                 const config::Experiment& experiment, const device::Placement& placement) {
+  const auto& info = source.dataset().info();
+  const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
+  source.pipeline = std::make_unique<input::Pipeline>(transforms, info, input::BatchLayout{placement.input_dtype, channels_last});
+  const input::LoaderOptions options{.batch_size = std::min(batch_size, source.dataset().size()),
+                                     .num_workers = experiment.dataloader.num_workers,
+                                     .prefetch = experiment.dataloader.prefetch,
+                                     .pin_memory = placement.pin_memory,
+                                     .target_dtype = placement.dtype,
+                                     .seed = mix_seed(static_cast<uint64_t>(experiment.seed), kAugmentStream)};
+  try {
+    source.loader = std::make_unique<input::DataLoader>(source.dataset(), *source.pipeline, options);
+  } catch (const std::exception& error) {
+    if (!engine::is_out_of_memory(error)) throw;
+    throw Error(fmt::format("out of memory for {} batches of batch_size {}; lower dataloader.batch_size or dataloader.prefetch",
+                            options.prefetch + 1, options.batch_size));
+  }
+}
+
+}  // namespace
+
+engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks) {
+  engine::Network network;
+  network.placement = placement;
+  network.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
+  network.model = make_model(experiment, network.dropout_generator, ranks);
+  network.task = task::make_task(nn::loss_registry().make(experiment.loss.component));
+  check_fit(experiment, *network.model, *network.task);
+  if (!experiment.runtime.channels_last.value && !network.model->prefers_channels_last()) {
+    network.placement.memory_format = torch::MemoryFormat::Contiguous;
+  }
+  place_model(*network.model, network.placement);
+  network.optimizer = optim::make_optimizer(experiment.optimizer.component,
+                                            optim::group_parameters(*network.model, experiment.optimizer.decay_norm_and_bias),
+                                            experiment.optimizer.skip_zero_grads);
+  if (network.optimizer->needs_second_pass() && experiment.training.accumulation_steps > 1) {
+    throw UsageError(
+        fmt::format("optimizer.name: {} processes each batch twice, so it cannot accumulate {} micro-steps; set "
+                    "training.accumulation_steps: 1",
+                    experiment.optimizer.component.name, experiment.training.accumulation_steps));
+  }
+  if (network.placement.autocast_dtype == torch::kFloat16) {
+    const auto& amp = experiment.amp;
+    network.grad_scaler.emplace(amp::GradScalerOptions{.init_scale = amp.init_scale,
+                                                       .growth_factor = amp.growth_factor,
+                                                       .backoff_factor = amp.backoff_factor,
+                                                       .growth_interval = amp.growth_interval},
+                                placement.device);
+  }
+  return network;
+}
+
+engine::Data open_data(const config::Experiment& experiment, const device::Placement& placement, const distributed::ProcessGroup& world,
+                       Logger& logger) {
+  engine::Data data;
+  open_files(experiment, logger, data);
+  data.plan = engine::make_plan(experiment, data.train.dataset().size(), world.size());
+  data.lr_factor = optim::make_lr_schedule(experiment.lr_scheduler, data.plan.total_steps, data.plan.steps_per_epoch);
+  data.sampler = std::make_unique<input::DistributedSampler>(input::SamplerOptions{.num_samples = data.train.dataset().size(),
+                                                                                   .rank = world.rank(),
+                                                                                   .world_size = world.size(),
+                                                                                   .shards = experiment.dataloader.shards,
+                                                                                   .seed = static_cast<uint64_t>(experiment.seed)});
+  make_loader(data.train, experiment.dataset.train_transforms, data.plan.batch_size, experiment, placement);
+  make_loader(data.validation, experiment.dataset.validation_transforms, experiment.validation.batch_size, experiment, placement);
+  return data;
+}
+
+}  // namespace trainer::session
