@@ -22,6 +22,20 @@ std::string describe(const ActivityState& state) {
   return "";
 }
 
+void OwnWork::pause() {
+  if (running_ != nullptr) running_->stop();
+}
+
+void OwnWork::resume() {
+  if (running_ != nullptr) running_->start();
+}
+
+void OwnWork::switch_to(device::Stopwatch* next) {
+  pause();
+  running_ = next;
+  resume();
+}
+
 Activity::Activity(std::function<void(const ActivityState&)> note) : note_(std::move(note)) {}
 
 void Activity::enter(Phase phase, int64_t step) {
@@ -59,7 +73,7 @@ Activity::Wait::Wait(Activity* activity) : activity_(activity) {
 Activity::Wait::~Wait() {
   set(false);
   try {
-    if (auto* own_work = this->own_work()) own_work->go_on();
+    if (auto* own_work = this->own_work()) own_work->resume();
   } catch (const std::exception&) {
     // The next use of the GPU reports the error.
   }

@@ -2,23 +2,23 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "config/compare.h"
-#include "distributed/address.h"
 #include "distributed/first_line.h"
 #include "distributed/store_json.h"
 #include "distributed/stores.h"
 
 namespace trainer::distributed {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Introduction, rank, version, config, problem, world_size)
 
 namespace {
@@ -131,6 +131,33 @@ Json decide(c10d::Store& store, const world::RankEnv& rank_env, milliseconds tim
   check_equal(introductions);
   return ranks;
 }
+
+// The numeric address of this host that is the source of packets to `host`; empty when there is no route to it. Sends nothing.
+std::string address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return "";
+  std::string address;
+  for (const addrinfo* target = found; target != nullptr && address.empty(); target = target->ai_next) {
+    const int descriptor = socket(target->ai_family, target->ai_socktype | SOCK_CLOEXEC, target->ai_protocol);
+    if (descriptor < 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    auto* own_address = reinterpret_cast<sockaddr*>(&own);
+    char text[NI_MAXHOST] = {};
+    // Connecting a datagram socket only chooses the route.
+    if (connect(descriptor, target->ai_addr, target->ai_addrlen) == 0 && getsockname(descriptor, own_address, &size) == 0 &&
+        getnameinfo(own_address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) {
+      address = text;
+    }
+    close(descriptor);
+  }
+  freeaddrinfo(found);
+  return address;
+}
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
 bool same_host(const RankInfo& a, const RankInfo& b) { return a.host == b.host && a.address == b.address; }
 

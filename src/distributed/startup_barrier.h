@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Problem {
   std::string text;
   int exit_code = 0;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
 
 // Throws one Error when any rank has a problem: lists each problem once, with its rank unless that is rank 0 or all ranks have the same
 // problem; the exit code is that of the first problem.

@@ -19,7 +19,6 @@
 #include "base/error.h"
 #include "launch/child_process.h"
 #include "launch/launcher_messages.h"
-#include "launch/output.h"
 #include "launch/signal_queue.h"
 #include "world/rank_env.h"
 

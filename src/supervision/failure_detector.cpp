@@ -9,6 +9,9 @@
 #include "distributed/store_json.h"
 
 namespace trainer::supervision {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, kind, rank, process, where, detail)
+
 namespace {
 
 using distributed::from_bytes;

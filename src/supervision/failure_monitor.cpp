@@ -6,7 +6,7 @@
 #include "base/crash.h"
 #include "base/text.h"
 #include "config/sections/distributed.h"
-#include "supervision/error_file.h"
+#include "supervision/failure.h"
 
 namespace trainer::supervision {
 namespace {
@@ -39,8 +39,8 @@ FailureMonitor::FailureMonitor(const world::RankEnv& rank_env, std::shared_ptr<L
   hang_limit_ = std::chrono::seconds(config::DistributedSection().hang_seconds);
   if (rank_env.launcher_messages_descriptor < 0) return;
   guard_ = std::thread([this] { wait_for_stopped_rank(); });
-  launcher_messages_ = std::make_unique<LauncherMessageReader>(rank_env.launcher_messages_descriptor,
-                                                               [this](const launch::LauncherMessage& message) { receive(message); });
+  launcher_messages_ = std::make_unique<launch::LauncherMessageReader>(
+      rank_env.launcher_messages_descriptor, [this](const launch::LauncherMessage& message) { receive(message); });
 }
 
 FailureMonitor::~FailureMonitor() {

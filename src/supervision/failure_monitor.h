@@ -15,7 +15,6 @@
 #include "distributed/rendezvous.h"
 #include "launch/launcher_messages.h"
 #include "supervision/failure_detector.h"
-#include "supervision/launcher_message_reader.h"
 #include "world/rank_env.h"
 
 namespace trainer::supervision {
@@ -61,7 +60,7 @@ class FailureMonitor {
   std::chrono::steady_clock::time_point stopped_at_;
   bool is_over_ = false;
 
-  std::unique_ptr<LauncherMessageReader> launcher_messages_;
+  std::unique_ptr<launch::LauncherMessageReader> launcher_messages_;
   std::thread guard_;
 };
 

@@ -11,7 +11,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "launch/free_port.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer::launch {
