@@ -36,8 +36,6 @@ void OwnWork::switch_to(device::Stopwatch* next) {
   resume();
 }
 
-Activity::Activity(std::function<void(const ActivityState&)> note) : note_(std::move(note)) {}
-
 void Activity::enter(Phase phase, int64_t step) {
   {
     const std::lock_guard lock(mutex_);

@@ -60,7 +60,7 @@ class OwnWork {
 class Activity {
  public:
   // `note` is called by each enter(), on the calling thread.
-  explicit Activity(std::function<void(const ActivityState&)> note = {});
+  explicit Activity(std::function<void(const ActivityState&)> note = {}) : note_(std::move(note)) {}
 
   // A phase begins, or continues with its next part.
   void enter(Phase phase, int64_t step = 0);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -25,11 +24,6 @@ void throw_if_any(const std::vector<Problem>& problems) {
   }
   if (!lines.empty()) throw Error(join(lines, "\n"), static_cast<ExitCode>(exit_code));
 }
-
-StartupBarrier::StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
-    : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
-
-StartupBarrier::~StartupBarrier() = default;
 
 std::vector<std::string> StartupBarrier::gather(const std::function<std::string()>& work) {
   if (!store_) return {work()};
@@ -57,7 +51,7 @@ std::vector<std::string> StartupBarrier::gather(const std::function<std::string(
       return results;
     });
   } catch (const c10::Error& error) {
-    throw PeerError(fmt::format("rank {} lost another rank at the start: {}", rank_, first_line(error)));
+    throw PeerError(fmt::format("rank {} lost the connection to another rank during start-up: {}", rank_, first_line(error)));
   }
 }
 

@@ -40,11 +40,11 @@ std::vector<std::string> parse_gpus(const std::string& text) {
   for (const auto& gpu : gpus) {
     const auto is_allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '/'; };
     if (gpu.empty() || gpu.front() == '-' || !std::ranges::all_of(gpu, is_allowed)) {
-      throw UsageError(fmt::format("--gpus {}: expected GPUs as CUDA_VISIBLE_DEVICES has them, such as 0,2", text));
+      throw UsageError(fmt::format("--gpus {}: expected a list as in CUDA_VISIBLE_DEVICES, such as 0,2", text));
     }
   }
   if (std::set<std::string>(gpus.begin(), gpus.end()).size() < gpus.size()) {
-    throw UsageError(fmt::format("--gpus {}: a GPU is named twice", text));
+    throw UsageError(fmt::format("--gpus {}: a GPU is listed twice", text));
   }
   return gpus;
 }
@@ -137,9 +137,9 @@ int num_processes(const Choice& choice, const world::Environment& environment, c
     throw UsageError(fmt::format("--nproc-per-node {}: expected auto or a number from 1 to {}", word, kMostProcesses));
   }
   if (num_listed && count > *num_listed) {
-    throw UsageError(
-        fmt::format("--nproc-per-node {} is more than the {} of --gpus {}: one process per GPU; give more GPUs or fewer processes", count,
-                    *num_listed, choice.gpus));
+    throw UsageError(fmt::format(
+        "--nproc-per-node {} is more than the {} of --gpus {}, but each process needs its own GPU; give more GPUs or fewer processes",
+        count, *num_listed, choice.gpus));
   }
   return count;
 }

@@ -12,7 +12,7 @@ namespace trainer::supervision {
 namespace {
 
 // Longest time from the end of a rank to the launcher's message about it.
-constexpr std::chrono::seconds kMessagePatience{2};
+constexpr std::chrono::seconds kMessageTimeout{2};
 
 // The same description as from the failure detector after the ranks have met. The launcher reports only about this host.
 Failure in_start_up(Failure::Kind kind, const launch::LauncherMessage& about, const std::string& detail) {
@@ -121,7 +121,7 @@ std::string FailureMonitor::explain(const std::exception& error) {
   const bool is_lost = ours != nullptr && ours->exit_code() == ExitCode::kPeer;
   if (!detector_) {
     // The launcher knows which rank was lost, and its message ends this process.
-    if (is_lost && launcher_messages_) std::this_thread::sleep_for(kMessagePatience);
+    if (is_lost && launcher_messages_) std::this_thread::sleep_for(kMessageTimeout);
     return error.what();
   }
   if (!is_lost) {

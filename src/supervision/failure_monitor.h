@@ -25,8 +25,6 @@ class FailureMonitor {
  public:
   FailureMonitor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger);
   ~FailureMonitor();
-  FailureMonitor(const FailureMonitor&) = delete;
-  FailureMonitor& operator=(const FailureMonitor&) = delete;
 
   const std::shared_ptr<distributed::Activity>& activity() const { return activity_; }
   // From now on, the longest time that a rank may be stopped or spend on one step.

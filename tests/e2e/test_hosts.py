@@ -100,7 +100,7 @@ class HostsTest(LaunchCase):
         said = ""
         for line in first.stderr:
             said += line
-            if "nodes are here" in line:
+            if "nodes have joined" in line:
                 break
         row.check(self, said, RANK=2, NUMBER=1)
         self.assertRegex(said, r"rank [23] \(process \d+ on node-b\)")

@@ -87,7 +87,7 @@ class SlurmTest(EqualRunsCase):
         """It fails before the ranks meet, where the others would wait ten minutes for it."""
         trainer = self.folder / "all_but_3"
         # Slurm ends the others by a signal, which they must be there to catch: its job has the highest code of all tasks.
-        others_wait = f"grep -q '3 of 4 ranks are here; waiting for 3' {self.folder}/all_but_3.log"
+        others_wait = f"grep -q '3 of 4 ranks have joined; waiting for 3' {self.folder}/all_but_3.log"
         trainer.write_text(f'#!/bin/sh\ntest "$SLURM_PROCID" != 3 && exec {BINARY} "$@"\nuntil {others_wait}; do sleep 0.1; done\nexit 1\n')
         trainer.chmod(0o755)
         job = self.submit("all_but_3", TWO_NODES, trainer=trainer)
@@ -102,10 +102,10 @@ class SlurmTest(EqualRunsCase):
         job = self.submit("gpus", options, "runtime.device=auto", "dataloader.global_batch_size=9")
         code = self.rig.end(job)[1]
         row.check(self, self.said(), code)
-        self.assertEqual(self.said().count("Slurm has started 3 tasks"), 1, self.said())
+        self.assertEqual(self.said().count("Slurm started 3 tasks"), 1, self.said())
         run = self.srun("--gpus-per-node=2", "runtime.device=auto", run_dir="idle")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("warning: of the 2 GPUs that Slurm has given this node (SLURM_GPUS_ON_NODE) 1 stay idle", run.stderr)
+        self.assertIn("warning: Slurm allocated 2 GPUs on this node (SLURM_GPUS_ON_NODE), but 1 of them stay idle", run.stderr)
 
     def test_a_computed_port_that_is_taken(self):
         """It is that of the next job's first step."""

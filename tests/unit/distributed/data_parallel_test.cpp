@@ -260,7 +260,7 @@ std::string error_of_a_lost_rank(int64_t small_bytes) {
 
 TEST(DataParallel, ARankThatIsLostDuringBackwardIsAPeerError) {
   EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[0]), HasSubstr("rank 0: all_reduce of gradients failed"));
-  EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[1]), HasSubstr("rank 0: sum among ranks 0, 1 failed: rank 1 of them has left"));
+  EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[1]), HasSubstr("rank 0: sum among ranks 0, 1 failed: rank 1 has left the group"));
 }
 
 TEST(DataParallel, AModelWithoutTrainedParameters) {

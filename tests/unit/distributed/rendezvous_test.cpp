@@ -22,7 +22,7 @@ using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using world::MeetingPoint;
+using world::RendezvousAddress;
 
 constexpr seconds kLong{60};  // catches hangs only
 
@@ -46,9 +46,9 @@ int free_port(int* listener = nullptr) {
   }
 }
 
-MeetingPoint tcp_point() { return {.kind = MeetingPoint::Kind::kTcp, .host = "127.0.0.1", .port = free_port(), .path = {}}; }
-MeetingPoint file_point(const std::filesystem::path& path) {
-  return {.kind = MeetingPoint::Kind::kFile, .host = {}, .port = 0, .path = path.string()};
+RendezvousAddress tcp_point() { return {.kind = RendezvousAddress::Kind::kTcp, .host = "127.0.0.1", .port = free_port(), .path = {}}; }
+RendezvousAddress file_point(const std::filesystem::path& path) {
+  return {.kind = RendezvousAddress::Kind::kFile, .host = {}, .port = 0, .path = path.string()};
 }
 
 world::RankEnv place_of(int rank, int world_size) {
@@ -73,7 +73,7 @@ struct Outcome {
   ExitCode exit_code = ExitCode::kDone;
 };
 
-Outcome attempt(const world::RankEnv& rank_env, const MeetingPoint& point, const Introduction& mine, milliseconds timeout = kLong) {
+Outcome attempt(const world::RankEnv& rank_env, const RendezvousAddress& point, const Introduction& mine, milliseconds timeout = kLong) {
   Outcome outcome;
   const auto logger = make_quiet_logger();
   try {
@@ -86,7 +86,7 @@ Outcome attempt(const world::RankEnv& rank_env, const MeetingPoint& point, const
 }
 
 // Lets ranks 0 and up, with these introductions, meet.
-std::vector<Outcome> meet_all(const MeetingPoint& point, const std::vector<Introduction>& introductions) {
+std::vector<Outcome> meet_all(const RendezvousAddress& point, const std::vector<Introduction>& introductions) {
   std::vector<std::future<Outcome>> ranks;
   for (size_t rank = 0; rank < introductions.size(); ++rank) {
     ranks.push_back(std::async(std::launch::async, [&, rank] {
@@ -163,7 +163,7 @@ TEST(Rendezvous, RanksOfAnotherWorldSizeAreRefused) {
   const auto meeting = tcp_point();
   const auto outcomes = meet_all(meeting, std::vector(2, introduction()));
   const auto late = attempt(place_of(2, 3), meeting, introduction());
-  EXPECT_THAT(late.error, HasSubstr("rank 2 is one of 3 ranks, but those that met at 127.0.0.1:"));
+  EXPECT_THAT(late.error, HasSubstr("rank 2 is one of 3 ranks, but 2 ranks joined at 127.0.0.1:"));
   EXPECT_EQ(late.exit_code, ExitCode::kPeer);
 }
 
@@ -172,7 +172,7 @@ TEST(Rendezvous, MissingRanksAreNamedEverywhere) {
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 4), point, introduction(), seconds(1)); });
   auto other = std::async(std::launch::async, [&] { return attempt(place_of(2, 4), point, introduction()); });
   const auto outcome = first.get();
-  EXPECT_THAT(outcome.error, AllOf(HasSubstr("2 of 4 ranks did not come within 1.0s: 1, 3"), HasSubstr("distributed.timeout_seconds")));
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("2 of 4 ranks did not join within 1.0s: 1, 3"), HasSubstr("distributed.timeout_seconds")));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
   const auto silent = other.get();
   EXPECT_THAT(silent.error, IsEmpty());
@@ -220,7 +220,7 @@ TEST(Rendezvous, ARankThatComesTwiceIsRefused) {
   const auto b = two.get().error;
   EXPECT_EQ(first.get().error, "");
   EXPECT_NE(a.empty(), b.empty());
-  EXPECT_THAT(a + b, HasSubstr("rank 1 is taken by process 123 on here"));
+  EXPECT_THAT(a + b, HasSubstr("rank 1 is already taken by process 123 on here"));
 }
 
 TEST(Rendezvous, AFileOfAnEarlierRunIsNamed) {
@@ -253,7 +253,7 @@ TEST(Rendezvous, ATakenPortIsNamed) {
 TEST(Rendezvous, AHostThatIsNotThere) {
   const auto point = tcp_point();
   const auto outcome = attempt(place_of(1, 2), point, introduction(), seconds(1));
-  EXPECT_THAT(outcome.error, HasSubstr("rank 1 did not reach rank 0 at 127.0.0.1:" + std::to_string(point.port) + " within 1.0s"));
+  EXPECT_THAT(outcome.error, HasSubstr("rank 1 could not reach rank 0 at 127.0.0.1:" + std::to_string(point.port) + " within 1.0s"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
 }
 

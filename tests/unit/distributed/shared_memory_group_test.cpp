@@ -110,19 +110,19 @@ std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::functio
 }
 
 TEST(SharedMemoryGroup, ARankThatLeavesIsNamed) {
-  EXPECT_EQ(error_of_a_sum(1min, [](auto exchange) { exchange.reset(); }), "rank 1 of them has left");
+  EXPECT_EQ(error_of_a_sum(1min, [](auto exchange) { exchange.reset(); }), "rank 1 has left the group");
   EXPECT_EQ(error_of_a_sum(1min,
                            [](auto exchange) {
                              std::this_thread::sleep_for(100ms);
                              exchange->leave();
                              std::this_thread::sleep_for(200ms);
                            }),
-            "rank 1 of them has left");
+            "rank 1 has left the group");
 }
 
 TEST(SharedMemoryGroup, ARankThatDoesNotComeIsNamed) {
   EXPECT_EQ(error_of_a_sum(1s, [](auto /*stays until rank 0 has given up*/) { std::this_thread::sleep_for(2s); }),
-            "rank 1 of them did not come within 1 s");
+            "rank 1 did not take part within 1 s");
 }
 
 TEST(SharedMemoryGroup, AbortEndsAWaitOnAnotherThread) {
@@ -142,7 +142,7 @@ TEST(SharedMemoryGroup, AbortEndsAWaitOnAnotherThread) {
       message = error.what();
     }
     other.join();
-    EXPECT_EQ(message, "rank 0: sum among ranks 0, 1 failed: it was ended here; look for a rank that ended or hangs");
+    EXPECT_EQ(message, "rank 0: sum among ranks 0, 1 failed: the group was aborted on this rank; look for a rank that ended or hangs");
   });
 }
 
