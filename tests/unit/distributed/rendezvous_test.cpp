@@ -229,7 +229,7 @@ TEST(Rendezvous, AFileOfAnEarlierRunIsNamed) {
   // The file goes with the last process that has it open.
   const auto earlier = attempt(place_of(0, 1), point, introduction());
   const auto again = attempt(place_of(0, 2), point, introduction());
-  EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or left from an earlier run; remove the file")));
+  EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or is from an earlier run; remove the file")));
   EXPECT_EQ(again.exit_code, ExitCode::kPeer);
 }
 
