@@ -236,7 +236,7 @@ TEST(DataParallel, ParametersThatAreFrozenLaterAreNamed) {
   });
 }
 
-// What rank 0 says when rank 1 is not there for a step.
+// The error of rank 0 when rank 1 does not take part in a step.
 std::string error_of_a_lost_rank(int64_t small_bytes) {
   std::string message;
   const auto lose_a_rank = [&] {
@@ -280,7 +280,7 @@ TEST(DataParallel, OneProcessDoesNothing) {
   EXPECT_TRUE(parallel.bucket_sizes().empty());
 }
 
-TEST(StopConsensus, ThroughSharedMemoryAllHearOfItAtOnce) {
+TEST(StopConsensus, ThroughSharedMemoryAllStopAtTheSameCall) {
   run_ranks(3, [](ProcessGroups& groups) {
     const auto group = groups.new_group({0, 1, 2});
     group->share_memory(64);
@@ -292,7 +292,7 @@ TEST(StopConsensus, ThroughSharedMemoryAllHearOfItAtOnce) {
   });
 }
 
-TEST(StopConsensus, AllHearOfItOneCallLater) {
+TEST(StopConsensus, AllStopOneCallLater) {
   run_ranks(3, [](ProcessGroups& groups) {
     StopConsensus agreement(groups.new_group({0, 1, 2}));
     const bool is_asked = groups.world()->rank() == 1;

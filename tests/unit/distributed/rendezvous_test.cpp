@@ -210,10 +210,10 @@ TEST(Rendezvous, ProblemsAreSaidOnce) {
   EXPECT_EQ(outcomes[0].error, "rank 1: x.yaml:1: lr: unknown key");
 }
 
-TEST(Rendezvous, ARankThatComesTwiceIsRefused) {
+TEST(Rendezvous, ARankThatJoinsTwiceIsRefused) {
   const auto point = tcp_point();
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction()); });
-  // Whichever of the two comes second is refused; the other meets rank 0.
+  // The second of the two to join is refused; the other meets rank 0.
   auto one = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, introduction()); });
   auto two = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, introduction()); });
   const auto a = one.get().error;

@@ -27,7 +27,7 @@ torch::Tensor expected_sum(int world_size, int64_t size, torch::ScalarType dtype
   return sum;
 }
 
-// Sums and gathers of many sizes, one after the other, by ranks that come at other times each time.
+// Sums and gathers of many sizes, one after the other, by ranks that arrive in a different order each time.
 void expect_right_results(const ProcessGroup& group) {
   const int world_size = group.size();
   for (int round = 0; round < 30; ++round) {
@@ -92,7 +92,7 @@ TEST(SharedMemoryGroup, WithoutMemoryEverythingGoesThroughSockets) {
   std::signal(SIGXFSZ, handler);
 }
 
-// What rank 0 of two hears when rank 1 does `leave` instead of a sum.
+// The error of rank 0 of two when rank 1 does `leave` instead of a sum.
 std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::function<void(std::unique_ptr<SharedMemoryGroup>)>& leave) {
   std::string message;
   run_ranks(2, [&](ProcessGroups& groups) {

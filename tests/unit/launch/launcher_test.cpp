@@ -185,7 +185,7 @@ TEST(Launcher, TheLastLinesOfAFailureAreSaidAgain) {
   EXPECT_THAT(log, HasSubstr("ended with exit code 6; its last lines:\n  4\n  5\n  6\n  7\n  no end\n"));
 }
 
-TEST(Launcher, TheOthersHearHowARankHasEnded) {
+TEST(Launcher, TheOthersLearnHowARankHasEnded) {
   LauncherProcess launcher(3, R"sh(
     if [ $RANK = 1 ]; then read line <&8; exit 3; fi
     read -r word rank process how </proc/self/fd/$TRAINER_LAUNCHER_NOTICES
@@ -196,7 +196,7 @@ TEST(Launcher, TheOthersHearHowARankHasEnded) {
   EXPECT_THAT(launcher.lines(), ElementsAre("ended.1.ended with exit code 3", "ended.1.ended with exit code 3"));
 }
 
-TEST(Launcher, TheOthersHearThatARankIsStoppedAndGoesOn) {
+TEST(Launcher, TheOthersLearnThatARankIsStoppedAndContinued) {
   LauncherProcess launcher(2, R"sh(
     if [ $RANK = 1 ]; then echo $$ >&9; read line <&8; exit 0; fi
     exec 3</proc/self/fd/$TRAINER_LAUNCHER_NOTICES

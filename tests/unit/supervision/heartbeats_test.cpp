@@ -16,7 +16,7 @@ constexpr auto kSilenceLimit = 4s;
 // A log of three ranks that is read once a second.
 class HeartbeatLogTest : public ::testing::Test {
  protected:
-  // All ranks send a heartbeat, but for `silent`.
+  // All ranks except `silent` send a heartbeat.
   Digest read(int silent = -1) {
     now_ += 1s;
     for (size_t rank = 0; rank < heartbeats_.size(); ++rank) {
@@ -43,7 +43,7 @@ TEST_F(HeartbeatLogTest, FindsTheRankThatIsSilentForLongest) {
   EXPECT_EQ(read().silent.duration, 0s);
 }
 
-TEST_F(HeartbeatLogTest, FindsTheRankThatIsStuckForLongestAmongThoseThatWaitForNone) {
+TEST_F(HeartbeatLogTest, FindsTheRankThatIsStuckForLongestAmongThoseThatDoNotWait) {
   enter(Phase::kStep, /*is_waiting=*/true);
   heartbeats_[1].state.is_waiting = false;
   read();
