@@ -208,7 +208,7 @@ class WatchCost {
 distributed::Meeting meet(const world::RankEnv& rank_env, const config::DistributedSection& section) {
   const auto logger = make_quiet_logger();
   const distributed::Introduction mine{.rank = distributed::this_process(), .version = {}, .config = {}, .problem = {}};
-  return distributed::meet(rank_env, world::meeting_point(rank_env, section.init_method), mine,
+  return distributed::meet(rank_env, world::rendezvous_address(rank_env, section.init_method), mine,
                            std::chrono::seconds(section.timeout_seconds), *logger);
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "session/version.h"
-#include "supervision/error_file.h"
+#include "supervision/failure.h"
 #include "world/rank_env.h"
 
 namespace trainer::commands {

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
-#include "launch/free_port.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
 

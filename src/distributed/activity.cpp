@@ -22,7 +22,19 @@ std::string describe(const ActivityState& state) {
   return "";
 }
 
-Activity::Activity(std::function<void(const ActivityState&)> note) : note_(std::move(note)) {}
+void OwnWork::pause() {
+  if (running_ != nullptr) running_->stop();
+}
+
+void OwnWork::resume() {
+  if (running_ != nullptr) running_->start();
+}
+
+void OwnWork::switch_to(device::Stopwatch* next) {
+  pause();
+  running_ = next;
+  resume();
+}
 
 void Activity::enter(Phase phase, int64_t step) {
   {
@@ -59,7 +71,7 @@ Activity::Wait::Wait(Activity* activity) : activity_(activity) {
 Activity::Wait::~Wait() {
   set(false);
   try {
-    if (auto* own_work = this->own_work()) own_work->go_on();
+    if (auto* own_work = this->own_work()) own_work->resume();
   } catch (const std::exception&) {
     // The next use of the GPU reports the error.
   }

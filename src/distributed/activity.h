@@ -1,13 +1,16 @@
 #pragma once
-// What a rank is doing, written by the thread that does it and read by the threads that monitor it; and its own work time (own_work.h).
+// What a rank is doing, written by the thread that does it and read by the threads that monitor it. And its own work: the time it works
+// without waiting for other ranks. Ranks that exchange gradients all need the same time for a step, so only own work distinguishes a slow
+// rank from the ranks that wait for it.
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
 
-#include "distributed/own_work.h"
+#include "device/stopwatch.h"
 
 namespace trainer::distributed {
 
@@ -19,14 +22,45 @@ struct ActivityState {
   bool is_waiting = false;   // for other ranks
   uint64_t num_changes = 0;  // number of calls of enter()
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ActivityState, phase, step, is_waiting, num_changes)
 
 // "start-up", "loading of step 12", "step 12", "validation", "checkpoint".
 std::string describe(const ActivityState& state);
 
+struct OwnSeconds {
+  double data = 0;     // waiting for the loader
+  double compute = 0;  // from the batch to the first gradient bucket that is ready; all of a micro-step that sends no bucket
+  double total() const { return data + compute; }
+};
+
+// Used by one thread at a time: the training thread, or autograd's thread while the training thread waits for it.
+class OwnWork {
+ public:
+  explicit OwnWork(torch::Device device) : data_(device), compute_(device) {}
+
+  // Each ends the measurement that was running.
+  void begin_data() { switch_to(&data_); }
+  void begin_compute() { switch_to(&compute_); }
+  void end() { switch_to(nullptr); }
+  // The time between pause() and resume() is not own work.
+  void pause();
+  void resume();
+
+  // Own work since the last call. On a GPU, waits until the last measured work has finished.
+  OwnSeconds read() { return {.data = data_.read(), .compute = compute_.read()}; }
+
+ private:
+  void switch_to(device::Stopwatch* next);
+
+  device::Stopwatch data_;
+  device::Stopwatch compute_;
+  device::Stopwatch* running_ = nullptr;
+};
+
 class Activity {
  public:
   // `note` is called by each enter(), on the calling thread.
-  explicit Activity(std::function<void(const ActivityState&)> note = {});
+  explicit Activity(std::function<void(const ActivityState&)> note = {}) : note_(std::move(note)) {}
 
   // A phase begins, or continues with its next part.
   void enter(Phase phase, int64_t step = 0);

@@ -3,18 +3,59 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <type_traits>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "distributed/allreduce_hook.h"
 #include "distributed/first_line.h"
 #include "distributed/shared_memory_group.h"
 
 namespace trainer::distributed {
+
+using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+
+// The buckets that one backward pass has sent.
+class SentBuckets {
+ public:
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    buckets_.clear();
+    refused_ = false;
+    wait_.reset();
+  }
+  void add(Future bucket) {
+    const std::lock_guard lock(mutex_);
+    buckets_.push_back(std::move(bucket));
+  }
+  // The connection was known to be lost when a bucket was to be sent.
+  void refuse() {
+    const std::lock_guard lock(mutex_);
+    refused_ = true;
+  }
+  // All buckets are being sent: from now until clear() this rank counts as waiting for the others.
+  void wait(Activity* activity) {
+    const std::lock_guard lock(mutex_);
+    wait_.emplace(activity);
+  }
+  // Whether any bucket did not arrive.
+  bool failed() const {
+    const std::lock_guard lock(mutex_);
+    return refused_ || std::ranges::any_of(buckets_, [](const auto& bucket) { return bucket->hasError(); });
+  }
+
+ private:
+  mutable std::mutex mutex_;  // hooks run on autograd's threads
+  std::vector<Future> buckets_;
+  bool refused_ = false;
+  std::optional<Activity::Wait> wait_;
+};
+
 namespace {
 
 // As in PyTorch: a small first bucket, so that sending starts early.
@@ -30,6 +71,90 @@ std::shared_ptr<Reducer> new_reducer(Args&&... args) {
   } else {
     return std::make_shared<Reducer>(std::forward<Args>(args)...);
   }
+}
+
+// Hooks are called in the order of the buckets, so the first bucket is the one with index 0.
+void note_first(const c10d::GradBucket& bucket, const ProcessGroup& group) {
+  if (bucket.getIndex() == 0 && group.activity()) group.activity()->begin_exchange();
+}
+
+// Sums each bucket over the ranks as soon as it is full; does not average.
+class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
+ public:
+  // `dtype`: the type to send in; empty: unchanged.
+  AllreduceHook(std::shared_ptr<const ProcessGroup> group, std::optional<torch::ScalarType> dtype, std::shared_ptr<SentBuckets> sent)
+      : CppCommHookInterface(std::move(group)), dtype_(dtype), sent_(std::move(sent)) {}
+
+  Future runHook(c10d::GradBucket& bucket) override {
+    note_first(bucket, *state_);
+    const auto buffer = bucket.getBufferRef();
+    const auto sent = dtype_ ? buffer.to(*dtype_) : buffer;
+    std::vector<torch::Tensor> tensors{sent};
+    const auto future = send(tensors);
+    sent_->add(future);
+    if (bucket.isLast()) sent_->wait(state_->activity().get());
+    if (!dtype_) return future;
+    return future->then(
+        [buffer, sent](c10::ivalue::Future& done) {
+          if (done.hasError()) std::rethrow_exception(done.exception_ptr());
+          torch::Tensor(buffer).copy_(sent);
+          return c10::IValue(buffer);
+        },
+        c10::TensorType::get());
+  }
+
+ private:
+  // allreduce throws immediately if the connection is known to be lost; if it is lost later, the future fails.
+  Future send(std::vector<torch::Tensor>& tensors) {
+    try {
+      return state_->c10d_group()->allreduce(tensors)->getFuture();
+    } catch (...) {
+      sent_->refuse();
+      throw;
+    }
+  }
+
+  std::optional<torch::ScalarType> dtype_;
+  std::shared_ptr<SentBuckets> sent_;
+};
+
+// Sums all buckets in rank order when the last one is full: for gradients so small that overlap with backward does not pay.
+class SmallAllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+
+  Future runHook(c10d::GradBucket& bucket) override {
+    note_first(bucket, *state_);
+    // A failed pass may have left buckets.
+    if (bucket.getIndex() == 0) waiting_.clear();
+    waiting_.push_back({bucket.getBuffer(), c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())});
+    auto future = waiting_.back().summed;
+    if (!bucket.isLast()) return future;
+    std::vector<torch::Tensor> buffers;
+    for (const auto& [buffer, summed] : waiting_) buffers.push_back(buffer);
+    state_->sum_in_rank_order(buffers);
+    for (const auto& [buffer, summed] : waiting_) summed->markCompleted(buffer);
+    return future;
+  }
+
+ private:
+  struct Bucket {
+    torch::Tensor buffer;
+    Future summed;
+  };
+  std::vector<Bucket> waiting_;
+};
+
+std::optional<torch::ScalarType> dtype_of(config::GradientCompression compression) {
+  switch (compression) {
+    case config::GradientCompression::kNone:
+      return std::nullopt;
+    case config::GradientCompression::kFloat16:
+      return torch::kFloat16;
+    case config::GradientCompression::kBfloat16:
+      return torch::kBFloat16;
+  }
+  return std::nullopt;
 }
 
 void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Tensor>& tensors) {
@@ -54,7 +179,8 @@ DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGrou
     names_.push_back(parameter.key());
     parameters_.push_back(parameter.value());
   }
-  if (parameters_.empty()) throw Error("the model has no parameter to train; nothing is to be shared between ranks");
+  if (parameters_.empty())
+    throw Error("the model has no parameter to train, so the ranks have no gradients to exchange; unfreeze a parameter");
   for (const auto& buffer : model.buffers()) buffers_.push_back(buffer.detach());
 
   c10d::verify_params_across_processes(group_->c10d_group(), parameters_, std::nullopt);
@@ -87,10 +213,10 @@ void DataParallel::make_reducer(int64_t small_bytes) {
   if (is_small && options_.gradient_compression == config::GradientCompression::kNone) {
     // There are at most as many buckets as parameters.
     group_->share_memory(num_bytes + SharedMemoryGroup::kAlignment * static_cast<int64_t>(parameters_.size()));
-    reducer_->register_comm_hook(make_small_allreduce_hook(group_));
+    reducer_->register_comm_hook(std::make_unique<SmallAllreduceHook>(group_));
     return;
   }
-  reducer_->register_comm_hook(make_allreduce_hook(group_, options_.gradient_compression, sent_));
+  reducer_->register_comm_hook(std::make_unique<AllreduceHook>(group_, dtype_of(options_.gradient_compression), sent_));
 }
 
 void DataParallel::settle_buckets() {

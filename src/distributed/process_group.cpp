@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/error.h"
@@ -12,18 +11,6 @@
 
 namespace trainer::distributed {
 namespace {
-
-c10d::ReduceOp to_c10d(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::kSum:
-      return c10d::ReduceOp::SUM;
-    case Reduction::kMin:
-      return c10d::ReduceOp::MIN;
-    case Reduction::kMax:
-      return c10d::ReduceOp::MAX;
-  }
-  return c10d::ReduceOp::SUM;
-}
 
 torch::Tensor to_tensor(const std::string& bytes) {
   auto tensor = torch::empty({static_cast<int64_t>(bytes.size())}, torch::kUInt8);
@@ -46,7 +33,7 @@ ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::ve
 
 ProcessGroup::~ProcessGroup() = default;
 
-void ProcessGroup::name_errors(const char* what, const std::function<void()>& act) const {
+void ProcessGroup::with_peer_errors(const char* what, const std::function<void()>& act) const {
   const Activity::Wait wait(activity_.get());
   try {
     act();
@@ -57,15 +44,15 @@ void ProcessGroup::name_errors(const char* what, const std::function<void()>& ac
 }
 
 void ProcessGroup::run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const {
-  name_errors(what, [&] { start()->wait(); });
+  with_peer_errors(what, [&] { start()->wait(); });
 }
 
-void ProcessGroup::all_reduce(const torch::Tensor& tensor, Reduction reduction) const {
+void ProcessGroup::all_reduce(const torch::Tensor& tensor, c10d::ReduceOp::RedOpType reduction) const {
   if (!group_) return;
   run("all_reduce", [&] {
     std::vector<torch::Tensor> tensors{tensor};
     c10d::AllreduceOptions options;
-    options.reduceOp = to_c10d(reduction);
+    options.reduceOp = reduction;
     return group_->allreduce(tensors, options);
   });
 }
@@ -73,7 +60,7 @@ void ProcessGroup::all_reduce(const torch::Tensor& tensor, Reduction reduction) 
 void ProcessGroup::sum_in_rank_order(std::span<const torch::Tensor> tensors) const {
   if (!group_) return;
   if (has_room_for(tensors)) {
-    name_errors("sum", [&] { exchange_->sum(tensors); });
+    with_peer_errors("sum", [&] { exchange_->sum(tensors); });
     return;
   }
   for (const auto& tensor : tensors) {
@@ -98,7 +85,7 @@ torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
   shape.insert(shape.end(), tensor.sizes().begin(), tensor.sizes().end());
   auto all = torch::empty(shape, tensor.options());
   if (has_room_for({&tensor, 1})) {
-    name_errors("all_gather", [&] { exchange_->all_gather(tensor, all); });
+    with_peer_errors("all_gather", [&] { exchange_->all_gather(tensor, all); });
     return all;
   }
   run("all_gather", [&] {

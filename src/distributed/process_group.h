@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
 
 #include "distributed/activity.h"
@@ -23,8 +24,6 @@ namespace trainer::distributed {
 
 class SharedMemoryGroup;
 
-enum class Reduction { kSum, kMin, kMax };
-
 class ProcessGroup {
  public:
   // A group of only this process, without sockets: its collectives return their input.
@@ -34,14 +33,12 @@ class ProcessGroup {
   ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout,
                std::shared_ptr<Activity> activity = nullptr);
   ~ProcessGroup();
-  ProcessGroup(const ProcessGroup&) = delete;
-  ProcessGroup& operator=(const ProcessGroup&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
   // In place, over a contiguous tensor; every rank ends with the same bits.
-  void all_reduce(const torch::Tensor& tensor, Reduction reduction = Reduction::kSum) const;
+  void all_reduce(const torch::Tensor& tensor, c10d::ReduceOp::RedOpType reduction = c10d::ReduceOp::SUM) const;
   // Sums small contiguous CPU tensors in place, added in rank order: the same bits whatever hosts the ranks run on. Each rank receives
   // the tensors of all ranks.
   void sum_in_rank_order(std::span<const torch::Tensor> tensors) const;
@@ -69,7 +66,7 @@ class ProcessGroup {
 
  private:
   // Turns an exception of `act` into a PeerError that names the operation and the rank.
-  void name_errors(const char* what, const std::function<void()>& act) const;
+  void with_peer_errors(const char* what, const std::function<void()>& act) const;
   void run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const;
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
 

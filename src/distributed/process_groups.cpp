@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <ranges>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -15,12 +15,6 @@ namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
 
-std::vector<int> all_ranks(int world_size) {
-  std::vector<int> ranks(static_cast<size_t>(world_size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
 // LibTorch 2.14 removed this function.
 template <class Backend>
 void set_sequence_number(Backend& backend) {
@@ -31,7 +25,7 @@ void set_sequence_number(Backend& backend) {
 
 bool uses_nccl(const GroupOptions& options) {
   if (options.backend == config::BackendChoice::kNccl && options.cuda == nullptr) {
-    throw UsageError("distributed.backend: nccl carries GPU tensors only, but this run is on the CPU; set gloo or auto");
+    throw UsageError("distributed.backend: nccl works with GPU tensors only, but this run is on the CPU; set gloo or auto");
   }
   return options.cuda != nullptr && options.backend != config::BackendChoice::kGloo;
 }
@@ -40,7 +34,8 @@ ProcessGroups::ProcessGroups() : world_(std::make_shared<ProcessGroup>()) {}
 
 ProcessGroups::ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options)
     : store_(std::move(store)), rank_(rank), options_(std::move(options)) {
-  world_ = make_group(all_ranks(world_size));
+  const auto ranks = std::views::iota(0, world_size);
+  world_ = make_group({ranks.begin(), ranks.end()});
 }
 
 ProcessGroups::~ProcessGroups() {
@@ -51,7 +46,7 @@ std::shared_ptr<ProcessGroup> ProcessGroups::new_group(std::vector<int> ranks) {
   std::ranges::sort(ranks);
   const bool is_valid =
       !ranks.empty() && ranks.front() >= 0 && ranks.back() < world_->size() && std::ranges::adjacent_find(ranks) == ranks.end();
-  TORCH_CHECK(is_valid, "no group of ranks ", ranks, " in a world of ", world_->size());
+  TORCH_CHECK(is_valid, "invalid group of ranks ", ranks, " in a world of ", world_->size());
   if (world_->c10d_group() == nullptr) return world_;
   return make_group(std::move(ranks));
 }

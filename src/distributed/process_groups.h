@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <memory>
-#include <span>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>

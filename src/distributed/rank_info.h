@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace trainer::distributed {
@@ -19,14 +19,12 @@ struct RankInfo {
   std::string pci_bus_id = {};  // of a GPU
   int num_threads = 1;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankInfo, host, process_id, local_rank, cpu_mask, address, device, pci_bus_id, num_threads)
 
 // This process, before its placement is chosen.
 RankInfo this_process();
 
 // "process 31 on host-a"
 std::string to_string(const RankInfo& rank);
-
-void to_json(nlohmann::json& json, const RankInfo& rank);
-void from_json(const nlohmann::json& json, RankInfo& rank);
 
 }  // namespace trainer::distributed

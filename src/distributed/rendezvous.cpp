@@ -2,23 +2,23 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "config/compare.h"
-#include "distributed/address.h"
 #include "distributed/first_line.h"
 #include "distributed/store_json.h"
 #include "distributed/stores.h"
 
 namespace trainer::distributed {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Introduction, rank, version, config, problem, world_size)
 
 namespace {
@@ -28,42 +28,44 @@ using Json = nlohmann::json;
 using std::chrono::milliseconds;
 
 // Interval between checks for missing ranks.
-constexpr milliseconds kPatience{1000};
+constexpr milliseconds kJoinInterval{1000};
 // Set by a rank that was asked to stop.
 constexpr const char* kStopKey = "stop";
 
 std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
 
 // Throws when another process has the same rank.
-void claim(c10d::Store& store, const world::RankEnv& rank_env, const world::MeetingPoint& point) {
+void claim(c10d::Store& store, const world::RankEnv& rank_env, const world::RendezvousAddress& point) {
   if (store.add(fmt::format("claim/{}", rank_env.rank), 1) == 1) return;
   const auto key = rank_key(rank_env.rank);
-  const auto holder = wait_for(store, key, kPatience) ? to_string(from_bytes(store.get(key)).get<Introduction>().rank) : "another process";
-  if (point.kind == world::MeetingPoint::Kind::kFile) {
-    throw PeerError(fmt::format("file://{} is in use by {} as rank {}, or left from an earlier run; remove the file, or choose another",
+  const auto holder =
+      wait_for(store, key, kJoinInterval) ? to_string(from_bytes(store.get(key)).get<Introduction>().rank) : "another process";
+  if (point.kind == world::RendezvousAddress::Kind::kFile) {
+    throw PeerError(fmt::format("file://{} is in use by {} as rank {}, or is from an earlier run; remove the file, or choose another",
                                 point.path, holder, rank_env.rank));
   }
-  throw PeerError(fmt::format("rank {} is taken by {}, which meets at {}:{} too; give each process a RANK of its own, and each run a port",
-                              rank_env.rank, holder, point.host, point.port));
+  throw PeerError(
+      fmt::format("rank {} is already taken by {} in the run at {}:{}; give each process its own RANK, and each run its own port",
+                  rank_env.rank, holder, point.host, point.port));
 }
 
-// "1 of 2 nodes are here; waiting for node 1 (ranks 2, 3)".
+// "1 of 2 nodes have joined; waiting for node 1 (ranks 2, 3)".
 std::string describe_waiting(const std::vector<int>& missing, const world::RankEnv& rank_env) {
   const auto ranks = fmt::format("{}", fmt::join(missing, ", "));
   if (rank_env.num_nodes == 1 || rank_env.num_nodes * rank_env.local_world_size != rank_env.world_size) {
-    return fmt::format("{} of {} ranks are here; waiting for {}", rank_env.world_size - static_cast<int>(missing.size()),
+    return fmt::format("{} of {} ranks have joined; waiting for {}", rank_env.world_size - static_cast<int>(missing.size()),
                        rank_env.world_size, ranks);
   }
   std::set<int> nodes;
   for (const int rank : missing) nodes.insert(rank / rank_env.local_world_size);
-  return fmt::format("{} of {} nodes are here; waiting for node {} (ranks {})", rank_env.num_nodes - static_cast<int>(nodes.size()),
+  return fmt::format("{} of {} nodes have joined; waiting for node {} (ranks {})", rank_env.num_nodes - static_cast<int>(nodes.size()),
                      rank_env.num_nodes, fmt::join(nodes, ", "), ranks);
 }
 
 // Attempts that share a store use different prefixes.
-std::string prefix_of(const world::RankEnv& rank_env, const world::MeetingPoint& point) {
+std::string prefix_of(const world::RankEnv& rank_env, const world::RendezvousAddress& point) {
   // Otherwise rank 0 creates a new store in each attempt, and a node that was restarted by hand does not know the attempt's number.
-  const bool is_kept = rank_env.launcher_serves_store || point.kind == world::MeetingPoint::Kind::kFile;
+  const bool is_kept = rank_env.launcher_serves_store || point.kind == world::RendezvousAddress::Kind::kFile;
   return fmt::format("trainer/{}", is_kept ? rank_env.restart_attempt : 0);
 }
 
@@ -84,7 +86,7 @@ std::vector<Introduction> collect(c10d::Store& store, const world::RankEnv& rank
     const auto now = Clock::now();
     if (now - start >= timeout) {
       throw PeerError(
-          fmt::format("{} of {} ranks did not come within {}: {}; see why they did not start, or raise "
+          fmt::format("{} of {} ranks did not join within {}: {}; check why they did not start, or raise "
                       "distributed.timeout_seconds",
                       missing.size(), rank_env.world_size, format_duration(timeout), fmt::join(missing, ", ")));
     }
@@ -92,7 +94,7 @@ std::vector<Introduction> collect(c10d::Store& store, const world::RankEnv& rank
       logger.info("{}", describe_waiting(missing, rank_env));
       next_report = now + 2 * (next_report - start);
     }
-    wait_for(store, rank_key(missing.front()), std::min(kPatience, std::chrono::duration_cast<milliseconds>(start + timeout - now)));
+    wait_for(store, rank_key(missing.front()), std::min(kJoinInterval, std::chrono::duration_cast<milliseconds>(start + timeout - now)));
   }
 }
 
@@ -101,7 +103,7 @@ void check_equal(const std::vector<Introduction>& ranks) {
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
     const auto& other = ranks[rank];
     if (other.world_size != first.world_size) {
-      throw UsageError(fmt::format("rank {} on {} is one of {} ranks, but rank 0 on {} is one of {}; give all the same WORLD_SIZE", rank,
+      throw UsageError(fmt::format("rank {} on {} is one of {} ranks, but rank 0 on {} is one of {}; set the same WORLD_SIZE for all", rank,
                                    other.rank.host, other.world_size, first.rank.host, first.world_size));
     }
     if (other.version != first.version) {
@@ -132,26 +134,53 @@ Json decide(c10d::Store& store, const world::RankEnv& rank_env, milliseconds tim
   return ranks;
 }
 
+// The numeric address of this host that is the source of packets to `host`; empty when there is no route to it. Sends nothing.
+std::string address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return "";
+  std::string address;
+  for (const addrinfo* target = found; target != nullptr && address.empty(); target = target->ai_next) {
+    const int descriptor = socket(target->ai_family, target->ai_socktype | SOCK_CLOEXEC, target->ai_protocol);
+    if (descriptor < 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    auto* own_address = reinterpret_cast<sockaddr*>(&own);
+    char text[NI_MAXHOST] = {};
+    // Connecting a datagram socket only chooses the route.
+    if (connect(descriptor, target->ai_addr, target->ai_addrlen) == 0 && getsockname(descriptor, own_address, &size) == 0 &&
+        getnameinfo(own_address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) {
+      address = text;
+    }
+    close(descriptor);
+  }
+  freeaddrinfo(found);
+  return address;
+}
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
 bool same_host(const RankInfo& a, const RankInfo& b) { return a.host == b.host && a.address == b.address; }
 
 void count_local_ranks(Meeting& meeting, const world::RankEnv& rank_env) {
   const auto& mine = meeting.ranks[static_cast<size_t>(rank_env.rank)];
   int num_before = 0;
-  int num_here = 0;
+  int num_on_host = 0;
   bool clash = false;
   std::vector<int> seen;
   meeting.num_sharing_cpus = 0;
   for (size_t rank = 0; rank < meeting.ranks.size(); ++rank) {
     const auto& other = meeting.ranks[rank];
     if (!same_host(mine, other)) continue;
-    ++num_here;
+    ++num_on_host;
     if (other.cpu_mask == mine.cpu_mask) ++meeting.num_sharing_cpus;
     if (rank < static_cast<size_t>(rank_env.rank)) ++num_before;
     clash = clash || std::ranges::find(seen, other.local_rank) != seen.end();
     seen.push_back(other.local_rank);
   }
   meeting.local_rank = clash ? num_before : rank_env.local_rank;
-  meeting.local_world_size = std::max(num_here, rank_env.local_world_size);
+  meeting.local_world_size = std::max(num_on_host, rank_env.local_world_size);
 }
 
 // On rank 0, its host name often resolves to the loopback interface, which no other host can reach.
@@ -168,13 +197,13 @@ std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo
 
 }  // namespace
 
-Meeting meet(const world::RankEnv& rank_env, const world::MeetingPoint& point, const Introduction& introduction, milliseconds timeout,
+Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction, milliseconds timeout,
              Logger& logger) {
   auto mine = introduction;
   mine.world_size = rank_env.world_size;
   mine.rank.local_rank = rank_env.local_rank;
   auto& address = mine.rank.address;
-  address = address_towards(point.kind == world::MeetingPoint::Kind::kTcp ? point.host : mine.rank.host);
+  address = address_towards(point.kind == world::RendezvousAddress::Kind::kTcp ? point.host : mine.rank.host);
   if (address.empty()) address = "127.0.0.1";
 
   Meeting meeting;
@@ -191,14 +220,14 @@ Meeting meet(const world::RankEnv& rank_env, const world::MeetingPoint& point, c
             })
             .get<std::vector<RankInfo>>();
     if (meeting.ranks.size() != static_cast<size_t>(rank_env.world_size)) {
-      throw PeerError(
-          fmt::format("rank {} is one of {} ranks, but those that met at {}:{} are {}; give all the same WORLD_SIZE, and each run a port",
-                      rank_env.rank, rank_env.world_size, point.host, point.port, meeting.ranks.size()));
+      throw PeerError(fmt::format(
+          "rank {} is one of {} ranks, but {} ranks joined at {}:{}; set the same WORLD_SIZE for all, and give each run its own port",
+          rank_env.rank, rank_env.world_size, meeting.ranks.size(), point.host, point.port));
     }
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw PeerError(fmt::format("rank {} lost rank 0 while the ranks met: {}", rank_env.rank, first_line(error)));
+    throw PeerError(fmt::format("rank {} lost the connection to rank 0 during the rendezvous: {}", rank_env.rank, first_line(error)));
   }
   count_local_ranks(meeting, rank_env);
   meeting.address = reachable_address(meeting.ranks, mine.rank);

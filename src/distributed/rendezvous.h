@@ -1,8 +1,6 @@
 #pragma once
 // How the processes of a run find each other.
 
-#include <c10/util/intrusive_ptr.h>
-
 #include <chrono>
 #include <string>
 #include <vector>
@@ -11,10 +9,6 @@
 #include "distributed/rank_info.h"
 #include "distributed/startup_barrier.h"
 #include "world/rank_env.h"
-
-namespace c10d {
-class Store;
-}
 
 namespace trainer::distributed {
 
@@ -42,7 +36,7 @@ struct Meeting {
 // twice, a port that is in use or a host that cannot be reached; and UsageError when two ranks differ in version or configuration (with
 // the difference) or have a problem. An error that rank 0 finds is thrown on all ranks, with its text only on rank 0, so that it is
 // reported once.
-Meeting meet(const world::RankEnv& rank_env, const world::MeetingPoint& point, const Introduction& introduction,
+Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction,
              std::chrono::milliseconds timeout, Logger& logger);
 
 }  // namespace trainer::distributed

@@ -20,7 +20,7 @@ namespace {
 // Spins before the first system call, for ranks that are slightly late: about 30 microseconds.
 constexpr int kSpins = 1000;
 // How often a waiting rank checks whether the other one is still alive.
-constexpr timespec kLookInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
+constexpr timespec kLivenessInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
 
 constexpr int64_t kAlignment = SharedMemoryGroup::kAlignment;
 
@@ -28,7 +28,7 @@ int64_t align(int64_t num_bytes) { return (num_bytes + kAlignment - 1) / kAlignm
 
 // std::atomic's wait() works only between threads of one process.
 void sleep_while_equal(const std::atomic<uint32_t>& value, uint32_t expected) {
-  syscall(SYS_futex, &value, FUTEX_WAIT, expected, &kLookInterval, nullptr, 0);
+  syscall(SYS_futex, &value, FUTEX_WAIT, expected, &kLivenessInterval, nullptr, 0);
 }
 
 void set_and_wake(std::atomic<uint32_t>& value, uint32_t now) {
@@ -76,8 +76,6 @@ class SharedMemoryGroup::Mapping {
   ~Mapping() {
     if (data_ != nullptr) munmap(data_, num_bytes_);
   }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
 
   int fd() const { return file_.number(); }
   char* data() const { return static_cast<char*>(data_); }
@@ -134,7 +132,7 @@ std::unique_ptr<SharedMemoryGroup> SharedMemoryGroup::make(const ProcessGroup& g
   path = group.broadcast_bytes(path);
   if (!is_first) mapping = std::make_unique<Mapping>(path, name, size);
   const auto all_have_it = torch::tensor({mapping->lock(group.rank()) ? 1 : 0});
-  group.all_reduce(all_have_it, Reduction::kMin);
+  group.all_reduce(all_have_it, c10d::ReduceOp::MIN);
   if (all_have_it.item<int>() == 0) return nullptr;
   return std::unique_ptr<SharedMemoryGroup>(new SharedMemoryGroup(std::move(mapping), group.rank(), group.size(), room, timeout));
 }
@@ -190,19 +188,19 @@ void SharedMemoryGroup::end_reading() { set_and_wake(progress(rank_).read, round
 void SharedMemoryGroup::wait_for(int rank, std::atomic<uint32_t> Progress::*counter, uint32_t round) const {
   const auto& value = progress(rank).*counter;
   // Counters wrap around.
-  const auto is_there = [&] { return static_cast<int32_t>(value.load(std::memory_order_acquire) - round) >= 0; };
+  const auto has_arrived = [&] { return static_cast<int32_t>(value.load(std::memory_order_acquire) - round) >= 0; };
   for (int i = 0; i < kSpins; ++i) {
-    if (is_there()) return;
+    if (has_arrived()) return;
     pause();
   }
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  while (!is_there()) {
-    if (has_left_) throw std::runtime_error("it was ended here");
+  while (!has_arrived()) {
+    if (has_left_) throw std::runtime_error("the group was aborted on this rank");
     // It may have written the awaited value just before it left.
-    if (!mapping_->is_locked(rank) && !is_there()) throw std::runtime_error(fmt::format("rank {} of them has left", rank));
+    if (!mapping_->is_locked(rank) && !has_arrived()) throw std::runtime_error(fmt::format("rank {} has left the group", rank));
     if (std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error(fmt::format("rank {} of them did not come within {} s", rank,
-                                           std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()));
+      throw std::runtime_error(
+          fmt::format("rank {} did not take part within {} s", rank, std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()));
     }
     const auto seen = value.load(std::memory_order_relaxed);
     if (static_cast<int32_t>(seen - round) < 0) sleep_while_equal(value, seen);

@@ -26,8 +26,6 @@ class SharedMemoryGroup {
   // memory: on another host, in a container that does not see the other processes, or when no shared memory is left.
   static std::unique_ptr<SharedMemoryGroup> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
   ~SharedMemoryGroup();
-  SharedMemoryGroup(const SharedMemoryGroup&) = delete;
-  SharedMemoryGroup& operator=(const SharedMemoryGroup&) = delete;
 
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -27,11 +25,6 @@ void throw_if_any(const std::vector<Problem>& problems) {
   if (!lines.empty()) throw Error(join(lines, "\n"), static_cast<ExitCode>(exit_code));
 }
 
-StartupBarrier::StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
-    : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
-
-StartupBarrier::~StartupBarrier() = default;
-
 std::vector<std::string> StartupBarrier::gather(const std::function<std::string()>& work) {
   if (!store_) return {work()};
   Problem problem;
@@ -44,21 +37,21 @@ std::vector<std::string> StartupBarrier::gather(const std::function<std::string(
   const int step = num_steps_++;
   const auto key = [step](int rank) { return fmt::format("step{}/{}", step, rank); };
   try {
-    store_->set(key(rank_), to_bytes({{"text", problem.text}, {"exit_code", problem.exit_code}, {"result", result}}));
+    store_->set(key(rank_), to_bytes({{"problem", problem}, {"result", result}}));
     return share_decision(*store_, key, rank_, world_size_, timeout_, [&]() -> nlohmann::json {
       std::vector<Problem> problems;
       std::vector<std::string> results;
       for (int rank = 0; rank < world_size_; ++rank) {
         store_->wait({key(rank)}, timeout_);
         const auto record = from_bytes(store_->get(key(rank)));
-        problems.push_back({record["text"].get<std::string>(), record["exit_code"].get<int>()});
-        results.push_back(record["result"].get<std::string>());
+        problems.push_back(record["problem"]);
+        results.push_back(record["result"]);
       }
       throw_if_any(problems);
       return results;
     });
   } catch (const c10::Error& error) {
-    throw PeerError(fmt::format("rank {} lost another rank at the start: {}", rank_, first_line(error)));
+    throw PeerError(fmt::format("rank {} lost the connection to another rank during start-up: {}", rank_, first_line(error)));
   }
 }
 

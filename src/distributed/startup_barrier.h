@@ -1,15 +1,11 @@
 #pragma once
 
-#include <c10/util/intrusive_ptr.h>
-
 #include <chrono>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
-
-namespace c10d {
-class Store;
-}
 
 namespace trainer::distributed {
 
@@ -18,6 +14,7 @@ struct Problem {
   std::string text;
   int exit_code = 0;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
 
 // Throws one Error when any rank has a problem: lists each problem once, with its rank unless that is rank 0 or all ranks have the same
 // problem; the exit code is that of the first problem.
@@ -29,8 +26,8 @@ class StartupBarrier {
  public:
   // For one process.
   StartupBarrier() = default;
-  StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout);
-  ~StartupBarrier();
+  StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
+      : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
 
   // Collective: runs `work` on every rank. An Error on any rank is thrown on all ranks, with its text only on rank 0. Other exceptions
   // pass through.

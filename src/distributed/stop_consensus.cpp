@@ -9,9 +9,6 @@
 
 namespace trainer::distributed {
 
-StopConsensus::StopConsensus(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
-StopConsensus::~StopConsensus() = default;
-
 bool StopConsensus::any_requested(bool requested) {
   const auto& group = group_->c10d_group();
   if (!group) return requested;
@@ -34,7 +31,7 @@ void StopConsensus::finish() {
   try {
     pending_->wait();
   } catch (const std::exception& error) {
-    throw PeerError(fmt::format("rank {} lost another rank: {}", group_->rank(), first_line(error)));
+    throw PeerError(fmt::format("rank {} lost the connection to another rank: {}", group_->rank(), first_line(error)));
   }
   pending_.reset();
 }

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "distributed/process_group.h"
 
@@ -13,10 +14,7 @@ namespace trainer::distributed {
 class StopConsensus {
  public:
   // `group`: of all ranks, used only here.
-  explicit StopConsensus(std::shared_ptr<ProcessGroup> group);
-  ~StopConsensus();
-  StopConsensus(const StopConsensus&) = delete;
-  StopConsensus& operator=(const StopConsensus&) = delete;
+  explicit StopConsensus(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
   // Collective, once a step: whether any rank passed `requested` in this call (without shared memory: in the previous call); the same
   // answer on all ranks. A group of one sees its own request immediately.

@@ -32,9 +32,9 @@ std::vector<uint8_t> to_bytes(const Json& json) {
 
 Json from_bytes(const std::vector<uint8_t>& bytes) { return Json::parse(bytes.begin(), bytes.end()); }
 
-bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseconds patience) {
+bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout) {
   try {
-    store.wait({key}, patience);
+    store.wait({key}, timeout);
     return true;
   } catch (const c10::DistStoreError&) {
     return false;

@@ -17,8 +17,8 @@ namespace trainer::distributed {
 std::vector<uint8_t> to_bytes(const nlohmann::json& json);
 nlohmann::json from_bytes(const std::vector<uint8_t>& bytes);
 
-// Whether the key exists within `patience`.
-bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseconds patience);
+// Whether the key exists within `timeout`.
+bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout);
 
 // Collective: calls `decide` on rank 0 and returns its result on all ranks; the others wait slightly longer than `timeout`. An Error that
 // `decide` throws is thrown on all ranks, with its text only on rank 0, so that it is reported once. Every rank that has joined has set

@@ -22,15 +22,15 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kNone{0};
 constexpr milliseconds kFirstAttempt{3000};
-constexpr milliseconds kBetweenLooks{200};
-// How much longer than its patience an attempt may take.
+constexpr milliseconds kPollInterval{200};
+// How much longer than its timeout an attempt may take.
 constexpr milliseconds kGrace{1000};
 
 // One attempt to reach the store, on a separate thread: c10d waits forever for an answer from a listener that is not a store.
 class Attempt {
  public:
-  Attempt(const std::string& host, c10d::TCPStoreOptions options, milliseconds patience) {
-    options.timeout = patience;
+  Attempt(const std::string& host, c10d::TCPStoreOptions options, milliseconds timeout) {
+    options.timeout = timeout;
     std::promise<StorePointer> promise;
     store_ = promise.get_future();
     std::thread([host, options, promise = std::move(promise)]() mutable {
@@ -42,10 +42,10 @@ class Attempt {
     }).detach();
   }
 
-  // Null, with the cause in `reason`, when there is no store within `patience`.
-  StorePointer wait(milliseconds patience, std::string& reason) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (store_.wait_for(kBetweenLooks) == std::future_status::timeout) {
+  // Null, with the cause in `reason`, when there is no store within `timeout`.
+  StorePointer wait(milliseconds timeout, std::string& reason) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    while (store_.wait_for(kPollInterval) == std::future_status::timeout) {
       if (must_stop_meeting()) throw StoppedWhileMeeting();
       if (std::chrono::steady_clock::now() < deadline) continue;
       reason = "no answer";
@@ -60,13 +60,13 @@ class Attempt {
       return {};
     }
   }
-  bool is_going_on() const { return store_.valid(); }
+  bool is_running() const { return store_.valid(); }
 
  private:
   std::future<StorePointer> store_;
 };
 
-StorePointer open_tcp(const world::RankEnv& rank_env, const world::MeetingPoint& point, milliseconds timeout, Logger& logger) {
+StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, Logger& logger) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
   options.isServer = rank_env.rank == 0 && !rank_env.launcher_serves_store;
@@ -74,21 +74,23 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::MeetingPoint&
   if (options.isServer && rank_env.listen_descriptor >= 0) options.masterListenFd = rank_env.listen_descriptor;
   const auto* goal = options.isServer ? "itself" : "rank 0";
   const auto deadline = std::chrono::steady_clock::now() + timeout;
-  const auto left = [&] { return std::max(kNone, std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now())); };
+  const auto remaining = [&] {
+    return std::max(kNone, std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now()));
+  };
 
   // A short first attempt shows why the store cannot be reached yet; a server makes only one attempt.
   Attempt attempt(point.host, options, options.isServer ? timeout : std::min(kFirstAttempt, timeout));
   std::string reason;
   auto store = attempt.wait(std::min(kFirstWaitReport, timeout) + kGrace, reason);
-  const auto may_come = [&] { return !store && left() > kNone && (attempt.is_going_on() || !options.isServer); };
-  if (may_come()) {
+  const auto may_succeed = [&] { return !store && remaining() > kNone && (attempt.is_running() || !options.isServer); };
+  if (may_succeed()) {
     logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", rank_env.rank, goal, point.host, point.port, reason,
                 format_duration(timeout));
   }
-  while (may_come()) {
+  while (may_succeed()) {
     // A blocked rank 0 has accepted the connection and answers later, so an attempt that still runs is kept.
-    if (!attempt.is_going_on()) attempt = Attempt(point.host, options, left());
-    store = attempt.wait(left() + kGrace, reason);
+    if (!attempt.is_running()) attempt = Attempt(point.host, options, remaining());
+    store = attempt.wait(remaining() + kGrace, reason);
   }
   if (store) {
     store->setTimeout(timeout);
@@ -96,17 +98,17 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::MeetingPoint&
   }
   if (reason.find("EADDRINUSE") != std::string::npos) {
     throw PeerError(
-        fmt::format("rank 0 cannot listen on port {} ({}), which another program uses (a second run on this host?); give "
+        fmt::format("rank 0 cannot listen on port {} ({}), which another program uses (a second run on this host?); choose "
                     "another one, by MASTER_PORT or --init-method",
                     point.port, point.port_source));
   }
   throw PeerError(
-      fmt::format("rank {} did not reach {} at {}:{} within {} ({}); check that rank 0 runs there, MASTER_ADDR and MASTER_PORT, and "
+      fmt::format("rank {} could not reach {} at {}:{} within {} ({}); check that rank 0 runs there, MASTER_ADDR and MASTER_PORT, and "
                   "firewalls",
                   rank_env.rank, goal, point.host, point.port, format_duration(timeout), reason));
 }
 
-StorePointer open_file(const world::RankEnv& rank_env, const world::MeetingPoint& point) {
+StorePointer open_file(const world::RankEnv& rank_env, const world::RendezvousAddress& point) {
   const auto folder = std::filesystem::path(point.path).parent_path();
   if (!std::filesystem::is_directory(folder)) {
     throw PeerError(
@@ -130,8 +132,8 @@ bool must_stop_meeting() {
   return waited && *waited >= kUntilRefused;
 }
 
-StorePointer open_store(const world::RankEnv& rank_env, const world::MeetingPoint& point, milliseconds timeout, Logger& logger) {
-  return point.kind == world::MeetingPoint::Kind::kFile ? open_file(rank_env, point) : open_tcp(rank_env, point, timeout, logger);
+StorePointer open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, Logger& logger) {
+  return point.kind == world::RendezvousAddress::Kind::kFile ? open_file(rank_env, point) : open_tcp(rank_env, point, timeout, logger);
 }
 
 }  // namespace trainer::distributed

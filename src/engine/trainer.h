@@ -13,7 +13,7 @@
 #include "engine/train_step.h"
 #include "engine/training_hook.h"
 #include "reporting/events.h"
-#include "supervision/straggler_detector.h"
+#include "supervision/straggler.h"
 
 namespace trainer::engine {
 

@@ -1,11 +1,14 @@
 #pragma once
-// One child process.
+// One child process and its stderr.
 
 #include <signal.h>
 #include <sys/types.h>
 
+#include <deque>
 #include <string>
 #include <vector>
+
+#include "base/descriptor.h"
 
 namespace trainer::launch {
 
@@ -21,5 +24,29 @@ struct ChildProcess {
 // Starts the program in a new process group, with /dev/null as its stdin and this process's stdout. The kernel kills it when the calling
 // thread ends. Returns once execve has succeeded; throws Error when the program cannot be started.
 pid_t start_process(const ChildProcess& child);
+
+// Forwards whole lines to stderr, each with `prefix` unless it already begins with it, and keeps the last ones.
+class Output {
+ public:
+  // `pipe`: the non-blocking read end; without one, nothing is read.
+  Output(Descriptor pipe, std::string prefix);
+
+  // -1 after the end of the output.
+  int descriptor() const { return pipe_.number(); }
+  // Reads and forwards the available output without waiting.
+  void forward();
+  // Forwards the rest and closes the pipe. Does not wait for its end: a process that the child has started may still hold it open.
+  void finish();
+  const std::deque<std::string>& last_lines() const { return last_lines_; }
+
+ private:
+  void take_lines();
+  void forward_line(const std::string& line);
+
+  Descriptor pipe_;
+  std::string prefix_;
+  std::string rest_;  // the last, incomplete line
+  std::deque<std::string> last_lines_;
+};
 
 }  // namespace trainer::launch

@@ -19,7 +19,6 @@
 #include "base/error.h"
 #include "launch/child_process.h"
 #include "launch/launcher_messages.h"
-#include "launch/output.h"
 #include "launch/signal_queue.h"
 #include "world/rank_env.h"
 
@@ -45,34 +44,20 @@ std::pair<Descriptor, Descriptor> make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// Ignores SIGPIPE: the reader of this process's stderr, or a process that reads its messages, may end at any time.
-class IgnoreBrokenPipes {
- public:
-  IgnoreBrokenPipes() : before_(signal(SIGPIPE, SIG_IGN)) {}
-  ~IgnoreBrokenPipes() { signal(SIGPIPE, before_); }
-  IgnoreBrokenPipes(const IgnoreBrokenPipes&) = delete;
-  IgnoreBrokenPipes& operator=(const IgnoreBrokenPipes&) = delete;
-
- private:
-  sighandler_t before_;
-};
-
 class Launcher {
  public:
-  Launcher(const Patience& patience, Logger& logger) : patience_(patience), logger_(logger) {}
+  Launcher(const TimeLimits& limits, Logger& logger) : limits_(limits), logger_(logger) {}
   ~Launcher() {
     send(SIGKILL);
     for (const auto& child : children_) {
       if (child.is_running) waitpid(child.process, nullptr, 0);
     }
   }
-  Launcher(const Launcher&) = delete;
-  Launcher& operator=(const Launcher&) = delete;
 
   Outcome run(const Processes& processes) {
     for (size_t i = 0; i < processes.environments.size(); ++i) start(processes, i);
     while (std::ranges::any_of(children_, &Child::is_running)) {
-      wait_for_something();
+      wait_for_event();
       for (auto& child : children_) child.output.forward();
       while (const auto signal = signals_.next()) {
         if (*signal == SIGCHLD) {
@@ -81,13 +66,13 @@ class Launcher {
           request_stop(*signal);
         }
       }
-      if (is_ending_ && deadline_ && only_stopped_ones_run()) {
-        kill_all("is stopped");
+      if (is_ending_ && deadline_ && only_stopped_run()) {
+        kill_all("is suspended");
       } else if (deadline_ && Clock::now() >= *deadline_) {
         pass_deadline();
       }
     }
-    if (victim_ != nullptr && exit_code_ == kPeer) say_failure(*victim_);
+    if (victim_ != nullptr && exit_code_ == kPeer) log_failure(*victim_);
     return {exit_code_, first_request_.has_value()};
   }
 
@@ -114,26 +99,26 @@ class Launcher {
     child.environment.push_back(fmt::format("{}={}", world::kLauncherMessagesVariable, messages_out.number()));
     child.kept_descriptors.push_back(messages_out.number());
     // The progress bar of rank 0 needs the terminal itself.
-    Descriptor said_out, said_in;
+    Descriptor stderr_out, stderr_in;
     if (rank != 0 || isatty(STDERR_FILENO) == 0) {
-      std::tie(said_out, said_in) = make_pipe();
-      fcntl(said_out.number(), F_SETFL, O_NONBLOCK);
+      std::tie(stderr_out, stderr_in) = make_pipe();
+      fcntl(stderr_out.number(), F_SETFL, O_NONBLOCK);
     }
-    child.stderr_descriptor = said_in.number();
-    Output output(std::move(said_out), rank == 0 ? "" : fmt::format("rank {}: ", rank));
+    child.stderr_descriptor = stderr_in.number();
+    Output output(std::move(stderr_out), rank == 0 ? "" : fmt::format("rank {}: ", rank));
     const pid_t process = start_process(child);
     children_.push_back({rank, process, std::move(messages_in), std::move(output), true});
   }
 
-  void wait_for_something() {
+  void wait_for_event() {
     std::vector<pollfd> wanted = {{signals_.descriptor(), POLLIN, 0}};
     for (const auto& child : children_) {
       if (child.output.descriptor() >= 0) wanted.push_back({child.output.descriptor(), POLLIN, 0});
     }
     int timeout_ms = -1;
     if (deadline_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
-      timeout_ms = static_cast<int>(std::clamp<int64_t>(left, 0, std::numeric_limits<int>::max()));
+      const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
+      timeout_ms = static_cast<int>(std::clamp<int64_t>(remaining, 0, std::numeric_limits<int>::max()));
     }
     poll(wanted.data(), wanted.size(), timeout_ms);
   }
@@ -180,34 +165,34 @@ class Launcher {
     if (code == kStopped) {
       if (exit_code_ != 0) return;
       exit_code_ = kStopped;
-      deadline_ = Clock::now() + patience_.with_stopping;
+      deadline_ = Clock::now() + limits_.after_stop;
       return;
     }
-    const bool is_ours = is_terminated_ && WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL);
+    const bool is_by_launcher = is_terminated_ && WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL);
     const bool is_first = exit_code_ == 0 || exit_code_ == kStopped || (exit_code_ == kPeer && code != kPeer);
-    if (is_ours || !is_first) return;
+    if (is_by_launcher || !is_first) return;
     exit_code_ = code;
     if (code == kPeer) {
       // Logged at the end, if no other failure is found to be the cause.
       victim_ = &child;
     } else {
-      say_failure(child);
+      log_failure(child);
       if (!is_ending_) send_to_others(child, {LauncherMessage::Kind::kEnded, child.rank, child.process, describe_end(status)});
     }
     if (!is_ending_) {
       is_ending_ = true;
-      deadline_ = Clock::now() + patience_.with_survivors;
+      deadline_ = Clock::now() + limits_.after_failure;
     }
   }
 
-  void say_failure(const Child& child) {
+  void log_failure(const Child& child) {
     const int status = child.status;
     auto text = fmt::format("rank {} (process {}) {}", child.rank, child.process, describe_end(status));
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) text += "; where nobody did that, the system was out of memory (see dmesg)";
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) text += "; unless someone killed it, the system was out of memory (see dmesg)";
     // A process with wrong input or a lost peer has already printed the reason.
     const int code = exit_code_of(status);
-    const bool is_said = code == static_cast<int>(ExitCode::kUsage) || code == static_cast<int>(ExitCode::kData) || code == kPeer;
-    const auto& last_lines = is_said ? std::deque<std::string>() : child.output.last_lines();
+    const bool is_reported = code == static_cast<int>(ExitCode::kUsage) || code == static_cast<int>(ExitCode::kData) || code == kPeer;
+    const auto& last_lines = is_reported ? std::deque<std::string>() : child.output.last_lines();
     if (!last_lines.empty()) text += "; its last lines:";
     for (const auto& line : last_lines) text += "\n  " + line;
     logger_.error("{}", text);
@@ -217,7 +202,7 @@ class Launcher {
     if (!is_ending_) {
       for (const auto& child : children_) {
         if (!child.is_running) continue;
-        logger_.warn("rank {} (process {}) is still running although another rank has stopped on request, and is ended", child.rank,
+        logger_.warn("rank {} (process {}) is still running although another rank has stopped on request; terminating it", child.rank,
                      child.process);
       }
       is_ending_ = true;
@@ -225,20 +210,20 @@ class Launcher {
     if (!is_terminated_) {
       is_terminated_ = true;
       send(SIGTERM);
-      deadline_ = Clock::now() + patience_.after_sigterm;
+      deadline_ = Clock::now() + limits_.after_sigterm;
       return;
     }
-    kill_all("does not end on SIGTERM");
+    kill_all("did not exit after SIGTERM");
   }
 
   // A process stopped by SIGSTOP does not react to SIGTERM.
-  bool only_stopped_ones_run() const {
+  bool only_stopped_run() const {
     return std::ranges::all_of(children_, [](const Child& child) { return !child.is_running || child.is_stopped; });
   }
 
   void kill_all(const char* reason) {
     for (const auto& child : children_) {
-      if (child.is_running) logger_.warn("rank {} (process {}) {} and is killed", child.rank, child.process, reason);
+      if (child.is_running) logger_.warn("rank {} (process {}) {}; killing it", child.rank, child.process, reason);
     }
     is_terminated_ = true;
     deadline_.reset();
@@ -249,7 +234,7 @@ class Launcher {
     if (!first_request_) {
       first_request_ = Clock::now();
       send(signal);
-    } else if (signal == SIGINT && Clock::now() - *first_request_ >= patience_.between_interrupts) {
+    } else if (signal == SIGINT && Clock::now() - *first_request_ >= limits_.between_interrupts) {
       is_ending_ = true;
       exit_code_ = 128 + SIGINT;
       deadline_.reset();
@@ -257,10 +242,9 @@ class Launcher {
     }
   }
 
-  const Patience& patience_;
+  const TimeLimits& limits_;
   Logger& logger_;
   SignalQueue signals_;
-  IgnoreBrokenPipes broken_pipes_;
   std::vector<Child> children_;  // by number
   std::optional<Clock::time_point> first_request_;
   std::optional<Clock::time_point> deadline_;
@@ -272,6 +256,6 @@ class Launcher {
 
 }  // namespace
 
-Outcome run(const Processes& processes, const Patience& patience, Logger& logger) { return Launcher(patience, logger).run(processes); }
+Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger) { return Launcher(limits, logger).run(processes); }
 
 }  // namespace trainer::launch

@@ -18,12 +18,12 @@ struct Processes {
   std::vector<int> first_keeps = {};  // descriptors that the first process inherits
 };
 
-struct Patience {
+struct TimeLimits {
   // After a failure: the time for the other processes to end until SIGTERM, and from there until SIGKILL.
-  std::chrono::milliseconds with_survivors = std::chrono::seconds(4);
+  std::chrono::milliseconds after_failure = std::chrono::seconds(4);
   std::chrono::milliseconds after_sigterm = std::chrono::seconds(1);
   // The time for the other processes to end once one has stopped on request: they may be writing checkpoints.
-  std::chrono::milliseconds with_stopping = std::chrono::minutes(10);
+  std::chrono::milliseconds after_stop = std::chrono::minutes(10);
   // A SIGINT counts as the second one only this long after the first request: the terminal and a script may both send the first.
   std::chrono::milliseconds between_interrupts = std::chrono::seconds(1);
 };
@@ -43,6 +43,6 @@ struct Outcome {
 // stderr, each line of ranks other than 0 with its rank; if that is a terminal, rank 0 writes to it directly. The first stop signal
 // (SIGINT, SIGTERM, SIGHUP, SIGUSR1) is forwarded to all processes, later ones are not. No process still runs when this returns or throws
 // (Error: a process cannot be started). To be called while no other thread runs.
-Outcome run(const Processes& processes, const Patience& patience, Logger& logger);
+Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger);
 
 }  // namespace trainer::launch

@@ -1,6 +1,9 @@
 #include "launch/launcher_messages.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <array>
 #include <sstream>
@@ -29,6 +32,31 @@ LauncherMessage parse_message(const std::string& line) {
     return message;
   }
   throw std::invalid_argument(line);
+}
+
+LauncherMessageReader::LauncherMessageReader(int descriptor, std::function<void(const LauncherMessage&)> receive)
+    : wake_up_(eventfd(0, EFD_CLOEXEC)), thread_([this, descriptor, receive = std::move(receive)] { read_all(descriptor, receive); }) {}
+
+LauncherMessageReader::~LauncherMessageReader() {
+  eventfd_write(wake_up_.number(), 1);
+  thread_.join();
+}
+
+void LauncherMessageReader::read_all(int descriptor, const std::function<void(const LauncherMessage&)>& receive) const {
+  std::string rest;
+  while (true) {
+    std::array<pollfd, 2> wanted = {{{descriptor, POLLIN, 0}, {wake_up_.number(), POLLIN, 0}}};
+    if (poll(wanted.data(), wanted.size(), -1) < 0) continue;
+    if (wanted[1].revents != 0) return;
+    std::array<char, 512> buffer;
+    const auto length = read(descriptor, buffer.data(), buffer.size());
+    if (length <= 0) return;
+    rest.append(buffer.data(), static_cast<size_t>(length));
+    for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
+      receive(parse_message(rest.substr(0, end)));
+      rest.erase(0, end + 1);
+    }
+  }
 }
 
 }  // namespace trainer::launch

@@ -2,7 +2,11 @@
 // Messages from the launcher to its processes about how other processes end, stop or continue: lines on a pipe.
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <thread>
+
+#include "base/descriptor.h"
 
 namespace trainer::launch {
 
@@ -18,5 +22,18 @@ struct LauncherMessage {
 std::string format_message(const LauncherMessage& message);
 // Parses a line without its newline. Throws std::invalid_argument.
 LauncherMessage parse_message(const std::string& line);
+
+// During its lifetime, calls `receive` on a separate thread with each message that the launcher sends on `descriptor`.
+class LauncherMessageReader {
+ public:
+  LauncherMessageReader(int descriptor, std::function<void(const LauncherMessage&)> receive);
+  ~LauncherMessageReader();
+
+ private:
+  void read_all(int descriptor, const std::function<void(const LauncherMessage&)>& receive) const;
+
+  Descriptor wake_up_;  // an eventfd
+  std::thread thread_;
+};
 
 }  // namespace trainer::launch

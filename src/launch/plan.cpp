@@ -2,12 +2,16 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <optional>
+#include <random>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -36,11 +40,11 @@ std::vector<std::string> parse_gpus(const std::string& text) {
   for (const auto& gpu : gpus) {
     const auto is_allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '/'; };
     if (gpu.empty() || gpu.front() == '-' || !std::ranges::all_of(gpu, is_allowed)) {
-      throw UsageError(fmt::format("--gpus {}: expected GPUs as CUDA_VISIBLE_DEVICES has them, such as 0,2", text));
+      throw UsageError(fmt::format("--gpus {}: expected a list as in CUDA_VISIBLE_DEVICES, such as 0,2", text));
     }
   }
   if (std::set<std::string>(gpus.begin(), gpus.end()).size() < gpus.size()) {
-    throw UsageError(fmt::format("--gpus {}: a GPU is named twice", text));
+    throw UsageError(fmt::format("--gpus {}: a GPU is listed twice", text));
   }
   return gpus;
 }
@@ -87,6 +91,20 @@ bool is_foreign(std::string_view name) {
          std::ranges::any_of(kForeignPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+// Below the range of ephemeral ports: otherwise a connection of a parallel run could get the port between the destruction of this object
+// and the use of its number.
+constexpr int kFirstPort = 15000;
+constexpr int kLastPort = 32000;
+constexpr int kPortTries = 200;
+
+bool bind_to(int descriptor, int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+}
+
 }  // namespace
 
 SplitArguments split_arguments(std::span<const std::string> args, std::span<const std::string> flags_with_value) {
@@ -119,9 +137,9 @@ int num_processes(const Choice& choice, const world::Environment& environment, c
     throw UsageError(fmt::format("--nproc-per-node {}: expected auto or a number from 1 to {}", word, kMostProcesses));
   }
   if (num_listed && count > *num_listed) {
-    throw UsageError(
-        fmt::format("--nproc-per-node {} is more than the {} of --gpus {}: one process per GPU; give more GPUs or fewer processes", count,
-                    *num_listed, choice.gpus));
+    throw UsageError(fmt::format(
+        "--nproc-per-node {} is more than the {} of --gpus {}, but each process needs its own GPU; give more GPUs or fewer processes",
+        count, *num_listed, choice.gpus));
   }
   return count;
 }
@@ -151,6 +169,16 @@ std::vector<std::string> child_environment(std::span<const std::string> inherite
   if (rank_env.restart_attempt > 0) variables.push_back(fmt::format("TORCHELASTIC_RESTART_COUNT={}", rank_env.restart_attempt));
   if (rank_env.listen_descriptor >= 0) variables.push_back(fmt::format("{}={}", world::kListenVariable, rank_env.listen_descriptor));
   return variables;
+}
+
+FreePort::FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(kFirstPort, kLastPort);
+  for (int i = 0; i < kPortTries && descriptor() >= 0; ++i) {
+    number_ = ports(random);
+    if (bind_to(descriptor(), number_)) return;
+  }
+  throw Error("no free port on 127.0.0.1: " + std::generic_category().message(errno));
 }
 
 }  // namespace trainer::launch

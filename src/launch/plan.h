@@ -1,11 +1,12 @@
 #pragma once
-// What `trainer launch` starts: the split of its arguments, the number of processes, and the environment of each.
+// What `trainer launch` starts: the split of its arguments, the number of processes, the environment of each, and a port.
 
 #include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "world/rank_env.h"
 
 namespace trainer::launch {
@@ -42,5 +43,19 @@ std::vector<std::string> inherited_environment();
 // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RESTART_COUNT after the
 // first attempt, the descriptor of the socket to listen on if there is one, and CUDA_VISIBLE_DEVICES from `gpus` unless that is empty.
 std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::RankEnv& rank_env, const std::string& gpus);
+
+// Binds a random free port of 127.0.0.1; no other socket can bind it until this object is destroyed. Throws Error when there is none.
+class FreePort {
+ public:
+  FreePort();
+
+  int number() const { return number_; }
+  // The bound socket, to be inherited by the process that listens; the destructor closes it in this process.
+  int descriptor() const { return socket_.number(); }
+
+ private:
+  Descriptor socket_;
+  int number_ = 0;
+};
 
 }  // namespace trainer::launch

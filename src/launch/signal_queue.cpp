@@ -10,7 +10,7 @@
 
 namespace trainer::launch {
 
-SignalQueue::SignalQueue() {
+SignalQueue::SignalQueue() : sigpipe_before_(signal(SIGPIPE, SIG_IGN)) {
   sigset_t signals;
   sigemptyset(&signals);
   // A signal that the parent process has set to be ignored would not reach the queue.
@@ -28,6 +28,7 @@ SignalQueue::SignalQueue() {
 }
 
 SignalQueue::~SignalQueue() {
+  signal(SIGPIPE, sigpipe_before_);
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &actions_before_[i], nullptr);
   sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
 }

@@ -11,13 +11,12 @@
 namespace trainer::launch {
 
 // While it exists, collects SIGCHLD and the stop signals (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process. SIGHUP stays ignored if it
-// is, as under nohup. To be created while no other thread runs.
+// is, as under nohup. Ignores SIGPIPE: the reader of this process's stderr, or a process that reads its messages, may end at any time. To
+// be created while no other thread runs.
 class SignalQueue {
  public:
   SignalQueue();
   ~SignalQueue();
-  SignalQueue(const SignalQueue&) = delete;
-  SignalQueue& operator=(const SignalQueue&) = delete;
 
   // The next signal, or empty if none is pending; does not wait. Several SIGCHLD may be merged into one.
   std::optional<int> next();
@@ -31,6 +30,7 @@ class SignalQueue {
 
   sigset_t mask_before_;
   std::array<struct sigaction, kSignals.size()> actions_before_;
+  sighandler_t sigpipe_before_;
   Descriptor queue_;
 };
 

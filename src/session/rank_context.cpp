@@ -80,9 +80,9 @@ RankContext::RankContext(RankProcess& process, const config::ExperimentSource& s
   }
   const auto& section = experiment_.distributed;
   process.monitor().set_hang_limit(std::chrono::seconds(section.hang_seconds));
-  const auto point = world::meeting_point(rank_env, section.init_method);
+  const auto point = world::rendezvous_address(rank_env, section.init_method);
   distributed::Meeting meeting{.store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
-  if (point.kind != world::MeetingPoint::Kind::kAlone) {
+  if (point.kind != world::RendezvousAddress::Kind::kAlone) {
     logger_->info("{}", rank_env.decision);
     const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
     const distributed::Introduction mine{.rank = meeting.ranks.front(), .version = version, .config = config_text_, .problem = problem};

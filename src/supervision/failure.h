@@ -1,7 +1,10 @@
 #pragma once
+// A failure that ends a run, and how it is reported: in one sentence, and to torchrun.
 
-#include <nlohmann/json_fwd.hpp>
+#include <filesystem>
 #include <string>
+
+#include "base/error.h"
 
 namespace trainer::supervision {
 
@@ -24,7 +27,9 @@ struct Failure {
 // "rank 2 (process 31 on host-a) was killed by signal 9 (Killed) in step 12"
 std::string to_string(const Failure& failure);
 
-void to_json(nlohmann::json& json, const Failure& failure);
-void from_json(const nlohmann::json& json, Failure& failure);
+// Atomically writes `text` to `file` in torchrun's format; does nothing if `file` is empty. A write error is ignored, because the text has
+// been logged already. torchrun reports the earliest failure as the root cause, so a failure that another rank caused (kPeer, or an empty
+// text because another rank reports it) gets a later time stamp. Not collective.
+void write_error_file(const std::filesystem::path& file, const std::string& text, ExitCode exit_code);
 
 }  // namespace trainer::supervision

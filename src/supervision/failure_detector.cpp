@@ -9,6 +9,9 @@
 #include "distributed/store_json.h"
 
 namespace trainer::supervision {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, kind, rank, process, where, detail)
+
 namespace {
 
 using distributed::from_bytes;
@@ -26,7 +29,7 @@ constexpr milliseconds kIntervalPerRank{1};
 // Number of intervals after which a rank without a heartbeat counts as ended, once some rank is known to have ended.
 constexpr int kMissedHeartbeats = 4;
 // How long a rank that ends waits until the others have read the reason.
-constexpr milliseconds kFarewell{3000};
+constexpr milliseconds kConfirmTimeout{3000};
 constexpr const char* kUnknownPhase = "an unknown phase";
 
 std::string heartbeat_key(size_t rank) { return fmt::format("failure_detector/heartbeat/{}", rank); }
@@ -71,7 +74,7 @@ void FailureDetector::report_own_failure() {
   std::unique_lock lock(mutex_);
   is_asked_ = true;
   suspect(describe(Failure::Kind::kFailed, options_.rank));
-  wait_until_known(lock, kFarewell);
+  wait_until_known(lock, kConfirmTimeout);
 }
 
 void FailureDetector::report_ended(int rank, const std::string& detail) {
@@ -84,13 +87,13 @@ void FailureDetector::report_ended(int rank, const std::string& detail) {
 std::optional<Failure> FailureDetector::first_failure() {
   std::unique_lock lock(mutex_);
   is_asked_ = true;
-  wait_until_known(lock, 2 * missed_limit_ + kFarewell);
+  wait_until_known(lock, 2 * missed_limit_ + kConfirmTimeout);
   return failure_;
 }
 
 // Rank 0 waits until the others have read the failure, because the store ends with it.
-void FailureDetector::wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration patience) {
-  changed_.wait_for(lock, patience, [&] { return is_finished_ || (failure_ && all_know_); });
+void FailureDetector::wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration timeout) {
+  changed_.wait_for(lock, timeout, [&] { return is_finished_ || (failure_ && all_know_); });
 }
 
 void FailureDetector::suspect(const Failure& failure) {
@@ -221,14 +224,14 @@ void FailureDetector::diagnose_until_finished() {
     if (!failure_) {
       if (auto found = diagnose(now)) suspect(*found);
       // The store does not answer.
-      if (suspected_ && now - suspected_at_ > missed_limit_ + kFarewell) {
+      if (suspected_ && now - suspected_at_ > missed_limit_ + kConfirmTimeout) {
         failure_ = suspected_;
         all_know_ = true;
         changed_.notify_all();
       }
     }
     if (failure_ && !is_asked_) {
-      wait_until_known(lock, kFarewell);
+      wait_until_known(lock, kConfirmTimeout);
       if (is_asked_ || is_finished_) return;
       is_asked_ = true;
       const auto failure = *failure_;

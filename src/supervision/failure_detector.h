@@ -38,8 +38,6 @@ class FailureDetector {
   FailureDetector(c10d::Store& store, std::shared_ptr<const distributed::Activity> activity, FailureDetectorOptions options,
                   std::function<void(const Failure&)> on_failure);
   ~FailureDetector();
-  FailureDetector(const FailureDetector&) = delete;
-  FailureDetector& operator=(const FailureDetector&) = delete;
 
   // This rank itself has failed: informs the others, and waits until they have read it.
   void report_own_failure();
@@ -67,7 +65,7 @@ class FailureDetector {
   std::optional<Failure> diagnose(Clock::time_point now) const;
   Failure describe(Failure::Kind kind, int rank, Clock::duration duration = {}) const;
   void suspect(const Failure& failure);
-  void wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration patience);
+  void wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration timeout);
 
   const FailureDetectorOptions options_;
   const std::chrono::milliseconds interval_;  // between two heartbeats

@@ -6,13 +6,13 @@
 #include "base/crash.h"
 #include "base/text.h"
 #include "config/sections/distributed.h"
-#include "supervision/error_file.h"
+#include "supervision/failure.h"
 
 namespace trainer::supervision {
 namespace {
 
 // Longest time from the end of a rank to the launcher's message about it.
-constexpr std::chrono::seconds kMessagePatience{2};
+constexpr std::chrono::seconds kMessageTimeout{2};
 
 // The same description as from the failure detector after the ranks have met. The launcher reports only about this host.
 Failure in_start_up(Failure::Kind kind, const launch::LauncherMessage& about, const std::string& detail) {
@@ -39,8 +39,8 @@ FailureMonitor::FailureMonitor(const world::RankEnv& rank_env, std::shared_ptr<L
   hang_limit_ = std::chrono::seconds(config::DistributedSection().hang_seconds);
   if (rank_env.launcher_messages_descriptor < 0) return;
   guard_ = std::thread([this] { wait_for_stopped_rank(); });
-  launcher_messages_ = std::make_unique<LauncherMessageReader>(rank_env.launcher_messages_descriptor,
-                                                               [this](const launch::LauncherMessage& message) { receive(message); });
+  launcher_messages_ = std::make_unique<launch::LauncherMessageReader>(
+      rank_env.launcher_messages_descriptor, [this](const launch::LauncherMessage& message) { receive(message); });
 }
 
 FailureMonitor::~FailureMonitor() {
@@ -121,7 +121,7 @@ std::string FailureMonitor::explain(const std::exception& error) {
   const bool is_lost = ours != nullptr && ours->exit_code() == ExitCode::kPeer;
   if (!detector_) {
     // The launcher knows which rank was lost, and its message ends this process.
-    if (is_lost && launcher_messages_) std::this_thread::sleep_for(kMessagePatience);
+    if (is_lost && launcher_messages_) std::this_thread::sleep_for(kMessageTimeout);
     return error.what();
   }
   if (!is_lost) {

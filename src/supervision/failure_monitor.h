@@ -15,7 +15,6 @@
 #include "distributed/rendezvous.h"
 #include "launch/launcher_messages.h"
 #include "supervision/failure_detector.h"
-#include "supervision/launcher_message_reader.h"
 #include "world/rank_env.h"
 
 namespace trainer::supervision {
@@ -26,8 +25,6 @@ class FailureMonitor {
  public:
   FailureMonitor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger);
   ~FailureMonitor();
-  FailureMonitor(const FailureMonitor&) = delete;
-  FailureMonitor& operator=(const FailureMonitor&) = delete;
 
   const std::shared_ptr<distributed::Activity>& activity() const { return activity_; }
   // From now on, the longest time that a rank may be stopped or spend on one step.
@@ -61,7 +58,7 @@ class FailureMonitor {
   std::chrono::steady_clock::time_point stopped_at_;
   bool is_over_ = false;
 
-  std::unique_ptr<LauncherMessageReader> launcher_messages_;
+  std::unique_ptr<launch::LauncherMessageReader> launcher_messages_;
   std::thread guard_;
 };
 

@@ -3,11 +3,18 @@
 
 #include <chrono>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "distributed/activity.h"
+
+template <>
+struct nlohmann::adl_serializer<std::chrono::milliseconds> {
+  static void to_json(json& value, std::chrono::milliseconds duration) { value = duration.count(); }
+  static void from_json(const json& value, std::chrono::milliseconds& duration) {
+    duration = std::chrono::milliseconds(value.get<int64_t>());
+  }
+};
 
 namespace trainer::supervision {
 
@@ -18,9 +25,6 @@ struct Heartbeat {
   distributed::ActivityState state = {};
   uint64_t number = 0;  // how many heartbeats this rank has sent
 };
-
-void to_json(nlohmann::json& json, const Heartbeat& heartbeat);
-void from_json(const nlohmann::json& json, Heartbeat& heartbeat);
 
 // A summary of all ranks' heartbeats of constant size, so that a rank reads no more when there are more ranks. Durations are measured by
 // the clock of rank 0.
@@ -38,8 +42,9 @@ struct Digest {
   std::chrono::milliseconds all_wait{0};
 };
 
-void to_json(nlohmann::json& json, const Digest& digest);
-void from_json(const nlohmann::json& json, Digest& digest);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Heartbeat, state, number)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Digest::Longest, rank, duration)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Digest, number, rank0, silent, stuck, all_wait)
 
 // Rank 0's record of when the heartbeats of each rank changed. Not thread-safe.
 class HeartbeatLog {

@@ -1,12 +1,14 @@
 #pragma once
 // Finds the rank that the others wait for.
 
-#include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "distributed/own_work.h"
+#include "distributed/process_group.h"
+#include "distributed/rank_info.h"
 
 namespace trainer::supervision {
 
@@ -31,5 +33,30 @@ std::optional<Straggler> find_straggler(std::span<const distributed::OwnSeconds>
 
 // One sentence that includes what to check. `process`: "process 31 on host-a, cuda:0".
 std::string to_string(const Straggler& straggler, const std::string& process, int64_t num_steps);
+
+// Compares the own work of the ranks. Costs a few clock readings per step (on a GPU: events on its stream), and one small collective per
+// logging interval.
+class StragglerDetector {
+ public:
+  // From now on `activity` times this rank's own work on `device`. `world` has two or more ranks; `ranks` describes them, by rank. `ratio`:
+  // as for find_straggler().
+  StragglerDetector(std::shared_ptr<distributed::ProcessGroup> world, std::shared_ptr<distributed::Activity> activity,
+                    std::vector<distributed::RankInfo> ranks, torch::Device device, double ratio);
+
+  // Collective. Call when `steps_done` steps of the run are done, those since the last call in `seconds`. On rank 0, returns a description
+  // of the rank that the others waited for, if any. Ignores the first interval, in which memory is allocated and kernels are chosen, and
+  // merges an interval of less than a second with the next, because in so short a time the system's scheduler can make any rank slow.
+  std::optional<std::string> end_interval(int64_t steps_done, double seconds);
+
+ private:
+  const std::shared_ptr<distributed::ProcessGroup> world_;
+  const std::shared_ptr<distributed::Activity> activity_;
+  const std::vector<distributed::RankInfo> ranks_;
+  const double ratio_;
+  int64_t steps_compared_ = 0;  // 0: in the first interval
+  // Sums since step steps_compared_, on rank 0.
+  std::vector<distributed::OwnSeconds> own_;  // by rank
+  double seconds_ = 0;
+};
 
 }  // namespace trainer::supervision

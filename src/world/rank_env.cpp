@@ -15,21 +15,28 @@ namespace trainer::world {
 namespace {
 
 // A number, and the text that set it: "RANK=4", "--rank 4".
-struct Said {
+struct Setting {
   int value;
   std::string text;
 };
 
 constexpr int kNoLimit = std::numeric_limits<int>::max();
 
-Said to_number(std::string text, std::string_view value, int least, int most = kNoLimit) {
-  int number = 0;
-  const auto result = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (result.ec != std::errc{} || result.ptr != value.data() + value.size() || number < least || number > most) {
+// The number that is all of `text`; empty if it is not one.
+template <class Number>
+std::optional<Number> parse(std::string_view text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+Setting to_number(std::string text, std::string_view value, int least, int most = kNoLimit) {
+  const auto number = parse<int>(value);
+  if (!number || *number < least || *number > most) {
     throw UsageError(text + (most == kNoLimit ? fmt::format(": expected a whole number of at least {}", least)
                                               : fmt::format(": expected a whole number from {} to {}", least, most)));
   }
-  return {number, std::move(text)};
+  return {*number, std::move(text)};
 }
 
 class Variables {
@@ -41,10 +48,12 @@ class Variables {
     auto value = environment_(std::string(name));
     return value && !value->empty() ? value : std::nullopt;
   }
-  std::optional<Said> number(std::string_view name, int least, int most = kNoLimit) const {
+  std::optional<Setting> number(std::string_view name, int least, int most = kNoLimit) const {
     const auto value = text(name);
     return value ? std::optional(to_number(show(name), *value, least, most)) : std::nullopt;
   }
+  // Empty as well if the variable is not a number.
+  std::optional<uint64_t> unsigned_number(std::string_view name) const { return parse<uint64_t>(text(name).value_or("")); }
   std::string show(std::string_view name) const { return fmt::format("{}={}", name, text(name).value_or("")); }
 
  private:
@@ -68,7 +77,7 @@ constexpr Names kSlurmJob = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "S
 // The ranks and sizes that the flags or one launcher set for this process; empty names: none are set.
 struct Claim {
   Names names;
-  std::optional<Said> rank, world_size, local_rank, local_world_size;
+  std::optional<Setting> rank, world_size, local_rank, local_world_size;
 };
 
 Names slurm_names(const Variables& variables) {
@@ -77,16 +86,9 @@ Names slurm_names(const Variables& variables) {
   return names;
 }
 
-std::optional<uint64_t> unsigned_number(const std::optional<std::string>& text) {
-  uint64_t number = 0;
-  if (!text) return std::nullopt;
-  const auto result = std::from_chars(text->data(), text->data() + text->size(), number);
-  return result.ec == std::errc{} && result.ptr == text->data() + text->size() ? std::optional(number) : std::nullopt;
-}
-
 // In shells of sbatch and salloc, SLURM_STEP_ID is not set or has a reserved value (0xfffffffb: batch, 0xfffffffa: interactive).
 bool is_slurm_step(const Variables& variables) {
-  const auto step = unsigned_number(variables.text("SLURM_STEP_ID"));
+  const auto step = variables.unsigned_number("SLURM_STEP_ID");
   return step && *step < 0xfffffff0;
 }
 
@@ -96,41 +98,37 @@ bool is_pmi_of_slurm(const Variables& variables) {
          variables.text(kPmi.world_size) == variables.text(slurm_names(variables).world_size);
 }
 
-Claim read(const Variables& variables, const Names& names) {
-  return {names, variables.number(names.rank, 0), variables.number(names.world_size, 1), variables.number(names.local_rank, 0),
-          variables.number(names.local_world_size, 1)};
+// The number of tasks on this host; empty if Slurm does not report it.
+std::optional<Setting> read_tasks_on_node(const Variables& variables, std::string_view name) {
+  const auto counts = variables.text(name);
+  const auto node = variables.number("SLURM_NODEID", 0);
+  if (!counts || !node) return std::nullopt;
+  const auto tasks = tasks_on_node(*counts, node->value);
+  if (tasks) return Setting{*tasks, variables.show(name)};
+  throw UsageError(
+      fmt::format("{} has no entry for {}: expected counts such as 2(x2),1, one for each node", variables.show(name), node->text));
 }
 
-Claim read_slurm_step(const Variables& variables) {
-  const Names names = slurm_names(variables);
-  Claim claim = {names, variables.number(names.rank, 0), variables.number(names.world_size, 1), variables.number(names.local_rank, 0), {}};
-  const auto counts = variables.text(names.local_world_size);
-  const auto node = variables.number("SLURM_NODEID", 0);
-  if (counts && node) {
-    const auto tasks = tasks_on_node(*counts, node->value);
-    if (!tasks) {
-      throw UsageError(fmt::format("{} says nothing of {}: expected counts such as 2(x2),1, one for each node",
-                                   variables.show(names.local_world_size), node->text));
-    }
-    claim.local_world_size = Said{*tasks, variables.show(names.local_world_size)};
-  }
-  return claim;
+Claim read(const Variables& variables, const Names& names) {
+  return {
+      names, variables.number(names.rank, 0), variables.number(names.world_size, 1), variables.number(names.local_rank, 0),
+      names.rank == kSlurmStep.rank ? read_tasks_on_node(variables, names.local_world_size) : variables.number(names.local_world_size, 1)};
 }
 
 // Reads the first launcher whose variables are set. MPI precedes Slurm: inside an allocation mpirun starts its daemons with srun, and the
 // ranks inherit the daemons' SLURM_PROCID.
 Claim read_launcher(const Variables& variables) {
   for (const auto& names : {kRank, kOpenMpi, kPmi}) {
-    const bool speaks = variables.text(names.rank) || variables.text(names.world_size);
-    if (speaks && !(names.rank == kPmi.rank && is_pmi_of_slurm(variables))) return read(variables, names);
+    const bool is_set = variables.text(names.rank) || variables.text(names.world_size);
+    if (is_set && !(names.rank == kPmi.rank && is_pmi_of_slurm(variables))) return read(variables, names);
   }
-  return is_slurm_step(variables) ? read_slurm_step(variables) : Claim{};
+  return is_slurm_step(variables) ? read(variables, slurm_names(variables)) : Claim{};
 }
 
-void refuse_contradiction(const std::optional<Said>& flag, const std::optional<Said>& variable) {
+void check_agreement(const std::optional<Setting>& flag, const std::optional<Setting>& variable) {
   if (flag && variable && flag->value != variable->value) {
-    throw UsageError(fmt::format("{} contradicts {} of the environment: leave the flag away under a launcher, or unset the variable",
-                                 flag->text, variable->text));
+    throw UsageError(fmt::format("{} contradicts {} of the environment: omit the flag under a launcher, or unset the variable", flag->text,
+                                 variable->text));
   }
 }
 
@@ -146,7 +144,7 @@ std::string take_query(const std::string& init_method, Claim& claim) {
     const auto name = pair.substr(0, equals);
     auto& number = name == "rank" ? claim.rank : claim.world_size;
     if (equals == pair.size() || (name != "rank" && name != "world_size") || number) {
-      throw UsageError(fmt::format("--init-method {}: expected rank=R&world_size=W, each once, behind the ?, or nothing", init_method));
+      throw UsageError(fmt::format("--init-method {}: expected rank=R&world_size=W after the ?, each once", init_method));
     }
     number = to_number(fmt::format("{} of --init-method", pair), pair.substr(equals + 1), name == "rank" ? 0 : 1);
   }
@@ -163,8 +161,8 @@ Claim read_flags(const RankFlags& flags, std::optional<std::string>& init_method
   if (is_in_query) claim.names = kInitMethod;
   if (!flags.rank && !flags.world_size) return claim;
   if (is_in_query) {
-    throw UsageError(fmt::format("--init-method {} stands beside --rank or --world-size: give rank and world size in one of the two places",
-                                 *flags.init_method));
+    throw UsageError(fmt::format(
+        "--init-method {} is given together with --rank or --world-size: set rank and world size in only one of them", *flags.init_method));
   }
   claim.names = kFlags;
   claim.rank = number(kFlags.rank, flags.rank, 0);
@@ -178,8 +176,8 @@ bool has_names(const Claim& claim) { return !claim.names.rank.empty(); }
 Claim join(const Claim& flags, const Variables& variables) {
   Claim claim = has_names(flags) ? read(variables, kRank) : read_launcher(variables);
   if (has_names(flags)) {
-    refuse_contradiction(flags.rank, claim.rank);
-    refuse_contradiction(flags.world_size, claim.world_size);
+    check_agreement(flags.rank, claim.rank);
+    check_agreement(flags.world_size, claim.world_size);
     claim.names = flags.names;
     claim.rank = flags.rank;
     claim.world_size = flags.world_size;
@@ -189,16 +187,16 @@ Claim join(const Claim& flags, const Variables& variables) {
     throw UsageError(
         fmt::format("{} without --rank and --world-size, or RANK and WORLD_SIZE: give them too, or omit it", flags.local_rank->text));
   }
-  refuse_contradiction(flags.local_rank, claim.local_rank);
+  check_agreement(flags.local_rank, claim.local_rank);
   claim.local_rank = flags.local_rank;
   return claim;
 }
 
-void check_pair(const std::optional<Said>& one, const std::optional<Said>& other, std::string_view other_name) {
+void check_pair(const std::optional<Setting>& one, const std::optional<Setting>& other, std::string_view other_name) {
   if (one && !other) throw UsageError(fmt::format("{} without {}: set both, or neither", one->text, other_name));
 }
 
-void check_rank(const Said& rank, const Said& size) {
+void check_rank(const Setting& rank, const Setting& size) {
   if (rank.value >= size.value) {
     throw UsageError(
         fmt::format("{} of {}: ranks count from 0, so the last one is {}; correct one of them", rank.text, size.text, size.value - 1));
@@ -214,29 +212,28 @@ RankEnv to_place(const Claim& claim) {
     throw UsageError(fmt::format("SLURM_STEP_ID is set, but {} and {} are not: unset it, or set them", names.rank, names.world_size));
   check_rank(*rank, *world_size);
   RankEnv rank_env{.rank = rank->value, .world_size = world_size->value};
-  std::string local;
+  auto local = fmt::format("0 of 1: {} is not set", names.local_rank);
   if (local_rank) {
     check_rank(*local_rank, local_world_size ? *local_world_size : *world_size);
     rank_env.local_rank = local_rank->value;
     rank_env.local_world_size = local_world_size ? local_world_size->value : local_rank->value + 1;
-    local = local_world_size ? fmt::format(" (local rank {} of {})", rank_env.local_rank, rank_env.local_world_size)
-                             : fmt::format(" (local rank {} of at least {}: {} is not set)", rank_env.local_rank, rank_env.local_world_size,
-                                           names.local_world_size);
-  } else {
-    if (local_world_size && local_world_size->value > 1) check_pair(local_world_size, local_rank, names.local_rank);
-    local = fmt::format(" (local rank 0 of 1: {} is not set)", names.local_rank);
+    local = local_world_size
+                ? fmt::format("{} of {}", rank_env.local_rank, rank_env.local_world_size)
+                : fmt::format("{} of at least {}: {} is not set", rank_env.local_rank, rank_env.local_world_size, names.local_world_size);
+  } else if (local_world_size && local_world_size->value > 1) {
+    check_pair(local_world_size, local_rank, names.local_rank);
   }
   if (local_world_size && local_world_size->value > world_size->value) {
-    throw UsageError(
-        fmt::format("{} is more than {}: no host has more processes than there are", local_world_size->text, world_size->text));
+    throw UsageError(fmt::format("{} is more than {}: a host cannot have more processes than the run; correct one of them",
+                                 local_world_size->text, world_size->text));
   }
   rank_env.decision =
-      fmt::format("rank {} of {}{}, from {} and {}", rank_env.rank, rank_env.world_size, local, names.rank, names.world_size);
+      fmt::format("rank {} of {} (local rank {}), from {} and {}", rank_env.rank, rank_env.world_size, local, names.rank, names.world_size);
   return rank_env;
 }
 
 // "; ignored: SLURM_PROCID=0 of SLURM_NTASKS=1": the variables of launchers that were not used.
-std::string passed_over(const Variables& variables, std::string_view chosen_rank) {
+std::string describe_ignored(const Variables& variables, std::string_view chosen_rank) {
   std::string text;
   for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {  // RANK is used, or equal to the flags
     if (names.rank == chosen_rank || !variables.text(names.rank)) continue;
@@ -263,8 +260,8 @@ void read_master(const Variables& variables, bool is_slurm, RankEnv& rank_env) {
     }
     derived += fmt::format("; MASTER_ADDR={} is the first of {}", rank_env.master_addr, list_name);
   }
-  const auto job = unsigned_number(variables.text("SLURM_JOB_ID"));
-  if (const auto step = unsigned_number(variables.text("SLURM_STEP_ID")); rank_env.master_port == 0 && job && step) {
+  const auto job = variables.unsigned_number("SLURM_JOB_ID");
+  if (const auto step = variables.unsigned_number("SLURM_STEP_ID"); rank_env.master_port == 0 && job && step) {
     rank_env.master_port = step_port(*job, *step);
     rank_env.port_source = fmt::format("computed from SLURM_JOB_ID={} and SLURM_STEP_ID={}", *job, *step);
     derived += fmt::format("; MASTER_PORT={} is computed from SLURM_JOB_ID and SLURM_STEP_ID", rank_env.master_port);
@@ -316,7 +313,7 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
     if (const auto socket = variables.number(kListenVariable, 0); socket && rank_env.rank == 0) rank_env.listen_descriptor = socket->value;
   }
   rank_env.gloo_interface = variables.text("GLOO_SOCKET_IFNAME").value_or("");
-  rank_env.decision += passed_over(variables, claim.names.rank);
+  rank_env.decision += describe_ignored(variables, claim.names.rank);
   return rank_env;
 }
 

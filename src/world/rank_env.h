@@ -1,6 +1,6 @@
 #pragma once
-// The rank of this process, the world size and the meeting point, from the command line and from the environment variables of launchers.
-// Opens no file or connection. Thread-safe, except for process_environment() during a change of the environment.
+// The rank of this process, the world size and the rendezvous address, from the command line and from the environment variables of
+// launchers. Opens no file or connection. Thread-safe, except for process_environment() during a change of the environment.
 
 #include <cstdint>
 #include <functional>
@@ -53,7 +53,7 @@ struct RankEnv {
 RankEnv find_rank_env(const RankFlags& flags, const Environment& environment);
 
 // Where the processes meet to form the process group.
-struct MeetingPoint {
+struct RendezvousAddress {
   enum class Kind { kAlone, kTcp, kFile } kind = Kind::kAlone;
   std::string host;              // of kTcp: a name or an address, IPv6 without its brackets
   int port = 0;                  // of kTcp
@@ -63,6 +63,6 @@ struct MeetingPoint {
 
 // From the flag, else from the configuration (`distributed.init_method`); env:// stands for master_addr and master_port. kAlone for a world
 // of one process. Throws UsageError that names what is missing or malformed.
-MeetingPoint meeting_point(const RankEnv& rank_env, const std::string& configured_init_method);
+RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string& configured_init_method);
 
 }  // namespace trainer::world

@@ -61,7 +61,7 @@ std::string first_host(std::string_view hosts) {
 std::string too_few_gpus(int num_tasks, int num_gpus) {
   if (num_gpus == 0 || num_tasks <= num_gpus) return {};
   return fmt::format(
-      "Slurm has started {} tasks on a node and given them {} GPUs there (SLURM_GPUS_ON_NODE), but each task needs its own; set "
+      "Slurm started {} tasks on this node but allocated {} GPUs (SLURM_GPUS_ON_NODE), and each task needs its own GPU; set "
       "--ntasks-per-node={} or --gpus-per-node={}, or runtime.device: cpu",
       num_tasks, num_gpus, num_gpus, num_tasks);
 }
@@ -69,7 +69,7 @@ std::string too_few_gpus(int num_tasks, int num_gpus) {
 std::string idle_gpus(int num_tasks, int num_gpus) {
   if (num_tasks >= num_gpus) return {};
   return fmt::format(
-      "of the {} GPUs that Slurm has given this node (SLURM_GPUS_ON_NODE) {} stay idle, for there is one task per GPU; set "
+      "Slurm allocated {} GPUs on this node (SLURM_GPUS_ON_NODE), but {} of them stay idle, because each task uses one GPU; set "
       "--ntasks-per-node={}",
       num_gpus, num_gpus - num_tasks, num_gpus);
 }

@@ -99,8 +99,8 @@ class HostsTest(LaunchCase):
         other.communicate()
         output = ""
         for line in first.stderr:
-            output += line
-            if "nodes are here" in line:
+            said += line
+            if "nodes have joined" in line:
                 break
         row.check(self, output, RANK=2, NUMBER=1)
         self.assertRegex(output, r"rank [23] \(process \d+ on node-b\)")

@@ -117,7 +117,7 @@ class LaunchTest(unittest.TestCase):
         os.kill(int(ranks[1].name), signal.SIGKILL)
         err = self.rest(process)
         self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
-        self.assertIn(f"error: rank 1 (process {ranks[1].name}) was killed by signal 9 (Killed); where nobody did that, the system was out of memory "
+        self.assertIn(f"error: rank 1 (process {ranks[1].name}) was killed by signal 9 (Killed); unless someone killed it, the system was out of memory "
                       "(see dmesg)\n", err)
         self.assert_ended([survivor])
 
@@ -140,7 +140,7 @@ class LaunchTest(unittest.TestCase):
             (["--nproc-per-node"], 2, "", "--nproc-per-node: 1 required"),
             (["--nproc-per-node", "0", "list", "models"], 2, "", "--nproc-per-node 0: expected auto or a number"),
             (["--nproc-per-node", "3", "--gpus", "0,2", "list", "models"], 2, "", "--nproc-per-node 3 is more than the 2 of --gpus 0,2"),
-            (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is named twice"),
+            (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is listed twice"),
             (["list", "modells"], 2, "", "modells"),
             # After the trainer's first argument, the launcher's options are not recognised.
             (["list", "models", "--nproc-per-node", "1"], 2, "", "--nproc-per-node"),

@@ -182,7 +182,7 @@ class RanksTest(unittest.TestCase):
     def test_a_missing_rank_is_named(self, row):
         zero = self.together([start_rank(0, 3, free_port(), *RANDOM, "distributed.timeout_seconds=1", "--run-dir", self.folder / "run")])[0]
         row.check(self, zero.err, zero.returncode)
-        self.assertIn("2 of 3 ranks did not come within 1.0s: 1, 2", zero.err)
+        self.assertIn("2 of 3 ranks did not join within 1.0s: 1, 2", zero.err)
 
     @plants("A rank is late", "Rank 0 is late")
     def test_a_late_rank_is_waited_for(self, late, late_0):
@@ -211,8 +211,8 @@ class RanksTest(unittest.TestCase):
                 ranks[asked].send_signal(signal.SIGTERM)
                 ended = self.together(list(ranks.values()))
                 self.assertEqual([process.returncode for process in ended], [4] * len(ended), ended[0].err)
-                errors = [process.err for process in ended]
-                self.assertEqual(errors, ["error: stopped on request before all ranks were there\n", ""][:len(ended)])
+                said = [process.err for process in ended]
+                self.assertEqual(said, ["error: stopped on request before all ranks had joined\n", ""][:len(ended)])
 
     @plants("Something else listens where rank 0 should, or nothing")
     def test_missing_rank_0(self, row):

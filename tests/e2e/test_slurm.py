@@ -86,8 +86,8 @@ class SlurmTest(EqualRunsCase):
     def test_a_missing_rank_ends_the_job(self):
         """The rank fails before the ranks meet; otherwise the others would wait ten minutes for it."""
         trainer = self.folder / "all_but_3"
-        # Slurm sends the others a signal, which they can only handle if they have started. The job's exit code is the highest of all tasks.
-        others_wait = f"grep -q '3 of 4 ranks are here; waiting for 3' {self.folder}/all_but_3.log"
+        # Slurm ends the others by a signal, which they must be there to catch: its job has the highest code of all tasks.
+        others_wait = f"grep -q '3 of 4 ranks have joined; waiting for 3' {self.folder}/all_but_3.log"
         trainer.write_text(f'#!/bin/sh\ntest "$SLURM_PROCID" != 3 && exec {BINARY} "$@"\nuntil {others_wait}; do sleep 0.1; done\nexit 1\n')
         trainer.chmod(0o755)
         job = self.submit("all_but_3", TWO_NODES, trainer=trainer)
@@ -101,11 +101,11 @@ class SlurmTest(EqualRunsCase):
         options = ["--ntasks-per-node=3", "--gpus-per-node=2", "--cpus-per-task=1"]
         job = self.submit("gpus", options, "runtime.device=auto", "dataloader.global_batch_size=9")
         code = self.rig.end(job)[1]
-        row.check(self, self.output(), code)
-        self.assertEqual(self.output().count("Slurm has started 3 tasks"), 1, self.output())
+        row.check(self, self.said(), code)
+        self.assertEqual(self.said().count("Slurm started 3 tasks"), 1, self.said())
         run = self.srun("--gpus-per-node=2", "runtime.device=auto", run_dir="idle")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("warning: of the 2 GPUs that Slurm has given this node (SLURM_GPUS_ON_NODE) 1 stay idle", run.stderr)
+        self.assertIn("warning: Slurm allocated 2 GPUs on this node (SLURM_GPUS_ON_NODE), but 1 of them stay idle", run.stderr)
 
     def test_a_taken_computed_port(self):
         """The test listens on the port that is computed for the first step of the next job."""

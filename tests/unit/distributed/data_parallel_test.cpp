@@ -236,7 +236,7 @@ TEST(DataParallel, ParametersThatAreFrozenLaterAreNamed) {
   });
 }
 
-// The error on rank 0 when rank 1 is missing in a step.
+// The error of rank 0 when rank 1 does not take part in a step.
 std::string error_of_a_lost_rank(int64_t small_bytes) {
   std::string message;
   const auto lose_a_rank = [&] {
@@ -260,7 +260,7 @@ std::string error_of_a_lost_rank(int64_t small_bytes) {
 
 TEST(DataParallel, ARankLostDuringBackwardIsAPeerError) {
   EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[0]), HasSubstr("rank 0: all_reduce of gradients failed"));
-  EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[1]), HasSubstr("rank 0: sum among ranks 0, 1 failed: rank 1 of them has left"));
+  EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[1]), HasSubstr("rank 0: sum among ranks 0, 1 failed: rank 1 has left the group"));
 }
 
 TEST(DataParallel, AModelWithoutTrainedParameters) {
@@ -280,7 +280,7 @@ TEST(DataParallel, OneProcessDoesNothing) {
   EXPECT_TRUE(parallel.bucket_sizes().empty());
 }
 
-TEST(StopConsensus, ThroughSharedMemoryAllRanksStopImmediately) {
+TEST(StopConsensus, ThroughSharedMemoryAllStopAtTheSameCall) {
   run_ranks(3, [](ProcessGroups& groups) {
     const auto group = groups.new_group({0, 1, 2});
     group->share_memory(64);
@@ -292,7 +292,7 @@ TEST(StopConsensus, ThroughSharedMemoryAllRanksStopImmediately) {
   });
 }
 
-TEST(StopConsensus, OtherwiseAllRanksStopOneCallLater) {
+TEST(StopConsensus, AllStopOneCallLater) {
   run_ranks(3, [](ProcessGroups& groups) {
     StopConsensus agreement(groups.new_group({0, 1, 2}));
     const bool is_asked = groups.world()->rank() == 1;

@@ -23,9 +23,9 @@ TEST(ProcessGroup, CollectivesOfThree) {
     world.all_reduce(tensor);
     EXPECT_TRUE(tensor.equal(torch::tensor({6.0, 30.0})));
     const auto largest = torch::tensor({int64_t{rank}});
-    world.all_reduce(largest, Reduction::kMax);
+    world.all_reduce(largest, c10d::ReduceOp::MAX);
     EXPECT_EQ(largest.item<int64_t>(), 2);
-    world.all_reduce(largest.fill_(rank), Reduction::kMin);
+    world.all_reduce(largest.fill_(rank), c10d::ReduceOp::MIN);
     EXPECT_EQ(largest.item<int64_t>(), 0);
 
     const auto sent = torch::full({2, 2}, rank, torch::kFloat32);
@@ -91,7 +91,7 @@ TEST(ProcessGroups, EveryRankCreatesEveryGroup) {
 
 TEST(ProcessGroups, RefusesNcclOnACpu) {
   EXPECT_THAT([] { (void)uses_nccl({.backend = config::BackendChoice::kNccl}); },
-              ThrowsMessage<UsageError>(HasSubstr("distributed.backend: nccl carries GPU tensors only")));
+              ThrowsMessage<UsageError>(HasSubstr("distributed.backend: nccl works with GPU tensors only")));
 }
 
 TEST(ProcessGroups, ALostRankIsAPeerError) {

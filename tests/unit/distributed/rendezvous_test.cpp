@@ -22,7 +22,7 @@ using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using world::MeetingPoint;
+using world::RendezvousAddress;
 
 constexpr seconds kLong{60};  // catches hangs only
 
@@ -47,9 +47,9 @@ int free_port(int* listener = nullptr) {
   }
 }
 
-MeetingPoint tcp_point() { return {.kind = MeetingPoint::Kind::kTcp, .host = "127.0.0.1", .port = free_port(), .path = {}}; }
-MeetingPoint file_point(const std::filesystem::path& path) {
-  return {.kind = MeetingPoint::Kind::kFile, .host = {}, .port = 0, .path = path.string()};
+RendezvousAddress tcp_point() { return {.kind = RendezvousAddress::Kind::kTcp, .host = "127.0.0.1", .port = free_port(), .path = {}}; }
+RendezvousAddress file_point(const std::filesystem::path& path) {
+  return {.kind = RendezvousAddress::Kind::kFile, .host = {}, .port = 0, .path = path.string()};
 }
 
 world::RankEnv place_of(int rank, int world_size) {
@@ -74,7 +74,7 @@ struct Outcome {
   ExitCode exit_code = ExitCode::kDone;
 };
 
-Outcome attempt(const world::RankEnv& rank_env, const MeetingPoint& point, const Introduction& mine, milliseconds timeout = kLong) {
+Outcome attempt(const world::RankEnv& rank_env, const RendezvousAddress& point, const Introduction& mine, milliseconds timeout = kLong) {
   Outcome outcome;
   const auto logger = make_quiet_logger();
   try {
@@ -86,8 +86,8 @@ Outcome attempt(const world::RankEnv& rank_env, const MeetingPoint& point, const
   return outcome;
 }
 
-// The outcomes of a rendezvous of one rank for each introduction.
-std::vector<Outcome> meet_all(const MeetingPoint& point, const std::vector<Introduction>& introductions) {
+// Lets ranks 0 and up, with these introductions, meet.
+std::vector<Outcome> meet_all(const RendezvousAddress& point, const std::vector<Introduction>& introductions) {
   std::vector<std::future<Outcome>> ranks;
   for (size_t rank = 0; rank < introductions.size(); ++rank) {
     ranks.push_back(std::async(std::launch::async, [&, rank] {
@@ -164,7 +164,7 @@ TEST(Rendezvous, RanksOfAnotherWorldSizeAreRefused) {
   const auto meeting = tcp_point();
   const auto outcomes = meet_all(meeting, std::vector(2, introduction()));
   const auto late = attempt(place_of(2, 3), meeting, introduction());
-  EXPECT_THAT(late.error, HasSubstr("rank 2 is one of 3 ranks, but those that met at 127.0.0.1:"));
+  EXPECT_THAT(late.error, HasSubstr("rank 2 is one of 3 ranks, but 2 ranks joined at 127.0.0.1:"));
   EXPECT_EQ(late.exit_code, ExitCode::kPeer);
 }
 
@@ -173,7 +173,7 @@ TEST(Rendezvous, MissingRanksAreNamedEverywhere) {
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 4), point, introduction(), seconds(1)); });
   auto other = std::async(std::launch::async, [&] { return attempt(place_of(2, 4), point, introduction()); });
   const auto outcome = first.get();
-  EXPECT_THAT(outcome.error, AllOf(HasSubstr("2 of 4 ranks did not come within 1.0s: 1, 3"), HasSubstr("distributed.timeout_seconds")));
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("2 of 4 ranks did not join within 1.0s: 1, 3"), HasSubstr("distributed.timeout_seconds")));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
   const auto silent = other.get();
   EXPECT_THAT(silent.error, IsEmpty());
@@ -221,7 +221,7 @@ TEST(Rendezvous, ARankThatJoinsTwiceIsRefused) {
   const auto b = two.get().error;
   EXPECT_EQ(first.get().error, "");
   EXPECT_NE(a.empty(), b.empty());
-  EXPECT_THAT(a + b, HasSubstr("rank 1 is taken by process 123 on here"));
+  EXPECT_THAT(a + b, HasSubstr("rank 1 is already taken by process 123 on here"));
 }
 
 TEST(Rendezvous, AFileOfAnEarlierRunIsNamed) {
@@ -230,7 +230,7 @@ TEST(Rendezvous, AFileOfAnEarlierRunIsNamed) {
   // The file is removed when the last process that has it open ends.
   const auto earlier = attempt(place_of(0, 1), point, introduction());
   const auto again = attempt(place_of(0, 2), point, introduction());
-  EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or left from an earlier run; remove the file")));
+  EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or is from an earlier run; remove the file")));
   EXPECT_EQ(again.exit_code, ExitCode::kPeer);
 }
 
@@ -254,7 +254,7 @@ TEST(Rendezvous, ATakenPortIsNamed) {
 TEST(Rendezvous, AnUnknownHost) {
   const auto point = tcp_point();
   const auto outcome = attempt(place_of(1, 2), point, introduction(), seconds(1));
-  EXPECT_THAT(outcome.error, HasSubstr("rank 1 did not reach rank 0 at 127.0.0.1:" + std::to_string(point.port) + " within 1.0s"));
+  EXPECT_THAT(outcome.error, HasSubstr("rank 1 could not reach rank 0 at 127.0.0.1:" + std::to_string(point.port) + " within 1.0s"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
 }
 

@@ -27,7 +27,7 @@ torch::Tensor expected_sum(int world_size, int64_t size, torch::ScalarType dtype
   return sum;
 }
 
-// Sums and gathers of many sizes, one after the other; each time the ranks arrive in a different order.
+// Sums and gathers of many sizes, one after the other, by ranks that arrive in a different order each time.
 void expect_right_results(const ProcessGroup& group) {
   const int world_size = group.size();
   for (int round = 0; round < 30; ++round) {
@@ -92,7 +92,7 @@ TEST(SharedMemoryGroup, WithoutSharedMemorySocketsAreUsed) {
   std::signal(SIGXFSZ, handler);
 }
 
-// The error on rank 0 of two when rank 1 calls `leave` instead of a sum.
+// The error of rank 0 of two when rank 1 does `leave` instead of a sum.
 std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::function<void(std::unique_ptr<SharedMemoryGroup>)>& leave) {
   std::string message;
   run_ranks(2, [&](ProcessGroups& groups) {
@@ -109,20 +109,20 @@ std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::functio
   return message;
 }
 
-TEST(SharedMemoryGroup, ErrorNamesARankThatLeaves) {
-  EXPECT_EQ(error_of_a_sum(1min, [](auto exchange) { exchange.reset(); }), "rank 1 of them has left");
+TEST(SharedMemoryGroup, ARankThatLeavesIsNamed) {
+  EXPECT_EQ(error_of_a_sum(1min, [](auto exchange) { exchange.reset(); }), "rank 1 has left the group");
   EXPECT_EQ(error_of_a_sum(1min,
                            [](auto exchange) {
                              std::this_thread::sleep_for(100ms);
                              exchange->leave();
                              std::this_thread::sleep_for(200ms);
                            }),
-            "rank 1 of them has left");
+            "rank 1 has left the group");
 }
 
 TEST(SharedMemoryGroup, ErrorNamesARankThatDoesNotArrive) {
   EXPECT_EQ(error_of_a_sum(1s, [](auto /*stays until rank 0 has given up*/) { std::this_thread::sleep_for(2s); }),
-            "rank 1 of them did not come within 1 s");
+            "rank 1 did not take part within 1 s");
 }
 
 TEST(SharedMemoryGroup, AbortEndsAWaitOnAnotherThread) {
@@ -142,7 +142,7 @@ TEST(SharedMemoryGroup, AbortEndsAWaitOnAnotherThread) {
       message = error.what();
     }
     other.join();
-    EXPECT_EQ(message, "rank 0: sum among ranks 0, 1 failed: it was ended here; look for a rank that ended or hangs");
+    EXPECT_EQ(message, "rank 0: sum among ranks 0, 1 failed: the group was aborted on this rank; look for a rank that ended or hangs");
   });
 }
 

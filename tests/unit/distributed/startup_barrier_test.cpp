@@ -35,9 +35,9 @@ std::vector<std::string> three_ranks(const std::function<std::string(StartupBarr
 TEST(StartupBarrier, AllRanksGetTheResultOfRank0) {
   const auto outcomes = three_ranks([](StartupBarrier& barrier, int rank) {
     barrier.on_all_ranks([] {});
-    return std::to_string(rank) + barrier.on_rank0([&] { return " gets " + std::to_string(rank); });
+    return std::to_string(rank) + barrier.on_rank0([&] { return " receives " + std::to_string(rank); });
   });
-  EXPECT_THAT(outcomes, ElementsAre("0 gets 0", "1 gets 0", "2 gets 0"));
+  EXPECT_THAT(outcomes, ElementsAre("0 receives 0", "1 receives 0", "2 receives 0"));
 }
 
 TEST(StartupBarrier, AllRanksGetTheResultsOfAllRanks) {
@@ -48,7 +48,7 @@ TEST(StartupBarrier, AllRanksGetTheResultsOfAllRanks) {
   EXPECT_THAT(outcomes, ElementsAre("of 0, of 1, of 2", "of 0, of 1, of 2", "of 0, of 1, of 2"));
 }
 
-TEST(StartupBarrier, OneRanksErrorEndsAllRanksAndIsReportedOnce) {
+TEST(StartupBarrier, OneRanksErrorEndsAllAndIsReportedOnce) {
   const auto outcomes = three_ranks([](StartupBarrier& barrier, int rank) -> std::string {
     barrier.on_all_ranks([&] {
       if (rank == 2) throw DataError("a file is missing");
@@ -70,7 +70,7 @@ TEST(StartupBarrier, OneProcess) {
   StartupBarrier barrier;
   EXPECT_EQ(barrier.on_rank0([] { return std::string("word"); }), "word");
   EXPECT_THAT(barrier.gather([] { return std::string("own"); }), ElementsAre("own"));
-  EXPECT_THROW(barrier.on_all_ranks([] { throw UsageError("thrown unchanged"); }), UsageError);
+  EXPECT_THROW(barrier.on_all_ranks([] { throw UsageError("unchanged"); }), UsageError);
 }
 
 }  // namespace

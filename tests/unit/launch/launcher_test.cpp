@@ -26,18 +26,18 @@ using ::testing::UnorderedElementsAre;
 // A launcher in a separate process, whose children are shells. They have RANK set, send lines to the test with `>&9`, wait for a line
 // from it with `<&8`, and wait forever with `<&7`. The log is the stderr of the launcher and the shells.
 class LauncherProcess {
-  // The other processes get SIGTERM immediately.
-  static constexpr Patience kPatience{.with_survivors = std::chrono::milliseconds(0), .after_sigterm = std::chrono::seconds(20)};
+  // Surviving processes get SIGTERM immediately.
+  static constexpr TimeLimits kLimits{.after_failure = std::chrono::milliseconds(0), .after_sigterm = std::chrono::seconds(20)};
 
  public:
-  LauncherProcess(int num_processes, const std::string& script, const Patience& patience = kPatience) {
+  LauncherProcess(int num_processes, const std::string& script, const TimeLimits& limits = kLimits) {
     int report[2], hold[2], never[2], log[2];
     for (int* ends : {report, hold, never, log}) {
       if (pipe2(ends, O_CLOEXEC) != 0) throw Error("no pipe");
     }
     signal(SIGPIPE, SIG_IGN);
     process_ = fork();
-    if (process_ == 0) _exit(launch(num_processes, script, patience, {never[0], hold[0], report[1], log[1]}));
+    if (process_ == 0) _exit(launch(num_processes, script, limits, {never[0], hold[0], report[1], log[1]}));
     for (const int end : {report[1], hold[0], never[0], log[1]}) close(end);
     report_ = report[0];
     hold_ = hold[1];
@@ -79,15 +79,15 @@ class LauncherProcess {
     return text;
   }
 
-  // `ends`: the descriptors that become 7, 8, 9 and stderr.
-  static int launch(int num_processes, const std::string& script, const Patience& patience, std::array<int, 4> ends) {
-    // Move them first, because they may have these numbers already.
+  // `ends`: what is to be 7, 8, 9 and stderr.
+  static int launch(int num_processes, const std::string& script, const TimeLimits& limits, std::array<int, 4> ends) {
+    // Out of the way of those numbers first.
     for (int& end : ends) end = fcntl(end, F_DUPFD_CLOEXEC, 20);
     for (int i = 0; i < 3; ++i) dup2(ends[static_cast<size_t>(i)], 7 + i);
     dup2(ends[3], STDERR_FILENO);
     Processes processes{"/bin/sh", {"-c", script}, {}};
     for (int rank = 0; rank < num_processes; ++rank) processes.environments.push_back({"RANK=" + std::to_string(rank)});
-    return run(processes, patience, *make_console_logger()).exit_code;
+    return run(processes, limits, *make_console_logger()).exit_code;
   }
 
   pid_t process_;
@@ -133,22 +133,23 @@ TEST(Launcher, FirstFailureEndsTheOthersAndTheirChildrenAndIsReturned) {
 TEST(Launcher, DeathByASignal) {
   LauncherProcess launcher(2, "[ $RANK = 0 ] && kill -9 $$; read line <&7");
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
-  EXPECT_THAT(launcher.log(), MatchesRegex("error: rank 0 \\(process [0-9]+\\) was killed by signal 9 \\(Killed\\); where nobody did that, "
-                                           "the system was out of memory \\(see dmesg\\)\n"));
+  EXPECT_THAT(launcher.log(),
+              MatchesRegex("error: rank 0 \\(process [0-9]+\\) was killed by signal 9 \\(Killed\\); unless someone killed it, "
+                           "the system was out of memory \\(see dmesg\\)\n"));
 }
 
-TEST(Launcher, SurvivorsThatDoNotExitAreKilled) {
-  Patience patience;
-  patience.with_survivors = patience.after_sigterm = kShort;
+TEST(Launcher, SurvivorsThatDoNotEndAreKilled) {
+  TimeLimits limits;
+  limits.after_failure = limits.after_sigterm = kShort;
   LauncherProcess launcher(2, R"(
     if [ $RANK = 1 ]; then read line <&8; exit 3; fi
     trap '' TERM; echo ready >&9; read line <&7)",
-                           patience);
+                           limits);
   EXPECT_EQ(launcher.line(), "ready");
   launcher.release();
   EXPECT_EQ(launcher.wait(), 3);
   EXPECT_THAT(launcher.log(), MatchesRegex("error: rank 1 .* ended with exit code 3\n"
-                                           "warning: rank 0 \\(process [0-9]+\\) does not end on SIGTERM and is killed\n"));
+                                           "warning: rank 0 \\(process [0-9]+\\) did not exit after SIGTERM; killing it\n"));
 }
 
 // Exit code 4 means that another rank was lost. That rank may end later than the one that detected it.
@@ -168,9 +169,9 @@ TEST(Launcher, TheCauseIsReturnedInsteadOfARankThatLostAPeer) {
   EXPECT_EQ(run_with("trap - TERM; kill -TERM $$")->wait(), 4);
 }
 
-// A signal that kills a process before the launcher has sent one is a cause.
-TEST(Launcher, DeathByASignalIsReturnedInsteadOfAnEarlierLossOfAPeer) {
-  LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 4; read line <&8; kill -9 $$", {.with_survivors = std::chrono::seconds(20)});
+// Until the launcher sends a signal itself, one that kills is a cause.
+TEST(Launcher, AVictimThatEndsFirstGivesWayToADeathByASignal) {
+  LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 4; read line <&8; kill -9 $$", {.after_failure = std::chrono::seconds(20)});
   launcher.release();
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
 }
@@ -184,18 +185,18 @@ TEST(Launcher, TheLastLinesOfAFailureAreRepeated) {
   EXPECT_THAT(log, HasSubstr("ended with exit code 6; its last lines:\n  4\n  5\n  6\n  7\n  no end\n"));
 }
 
-TEST(Launcher, TheOthersAreSentHowARankEnded) {
+TEST(Launcher, TheOthersLearnHowARankHasEnded) {
   LauncherProcess launcher(3, R"sh(
     if [ $RANK = 1 ]; then read line <&8; exit 3; fi
     read -r word rank process how </proc/self/fd/$TRAINER_LAUNCHER_NOTICES
     echo "$word.$rank.$how" >&9)sh",
-                           {.with_survivors = std::chrono::seconds(20)});
+                           {.after_failure = std::chrono::seconds(20)});
   launcher.release();
   EXPECT_EQ(launcher.wait(), 3);
   EXPECT_THAT(launcher.lines(), ElementsAre("ended.1.ended with exit code 3", "ended.1.ended with exit code 3"));
 }
 
-TEST(Launcher, TheOthersAreSentThatARankWasStoppedAndContinued) {
+TEST(Launcher, TheOthersLearnThatARankIsStoppedAndContinued) {
   LauncherProcess launcher(2, R"sh(
     if [ $RANK = 1 ]; then echo $$ >&9; read line <&8; exit 0; fi
     exec 3</proc/self/fd/$TRAINER_LAUNCHER_NOTICES
@@ -210,10 +211,10 @@ TEST(Launcher, TheOthersAreSentThatARankWasStoppedAndContinued) {
 }
 
 TEST(Launcher, AStoppedRankIsNotWaitedForWhenTheOthersHaveEnded) {
-  LauncherProcess launcher(2, "if [ $RANK = 0 ]; then kill -STOP $$; fi; read line <&8; exit 4", {.with_survivors = kNever});
+  LauncherProcess launcher(2, "if [ $RANK = 0 ]; then kill -STOP $$; fi; read line <&8; exit 4", {.after_failure = kNever});
   launcher.release();
   EXPECT_EQ(launcher.wait(), 4);
-  EXPECT_THAT(launcher.log(), MatchesRegex("warning: rank 0 .* is stopped and is killed\nerror: rank 1 .* ended with exit code 4\n"));
+  EXPECT_THAT(launcher.log(), MatchesRegex("warning: rank 0 .* is suspended; killing it\nerror: rank 1 .* ended with exit code 4\n"));
 }
 
 TEST(Launcher, StoppedOnRequestWaitsForTheOthers) {
@@ -234,19 +235,19 @@ TEST(Launcher, FailureAfterAStopIsAFailure) {
   EXPECT_THAT(launcher.log(), HasSubstr("ended with exit code 3"));
 }
 
-TEST(Launcher, AfterAStopTheOthersAreEndedEventually) {
-  Patience patience;
-  patience.with_stopping = kShort;
-  LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 75; read line <&7", patience);
+TEST(Launcher, AfterAStopTheOthersDoNotGoOnForever) {
+  TimeLimits limits;
+  limits.after_stop = kShort;
+  LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 75; read line <&7", limits);
   EXPECT_EQ(launcher.wait(), 75);
   EXPECT_THAT(launcher.log(),
-              MatchesRegex("warning: rank 1 .* is still running although another rank has stopped on request, and is ended\n"));
+              MatchesRegex("warning: rank 1 .* is still running although another rank has stopped on request; terminating it\n"));
 }
 
 TEST(Launcher, AStopRequestIsSentToAllOnce) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
-    Patience patience;
-    patience.between_interrupts = kNever;
+    TimeLimits limits;
+    limits.between_interrupts = kNever;
     LauncherProcess launcher(2, R"(
       trap '' TERM INT HUP USR1  # for the reader
       (exec 9>&- 2>&-; read line <&8) &
@@ -254,7 +255,7 @@ TEST(Launcher, AStopRequestIsSentToAllOnce) {
       echo ready >&9
       until wait $!; do :; done
       exit 75)",
-                             patience);
+                             limits);
     EXPECT_EQ(launcher.line(), "ready");
     EXPECT_EQ(launcher.line(), "ready");
     launcher.send(signal);
@@ -268,9 +269,9 @@ TEST(Launcher, AStopRequestIsSentToAllOnce) {
 }
 
 TEST(Launcher, ASecondInterruptKills) {
-  Patience patience;
-  patience.between_interrupts = std::chrono::milliseconds(0);
-  LauncherProcess launcher(2, "trap 'echo stop >&9' INT; echo ready >&9; " + kWaitForever, patience);
+  TimeLimits limits;
+  limits.between_interrupts = std::chrono::milliseconds(0);
+  LauncherProcess launcher(2, "trap 'echo stop >&9' INT; echo ready >&9; " + kWaitForever, limits);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
   launcher.send(SIGINT);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "stop");

@@ -11,7 +11,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "launch/free_port.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer::launch {
@@ -107,10 +106,10 @@ TEST(NumProcesses, InvalidValuesAreRefused) {
       {{.num_processes = "", .gpus = ""}, "--nproc-per-node : expected auto or a number from 1 to 1024"},
       {{.num_processes = "1025", .gpus = ""}, "--nproc-per-node 1025: expected auto or a number from 1 to 1024"},
       {{.num_processes = "3", .gpus = "0,2"}, "--nproc-per-node 3 is more than the 2 of --gpus 0,2"},
-      {{.num_processes = "auto", .gpus = "0,,2"}, "--gpus 0,,2: expected GPUs as CUDA_VISIBLE_DEVICES has them, such as 0,2"},
-      {{.num_processes = "auto", .gpus = "0, 2"}, "--gpus 0, 2: expected GPUs"},
-      {{.num_processes = "auto", .gpus = "-1"}, "--gpus -1: expected GPUs"},
-      {{.num_processes = "auto", .gpus = "1,0,1"}, "--gpus 1,0,1: a GPU is named twice"},
+      {{.num_processes = "auto", .gpus = "0,,2"}, "--gpus 0,,2: expected a list as in CUDA_VISIBLE_DEVICES, such as 0,2"},
+      {{.num_processes = "auto", .gpus = "0, 2"}, "--gpus 0, 2: expected a list"},
+      {{.num_processes = "auto", .gpus = "-1"}, "--gpus -1: expected a list"},
+      {{.num_processes = "auto", .gpus = "1,0,1"}, "--gpus 1,0,1: a GPU is listed twice"},
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.error);

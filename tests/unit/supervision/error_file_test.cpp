@@ -1,11 +1,10 @@
-#include "supervision/error_file.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "supervision/failure.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer::supervision {

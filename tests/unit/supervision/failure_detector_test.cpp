@@ -51,7 +51,7 @@ class FailureDetectorTest : public ::testing::Test {
       ranks_.push_back(std::move(made));
     }
   }
-  // No more heartbeats, as from a rank that has exited or is stopped.
+  // Ends the heartbeats of a rank, as if its process had ended or were stopped.
   void lose(int rank) { at(rank).detector.reset(); }
   Rank& at(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
 
@@ -88,7 +88,7 @@ TEST_F(FailureDetectorTest, ALostConnectionIsDiagnosedBeforeTheHangLimit) {
   EXPECT_FALSE(at(0).reported);
 }
 
-TEST_F(FailureDetectorTest, AllRanksReportARanksOwnFailure) {
+TEST_F(FailureDetectorTest, AllReportWhatARankReportsOfItself) {
   start(3, 1min);
   at(2).activity->enter(Phase::kLoading, 7);
   at(2).detector->report_own_failure();
@@ -101,7 +101,7 @@ TEST_F(FailureDetectorTest, AllRanksReportARanksOwnFailure) {
   EXPECT_FALSE(at(2).reported);
 }
 
-TEST_F(FailureDetectorTest, TheLaunchersReportIsUsed) {
+TEST_F(FailureDetectorTest, AllReportWhatTheLauncherReports) {
   start(2, 1min);
   at(1).activity->enter(Phase::kStep, 3);
   std::this_thread::sleep_for(1200ms);
@@ -109,7 +109,7 @@ TEST_F(FailureDetectorTest, TheLaunchersReportIsUsed) {
   EXPECT_EQ(at(0).wait(), "rank 1 (process 101 on host) was killed by signal 9 (Killed) in step 3");
 }
 
-TEST_F(FailureDetectorTest, AStuckRankIsNamedByAllRanksIncludingItself) {
+TEST_F(FailureDetectorTest, ARankWithoutProgressIsNamedByItselfToo) {
   start(2, 1s);
   at(0).activity->enter(Phase::kStep, 5);
   at(1).activity->enter(Phase::kStep, 5);
@@ -130,7 +130,7 @@ TEST_F(FailureDetectorTest, RanksThatWaitForEachOther) {
   EXPECT_TRUE(at(0).wait().starts_with("all ranks have been waiting for each other for ")) << at(0).wait();
 }
 
-TEST_F(FailureDetectorTest, ProgressAndASlowStartAreNotFailures) {
+TEST_F(FailureDetectorTest, ProgressAndALongStartAreNotFailures) {
   start(3, 2s);
   for (int i = 0; i < 40; ++i) {
     for (const int rank : {1, 2}) at(rank).activity->enter(Phase::kStep, i);
@@ -139,7 +139,7 @@ TEST_F(FailureDetectorTest, ProgressAndASlowStartAreNotFailures) {
   for (const auto& rank : ranks_) EXPECT_FALSE(rank->reported) << to_string(*rank->reported);
 }
 
-TEST_F(FailureDetectorTest, ANormalExitIsNotAFailure) {
+TEST_F(FailureDetectorTest, AnOrderlyEndIsNotAFailure) {
   start(2, 1s);
   for (const auto& rank : ranks_) rank->detector->finish();
   lose(0);
@@ -153,7 +153,7 @@ TEST_F(FailureDetectorTest, RanksThatAnswerAreNotBlamed) {
   EXPECT_FALSE(at(0).detector->first_failure());
 }
 
-// As under torchrun, whose store does not end with rank 0: no digests are published any more.
+// As under torchrun, whose store does not end with rank 0: the heartbeats are not published any more.
 TEST_F(FailureDetectorTest, Rank0IsNamedWhenItsDigestsStop) {
   start(3, 1s);
   at(0).activity->enter(Phase::kStep, 12);

@@ -43,7 +43,7 @@ TEST_F(HeartbeatLogTest, FindsTheLongestSilentRank) {
   EXPECT_EQ(read().silent.duration, 0s);
 }
 
-TEST_F(HeartbeatLogTest, FindsTheLongestStuckRankAmongThoseThatDoNotWait) {
+TEST_F(HeartbeatLogTest, FindsTheRankThatIsStuckForLongestAmongThoseThatDoNotWait) {
   enter(Phase::kStep, /*is_waiting=*/true);
   heartbeats_[1].state.is_waiting = false;
   read();

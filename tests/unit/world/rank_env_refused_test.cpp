@@ -60,7 +60,7 @@ const std::vector<Refused> kRefused = {
     {{},
      kStep + Variables{{"SLURM_LOCALID", "1"}},
      "SLURM_LOCALID=1 of SLURM_STEP_TASKS_PER_NODE=2,1: ranks count from 0, so the last one is 0"},
-    {{}, kStep + Variables{{"SLURM_NODEID", "2"}}, "SLURM_STEP_TASKS_PER_NODE=2,1 says nothing of SLURM_NODEID=2"},
+    {{}, kStep + Variables{{"SLURM_NODEID", "2"}}, "SLURM_STEP_TASKS_PER_NODE=2,1 has no entry for SLURM_NODEID=2"},
     {{}, kStep + Variables{{"SLURM_STEP_NODELIST", "n[1-"}}, "SLURM_STEP_NODELIST=n[1-: expected host names"},
 };
 

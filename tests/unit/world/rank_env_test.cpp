@@ -63,7 +63,7 @@ const std::vector<Found> kFound = {
      "h0",
      1,
      "rank 3 of 4 (local rank 1 of 2), from RANK and WORLD_SIZE"},
-    {"torch.distributed.launch with an equal flag",
+    {"torch.distributed.launch, set twice",
      {.local_rank = 1},
      kTorchrun,
      1,
@@ -245,7 +245,7 @@ const std::vector<Found> kFound = {
      "",
      0,
      "rank 1 of 2 (local rank 0 of 1: --local-rank is not set), from rank of --init-method and world_size of --init-method"},
-    {"--init-method and RANK",
+    {"an init_method beside RANK",
      {.init_method = "tcp://h1:2"},
      kTorchrun + Variables{{"MASTER_PORT", "unused"}},
      1,
@@ -301,7 +301,7 @@ TEST(RankEnv, GpusOfASlurmStep) {
   EXPECT_EQ(find_rank_env({}, of(kTorchrun + Variables{{"SLURM_GPUS_ON_NODE", "2"}})).slurm_gpus, std::nullopt);
 }
 
-TEST(RankEnv, SourceOfThePort) {
+TEST(RankEnv, TheSourceOfThePort) {
   EXPECT_EQ(find_rank_env({}, of(kStep)).port_source, "computed from SLURM_JOB_ID=1 and SLURM_STEP_ID=0");
   EXPECT_EQ(find_rank_env({}, of(kStep + kMaster)).port_source, "MASTER_PORT");
 }

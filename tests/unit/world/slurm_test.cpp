@@ -26,10 +26,10 @@ TEST(Slurm, FirstHost) {
 
 TEST(Slurm, TasksAndGpusOfANode) {
   EXPECT_EQ(too_few_gpus(4, 2),
-            "Slurm has started 4 tasks on a node and given them 2 GPUs there (SLURM_GPUS_ON_NODE), but each task needs its own; set "
+            "Slurm started 4 tasks on this node but allocated 2 GPUs (SLURM_GPUS_ON_NODE), and each task needs its own GPU; set "
             "--ntasks-per-node=2 or --gpus-per-node=4, or runtime.device: cpu");
   EXPECT_EQ(idle_gpus(1, 4),
-            "of the 4 GPUs that Slurm has given this node (SLURM_GPUS_ON_NODE) 3 stay idle, for there is one task per GPU; set "
+            "Slurm allocated 4 GPUs on this node (SLURM_GPUS_ON_NODE), but 3 of them stay idle, because each task uses one GPU; set "
             "--ntasks-per-node=4");
   for (const auto& [num_tasks, num_gpus] : {std::pair(2, 2), {1, 4}, {4, 0}}) EXPECT_EQ(too_few_gpus(num_tasks, num_gpus), "");
   for (const auto& [num_tasks, num_gpus] : {std::pair(2, 2), {4, 2}, {4, 0}}) EXPECT_EQ(idle_gpus(num_tasks, num_gpus), "");

@@ -11,22 +11,22 @@ namespace {
 
 constexpr const char* kForms = "env://, tcp://HOST:PORT (tcp://[::1]:PORT for IPv6) or file:///PATH";
 
-MeetingPoint at_master(const RankEnv& rank_env) {
+RendezvousAddress at_master(const RankEnv& rank_env) {
   if (!rank_env.master_addr.empty() && rank_env.master_port != 0) {
-    return {MeetingPoint::Kind::kTcp, rank_env.master_addr, rank_env.master_port, {}, rank_env.port_source};
+    return {RendezvousAddress::Kind::kTcp, rank_env.master_addr, rank_env.master_port, {}, rank_env.port_source};
   }
   const char* missing = !rank_env.master_addr.empty() ? "MASTER_PORT is"
                         : rank_env.master_port != 0   ? "MASTER_ADDR is"
                                                       : "MASTER_ADDR and MASTER_PORT are";
-  throw UsageError(
-      fmt::format("rank {} of {} would meet the others at MASTER_ADDR and MASTER_PORT, but {} not set: set both to the host of rank 0 and "
-                  "a free port there, alike for all ranks (`mpirun -x MASTER_ADDR -x MASTER_PORT` hands them on), or give --init-method "
-                  "tcp://HOST:PORT or, on a disk that all see, --init-method file:///PATH",
-                  rank_env.rank, rank_env.world_size, missing));
+  throw UsageError(fmt::format(
+      "rank {} of {} needs MASTER_ADDR and MASTER_PORT to join the others, but {} not set: set them to the host of rank 0 and "
+      "a free port there, the same for all ranks (`mpirun -x MASTER_ADDR -x MASTER_PORT` passes them on), or give --init-method "
+      "tcp://HOST:PORT or, on a disk that all hosts share, --init-method file:///PATH",
+      rank_env.rank, rank_env.world_size, missing));
 }
 
 // "HOST:PORT" or "[ADDRESS]:PORT"; kAlone when it is neither.
-MeetingPoint parse_host_and_port(std::string_view text) {
+RendezvousAddress parse_host_and_port(std::string_view text) {
   const auto colon = text.rfind(':');
   if (colon == std::string_view::npos) return {};
   auto host = text.substr(0, colon);
@@ -40,17 +40,17 @@ MeetingPoint parse_host_and_port(std::string_view text) {
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), port);
   const bool is_port = result.ec == std::errc{} && result.ptr == digits.data() + digits.size() && port >= 1 && port <= 65535;
   if (host.empty() || !is_port) return {};
-  return {MeetingPoint::Kind::kTcp, std::string(host), port, {}};
+  return {RendezvousAddress::Kind::kTcp, std::string(host), port, {}};
 }
 
 }  // namespace
 
-MeetingPoint meeting_point(const RankEnv& rank_env, const std::string& configured_init_method) {
+RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string& configured_init_method) {
   if (rank_env.world_size == 1) return {};
   const std::string& init_method = rank_env.init_method ? *rank_env.init_method : configured_init_method;
-  const std::string said = (rank_env.init_method ? "--init-method " : "distributed.init_method: ") + init_method;
+  const std::string source = (rank_env.init_method ? "--init-method " : "distributed.init_method: ") + init_method;
   if (init_method.find('?') != std::string::npos) {
-    throw UsageError(said + ": an experiment file is the same for all ranks; give rank and world size as --rank and --world-size");
+    throw UsageError(source + ": an experiment file is the same for all ranks; give rank and world size as --rank and --world-size");
   }
   constexpr std::string_view kTcp = "tcp://";
   constexpr std::string_view kFile = "file://";
@@ -59,15 +59,15 @@ MeetingPoint meeting_point(const RankEnv& rank_env, const std::string& configure
   if (view.starts_with(kTcp)) {
     auto point = parse_host_and_port(view.substr(kTcp.size()));
     point.port_source = rank_env.init_method ? "--init-method" : "distributed.init_method";
-    if (point.kind == MeetingPoint::Kind::kTcp) return point;
-    throw UsageError(said + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6), the port from 1 to 65535");
+    if (point.kind == RendezvousAddress::Kind::kTcp) return point;
+    throw UsageError(source + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6), the port from 1 to 65535");
   }
   if (view.starts_with(kFile)) {
     const auto path = view.substr(kFile.size());
-    if (path.starts_with('/') && !path.ends_with('/')) return {MeetingPoint::Kind::kFile, {}, 0, std::string(path)};
-    throw UsageError(said + ": expected file:///PATH, an absolute path with three slashes");
+    if (path.starts_with('/') && !path.ends_with('/')) return {RendezvousAddress::Kind::kFile, {}, 0, std::string(path)};
+    throw UsageError(source + ": expected file:///PATH, an absolute path with three slashes");
   }
-  throw UsageError(fmt::format("{}: expected {}", said, kForms));
+  throw UsageError(fmt::format("{}: expected {}", source, kForms));
 }
 
 }  // namespace trainer::world

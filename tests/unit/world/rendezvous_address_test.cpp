@@ -16,62 +16,62 @@ RankEnv two_processes(std::optional<std::string> init_method = {}) {
   return rank_env;
 }
 
-TEST(MeetingPoint, OneProcessIgnoresEveryAddress) {
+TEST(RendezvousAddress, AloneWhateverElseIsSaid) {
   auto rank_env = two_processes("nonsense");
   rank_env.world_size = 1;
-  EXPECT_EQ(meeting_point(rank_env, "nonsense").kind, MeetingPoint::Kind::kAlone);
+  EXPECT_EQ(rendezvous_address(rank_env, "nonsense").kind, RendezvousAddress::Kind::kAlone);
 }
 
-TEST(MeetingPoint, FlagThenConfigurationThenMaster) {
+TEST(RendezvousAddress, FlagThenConfigurationThenMaster) {
   auto rank_env = two_processes();
   rank_env.master_addr = "h0";
   rank_env.master_port = 29500;
   rank_env.port_source = "MASTER_PORT";
-  auto point = meeting_point(rank_env, "env://");
-  EXPECT_EQ(point.kind, MeetingPoint::Kind::kTcp);
+  auto point = rendezvous_address(rank_env, "env://");
+  EXPECT_EQ(point.kind, RendezvousAddress::Kind::kTcp);
   EXPECT_EQ(point.host, "h0");
   EXPECT_EQ(point.port, 29500);
   EXPECT_EQ(point.port_source, "MASTER_PORT");
 
-  point = meeting_point(rank_env, "tcp://h1.example.org:1234");
+  point = rendezvous_address(rank_env, "tcp://h1.example.org:1234");
   EXPECT_EQ(point.host, "h1.example.org");
   EXPECT_EQ(point.port_source, "distributed.init_method");
   EXPECT_EQ(point.port, 1234);
 
   rank_env.init_method = "file:///shared/meet here";
-  point = meeting_point(rank_env, "tcp://h1:1234");
-  EXPECT_EQ(point.kind, MeetingPoint::Kind::kFile);
+  point = rendezvous_address(rank_env, "tcp://h1:1234");
+  EXPECT_EQ(point.kind, RendezvousAddress::Kind::kFile);
   EXPECT_EQ(point.path, "/shared/meet here");
 
   rank_env.init_method = "env://";
-  EXPECT_EQ(meeting_point(rank_env, "tcp://h1:1234").host, "h0");
+  EXPECT_EQ(rendezvous_address(rank_env, "tcp://h1:1234").host, "h0");
 
-  point = meeting_point(two_processes("tcp://[fe80::1%eth0]:65535"), "env://");
+  point = rendezvous_address(two_processes("tcp://[fe80::1%eth0]:65535"), "env://");
   EXPECT_EQ(point.host, "fe80::1%eth0");
   EXPECT_EQ(point.port, 65535);
   EXPECT_EQ(point.port_source, "--init-method");
 }
 
-TEST(MeetingPoint, QueryOfTheFlagIsRemoved) {
+TEST(RendezvousAddress, QueryOfTheFlagIsTakenAway) {
   const auto rank_env =
       find_rank_env({.init_method = "tcp://[::1]:9?rank=1&world_size=2"}, [](const std::string&) { return std::nullopt; });
   EXPECT_EQ(rank_env.init_method, "tcp://[::1]:9");
-  EXPECT_EQ(meeting_point(rank_env, "env://").host, "::1");
+  EXPECT_EQ(rendezvous_address(rank_env, "env://").host, "::1");
 }
 
 std::string refusal(const RankEnv& rank_env, const std::string& configured) {
   try {
-    meeting_point(rank_env, configured);
+    rendezvous_address(rank_env, configured);
   } catch (const UsageError& error) {
     return error.what();
   }
   return "not refused";
 }
 
-TEST(MeetingPoint, MissingMaster) {
+TEST(RendezvousAddress, MissingMaster) {
   auto rank_env = two_processes();
   const auto both = refusal(rank_env, "env://");
-  EXPECT_THAT(both, HasSubstr("rank 1 of 2 would meet the others at MASTER_ADDR and MASTER_PORT, but MASTER_ADDR and MASTER_PORT are not"));
+  EXPECT_THAT(both, HasSubstr("rank 1 of 2 needs MASTER_ADDR and MASTER_PORT to join the others, but MASTER_ADDR and MASTER_PORT are not"));
   EXPECT_THAT(both, HasSubstr("mpirun -x MASTER_ADDR -x MASTER_PORT"));
   EXPECT_THAT(both, HasSubstr("--init-method file:///PATH"));
   rank_env.master_addr = "h0";
@@ -81,7 +81,7 @@ TEST(MeetingPoint, MissingMaster) {
   EXPECT_THAT(refusal(rank_env, "env://"), HasSubstr("but MASTER_ADDR is not set"));
 }
 
-TEST(MeetingPoint, ErrorsForOtherFormsNameTheirSource) {
+TEST(RendezvousAddress, OtherFormsAreRefusedByTheirPlace) {
   for (const char* bad : {"tcp://h", "tcp://:1", "tcp://h:", "tcp://h:x", "tcp://h:0", "tcp://h:65536", "tcp://::1:5", "tcp://[]:5",
                           "tcp://h:1/", "tcp://"}) {
     EXPECT_EQ(refusal(two_processes(bad), "env://"),
