@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,8 +27,6 @@ class AtomicFile {
   explicit AtomicFile(const std::filesystem::path& path);
   // Without commit(), removes the temporary file.
   ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::string_view bytes);
   void commit();
@@ -64,17 +63,13 @@ class LineFile {
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&&) = delete;
-  MappedFile(const MappedFile&) = delete;
 
-  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+  std::span<const uint8_t> bytes() const { return {data_.get(), size_}; }
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
-  const uint8_t* data_ = nullptr;
+  std::shared_ptr<const uint8_t> data_;  // the map, which copies of this object share
   size_t size_ = 0;
 };
 
