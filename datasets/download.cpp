@@ -148,7 +148,8 @@ void download(const std::string& url, const std::string& md5, const std::filesys
   if (!output) throw std::system_error(errno, std::generic_category(), "cannot write " + file.string());
   const auto actual = Transfer(output.get(), file, stall_timeout, logger).run(url);
   if (actual != md5) {
-    throw std::runtime_error(fmt::format("what came has the MD5 sum {} instead of {}, so it is damaged or another file", actual, md5));
+    throw std::runtime_error(
+        fmt::format("the downloaded file has the MD5 sum {} instead of {}: it is damaged or another file", actual, md5));
   }
 }
 

@@ -21,14 +21,21 @@ std::string read_file(const std::filesystem::path& path);
 // or the new one, never a part.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// The same for content that is written in parts.
-class AtomicFile {
+// Receives the bytes of a file that is written in parts; each call continues where the last one ended.
+class Output {
+ public:
+  virtual ~Output() = default;
+  virtual void write(std::string_view bytes) = 0;
+};
+
+// Writes a file atomically, in parts.
+class AtomicFile final : public Output {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
   // Without commit(), removes the temporary file.
-  ~AtomicFile();
+  ~AtomicFile() override;
 
-  void write(std::string_view bytes);
+  void write(std::string_view bytes) override;
   void commit();
 
  private:

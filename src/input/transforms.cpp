@@ -45,8 +45,8 @@ class RandomCrop final : public ImageTransform {
   Frame plan(Frame frame) const override {
     if (padding_ > 0 && frame.cut) {
       throw UsageError(
-          fmt::format("transform random_crop: padding {} comes after another random_crop, which has cut off what lies around; "
-                      "give the padding to the first random_crop",
+          fmt::format("transform random_crop: padding {} follows another random_crop, which has cut off the surroundings; "
+                      "set the padding of the first random_crop",
                       padding_));
     }
     if (padding_mode_ == Padding::kReflect && padding_ >= std::min(frame.height, frame.width)) {

@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped, moved and continued: nothing is lost, and nothing is there twice."""
+"""Runs that are killed, stopped, moved and continued: nothing is lost, and nothing occurs twice."""
 
 import contextlib
 import os

@@ -36,7 +36,7 @@ TEST_F(RefusedArchive, CutShort) {
 
 TEST_F(RefusedArchive, WithAnotherEnd) {
   const auto end = file_.size() - kEndSize;
-  const auto no_sense = damaged("the record at its end makes no sense (the archive would be in several parts)");
+  const auto no_sense = damaged("the record at its end is not valid: it describes an archive in several parts");
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 4, "\1")), no_sense);
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, "\1")), no_sense);
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 20, "\1")), no_sense);
@@ -67,11 +67,11 @@ TEST_F(RefusedArchive, WithAnotherDirectory) {
             damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, first + 45, "\x10")), StartsWith("a.pt: \"archive/data.pkl\" in it would be "));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 42, "\1")),
-            damaged("\"archive/data.pkl\" in it is not at byte 1, where the directory has it"));
+            damaged("\"archive/data.pkl\" in it is not at byte 1, where the directory locates it"));
 }
 
 TEST_F(RefusedArchive, WithHeadersThatDisagree) {
-  const auto message = damaged("\"archive/data.pkl\" in it is described in one way before its bytes and in another in the directory");
+  const auto message = damaged("\"archive/data.pkl\" in it is described differently before its bytes and in the directory");
   // Flags, method, checksum and the two sizes.
   for (const size_t field : {6U, 8U, 14U, 18U, 22U}) EXPECT_EQ(pytorch_file_refusal(replaced(file_, field, "\x44")), message) << field;
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, "archive/data.pkl", "archive/data.pkx")), message);
@@ -82,7 +82,7 @@ TEST_F(RefusedArchive, OfPythonWithAnotherDescriptor) {
   const auto descriptor = file.find("PK\7\10");
   for (const size_t field : {0U, 4U, 8U, 12U}) {
     EXPECT_EQ(pytorch_file_refusal(replaced(file, descriptor + field, "\x7f")),
-              damaged("\"torch_save/data.pkl\" in it is described in one way behind its bytes and in another in the directory"));
+              damaged("\"torch_save/data.pkl\" in it is described differently after its bytes and in the directory"));
   }
 }
 
@@ -95,7 +95,7 @@ TEST_F(RefusedArchive, WithBytesThatChanged) {
 }
 
 TEST_F(RefusedArchive, WithTwoOfOneName) {
-  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("\"archive/data.pkl\" in it is there twice"));
+  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("\"archive/data.pkl\" in it occurs twice"));
 }
 
 // The second entry's header stands within the first one's bytes, so that the same bytes would be read twice.

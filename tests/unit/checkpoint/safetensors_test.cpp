@@ -101,11 +101,11 @@ TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
   };
   EXPECT_EQ(said(tensor("b", "U8", "4", "4,8"), tensor("a", "F32", "1", "0,4")), "");
   EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("b", "F32", "", "2,6")),
-            damaged_safetensors("tensor \"b\" begins at byte 2 of the values, which overlaps the one before it, that ends at byte 4"));
+            damaged_safetensors("tensor \"b\" begins at byte 2 of the values, which overlaps the one before it, which ends at byte 4"));
   EXPECT_EQ(
       said(tensor("a", "F32", "1", "0,4"), tensor("b", "U8", "2", "6,8")),
-      damaged_safetensors("tensor \"b\" begins at byte 6 of the values, which leaves a gap behind the one before it, that ends at byte 4"));
-  EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" is there twice"));
+      damaged_safetensors("tensor \"b\" begins at byte 6 of the values, which leaves a gap after the one before it, which ends at byte 4"));
+  EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" occurs twice"));
   EXPECT_EQ(said(tensor("a", "F32", "3", "0,8"), ""),
             damaged_safetensors("tensor \"a\" of F32 and shape [3] would be bytes 0 to 8, which is another size"));
   EXPECT_EQ(said(tensor("a", "F32", "2", "8,0"), ""),
@@ -124,17 +124,18 @@ TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
 
 TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
   const auto said = [](const std::string& header) { return safetensors_refusal(make_safetensors(header)); };
-  EXPECT_EQ(said(""), damaged_safetensors("its header is no JSON from the 1th of its bytes on"));
-  EXPECT_EQ(said("{\"a\":"), damaged_safetensors("its header is no JSON from the 6th of its bytes on"));
+  EXPECT_EQ(said(""), damaged_safetensors("its header is not valid JSON (error at byte 1)"));
+  EXPECT_EQ(said("{\"a\":"), damaged_safetensors("its header is not valid JSON (error at byte 6)"));
   const auto has = [](const std::string& what, const std::string& key) {
     return fmt::format(
-        "a.safetensors: its header holds {} where safetensors have none, at \"{}\"; save it again with the safetensors package", what, key);
+        "a.safetensors: its header holds {} where the format does not allow it, at \"{}\"; save it again with the safetensors package",
+        what, key);
   };
   EXPECT_EQ(said("[]"), has("a list", ""));
   EXPECT_EQ(said("7"), has("a number", ""));
   EXPECT_EQ(said(R"({"a":null})"), has("null", "a"));
-  EXPECT_EQ(said(R"({"a":true})"), has("a truth value", "a"));
-  EXPECT_EQ(said(R"({"a":"F32"})"), has("a text", "a"));
+  EXPECT_EQ(said(R"({"a":true})"), has("a boolean", "a"));
+  EXPECT_EQ(said(R"({"a":"F32"})"), has("a string", "a"));
   EXPECT_EQ(said(R"({"a":{"shape":[-1]}})"), has("a negative number", "shape"));
   EXPECT_EQ(said(R"({"a":{"shape":[1.5]}})"), has("a number that is not an integer", "shape"));
   EXPECT_EQ(said(R"({"a":{"shape":[9223372036854775808]}})"), has("a number that is too large", "shape"));
