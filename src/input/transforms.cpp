@@ -243,10 +243,7 @@ struct Pipeline::State {
 };
 
 Pipeline::Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout)
-    : state_(std::make_unique<State>(components, info, layout)) {}
-Pipeline::~Pipeline() = default;
-Pipeline::Pipeline(Pipeline&&) noexcept = default;
-Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
+    : state_(std::make_shared<const State>(components, info, layout)) {}
 
 const std::vector<int64_t>& Pipeline::output_shape() const { return state_->output_shape; }
 const BatchLayout& Pipeline::layout() const { return state_->layout; }

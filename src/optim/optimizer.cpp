@@ -72,7 +72,7 @@ std::vector<Optimizer::Gradients> Optimizer::gather() const {
 void Optimizer::step(double lr, const std::optional<torch::Tensor>& found_inf) {
   const torch::NoGradGuard no_grad;
   last_lr_ = lr;
-  descend();
+  restore_parameters();
   auto all = gather();
   if (skip_zero_grads_) drop_zeros(all);
   for (size_t i = 0; i < all.size(); ++i) {
@@ -95,7 +95,7 @@ void Optimizer::drop_zeros(std::vector<Gradients>& all) {
   }
 }
 
-void Optimizer::ascend() { TORCH_CHECK(false, "Optimizer::ascend: this optimizer needs no second pass"); }
+void Optimizer::perturb_parameters() { TORCH_CHECK(false, "Optimizer::perturb_parameters: this optimizer needs no second pass"); }
 
 state::Tree Optimizer::state() const {
   state::Dict states;

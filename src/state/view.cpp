@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "state/describe.h"
 
 namespace trainer::state {
 namespace {

@@ -173,7 +173,7 @@ std::vector<double> follow(GradScaler& scaler, const std::vector<double>& values
 }
 
 TEST(GradScaler, GoesOnFromItsState) {
-  const GradScalerOptions options{.init_scale = 1000.1, .growth_factor = 1.7, .growth_interval = 3};
+  const config::AmpSection options{.init_scale = 1000.1, .growth_factor = 1.7, .growth_interval = 3};
   GradScaler original(options, torch::kCPU);
   follow(original, {1, 1, kInf, 1, 1});
   const auto tree = original.state();
@@ -210,7 +210,7 @@ TEST(GradScaler, SamStepThatOverflows) {
     GradScaler scaler({.init_scale = init_scale}, torch::kCPU);
     const auto loss = [&] { return (weight * weight).sum(); };
     scaler.scale(loss()).backward();
-    optimizer->ascend();
+    optimizer->perturb_parameters();
     scaler.scale(loss()).backward();
     scaler.unscale({weight});
     optimizer->step(0.1, scaler.found_inf());
