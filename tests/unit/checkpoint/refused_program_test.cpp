@@ -65,11 +65,11 @@ TEST(RefusedProgram, ThatWouldExecuteSomething) {
   EXPECT_EQ(program_refusal("ctorch\nQInt8Storage\n."),
             at(0, "uses \"torch.QInt8Storage\", which is not plain data and is never executed here"));
   // Whatever is in a name, the message is one line of a terminal's text.
-  EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: wants \"\\x1b[2J.evil\\x22\", which"));
+  EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: uses \"\\x1b[2J.evil\\x22\", which"));
 }
 
 TEST(RefusedProgram, OfOtherInstructions) {
-  EXPECT_EQ(program_refusal("\x80\x04."), at(0, "is of pickle protocol 4, not of 2, torch.save's own"));
+  EXPECT_EQ(program_refusal("\x80\x04."), at(0, "is of pickle protocol 4, but torch.save writes protocol 2"));
   EXPECT_EQ(program_refusal("\x80\x02\x81."), at(2, "holds the instruction 0x81, which torch.save does not write"));
   EXPECT_EQ(program_refusal(""), at(0, "ends in the middle of an instruction"));
   EXPECT_EQ(program_refusal("N"), at(1, "ends in the middle of an instruction"));

@@ -73,7 +73,7 @@ TEST(SafetensorsFile, IsNotWrittenOfWhatItCannotHold) {
   EXPECT_EQ(refusal([&] { write(content); }), "");
   content.tensors.add("c", memory.slice(0, 4, 6));
   EXPECT_EQ(refusal([&] { write(content); }),
-            "a and c share memory, which safetensors files cannot say; leave one of them out, or write PyTorch's format instead");
+            "a and c share memory, which a safetensors file cannot represent; omit one of them, or write PyTorch's format instead");
   content = {};
   content.tensors.add("a", torch::ones({1}, torch::kComplexDouble));
   EXPECT_EQ(refusal([&] { write(content); }), "a: safetensors files cannot hold tensors of ComplexDouble; write PyTorch's format instead");
