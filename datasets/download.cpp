@@ -24,7 +24,8 @@ namespace {
 class Md5 {
  public:
   Md5() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_md5(), nullptr) != 1) throw std::runtime_error("OpenSSL offers no MD5 here");
+    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_md5(), nullptr) != 1)
+      throw std::runtime_error("this OpenSSL does not offer MD5");
   }
   void update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
   std::string hexadecimal() {

@@ -79,7 +79,7 @@ ZipReader::Directory ZipReader::find_directory64(uint64_t locator, const Directo
       load<uint64_t>(end + 16) != 0 || load<uint64_t>(end + 24) != directory.num_entries ||
       !agree(in_end.num_entries, directory.num_entries, kCountIn64) || !agree(in_end.offset, directory.offset, kIn64) ||
       !agree(in_end.size, directory.size, kIn64)) {
-    refuse_damaged(source_, "the two records at its end do not fit together");
+    refuse_damaged(source_, "the two records at its end contradict each other");
   }
   return directory;
 }
@@ -92,7 +92,7 @@ void ZipReader::read_directory(const Directory& directory, Budget& budget) {
   entries_.reserve(directory.num_entries);
   auto rest = bytes_.subspan(directory.offset, directory.size);
   while (entries_.size() < directory.num_entries) rest = rest.subspan(read_central_header(rest, directory));
-  if (!rest.empty()) refuse_damaged(source_, fmt::format("its directory has {} bytes behind its last entry", rest.size()));
+  if (!rest.empty()) refuse_damaged(source_, fmt::format("its directory has {} bytes after its last entry", rest.size()));
   std::ranges::sort(entries_, {}, &ZipEntry::name);
   const auto duplicate = std::ranges::adjacent_find(entries_, {}, &ZipEntry::name);
   if (duplicate != entries_.end()) refuse_entry(*duplicate, "occurs twice");
@@ -103,7 +103,8 @@ void ZipReader::read_directory(const Directory& directory, Budget& budget) {
 // Returns the header's size.
 size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Directory& directory) {
   const auto here = fmt::format("its directory's entry {}", entries_.size());
-  if (rest.size() < kCentralHeaderSize || load<uint32_t>(rest.data()) != kCentralHeader) refuse_damaged(source_, here + " is none");
+  if (rest.size() < kCentralHeaderSize || load<uint32_t>(rest.data()) != kCentralHeader)
+    refuse_damaged(source_, here + " is not a valid entry");
   const size_t name_size = load<uint16_t>(&rest[28]);
   const size_t extra_size = load<uint16_t>(&rest[30]);
   const size_t size = kCentralHeaderSize + name_size + extra_size + load<uint16_t>(&rest[32]);

@@ -135,6 +135,7 @@ Key optional_number_key(std::string name, std::optional<T>& field, const KeyInfo
                       word, fmt::format("{} or {}", expected_number<T>(info), word));
 }
 
+// The key of a member, for each type that a member can have.
 Key key_of(std::string name, bool& field, const KeyInfo& info) {
   return bind_field(
       make_key(std::move(name), "true | false", info, {"yes", "1"}), field, "true or false",

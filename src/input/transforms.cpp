@@ -120,7 +120,7 @@ using TransformRegistry = config::Registry<Transform>;
 const TransformRegistry& transforms() {
   static const TransformRegistry all = [] {
     TransformRegistry registry("transform");
-    registry.add<RandomCrop>("random_crop", "Cuts a square out of the image, padded if asked for, at a random place.",
+    registry.add<RandomCrop>("random_crop", "Cuts a square out of the image, with optional padding, at a random place.",
                              [](const auto& crop) { return std::make_shared<RandomCrop>(crop); });
     registry.add<RandomHorizontalFlip>("random_horizontal_flip", "Mirrors the image, left for right, with probability p.",
                                        [](const auto& flip) { return std::make_shared<RandomHorizontalFlip>(flip); });

@@ -57,7 +57,7 @@ class Sam final : public Sgd {
   }
 
   void restore_parameters() override {
-    TORCH_CHECK(is_perturbed_, "Sam::step: perturb_parameters() and a second pass come before it");
+    TORCH_CHECK(is_perturbed_, "Sam::step: call perturb_parameters() and do a second pass first");
     at::_foreach_copy_(parameters(), originals_);
     is_perturbed_ = false;
   }

@@ -42,7 +42,7 @@ TEST_F(RefusedArchive, WithAnotherEnd) {
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 20, "\1")), no_sense);
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 16, std::string(4, '\xff'))), StartsWith("a.pt: its directory would be "));
   const auto one_less = std::string("\6\0\6", 3);
-  EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, one_less)), damaged("its directory has 76 bytes behind its last entry"));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, one_less)), damaged("its directory has 76 bytes after its last entry"));
   const auto many = std::string(4, '\xfe');
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 8, many)), StartsWith("a.pt: 65278 entries do not fit its directory of "));
 }
@@ -50,7 +50,7 @@ TEST_F(RefusedArchive, WithAnotherEnd) {
 TEST_F(RefusedArchive, OfPythonWithAnotherEnd) {
   const auto file = read_corpus("pytorch_file/torch_save.pt");
   const auto locator = file.size() - kEndSize - 20;
-  const auto message = damaged("the two records at its end do not fit together");
+  const auto message = damaged("the two records at its end contradict each other");
   EXPECT_EQ(pytorch_file_refusal(replaced(file, locator + 8, "\1")), message);
   EXPECT_EQ(pytorch_file_refusal(replaced(file, locator - 56, "\1")), message);
   EXPECT_EQ(pytorch_file_refusal(replaced(file, locator - 56 + 24, "\1")), message);
@@ -59,7 +59,7 @@ TEST_F(RefusedArchive, OfPythonWithAnotherEnd) {
 
 TEST_F(RefusedArchive, WithAnotherDirectory) {
   const auto first = directory();
-  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first, "X")), damaged("its directory's entry 0 is none"));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first, "X")), damaged("its directory's entry 0 is not a valid entry"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 33, "\xff")), damaged("its directory's entry 0 is longer than the directory"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 34, "\1")),
             damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
