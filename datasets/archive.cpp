@@ -53,8 +53,6 @@ class FileLock {
   }
   // Unlink while the file is still locked, so that a later holder's file is never removed.
   ~FileLock() { ::unlink(path_.c_str()); }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
 
  private:
   bool try_lock() {

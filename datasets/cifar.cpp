@@ -75,7 +75,7 @@ void check_records(const CifarLayout& layout, const MappedFile& file) {
   if (bytes.empty()) fail(layout, file.path(), "the file is empty");
   if (bytes.size() % record_bytes != 0) {
     fail(layout, file.path(),
-         fmt::format("{} bytes are no whole number of {}-byte records of {}", bytes.size(), record_bytes, layout.title));
+         fmt::format("{} bytes are not a multiple of the {}-byte records of {}", bytes.size(), record_bytes, layout.title));
   }
   for (size_t record = 0; record < bytes.size() / record_bytes; ++record) {
     for (size_t i = 0; i < layout.label_counts.size(); ++i) {
@@ -132,11 +132,11 @@ const CifarLayout& cifar100_layout() {
 void CifarOptions::describe(config::KeyTable& keys) {
   keys.add("root", root,
            {.doc = "The folder that holds the data set's own folder (cifar-10-batches-bin or cifar-100-binary), or that folder itself."});
-  keys.add("download", download, {.doc = "Fetch the data set into `root` when it is not there; with it in place, nothing is contacted."});
+  keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});
 }
 
 input::DatasetInfo cifar_info(const CifarLayout& layout, const CifarOptions& options) {
-  if (options.root.empty()) throw UsageError("dataset.root: it is empty; name a folder, or . for the present one");
+  if (options.root.empty()) throw UsageError("dataset.root: it is empty; name a folder, or . for the current one");
   return {.shape = {kChannels, kSide, kSide}, .is_image = true, .num_classes = layout.label_counts.back(), .num_targets = 1};
 }
 

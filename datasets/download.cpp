@@ -24,7 +24,8 @@ namespace {
 class Md5 {
  public:
   Md5() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_md5(), nullptr) != 1) throw std::runtime_error("OpenSSL offers no MD5 here");
+    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_md5(), nullptr) != 1)
+      throw std::runtime_error("this OpenSSL does not offer MD5");
   }
   void update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
   std::string hexadecimal() {
@@ -148,7 +149,8 @@ void download(const std::string& url, const std::string& md5, const std::filesys
   if (!output) throw std::system_error(errno, std::generic_category(), "cannot write " + file.string());
   const auto actual = Transfer(output.get(), file, stall_timeout, logger).run(url);
   if (actual != md5) {
-    throw std::runtime_error(fmt::format("what came has the MD5 sum {} instead of {}, so it is damaged or another file", actual, md5));
+    throw std::runtime_error(
+        fmt::format("the downloaded file has the MD5 sum {} instead of {}: it is damaged or another file", actual, md5));
   }
 }
 

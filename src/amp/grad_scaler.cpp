@@ -6,7 +6,7 @@
 
 namespace trainer::amp {
 
-GradScaler::GradScaler(const GradScalerOptions& options, torch::Device device)
+GradScaler::GradScaler(const config::AmpSection& options, torch::Device device)
     : options_(options),
       scale_(torch::full({}, options.init_scale, torch::dtype(torch::kFloat32).device(device))),
       growth_tracker_(torch::zeros({}, torch::dtype(torch::kInt32).device(device))),
@@ -35,12 +35,12 @@ void GradScaler::unscale(const std::vector<torch::Tensor>& parameters) {
 }
 
 const torch::Tensor& GradScaler::found_inf() const {
-  TORCH_CHECK(is_unscaled_, "GradScaler::found_inf: unscale() comes first in each step");
+  TORCH_CHECK(is_unscaled_, "GradScaler::found_inf: call unscale() first in each step");
   return found_inf_;
 }
 
 void GradScaler::update() {
-  TORCH_CHECK(is_unscaled_, "GradScaler::update: unscale() comes first in each step");
+  TORCH_CHECK(is_unscaled_, "GradScaler::update: call unscale() first in each step");
   at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, options_.growth_factor, options_.backoff_factor, options_.growth_interval);
   num_skipped_ += found_inf_.to(torch::kInt64);
   is_unscaled_ = false;

@@ -6,16 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "config/sections/runtime.h"
 #include "state/view.h"
 
 namespace trainer::amp {
-
-struct GradScalerOptions {
-  double init_scale = 65536;
-  double growth_factor = 2;
-  double backoff_factor = 0.5;
-  int64_t growth_interval = 2000;
-};
 
 // For each optimizer step, in this order:
 //   scale(loss).backward()                  each micro-step's loss
@@ -27,7 +21,7 @@ struct GradScalerOptions {
 // the caller and throws c10::Error.
 class GradScaler {
  public:
-  GradScaler(const GradScalerOptions& options, torch::Device device);
+  GradScaler(const config::AmpSection& options, torch::Device device);
 
   // `loss` times the scale; call backward() on the result.
   torch::Tensor scale(const torch::Tensor& loss) const;
@@ -53,7 +47,7 @@ class GradScaler {
   void load_state(const state::View& view);
 
  private:
-  GradScalerOptions options_;
+  config::AmpSection options_;
   torch::Tensor scale_;
   torch::Tensor growth_tracker_;
   torch::Tensor found_inf_;

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -46,7 +47,9 @@ void copy_text(std::span<char> to, const std::string& text) {
   to[length] = '\0';
 }
 
-void write_text(int descriptor, const char* text) { [[maybe_unused]] const auto written = write(descriptor, text, std::strlen(text)); }
+void write_text(int descriptor, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) [[maybe_unused]] const auto written = write(descriptor, part, std::strlen(part));
+}
 
 // The name of the file that is mapped at an address, from /proc/self/maps; empty if none is. Runs in a signal handler: allocates nothing.
 const char* file_mapped_at(const void* address) {
@@ -73,23 +76,14 @@ const char* file_mapped_at(const void* address) {
 }
 
 void write_report(int descriptor, int signal_number, const char* file, std::span<void* const> frames) {
-  write_text(descriptor, "crash: ");
-  write_text(descriptor, process_text[0] != '\0' ? process_text.data() : "trainer");
-  write_text(descriptor, ": ");
-  write_text(descriptor, sigdescr_np(signal_number));
-  if (file[0] != '\0') {
-    write_text(descriptor, ": ");
-    write_text(descriptor, file);
-    write_text(descriptor, " was shortened or cannot be read");
-  }
-  write_text(descriptor, "\n");
+  write_text(descriptor, {"crash: ", process_text[0] != '\0' ? process_text.data() : "trainer", ": ", sigdescr_np(signal_number)});
+  if (file[0] != '\0') write_text(descriptor, {": ", file, " was shortened or cannot be read"});
+  write_text(descriptor, {"\n"});
   const size_t end = num_lines;
   for (size_t i = end > kNumLines ? end - kNumLines : 0; i < end; ++i) {
-    write_text(descriptor, "  logged before: ");
-    write_text(descriptor, last_lines[i % kNumLines].data());
-    write_text(descriptor, "\n");
+    write_text(descriptor, {"  logged before: ", last_lines[i % kNumLines].data(), "\n"});
   }
-  write_text(descriptor, "  stack (addr2line -Cfe FILE OFFSET names the lines):\n");
+  write_text(descriptor, {"  stack (addr2line -Cfe FILE OFFSET names the lines):\n"});
   backtrace_symbols_fd(frames.data(), static_cast<int>(frames.size()), descriptor);
 }
 

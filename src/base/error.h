@@ -34,24 +34,15 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-class UsageError : public Error {
+// An error whose type determines its exit code.
+template <ExitCode kCode>
+class ErrorWithCode : public Error {
  public:
-  explicit UsageError(const std::string& message) : Error(message, ExitCode::kUsage) {}
+  explicit ErrorWithCode(const std::string& message) : Error(message, kCode) {}
 };
-
-class DataError : public Error {
- public:
-  explicit DataError(const std::string& message) : Error(message, ExitCode::kData) {}
-};
-
-class CheckpointError : public Error {
- public:
-  explicit CheckpointError(const std::string& message) : Error(message, ExitCode::kCheckpoint) {}
-};
-
-class PeerError : public Error {
- public:
-  explicit PeerError(const std::string& message) : Error(message, ExitCode::kPeer) {}
-};
+using UsageError = ErrorWithCode<ExitCode::kUsage>;
+using DataError = ErrorWithCode<ExitCode::kData>;
+using CheckpointError = ErrorWithCode<ExitCode::kCheckpoint>;
+using PeerError = ErrorWithCode<ExitCode::kPeer>;
 
 }  // namespace trainer

@@ -100,14 +100,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number(), 0);
   if (address == MAP_FAILED) fail("map", path);
-  data_ = static_cast<const uint8_t*>(address);
+  const auto unmap = [size = size_](const uint8_t* data) { ::munmap(const_cast<uint8_t*>(data), size); };
+  data_ = {static_cast<const uint8_t*>(address), unmap};
 }
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 }  // namespace trainer

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,16 +21,21 @@ std::string read_file(const std::filesystem::path& path);
 // or the new one, never a part.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// The same for content that is written in parts.
-class AtomicFile {
+// Receives the bytes of a file that is written in parts; each call continues where the last one ended.
+class Output {
+ public:
+  virtual ~Output() = default;
+  virtual void write(std::string_view bytes) = 0;
+};
+
+// Writes a file atomically, in parts.
+class AtomicFile final : public Output {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
   // Without commit(), removes the temporary file.
-  ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile() override;
 
-  void write(std::string_view bytes);
+  void write(std::string_view bytes) override;
   void commit();
 
  private:
@@ -64,17 +70,13 @@ class LineFile {
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&&) = delete;
-  MappedFile(const MappedFile&) = delete;
 
-  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+  std::span<const uint8_t> bytes() const { return {data_.get(), size_}; }
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
-  const uint8_t* data_ = nullptr;
+  std::shared_ptr<const uint8_t> data_;  // the map, which copies of this object share
   size_t size_ = 0;
 };
 

@@ -45,20 +45,21 @@ class Caller {
       case Global::Kind::kDtype:
         break;
     }
-    throw PickleError("calls a type, which makes nothing");
+    throw PickleError("calls a type that is not a function");
   }
 
  private:
   static void expect_count(Arguments arguments, size_t least, size_t most) {
     if (arguments.size() < least || arguments.size() > most) {
-      throw PickleError(fmt::format("calls a function with {} arguments that takes others", arguments.size()));
+      throw PickleError(fmt::format("calls a function with {} arguments, which it does not accept", arguments.size()));
     }
   }
 
   template <typename T>
   const T& get(ObjectId id) const {
     const auto* value = std::get_if<T>(&objects_[id]);
-    if (value == nullptr) throw PickleError(fmt::format("calls a function with {}, which takes {}", describe(objects_[id]), describe(T{})));
+    if (value == nullptr)
+      throw PickleError(fmt::format("calls a function with {} where it takes {}", describe(objects_[id]), describe(T{})));
     return *value;
   }
 
@@ -168,7 +169,7 @@ Global find_global(std::string_view module, std::string_view name) {
     if (const auto* dtype = find_dtype_by_name(name)) return {Kind::kDtype, dtype};
   }
   throw PickleError(
-      fmt::format("wants {}, which is not plain data and is never executed here", in_quotes(fmt::format("{}.{}", module, name))));
+      fmt::format("uses {}, which is not plain data and is never executed here", in_quotes(fmt::format("{}.{}", module, name))));
 }
 
 ObjectId call(Objects& objects, Budget& budget, ObjectId function, ObjectId arguments) {

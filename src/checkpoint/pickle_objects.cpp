@@ -3,8 +3,8 @@
 namespace trainer::checkpoint {
 
 const char* describe(const Object& object) {
-  constexpr const char* kNames[] = {"None",      "a truth value", "an integer", "a number", "a text",      "a function or type",
-                                    "a storage", "a tensor",      "a tuple",    "a list",   "a dictionary"};
+  constexpr const char* kNames[] = {"None",      "a boolean", "an integer", "a number", "a string",    "a function or type",
+                                    "a storage", "a tensor",  "a tuple",    "a list",   "a dictionary"};
   return kNames[object.index()];
 }
 

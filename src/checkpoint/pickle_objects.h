@@ -1,5 +1,6 @@
 #pragma once
-// The objects that a pickle program makes. They refer to each other by number, so an object can contain itself; all are freed together.
+// The objects that a pickle program makes, and their conversion to a tree. They refer to each other by number, so an object can contain
+// itself; all are freed together.
 
 #include <torch/types.h>
 
@@ -13,6 +14,7 @@
 
 #include "checkpoint/budget.h"
 #include "checkpoint/dtypes.h"
+#include "state/tree.h"
 
 namespace trainer::checkpoint {
 
@@ -91,5 +93,9 @@ class Objects {
   std::deque<Object> objects_;
   std::deque<std::string> texts_;
 };
+
+// The tree of an object, defined in pickle_tree.cpp. Throws PickleError for what a tree cannot represent: an object that contains itself, a
+// function, two equal keys.
+state::Tree to_tree(const Objects& objects, ObjectId id, Budget& budget);
 
 }  // namespace trainer::checkpoint

@@ -1,11 +1,10 @@
-#include "checkpoint/pickle_tree.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
 
 #include "checkpoint/pickle_calls.h"
+#include "checkpoint/pickle_objects.h"
 #include "checkpoint/refusal.h"
 
 namespace trainer::checkpoint {
@@ -79,24 +78,16 @@ class TreeMaker {
       }
       keys.push_back(contents[i]);
     }
-    const auto compare = [this](ObjectId left, ObjectId right) { return order(objects_[left], objects_[right]); };
-    std::ranges::sort(keys, [&](ObjectId left, ObjectId right) { return compare(left, right) < 0; });
-    const auto twin = std::ranges::adjacent_find(keys, [&](ObjectId left, ObjectId right) { return compare(left, right) == 0; });
-    if (twin == keys.end()) return;
-    const auto* text = std::get_if<std::string_view>(&objects_[*twin]);
+    const auto value_of = [this](ObjectId id) -> std::variant<int64_t, std::string_view> {
+      if (const auto* text = std::get_if<std::string_view>(&objects_[id])) return *text;
+      return std::get<int64_t>(objects_[id]);
+    };
+    std::ranges::sort(keys, {}, value_of);
+    const auto equal = std::ranges::adjacent_find(keys, {}, value_of);
+    if (equal == keys.end()) return;
+    const auto* text = std::get_if<std::string_view>(&objects_[*equal]);
     throw PickleError(fmt::format("makes a dictionary with two items {}",
-                                  text != nullptr ? in_quotes(*text) : std::to_string(std::get<int64_t>(objects_[*twin]))));
-  }
-
-  // Orders integers before text.
-  static int order(const Object& left, const Object& right) {
-    const auto* left_text = std::get_if<std::string_view>(&left);
-    const auto* right_text = std::get_if<std::string_view>(&right);
-    if (left_text != nullptr && right_text != nullptr) return left_text->compare(*right_text);
-    if (left_text != nullptr || right_text != nullptr) return left_text != nullptr ? 1 : -1;
-    const auto left_integer = std::get<int64_t>(left);
-    const auto right_integer = std::get<int64_t>(right);
-    return left_integer < right_integer ? -1 : static_cast<int>(left_integer > right_integer);
+                                  text != nullptr ? in_quotes(*text) : std::to_string(std::get<int64_t>(objects_[*equal]))));
   }
 
   const Objects& objects_;

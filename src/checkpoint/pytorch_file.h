@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "checkpoint/output.h"
+#include "base/file.h"
 #include "state/tree.h"
 
 namespace trainer::checkpoint {

@@ -91,7 +91,7 @@ class TorchZip {
     const auto* entry = zip_.find(fmt::format("{}/data/{}", folder_, key));
     if (entry == nullptr) refuse_damaged(source_, fmt::format("holds no storage {}, which a tensor needs", in_quotes(key)));
     if (entry->size != size) {
-      refuse_damaged(source_, fmt::format("holds {} bytes of storage {}, of which a tensor wants {}", entry->size, in_quotes(key), size));
+      refuse_damaged(source_, fmt::format("holds {} bytes of storage {}, but a tensor needs {}", entry->size, in_quotes(key), size));
     }
     const auto known = storages_.find(entry);
     if (known != storages_.end()) return known->second;

@@ -2,7 +2,6 @@
 
 #include <bit>
 
-#include "checkpoint/file_output.h"
 #include "checkpoint/pickler.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/zip_writer.h"
@@ -29,9 +28,10 @@ void write_pytorch_file(const state::Tree& tree, const std::string& archive_name
 }
 
 uint64_t save(const std::filesystem::path& path, const state::Tree& tree) {
-  FileOutput output(path);
-  write_pytorch_file(tree, path.stem().string(), output);
-  return output.commit();
+  AtomicFile file(path);
+  write_pytorch_file(tree, path.stem().string(), file);
+  file.commit();
+  return std::filesystem::file_size(path);
 }
 
 }  // namespace trainer::checkpoint

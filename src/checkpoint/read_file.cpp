@@ -38,8 +38,8 @@ state::Tree read_any(std::span<const uint8_t> bytes, const std::string& source) 
   if (text.starts_with(kZip) || text.starts_with(kEmptyZip)) return read_pytorch_file(bytes, source);
   if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;
   if (text.starts_with(kLegacy)) {
-    refuse(source, "is in PyTorch's format from before 1.6, a row of pickles that can execute anything",
-           "where you trust it, open it with torch.load and save it again with a newer torch.save");
+    refuse(source, "is in PyTorch's format from before 1.6, a sequence of pickles that can execute anything",
+           "if you trust it, open it with torch.load and save it again with a newer torch.save");
   }
   if (text.front() == kPickle) {
     refuse(source, "is a Python pickle, which can execute anything, and not in the format of torch.save", "save it with torch.save");

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "checkpoint/dtypes.h"
-#include "checkpoint/file_output.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors_header.h"
 
@@ -60,12 +59,12 @@ void check_not_shared(const std::vector<Named>& tensors) {
     if (named.tensor.numel() > 0) order.push_back(&named);
   }
   std::ranges::sort(order, {}, [](const Named* named) { return range_of(named->tensor); });
-  const auto twin = std::ranges::adjacent_find(
+  const auto overlap = std::ranges::adjacent_find(
       order, [](const Named* left, const Named* right) { return range_of(right->tensor).first < range_of(left->tensor).second; });
-  if (twin == order.end()) return;
+  if (overlap == order.end()) return;
   throw CheckpointError(
-      fmt::format("{} and {} share memory, which safetensors files cannot say; leave one of them out, or write PyTorch's format instead",
-                  twin[0]->name, twin[1]->name));
+      fmt::format("{} and {} share memory, which a safetensors file cannot represent; omit one of them, or write PyTorch's format instead",
+                  overlap[0]->name, overlap[1]->name));
 }
 
 std::string header_of(const std::vector<Named>& tensors, const std::map<std::string, std::string>& metadata) {
@@ -92,17 +91,17 @@ void write_safetensors(const Safetensors& content, Output& output) {
   std::string start;
   append(start, uint64_t{header.size()});
   start += header;
-  output.write(start.data(), start.size());
+  output.write(start);
   for (const auto& named : tensors) {
     const auto values = named.tensor.contiguous();
-    if (values.nbytes() > 0) output.write(values.const_data_ptr(), values.nbytes());
+    output.write({static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
   }
 }
 
 void save_safetensors(const std::filesystem::path& path, const Safetensors& content) {
-  FileOutput output(path);
-  write_safetensors(content, output);
-  output.commit();
+  AtomicFile file(path);
+  write_safetensors(content, file);
+  file.commit();
 }
 
 Safetensors read_safetensors(const std::filesystem::path& path) {

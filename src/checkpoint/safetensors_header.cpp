@@ -22,7 +22,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   SafetensorsHeader take() { return std::move(header_); }
 
   bool null() override { unexpected("null"); }
-  bool boolean(bool) override { unexpected("a truth value"); }
+  bool boolean(bool) override { unexpected("a boolean"); }
   bool number_integer(number_integer_t) override { unexpected("a negative number"); }
   bool number_float(number_float_t, const string_t&) override { unexpected("a number that is not an integer"); }
   bool binary(binary_t&) override { unexpected("bytes"); }
@@ -47,7 +47,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
       if (!header_.metadata.emplace(key_, value).second) unexpected("the same key twice");
       return true;
     }
-    if (place_ != Place::kTensor || key_ != "dtype") unexpected("a text");
+    if (place_ != Place::kTensor || key_ != "dtype") unexpected("a string");
     tensor().dtype = find_dtype_by_safetensors(value);
     if (tensor().dtype == nullptr) {
       refuse(source_, fmt::format("tensor {} is of dtype {}, which is not known here", in_quotes(tensor().name), in_quotes(value)),
@@ -106,7 +106,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    refuse_damaged(source_, fmt::format("its header is no JSON from the {}th of its bytes on", position));
+    refuse_damaged(source_, fmt::format("its header is not valid JSON (error at byte {})", position));
   }
 
  private:
@@ -121,7 +121,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   Tensor& tensor() { return header_.tensors.back(); }
 
   [[noreturn]] void unexpected(const std::string& what) const {
-    refuse(source_, fmt::format("its header holds {} where safetensors have none, at {}", what, in_quotes(key_)),
+    refuse(source_, fmt::format("its header holds {} where the format does not allow it, at {}", what, in_quotes(key_)),
            "save it again with the safetensors package");
   }
 
@@ -139,8 +139,8 @@ void check_names(const std::vector<Tensor>& tensors, const std::string& source) 
   names.reserve(tensors.size());
   for (const auto& tensor : tensors) names.push_back(tensor.name);
   std::ranges::sort(names);
-  const auto twin = std::ranges::adjacent_find(names);
-  if (twin != names.end()) refuse_damaged(source, fmt::format("tensor {} is there twice", in_quotes(*twin)));
+  const auto duplicate = std::ranges::adjacent_find(names);
+  if (duplicate != names.end()) refuse_damaged(source, fmt::format("tensor {} occurs twice", in_quotes(*duplicate)));
 }
 
 void check_size(const Tensor& tensor, const std::string& source) {
@@ -161,8 +161,8 @@ void check_places(const std::vector<Tensor>& tensors, uint64_t num_bytes, const 
   for (const auto* tensor : order) {
     if (tensor->begin != end) {
       refuse_damaged(source,
-                     fmt::format("tensor {} begins at byte {} of the values, which {} the one before it, that ends at byte {}",
-                                 in_quotes(tensor->name), tensor->begin, tensor->begin < end ? "overlaps" : "leaves a gap behind", end));
+                     fmt::format("tensor {} begins at byte {} of the values, which {} the one before it, which ends at byte {}",
+                                 in_quotes(tensor->name), tensor->begin, tensor->begin < end ? "overlaps" : "leaves a gap after", end));
     }
     end = tensor->end;
   }

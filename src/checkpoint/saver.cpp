@@ -5,10 +5,7 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 namespace trainer::checkpoint {
@@ -16,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 }  // namespace
 
@@ -81,94 +78,54 @@ class Saver::Copy {
   std::vector<torch::Tensor> buffers_;
 };
 
-// A thread that runs one function at a time.
-class Saver::Worker {
- public:
-  Worker() : thread_([this] { run(); }) {}
-  ~Worker() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_over_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
-  // Only after wait().
-  void start(std::function<void()> work) {
-    {
-      const std::lock_guard lock(mutex_);
-      work_ = std::move(work);
-    }
-    changed_.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !work_; });
-  }
-  bool is_idle() {
-    const std::lock_guard lock(mutex_);
-    return !work_;
-  }
-
- private:
-  void run() {
-    // On Linux this sets the priority of this thread only. Training threads wait for their slowest, so a delay of one delays all.
-    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return work_ || is_over_; });
-      if (!work_) return;
-      lock.unlock();
-      work_();
-      lock.lock();
-      work_ = nullptr;
-      changed_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::function<void()> work_;
-  bool is_over_ = false;
-  std::thread thread_;
-};
-
-Saver::Saver(Store store, bool pin_memory)
-    : store_(std::move(store)), copy_(std::make_unique<Copy>(pin_memory)), worker_(std::make_unique<Worker>()) {}
-
+Saver::Saver(Store store, bool pin_memory) : store_(std::move(store)), copy_(std::make_unique<Copy>(pin_memory)) {}
 Saver::~Saver() = default;
 
+void Saver::start(std::function<void()> work) {
+  work_ = std::async(std::launch::async, [work = std::move(work)] {
+    // On Linux this sets the priority of this thread only. Training threads wait for their slowest, so a delay of one delays all.
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
+    work();
+  });
+}
+
+void Saver::wait() const {
+  if (work_.valid()) work_.wait();
+}
+
 void Saver::reserve(const state::Tree& tree) {
-  worker_->wait();
-  worker_->start([this, tensors = state::tensors_of(tree)] { copy_->fit(tensors, /*touch=*/true); });
+  wait();
+  start([this, tensors = state::tensors_of(tree)] { copy_->fit(tensors, /*touch=*/true); });
 }
 
 void Saver::save(const state::Tree& tree, int64_t step, bool is_best) {
-  const auto start = Clock::now();
-  worker_->wait();
+  const auto begin = Clock::now();
+  wait();
   auto copy = copy_->take(tree);
-  saved_ = {.step = step, .file = store_.file_of(step), .error = {}, .pause_seconds = seconds_since(start)};
-  is_news_ = true;
-  worker_->start([this, copy = std::move(copy), is_best] { write(copy, is_best); });
+  saved_ = {.step = step, .file = store_.file_of(step), .error = {}, .pause_seconds = seconds_since(begin)};
+  is_unreported_ = true;
+  start([this, copy = std::move(copy), is_best] { write(copy, is_best); });
 }
 
 void Saver::write(const state::Tree& copy, bool is_best) {
-  const auto start = Clock::now();
+  const auto begin = Clock::now();
   try {
     saved_.num_bytes = store_.write(copy, saved_.step, is_best);
   } catch (const std::exception& error) {
     saved_.error = error.what();
   }
-  saved_.write_seconds = seconds_since(start);
+  saved_.write_seconds = seconds_since(begin);
 }
 
-std::optional<Saved> Saver::poll() { return worker_->is_idle() ? finish() : std::nullopt; }
+std::optional<Saved> Saver::poll() {
+  const bool is_busy = work_.valid() && work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  return is_busy ? std::nullopt : finish();
+}
 
 std::optional<Saved> Saver::finish() {
-  worker_->wait();
-  if (!is_news_) return std::nullopt;
-  is_news_ = false;
+  wait();
+  if (!is_unreported_) return std::nullopt;
+  is_unreported_ = false;
   return saved_;
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,8 +30,6 @@ class Saver {
   // `pin_memory`: whether the copies of tensors on a GPU are in pinned memory.
   Saver(Store store, bool pin_memory);
   ~Saver();
-  Saver(const Saver&) = delete;
-  Saver& operator=(const Saver&) = delete;
 
   // Starts to allocate memory for a copy of trees like this one, so that the first save() does not have to.
   void reserve(const state::Tree& tree);
@@ -46,15 +45,17 @@ class Saver {
 
  private:
   class Copy;
-  class Worker;
 
+  // Runs `work` in a thread of the lowest priority. Only after wait().
+  void start(std::function<void()> work);
+  void wait() const;
   void write(const state::Tree& copy, bool is_best);
 
   Store store_;
   std::unique_ptr<Copy> copy_;
-  Saved saved_;  // used only by the worker's thread while it writes
-  bool is_news_ = false;
-  std::unique_ptr<Worker> worker_;  // declared last: its thread ends before the other members are destroyed
+  Saved saved_;                 // used only by the thread that writes, while it does
+  bool is_unreported_ = false;  // whether finish() has yet to return saved_
+  std::future<void> work_;      // declared last: its destructor waits, before the other members are destroyed
 };
 
 }  // namespace trainer::checkpoint

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <optional>
 
 #include "base/little_endian.h"
 #include "checkpoint/pickle_calls.h"
 #include "checkpoint/pickle_objects.h"
 #include "checkpoint/pickle_opcodes.h"
-#include "checkpoint/pickle_tree.h"
 #include "checkpoint/refusal.h"
 
 namespace trainer::checkpoint {
@@ -25,10 +25,16 @@ class Unpickler {
 
   state::Tree run() {
     for (auto opcode = next_opcode(); opcode != Opcode::kStop; opcode = next_opcode()) {
-      if (!constant(opcode) && !container(opcode)) other(opcode);
+      auto object = constant(opcode);
+      if (!object) object = derived(opcode);
+      if (object) {
+        push_object(*object);
+      } else {
+        act(opcode);
+      }
     }
     const auto result = pop();
-    if (!stack_.empty() || !marks_.empty()) throw PickleError("ends with something left over");
+    if (!stack_.empty() || !marks_.empty()) throw PickleError("ends with unused objects or marks on its stack");
     return to_tree(objects_, result, budget_);
   }
 
@@ -66,7 +72,7 @@ class Unpickler {
 
   // Does not reach below the last mark.
   ObjectId top() const {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("takes an object where there is none");
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("takes an object from an empty stack");
     return stack_.back();
   }
 
@@ -78,7 +84,7 @@ class Unpickler {
 
   // Pops the objects that were pushed since the last mark.
   std::vector<ObjectId> pop_to_mark() {
-    if (marks_.empty()) throw PickleError("takes objects up to a mark where there is none");
+    if (marks_.empty()) throw PickleError("takes objects up to a mark, but there is no mark");
     const auto first = stack_.begin() + marks_.back();
     budget_.take(static_cast<size_t>(stack_.end() - first), sizeof(ObjectId));
     std::vector<ObjectId> ids(first, stack_.end());
@@ -87,37 +93,39 @@ class Unpickler {
     return ids;
   }
 
-  bool constant(Opcode opcode) {
+  // The object of an instruction that makes one from the program's bytes alone; empty for other instructions.
+  std::optional<ObjectId> constant(Opcode opcode) {
     switch (opcode) {
       case Opcode::kNone:
-        push_object(Objects::kNone);
-        return true;
+        return Objects::kNone;
       case Opcode::kNewTrue:
-        push_object(Objects::kTrue);
-        return true;
+        return Objects::kTrue;
       case Opcode::kNewFalse:
-        push_object(Objects::kFalse);
-        return true;
+        return Objects::kFalse;
+      case Opcode::kEmptyTuple:
+        return Objects::kEmptyTuple;
+      case Opcode::kEmptyList:
+        return objects_.add(List{});
+      case Opcode::kEmptyDict:
+        return objects_.add(Dict{false, {}});
       case Opcode::kBinInt:
-        push_object(objects_.add(int64_t{static_cast<int32_t>(number<uint32_t>())}));
-        return true;
+        return objects_.add(int64_t{static_cast<int32_t>(number<uint32_t>())});
       case Opcode::kBinInt1:
-        push_object(objects_.add(int64_t{number<uint8_t>()}));
-        return true;
+        return objects_.add(int64_t{number<uint8_t>()});
       case Opcode::kBinInt2:
-        push_object(objects_.add(int64_t{number<uint16_t>()}));
-        return true;
+        return objects_.add(int64_t{number<uint16_t>()});
       case Opcode::kLong1:
-        push_object(objects_.add(long_integer()));
-        return true;
+        return objects_.add(long_integer());
       case Opcode::kBinFloat:
-        push_object(objects_.add(std::bit_cast<double>(__builtin_bswap64(number<uint64_t>()))));
-        return true;
+        return objects_.add(std::bit_cast<double>(__builtin_bswap64(number<uint64_t>())));
       case Opcode::kBinUnicode:
-        push_object(objects_.add(text(number<uint32_t>())));
-        return true;
+        return objects_.add(text(number<uint32_t>()));
+      case Opcode::kGlobal: {
+        const auto module = line();
+        return objects_.add(find_global(module, line()));
+      }
       default:
-        return false;
+        return std::nullopt;
     }
   }
 
@@ -131,53 +139,37 @@ class Unpickler {
     return static_cast<int64_t>(value);
   }
 
-  bool container(Opcode opcode) {
+  // The object of an instruction that makes or finds one with earlier objects; empty for other instructions.
+  std::optional<ObjectId> derived(Opcode opcode) {
     switch (opcode) {
-      case Opcode::kEmptyList:
-        push_object(objects_.add(List{}));
-        return true;
-      case Opcode::kEmptyDict:
-        push_object(objects_.add(Dict{false, {}}));
-        return true;
-      case Opcode::kEmptyTuple:
-        push_object(Objects::kEmptyTuple);
-        return true;
       case Opcode::kTuple:
-        push_object(objects_.add(Tuple{pop_to_mark()}));
-        return true;
+        return objects_.add(Tuple{pop_to_mark()});
       case Opcode::kTuple1:
-        tuple(1);
-        return true;
+        return tuple(1);
       case Opcode::kTuple2:
-        tuple(2);
-        return true;
+        return tuple(2);
       case Opcode::kTuple3:
-        tuple(3);
-        return true;
-      case Opcode::kAppend:
-        extend({pop()});
-        return true;
-      case Opcode::kAppends:
-        extend(pop_to_mark());
-        return true;
-      case Opcode::kSetItem: {
-        const auto value = pop();
-        set_items({pop(), value});
-        return true;
+        return tuple(3);
+      case Opcode::kBinGet:
+        return get(number<uint8_t>());
+      case Opcode::kLongBinGet:
+        return get(number<uint32_t>());
+      case Opcode::kReduce: {
+        const auto arguments = pop();
+        return call(objects_, budget_, pop(), arguments);
       }
-      case Opcode::kSetItems:
-        set_items(pop_to_mark());
-        return true;
+      case Opcode::kBinPersId:
+        return objects_.add(storage(pop()));
       default:
-        return false;
+        return std::nullopt;
     }
   }
 
-  void tuple(size_t size) {
+  ObjectId tuple(size_t size) {
     budget_.take(size, sizeof(ObjectId));
     std::vector<ObjectId> elements(size);
     for (size_t i = size; i > 0; --i) elements[i - 1] = pop();
-    push_object(objects_.add(Tuple{std::move(elements)}));
+    return objects_.add(Tuple{std::move(elements)});
   }
 
   template <typename T>
@@ -194,48 +186,36 @@ class Unpickler {
 
   void set_items(const std::vector<ObjectId>& contents) {
     auto& dict = top_as<Dict>("sets items of");
-    if (contents.size() % 2 != 0) throw PickleError("sets an item of a dictionary that has no value");
+    if (contents.size() % 2 != 0) throw PickleError("sets an item of a dictionary without a value");
     for (const auto id : contents) push(dict.contents, id, budget_);
   }
 
-  void other(Opcode opcode) {
+  // Runs an instruction that makes no object.
+  void act(Opcode opcode) {
     switch (opcode) {
       case Opcode::kProto:
         if (const unsigned protocol = number<uint8_t>(); protocol != kProtocol) {
-          throw PickleError(fmt::format("is of pickle protocol {}, not of {}, torch.save's own", protocol, kProtocol));
+          throw PickleError(fmt::format("is of pickle protocol {}, but torch.save writes protocol {}", protocol, kProtocol));
         }
-        break;
+        return;
       case Opcode::kMark:
-        push(marks_, static_cast<uint32_t>(stack_.size()), budget_);
-        break;
+        return push(marks_, static_cast<uint32_t>(stack_.size()), budget_);
       case Opcode::kBinPut:
-        put(number<uint8_t>());
-        break;
+        return put(number<uint8_t>());
       case Opcode::kLongBinPut:
-        put(number<uint32_t>());
-        break;
-      case Opcode::kBinGet:
-        push_object(get(number<uint8_t>()));
-        break;
-      case Opcode::kLongBinGet:
-        push_object(get(number<uint32_t>()));
-        break;
-      case Opcode::kGlobal: {
-        const auto module = line();
-        push_object(objects_.add(find_global(module, line())));
-        break;
+        return put(number<uint32_t>());
+      case Opcode::kAppend:
+        return extend({pop()});
+      case Opcode::kAppends:
+        return extend(pop_to_mark());
+      case Opcode::kSetItem: {
+        const auto value = pop();
+        return set_items({pop(), value});
       }
-      case Opcode::kReduce: {
-        const auto arguments = pop();
-        push_object(call(objects_, budget_, pop(), arguments));
-        break;
-      }
+      case Opcode::kSetItems:
+        return set_items(pop_to_mark());
       case Opcode::kBuild:
-        build();
-        break;
-      case Opcode::kBinPersId:
-        push_object(objects_.add(storage(pop())));
-        break;
+        return build();
       default:
         throw PickleError(fmt::format("holds the instruction 0x{:02x}, which torch.save does not write", static_cast<unsigned>(opcode)));
     }
@@ -243,13 +223,14 @@ class Unpickler {
 
   // Pickle programs number memo entries from 0 and need at least two bytes for each, which limits the index.
   void put(size_t index) {
-    if (index >= program_.size() / 2) throw PickleError(fmt::format("keeps an object under the number {}, which is too large", index));
+    if (index >= program_.size() / 2) throw PickleError(fmt::format("stores an object under the number {}, which is too large", index));
     while (memo_.size() <= index) push(memo_, kNothing, budget_);
     memo_[index] = top();
   }
 
   ObjectId get(size_t index) const {
-    if (index >= memo_.size() || memo_[index] == kNothing) throw PickleError(fmt::format("wants object {}, which it has not kept", index));
+    if (index >= memo_.size() || memo_[index] == kNothing)
+      throw PickleError(fmt::format("reads object {}, which it has not stored", index));
     return memo_[index];
   }
 
@@ -264,7 +245,7 @@ class Unpickler {
   // `id`: a tuple ("storage", type, key, location, number of elements)
   Storage storage(ObjectId id) {
     const auto* tuple = std::get_if<Tuple>(&objects_[id]);
-    if (tuple == nullptr || tuple->elements.size() != 5) throw PickleError("wants something outside of it that is not a storage");
+    if (tuple == nullptr || tuple->elements.size() != 5) throw PickleError("refers to an external object that is not a storage");
     const auto& elements = tuple->elements;
     const auto* word = std::get_if<std::string_view>(&objects_[elements[0]]);
     const auto* type = std::get_if<Global>(&objects_[elements[1]]);
@@ -272,12 +253,12 @@ class Unpickler {
     const auto* num_elements = std::get_if<int64_t>(&objects_[elements[4]]);
     if (word == nullptr || *word != "storage" || type == nullptr || type->kind != Global::Kind::kStorage || key == nullptr ||
         num_elements == nullptr) {
-      throw PickleError("wants something outside of it that is not a storage");
+      throw PickleError("refers to an external object that is not a storage");
     }
     const uint64_t element_size = type->dtype != nullptr ? c10::elementSize(type->dtype->type) : 1;
     uint64_t size = 0;
     if (*num_elements < 0 || __builtin_mul_overflow(static_cast<uint64_t>(*num_elements), element_size, &size)) {
-      throw PickleError(fmt::format("wants a storage of {} elements", *num_elements));
+      throw PickleError(fmt::format("refers to a storage of {} elements", *num_elements));
     }
     return {load_storage_(*key, size), type->dtype};
   }

@@ -55,7 +55,7 @@ ZipReader::Directory ZipReader::find_directory() const {
   const uint64_t position = bytes_.size() - kEndSize;
   const auto* end = &bytes_[position];
   if (load<uint32_t>(end + 4) != 0 || load<uint16_t>(end + 8) != load<uint16_t>(end + 10) || load<uint16_t>(end + 20) != 0) {
-    refuse_damaged(source_, "the record at its end makes no sense (the archive would be in several parts)");
+    refuse_damaged(source_, "the record at its end is not valid: it describes an archive in several parts");
   }
   const Directory in_end{load<uint16_t>(end + 10), load<uint32_t>(end + 16), load<uint32_t>(end + 12)};
   const bool has_locator =
@@ -79,7 +79,7 @@ ZipReader::Directory ZipReader::find_directory64(uint64_t locator, const Directo
       load<uint64_t>(end + 16) != 0 || load<uint64_t>(end + 24) != directory.num_entries ||
       !agree(in_end.num_entries, directory.num_entries, kCountIn64) || !agree(in_end.offset, directory.offset, kIn64) ||
       !agree(in_end.size, directory.size, kIn64)) {
-    refuse_damaged(source_, "the two records at its end do not fit together");
+    refuse_damaged(source_, "the two records at its end contradict each other");
   }
   return directory;
 }
@@ -92,10 +92,10 @@ void ZipReader::read_directory(const Directory& directory, Budget& budget) {
   entries_.reserve(directory.num_entries);
   auto rest = bytes_.subspan(directory.offset, directory.size);
   while (entries_.size() < directory.num_entries) rest = rest.subspan(read_central_header(rest, directory));
-  if (!rest.empty()) refuse_damaged(source_, fmt::format("its directory has {} bytes behind its last entry", rest.size()));
+  if (!rest.empty()) refuse_damaged(source_, fmt::format("its directory has {} bytes after its last entry", rest.size()));
   std::ranges::sort(entries_, {}, &ZipEntry::name);
-  const auto twin = std::ranges::adjacent_find(entries_, {}, &ZipEntry::name);
-  if (twin != entries_.end()) refuse_entry(*twin, "is there twice");
+  const auto duplicate = std::ranges::adjacent_find(entries_, {}, &ZipEntry::name);
+  if (duplicate != entries_.end()) refuse_entry(*duplicate, "occurs twice");
   for (auto& entry : entries_) check_local_header(entry, directory);
   check_overlaps(budget);
 }
@@ -103,7 +103,8 @@ void ZipReader::read_directory(const Directory& directory, Budget& budget) {
 // Returns the header's size.
 size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Directory& directory) {
   const auto here = fmt::format("its directory's entry {}", entries_.size());
-  if (rest.size() < kCentralHeaderSize || load<uint32_t>(rest.data()) != kCentralHeader) refuse_damaged(source_, here + " is none");
+  if (rest.size() < kCentralHeaderSize || load<uint32_t>(rest.data()) != kCentralHeader)
+    refuse_damaged(source_, here + " is not a valid entry");
   const size_t name_size = load<uint16_t>(&rest[28]);
   const size_t extra_size = load<uint16_t>(&rest[30]);
   const size_t size = kCentralHeaderSize + name_size + extra_size + load<uint16_t>(&rest[32]);
@@ -125,7 +126,7 @@ size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Direc
   entry.header_offset = *header_offset;
   if (entry.header_offset > directory.offset || directory.offset - entry.header_offset < kLocalHeaderSize ||
       entry.size > directory.offset - entry.header_offset - kLocalHeaderSize) {
-    refuse_entry(entry, fmt::format("would be {} bytes at byte {}, beyond what is there", entry.size, entry.header_offset));
+    refuse_entry(entry, fmt::format("would be {} bytes at byte {}, which is outside the archive", entry.size, entry.header_offset));
   }
   entries_.push_back(entry);
   return size;
@@ -135,13 +136,13 @@ size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Direc
 void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) const {
   const auto* header = &bytes_[entry.header_offset];
   if (load<uint32_t>(header) != kLocalHeader) {
-    refuse_entry(entry, fmt::format("is not at byte {}, where the directory has it", entry.header_offset));
+    refuse_entry(entry, fmt::format("is not at byte {}, where the directory locates it", entry.header_offset));
   }
   const size_t name_size = load<uint16_t>(header + 26);
   const size_t extra_size = load<uint16_t>(header + 28);
   entry.offset = entry.header_offset + kLocalHeaderSize + name_size + extra_size;
   if (entry.offset > directory.offset || entry.size > directory.offset - entry.offset) {
-    refuse_entry(entry, fmt::format("would be {} bytes at byte {}, beyond what is there", entry.size, entry.offset));
+    refuse_entry(entry, fmt::format("would be {} bytes at byte {}, which is outside the archive", entry.size, entry.offset));
   }
   const auto behind = bytes_.subspan(entry.header_offset + kLocalHeaderSize, name_size + extra_size);
   auto extra64 = find_extra64(behind.subspan(name_size));
@@ -154,7 +155,7 @@ void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) 
   if (as_text(behind.first(name_size)) != entry.name || load<uint16_t>(header + 6) != entry.flags ||
       load<uint16_t>(header + 8) != entry.method || !agree(crc, entry.crc) || !num_content || !agree(*num_content, entry.num_content) ||
       !num_stored || !agree(*num_stored, entry.size)) {
-    refuse_entry(entry, "is described in one way before its bytes and in another in the directory");
+    refuse_entry(entry, "is described differently before its bytes and in the directory");
   }
   check_descriptor(entry, directory);
 }
@@ -174,7 +175,7 @@ void ZipReader::check_descriptor(ZipEntry& entry, const Directory& directory) co
              load<uint64_t>(descriptor + 16) == entry.num_content) {
     entry.end += kSize64;
   } else {
-    refuse_entry(entry, "is described in one way behind its bytes and in another in the directory");
+    refuse_entry(entry, "is described differently after its bytes and in the directory");
   }
 }
 

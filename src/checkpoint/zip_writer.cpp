@@ -81,8 +81,7 @@ void ZipWriter::add(std::string_view name, std::span<const uint8_t> content) {
   append(header, kLocalHeader);
   append_common(header, crc, content.size(), path.size(), extra.size());
   write(header + path + extra);
-  if (!content.empty()) output_.write(content.data(), content.size());
-  position_ += content.size();
+  write({reinterpret_cast<const char*>(content.data()), content.size()});
 
   extra = zip64_extra(content.size(), offset);
   append(central_directory_, kCentralHeader);
@@ -128,7 +127,7 @@ void ZipWriter::finish() {
 }
 
 void ZipWriter::write(std::string_view bytes) {
-  output_.write(bytes.data(), bytes.size());
+  output_.write(bytes);
   position_ += bytes.size();
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "checkpoint/output.h"
+#include "base/file.h"
 
 namespace trainer::checkpoint {
 

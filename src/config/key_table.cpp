@@ -4,32 +4,19 @@
 
 #include <charconv>
 #include <cmath>
+#include <type_traits>
+
+#include "base/text.h"
 
 namespace trainer::config {
 namespace {
 
-std::string number_text(double value) {
+// The shortest text that is read back as the same number.
+template <class T>
+std::string number_text(T value) {
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
   return {buffer, end};
-}
-
-std::optional<double> number_in(const Node& node) {
-  if (node.kind != Node::Kind::kScalar || node.quoted) return std::nullopt;
-  double value = 0;
-  const char* end = node.text.data() + node.text.size();
-  const auto result = std::from_chars(node.text.data(), end, value);
-  if (result.ec != std::errc{} || result.ptr != end || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
-std::optional<int64_t> integer_in(const Node& node) {
-  if (node.kind != Node::Kind::kScalar || node.quoted) return std::nullopt;
-  int64_t value = 0;
-  const char* end = node.text.data() + node.text.size();
-  const auto result = std::from_chars(node.text.data(), end, value);
-  if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
-  return value;
 }
 
 bool in_range(double value, const KeyInfo& info) {
@@ -56,7 +43,7 @@ std::vector<std::string> numbers_out_of_range(const KeyInfo& info) {
   return refused;
 }
 
-Key describe(std::string name, std::string type, const KeyInfo& info) {
+Key make_key(std::string name, std::string type, const KeyInfo& info, std::vector<std::string> refused_examples) {
   Key key;
   key.name = std::move(name);
   key.type = std::move(type);
@@ -64,221 +51,204 @@ Key describe(std::string name, std::string type, const KeyInfo& info) {
   key.unit = info.unit;
   key.doc = info.doc;
   key.required = info.required;
+  key.refused_examples = std::move(refused_examples);
   return key;
 }
 
-// How one kind of number is read and written, so that numbers, lists of them and numbers that may be null or auto share one path.
-template <class T>
-struct NumberFormat;
-
-template <>
-struct NumberFormat<int64_t> {
-  static constexpr const char* kType = "integer";
-  static constexpr const char* kOne = "an integer";
-  static constexpr const char* kWrongType = "1.5";
-  static std::optional<int64_t> read(const Node& node) { return integer_in(node); }
-  static std::string write(int64_t value) { return std::to_string(value); }
-};
-
-template <>
-struct NumberFormat<double> {
-  static constexpr const char* kType = "number";
-  static constexpr const char* kOne = "a number";
-  static constexpr const char* kWrongType = "many";
-  static std::optional<double> read(const Node& node) { return number_in(node); }
-  static std::string write(double value) { return number_text(value); }
-};
-
-template <class T>
-std::optional<T> read_number(const Node& node, const KeyInfo& info) {
-  const auto value = NumberFormat<T>::read(node);
-  return value && in_range(static_cast<double>(*value), info) ? value : std::nullopt;
+// Makes `key` read and write `field`. `parse(node, field)` returns false, and leaves the field unchanged, unless the value is as
+// `expected`.
+template <class T, class Parse, class Write>
+Key bind_field(Key key, T& field, std::string expected, Parse parse, Write write) {
+  key.read = [&field, expected = std::move(expected), parse](const Node& node) {
+    return parse(node, field) ? std::nullopt : std::optional(expected);
+  };
+  key.write = [&field, write] { return write(field); };
+  return key;
 }
 
 template <class T>
-std::string expectation(const KeyInfo& info) {
+constexpr const char* kNumberType = std::is_integral_v<T> ? "integer" : "number";
+
+bool is_word(const Node& node, std::string_view word) { return node.kind == Node::Kind::kScalar && node.text == word; }
+
+// Numbers outside the range and something that is not a number, as YAML.
+template <class T>
+std::vector<std::string> refused_numbers(const KeyInfo& info) {
+  auto refused = numbers_out_of_range(info);
+  refused.emplace_back(std::is_integral_v<T> ? "1.5" : "many");
+  return refused;
+}
+
+template <class T>
+std::string expected_number(const KeyInfo& info) {
+  const std::string one = std::is_integral_v<T> ? "an integer" : "a number";
   const auto range = range_text(info);
-  return range.empty() ? NumberFormat<T>::kOne
-                       : fmt::format("{} {}{}", NumberFormat<T>::kOne, std::isfinite(info.max) ? "from " : "", range);
+  return range.empty() ? one : fmt::format("{} {}{}", one, std::isfinite(info.max) ? "from " : "", range);
 }
 
 template <class T>
-Key number_key(std::string name, T& field, const KeyInfo& info) {
-  Key key = describe(std::move(name), NumberFormat<T>::kType, info);
-  key.read = [&field, info](const Node& node) -> std::optional<std::string> {
-    const auto value = read_number<T>(node, info);
-    if (!value) return expectation<T>(info);
-    field = *value;
-    return std::nullopt;
-  };
-  key.write = [&field] { return Node::scalar(NumberFormat<T>::write(field)); };
-  key.refused_examples = numbers_out_of_range(info);
-  key.refused_examples.emplace_back(NumberFormat<T>::kWrongType);
-  return key;
+bool parse_scalar(const Node& node, const KeyInfo& info, T& field) {
+  if (node.kind != Node::Kind::kScalar || node.quoted) return false;
+  T value{};
+  const char* end = node.text.data() + node.text.size();
+  const auto result = std::from_chars(node.text.data(), end, value);
+  const auto number = static_cast<double>(value);
+  if (result.ec != std::errc{} || result.ptr != end || !std::isfinite(number) || !in_range(number, info)) return false;
+  field = value;
+  return true;
 }
 
-// A number, or a word (null, auto) for a field without a value.
+bool parse_scalar(const Node& node, const KeyInfo&, bool& field) {
+  if (node.quoted || (!is_word(node, "true") && !is_word(node, "false"))) return false;
+  field = node.text == "true";
+  return true;
+}
+
 template <class T>
-Key optional_number_key(std::string name, std::optional<T>& field, const std::string& word, const KeyInfo& info) {
-  Key key = describe(std::move(name), fmt::format("{} or {}", NumberFormat<T>::kType, word), info);
+Node write_scalar(T value) {
+  return Node::scalar(number_text(value));
+}
+Node write_scalar(bool value) { return Node::scalar(value ? "true" : "false"); }
+
+// A scalar, or a word (null, auto) for a field without a value.
+template <class T>
+Key optional_key(Key key, std::optional<T>& field, const KeyInfo& info, const std::string& word, std::string expected) {
   const bool word_is_null = word == "null";
-  key.read = [&field, info, word, word_is_null](const Node& node) -> std::optional<std::string> {
-    const bool is_word = word_is_null ? node.kind == Node::Kind::kNull : node.kind == Node::Kind::kScalar && node.text == word;
-    const auto value = is_word ? std::nullopt : read_number<T>(node, info);
-    if (!is_word && !value) return fmt::format("{} or {}", expectation<T>(info), word);
-    field = value;
-    return std::nullopt;
-  };
-  key.write = [&field, word, word_is_null] {
-    if (field) return Node::scalar(NumberFormat<T>::write(*field));
-    return word_is_null ? Node{} : Node::scalar(word);
-  };
-  key.refused_examples = numbers_out_of_range(info);
-  key.refused_examples.emplace_back(NumberFormat<T>::kWrongType);
-  return key;
+  return bind_field(
+      std::move(key), field, std::move(expected),
+      [info, word, word_is_null](const Node& node, std::optional<T>& value) {
+        T given{};
+        const bool is_empty = word_is_null ? node.kind == Node::Kind::kNull : is_word(node, word);
+        if (!is_empty && !parse_scalar(node, info, given)) return false;
+        value = is_empty ? std::nullopt : std::optional(given);
+        return true;
+      },
+      [word, word_is_null](const std::optional<T>& value) {
+        if (value) return write_scalar(*value);
+        return word_is_null ? Node{} : Node::scalar(word);
+      });
 }
 
 template <class T>
-Key number_list_key(std::string name, std::vector<T>& field, const KeyInfo& info) {
-  Key key = describe(std::move(name), fmt::format("list of {}s", NumberFormat<T>::kType), info);
-  key.read = [&field, info](const Node& node) -> std::optional<std::string> {
-    std::vector<T> values;
-    for (const auto& item : node.items) {
-      const auto value = read_number<T>(item, info);
-      if (value) values.push_back(*value);
-    }
-    if (node.kind != Node::Kind::kList || values.size() != node.items.size())
-      return fmt::format("a list, each item {}", expectation<T>(info));
-    field = std::move(values);
-    return std::nullopt;
-  };
-  key.write = [&field] {
-    std::vector<Node> items;
-    for (const auto value : field) items.push_back(Node::scalar(NumberFormat<T>::write(value)));
-    return Node::list(std::move(items));
-  };
-  for (const auto& number : numbers_out_of_range(info)) key.refused_examples.push_back("[" + number + "]");
-  key.refused_examples.push_back(fmt::format("[{}]", NumberFormat<T>::kWrongType));
-  key.refused_examples.emplace_back("1");
-  return key;
+Key optional_number_key(std::string name, std::optional<T>& field, const KeyInfo& info, const std::string& word) {
+  return optional_key(make_key(std::move(name), fmt::format("{} or {}", kNumberType<T>, word), info, refused_numbers<T>(info)), field, info,
+                      word, fmt::format("{} or {}", expected_number<T>(info), word));
 }
 
-std::optional<bool> bool_in(const Node& node) {
-  if (node.kind != Node::Kind::kScalar || node.quoted) return std::nullopt;
-  if (node.text == "true") return true;
-  if (node.text == "false") return false;
-  return std::nullopt;
+// The key of a member, for each type that a member can have.
+Key key_of(std::string name, bool& field, const KeyInfo& info) {
+  return bind_field(
+      make_key(std::move(name), "true | false", info, {"yes", "1"}), field, "true or false",
+      [info](const Node& node, bool& value) { return parse_scalar(node, info, value); }, [](bool value) { return write_scalar(value); });
 }
 
-const char* bool_text(bool value) { return value ? "true" : "false"; }
+Key key_of(std::string name, std::string& field, const KeyInfo& info) {
+  return bind_field(
+      make_key(std::move(name), "text", info, {"[a]", "null"}), field, "text",
+      [](const Node& node, std::string& value) {
+        if (node.kind == Node::Kind::kScalar) value = node.text;
+        return node.kind == Node::Kind::kScalar;
+      },
+      [](const std::string& value) { return Node::scalar(value); });
+}
+
+template <class Number>
+Key key_of(std::string name, Number& field, const KeyInfo& info) {
+  return bind_field(
+      make_key(std::move(name), kNumberType<Number>, info, refused_numbers<Number>(info)), field, expected_number<Number>(info),
+      [info](const Node& node, Number& value) { return parse_scalar(node, info, value); }, write_scalar<Number>);
+}
+
+template <class T>
+Key key_of(std::string name, std::optional<T>& field, const KeyInfo& info) {
+  return optional_number_key(std::move(name), field, info, "null");
+}
+
+template <class T>
+Key key_of(std::string name, Auto<T>& field, const KeyInfo& info) {
+  return optional_number_key(std::move(name), field.value, info, "auto");
+}
+
+Key key_of(std::string name, Auto<bool>& field, const KeyInfo& info) {
+  return optional_key(make_key(std::move(name), "true | false | auto", info, {"maybe", "[]"}), field.value, info, "auto",
+                      "true, false or auto");
+}
+
+template <class T>
+Key key_of(std::string name, std::vector<T>& field, const KeyInfo& info) {
+  std::vector<std::string> refused = {"1"};
+  for (const auto& number : refused_numbers<T>(info)) refused.push_back("[" + number + "]");
+  return bind_field(
+      make_key(std::move(name), fmt::format("list of {}s", kNumberType<T>), info, std::move(refused)), field,
+      fmt::format("a list, each item {}", expected_number<T>(info)),
+      [info](const Node& node, std::vector<T>& values) {
+        std::vector<T> given(node.items.size());
+        bool valid = node.kind == Node::Kind::kList;
+        for (size_t i = 0; i < given.size(); ++i) valid = valid && parse_scalar(node.items[i], info, given[i]);
+        if (valid) values = std::move(given);
+        return valid;
+      },
+      [](const std::vector<T>& values) {
+        std::vector<Node> items;
+        for (const auto value : values) items.push_back(write_scalar(value));
+        return Node::list(std::move(items));
+      });
+}
 
 }  // namespace
 
-void KeyTable::add(std::string name, bool& field, KeyInfo info) {
-  Key key = describe(std::move(name), "true | false", info);
-  key.read = [&field](const Node& node) -> std::optional<std::string> {
-    const auto value = bool_in(node);
-    if (!value) return "true or false";
-    field = *value;
-    return std::nullopt;
-  };
-  key.write = [&field] { return Node::scalar(bool_text(field)); };
-  key.refused_examples = {"yes", "1"};
-  keys_.push_back(std::move(key));
+template <KeyType T>
+void KeyTable::add(std::string name, T& field, KeyInfo info) {
+  keys_.push_back(key_of(std::move(name), field, info));
 }
 
-void KeyTable::add(std::string name, int64_t& field, KeyInfo info) { keys_.push_back(number_key(std::move(name), field, info)); }
-void KeyTable::add(std::string name, double& field, KeyInfo info) { keys_.push_back(number_key(std::move(name), field, info)); }
-
-void KeyTable::add(std::string name, std::string& field, KeyInfo info) {
-  Key key = describe(std::move(name), "text", info);
-  key.read = [&field](const Node& node) -> std::optional<std::string> {
-    if (node.kind != Node::Kind::kScalar) return "text";
-    field = node.text;
-    return std::nullopt;
-  };
-  key.write = [&field] { return Node::scalar(field); };
-  key.refused_examples = {"[a]", "null"};
-  keys_.push_back(std::move(key));
-}
-
-void KeyTable::add(std::string name, std::optional<int64_t>& field, KeyInfo info) {
-  keys_.push_back(optional_number_key(std::move(name), field, "null", info));
-}
-
-void KeyTable::add(std::string name, std::optional<double>& field, KeyInfo info) {
-  keys_.push_back(optional_number_key(std::move(name), field, "null", info));
-}
-
-void KeyTable::add(std::string name, Auto<int64_t>& field, KeyInfo info) {
-  keys_.push_back(optional_number_key(std::move(name), field.value, "auto", info));
-}
-
-void KeyTable::add(std::string name, Auto<bool>& field, KeyInfo info) {
-  Key key = describe(std::move(name), "true | false | auto", info);
-  key.read = [&field](const Node& node) -> std::optional<std::string> {
-    const bool is_auto = node.kind == Node::Kind::kScalar && node.text == "auto";
-    const auto value = bool_in(node);
-    if (!is_auto && !value) return "true, false or auto";
-    field.value = value;
-    return std::nullopt;
-  };
-  key.write = [&field] { return Node::scalar(field.value ? bool_text(*field.value) : "auto"); };
-  key.refused_examples = {"maybe", "[]"};
-  keys_.push_back(std::move(key));
-}
-
-void KeyTable::add(std::string name, std::vector<int64_t>& field, KeyInfo info) {
-  keys_.push_back(number_list_key(std::move(name), field, info));
-}
-
-void KeyTable::add(std::string name, std::vector<double>& field, KeyInfo info) {
-  keys_.push_back(number_list_key(std::move(name), field, info));
-}
+template void KeyTable::add(std::string, bool&, KeyInfo);
+template void KeyTable::add(std::string, int64_t&, KeyInfo);
+template void KeyTable::add(std::string, double&, KeyInfo);
+template void KeyTable::add(std::string, std::string&, KeyInfo);
+template void KeyTable::add(std::string, std::optional<int64_t>&, KeyInfo);
+template void KeyTable::add(std::string, std::optional<double>&, KeyInfo);
+template void KeyTable::add(std::string, Auto<int64_t>&, KeyInfo);
+template void KeyTable::add(std::string, Auto<bool>&, KeyInfo);
+template void KeyTable::add(std::string, std::vector<int64_t>&, KeyInfo);
+template void KeyTable::add(std::string, std::vector<double>&, KeyInfo);
 
 void KeyTable::add_section(std::string name, std::function<void(KeyTable&)> describe_section, std::string doc) {
-  Key key;
-  key.name = std::move(name);
-  key.type = "section";
-  key.doc = std::move(doc);
+  Key key = make_key(std::move(name), "section", {.doc = std::move(doc)}, {"5", "[]"});
   key.section = std::move(describe_section);
-  key.refused_examples = {"5", "[]"};
   keys_.push_back(std::move(key));
 }
 
 void KeyTable::add_component(std::string name, ComponentConfig& component, const RegistryBase& registry, const std::string& default_name,
                              std::string doc) {
   if (component.options == nullptr && !default_name.empty()) component = registry.configure(default_name);
-  Key key = describe(std::move(name), fmt::format("{}", fmt::join(registry.names(), " | ")),
-                     {.doc = std::move(doc), .required = default_name.empty()});
+  Key key = make_key(std::move(name), join(registry.names(), " | "), {.doc = std::move(doc), .required = default_name.empty()},
+                     {"no_such_part", "[]", "null"});
   key.registry = &registry;
   key.component = &component;
-  key.refused_examples = {"no_such_part", "[]", "null"};
   keys_.push_back(std::move(key));
 }
 
 void KeyTable::add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc) {
-  Key key = describe(std::move(name), "list of parts", {.doc = std::move(doc)});
+  Key key = make_key(std::move(name), "list of parts", {.doc = std::move(doc)}, {"5", "[no_such_part]", "[[]]"});
   key.registry = &registry;
   key.components = &components;
-  key.refused_examples = {"5", "[no_such_part]", "[[]]"};
   keys_.push_back(std::move(key));
 }
 
 void KeyTable::add_spelled(std::string name, const std::vector<std::string>& spellings, std::function<void(size_t)> set,
                            std::function<size_t()> get, KeyInfo info) {
-  Key key = describe(std::move(name), fmt::format("{}", fmt::join(spellings, " | ")), info);
+  Key key = make_key(std::move(name), join(spellings, " | "), info, {"no_such_choice", "[]", "null"});
   key.read = [spellings, set = std::move(set)](const Node& node) -> std::optional<std::string> {
     for (size_t i = 0; i < spellings.size(); ++i) {
-      if (node.kind == Node::Kind::kScalar && node.text == spellings[i]) {
+      if (is_word(node, spellings[i])) {
         set(i);
         return std::nullopt;
       }
     }
-    return fmt::format("one of {}", fmt::join(spellings, ", "));
+    return "one of " + join(spellings, ", ");
   };
   key.write = [spellings, get = std::move(get)] { return Node::scalar(spellings[get()]); };
-  key.refused_examples = {"no_such_choice", "[]", "null"};
   keys_.push_back(std::move(key));
 }
 

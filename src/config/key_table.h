@@ -69,19 +69,19 @@ struct Key {
 template <class E>
 using Choices = std::vector<std::pair<std::string, E>>;
 
+// The types of the members that KeyTable::add binds.
+template <class T, class... Types>
+concept OneOf = (std::same_as<T, Types> || ...);
+template <class T>
+concept KeyType = OneOf<T, bool, int64_t, double, std::string, std::optional<int64_t>, std::optional<double>, Auto<int64_t>, Auto<bool>,
+                        std::vector<int64_t>, std::vector<double>>;
+
 // The keys of one section, in the order of the reference. It refers to the section's struct, which must outlive it.
 class KeyTable {
  public:
-  void add(std::string name, bool& field, KeyInfo info);
-  void add(std::string name, int64_t& field, KeyInfo info);
-  void add(std::string name, double& field, KeyInfo info);
-  void add(std::string name, std::string& field, KeyInfo info);
-  void add(std::string name, std::optional<int64_t>& field, KeyInfo info);  // null: not set
-  void add(std::string name, std::optional<double>& field, KeyInfo info);
-  void add(std::string name, Auto<int64_t>& field, KeyInfo info);
-  void add(std::string name, Auto<bool>& field, KeyInfo info);
-  void add(std::string name, std::vector<int64_t>& field, KeyInfo info);  // the range applies to each item
-  void add(std::string name, std::vector<double>& field, KeyInfo info);
+  // A list of numbers has its range for each item; an optional number is null when it is not set.
+  template <KeyType T>
+  void add(std::string name, T& field, KeyInfo info);
 
   template <class E>
   void add_choice(std::string name, E& field, const Choices<E>& choices, KeyInfo info) {

@@ -4,6 +4,9 @@
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <sstream>
 
 #include "base/error.h"
@@ -40,8 +43,10 @@ class TreeBuilder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     if (expects_key()) {
       check_plain(mark, tag, anchor);
+      if (const auto* earlier = open_.back()->find(value)) {
+        fail(position(mark), fmt::format("\"{}\" is given a second time (first in line {}); keep one", value, earlier->position.line));
+      }
       open_.back()->members.push_back({value, position(mark), Node{}});
-      check_unique(open_.back()->members);
       awaiting_value_.back() = true;
       return;
     }
@@ -66,15 +71,6 @@ class TreeBuilder : public YAML::EventHandler {
   void check_plain(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
     if (anchor != 0) fail(position(mark), "anchors (&name) are not supported; write the value out where it is needed");
     if (!tag.empty() && tag != "?" && tag != "!") fail(position(mark), "tags (" + tag + ") are not supported");
-  }
-
-  void check_unique(const std::vector<Node::Member>& members) const {
-    const auto& last = members.back();
-    for (const auto& earlier : members) {
-      if (&earlier != &last && earlier.name == last.name) {
-        fail(last.position, fmt::format("\"{}\" stands here a second time (first at line {}); keep one", last.name, earlier.position.line));
-      }
-    }
   }
 
   Node* add(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node node) {
@@ -114,41 +110,31 @@ class TreeBuilder : public YAML::EventHandler {
 };
 
 Position position_at(std::string_view text, size_t offset, const std::string& source) {
-  Position position{source, 1, 1};
-  for (const char c : text.substr(0, offset)) {
-    ++position.column;
-    if (c == '\n') {
-      ++position.line;
-      position.column = 1;
-    }
-  }
-  return position;
+  const auto before = text.substr(0, offset);
+  const size_t line_begin = before.rfind('\n') + 1;  // 0 in the first line
+  return {source, 1 + static_cast<int>(std::ranges::count(before, '\n')), 1 + static_cast<int>(offset - line_begin)};
 }
 
 // Length of the well-formed UTF-8 sequence at the beginning of `text` (Unicode 15, table 3-7), 0 if there is none.
 size_t utf8_sequence_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const auto continues = [&](size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool overlong = first == 0xE0 && byte(1) < 0xA0;
-    const bool surrogate = first == 0xED && byte(1) >= 0xA0;
-    return continues(1) && continues(2) && !overlong && !surrogate ? 3 : 0;
+  constexpr std::array<uint32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};  // code point of each length; smaller ones are overlong
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const auto length = static_cast<size_t>(std::countl_one(byte(0)));
+  if (length == 0) return 1;
+  if (length == 1 || length >= kSmallest.size() || length > text.size()) return 0;
+  uint32_t code_point = byte(0) & (0x7FU >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) return 0;
+    code_point = code_point << 6 | (byte(i) & 0x3FU);
   }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const bool overlong = first == 0xF0 && byte(1) < 0x90;
-    const bool too_large = first == 0xF4 && byte(1) >= 0x90;
-    return continues(1) && continues(2) && continues(3) && !overlong && !too_large ? 4 : 0;
-  }
-  return 0;
+  const bool is_surrogate = code_point >= 0xD800 && code_point <= 0xDFFF;
+  return code_point >= kSmallest[length] && code_point <= 0x10FFFF && !is_surrogate ? length : 0;
 }
 
 void check_text(std::string_view text, const std::string& source) {
   if (text.size() > kMaxBytes) {
     throw UsageError(
-        fmt::format("{}: {} of YAML; an experiment file has at most 1 MiB, so this is hardly one", source, format_bytes(text.size())));
+        fmt::format("{}: {} of YAML, but an experiment file has at most 1 MiB; check the path", source, format_bytes(text.size())));
   }
   for (size_t i = 0; i < text.size();) {
     const size_t length = utf8_sequence_length(text.substr(i));
@@ -165,7 +151,7 @@ std::string parse_error_text(std::string_view text, const YAML::Exception& error
   size_t begin = 0;
   for (int line = 0; line < error.mark.line && begin != std::string_view::npos; ++line) begin = text.find('\n', begin) + 1;
   const auto indentation = text.substr(std::min(begin, text.size())).substr(0, static_cast<size_t>(std::max(error.mark.column, 0)) + 1);
-  if (indentation.find('\t') != std::string_view::npos) what += " (a tab stands here; indent with spaces)";
+  if (indentation.find('\t') != std::string_view::npos) what += " (there is a tab here; indent with spaces)";
   return what;
 }
 

@@ -44,7 +44,7 @@ Placement choose_placement(const config::RuntimeSection& runtime, const config::
   Placement placement;
   if (runtime.device == config::DeviceChoice::kCuda && cuda == nullptr) {
     throw UsageError(
-        "runtime.device: cuda was asked for, but this machine offers no GPU to this program; ask for one (Slurm's --gpus-per-node, a "
+        "runtime.device: cuda is set, but this process has no access to a GPU; request one (Slurm's --gpus-per-node, a "
         "container's --gpus or --nv), or set cpu or auto");
   }
   if (cuda != nullptr && runtime.device != config::DeviceChoice::kCpu) {

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "checkpoint/read_file.h"
-#include "state/describe.h"
 #include "state/module.h"
 
 namespace trainer::engine {

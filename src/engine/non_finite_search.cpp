@@ -62,7 +62,7 @@ std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step,
   observations.push_back(observe("the images", images));
   observe_pass(parts, train_step, images, targets, micro_step, observations);
   if (optimizer.needs_second_pass()) {
-    optimizer.ascend();
+    optimizer.perturb_parameters();
     observe_pass(parts, train_step, images, targets, micro_step, observations);
     optimizer.step(0, torch::ones({}, torch::dtype(torch::kFloat32).device(images.device())));
   }

@@ -22,7 +22,7 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
     const auto images = batch.images.to(device, /*non_blocking=*/true);
     const auto targets = batch.targets.to(device, /*non_blocking=*/true);
     for (int number = 0; number < num_passes; ++number) {
-      if (number == 1) optimizer.ascend();
+      if (number == 1) optimizer.perturb_parameters();
       const bool reduces = micro_step.is_last() && number + 1 == num_passes;
       data_parallel.before_forward(micro_step.is_first(), reduces);
       // 1. Forward and loss.

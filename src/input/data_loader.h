@@ -37,8 +37,6 @@ class DataLoader {
   // reused.
   DataLoader(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options);
   ~DataLoader();
-  DataLoader(const DataLoader&) = delete;
-  DataLoader& operator=(const DataLoader&) = delete;
 
   // Starts an epoch over `indices`; the last batch may be smaller. `num_batches` is set when other ranks have more batches; the last
   // batches are then empty here. The rest of an earlier epoch is dropped.

@@ -45,8 +45,8 @@ class RandomCrop final : public ImageTransform {
   Frame plan(Frame frame) const override {
     if (padding_ > 0 && frame.cut) {
       throw UsageError(
-          fmt::format("transform random_crop: padding {} comes after another random_crop, which has cut off what lies around; "
-                      "give the padding to the first random_crop",
+          fmt::format("transform random_crop: padding {} follows another random_crop, which has cut off the surroundings; "
+                      "set the padding of the first random_crop",
                       padding_));
     }
     if (padding_mode_ == Padding::kReflect && padding_ >= std::min(frame.height, frame.width)) {
@@ -120,7 +120,7 @@ using TransformRegistry = config::Registry<Transform>;
 const TransformRegistry& transforms() {
   static const TransformRegistry all = [] {
     TransformRegistry registry("transform");
-    registry.add<RandomCrop>("random_crop", "Cuts a square out of the image, padded if asked for, at a random place.",
+    registry.add<RandomCrop>("random_crop", "Cuts a square out of the image, with optional padding, at a random place.",
                              [](const auto& crop) { return std::make_shared<RandomCrop>(crop); });
     registry.add<RandomHorizontalFlip>("random_horizontal_flip", "Mirrors the image, left for right, with probability p.",
                                        [](const auto& flip) { return std::make_shared<RandomHorizontalFlip>(flip); });
@@ -243,10 +243,7 @@ struct Pipeline::State {
 };
 
 Pipeline::Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout)
-    : state_(std::make_unique<State>(components, info, layout)) {}
-Pipeline::~Pipeline() = default;
-Pipeline::Pipeline(Pipeline&&) noexcept = default;
-Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
+    : state_(std::make_shared<const State>(components, info, layout)) {}
 
 const std::vector<int64_t>& Pipeline::output_shape() const { return state_->output_shape; }
 const BatchLayout& Pipeline::layout() const { return state_->layout; }

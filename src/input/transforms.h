@@ -21,15 +21,12 @@ struct BatchLayout {
   bool channels_last = false;
 };
 
-// Immutable and thread-safe.
+// Immutable and thread-safe; copies share their state.
 class Pipeline {
  public:
   // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
   // data set without images, normalize not last or with another number of channels, a crop that does not fit …).
   Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
-  ~Pipeline();
-  Pipeline(Pipeline&&) noexcept;
-  Pipeline& operator=(Pipeline&&) noexcept;
 
   // Shape of one transformed sample.
   const std::vector<int64_t>& output_shape() const;
@@ -39,7 +36,7 @@ class Pipeline {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<const State> state_;
 };
 
 }  // namespace trainer::input

@@ -176,7 +176,7 @@ LrSchedule make_lr_schedule(const config::LrSchedulerSection& section, int64_t t
   }
   if (warmup >= total_steps) {
     throw UsageError(
-        fmt::format("lr_scheduler.{}: a warm-up of {} steps leaves nothing of a training of {} steps; shorten it or train "
+        fmt::format("lr_scheduler.{}: the warm-up of {} steps is not shorter than the training of {} steps; shorten it or train "
                     "longer",
                     key, warmup, total_steps));
   }

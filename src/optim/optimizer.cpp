@@ -72,7 +72,7 @@ std::vector<Optimizer::Gradients> Optimizer::gather() const {
 void Optimizer::step(double lr, const std::optional<torch::Tensor>& found_inf) {
   const torch::NoGradGuard no_grad;
   last_lr_ = lr;
-  descend();
+  restore_parameters();
   auto all = gather();
   if (skip_zero_grads_) drop_zeros(all);
   for (size_t i = 0; i < all.size(); ++i) {
@@ -95,7 +95,7 @@ void Optimizer::drop_zeros(std::vector<Gradients>& all) {
   }
 }
 
-void Optimizer::ascend() { TORCH_CHECK(false, "Optimizer::ascend: this optimizer takes one pass a step"); }
+void Optimizer::perturb_parameters() { TORCH_CHECK(false, "Optimizer::perturb_parameters: this optimizer needs no second pass"); }
 
 state::Tree Optimizer::state() const {
   state::Dict states;
@@ -124,14 +124,14 @@ state::Tree Optimizer::state() const {
 void Optimizer::check_groups(const state::View& param_groups) const {
   const auto elements = param_groups.elements();
   if (elements.size() != groups_.size()) {
-    param_groups.fail(fmt::format("has {} groups of parameters there, but {} here", elements.size(), groups_.size()));
+    param_groups.fail(fmt::format("has {} groups of parameters, but {} are expected", elements.size(), groups_.size()));
   }
   int64_t number = 0;
   for (size_t group = 0; group < groups_.size(); ++group) {
     const auto params = elements[group].at("params");
     const auto numbers = params.elements();
     if (numbers.size() != groups_[group].params.size()) {
-      params.fail(fmt::format("has {} parameters there, but {} here", numbers.size(), groups_[group].params.size()));
+      params.fail(fmt::format("has {} parameters, but {} are expected", numbers.size(), groups_[group].params.size()));
     }
     for (const auto& element : numbers) {
       if (element.integer() != number)

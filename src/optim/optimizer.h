@@ -44,11 +44,11 @@ class Optimizer {
   // If so, step() waits for the device once.
   void set_skip_zero_grads(bool skip) { skip_zero_grads_ = skip; }
 
-  // Whether each step() needs a second forward and backward pass: first pass, ascend(), second pass, step() (see sam.cpp).
+  // Whether each step() needs a second forward and backward pass: first pass, perturb_parameters(), second pass, step() (see sam.cpp).
   virtual bool needs_second_pass() const { return false; }
   // Moves the parameters to the point of the second pass and resets the gradients; step() moves them back. Does not wait for the
   // device. Call only if needs_second_pass().
-  virtual void ascend();
+  virtual void perturb_parameters();
 
   // The same as torch.optim's state_dict(), so that each can load the other's: "state" by the parameters' numbers, counted over the groups,
   // without parameters that had no update yet, and "param_groups" with the learning rate of the last step. Shares the state's memory.
@@ -78,8 +78,8 @@ class Optimizer {
   std::vector<Gradients> gather() const;
   // Updates groups_[group], of which `gradients` has at least one parameter; not recorded by autograd.
   virtual void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) = 0;
-  // Moves the parameters back to where they were before ascend().
-  virtual void descend() {}
+  // Moves the parameters back to where they were before perturb_parameters().
+  virtual void restore_parameters() {}
 
   // The tensors that torch.optim keeps for groups_[group].params[index], under torch.optim's names; empty before the first update.
   virtual state::Dict param_state(size_t group, size_t index) const = 0;

@@ -29,17 +29,17 @@ class Sam final : public Sgd {
 
   bool needs_second_pass() const override { return true; }
 
-  void ascend() override {
-    TORCH_CHECK(!ascended_, "Sam::ascend: called twice since the last step()");
+  void perturb_parameters() override {
+    TORCH_CHECK(!is_perturbed_, "Sam::perturb_parameters: called twice since the last step()");
     const torch::NoGradGuard no_grad;
     at::_foreach_copy_(originals_, parameters());
-    climb();
+    add_perturbation();
     zero_grad();
-    ascended_ = true;
+    is_perturbed_ = true;
   }
 
  private:
-  void climb() {
+  void add_perturbation() {
     std::vector<torch::Tensor> params;
     std::vector<torch::Tensor> grads;
     for (const auto& gradients : gather()) {
@@ -56,10 +56,10 @@ class Sam final : public Sgd {
                     /*nesterov=*/false, /*maximize=*/true, /*is_first_step=*/false, /*grad_scale=*/{}, is_not_finite);
   }
 
-  void descend() override {
-    TORCH_CHECK(ascended_, "Sam::step: ascend() and a second pass come before it");
+  void restore_parameters() override {
+    TORCH_CHECK(is_perturbed_, "Sam::step: call perturb_parameters() and do a second pass first");
     at::_foreach_copy_(parameters(), originals_);
-    ascended_ = false;
+    is_perturbed_ = false;
   }
 
   void add_options(size_t group, state::Dict& options) const override {
@@ -68,8 +68,8 @@ class Sam final : public Sgd {
   }
 
   double rho_;
-  std::vector<torch::Tensor> originals_;  // copies of parameters(), made by ascend()
-  bool ascended_ = false;
+  std::vector<torch::Tensor> originals_;  // copies of parameters(), made by perturb_parameters()
+  bool is_perturbed_ = false;
 };
 
 }  // namespace

@@ -98,7 +98,7 @@ void Sgd::add_options(size_t group, state::Dict& options) const {
 }
 
 void add_sgd(OptimizerRegistry& registry) {
-  registry.add<SgdOptions>("sgd", "Stochastic gradient descent, with momentum if asked for.",
+  registry.add<SgdOptions>("sgd", "Stochastic gradient descent, with optional momentum.",
                            [](const auto& options, auto groups) { return std::make_unique<Sgd>(options, std::move(groups)); });
 }
 

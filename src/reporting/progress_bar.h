@@ -21,8 +21,6 @@ class ProgressBar {
   // `stream` must outlive the bar. The width is the terminal's, queried for each drawing; 80 if `stream` is not a terminal.
   ProgressBar(std::FILE* stream, bool colour) : stream_(stream), colour_(colour) {}
   ~ProgressBar() { clear(); }
-  ProgressBar(const ProgressBar&) = delete;
-  ProgressBar& operator=(const ProgressBar&) = delete;
 
   // Whether a tenth of a second has passed since the last drawing.
   bool due(Clock::time_point now) const;

@@ -6,9 +6,7 @@ namespace trainer::reporting {
 namespace {
 
 Json validation_object(const ValidationEvent& event) {
-  Json object;
-  object["epoch"] = event.epoch;
-  object["step"] = event.step;
+  Json object = {{"epoch", event.epoch}, {"step", event.step}};
   add_scores(object, event);
   return object;
 }
@@ -40,11 +38,11 @@ class Summary : public Sink {
     Json summary;
     summary["reason"] = event.reason;
     if (!event.message.empty()) summary["message"] = event.message;
-    summary["epoch"] = event.epoch;
-    summary["step"] = event.step;
-    summary["seconds"] = event.seconds;
-    summary["images_per_second"] = event.images_per_second;
-    summary["monitor"] = event.monitor;
+    summary.update({{"epoch", event.epoch},
+                    {"step", event.step},
+                    {"seconds", event.seconds},
+                    {"images_per_second", event.images_per_second},
+                    {"monitor", event.monitor}});
     if (event.final_validation) {
       summary["final"] = validation_object(*event.final_validation);
       add_classes(summary["final"], event.final_classes, event.final_validation->confusion);

@@ -142,14 +142,7 @@ engine::Network build_network(const config::Experiment& experiment, const device
                     "training.accumulation_steps: 1",
                     experiment.optimizer.component.name, experiment.training.accumulation_steps));
   }
-  if (network.placement.autocast_dtype == torch::kFloat16) {
-    const auto& amp = experiment.amp;
-    network.grad_scaler.emplace(amp::GradScalerOptions{.init_scale = amp.init_scale,
-                                                       .growth_factor = amp.growth_factor,
-                                                       .backoff_factor = amp.backoff_factor,
-                                                       .growth_interval = amp.growth_interval},
-                                placement.device);
-  }
+  if (network.placement.autocast_dtype == torch::kFloat16) network.grad_scaler.emplace(experiment.amp, placement.device);
   return network;
 }
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include "state/describe.h"
-
 namespace trainer::state {
 namespace {
 

@@ -1,5 +1,7 @@
 #include "state/tree.h"
 
+#include <c10/util/StringUtil.h>
+
 #include <algorithm>
 
 namespace trainer::state {
@@ -50,6 +52,8 @@ std::string to_string(const Key& key) {
   const auto* name = std::get_if<std::string>(&key);
   return name != nullptr ? *name : std::to_string(std::get<int64_t>(key));
 }
+
+std::string describe(const torch::Tensor& tensor) { return c10::str(tensor.scalar_type(), tensor.sizes()); }
 
 std::vector<torch::Tensor> tensors_of(const Tree& tree) {
   std::vector<torch::Tensor> tensors;

@@ -72,6 +72,9 @@ struct Item {
 // "layer1.weight", or "3".
 std::string to_string(const Key& key);
 
+// Dtype and shape, for messages: "Float[2, 3]".
+std::string describe(const torch::Tensor& tensor);
+
 // The tensors of a tree, in the tree's order.
 std::vector<torch::Tensor> tensors_of(const Tree& tree);
 // A copy of the tree with its tensors replaced by `tensors`, which must be as many and in the same order.

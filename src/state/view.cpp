@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "state/describe.h"
 
 namespace trainer::state {
 namespace {
 
 std::string describe(const Tree& tree) {
-  constexpr const char* kNames[] = {"nothing", "a truth value", "an integer", "a number", "a text", "a tensor", "a list", "a dictionary"};
+  constexpr const char* kNames[] = {"nothing", "a boolean", "an integer", "a number", "a string", "a tensor", "a list", "a dictionary"};
   return kNames[tree.value().index()];
 }
 
@@ -52,7 +51,7 @@ std::vector<View> View::elements() const {
 
 bool View::is_none() const { return std::holds_alternative<std::monostate>(tree_->value()); }
 
-bool View::flag() const { return get<bool>("a truth value"); }
+bool View::flag() const { return get<bool>("a boolean"); }
 
 int64_t View::integer() const { return get<int64_t>("an integer"); }
 
@@ -61,14 +60,14 @@ double View::number() const {
   return integer != nullptr ? static_cast<double>(*integer) : get<double>("a number");
 }
 
-const std::string& View::text() const { return get<std::string>("a text"); }
+const std::string& View::text() const { return get<std::string>("a string"); }
 
 const torch::Tensor& View::tensor() const { return get<torch::Tensor>("a tensor"); }
 
 void View::copy_to(torch::Tensor destination) const {
   const auto& source = tensor();
   if (source.sizes() != destination.sizes() || source.scalar_type() != destination.scalar_type()) {
-    fail(fmt::format("is {} there, but {} here", describe(source), describe(destination)));
+    fail(fmt::format("is {}, but {} is expected", describe(source), describe(destination)));
   }
   const torch::NoGradGuard no_grad;
   destination.copy_(source);

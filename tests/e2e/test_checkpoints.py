@@ -1,4 +1,4 @@
-"""Runs that are killed or stopped and then resumed equal an uninterrupted run; damaged checkpoints and full disks; checkpoint commands."""
+"""Runs that are killed, stopped, moved and continued: nothing is lost, and nothing occurs twice."""
 
 import contextlib
 import os

@@ -13,10 +13,10 @@
 
 namespace {
 
-class FileOutput : public trainer::checkpoint::Output {
+class FileOutput : public trainer::Output {
  public:
   explicit FileOutput(const char* path) : stream_(path, std::ios::binary) { stream_.exceptions(std::ios::failbit | std::ios::badbit); }
-  void write(const void* data, size_t size) override { stream_.write(static_cast<const char*>(data), static_cast<std::streamsize>(size)); }
+  void write(std::string_view bytes) override { stream_ << bytes; }
 
  private:
   std::ofstream stream_;

@@ -42,8 +42,11 @@ nlohmann::json run_scaler_case(const nlohmann::json& case_json) {
   const auto part = testing::read_component(optim::optimizer_registry(), case_json.at("optimizer").dump());
   const auto optimizer = optim::make_optimizer(part, {{.params = {problem.weight, problem.bias}}});
   const auto& keys = case_json.at("scaler");
-  amp::GradScaler scaler(
-      {keys.at("init_scale"), keys.at("growth_factor"), keys.at("backoff_factor"), keys.at("growth_interval").get<int64_t>()}, torch::kCPU);
+  amp::GradScaler scaler({.init_scale = keys.at("init_scale"),
+                          .growth_factor = keys.at("growth_factor"),
+                          .backoff_factor = keys.at("backoff_factor"),
+                          .growth_interval = keys.at("growth_interval").get<int64_t>()},
+                         torch::kCPU);
 
   auto result = case_json;
   result["trace"] = nlohmann::json::array();

@@ -3,15 +3,16 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
-#include "checkpoint/output.h"
+#include "base/file.h"
 
 namespace trainer::testing {
 
-// Stores the written bytes.
-class StringOutput : public checkpoint::Output {
+// Keeps what is written.
+class StringOutput : public Output {
  public:
-  void write(const void* data, size_t size) override { content_.append(static_cast<const char*>(data), size); }
+  void write(std::string_view bytes) override { content_ += bytes; }
   const std::string& content() const { return content_; }
 
  private:

@@ -26,7 +26,7 @@ struct DistributedSection {
                     {.doc = "What carries tensors between processes; auto: nccl between GPUs, else gloo."});
     keys.add("init_method", init_method,
              {.doc = "Where the processes meet: env:// (MASTER_ADDR and MASTER_PORT), tcp://HOST:PORT, or file:///PATH on a disk that all "
-                     "of them see. The flag --init-method goes before it."});
+                     "of them see. The flag --init-method takes precedence."});
     keys.add("timeout_seconds", timeout_seconds,
              {.min = 1, .max = 86400, .unit = "seconds", .doc = "How long to wait for a process that is late, at the start and later."});
     keys.add("hang_seconds", hang_seconds,

@@ -15,8 +15,8 @@ struct ModelSection {
              {.doc = "A file whose parameters and buffers training begins with, by their names: a state_dict of PyTorch, safetensors, or a "
                      "checkpoint; empty: none."});
     keys.add("init_strict", init_strict,
-             {.doc = "Refuse a file in which something is missing, unexpected or of another shape; false: take what fits, such as all "
-                     "but a head for other classes, and say what was skipped."});
+             {.doc = "Refuse a file in which something is missing, unexpected or of another shape; false: load what fits, such as all "
+                     "but a head for other classes, and log what was skipped."});
   }
 };
 

@@ -33,9 +33,10 @@ struct RuntimeSection {
              {.doc = "Let cuDNN try its algorithms on the first steps and keep the fastest; off under deterministic."});
     keys.add("channels_last", channels_last,
              {.doc = "Images and filters in NHWC order in memory; auto: where the network gains from it, but never for float64."});
-    keys.add("cuda_allocator", cuda_allocator,
-             {.doc = "Settings of the GPU's memory allocator, as PYTORCH_CUDA_ALLOC_CONF has them (\"expandable_segments:True\"); empty: "
-                     "what the environment says."});
+    keys.add(
+        "cuda_allocator", cuda_allocator,
+        {.doc = "Settings of the GPU's memory allocator, in the format of PYTORCH_CUDA_ALLOC_CONF (\"expandable_segments:True\"); empty: "
+                "those of the environment variable."});
   }
 };
 

@@ -68,7 +68,7 @@ struct LoggingSection {
   void describe(KeyTable& keys) {
     keys.add("every_steps", every_steps, {.min = 1, .unit = "steps", .doc = "Optimizer steps between two training lines."});
     keys.add("tensorboard", tensorboard, {.doc = "Write TensorBoard event files too."});
-    keys.add("all_ranks", all_ranks, {.doc = "Every rank but the first writes what it has to say into rank_N.log of the run directory."});
+    keys.add("all_ranks", all_ranks, {.doc = "Every rank but the first writes its log to rank_N.log in the run directory."});
   }
 };
 

@@ -172,8 +172,8 @@ std::vector<double> follow(GradScaler& scaler, const std::vector<double>& values
   return states;
 }
 
-TEST(GradScaler, ContinuesFromItsState) {
-  const GradScalerOptions options{.init_scale = 1000.1, .growth_factor = 1.7, .growth_interval = 3};
+TEST(GradScaler, GoesOnFromItsState) {
+  const config::AmpSection options{.init_scale = 1000.1, .growth_factor = 1.7, .growth_interval = 3};
   GradScaler original(options, torch::kCPU);
   follow(original, {1, 1, kInf, 1, 1});
   const auto tree = original.state();
@@ -210,7 +210,7 @@ TEST(GradScaler, SamStepWithOverflow) {
     GradScaler scaler({.init_scale = init_scale}, torch::kCPU);
     const auto loss = [&] { return (weight * weight).sum(); };
     scaler.scale(loss()).backward();
-    optimizer->ascend();
+    optimizer->perturb_parameters();
     scaler.scale(loss()).backward();
     scaler.unscale({weight});
     optimizer->step(0.1, scaler.found_inf());

@@ -20,7 +20,7 @@ namespace trainer::checkpoint {
 
 using testing::as_bytes;
 
-inline constexpr const char* kDamaged = "; the file is damaged: copy it again from where it was whole, or save it again";
+inline constexpr const char* kDamaged = "; the file is damaged: copy it again from an intact file, or save it again";
 
 inline std::string write(const state::Tree& tree) {
   testing::StringOutput output;

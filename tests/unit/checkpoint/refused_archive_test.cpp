@@ -36,13 +36,13 @@ TEST_F(RefusedArchive, Truncated) {
 
 TEST_F(RefusedArchive, WithAWrongEndRecord) {
   const auto end = file_.size() - kEndSize;
-  const auto no_sense = damaged("the record at its end makes no sense (the archive would be in several parts)");
+  const auto no_sense = damaged("the record at its end is not valid: it describes an archive in several parts");
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 4, "\1")), no_sense);
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, "\1")), no_sense);
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 20, "\1")), no_sense);
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 16, std::string(4, '\xff'))), StartsWith("a.pt: its directory would be "));
   const auto one_less = std::string("\6\0\6", 3);
-  EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, one_less)), damaged("its directory has 76 bytes behind its last entry"));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, one_less)), damaged("its directory has 76 bytes after its last entry"));
   const auto many = std::string(4, '\xfe');
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 8, many)), StartsWith("a.pt: 65278 entries do not fit its directory of "));
 }
@@ -50,7 +50,7 @@ TEST_F(RefusedArchive, WithAWrongEndRecord) {
 TEST_F(RefusedArchive, OfPythonWithAWrongEndRecord) {
   const auto file = read_corpus("pytorch_file/torch_save.pt");
   const auto locator = file.size() - kEndSize - 20;
-  const auto message = damaged("the two records at its end do not fit together");
+  const auto message = damaged("the two records at its end contradict each other");
   EXPECT_EQ(pytorch_file_refusal(replaced(file, locator + 8, "\1")), message);
   EXPECT_EQ(pytorch_file_refusal(replaced(file, locator - 56, "\1")), message);
   EXPECT_EQ(pytorch_file_refusal(replaced(file, locator - 56 + 24, "\1")), message);
@@ -59,7 +59,7 @@ TEST_F(RefusedArchive, OfPythonWithAWrongEndRecord) {
 
 TEST_F(RefusedArchive, WithAWrongDirectory) {
   const auto first = directory();
-  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first, "X")), damaged("its directory's entry 0 is none"));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first, "X")), damaged("its directory's entry 0 is not a valid entry"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 33, "\xff")), damaged("its directory's entry 0 is longer than the directory"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 34, "\1")),
             damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
@@ -67,11 +67,11 @@ TEST_F(RefusedArchive, WithAWrongDirectory) {
             damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, first + 45, "\x10")), StartsWith("a.pt: \"archive/data.pkl\" in it would be "));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 42, "\1")),
-            damaged("\"archive/data.pkl\" in it is not at byte 1, where the directory has it"));
+            damaged("\"archive/data.pkl\" in it is not at byte 1, where the directory locates it"));
 }
 
 TEST_F(RefusedArchive, WithHeadersThatDisagree) {
-  const auto message = damaged("\"archive/data.pkl\" in it is described in one way before its bytes and in another in the directory");
+  const auto message = damaged("\"archive/data.pkl\" in it is described differently before its bytes and in the directory");
   // Flags, method, checksum and the two sizes.
   for (const size_t field : {6U, 8U, 14U, 18U, 22U}) EXPECT_EQ(pytorch_file_refusal(replaced(file_, field, "\x44")), message) << field;
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, "archive/data.pkl", "archive/data.pkx")), message);
@@ -82,7 +82,7 @@ TEST_F(RefusedArchive, OfPythonWithAWrongDescriptor) {
   const auto descriptor = file.find("PK\7\10");
   for (const size_t field : {0U, 4U, 8U, 12U}) {
     EXPECT_EQ(pytorch_file_refusal(replaced(file, descriptor + field, "\x7f")),
-              damaged("\"torch_save/data.pkl\" in it is described in one way behind its bytes and in another in the directory"));
+              damaged("\"torch_save/data.pkl\" in it is described differently after its bytes and in the directory"));
   }
 }
 
@@ -94,8 +94,8 @@ TEST_F(RefusedArchive, WithChangedBytes) {
               StartsWith("a.pt: \"archive/data.pkl\" in it has changed (bytes 64 to "));
 }
 
-TEST_F(RefusedArchive, WithTwoEntriesOfOneName) {
-  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("\"archive/data.pkl\" in it is there twice"));
+TEST_F(RefusedArchive, WithTwoOfOneName) {
+  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("\"archive/data.pkl\" in it occurs twice"));
 }
 
 // The second entry's header is inside the first one's bytes, so that the same bytes would be read twice.

@@ -54,22 +54,22 @@ TEST(RefusedProgram, WouldExecuteCode) {
       "\x80\x02"
       "cposix\nsystem\n" +
       text("rm -rf /") + "\x85R.";
-  EXPECT_EQ(program_refusal(program), at(2, "wants \"posix.system\", which is not plain data and is never executed here"));
+  EXPECT_EQ(program_refusal(program), at(2, "uses \"posix.system\", which is not plain data and is never executed here"));
   EXPECT_EQ(program_refusal("\x80\x02"
                             "cos\nsystem\n" +
                             text("true") + "\x85R."),
-            at(2, "wants \"os.system\", which is not plain data and is never executed here"));
+            at(2, "uses \"os.system\", which is not plain data and is never executed here"));
   EXPECT_EQ(program_refusal("\x80\x02"
                             "c__builtin__\neval\n."),
-            at(2, "wants \"__builtin__.eval\", which is not plain data and is never executed here"));
+            at(2, "uses \"__builtin__.eval\", which is not plain data and is never executed here"));
   EXPECT_EQ(program_refusal("ctorch\nQInt8Storage\n."),
-            at(0, "wants \"torch.QInt8Storage\", which is not plain data and is never executed here"));
-  // Control characters in a name are escaped, so the message is one line of printable text.
-  EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: wants \"\\x1b[2J.evil\\x22\", which"));
+            at(0, "uses \"torch.QInt8Storage\", which is not plain data and is never executed here"));
+  // Whatever is in a name, the message is one line of a terminal's text.
+  EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: uses \"\\x1b[2J.evil\\x22\", which"));
 }
 
-TEST(RefusedProgram, WithInvalidInstructions) {
-  EXPECT_EQ(program_refusal("\x80\x04."), at(0, "is of pickle protocol 4, not of 2, torch.save's own"));
+TEST(RefusedProgram, OfOtherInstructions) {
+  EXPECT_EQ(program_refusal("\x80\x04."), at(0, "is of pickle protocol 4, but torch.save writes protocol 2"));
   EXPECT_EQ(program_refusal("\x80\x02\x81."), at(2, "holds the instruction 0x81, which torch.save does not write"));
   EXPECT_EQ(program_refusal(""), at(0, "ends in the middle of an instruction"));
   EXPECT_EQ(program_refusal("N"), at(1, "ends in the middle of an instruction"));
@@ -77,14 +77,14 @@ TEST(RefusedProgram, WithInvalidInstructions) {
                             "a."),
             at(0, "ends in the middle of an instruction"));
   EXPECT_EQ(program_refusal("ctorch"), at(0, "ends in the middle of an instruction"));
-  EXPECT_EQ(program_refusal("NN."), at(2, "ends with something left over"));
-  EXPECT_EQ(program_refusal("(N."), at(2, "ends with something left over"));
-  EXPECT_EQ(program_refusal("."), at(0, "takes an object where there is none"));
-  EXPECT_EQ(program_refusal("N(\x85."), at(2, "takes an object where there is none"));
-  EXPECT_EQ(program_refusal("Nt."), at(1, "takes objects up to a mark where there is none"));
-  EXPECT_EQ(program_refusal("h\x01."), at(0, "wants object 1, which it has not kept"));
-  EXPECT_EQ(program_refusal(std::string("NNq\1h\0.", 7)), at(4, "wants object 0, which it has not kept"));
-  EXPECT_EQ(program_refusal("Nr\xff\xff\xff\xff."), at(1, "keeps an object under the number 4294967295, which is too large"));
+  EXPECT_EQ(program_refusal("NN."), at(2, "ends with unused objects or marks on its stack"));
+  EXPECT_EQ(program_refusal("(N."), at(2, "ends with unused objects or marks on its stack"));
+  EXPECT_EQ(program_refusal("."), at(0, "takes an object from an empty stack"));
+  EXPECT_EQ(program_refusal("N(\x85."), at(2, "takes an object from an empty stack"));
+  EXPECT_EQ(program_refusal("Nt."), at(1, "takes objects up to a mark, but there is no mark"));
+  EXPECT_EQ(program_refusal("h\x01."), at(0, "reads object 1, which it has not stored"));
+  EXPECT_EQ(program_refusal(std::string("NNq\1h\0.", 7)), at(4, "reads object 0, which it has not stored"));
+  EXPECT_EQ(program_refusal("Nr\xff\xff\xff\xff."), at(1, "stores an object under the number 4294967295, which is too large"));
   EXPECT_EQ(program_refusal("\x8a\x09"
                             "123456789."),
             at(0, "holds an integer of more than 64 bits"));
@@ -93,17 +93,17 @@ TEST(RefusedProgram, WithInvalidInstructions) {
 TEST(RefusedProgram, WithOtherObjects) {
   EXPECT_EQ(program_refusal("}Na."), at(2, "appends to a dictionary"));
   EXPECT_EQ(program_refusal("](NNu."), at(4, "sets items of a list"));
-  EXPECT_EQ(program_refusal("}(Nu."), at(3, "sets an item of a dictionary that has no value"));
+  EXPECT_EQ(program_refusal("}(Nu."), at(3, "sets an item of a dictionary without a value"));
   EXPECT_EQ(program_refusal("})Ns."), at(4, "makes a dictionary with a tuple as a key"));
   EXPECT_EQ(program_refusal("}(K\1NK\1Nu."), at(9, "makes a dictionary with two items 1"));
   EXPECT_EQ(program_refusal("}(" + text("a") + "N" + text("a") + "Nu."), at(17, "makes a dictionary with two items \"a\""));
   EXPECT_EQ(program_refusal("}}b."), at(2, "sets attributes of a plain dictionary"));
   EXPECT_EQ(program_refusal("]}b."), at(2, "sets attributes of a list"));
-  EXPECT_EQ(program_refusal("NQ."), at(1, "wants something outside of it that is not a storage"));
+  EXPECT_EQ(program_refusal("NQ."), at(1, "refers to an external object that is not a storage"));
   EXPECT_EQ(program_refusal("N)R."), at(2, "calls None with a tuple"));
-  EXPECT_EQ(program_refusal("ctorch\nfloat32\n)R."), at(16, "calls a type, which makes nothing"));
-  EXPECT_EQ(program_refusal("ctorch\nSize\n)R."), at(13, "calls a function with 0 arguments that takes others"));
-  EXPECT_EQ(program_refusal("ctorch\nSize\nN\x85R."), at(14, "calls a function with None, which takes a tuple"));
+  EXPECT_EQ(program_refusal("ctorch\nfloat32\n)R."), at(16, "calls a type that is not a function"));
+  EXPECT_EQ(program_refusal("ctorch\nSize\n)R."), at(13, "calls a function with 0 arguments, which it does not accept"));
+  EXPECT_EQ(program_refusal("ctorch\nSize\nN\x85R."), at(14, "calls a function with None where it takes a tuple"));
   EXPECT_EQ(program_refusal("ctorch\nSize\n."), at(12, "makes a function or type, which is not data"));
   EXPECT_EQ(program_refusal("(" + text("storage") + "ctorch\nIntStorage\n" + text("0") + text("cpu") + "K\2tQ."),
             at(49, "makes a storage without a tensor"));
@@ -139,12 +139,12 @@ TEST(RefusedProgram, WithTensorsLargerThanTheirStorage) {
 
 TEST(RefusedProgram, WithMissingStorages) {
   EXPECT_EQ(program_refusal(tensor(3, 0, {1}, {1}) + "."),
-            "a.pt: holds 8 bytes of storage \"0\", of which a tensor wants 12" + std::string(kDamaged));
+            "a.pt: holds 8 bytes of storage \"0\", but a tensor needs 12" + std::string(kDamaged));
   EXPECT_EQ(program_refusal(replaced(tensor(2, 0, {1}, {1}), text("0"), text("7")) + "."),
             "a.pt: holds no storage \"7\", which a tensor needs" + std::string(kDamaged));
-  EXPECT_THAT(program_refusal(tensor(-1, 0, {1}, {1}) + "."), ::testing::HasSubstr("wants a storage of -1 elements"));
+  EXPECT_THAT(program_refusal(tensor(-1, 0, {1}, {1}) + "."), ::testing::HasSubstr("refers to a storage of -1 elements"));
   EXPECT_THAT(program_refusal(tensor(std::numeric_limits<int64_t>::max(), 0, {1}, {1}) + "."),
-              ::testing::HasSubstr("wants a storage of 9223372036854775807 elements"));
+              ::testing::HasSubstr("refers to a storage of 9223372036854775807 elements"));
 }
 
 // Files of few bytes that request much memory.

@@ -73,7 +73,7 @@ TEST(SafetensorsFile, RefusesToWriteWhatTheFormatCannotHold) {
   EXPECT_EQ(refusal([&] { write(content); }), "");
   content.tensors.add("c", memory.slice(0, 4, 6));
   EXPECT_EQ(refusal([&] { write(content); }),
-            "a and c share memory, which safetensors files cannot say; leave one of them out, or write PyTorch's format instead");
+            "a and c share memory, which a safetensors file cannot represent; omit one of them, or write PyTorch's format instead");
   content = {};
   content.tensors.add("a", torch::ones({1}, torch::kComplexDouble));
   EXPECT_EQ(refusal([&] { write(content); }), "a: safetensors files cannot hold tensors of ComplexDouble; write PyTorch's format instead");
@@ -99,14 +99,14 @@ TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
   const auto refusal_of = [&](const std::string& first, const std::string& second) {
     return safetensors_refusal(make_safetensors('{' + first + (second.empty() ? "" : ',' + second) + '}'));
   };
-  EXPECT_EQ(refusal_of(tensor("b", "U8", "4", "4,8"), tensor("a", "F32", "1", "0,4")), "");
-  EXPECT_EQ(refusal_of(tensor("a", "F32", "1", "0,4"), tensor("b", "F32", "", "2,6")),
-            damaged_safetensors("tensor \"b\" begins at byte 2 of the values, which overlaps the one before it, that ends at byte 4"));
+  EXPECT_EQ(said(tensor("b", "U8", "4", "4,8"), tensor("a", "F32", "1", "0,4")), "");
+  EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("b", "F32", "", "2,6")),
+            damaged_safetensors("tensor \"b\" begins at byte 2 of the values, which overlaps the one before it, which ends at byte 4"));
   EXPECT_EQ(
-      refusal_of(tensor("a", "F32", "1", "0,4"), tensor("b", "U8", "2", "6,8")),
-      damaged_safetensors("tensor \"b\" begins at byte 6 of the values, which leaves a gap behind the one before it, that ends at byte 4"));
-  EXPECT_EQ(refusal_of(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" is there twice"));
-  EXPECT_EQ(refusal_of(tensor("a", "F32", "3", "0,8"), ""),
+      said(tensor("a", "F32", "1", "0,4"), tensor("b", "U8", "2", "6,8")),
+      damaged_safetensors("tensor \"b\" begins at byte 6 of the values, which leaves a gap after the one before it, which ends at byte 4"));
+  EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" occurs twice"));
+  EXPECT_EQ(said(tensor("a", "F32", "3", "0,8"), ""),
             damaged_safetensors("tensor \"a\" of F32 and shape [3] would be bytes 0 to 8, which is another size"));
   EXPECT_EQ(refusal_of(tensor("a", "F32", "2", "8,0"), ""),
             damaged_safetensors("tensor \"a\" of F32 and shape [2] would be bytes 8 to 0, which is another size"));
@@ -122,32 +122,33 @@ TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
             "a.safetensors: tensor \"a\" is of dtype \"F4\", which is not known here; save it as a dtype that PyTorch computes in");
 }
 
-TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsInvalid) {
-  const auto refusal_of = [](const std::string& header) { return safetensors_refusal(make_safetensors(header)); };
-  EXPECT_EQ(refusal_of(""), damaged_safetensors("its header is no JSON from the 1th of its bytes on"));
-  EXPECT_EQ(refusal_of("{\"a\":"), damaged_safetensors("its header is no JSON from the 6th of its bytes on"));
+TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
+  const auto said = [](const std::string& header) { return safetensors_refusal(make_safetensors(header)); };
+  EXPECT_EQ(said(""), damaged_safetensors("its header is not valid JSON (error at byte 1)"));
+  EXPECT_EQ(said("{\"a\":"), damaged_safetensors("its header is not valid JSON (error at byte 6)"));
   const auto has = [](const std::string& what, const std::string& key) {
     return fmt::format(
-        "a.safetensors: its header holds {} where safetensors have none, at \"{}\"; save it again with the safetensors package", what, key);
+        "a.safetensors: its header holds {} where the format does not allow it, at \"{}\"; save it again with the safetensors package",
+        what, key);
   };
-  EXPECT_EQ(refusal_of("[]"), has("a list", ""));
-  EXPECT_EQ(refusal_of("7"), has("a number", ""));
-  EXPECT_EQ(refusal_of(R"({"a":null})"), has("null", "a"));
-  EXPECT_EQ(refusal_of(R"({"a":true})"), has("a truth value", "a"));
-  EXPECT_EQ(refusal_of(R"({"a":"F32"})"), has("a text", "a"));
-  EXPECT_EQ(refusal_of(R"({"a":{"shape":[-1]}})"), has("a negative number", "shape"));
-  EXPECT_EQ(refusal_of(R"({"a":{"shape":[1.5]}})"), has("a number that is not an integer", "shape"));
-  EXPECT_EQ(refusal_of(R"({"a":{"shape":[9223372036854775808]}})"), has("a number that is too large", "shape"));
-  EXPECT_EQ(refusal_of(R"({"a":{"shape":[18446744073709551616]}})"), has("a number that is not an integer", "shape"));
-  EXPECT_EQ(refusal_of(R"({"a":{"shape":[[1]]}})"), has("a list", "shape"));
-  EXPECT_EQ(refusal_of(R"({"a":{"shape":[1],"shape":[1]}})"), has("a list", "shape"));
-  EXPECT_EQ(refusal_of(R"({"a":{"data_offsets":[0,1,2]}})"), has("a third offset", "data_offsets"));
-  EXPECT_EQ(refusal_of(R"({"a":{"dtype":{}}})"), has("an object", "dtype"));
-  EXPECT_EQ(refusal_of(R"({"a":{"type":"F32"}})"), has("an unknown key", "type"));
-  EXPECT_EQ(refusal_of(R"({"a":{"dtype":"F32"}})"), has("a tensor without dtype, shape or two data_offsets", "a"));
-  EXPECT_EQ(refusal_of(R"({"__metadata__":{"a":1}})"), has("a number", "a"));
-  EXPECT_EQ(refusal_of(R"({"__metadata__":{"a":"1","a":"2"}})"), has("the same key twice", "a"));
-  EXPECT_EQ(refusal_of("{\"a\":" + std::string(100000, '[') + "}"), has("a list", "a"));
+  EXPECT_EQ(said("[]"), has("a list", ""));
+  EXPECT_EQ(said("7"), has("a number", ""));
+  EXPECT_EQ(said(R"({"a":null})"), has("null", "a"));
+  EXPECT_EQ(said(R"({"a":true})"), has("a boolean", "a"));
+  EXPECT_EQ(said(R"({"a":"F32"})"), has("a string", "a"));
+  EXPECT_EQ(said(R"({"a":{"shape":[-1]}})"), has("a negative number", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[1.5]}})"), has("a number that is not an integer", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[9223372036854775808]}})"), has("a number that is too large", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[18446744073709551616]}})"), has("a number that is not an integer", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[[1]]}})"), has("a list", "shape"));
+  EXPECT_EQ(said(R"({"a":{"shape":[1],"shape":[1]}})"), has("a list", "shape"));
+  EXPECT_EQ(said(R"({"a":{"data_offsets":[0,1,2]}})"), has("a third offset", "data_offsets"));
+  EXPECT_EQ(said(R"({"a":{"dtype":{}}})"), has("an object", "dtype"));
+  EXPECT_EQ(said(R"({"a":{"type":"F32"}})"), has("an unknown key", "type"));
+  EXPECT_EQ(said(R"({"a":{"dtype":"F32"}})"), has("a tensor without dtype, shape or two data_offsets", "a"));
+  EXPECT_EQ(said(R"({"__metadata__":{"a":1}})"), has("a number", "a"));
+  EXPECT_EQ(said(R"({"__metadata__":{"a":"1","a":"2"}})"), has("the same key twice", "a"));
+  EXPECT_EQ(said("{\"a\":" + std::string(100000, '[') + "}"), has("a list", "a"));
   std::string dimensions = "1";
   for (int i = 0; i < 64; ++i) dimensions += ",1";
   EXPECT_EQ(refusal_of(fmt::format(R"({{"a":{{"shape":[{}]}}}})", dimensions)),

@@ -51,7 +51,7 @@ TEST(ParseYaml, TabsAreExplained) {
 }
 
 TEST(ParseYaml, DuplicateKeysNameBothPlaces) {
-  EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "x.yaml:3:1: \"a\" stands here a second time (first at line 1); keep one");
+  EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "x.yaml:3:1: \"a\" is given a second time (first in line 1); keep one");
   EXPECT_NE(parse_error("m: {a: 1, a: 2}\n").find("second time"), std::string::npos);
 }
 

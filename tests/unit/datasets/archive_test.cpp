@@ -83,8 +83,9 @@ TEST_F(FetchArchive, TheSecondProcessWaitsForTheFirst) {
 TEST_F(FetchArchive, WrongChecksum) {
   const HttpServer server([](HttpServer::Connection& connection) { connection.reply("something else"); });
   const auto archive = source(server.url("/a.tar.gz"), plain_archive());
-  EXPECT_THAT(failure(archive), HasSubstr(fmt::format(": what came has the MD5 sum {} instead of {}, so it is damaged or another file;",
-                                                      md5_of("something else"), archive.md5)));
+  EXPECT_THAT(failure(archive),
+              HasSubstr(fmt::format(": the downloaded file has the MD5 sum {} instead of {}: it is damaged or another file;",
+                                    md5_of("something else"), archive.md5)));
 }
 
 // Replaces a full disk: writing fails at the same place.

@@ -136,7 +136,7 @@ TEST_F(Cifar10, CutFileIsRefused) {
   std::filesystem::resize_file(file("data_batch_4.bin"), 4 * 3073 - 1);
   EXPECT_EQ(cifar10_train_error(root()),
             file("data_batch_4.bin").string() +
-                ": 12291 bytes are no whole number of 3073-byte records of CIFAR-10; put the file of "
+                ": 12291 bytes are not a multiple of the 3073-byte records of CIFAR-10; put the file of "
                 "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz there by hand, or set dataset.root to a new folder and "
                 "dataset.download=true");
 }
@@ -224,7 +224,7 @@ TEST(Cifar100, EitherLabelIsChecked) {
   write_bytes(file, cifar_record({0, 0}, 0) + cifar_record({0, 100}, 0));
   EXPECT_THAT(error(), HasSubstr("record 1 (from 0) has the label 100, but those of CIFAR-100 are 0 to 99"));
   write_bytes(file, cifar_record({0}, 0));
-  EXPECT_THAT(error(), HasSubstr("3073 bytes are no whole number of 3074-byte records of CIFAR-100"));
+  EXPECT_THAT(error(), HasSubstr("3073 bytes are not a multiple of the 3074-byte records of CIFAR-100"));
 }
 
 TEST(Cifar10Sample, HasTheSameNumberOfImagesOfEachClass) {

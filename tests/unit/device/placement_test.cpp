@@ -98,7 +98,7 @@ TEST(Placement, AMissingGpu) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(
         error.what(),
-        "runtime.device: cuda was asked for, but this machine offers no GPU to this program; ask for one (Slurm's --gpus-per-node, a "
+        "runtime.device: cuda is set, but this process has no access to a GPU; request one (Slurm's --gpus-per-node, a "
         "container's --gpus or --nv), or set cpu or auto");
   }
 }

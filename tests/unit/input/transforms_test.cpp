@@ -238,7 +238,7 @@ TEST(Transforms, ListsThatCannotBeAppliedAreRefused) {
       {"[random_crop: {size: 8, padding: 24, padding_mode: reflect}]",
        "transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which is 32 x 24 pixels"},
       {"[random_crop: {size: 24}, random_crop: {size: 24, padding: 2}]",
-       "transform random_crop: padding 2 comes after another random_crop, which has cut off what lies around; give the padding to the "
+       "transform random_crop: padding 2 follows another random_crop, which has cut off the surroundings; set the padding of the "
        "first"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
        "transform normalize: it is number 1 of 2 in its list; it must be the last"},

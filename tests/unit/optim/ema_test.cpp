@@ -149,7 +149,7 @@ TEST(Ema, RefusesTheStateOfAnotherModel) {
   };
   expect_message("a.pt: has no \"module.bias\"");
   dict.add("module.bias", torch::zeros({4}, torch::kFloat64));
-  expect_message("a.pt: module.bias: is Double[4] there, but Double[3] here");
+  expect_message("a.pt: module.bias: is Double[4], but Double[3] is expected");
 }
 
 }  // namespace

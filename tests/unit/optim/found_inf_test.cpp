@@ -31,7 +31,7 @@ torch::Tensor train(const std::string& yaml, const std::vector<int>& overflows, 
       const auto before = problem.values();
       problem.set_gradients(update, first_update_of_bias);
       problem.weight.mutable_grad()[0][0][0][0] = std::numeric_limits<double>::infinity();
-      if (optimizer->needs_second_pass()) optimizer->ascend();
+      if (optimizer->needs_second_pass()) optimizer->perturb_parameters();
       problem.set_gradients(update, first_update_of_bias);
       problem.weight.mutable_grad()[1][0][0][0] = std::numeric_limits<double>::quiet_NaN();
       optimizer->step(0.1, found_inf(1));

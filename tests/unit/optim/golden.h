@@ -77,7 +77,7 @@ inline void take_step(OptimizerProblem& problem, Optimizer& optimizer, int updat
                       const std::optional<torch::Tensor>& found_inf = {}) {
   problem.set_gradients(update, first_update_of_bias);
   if (optimizer.needs_second_pass()) {
-    optimizer.ascend();
+    optimizer.perturb_parameters();
     problem.set_gradients(update, first_update_of_bias);
   }
   optimizer.step(lr, found_inf);

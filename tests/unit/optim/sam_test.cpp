@@ -47,7 +47,7 @@ TEST(Sam, AscendsByRhoAlongTheGradientOfAllParameters) {
   const auto before = problem.values();
   problem.set_gradients(0);
   const auto gradient = torch::cat({problem.weight.grad().flatten(), problem.bias.grad(), torch::zeros(2, torch::kFloat64)});
-  optimizer->ascend();
+  optimizer->perturb_parameters();
   EXPECT_LT((problem.values() - before - 0.25 * gradient / gradient.norm()).abs().max().item<double>(), 1e-12);
   EXPECT_FALSE(problem.weight.grad().defined());
   EXPECT_FALSE(problem.bias.grad().defined());
@@ -79,7 +79,7 @@ TEST(Sam, StepRestoresTheParametersBitForBit) {
   const auto optimizer = sam("rho: 100", problem);
   const auto before = problem.values();
   problem.set_gradients(0);
-  optimizer->ascend();
+  optimizer->perturb_parameters();
   ASSERT_FALSE(torch::equal(problem.values(), before));
   optimizer->step(0.1);  // without a gradient
   EXPECT_TRUE(torch::equal(problem.values(), before));
@@ -92,7 +92,7 @@ TEST(Sam, NonFiniteGradientChangesNothing) {
     const auto before = problem.values();
     problem.set_gradients(0);
     problem.bias.mutable_grad()[1] = value;
-    optimizer->ascend();
+    optimizer->perturb_parameters();
     EXPECT_TRUE(torch::equal(problem.values(), before)) << value;
     problem.set_gradients(0);
     problem.bias.mutable_grad()[1] = value;
@@ -106,7 +106,7 @@ TEST(Sam, ZeroGradientChangesNothing) {
   const auto optimizer = sam("lr: 0.1", problem);
   const auto before = problem.values();
   problem.weight.mutable_grad() = torch::zeros_like(problem.weight);
-  optimizer->ascend();
+  optimizer->perturb_parameters();
   EXPECT_TRUE(torch::equal(problem.values(), before));
 }
 
@@ -116,14 +116,14 @@ TEST(Sam, RefusesPassesInTheWrongOrder) {
   EXPECT_TRUE(optimizer->needs_second_pass());
   EXPECT_THROW(optimizer->step(0.1), c10::Error);
   problem.set_gradients(0);
-  optimizer->ascend();
-  EXPECT_THROW(optimizer->ascend(), c10::Error);
+  optimizer->perturb_parameters();
+  EXPECT_THROW(optimizer->perturb_parameters(), c10::Error);
   optimizer->step(0.1);
   EXPECT_THROW(optimizer->step(0.1), c10::Error);
 
   const auto sgd = make_optimizer(read_component(optimizer_registry(), "{name: sgd}"), problem.one_group());
   EXPECT_FALSE(sgd->needs_second_pass());
-  EXPECT_THROW(sgd->ascend(), c10::Error);
+  EXPECT_THROW(sgd->perturb_parameters(), c10::Error);
 }
 
 }  // namespace

@@ -141,16 +141,16 @@ void expect_refused(const std::string& yaml, std::vector<ParamGroup> groups, con
 TEST(OptimizerState, RefusesTheStateOfAnotherModelOrOptimizer) {
   const std::string sgd = "{name: sgd, momentum: 0.9}";
   OptimizerProblem problem;
-  expect_refused(sgd, problem.one_group(), sgd, "a.pt: param_groups: has 1 groups of parameters there, but 2 here");
+  expect_refused(sgd, problem.one_group(), sgd, "a.pt: param_groups: has 1 groups of parameters, but 2 are expected");
   expect_refused(sgd, {{.params = {problem.weight}}, {.params = {problem.bias}}}, sgd,
-                 "a.pt: param_groups[1].params: has 1 parameters there, but 2 here");
+                 "a.pt: param_groups[1].params: has 1 parameters, but 2 are expected");
   expect_refused(sgd, {{.params = {problem.weight}}, {.params = {problem.unused, problem.bias}}}, sgd,
-                 "a.pt: state.1.momentum_buffer: is Double[2] there, but Double[3] here");
+                 "a.pt: state.1.momentum_buffer: is Double[2], but Double[3] is expected");
   expect_refused("{name: adam}", problem.two_groups(), sgd, "a.pt: state.0: has no \"step\"");
   expect_refused(sgd, problem.two_groups(), "{name: adam}", "a.pt: state.0: has no \"momentum_buffer\"");
   problem.use_float32();
   expect_refused("{name: adam}", problem.two_groups(), "{name: adam}",
-                 "a.pt: state.0.exp_avg: is Float[2, 3, 2, 2] there, but Double[2, 3, 2, 2] here");
+                 "a.pt: state.0.exp_avg: is Float[2, 3, 2, 2], but Double[2, 3, 2, 2] is expected");
 }
 
 // Two groups with these numbers of parameters, and an empty entry for each of `entries`.

@@ -58,21 +58,21 @@ TEST(View, ErrorsStateProblemAndPosition) {
   throws([&] { view.at("ema"); }, "a.pt: has no \"ema\"");
   throws([&] { momentum.at("exp_avg"); }, "a.pt: state.0: has no \"exp_avg\"");
   throws([&] { view.at("lr").integer(); }, "a.pt: lr: is a number, not an integer");
-  throws([&] { view.at("name").number(); }, "a.pt: name: is a text, not a number");
-  throws([&] { view.at("step").flag(); }, "a.pt: step: is an integer, not a truth value");
-  throws([&] { view.at("state").text(); }, "a.pt: state: is a dictionary, not a text");
+  throws([&] { view.at("name").number(); }, "a.pt: name: is a string, not a number");
+  throws([&] { view.at("step").flag(); }, "a.pt: step: is an integer, not a boolean");
+  throws([&] { view.at("state").text(); }, "a.pt: state: is a dictionary, not a string");
   throws([&] { view.at("scaler").tensor(); }, "a.pt: scaler: is nothing, not a tensor");
-  throws([&] { view.at("done").elements(); }, "a.pt: done: is a truth value, not a list");
+  throws([&] { view.at("done").elements(); }, "a.pt: done: is a boolean, not a list");
   throws([&] { view.at("groups").at("lr"); }, "a.pt: groups: is a list, not a dictionary");
-  throws([&] { view.at("groups").elements().at(0).text(); }, "a.pt: groups[0]: is an integer, not a text");
+  throws([&] { view.at("groups").elements().at(0).text(); }, "a.pt: groups[0]: is an integer, not a string");
   const auto buffer = momentum.at("momentum_buffer");
   throws([&] { buffer.keys(); }, "a.pt: state.0.momentum_buffer: is a tensor, not a dictionary");
-  throws([&] { buffer.copy_to(torch::zeros({3, 2})); }, "a.pt: state.0.momentum_buffer: is Float[2, 3] there, but Float[3, 2] here");
+  throws([&] { buffer.copy_to(torch::zeros({3, 2})); }, "a.pt: state.0.momentum_buffer: is Float[2, 3], but Float[3, 2] is expected");
   throws(
       [&] {
         buffer.copy_to(torch::zeros({2, 3}, torch::kDouble));
       },
-      "a.pt: state.0.momentum_buffer: is Float[2, 3] there, but Double[2, 3] here");
+      "a.pt: state.0.momentum_buffer: is Float[2, 3], but Double[2, 3] is expected");
 }
 
 TEST(Tree, ItsTensorsCanBeExchanged) {

@@ -138,7 +138,7 @@ TEST(TrainMeter, RejectsOtherSums) {
   auto meter = classes_meter();
   const state::Tree tree(torch::zeros({4}, torch::kFloat64));
   EXPECT_THAT([&] { meter.load_state(state::View(tree, "a.pt")); },
-              ::testing::ThrowsMessage<CheckpointError>("a.pt: is Double[4] there, but Double[3] here"));
+              ::testing::ThrowsMessage<CheckpointError>("a.pt: is Double[4], but Double[3] is expected"));
 }
 
 // Five batches of unequal sizes; the loss of batch 4 is lost in that of batch 0 unless they are added in order.
