@@ -1,6 +1,5 @@
 #include "checkpoint/saver.h"
 
-#include <ATen/Parallel.h>
 #include <sys/resource.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -41,39 +40,12 @@ class Saver::Copy {
   state::Tree take(const state::Tree& tree) {
     const auto tensors = state::tensors_of(tree);
     fit(tensors, /*touch=*/false);
-    std::vector<Piece> pieces;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (tensors[i].is_cpu() && tensors[i].is_non_overlapping_and_dense()) {
-        add_pieces(tensors[i], buffers_[i], pieces);
-      } else {
-        buffers_[i].copy_(tensors[i]);
-      }
-    }
-    at::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        std::memcpy(pieces[i].to, pieces[i].from, pieces[i].size);
-      }
-    });
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < tensors.size(); ++i) buffers_[i].copy_(tensors[i]);
     return state::with_tensors(tree, buffers_);
   }
 
  private:
-  struct Piece {
-    char* to;
-    const char* from;
-    size_t size;
-  };
-
-  // Divides the copy into small pieces, so that the threads' shares are equal whatever the sizes of the tensors.
-  static void add_pieces(const torch::Tensor& from, const torch::Tensor& to, std::vector<Piece>& pieces) {
-    constexpr size_t kPieceBytes = 512 * 1024;
-    auto* target = static_cast<char*>(to.data_ptr());
-    const auto* source = static_cast<const char*>(from.const_data_ptr());
-    for (size_t done = 0; done < from.nbytes(); done += kPieceBytes) {
-      pieces.push_back({target + done, source + done, std::min(kPieceBytes, from.nbytes() - done)});
-    }
-  }
-
   bool pin_memory_;
   std::vector<torch::Tensor> buffers_;
 };

@@ -1,8 +1,6 @@
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <limits>
 
@@ -11,20 +9,15 @@
 namespace trainer::optim {
 namespace {
 
-constexpr int64_t kGrain = 1 << 16;
-
 // In an infinity or NaN all exponent bits are set. The test uses integers because every compiler vectorises that loop.
 template <class Value, class Bits>
 bool has_non_finite(const torch::Tensor& tensor) {
   constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<Value>::infinity());
   const auto* bits = static_cast<const Bits*>(tensor.const_data_ptr());
-  std::atomic<bool> found = false;
-  at::parallel_for(0, tensor.numel(), kGrain, [&](int64_t begin, int64_t end) {
-    Bits any = 0;
-    for (int64_t i = begin; i < end; ++i) any |= static_cast<Bits>((bits[i] & kExponent) == kExponent);
-    if (any != 0) found = true;
-  });
-  return found;
+  const int64_t size = tensor.numel();
+  Bits any = 0;
+  for (int64_t i = 0; i < size; ++i) any |= static_cast<Bits>((bits[i] & kExponent) == kExponent);
+  return any != 0;
 }
 
 bool has_non_finite(const torch::Tensor& tensor) {

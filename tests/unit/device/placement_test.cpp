@@ -96,10 +96,9 @@ TEST(Placement, AMissingGpu) {
     place({.device = config::DeviceChoice::kCuda});
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "runtime.device: cuda is set, but this process has no access to a GPU; request one (Slurm's --gpus-per-node, a "
-        "container's --gpus or --nv), or set cpu or auto");
+    EXPECT_STREQ(error.what(),
+                 "runtime.device: cuda is set, but this process has no access to a GPU; request one (Slurm's --gpus-per-node, a "
+                 "container's --gpus or --nv), or set cpu or auto");
   }
 }
 
