@@ -98,8 +98,8 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   }
   if (reason.find("EADDRINUSE") != std::string::npos) {
     throw PeerError(
-        fmt::format("rank 0 cannot listen on port {} ({}), which another program uses (a second run on this host?); choose "
-                    "another one, by MASTER_PORT or --init-method",
+        fmt::format("rank 0 cannot listen on port {} ({}), which another program uses (a second run on this host?); set "
+                    "another one with MASTER_PORT or --init-method",
                     point.port, point.port_source));
   }
   throw PeerError(
