@@ -33,9 +33,8 @@ void print_help() {
       "       trainer COMMAND [arguments]\n\ncommands:\n");
   for (const auto& command : kCommands) fmt::print("  {:<14} {}\n", command.name, command.doc);
   fmt::print(
-      "\n`trainer COMMAND --help` shows its arguments. Exit codes: 0 done, 1 failure while running, 2 command line or configuration, 3 "
-      "data,\n"
-      "4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n");
+      "\n`trainer COMMAND --help` shows its arguments. Exit codes: 0 done, 1 failure while running, 2 command line or configuration,\n"
+      "3 data, 4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n");
 }
 
 ExitCode find_and_run(std::vector<std::string> args) {

@@ -49,9 +49,8 @@ std::string to_string(const Straggler& straggler, const std::string& process, in
   const auto per_step = [num_steps](double seconds) { return fmt::format("{:.3g} s", seconds / static_cast<double>(num_steps)); };
   const bool by_data = straggler.cause == Straggler::Cause::kData;
   return fmt::format(
-      "rank {} ({}) is slow: its own work takes {} per step, that of the others {} (median), so they wait {} for it; the largest "
-      "difference "
-      "is in its {} ({}, the others {}); {}",
+      "rank {} ({}) is slow: its own work takes {} per step, that of the others {} (median), so they wait {} for it; "
+      "the largest difference is in its {} ({}, the others {}); {}",
       straggler.rank, process, per_step(straggler.total.own), per_step(straggler.total.others), per_step(straggler.total.excess()),
       by_data ? "data" : "compute", per_step(straggler.part.own), per_step(straggler.part.others),
       by_data ? "check the disk and memory of that host, or raise dataloader.num_workers"
