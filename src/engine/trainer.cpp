@@ -44,7 +44,8 @@ Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::
       train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_),
       non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(save_targets.non_finite_step)),
       monitored_(monitored_metric(experiment.checkpoint, *parts.task)),
-      checkpoints_(parts, run_, meter_, reporter, std::move(save_targets.checkpoints)) {}
+      checkpoints_(parts, run_, meter_, reporter, std::move(save_targets.checkpoints)),
+      clock_(*parts.train.loader) {}
 
 void Trainer::resume(const state::Tree& checkpoint, const std::string& file) {
   checkpoints_.load(state::View(checkpoint, file));
@@ -133,7 +134,7 @@ bool Trainer::train() {
   const int64_t steps_per_epoch = part_.first_step_in_epoch + part_.num_steps;
   const auto& every_steps = experiment_.checkpoint.every_steps;
   parts_.begin(part_, progress.step);
-  begin_interval();
+  clock_.begin(progress.step, run_.open);
   while (progress.step < end_step) {
     if (stop_agreed()) return false;
     for (auto* hook : hooks_) hook->before_step(progress.step);
@@ -173,23 +174,11 @@ void Trainer::check_finite() {
 }
 
 void Trainer::save(bool is_best) {
-  if (run_.progress.step > interval_first_step_) {
+  if (clock_.has_steps(run_.progress.step)) {
     if (!non_finite_steps_.checks_each_step()) check_finite();
-    read_clock(run_.open);
+    clock_.read(run_.open);
   }
   checkpoints_.save(is_best);
-}
-
-// After a resume, the interval has already taken the durations of run_.open.
-void Trainer::begin_interval() {
-  interval_first_step_ = run_.progress.step;
-  interval_start_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run_.open.seconds));
-  waited_before_ = parts_.train.loader->waited().count() - run_.open.waited_seconds;
-}
-
-void Trainer::read_clock(Interval& interval) const {
-  interval.seconds = seconds_since(interval_start_);
-  interval.waited_seconds = parts_.train.loader->waited().count() - waited_before_;
 }
 
 void Trainer::log_interval(int64_t step_in_epoch) {
@@ -199,9 +188,9 @@ void Trainer::log_interval(int64_t step_in_epoch) {
   // All its steps were skipped; their time counts for the next interval.
   if (interval.measured.num_samples == 0) return;
   meter_.reset();
-  read_clock(interval);
+  clock_.read(interval);
   run_.open = {};
-  begin_interval();
+  clock_.begin(step);
   run_.epoch.add(interval);
   run_.whole.add(interval);
   reporter_.on_train({.epoch = part_.epoch,

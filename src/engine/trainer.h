@@ -1,12 +1,12 @@
 #pragma once
 // The training loop.
 
-#include <chrono>
 #include <functional>
 
 #include "config/experiment.h"
 #include "distributed/stop_consensus.h"
 #include "engine/checkpoints.h"
+#include "engine/interval_clock.h"
 #include "engine/non_finite.h"
 #include "engine/parts.h"
 #include "engine/run_state.h"
@@ -51,8 +51,6 @@ class Trainer {
   bool run_epoch();
   bool train();
   void take_step(int64_t step);
-  void begin_interval();
-  void read_clock(Interval& interval) const;
   void log_interval(int64_t step_in_epoch);
   bool validate();
   void report_epoch(bool validated);
@@ -76,9 +74,7 @@ class Trainer {
   std::optional<reporting::Resume> resume_;
   EpochPart part_;                                                    // the part that is being trained
   std::optional<supervision::StragglerDetector> straggler_detector_;  // with several ranks
-  int64_t interval_first_step_ = 0;                                   // of the open logging interval
-  std::chrono::steady_clock::time_point interval_start_;
-  double waited_before_ = 0;  // seconds that training had waited for the loader before the interval
+  IntervalClock clock_;
 };
 
 }  // namespace trainer::engine

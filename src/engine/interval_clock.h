@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+
+#include "engine/run_state.h"
+#include "input/data_loader.h"
+
+namespace trainer::engine {
+
+// Times the open logging interval, and how long training waited for the loader in it.
+class IntervalClock {
+ public:
+  // `loader` must outlive it.
+  explicit IntervalClock(const input::DataLoader& loader) : loader_(loader) {}
+
+  // Starts an interval at step number `step`; `so_far`: its durations before the run was resumed.
+  void begin(int64_t step, const Interval& so_far = {});
+  // Whether the interval has a step before `next_step`.
+  bool has_steps(int64_t next_step) const { return next_step > first_step_; }
+  // Sets the durations of `interval`.
+  void read(Interval& interval) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const input::DataLoader& loader_;
+  int64_t first_step_ = 0;
+  Clock::time_point start_;
+  double waited_before_ = 0;  // seconds, as counted by the loader
+};
+
+}  // namespace trainer::engine
