@@ -48,7 +48,7 @@ const std::vector<Refused> kRefused = {
     {{.local_rank = 0}, kStep, "--local-rank 0 without --rank and --world-size, or RANK and WORLD_SIZE"},
     {{.init_method = "tcp://h:1"}, {}, "--init-method tcp://h:1 without --rank and --world-size"},
     {{.init_method = "tcp://h:1?rank=0"}, {}, "rank=0 of --init-method without world_size of --init-method"},
-    {{.rank = 0, .init_method = "tcp://h:1?rank=0&world_size=2"}, {}, "give rank and world size in one of the two places"},
+    {{.rank = 0, .init_method = "tcp://h:1?rank=0&world_size=2"}, {}, "set rank and world size in only one of them"},
     {{.init_method = "tcp://h:1?rank=x&world_size=2"}, {}, "rank=x of --init-method: expected a whole number of at least 0"},
     {{.init_method = "tcp://h:1?use_libuv=0"}, {}, "--init-method tcp://h:1?use_libuv=0: expected rank=R&world_size=W"},
     {{.init_method = "tcp://h:1?rank=0&rank=1"}, {}, "--init-method tcp://h:1?rank=0&rank=1: expected rank=R&world_size=W"},
