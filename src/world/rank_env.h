@@ -16,7 +16,7 @@ struct RankFlags {
 };
 
 // Variables in which `trainer launch` passes the numbers of inherited descriptors to its processes.
-inline constexpr const char* kLauncherMessagesVariable = "TRAINER_LAUNCHER_NOTICES";
+inline constexpr const char* kLauncherMessagesVariable = "TRAINER_LAUNCHER_MESSAGES";
 inline constexpr const char* kListenVariable = "TRAINER_LAUNCHER_SOCKET";
 
 // Names the file from which torchrun reads why a process has failed.

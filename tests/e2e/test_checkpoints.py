@@ -180,7 +180,7 @@ class CheckpointsTest(LaunchCase):
         err, code = self.train("--resume", str(self.folder / "nothing.pt"))
         self.assertEqual(code, 5, err)
 
-    @plants("The configuration has become another one")
+    @plants("The configuration was changed so that the checkpoint does not fit")
     def test_changed_configuration(self, row):
         self.train(fault="0 training 24 kill")
         err, code = self.train("model={name: resnet20}", "seed=7")

@@ -178,7 +178,7 @@ class RanksTest(unittest.TestCase):
         row.check(self, zero.err, zero.returncode, [one.returncode], RANK=1)
         self.assertEqual(one.err, "")
 
-    @plants("A rank does not come")
+    @plants("A rank does not join")
     def test_a_missing_rank_is_named(self, row):
         zero = self.together([start_rank(0, 3, free_port(), *RANDOM, "distributed.timeout_seconds=1", "--run-dir", self.folder / "run")])[0]
         row.check(self, zero.err, zero.returncode)

@@ -57,7 +57,7 @@ class StoppingTest(LaunchCase):
         self.assert_nothing_left(process, "")
         self.assert_stopped(row, process, (self.run_dir / "train.log").read_text())
 
-    @plants("Nobody reads what is said")
+    @plants("The reader of the output exits")
     def test_closed_output_pipe(self, row):
         reader, writer = os.pipe()
         process = self.start(stdout=writer, stderr=writer)

@@ -188,7 +188,7 @@ TEST(Launcher, TheLastLinesOfAFailureAreRepeated) {
 TEST(Launcher, TheOthersLearnHowARankHasEnded) {
   LauncherProcess launcher(3, R"sh(
     if [ $RANK = 1 ]; then read line <&8; exit 3; fi
-    read -r word rank process how </proc/self/fd/$TRAINER_LAUNCHER_NOTICES
+    read -r word rank process how </proc/self/fd/$TRAINER_LAUNCHER_MESSAGES
     echo "$word.$rank.$how" >&9)sh",
                            {.after_failure = std::chrono::seconds(20)});
   launcher.release();
@@ -199,7 +199,7 @@ TEST(Launcher, TheOthersLearnHowARankHasEnded) {
 TEST(Launcher, TheOthersLearnThatARankIsStoppedAndContinued) {
   LauncherProcess launcher(2, R"sh(
     if [ $RANK = 1 ]; then echo $$ >&9; read line <&8; exit 0; fi
-    exec 3</proc/self/fd/$TRAINER_LAUNCHER_NOTICES
+    exec 3</proc/self/fd/$TRAINER_LAUNCHER_MESSAGES
     for i in 1 2; do read -r notice <&3; echo $notice >&9; done)sh");
   const auto process = std::stoi(launcher.line());
   kill(process, SIGSTOP);
