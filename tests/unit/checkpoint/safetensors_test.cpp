@@ -99,14 +99,14 @@ TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
   const auto refusal_of = [&](const std::string& first, const std::string& second) {
     return safetensors_refusal(make_safetensors('{' + first + (second.empty() ? "" : ',' + second) + '}'));
   };
-  EXPECT_EQ(said(tensor("b", "U8", "4", "4,8"), tensor("a", "F32", "1", "0,4")), "");
-  EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("b", "F32", "", "2,6")),
+  EXPECT_EQ(refusal_of(tensor("b", "U8", "4", "4,8"), tensor("a", "F32", "1", "0,4")), "");
+  EXPECT_EQ(refusal_of(tensor("a", "F32", "1", "0,4"), tensor("b", "F32", "", "2,6")),
             damaged_safetensors("tensor \"b\" begins at byte 2 of the values, which overlaps the one before it, which ends at byte 4"));
   EXPECT_EQ(
-      said(tensor("a", "F32", "1", "0,4"), tensor("b", "U8", "2", "6,8")),
+      refusal_of(tensor("a", "F32", "1", "0,4"), tensor("b", "U8", "2", "6,8")),
       damaged_safetensors("tensor \"b\" begins at byte 6 of the values, which leaves a gap after the one before it, which ends at byte 4"));
-  EXPECT_EQ(said(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" occurs twice"));
-  EXPECT_EQ(said(tensor("a", "F32", "3", "0,8"), ""),
+  EXPECT_EQ(refusal_of(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" occurs twice"));
+  EXPECT_EQ(refusal_of(tensor("a", "F32", "3", "0,8"), ""),
             damaged_safetensors("tensor \"a\" of F32 and shape [3] would be bytes 0 to 8, which is another size"));
   EXPECT_EQ(refusal_of(tensor("a", "F32", "2", "8,0"), ""),
             damaged_safetensors("tensor \"a\" of F32 and shape [2] would be bytes 8 to 0, which is another size"));

@@ -54,7 +54,7 @@ SmallRun train_on(int world_size, const std::string& text, const Overrides& over
 }
 
 // Losses, metrics, learning rates and steps, as lines.
-std::vector<std::string> told(const testing::Recorder& events) {
+std::vector<std::string> lines_of(const testing::Recorder& events) {
   std::vector<std::string> lines;
   for (const auto& e : events.train) {
     lines.push_back(fmt::format("train {} {} {} {} {} {} {}", e.epoch, e.step, e.step_in_epoch, e.steps_per_epoch, testing::loss_of(e),

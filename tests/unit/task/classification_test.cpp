@@ -126,9 +126,9 @@ TEST(TrainMeter, ContinuesFromItsState) {
   other.add(torch::tensor(2.0F), ranked_outputs({3}, 10), labels({3}), 1);
   other.load_state(state::View(tree, "a.pt"));
   for (auto* meter : {&original, &other}) meter->add(torch::tensor(0.7F), ranked_outputs({5}, 10), labels({5}), 1);
-  EXPECT_EQ(loss_of(other.read(alone())), loss_of(original.read(alone())));
-  EXPECT_EQ(other.read(alone()).num_samples, 3);
-  EXPECT_EQ(value_of(other.read(alone()), "top1"), 2.0 / 3);
+  EXPECT_EQ(loss_of(other.read(one_process())), loss_of(original.read(one_process())));
+  EXPECT_EQ(other.read(one_process()).num_samples, 3);
+  EXPECT_EQ(value_of(other.read(one_process()), "top1"), 2.0 / 3);
   // The state does not contain later additions.
   other.load_state(state::View(tree, "a.pt"));
   EXPECT_EQ(other.read(one_process()).num_samples, 2);
