@@ -123,32 +123,32 @@ TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
 }
 
 TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
-  const auto said = [](const std::string& header) { return safetensors_refusal(make_safetensors(header)); };
-  EXPECT_EQ(said(""), damaged_safetensors("its header is not valid JSON (error at byte 1)"));
-  EXPECT_EQ(said("{\"a\":"), damaged_safetensors("its header is not valid JSON (error at byte 6)"));
+  const auto refusal_of = [](const std::string& header) { return safetensors_refusal(make_safetensors(header)); };
+  EXPECT_EQ(refusal_of(""), damaged_safetensors("its header is not valid JSON (error at byte 1)"));
+  EXPECT_EQ(refusal_of("{\"a\":"), damaged_safetensors("its header is not valid JSON (error at byte 6)"));
   const auto has = [](const std::string& what, const std::string& key) {
     return fmt::format(
         "a.safetensors: its header holds {} where the format does not allow it, at \"{}\"; save it again with the safetensors package",
         what, key);
   };
-  EXPECT_EQ(said("[]"), has("a list", ""));
-  EXPECT_EQ(said("7"), has("a number", ""));
-  EXPECT_EQ(said(R"({"a":null})"), has("null", "a"));
-  EXPECT_EQ(said(R"({"a":true})"), has("a boolean", "a"));
-  EXPECT_EQ(said(R"({"a":"F32"})"), has("a string", "a"));
-  EXPECT_EQ(said(R"({"a":{"shape":[-1]}})"), has("a negative number", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[1.5]}})"), has("a number that is not an integer", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[9223372036854775808]}})"), has("a number that is too large", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[18446744073709551616]}})"), has("a number that is not an integer", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[[1]]}})"), has("a list", "shape"));
-  EXPECT_EQ(said(R"({"a":{"shape":[1],"shape":[1]}})"), has("a list", "shape"));
-  EXPECT_EQ(said(R"({"a":{"data_offsets":[0,1,2]}})"), has("a third offset", "data_offsets"));
-  EXPECT_EQ(said(R"({"a":{"dtype":{}}})"), has("an object", "dtype"));
-  EXPECT_EQ(said(R"({"a":{"type":"F32"}})"), has("an unknown key", "type"));
-  EXPECT_EQ(said(R"({"a":{"dtype":"F32"}})"), has("a tensor without dtype, shape or two data_offsets", "a"));
-  EXPECT_EQ(said(R"({"__metadata__":{"a":1}})"), has("a number", "a"));
-  EXPECT_EQ(said(R"({"__metadata__":{"a":"1","a":"2"}})"), has("the same key twice", "a"));
-  EXPECT_EQ(said("{\"a\":" + std::string(100000, '[') + "}"), has("a list", "a"));
+  EXPECT_EQ(refusal_of("[]"), has("a list", ""));
+  EXPECT_EQ(refusal_of("7"), has("a number", ""));
+  EXPECT_EQ(refusal_of(R"({"a":null})"), has("null", "a"));
+  EXPECT_EQ(refusal_of(R"({"a":true})"), has("a boolean", "a"));
+  EXPECT_EQ(refusal_of(R"({"a":"F32"})"), has("a string", "a"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[-1]}})"), has("a negative number", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[1.5]}})"), has("a number that is not an integer", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[9223372036854775808]}})"), has("a number that is too large", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[18446744073709551616]}})"), has("a number that is not an integer", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[[1]]}})"), has("a list", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"shape":[1],"shape":[1]}})"), has("a list", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"data_offsets":[0,1,2]}})"), has("a third offset", "data_offsets"));
+  EXPECT_EQ(refusal_of(R"({"a":{"dtype":{}}})"), has("an object", "dtype"));
+  EXPECT_EQ(refusal_of(R"({"a":{"type":"F32"}})"), has("an unknown key", "type"));
+  EXPECT_EQ(refusal_of(R"({"a":{"dtype":"F32"}})"), has("a tensor without dtype, shape or two data_offsets", "a"));
+  EXPECT_EQ(refusal_of(R"({"__metadata__":{"a":1}})"), has("a number", "a"));
+  EXPECT_EQ(refusal_of(R"({"__metadata__":{"a":"1","a":"2"}})"), has("the same key twice", "a"));
+  EXPECT_EQ(refusal_of("{\"a\":" + std::string(100000, '[') + "}"), has("a list", "a"));
   std::string dimensions = "1";
   for (int i = 0; i < 64; ++i) dimensions += ",1";
   EXPECT_EQ(refusal_of(fmt::format(R"({{"a":{{"shape":[{}]}}}})", dimensions)),
