@@ -101,8 +101,8 @@ class SlurmTest(EqualRunsCase):
         options = ["--ntasks-per-node=3", "--gpus-per-node=2", "--cpus-per-task=1"]
         job = self.submit("gpus", options, "runtime.device=auto", "dataloader.global_batch_size=9")
         code = self.rig.end(job)[1]
-        row.check(self, self.said(), code)
-        self.assertEqual(self.said().count("Slurm started 3 tasks"), 1, self.said())
+        row.check(self, self.output(), code)
+        self.assertEqual(self.output().count("Slurm started 3 tasks"), 1, self.output())
         run = self.srun("--gpus-per-node=2", "runtime.device=auto", run_dir="idle")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("warning: Slurm allocated 2 GPUs on this node (SLURM_GPUS_ON_NODE), but 1 of them stay idle", run.stderr)
