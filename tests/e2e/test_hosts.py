@@ -99,7 +99,7 @@ class HostsTest(LaunchCase):
         other.communicate()
         output = ""
         for line in first.stderr:
-            said += line
+            output += line
             if "nodes have joined" in line:
                 break
         row.check(self, output, RANK=2, NUMBER=1)
