@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kKeptLines = 5;
 // Longer lines are forwarded in pieces.
-constexpr size_t kLongestLine = 64 * 1024;
+constexpr size_t kLongestLine = size_t{64} * 1024;
 
 [[noreturn]] void fail(const std::string& program, int reason) {
   throw Error("cannot start " + program + ": " + std::generic_category().message(reason));

@@ -36,7 +36,7 @@ std::vector<std::string> split_at_commas(std::string_view text) {
 
 // Numbers or names such as GPU-1a2b and MIG-3c4d.
 std::vector<std::string> parse_gpus(const std::string& text) {
-  const auto gpus = split_at_commas(text);
+  auto gpus = split_at_commas(text);
   for (const auto& gpu : gpus) {
     const auto is_allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '/'; };
     if (gpu.empty() || gpu.front() == '-' || !std::ranges::all_of(gpu, is_allowed)) {
