@@ -16,13 +16,18 @@ Checkpoints::Checkpoints(Parts& parts, RunState& run, task::TrainMeter& meter, r
     : parts_(parts), run_(run), meter_(meter), reporter_(reporter), target_(std::move(target)) {}
 
 state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
+  // Those of the next step, as in a torch scheduler that was stepped after each update.
+  const auto& progress = run_.progress;
+  const auto rest = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
+  const auto schedule_step = schedule_step_of(parts_.plan, rest, progress.step);
+  const double lr = parts_.optimizer->base_lr() * parts_.lr_factor(schedule_step);
   state::Dict schedule;
-  schedule.add("last_epoch", run_.progress.step);
+  schedule.add("last_epoch", schedule_step);
   state::Dict tree;
   tree.add("format_version", kFormatVersion);
   tree.add("model", state::state_of(*parts_.model));
   tree.add("ema", parts_.ema ? parts_.ema->state() : state::Tree());
-  tree.add("optimizer", parts_.optimizer->state());
+  tree.add("optimizer", parts_.optimizer->state(lr));
   tree.add("grad_scaler", parts_.grad_scaler ? parts_.grad_scaler->state() : state::Tree());
   tree.add("lr_scheduler", std::move(schedule));
   write_run_state(run_, sums, tree);

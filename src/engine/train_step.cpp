@@ -2,6 +2,7 @@
 
 #include "amp/autocast.h"
 #include "base/random.h"
+#include "nn/batch_norm.h"
 
 namespace trainer::engine {
 
@@ -22,7 +23,11 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
     const auto images = batch.images.to(device, /*non_blocking=*/true);
     const auto targets = batch.targets.to(device, /*non_blocking=*/true);
     for (int number = 0; number < num_passes; ++number) {
-      if (number == 1) optimizer.perturb_parameters();
+      std::optional<nn::FrozenStatistics> frozen;
+      if (number == 1) {
+        optimizer.perturb_parameters();
+        frozen.emplace(*parts_.model);
+      }
       const bool reduces = micro_step.is_last() && number + 1 == num_passes;
       data_parallel.before_forward(micro_step.is_first(), reduces);
       // 1. Forward and loss.

@@ -17,15 +17,17 @@ BatchNorm2d::BatchNorm2d(int64_t num_channels, double eps, std::optional<double>
 
 torch::Tensor BatchNorm2d::forward(const torch::Tensor& x) {
   double batch_weight = 0;
+  auto statistics = std::pair(running_mean, running_var);
   if (is_training() && x.numel() > 0) {
     if (x.numel() == x.size(1)) {
       throw UsageError(c10::str("batch normalisation cannot train on one value per channel (its input is ", x.sizes(),
                                 "); use a larger dataloader.batch_size or larger images"));
     }
     batch_weight = next_batch_weight();
+    statistics = statistics_to_update();
     count_batch();
   }
-  return observed(*this, at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), batch_weight, eps_,
+  return observed(*this, at::batch_norm(x, weight, bias, statistics.first, statistics.second, is_training(), batch_weight, eps_,
                                         at::globalContext().userEnabledCuDNN()));
 }
 
@@ -33,7 +35,13 @@ double BatchNorm2d::next_batch_weight() const {
   return momentum_ ? *momentum_ : 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>() + 1);
 }
 
+std::pair<torch::Tensor, torch::Tensor> BatchNorm2d::statistics_to_update() const {
+  if (updates_statistics_) return {running_mean, running_var};
+  return {running_mean.clone(), running_var.clone()};
+}
+
 void BatchNorm2d::count_batch() {
+  if (!updates_statistics_) return;
   const torch::NoGradGuard no_grad;
   num_batches_tracked.add_(1);
 }
@@ -48,6 +56,17 @@ void BatchNorm2d::to(torch::Dtype dtype, bool non_blocking) {
   const torch::Tensor count = num_batches_tracked.detach();
   torch::nn::Module::to(dtype, non_blocking);
   num_batches_tracked.set_data(count);
+}
+
+FrozenStatistics::FrozenStatistics(const torch::nn::Module& model) {
+  for (const auto& module : model.modules()) {
+    if (auto layer = std::dynamic_pointer_cast<BatchNorm2d>(module)) layers_.push_back(std::move(layer));
+  }
+  for (const auto& layer : layers_) layer->set_updates_statistics(false);
+}
+
+FrozenStatistics::~FrozenStatistics() {
+  for (const auto& layer : layers_) layer->set_updates_statistics(true);
 }
 
 NormFactory local_batch_norm() {

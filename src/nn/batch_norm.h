@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace trainer::nn {
 
@@ -25,6 +27,9 @@ class BatchNorm2d : public torch::nn::Module {
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
 
+  // Whether batches in training update the running statistics and num_batches_tracked. By default they do.
+  void set_updates_statistics(bool updates) { updates_statistics_ = updates; }
+
   torch::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 
  protected:
@@ -32,13 +37,29 @@ class BatchNorm2d : public torch::nn::Module {
   // The weight of the next batch in the running statistics.
   double next_batch_weight() const;
   void count_batch();
+  // The running mean and variance for a batch in training to update: copies if it must not change those of the layer.
+  std::pair<torch::Tensor, torch::Tensor> statistics_to_update() const;
 
  private:
   double eps_;
   std::optional<double> momentum_;
+  bool updates_statistics_ = true;
 };
 
 using BatchNormPtr = std::shared_ptr<BatchNorm2d>;
+
+// While it exists, batches do not update the running statistics of the model's batch normalisations: for another pass over a batch that
+// they have counted already.
+class FrozenStatistics {
+ public:
+  explicit FrozenStatistics(const torch::nn::Module& model);
+  ~FrozenStatistics();
+  FrozenStatistics(const FrozenStatistics&) = delete;
+  FrozenStatistics& operator=(const FrozenStatistics&) = delete;
+
+ private:
+  std::vector<BatchNormPtr> layers_;
+};
 using NormFactory = std::function<BatchNormPtr(int64_t num_channels)>;
 
 NormFactory local_batch_norm();

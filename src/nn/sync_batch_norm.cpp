@@ -206,7 +206,8 @@ torch::Tensor SyncBatchNorm::forward(const torch::Tensor& x) {
   if (!is_training() || group_->size() == 1) return BatchNorm2d::forward(x);
   TORCH_CHECK(x.dim() >= 2 && x.size(1) == weight.numel(), "batch normalisation of ", weight.numel(), " channels got an input of ",
               x.sizes());
-  torch::Tensor y = Normalisation::apply(x, weight, bias, LayerState{group_, running_mean, running_var, next_batch_weight(), eps()});
+  const auto [mean, var] = statistics_to_update();
+  torch::Tensor y = Normalisation::apply(x, weight, bias, LayerState{group_, mean, var, next_batch_weight(), eps()});
   count_batch();
   return observed(*this, y);
 }

@@ -71,7 +71,6 @@ std::vector<Optimizer::Gradients> Optimizer::gather() const {
 
 void Optimizer::step(double lr, const std::optional<torch::Tensor>& found_inf) {
   const torch::NoGradGuard no_grad;
-  last_lr_ = lr;
   restore_parameters();
   auto all = gather();
   if (skip_zero_grads_) drop_zeros(all);
@@ -97,7 +96,7 @@ void Optimizer::drop_zeros(std::vector<Gradients>& all) {
 
 void Optimizer::perturb_parameters() { TORCH_CHECK(false, "Optimizer::perturb_parameters: this optimizer needs no second pass"); }
 
-state::Tree Optimizer::state() const {
+state::Tree Optimizer::state(double lr) const {
   state::Dict states;
   state::List param_groups;
   int64_t number = 0;
@@ -109,7 +108,7 @@ state::Tree Optimizer::state() const {
       numbers.emplace_back(number);
     }
     state::Dict options;
-    options.add("lr", last_lr_.value_or(base_lr()));
+    options.add("lr", lr);
     add_options(group, options);
     options.add("initial_lr", base_lr());  // torch's schedulers write it and require it to resume
     options.add("params", std::move(numbers));

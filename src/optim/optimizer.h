@@ -51,8 +51,9 @@ class Optimizer {
   virtual void perturb_parameters();
 
   // The same as torch.optim's state_dict(), so that each can load the other's: "state" by the parameters' numbers, counted over the groups,
-  // without parameters that had no update yet, and "param_groups" with the learning rate of the last step. Shares the state's memory.
-  state::Tree state() const;
+  // without parameters that had no update yet, and "param_groups". `lr`: that of the next step, which torch's schedulers leave in the
+  // groups and continue from. Shares the state's memory.
+  state::Tree state(double lr) const;
   // Restores the state bit for bit, in the parameters' memory layout. Options come from the configuration, so that only the groups' lists
   // of parameters are checked. Throws CheckpointError when these, a shape or a dtype differ; a part may be loaded by then.
   void load_state(const state::View& view);
@@ -94,7 +95,6 @@ class Optimizer {
   static void drop_zeros(std::vector<Gradients>& all);
   void check_groups(const state::View& param_groups) const;
 
-  std::optional<double> last_lr_;
   bool skip_zero_grads_ = false;
 };
 

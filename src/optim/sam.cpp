@@ -4,6 +4,9 @@
 // Several ranks: as in the paper, each rank ascends along the gradient of its own part of the batch (m-sharpness). So the first pass needs
 // no synchronisation. The parameters then differ between ranks until step() restores the old bits; the gradients of the second pass are
 // averaged. With amp::GradScaler, both losses are scaled and only the second gradient is unscaled: the scale of the first cancels.
+//
+// The running statistics of batch normalisation are updated by the first pass only: the second one is over the same samples, at parameters
+// that the network does not keep.
 
 #include <torch/torch.h>
 

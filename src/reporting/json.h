@@ -21,8 +21,8 @@ inline void add_scores(Json& object, const ValidationEvent& event) {
   add_metrics(object, event.ema_metrics, "ema_");
 }
 
-// `indent` -1: on one line. Numbers are written so that reading them gives the same double. Always valid JSON: numbers that are not finite
+// On one line. Numbers are written so that reading them gives the same double. Always valid JSON: numbers that are not finite
 // become null, and bytes that are not UTF-8 (of a path in a message) the replacement character.
-inline std::string to_text(const Json& object, int indent = -1) { return object.dump(indent, ' ', false, Json::error_handler_t::replace); }
+inline std::string to_text(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace trainer::reporting

@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <string_view>
+
 #include "base/file.h"
+#include "base/text.h"
 #include "reporting/json.h"
 #include "reporting/sinks.h"
 
@@ -30,6 +34,23 @@ void add_classes(Json& object, const std::vector<ClassMetrics>& classes, const s
   object["confusion"] = std::move(rows);
 }
 
+// Indented for readers; a list of numbers, such as a row of the confusion matrix, is one line.
+std::string to_indented_text(const Json& value, const std::string& indent = "") {
+  if (!value.is_structured() || value.empty()) return to_text(value);
+  std::vector<std::string> parts;
+  if (value.is_array() && std::ranges::none_of(value, &Json::is_structured)) {
+    for (const auto& element : value) parts.push_back(to_text(element));
+    return "[" + join(parts, ", ") + "]";
+  }
+  const auto inner = indent + "  ";
+  for (const auto& [key, element] : value.items()) {
+    const auto name = value.is_object() ? to_text(Json(key)) + ": " : "";
+    parts.push_back("\n" + inner + name + to_indented_text(element, inner));
+  }
+  const std::string_view brackets = value.is_object() ? "{}" : "[]";
+  return brackets[0] + join(parts, ",") + "\n" + indent + brackets[1];
+}
+
 class Summary : public Sink {
  public:
   explicit Summary(const std::filesystem::path& file) : file_(file) {}
@@ -48,7 +69,7 @@ class Summary : public Sink {
       add_classes(summary["final"], event.final_classes, event.final_validation->confusion);
     }
     if (event.best_validation) summary["best"] = validation_object(*event.best_validation);
-    write_file_atomically(file_, to_text(summary, 2) + '\n');
+    write_file_atomically(file_, to_indented_text(summary) + '\n');
   }
 
  private:

@@ -22,6 +22,31 @@ OPTIMIZERS = {
 }
 # An epoch has fifty steps.
 NETWORK, SEED, BATCH, BEFORE, AFTER = "demo_conv", 3, 40, 45, 5
+# Two epochs of twenty steps, with a checkpoint between them.
+SCHEDULE_BATCH, STEPS_PER_EPOCH, TOTAL_STEPS, WARMUP_STEPS, LR = 100, 20, 40, 10, 0.01
+schedulers = torch.optim.lr_scheduler
+SCHEDULES = {
+    "{name: constant}": lambda optimizer: schedulers.ConstantLR(optimizer, factor=1),
+    "{name: step, step_epochs: 1, gamma: 0.5}": lambda optimizer: schedulers.StepLR(optimizer, STEPS_PER_EPOCH, gamma=0.5),
+    "{name: multistep, milestones: [0.5, 1.25], gamma: 0.5}": lambda optimizer: schedulers.MultiStepLR(optimizer, [10, 25], gamma=0.5),
+    "{name: cosine, final_factor: 0.1}": lambda optimizer: schedulers.CosineAnnealingLR(optimizer, TOTAL_STEPS, eta_min=0.1 * LR),
+    "{name: linear, end_factor: 0.1}": lambda optimizer: schedulers.LinearLR(optimizer, 1, 0.1, total_iters=TOTAL_STEPS),
+    "{name: polynomial, power: 2}": lambda optimizer: schedulers.PolynomialLR(optimizer, TOTAL_STEPS, power=2),
+    "{name: onecycle}": lambda optimizer: schedulers.OneCycleLR(optimizer, LR, total_steps=TOTAL_STEPS, cycle_momentum=False),
+    f"{{name: cosine, warmup_steps: {WARMUP_STEPS}, warmup_start_factor: 0.2}}": lambda optimizer: schedulers.SequentialLR(
+        optimizer, [schedulers.LinearLR(optimizer, 0.2, total_iters=WARMUP_STEPS),
+                    schedulers.CosineAnnealingLR(optimizer, TOTAL_STEPS - WARMUP_STEPS)], [WARMUP_STEPS]),
+}
+
+
+def resume_scheduler(scheduler, state):
+    """`state`: of the checkpoint. A SequentialLR has no state of its own, but the number of its steps."""
+    if not isinstance(scheduler, schedulers.SequentialLR):
+        scheduler.load_state_dict(state)
+        return
+    scheduler.optimizer.step()
+    for _ in range(state["last_epoch"]):
+        scheduler.step()
 DATA = ROOT / "datasets" / "cifar10_sample" / "cifar-10-batches-bin"
 
 
@@ -37,19 +62,19 @@ class ContinuedRunTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def train(self, run_dir, optimizer, options, *args):
+    def train(self, run_dir, optimizer, options, *args, batch=BATCH):
         """Trains and returns the loss of each step."""
         keys = ", ".join([f"name: {optimizer}", *(f"{key}: {str(value).lower()}" for key, value in options.items())])
         command = [os.environ["TRAINER_BINARY"], "--config", ROOT / "configs" / "quickstart.yaml", "--run-dir", run_dir, f"model={{name: {NETWORK}}}",
                    f"seed={SEED}", "dataset.train_transforms=[]", "dataset.validation_transforms=[]", f"optimizer={{{keys}}}", "lr_scheduler={name: constant}",
-                   f"dataloader={{batch_size: {BATCH}, global_batch_size: null}}", "runtime={device: cpu, dtype: float64, threads: 1, channels_last: false}",
+                   f"dataloader={{batch_size: {batch}, global_batch_size: null}}", "runtime={device: cpu, dtype: float64, threads: 1, channels_last: false}",
                    "training.epochs=1", "logging.every_steps=1", *args]
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         events = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
         return [event["loss"] for event in events if event["event"] == "train"]
 
-    def python_losses(self, file, optimizer, options):
+    def python_losses(self, file, optimizer, options, batch_size=BATCH, make_scheduler=None):
         state = torch.load(file, weights_only=True)
         network = NETWORKS[NETWORK]().double()
         network.load_state_dict(state["model"])
@@ -57,18 +82,26 @@ class ContinuedRunTest(unittest.TestCase):
         parameters = list(network.parameters())
         kind = OPTIMIZERS[optimizer][0]
         optimizer = kind([{"params": [parameters[i] for i in group["params"]]} for group in groups], **options)
+        if make_scheduler:
+            resume_scheduler(scheduler := make_scheduler(optimizer), state["lr_scheduler"])
         optimizer.load_state_dict(state["optimizer"])
         images, labels = read_samples()
         sampler = DistributedSampler(range(len(images)), num_replicas=1, rank=0, seed=SEED)
         sampler.set_epoch(state["epoch"])
         losses = []
-        for batch in torch.tensor(list(sampler))[state["samples_in_epoch"]:].split(BATCH):
+        for batch in torch.tensor(list(sampler))[state["samples_in_epoch"]:].split(batch_size):
             optimizer.zero_grad()
             loss = F.cross_entropy(network(images[batch].double() / 255), labels[batch])
             loss.backward()
             optimizer.step()
+            if make_scheduler:
+                scheduler.step()
             losses.append(loss.item())
         return losses
+
+    def assert_close(self, python, ours, num_steps):
+        self.assertEqual((len(ours), len(python)), (num_steps, num_steps))
+        torch.testing.assert_close(torch.tensor(python, dtype=torch.float64), torch.tensor(ours, dtype=torch.float64), rtol=1e-9, atol=0)
 
     def test_python_resumes(self):
         for optimizer, (_, options) in OPTIMIZERS.items():
@@ -78,8 +111,18 @@ class ContinuedRunTest(unittest.TestCase):
                 file = first / "checkpoints" / f"step_{BEFORE:08}.pt"
                 ours = self.train(self.folder / f"{optimizer}-continued", optimizer, options, "--resume", file)
                 python = self.python_losses(file, optimizer, options)
-                self.assertEqual((len(ours), len(python)), (AFTER, AFTER))
-                torch.testing.assert_close(torch.tensor(python, dtype=torch.float64), torch.tensor(ours, dtype=torch.float64), rtol=1e-9, atol=0)
+                self.assert_close(python, ours, AFTER)
+
+    def test_python_continues_each_schedule(self):
+        options = {"lr": LR, "momentum": 0.9}
+        for number, (schedule, make_scheduler) in enumerate(SCHEDULES.items()):
+            with self.subTest(schedule):
+                run_dir = self.folder / str(number)
+                ours = self.train(run_dir, "sgd", options, f"lr_scheduler={schedule}", "training.epochs=2", "checkpoint.every_epochs=1",
+                                  "validation.every_epochs=2", batch=SCHEDULE_BATCH)
+                file = run_dir / "checkpoints" / f"step_{STEPS_PER_EPOCH:08}.pt"
+                python = self.python_losses(file, "sgd", options, SCHEDULE_BATCH, make_scheduler)
+                self.assert_close(python, ours[STEPS_PER_EPOCH:], STEPS_PER_EPOCH)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ struct AmpSection {
                      "a GPU)."});
     keys.add_choice("dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}, {"float16", AmpDtype::kFloat16}},
                     {.doc = "Type of the autocast operations; auto: bfloat16. float16 brings the GradScaler with it, whose keys follow."});
-    keys.add("init_scale", init_scale, {.min = 0, .min_excluded = true, .doc = "What the loss is multiplied by at first."});
+    // The scale and its reciprocal are float32, and the scale may grow.
+    keys.add("init_scale", init_scale, {.min = 1e-30, .max = 1e30, .doc = "What the loss is multiplied by at first."});
     keys.add("growth_factor", growth_factor,
              {.min = 1, .min_excluded = true, .doc = "The scale grows by this factor after growth_interval steps without an overflow."});
     keys.add("backoff_factor", backoff_factor,

@@ -100,6 +100,24 @@ TEST(Ranks, AStepFromEqualWeightsEqualsThatOfTheJointBatch) {
   }
 }
 
+TEST(Ranks, TheSecondPassOfSamDoesNotUpdateRunningStatistics) {
+  const auto text = experiment_text(kResNet);
+  auto with_sam = text;
+  with_sam.replace(with_sam.find("{name: sgd"), std::string("{name: sgd").size(), "{name: sam");
+  const auto num_buffers = static_cast<std::ptrdiff_t>(testing::SmallSession(text, {}).parts().model->buffers().size());
+  for (const int world_size : {1, 2}) {
+    testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
+      const auto ranks = make_ranks(groups);
+      const auto expected = one_step(text, ranks, 0);
+      const auto state = one_step(with_sam, ranks, 0);
+      ASSERT_EQ(state.size(), expected.size());
+      EXPECT_TRUE(std::equal(state.end() - num_buffers, state.end(), expected.end() - num_buffers,
+                             [](const auto& a, const auto& b) { return torch::equal(a, b); }))
+          << world_size << " ranks";
+    });
+  }
+}
+
 TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
   for (const int world_size : {2, 3, 4}) {
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {

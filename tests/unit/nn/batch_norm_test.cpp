@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/error.h"
 
 namespace trainer::nn::test {
@@ -137,6 +139,25 @@ TEST(BatchNorm, EmptyBatchHasZeroGradientsAndDoesNotChangeRunningStatistics) {
     EXPECT_TRUE(at::equal(norm->running_var, torch::ones({kNormChannels})));
     EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 0);
   }
+}
+
+TEST(BatchNorm, WhileStatisticsAreFrozenBatchesDoNotUpdateThem) {
+  const auto norm = local_batch_norm()(kNormChannels);
+  const auto x = norm_input(1, torch::kFloat32);
+  const auto normalised = norm->forward(x);
+  const auto mean = norm->running_mean.clone();
+  const auto var = norm->running_var.clone();
+  {
+    const FrozenStatistics frozen(*norm);
+    EXPECT_TRUE(at::equal(norm->forward(x), normalised));
+    norm->forward(torch::full_like(x, std::numeric_limits<float>::quiet_NaN()));
+  }
+  EXPECT_TRUE(at::equal(norm->running_mean, mean));
+  EXPECT_TRUE(at::equal(norm->running_var, var));
+  EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 1);
+  norm->forward(norm_input(2, torch::kFloat32));
+  EXPECT_FALSE(at::equal(norm->running_mean, mean));
+  EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 2);
 }
 
 TEST(BatchNorm, WithoutMomentumAveragesAllBatches) {

@@ -37,7 +37,7 @@ struct Training {
 
 // A copy as if loaded from a file: in separate memory, contiguous.
 state::Tree stored(const Optimizer& optimizer) {
-  const auto tree = optimizer.state();
+  const auto tree = optimizer.state(/*lr=*/0.1);
   std::vector<torch::Tensor> copies;
   for (const auto& tensor : state::tensors_of(tree)) copies.push_back(tensor.clone(at::MemoryFormat::Contiguous));
   return state::with_tensors(tree, copies);
@@ -84,7 +84,7 @@ TEST(OptimizerState, KeepsTheLayoutOfTheParameters) {
     const auto tree = stored(*original.optimizer);
     loaded.optimizer->load_state(state::View(tree, "a.pt"));
     for (const auto& training : {&original, &loaded}) {
-      for (const auto& tensor : state::tensors_of(training->optimizer->state())) {
+      for (const auto& tensor : state::tensors_of(training->optimizer->state(/*lr=*/0.1))) {
         EXPECT_TRUE(tensor.dim() != 4 || tensor.strides() == original.problem.weight.strides());
       }
     }
@@ -95,7 +95,7 @@ TEST(OptimizerState, KeepsTheLayoutOfTheParameters) {
 TEST(OptimizerState, HasTheLayoutOfTorchOptim) {
   Training training("{name: sgd, lr: 0.5, momentum: 0.9, weight_decay: 0.02}");
   training.step(0, /*first_update_of_bias=*/1);
-  const auto tree = training.optimizer->state();
+  const auto tree = training.optimizer->state(/*lr=*/0.1);
   const state::View view(tree, "a.pt");
   EXPECT_THAT(view.keys(), ElementsAre(state::Key("state"), state::Key("param_groups")));
   EXPECT_THAT(view.at("state").keys(), ElementsAre(state::Key(int64_t{0})));
@@ -119,10 +119,10 @@ TEST(OptimizerState, ReadsAMomentumBufferThatIsNone) {
   states.add(int64_t{1}, std::move(entry));
   state::Dict root;
   root.add("state", std::move(states));
-  root.add("param_groups", *std::get<state::Dict>(training.optimizer->state().value()).find("param_groups"));
+  root.add("param_groups", *std::get<state::Dict>(training.optimizer->state(/*lr=*/0.1).value()).find("param_groups"));
   const state::Tree tree(std::move(root));
   training.optimizer->load_state(state::View(tree, "a.pt"));
-  EXPECT_TRUE(state::tensors_of(training.optimizer->state()).empty());
+  EXPECT_TRUE(state::tensors_of(training.optimizer->state(/*lr=*/0.1)).empty());
 }
 
 // Expects that loading the state of another optimizer with `groups` throws `message`.

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -48,6 +49,8 @@ TEST(Summary, HasTheClassesOfTheFinalValidation) {
   EXPECT_EQ(nlohmann::json::parse(read_file(file)).at("final"),
             nlohmann::json::parse(R"({"epoch": 0, "step": 0, "loss": 1.5, "num_samples": 6,
               "per_class": [{"top1": 0.75, "num_samples": 4}, {"top1": 0.5, "num_samples": 2}], "confusion": [[3, 1], [1, 1]]})"));
+  // A row of the confusion matrix is a line.
+  EXPECT_THAT(read_file(file), ::testing::HasSubstr("\n    \"confusion\": [\n      [3, 1],\n      [1, 1]\n    ]\n"));
 }
 
 TEST(Summary, AFailureIsWrittenWithItsMessageAndReplacesAnEarlierSummary) {
