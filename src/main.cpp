@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "commands/command.h"
 
 namespace {
@@ -16,7 +17,7 @@ int report_error(const std::string& message, trainer::ExitCode exit_code) {
   if (message.empty()) return static_cast<int>(exit_code);
   // The problems of a configuration are one line each and name their positions.
   const bool is_list = message.find('\n') != std::string::npos;
-  std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", message.c_str());
+  std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", trainer::printable(message).c_str());
   return static_cast<int>(exit_code);
 }
 

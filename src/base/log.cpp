@@ -5,8 +5,12 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <string>
+#include <utility>
+
 #include "base/crash.h"
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace trainer {
 namespace {
@@ -24,11 +28,27 @@ class LevelPrefix : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LevelPrefix>(); }
 };
 
+// The message itself (%v): it may quote files, names and other processes.
+class PrintableMessage : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
+    const auto text = printable({message.payload.data(), message.payload.size()});
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<PrintableMessage>(); }
+};
+
+std::unique_ptr<spdlog::pattern_formatter> make_formatter(std::string pattern) {
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<LevelPrefix>('*').add_flag<PrintableMessage>('v').set_pattern(std::move(pattern));
+  return formatter;
+}
+
 // Records the last lines for the crash report.
 class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    remember_line(std::string(message.payload.data(), message.payload.size()));
+    remember_line(printable({message.payload.data(), message.payload.size()}));
   }
   void flush_() override {}
 };
@@ -37,9 +57,7 @@ class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
 
 std::shared_ptr<Logger> make_console_logger(int rank) {
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<LevelPrefix>('*').set_pattern(rank == 0 ? "%*%v" : "rank " + std::to_string(rank) + ": %*%v");
-  sink->set_formatter(std::move(formatter));
+  sink->set_formatter(make_formatter(rank == 0 ? "%*%v" : "rank " + std::to_string(rank) + ": %*%v"));
   sink->set_level(rank == 0 ? spdlog::level::info : spdlog::level::warn);
   auto logger = std::make_shared<Logger>("trainer", std::move(sink));
   logger->sinks().push_back(std::make_shared<CrashReportSink>());
@@ -51,7 +69,7 @@ std::shared_ptr<Logger> make_console_logger(int rank) {
 void add_file(Logger& logger, const std::filesystem::path& file) {
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
-    sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
+    sink->set_formatter(make_formatter("%Y-%m-%d %H:%M:%S.%e %l: %v"));
     logger.sinks().push_back(std::move(sink));
   } catch (const spdlog::spdlog_ex& error) {
     throw Error("cannot write the log " + file.string() + ": " + error.what());

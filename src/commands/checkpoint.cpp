@@ -7,6 +7,7 @@
 #include "checkpoint/read_file.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
+#include "commands/output.h"
 #include "state/compare.h"
 #include "state/view.h"
 
@@ -39,13 +40,13 @@ void print_item(const state::Item& item) {
       return describe(value);
     }
   };
-  fmt::print("{:<20} {}\n", state::to_string(item.key), std::visit(text, item.value.value()));
+  print("{:<20} {}\n", state::to_string(item.key), std::visit(text, item.value.value()));
 }
 
 void print_info(const fs::path& file) {
   const auto tree = checkpoint::read_any(file);
   const auto* dict = std::get_if<state::Dict>(&tree.value());
-  fmt::print("{}: {}\n", file.string(), describe(tree));
+  print("{}: {}\n", file.string(), describe(tree));
   if (dict == nullptr) return;
   for (const auto& item : dict->items()) print_item(item);
 }
@@ -113,12 +114,12 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
 
   if (info->parsed()) print_info(files.front());
   if (verify->parsed()) {
-    for (const auto& file : files) fmt::print("{}: good, {}\n", file.string(), describe(checkpoint::read_any(file)));
+    for (const auto& file : files) print("{}: good, {}\n", file.string(), describe(checkpoint::read_any(file)));
   }
   if (average->parsed()) write_average(files, output);
   if (!diff->parsed()) return ExitCode::kDone;
   const auto differences = state::differences(checkpoint::read_any(files[0]), checkpoint::read_any(files[1]));
-  for (const auto& difference : differences) fmt::print("{}\n", difference);
+  for (const auto& difference : differences) print("{}\n", difference);
   return differences.empty() ? ExitCode::kDone : ExitCode::kFailure;
 }
 

@@ -1,7 +1,6 @@
-#include <fmt/format.h>
-
 #include "commands/arguments.h"
 #include "commands/command.h"
+#include "commands/output.h"
 #include "config/reference.h"
 #include "session/registries.h"
 
@@ -22,10 +21,10 @@ ExitCode config(const std::vector<std::string>& args) {
   parse(app, args);
   const auto registries = session::all_registries();
   if (reference->parsed()) {
-    fmt::print("{}", format == "text" ? config::reference_text(registries) : config::reference_markdown(registries));
+    print("{}", format == "text" ? config::reference_text(registries) : config::reference_markdown(registries));
   } else {
     auto experiment = config::load(source.file, source.overrides, registries);
-    fmt::print("{}", config::to_yaml(experiment, registries));
+    print("{}", config::to_yaml(experiment, registries));
   }
   return ExitCode::kDone;
 }

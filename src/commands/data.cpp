@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
+#include "commands/output.h"
 #include "datasets/registry.h"
 #include "input/image_file.h"
 #include "input/transforms.h"
@@ -69,7 +70,7 @@ ExitCode data(const std::vector<std::string>& args) {
   if (!dataset->info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.component.name));
   count = std::min(count, dataset->size());
   input::write_image_file(output, draw_grid(experiment, *dataset, count));
-  fmt::print("{}: {} of {} training images\n", output.string(), count, dataset->size());
+  print("{}: {} of {} training images\n", output.string(), count, dataset->size());
   return ExitCode::kDone;
 }
 

@@ -1,11 +1,10 @@
-#include <fmt/format.h>
-
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/safetensors.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
+#include "commands/output.h"
 #include "datasets/registry.h"
 #include "engine/init_from.h"
 #include "engine/torchscript.h"
@@ -68,7 +67,7 @@ ExitCode export_model(const std::vector<std::string>& args) {
   const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
   engine::load_weights(read_weights(file, ema), source, *network.model);
   write(output, format, experiment, *network.model);
-  fmt::print("{}: {} of {}, {}\n", output.string(), experiment.model.component.name, source, ema ? "averaged parameters" : "parameters");
+  print("{}: {} of {}, {}\n", output.string(), experiment.model.component.name, source, ema ? "averaged parameters" : "parameters");
   return ExitCode::kDone;
 }
 

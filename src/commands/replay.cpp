@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
+#include "commands/output.h"
 #include "engine/non_finite_search.h"
 #include "engine/step_record.h"
 #include "engine/train_step.h"
@@ -36,12 +37,12 @@ std::string heading(const engine::StepRecord& record) {
   return fmt::format("step {} of epoch {}{}, learning rate {:.6g}", record.step, record.epoch + 1, rank, record.lr);
 }
 
-void print(const std::vector<engine::Observation>& observations) {
+void print_observations(const std::vector<engine::Observation>& observations) {
   size_t width = 0;
   for (const auto& observation : observations) width = std::max(width, observation.what.size());
-  fmt::print("{:<{}}  {:<20}  {:>12}  {:>12}\n", "", width, "shape", "largest", "not finite");
+  print("{:<{}}  {:<20}  {:>12}  {:>12}\n", "", width, "shape", "largest", "not finite");
   for (const auto& [what, shape, largest, num_non_finite] : observations) {
-    fmt::print("{:<{}}  {:<20}  {:>12.4g}  {:>12}\n", what, width, fmt::format("{}", fmt::join(shape, "x")), largest, num_non_finite);
+    print("{:<{}}  {:<20}  {:>12.4g}  {:>12}\n", what, width, fmt::format("{}", fmt::join(shape, "x")), largest, num_non_finite);
   }
 }
 
@@ -63,8 +64,8 @@ std::string repeat_step(const engine::StepRecord& record, const config::Experime
                                                           .count = count,
                                                           .num_group_samples = record.num_group_samples,
                                                           .stream = position * record.world_size + record.rank});
-    if (count > 1) fmt::print("\nmicro-step {} of {}\n", number + 1, count);
-    print(observations);
+    if (count > 1) print("\nmicro-step {} of {}\n", number + 1, count);
+    print_observations(observations);
     const auto* found = engine::first_non_finite(observations);
     if (first.empty() && found != nullptr) first = found->what;
   }
@@ -86,15 +87,15 @@ ExitCode replay(const std::vector<std::string>& args) {
                                {.num_cpus = world::available_cpus(/*num_sharing=*/1)}, make_console_logger());
   session::Session session(context);
   engine::read_model(folder, *session.parts().model);
-  fmt::print("{}\n", heading(record));
+  print("{}\n", heading(record));
   const auto first = repeat_step(record, context.experiment(), session.parts());
   std::fflush(stdout);
   if (first.empty()) {
     throw Error(fmt::format("step {} is finite this time; in the run {} was not", record.step,
                             record.first_non_finite.empty() ? "the sum over the ranks" : record.first_non_finite));
   }
-  fmt::print("\nfirst not finite: {}{}\n", first,
-             first == record.first_non_finite ? ", as in the run" : fmt::format("; in the run it was {}", record.first_non_finite));
+  print("\nfirst not finite: {}{}\n", first,
+        first == record.first_non_finite ? ", as in the run" : fmt::format("; in the run it was {}", record.first_non_finite));
   return ExitCode::kDone;
 }
 

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <chrono>
 #include <memory>
 
@@ -32,8 +30,10 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
          "auto: resume from the newest complete checkpoint in the run's folder, if there is one; none: start a new run; or the file "
          "of a checkpoint")
       ->type_name("auto|none|FILE");
-  app.add_option("--progress", arguments.progress,
-                 "bar, plain (one line every logging.every_steps steps) or none; default: bar on a terminal, else plain")
+  app.add_option(
+         "--progress", arguments.progress,
+         "bar (one line for each epoch stays), plain (one line every logging.every_steps steps) or none; default: bar on a terminal, "
+         "else plain")
       ->check(CLI::IsMember({"bar", "plain", "none"}));
   // Also with underscores, which users of torchrun know.
   app.add_option("--rank", arguments.rank_env.rank, "number of this process among all, from 0; default: from the launcher's variables");
@@ -48,7 +48,7 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
 
 reporting::Progress choose_progress(const std::string& word) {
   if (word == "none") return reporting::Progress::kNone;
-  return word == "bar" || (word == "auto" && isatty(STDERR_FILENO) != 0) ? reporting::Progress::kBar : reporting::Progress::kPlain;
+  return word == "bar" || (word == "auto" && world::can_redraw_lines()) ? reporting::Progress::kBar : reporting::Progress::kPlain;
 }
 
 // `directory`: null on a rank that writes no files.

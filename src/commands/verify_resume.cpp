@@ -9,6 +9,7 @@
 #include "checkpoint/store.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
+#include "commands/output.h"
 #include "engine/training_hook.h"
 #include "reporting/events.h"
 #include "session/session.h"
@@ -63,10 +64,10 @@ void compare(const session::Checkpoint& straight, const session::Checkpoint& res
   const auto what = fmt::format("{} steps without interruption, and {} + {} steps with a checkpoint between them", num_steps, num_steps / 2,
                                 num_steps - num_steps / 2);
   if (found.empty()) {
-    fmt::print("equal, bit for bit: {}, in {} tensors\n", what, state::tensors_of(straight.tree).size());
+    print("equal, bit for bit: {}, in {} tensors\n", what, state::tensors_of(straight.tree).size());
     return;
   }
-  for (const auto& difference : found) fmt::print("{}\n", difference);
+  for (const auto& difference : found) print("{}\n", difference);
   throw Error(fmt::format("{} differ in {} places, first in {}; on a GPU, set runtime.deterministic: true to use deterministic kernels",
                           what, found.size(), found.front()));
 }

@@ -3,9 +3,12 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 
+#include "base/plural.h"
 #include "base/text.h"
+#include "reporting/line.h"
 #include "reporting/progress_bar.h"
 #include "reporting/sinks.h"
 
@@ -29,30 +32,37 @@ std::string format_rate(double images_per_second) {
 
 std::string format_seconds(double seconds) { return format_duration(std::chrono::duration<double>(seconds)); }
 
-void add_fields(std::vector<std::string>& fields, const Metrics& metrics, const char* prefix = "") {
+// What is left out first in a line that is too long for its terminal. The bar shows the step too, and the line of a whole epoch does not
+// need it.
+enum Importance : int { kMemory, kDataWait, kStep, kLr, kRate, kEta, kMetric = 100 };
+
+// The first metrics are more important than the later ones.
+void add_metrics(Fields& fields, const Metrics& metrics, const char* prefix, int importance) {
   for (const auto& metric : metrics) {
-    if (!metric.info.is_detail) fields.push_back(prefix + metric.info.name + " " + format_value(metric));
+    if (!metric.info.is_detail) fields.push_back({prefix + metric.info.name + " " + format_value(metric), importance--});
   }
 }
 
-std::vector<std::string> train_fields(const TrainEvent& event) {
-  std::vector<std::string> fields = {fmt::format("epoch {}/{}", event.epoch + 1, event.num_epochs),
-                                     fmt::format("step {}/{}", event.step_in_epoch, event.steps_per_epoch)};
-  add_fields(fields, event.metrics);
-  fields.push_back("lr " + format_lr(event.lr));
-  fields.push_back(format_rate(event.images_per_second));
-  fields.push_back(fmt::format("data {:.0f}%", 100 * event.data_wait));
-  fields.push_back("mem " + format_bytes(event.memory_bytes));
-  fields.push_back("ETA " + format_seconds(event.eta_seconds));
+Field epoch_field(int64_t epoch, int64_t num_epochs) { return {fmt::format("epoch {}/{}", epoch + 1, num_epochs)}; }
+
+Fields train_fields(const TrainEvent& event, int step_importance) {
+  Fields fields = {epoch_field(event.epoch, event.num_epochs),
+                   {fmt::format("step {}/{}", event.step_in_epoch, event.steps_per_epoch), step_importance}};
+  add_metrics(fields, event.metrics, "", kMetric);
+  fields.push_back({"lr " + format_lr(event.lr), kLr});
+  fields.push_back({format_rate(event.images_per_second), kRate});
+  fields.push_back({fmt::format("data {:.0f}%", 100 * event.data_wait), kDataWait});
+  fields.push_back({"mem " + format_bytes(event.memory_bytes), kMemory});
+  fields.push_back({"ETA " + format_seconds(event.eta_seconds), kEta});
   return fields;
 }
 
-std::vector<std::string> validation_fields(const ValidationEvent& event) {
-  std::vector<std::string> fields = {"validation", fmt::format("epoch {}/{}", event.epoch + 1, event.num_epochs)};
-  add_fields(fields, event.metrics);
-  add_fields(fields, event.ema_metrics, "ema_");
-  fields.push_back(fmt::format("{} images", event.num_samples));
-  fields.push_back(format_seconds(event.seconds));
+Fields validation_fields(const ValidationEvent& event) {
+  Fields fields = {{"validation"}, epoch_field(event.epoch, event.num_epochs)};
+  add_metrics(fields, event.metrics, "", Field::kAlways);
+  add_metrics(fields, event.ema_metrics, "ema_", Field::kAlways);
+  fields.push_back({counted(event.num_samples, "image"), 0});
+  fields.push_back({format_seconds(event.seconds), 1});
   return fields;
 }
 
@@ -62,7 +72,7 @@ std::string monitored(const std::string& monitor, const ValidationEvent& event) 
   return metric == nullptr ? "not measured" : format_value(*metric);
 }
 
-// Replaces the terminal sink in the logger while a bar exists: erases the bar around each line.
+// Replaces the terminal sink in the logger while a bar exists: erases the bar before each line.
 class AboveBar : public spdlog::sinks::sink {
  public:
   AboveBar(spdlog::sink_ptr terminal, ProgressBar& bar) : terminal_(std::move(terminal)), bar_(bar) {}
@@ -101,39 +111,49 @@ class Console : public Sink {
   void on_start(const StartEvent& event) override {
     if (event.resume)
       logger_.info("resumes from {}: epoch {}, step {}", event.resume->checkpoint, event.resume->epoch + 1, event.resume->step);
-    logger_.info("training  {} epochs  {} steps per epoch  global_batch_size {}  world_size {}  {} parameters", event.num_epochs,
-                 event.steps_per_epoch, event.global_batch_size, event.world_size, event.num_parameters);
+    log({{"training"},
+         {counted(event.num_epochs, "epoch")},
+         {counted(event.steps_per_epoch, "step") + " per epoch"},
+         {fmt::format("global_batch_size {}", event.global_batch_size)},
+         {fmt::format("world_size {}", event.world_size)},
+         {counted(event.num_parameters, "parameter")}});
   }
 
   void on_train(const TrainEvent& event) override {
-    const std::string line = join(train_fields(event), "  ");
+    const bool is_end_of_epoch = event.step_in_epoch == event.steps_per_epoch;
     if (progress_ == Progress::kPlain) {
-      logger_.info(line);
+      log(train_fields(event, kMetric));
+    } else if (progress_ == Progress::kBar && is_end_of_epoch) {
+      log(train_fields(event, kStep));
     } else {
-      log_beside_terminal(line);
+      log_to_files(train_fields(event, kMetric));
     }
     latest_ = event;
   }
 
+  // At the end of an epoch the bar makes room for the epoch's line.
   void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override {
+    if (!bar_) return;
     const auto now = ProgressBar::Clock::now();
-    if (!bar_ || !bar_->due(now)) return;
-    const double fraction = static_cast<double>(step_in_epoch) / static_cast<double>(steps_per_epoch);
-    if (!latest_) {
-      bar_->draw({fmt::format("step {}/{}", step_in_epoch, steps_per_epoch)}, fraction, now);
-      return;
+    if (step_in_epoch == steps_per_epoch) {
+      bar_->clear();
+    } else if (bar_->due(now)) {
+      draw_bar(step_in_epoch, steps_per_epoch, now);
     }
-    latest_->step_in_epoch = step_in_epoch;
-    bar_->draw(train_fields(*latest_), fraction, now);
   }
 
   void on_warning(const WarningEvent& event) override { logger_.warn("{}", event.message); }
 
-  void on_validation(const ValidationEvent& event) override { logger_.info(join(validation_fields(event), "  ")); }
+  void on_validation(const ValidationEvent& event) override { log(validation_fields(event)); }
 
   void on_checkpoint(const CheckpointEvent& event) override {
-    logger_.info("checkpoint  {}  {}  written in {:.2f} s, training paused for {:.3f} s", event.file, format_bytes(event.num_bytes),
-                 event.seconds, event.pause_seconds);
+    const Fields fields = {{"checkpoint"},
+                           {event.file},
+                           {format_bytes(event.num_bytes)},
+                           {fmt::format("written in {:.2f} s, training paused for {:.3f} s", event.seconds, event.pause_seconds), 0}};
+    auto with_short_name = fields;
+    with_short_name[1].text = std::filesystem::path(event.file).filename().string();
+    log(fields, with_short_name);
   }
 
   // Until the next interval ends, the bar shows the latest values, but with the number of the current epoch.
@@ -143,20 +163,51 @@ class Console : public Sink {
 
   void on_end(const EndEvent& event) override {
     if (bar_) bar_->clear();
-    logger_.info("{}  {} steps  {}  {}", event.reason, event.step, format_seconds(event.seconds), format_rate(event.images_per_second));
+    log({{event.reason}, {counted(event.step, "step")}, {format_seconds(event.seconds)}, {format_rate(event.images_per_second)}});
     if (!event.final_validation || !event.best_validation) return;
-    logger_.info("{}  final {}  best {} in epoch {}", event.monitor, monitored(event.monitor, *event.final_validation),
-                 monitored(event.monitor, *event.best_validation), event.best_validation->epoch + 1);
+    log({{event.monitor},
+         {"final " + monitored(event.monitor, *event.final_validation)},
+         {fmt::format("best {} in epoch {}", monitored(event.monitor, *event.best_validation), event.best_validation->epoch + 1)}});
   }
 
  private:
-  void log_beside_terminal(const std::string& line) {
-    const spdlog::details::log_msg message(logger_.name(), spdlog::level::info, line);
-    for (const auto& sink : logger_.sinks()) {
-      if (sink == terminal_ || !sink->should_log(message.level)) continue;
-      sink->log(message);
-      sink->flush();
+  void draw_bar(int64_t step_in_epoch, int64_t steps_per_epoch, ProgressBar::Clock::time_point now) {
+    const double fraction = static_cast<double>(step_in_epoch) / static_cast<double>(steps_per_epoch);
+    if (!latest_) {
+      bar_->draw({{fmt::format("step {}/{}", step_in_epoch, steps_per_epoch)}}, fraction, now);
+      return;
     }
+    latest_->step_in_epoch = step_in_epoch;
+    bar_->draw(train_fields(*latest_, kStep), fraction, now);
+  }
+
+  void log(const Fields& fields) { log(fields, fields); }
+
+  // Files get the whole line, a terminal what fits into its width; `shorter`: the fields if those of greatest importance do not fit.
+  void log(const Fields& fields, const Fields& shorter) {
+    log_to_files(fields);
+    if (!terminal_) return;
+    const auto width = line_width(stderr);
+    if (!width) {
+      log_to(*terminal_, to_line(fields));
+      return;
+    }
+    const auto line = to_line(fitted(fields, *width));
+    log_to(*terminal_, line.size() <= *width ? line : wrapped(fitted(shorter, *width), *width));
+  }
+
+  void log_to_files(const Fields& fields) {
+    const auto line = to_line(fields);
+    for (const auto& sink : logger_.sinks()) {
+      if (sink != terminal_) log_to(*sink, line);
+    }
+  }
+
+  void log_to(spdlog::sinks::sink& sink, const std::string& line) {
+    const spdlog::details::log_msg message(logger_.name(), spdlog::level::info, line);
+    if (!sink.should_log(message.level)) return;
+    sink.log(message);
+    sink.flush();
   }
 
   Logger& logger_;

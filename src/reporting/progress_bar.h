@@ -6,38 +6,40 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <vector>
+
+#include "reporting/line.h"
 
 namespace trainer::reporting {
 
-// The percentage, a bar if it fits, and the fields, in at most `width` columns (4 or more). While the line is too long and has three or
-// more fields, the last but one is removed; then the end is cut off. `fraction` is the completed part, 0 to 1. Fields must be ASCII.
-std::string format_bar(std::vector<std::string> fields, double fraction, size_t width, bool colour);
+// The percentage, a bar, and the fields, in at most `width` columns (4 or more). Fields are left out, the least important first, until
+// there is room for a bar of ten cells; a line too short for that has a shorter bar or none, and its end is cut off. `fraction` is the
+// completed part, 0 to 1.
+std::string format_bar(const Fields& fields, double fraction, size_t width, bool colour);
 
 class ProgressBar {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `stream` must outlive the bar. The width is the terminal's, queried for each drawing; 80 if `stream` is not a terminal.
+  // `stream` must outlive the bar. The width is the terminal's, queried for each drawing; 79 if `stream` is not a terminal.
   ProgressBar(std::FILE* stream, bool colour) : stream_(stream), colour_(colour) {}
   ~ProgressBar() { clear(); }
 
-  // Whether a tenth of a second has passed since the last drawing.
+  // Whether the bar is not on the terminal, or was drawn a tenth of a second ago or earlier.
   bool due(Clock::time_point now) const;
-  void draw(std::vector<std::string> fields, double fraction, Clock::time_point now);
+  void draw(const Fields& fields, double fraction, Clock::time_point now);
   void clear();
-  // Erases the bar, calls `print`, and draws the bar again below the printed text.
+  // Erases the bar and calls `print`. The bar is not on the terminal until the next drawing.
   void print_above(const std::function<void()>& print);
 
  private:
-  size_t width() const;
+  void erase();
   void write(const std::string& text) const;
 
   std::FILE* stream_;
   bool colour_;
   mutable std::mutex mutex_;  // guards the members below and the terminal's line
-  std::string line_;          // as drawn; empty if there is no bar on the terminal
-  Clock::time_point drawn_;
+  bool is_drawn_ = false;
+  Clock::time_point drawn_at_;
 };
 
 }  // namespace trainer::reporting

@@ -11,14 +11,15 @@
 namespace trainer::reporting {
 
 enum class Progress {
-  kBar,    // training is one redrawn line on stderr; its plain lines go only to the logger's files
+  kBar,    // training is one redrawn line on stderr, where the last interval of each epoch stays as a line; all lines go to the files
   kPlain,  // a line for each interval
-  kNone,   // nothing of training on stderr; its plain lines go only to the logger's files
+  kNone,   // nothing of training on stderr; its lines go only to the logger's files
 };
 
 // Logs the start, each training interval as `progress` selects, each validation, checkpoint and warning, and the end. `colour` applies to
-// the bar. The logger must outlive the sink. With kBar this sink replaces the logger's terminal sink, so that the bar is erased around
-// every line, and its destructor restores it: no other thread may log during construction or destruction.
+// the bar. On a terminal, lines leave out their least important values, or break, to fit its width; files get them whole. The logger must
+// outlive the sink. With kBar this sink replaces the logger's terminal sink, so that the bar is erased before every line, and its
+// destructor restores it: no other thread may log during construction or destruction.
 std::unique_ptr<Sink> make_console(Logger& logger, Progress progress, bool colour);
 // One JSON object per line, with `event` (start or resume, train, warning, validation, checkpoint, end), `time` (Unix seconds), `epoch`
 // (from 0) and `step`. Values that an event does not have are omitted; values that are not finite are null.

@@ -25,6 +25,11 @@ std::string read_text(const std::filesystem::path& path) {
   return std::move(text).str();
 }
 
+bool knows_control_sequences() {
+  const char* name = std::getenv("TERM");
+  return name != nullptr && *name != '\0' && std::string_view(name) != "dumb";
+}
+
 std::optional<int> cgroup_cpus() {
   std::optional<int> least;
   const auto take = [&least](std::optional<int> cpus) {
@@ -97,9 +102,10 @@ std::string describe_small_shared_memory(const std::filesystem::path& folder) {
 
 bool wants_colour() {
   const char* no_colour = std::getenv("NO_COLOR");
-  const char* terminal = std::getenv("TERM");
-  return (no_colour == nullptr || *no_colour == '\0') && terminal != nullptr && std::string_view(terminal) != "dumb";
+  return (no_colour == nullptr || *no_colour == '\0') && knows_control_sequences();
 }
+
+bool can_redraw_lines() { return isatty(STDERR_FILENO) != 0 && knows_control_sequences(); }
 
 std::string host_name() {
   char name[256] = {};

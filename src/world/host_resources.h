@@ -25,6 +25,9 @@ std::string host_name();
 // False when NO_COLOR is set (no-color.org) or the terminal is dumb.
 bool wants_colour();
 
+// Whether stderr is a terminal on which a line can be erased and drawn again; not if TERM is dumb, empty or not set.
+bool can_redraw_lines();
+
 // "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max" and for malformed text.
 std::optional<int> parse_cpu_max(std::string_view text);
 

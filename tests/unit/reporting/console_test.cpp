@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <spdlog/sinks/ostream_sink.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <sstream>
 
 #include "base/file.h"
@@ -52,6 +56,25 @@ struct ConsoleWritten {
   std::string terminal;
   std::string file;
 };
+
+// What `print` writes to stderr if that is a terminal of `columns` columns.
+template <typename Print>
+std::string text_on_terminal(uint16_t columns, Print print) {
+  int ours = -1, theirs = -1;
+  const winsize size{.ws_row = 40, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  if (::openpty(&ours, &theirs, nullptr, nullptr, &size) != 0) return "no pseudo-terminals here";
+  const int before = ::dup(STDERR_FILENO);
+  ::dup2(theirs, STDERR_FILENO);
+  print();
+  std::fflush(stderr);
+  ::dup2(before, STDERR_FILENO);
+  std::string text(4096, '\0');
+  const auto size_read = ::read(ours, text.data(), text.size());
+  text.resize(static_cast<size_t>(std::max<ssize_t>(size_read, 0)));
+  for (const int descriptor : {ours, theirs, before}) ::close(descriptor);
+  std::erase(text, '\r');
+  return text;
+}
 
 // The output of `emit` on stderr and in the log file.
 template <typename Emit>
@@ -145,23 +168,38 @@ TEST(Console, WithoutProgressTrainingLinesAreOnlyInTheFile) {
   EXPECT_EQ(written.file, kConsoleIntervalLine + "\n" + kConsoleValidationLine);
 }
 
-TEST(Console, TheBarIsErasedBeforeAndRedrawnAfterEachLine) {
-  const std::string bar = " 31%  epoch 3/100  step 120/391  loss 1.2345  top1 55.21%  lr 0.0800  ETA 3m12s";
+TEST(Console, TheBarIsErasedBeforeEachLineAndReturnsWithTheNextStep) {
+  const std::string bar = " 31% [===       ]  epoch 3/100  loss 1.2345  top1 55.21%  4321 img/s  ETA 3m12s";
   const auto written = console_written(Progress::kBar, false, [](Sink& sink, Logger& logger) {
     sink.on_train(kConsoleInterval);
     sink.on_step(120, 391);
     logger.warn("a slow disk");
     sink.on_warning({.epoch = 2, .step = 902, .message = "a slow rank"});
+    sink.on_step(120, 391);
     sink.on_validation(kConsoleValidation);
     sink.on_end({.reason = "done", .step = 391, .seconds = 1, .images_per_second = 10});
   });
-  EXPECT_EQ(written.terminal, "\r\x1b[K" + bar +                               //
-                                  "\r\x1b[Kwarning: a slow disk\n" + bar +     //
-                                  "\r\x1b[Kwarning: a slow rank\n" + bar +     //
-                                  "\r\x1b[K" + kConsoleValidationLine + bar +  //
-                                  "\r\x1b[Kdone  391 steps  1.0s  10 img/s\n");
+  EXPECT_EQ(written.terminal, "\r\x1b[K" + bar +                                          //
+                                  "\r\x1b[Kwarning: a slow disk\nwarning: a slow rank\n"  //
+                                  "\r\x1b[K" +
+                                  bar + "\r\x1b[K" + kConsoleValidationLine +  //
+                                  "done  391 steps  1.0s  10 img/s\n");
   EXPECT_EQ(written.file,
             kConsoleIntervalLine + "\na slow disk\na slow rank\n" + kConsoleValidationLine + "done  391 steps  1.0s  10 img/s\n");
+}
+
+TEST(Console, TheLastLineOfAnEpochStaysAboveTheBar) {
+  auto end_of_epoch = kConsoleInterval;
+  end_of_epoch.step_in_epoch = 391;
+  const auto line = console_text([&](Sink& sink) { sink.on_train(end_of_epoch); });
+  const auto written = console_written(Progress::kBar, false, [&](Sink& sink, Logger&) {
+    sink.on_step(390, 391);
+    sink.on_train(end_of_epoch);
+    sink.on_step(391, 391);
+    sink.on_validation(kConsoleValidation);
+  });
+  EXPECT_EQ(written.terminal, "\r\x1b[K100% [=================== ]  step 390/391\r\x1b[K" + line + kConsoleValidationLine);
+  EXPECT_EQ(written.file, line + kConsoleValidationLine);
 }
 
 TEST(Console, TheBarShowsOnlyTheStepBeforeTheFirstInterval) {
@@ -175,7 +213,43 @@ TEST(Console, TheBarFollowsTheEpoch) {
     sink.on_epoch({.epoch = 2});
     sink.on_step(1, 391);
   });
-  EXPECT_EQ(written.terminal.find("\r\x1b[K  0%  epoch 4/100  step 1/391  loss 1.2345"), 0U) << written.terminal;
+  EXPECT_EQ(written.terminal.find("\r\x1b[K  0% [          ]  epoch 4/100  loss 1.2345"), 0U) << written.terminal;
+}
+
+TEST(Console, LinesFitTheirTerminal) {
+  const CheckpointEvent checkpoint = {.file = "runs/my_experiment/with_a_long_name/of_its_folder/checkpoints/step_00001173.pt",
+                                      .num_bytes = 2048};
+  auto end_of_epoch = kConsoleInterval;
+  end_of_epoch.step_in_epoch = 391;
+  const auto shown = [&](Progress progress, uint16_t columns) {
+    return text_on_terminal(columns, [&] {
+      const auto logger = make_console_logger();
+      const auto sink = make_console(*logger, progress, false);
+      sink->on_start({.num_epochs = 100, .steps_per_epoch = 391, .world_size = 4, .global_batch_size = 512, .num_parameters = 11173962});
+      sink->on_train(end_of_epoch);
+      sink->on_validation(kConsoleValidation);
+      sink->on_checkpoint(checkpoint);
+    });
+  };
+  EXPECT_EQ(shown(Progress::kBar, 80),
+            "training  100 epochs  391 steps per epoch  global_batch_size 512  world_size 4\n"
+            "  11173962 parameters\n"
+            "epoch 3/100  loss 1.2345  top1 55.21%  lr 0.0800  4321 img/s  ETA 3m12s\n"
+            "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  2.1s\n"
+            "checkpoint  step_00001173.pt  2.0 KiB\n");
+  EXPECT_EQ(shown(Progress::kPlain, 80),
+            "training  100 epochs  391 steps per epoch  global_batch_size 512  world_size 4\n"
+            "  11173962 parameters\n"
+            "epoch 3/100  step 391/391  loss 1.2345  top1 55.21%  4321 img/s  ETA 3m12s\n"
+            "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  2.1s\n"
+            "checkpoint  step_00001173.pt  2.0 KiB\n");
+  EXPECT_EQ(
+      shown(Progress::kBar, 200),
+      "training  100 epochs  391 steps per epoch  global_batch_size 512  world_size 4  11173962 parameters\n"
+      "epoch 3/100  step 391/391  loss 1.2345  top1 55.21%  lr 0.0800  4321 img/s  data 2%  mem 1.2 GiB  ETA 3m12s\n"
+      "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  10000 images  2.1s\n"
+      "checkpoint  runs/my_experiment/with_a_long_name/of_its_folder/checkpoints/step_00001173.pt  2.0 KiB  written in 0.00 s, training "
+      "paused for 0.000 s\n");
 }
 
 TEST(Console, RestoresTheLoggersTerminal) {

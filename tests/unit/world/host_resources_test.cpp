@@ -53,8 +53,10 @@ TEST(HostResources, Colour) {
   setenv("NO_COLOR", "1", 1);
   EXPECT_FALSE(wants_colour());
   unsetenv("NO_COLOR");
-  setenv("TERM", "dumb", 1);
-  EXPECT_FALSE(wants_colour());
+  for (const auto* name : {"dumb", ""}) {
+    setenv("TERM", name, 1);
+    EXPECT_FALSE(wants_colour()) << name;
+  }
 }
 
 }  // namespace
