@@ -3,28 +3,24 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/load.h"
 
 namespace trainer::commands {
 
-// Parses the arguments after a command's name. Prints the help and throws CallForHelp if it is requested.
-inline void parse(CLI::App& app, std::vector<std::string> args) {
-  std::reverse(args.begin(), args.end());  // CLI11 expects them in reverse order
-  try {
-    app.parse(args);
-  } catch (const CLI::CallForHelp& help) {
-    app.exit(help);
-    throw;
-  }
-}
+// Parses the arguments after a command's name; `app` is named like the command ("trainer train"). Prints the help and throws CallForHelp
+// if it is requested. Throws UsageError if they are wrong: an unknown option is reported before anything that is missing.
+void parse(CLI::App& app, std::vector<std::string> args);
 
 // `--config FILE [key=value ...]`.
-inline void add_experiment(CLI::App& app, config::ExperimentSource& source) {
-  app.add_option("--config", source.file, "the experiment file (YAML)")->required()->type_name("FILE");
-  app.add_option("overrides", source.overrides, "keys to set to other values than in the file, such as optimizer.lr=0.05")
-      ->type_name("key=value");
-}
+void add_experiment(CLI::App& app, config::ExperimentSource& source);
+
+// `help` with lines of at most 79 columns. The rest of a line is indented like its description.
+std::string wrap_help(const std::string& help);
+
+// Whether the argument looks like the name of an experiment file.
+bool is_yaml_file(std::string_view argument);
 
 }  // namespace trainer::commands

@@ -5,8 +5,10 @@
 #include <CLI/Error.hpp>
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/text.h"
+#include "commands/arguments.h"
 #include "session/version.h"
 #include "supervision/failure.h"
 #include "world/rank_env.h"
@@ -27,36 +29,53 @@ constexpr std::array kCommands = {
 };
 
 void print_help() {
-  fmt::print(
+  std::string text =
       "trainer: trains image classifiers from a YAML experiment file\n\n"
       "usage: trainer --config FILE [key=value ...]\n"
-      "       trainer COMMAND [arguments]\n\ncommands:\n");
-  for (const auto& command : kCommands) fmt::print("  {:<14} {}\n", command.name, command.doc);
-  fmt::print(
-      "\n`trainer COMMAND --help` shows its arguments. Exit codes: 0 done, 1 failure while running, 2 command line or configuration,\n"
-      "3 data, 4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n");
+      "       trainer COMMAND [arguments]\n\ncommands:\n";
+  for (const auto& command : kCommands) text += fmt::format("  {:<14} {}\n", command.name, command.doc);
+  text +=
+      "\n`trainer COMMAND --help` shows its arguments. Exit codes: 0 done, 1 failure while running, 2 command line or configuration, 3 "
+      "data, "
+      "4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n";
+  fmt::print("{}", wrap_help(text));
+}
+
+const Command& find_command(const std::string& name) {
+  const auto found = std::ranges::find_if(kCommands, [&](const Command& command) { return name == command.name; });
+  if (found != kCommands.end()) return *found;
+  if (is_yaml_file(name)) throw UsageError(fmt::format("\"{}\" is not a command; did you mean --config {}?", name, name));
+  std::vector<std::string> names = {"help"};
+  for (const auto& command : kCommands) names.emplace_back(command.name);
+  const auto near = nearest_name(name, names);
+  throw UsageError(fmt::format("\"{}\" is not a command{}; `trainer --help` lists them", name,
+                               near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
 }
 
 ExitCode find_and_run(std::vector<std::string> args) {
-  if (args.empty() || args.front() == "--help" || args.front() == "-h") {
+  if (args.empty()) {
     print_help();
-    return args.empty() ? ExitCode::kUsage : ExitCode::kDone;
+    return ExitCode::kUsage;
   }
-  if (args.front() == "--version") {
+  const auto name = args.front();
+  if (name == "--version") {
     fmt::print("{}\n", session::version_text());
     return ExitCode::kDone;
   }
-  if (args.front().starts_with("-")) return train(args);
-  const auto found = std::ranges::find_if(kCommands, [&](const Command& command) { return args.front() == command.name; });
-  if (found == kCommands.end()) {
-    std::vector<std::string> names;
-    for (const auto& command : kCommands) names.emplace_back(command.name);
-    const auto near = nearest_name(args.front(), names);
-    throw UsageError(fmt::format("\"{}\" is not a command{}; `trainer --help` lists them", args.front(),
-                                 near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+  if (name == "help" && args.size() > 1) {
+    // `trainer help train` is `trainer train --help`.
+    args.erase(args.begin());
+    args.emplace_back("--help");
+    return find_and_run(std::move(args));
   }
+  if (name == "help" || name == "--help" || name == "-h") {
+    print_help();
+    return ExitCode::kDone;
+  }
+  if (name.starts_with("-")) return train(args);
+  const auto& command = find_command(name);
   args.erase(args.begin());
-  return found->run(args);
+  return command.run(args);
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ class LaunchTest(unittest.TestCase):
             (["--gpus", "0,2,5", "list", "models"], 0, 3 * models, ""),
             ([], 2, "", "nothing to start; add --config FILE"),
             (["--"], 2, "", "nothing to start"),
-            (["--nproc-per-node"], 2, "", "--nproc-per-node: 1 required"),
+            (["--nproc-per-node"], 2, "", "--nproc-per-node: its value is missing"),
             (["--nproc-per-node", "0", "list", "models"], 2, "", "--nproc-per-node 0: expected auto or a number"),
             (["--nproc-per-node", "3", "--gpus", "0,2", "list", "models"], 2, "", "--nproc-per-node 3 is more than the 2 of --gpus 0,2"),
             (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is listed twice"),

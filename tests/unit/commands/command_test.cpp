@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <CLI/Error.hpp>
+#include <sstream>
+
+#include "commands/arguments.h"
 
 namespace trainer::commands {
 namespace {
@@ -29,16 +32,32 @@ TEST(Commands, RefuseWrongCommandLines) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"trian"}, "\"trian\" is not a command; did you mean \"train\"?"},
       {{"xyzzy"}, "\"xyzzy\" is not a command; `trainer --help` lists them"},
-      {{"train"}, "--config is required"},
+      {{"my.yaml"}, "\"my.yaml\" is not a command; did you mean --config my.yaml?"},
+      {{"hepl"}, "\"hepl\" is not a command; did you mean \"help\"?"},
+      {{"help", "trian"}, "\"trian\" is not a command; did you mean \"train\"?"},
+      {{"train"}, "--config is required (see `trainer train --help`)"},
+      {{"train", "my.yaml"}, "--config is missing; did you mean --config my.yaml? (see `trainer train --help`)"},
+      {{"config", "show", "my.yml"}, "--config is missing; did you mean --config my.yml? (see `trainer config show --help`)"},
+      {{"--confg", "a.yaml"}, "--confg is not an option; did you mean --config? (see `trainer train --help`)"},
+      {{"-c", "a.yaml"}, "-c is not an option; keys of the experiment file are set as key=value, such as training.epochs=3 (see"},
+      {{"--config", "a.yaml", "--training.epochs=3"},
+       "--training.epochs is not an option; keys of the experiment file are set without dashes: training.epochs=3 (see"},
+      {{"--config", "a.yaml", "--optimizer.lr", "1"}, "set without dashes: optimizer.lr=VALUE (see"},
+      {{"--config", "a.yaml", "--progres", "bars", "--rank", "x"}, "--progres is not an option; did you mean --progress?"},
+      {{"export", "--fromat", "onnx"}, "--fromat is not an option; did you mean --format? (see `trainer export --help`)"},
+      {{"--config"}, "--config: its value is missing (FILE)"},
+      {{"--config", "a.yaml", "--config", "b.yaml"}, "--config: at most 1 expected, but 2 given"},
       {{"--config", "a.yaml", "--progress", "fancy"}, "--progress: fancy not in {bar,plain,none}"},
-      {{"--config", "a.yaml", "--rank", "one"}, "--rank"},
-      {{"--config", "a.yaml", "--epochs", "3"}, "--epochs"},
+      {{"--config", "a.yaml", "--rank", "one"}, "--rank: expected an integer, got one"},
+      {{"--config", "a.yaml", "--epochs", "3"}, "--epochs is not an option; keys of the experiment file are set as key=value"},
       {{"verify-resume", "--config", "a.yaml", "--steps", "1"}, "--steps"},
       {{"replay"}, "folder is required"},
       {{"export", "--checkpoint", "a.pt", "--format", "onnx", "--output", "a"},
        "--format: onnx not in {state_dict,safetensors,torchscript}"},
-      {{"checkpoint"}, "subcommand is required"},
-      {{"checkpoint", "diff", "a.pt"}, "files"},
+      {{"checkpoint"}, "a subcommand is required: one of info, verify, diff, average (see `trainer checkpoint --help`)"},
+      {{"checkpoint", "inf", "a.pt"}, "\"inf\" is not a subcommand; did you mean \"info\"? (see `trainer checkpoint --help`)"},
+      {{"config", "print"}, "\"print\" is not a subcommand, which are reference, show (see"},
+      {{"checkpoint", "diff", "a.pt"}, "files: at least 2 expected, but 1 given (see `trainer checkpoint diff --help`)"},
       {{"checkpoint", "average", "a.pt"}, "--output is required"},
       {{"list", "networks"}, "networks not in {models,datasets,transforms,optimizers,lr_schedulers,losses}"},
       {{"data", "show", "--config", "a.yaml", "--output", "a.png", "--count", "0"}, "--count"},
@@ -57,15 +76,47 @@ TEST(Commands, RefuseWrongCommandLines) {
   }
 }
 
-TEST(Commands, PrintTheirHelp) {
-  for (const auto* command : {"train", "launch", "config", "data", "checkpoint", "export", "verify-resume", "replay", "list"}) {
-    ::testing::internal::CaptureStdout();
-    EXPECT_THROW(run({command, "--help"}), CLI::CallForHelp) << command;
-    EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr(std::string("Usage: trainer ") + command)) << command;
-  }
+// What a command line prints that asks for help.
+std::string help_of(const std::vector<std::string>& args) {
   ::testing::internal::CaptureStdout();
-  EXPECT_EQ(run({"--help"}), ExitCode::kDone);
-  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("re-run a saved non-finite step in one process"));
+  try {
+    EXPECT_EQ(run(args), ExitCode::kDone);
+  } catch (const CLI::CallForHelp&) {
+  }
+  return ::testing::internal::GetCapturedStdout();
+}
+
+TEST(Commands, PrintTheirHelp) {
+  for (const std::string command : {"train", "launch", "config", "config show", "data", "data show", "checkpoint", "checkpoint average",
+                                    "export", "verify-resume", "replay", "list"}) {
+    std::vector<std::string> args;
+    std::istringstream words(command);
+    for (std::string word; words >> word;) args.push_back(word);
+    args.emplace_back("--help");
+    const auto text = help_of(args);
+    EXPECT_THAT(text, HasSubstr("Usage: trainer " + command));
+    args.pop_back();
+    args.insert(args.begin(), "help");
+    EXPECT_EQ(help_of(args), text);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 79U) << line;
+  }
+  const auto text = help_of({"--help"});
+  EXPECT_THAT(text, HasSubstr("re-run a saved non-finite step in one process"));
+  EXPECT_EQ(help_of({"help"}), text);
+  EXPECT_EQ(help_of({"-h"}), text);
+}
+
+TEST(WrapHelp, TheRestOfALineIsIndentedLikeItsDescription) {
+  EXPECT_EQ(wrap_help("short\n\n  --run-dir DIR     one two three four five six seven eight nine ten eleven twelve\n"),
+            "short\n\n"
+            "  --run-dir DIR     one two three four five six seven eight nine ten eleven\n"
+            "                    twelve\n");
+  EXPECT_EQ(wrap_help("one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen\n"),
+            "one two three four five six seven eight nine ten eleven twelve thirteen\n"
+            "fourteen fifteen\n");
+  const std::string word(100, 'x');
+  EXPECT_EQ(wrap_help(word + "\n"), word + "\n");
 }
 
 }  // namespace
