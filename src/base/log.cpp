@@ -55,9 +55,11 @@ class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
 
 }  // namespace
 
-std::shared_ptr<Logger> make_console_logger(int rank) {
+std::shared_ptr<Logger> make_console_logger(int rank, bool erases_line) {
+  const std::string begin = erases_line ? "\r\x1b[K" : "";
+  const std::string name = rank == 0 ? "" : "rank " + std::to_string(rank) + ": ";
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  sink->set_formatter(make_formatter(rank == 0 ? "%*%v" : "rank " + std::to_string(rank) + ": %*%v"));
+  sink->set_formatter(make_formatter(begin + name + "%*%v"));
   sink->set_level(rank == 0 ? spdlog::level::info : spdlog::level::warn);
   auto logger = std::make_shared<Logger>("trainer", std::move(sink));
   logger->sinks().push_back(std::make_shared<CrashReportSink>());

@@ -7,6 +7,7 @@
 #include "commands/command.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
+#include "world/host_resources.h"
 
 namespace trainer::commands {
 namespace {
@@ -97,7 +98,7 @@ bool may_restart(const launch::Outcome& outcome) {
 
 ExitCode launch(const std::vector<std::string>& args) {
   const auto arguments = parse_launch_arguments(args);
-  const auto logger = make_console_logger();
+  const auto logger = make_console_logger(/*rank=*/0, world::can_redraw_lines());
   for (int attempt = 0;; ++attempt) {
     const auto outcome = run_once(arguments, attempt, *logger);
     if (attempt == arguments.max_restarts || !may_restart(outcome)) return static_cast<ExitCode>(outcome.exit_code);

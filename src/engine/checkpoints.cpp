@@ -76,6 +76,7 @@ void Checkpoints::save(bool is_best) {
   saved_ = run_.progress;
   if (target_.saver == nullptr) return;
   if (const auto saved = target_.saver->finish()) report_saved(*saved);
+  epoch_of_file_ = run_.progress.epoch_of_step();
   target_.saver->save(make_tree(sums), run_.progress.step, is_best);
 }
 
@@ -101,14 +102,14 @@ void Checkpoints::finish() {
 void Checkpoints::report_saved(const checkpoint::Saved& saved) {
   if (!saved.error.empty()) {
     reporter_.on_warning(
-        {.epoch = run_.progress.epoch,
+        {.epoch = run_.progress.epoch_of_step(),
          .step = run_.progress.step,
          .message = fmt::format("the checkpoint of step {} is not saved: {}; training continues, and the earlier checkpoints are "
                                 "unchanged",
                                 saved.step, saved.error)});
     return;
   }
-  reporter_.on_checkpoint({.epoch = run_.progress.epoch,
+  reporter_.on_checkpoint({.epoch = epoch_of_file_,
                            .step = saved.step,
                            .file = saved.file.string(),
                            .num_bytes = saved.num_bytes,

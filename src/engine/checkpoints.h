@@ -49,6 +49,7 @@ class Checkpoints {
   Target target_;
   bool has_reserved_ = false;
   std::optional<Progress> saved_;
+  int64_t epoch_of_file_ = 0;  // of the latest save: the epoch of its step
 };
 
 }  // namespace trainer::engine

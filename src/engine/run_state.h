@@ -10,11 +10,13 @@
 namespace trainer::engine {
 
 struct Progress {
-  int64_t epoch = 0;             // the current epoch
+  int64_t epoch = 0;             // from 0: the one of the next step
   int64_t step = 0;              // updates attempted since the start of the run
   int64_t samples_seen = 0;      // since the start of the run
   int64_t samples_in_epoch = 0;  // position in the order that all ranks share
   bool operator==(const Progress&) const = default;
+  // The epoch of the latest step; 0 before the first one.
+  int64_t epoch_of_step() const { return samples_in_epoch == 0 && epoch > 0 ? epoch - 1 : epoch; }
 };
 
 // Measurements of a time, and its duration.

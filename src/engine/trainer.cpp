@@ -254,7 +254,7 @@ void Trainer::finish(const std::string& reason, const std::string& message) {
   reporter_.on_end(
       {.reason = reason,
        .message = message,
-       .epoch = run_.progress.epoch,
+       .epoch = run_.progress.epoch_of_step(),
        .step = run_.progress.step,
        .seconds = whole.seconds,
        .images_per_second = whole.seconds > 0 ? static_cast<double>(whole.measured.num_samples) / whole.seconds : 0,

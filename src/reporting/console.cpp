@@ -167,7 +167,8 @@ class Console : public Sink {
     if (!event.final_validation || !event.best_validation) return;
     log({{event.monitor},
          {"final " + monitored(event.monitor, *event.final_validation)},
-         {fmt::format("best {} in epoch {}", monitored(event.monitor, *event.best_validation), event.best_validation->epoch + 1)}});
+         {fmt::format("best {} in epoch {}, step {}", monitored(event.monitor, *event.best_validation), event.best_validation->epoch + 1,
+                      event.best_validation->step)}});
   }
 
  private:

@@ -1,6 +1,9 @@
 #pragma once
 // The events of a run and the sinks that receive them. The engine fills events; each sink writes them in its own format. Every member
 // has a default, so an event can be constructed from the members that it has.
+//
+// `step` is the number of updates attempted since the beginning of the run, and `epoch`, from 0, the epoch of the latest of them, in all
+// events but Resume. Files write these numbers; the console counts epochs from 1, as in "epoch 3/100".
 
 #include <cstdint>
 #include <memory>
@@ -16,7 +19,7 @@ namespace trainer::reporting {
 // Where a resumed run continues.
 struct Resume {
   std::string checkpoint = {};  // its file
-  int64_t epoch = 0;
+  int64_t epoch = 0;            // the epoch of the next step
   int64_t step = 0;
 };
 
@@ -31,9 +34,9 @@ struct StartEvent {
 
 // One logging interval.
 struct TrainEvent {
-  int64_t epoch = 0;  // from 0
+  int64_t epoch = 0;
   int64_t num_epochs = 0;
-  int64_t step = 0;           // updates attempted since the beginning of the run
+  int64_t step = 0;
   int64_t step_in_epoch = 0;  // from 1
   int64_t steps_per_epoch = 0;
   Metrics metrics = {};
@@ -77,8 +80,8 @@ struct EpochEvent {
 
 // A checkpoint is on the disk.
 struct CheckpointEvent {
-  int64_t epoch = 0;  // the epoch of training when the file was found complete
-  int64_t step = 0;   // the step that the file holds
+  int64_t epoch = 0;  // of the file's step
+  int64_t step = 0;   // that the file holds
   std::string file = {};
   uint64_t num_bytes = 0;
   double pause_seconds = 0;  // how long training was blocked

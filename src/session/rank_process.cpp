@@ -7,6 +7,7 @@
 
 #include "base/crash.h"
 #include "base/signal.h"
+#include "world/host_resources.h"
 
 namespace trainer::session {
 namespace {
@@ -19,7 +20,8 @@ std::shared_ptr<Logger> set_up_process(int rank) {
   install_stop_handlers();
   // If the reader of the output exits, the training continues.
   std::signal(SIGPIPE, SIG_IGN);
-  return make_console_logger(rank);
+  // The progress bar is rank 0's.
+  return make_console_logger(rank, rank != 0 && world::can_redraw_lines());
 }
 
 }  // namespace

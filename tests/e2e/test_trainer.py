@@ -1,5 +1,6 @@
 """Runs of the program as a user starts it. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
+import csv
 import json
 import os
 import pathlib
@@ -110,6 +111,21 @@ class TrainerTest(unittest.TestCase):
                 self.assertEqual(screen.wrapped, [], text)
                 self.assertEqual(len(re.findall(r"(?m)^epoch 1/1  step \d+/32  loss", "\n".join(screen.lines()))), 4, text)
 
+    def test_epochs_have_the_same_numbers_everywhere(self):
+        run = self.train("--config", LINEAR, "training.epochs=2", "checkpoint.every_steps=20")
+        self.assertEqual(run.returncode, 0, run.err)
+        # 32 steps are an epoch. Files count epochs from 0, the console from 1.
+        for event in events(self.run_dir):
+            self.assertEqual(event["epoch"], max(event["step"] - 1, 0) // 32, event)
+        with (self.run_dir / "metrics.csv").open() as table:
+            self.assertEqual([(row["epoch"], row["step"]) for row in csv.DictReader(table)], [("0", "32"), ("1", "64")])
+        summary = json.loads((self.run_dir / "summary.json").read_text())
+        self.assertEqual([(part["epoch"], part["step"]) for part in (summary, summary["final"])], [(1, 64), (1, 64)])
+        best = summary["best"]
+        self.assertIn(f"in epoch {best['epoch'] + 1}, step {best['step']}\n", run.err)
+        shown = [int(number) for number in re.findall(r"(?m)^(?:validation  )?epoch (\d)/2  ", run.err)]
+        self.assertEqual(shown, [event["epoch"] + 1 for event in events(self.run_dir) if event["event"] in ("train", "validation")])
+
     def test_the_resolved_file_reproduces_the_run(self):
         self.assertEqual(self.train("--config", LINEAR, "training.epochs=2").returncode, 0)
         again = self.folder / "again"
@@ -155,7 +171,9 @@ class TrainerTest(unittest.TestCase):
         self.assertIn("holds an unfinished run, which is not overwritten", none.err)
         again = self.train("--config", LINEAR)
         self.assertEqual(again.returncode, 0, again.err)
-        self.assertIn("resumes from", again.err)
+        resumed = re.search(r"resumes from \S+: epoch (\d+), step (\d+)\n", again.err)
+        event = events(self.run_dir, "resume")[-1]
+        self.assertEqual((event["epoch"] + 1, event["step"]), tuple(map(int, resumed.groups())))
 
     def test_all_configuration_errors_are_reported_and_nothing_starts(self):
         config = self.folder / "x.yaml"

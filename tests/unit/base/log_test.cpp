@@ -34,5 +34,15 @@ TEST(Log, OtherRanksPrintOnlyWarnings) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "rank 3: warning: a \\x1b problem\n");
 }
 
+TEST(Log, AnotherProcessErasesTheBarOnTheLine) {
+  ::testing::internal::CaptureStderr();
+  {
+    const auto logger = make_console_logger(3, /*erases_line=*/true);
+    logger->info("an interval");
+    logger->warn("slow");
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "\r\x1b[Krank 3: warning: slow\n");
+}
+
 }  // namespace
 }  // namespace trainer

@@ -141,12 +141,12 @@ TEST(Console, TheEndLinesShowFinalAndBestMetrics) {
   event.final_validation =
       ValidationEvent{.epoch = 99, .metrics = {testing::loss(0.25), fraction("top1", 0.931), detail("macro_f1", 0.9125)}};
   event.best_validation =
-      ValidationEvent{.epoch = 86, .metrics = {testing::loss(0.2), fraction("top1", 0.934), detail("macro_f1", 0.9375)}};
-  EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/top1  final 93.10%  best 93.40% in epoch 87\n");
+      ValidationEvent{.epoch = 86, .step = 34017, .metrics = {testing::loss(0.2), fraction("top1", 0.934), detail("macro_f1", 0.9375)}};
+  EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/top1  final 93.10%  best 93.40% in epoch 87, step 34017\n");
   event.monitor = "validation/loss";
-  EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/loss  final 0.2500  best 0.2000 in epoch 87\n");
+  EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/loss  final 0.2500  best 0.2000 in epoch 87, step 34017\n");
   event.monitor = "validation/macro_f1";
-  EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/macro_f1  final 0.9125  best 0.9375 in epoch 87\n");
+  EXPECT_EQ(text(), "done  39100 steps  1h02m  4321 img/s\nvalidation/macro_f1  final 0.9125  best 0.9375 in epoch 87, step 34017\n");
 }
 
 TEST(Console, PlainLinesGoToTerminalAndFile) {
