@@ -59,7 +59,8 @@ std::string explain_missing_subcommand(const CLI::App& command, const std::vecto
 
 // CLI11's messages that are hard to read; others stay.
 std::string reworded(std::string message) {
-  static const std::array<std::pair<std::regex, const char*>, 4> kRules = {{
+  static const std::array<std::pair<std::regex, const char*>, 5> kRules = {{
+      {std::regex("([a-z]+) is required"), "the argument \"$1\" is missing"},
       {std::regex("Could not convert: (\\S+) = (.*)"), "$1: expected an integer, got $2"},
       {std::regex("(\\S+): 1 required (.*) missing"), "$1: its value is missing ($2)"},
       {std::regex("(\\S+): At Most (\\d+) required but received (\\d+)"), "$1: at most $2 expected, but $3 given"},

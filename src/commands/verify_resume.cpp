@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/plural.h"
 #include "base/signal.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/store.h"
@@ -64,12 +65,12 @@ void compare(const session::Checkpoint& straight, const session::Checkpoint& res
   const auto what = fmt::format("{} steps without interruption, and {} + {} steps with a checkpoint between them", num_steps, num_steps / 2,
                                 num_steps - num_steps / 2);
   if (found.empty()) {
-    print("equal, bit for bit: {}, in {} tensors\n", what, state::tensors_of(straight.tree).size());
+    print("equal, bit for bit: {}, in {}\n", what, counted(state::tensors_of(straight.tree).size(), "tensor"));
     return;
   }
   for (const auto& difference : found) print("{}\n", difference);
-  throw Error(fmt::format("{} differ in {} places, first in {}; on a GPU, set runtime.deterministic: true to use deterministic kernels",
-                          what, found.size(), found.front()));
+  throw Error(fmt::format("{} differ in {}, first in {}; on a GPU, set runtime.deterministic: true to use deterministic kernels", what,
+                          counted(found.size(), "place"), found.front()));
 }
 
 }  // namespace

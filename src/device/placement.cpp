@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/plural.h"
 
 namespace trainer::device {
 namespace {
@@ -68,8 +69,8 @@ Placement choose_placement(const config::RuntimeSection& runtime, const config::
 
 std::string to_string(const Placement& placement) {
   const char* precision = placement.dtype == torch::kFloat64 ? "float64" : "float32";
-  return fmt::format("{}, {} threads, {}{}{}", placement.device.str(), placement.num_threads, precision, autocast_text(placement),
-                     placement.memory_format == torch::MemoryFormat::ChannelsLast ? ", channels_last" : "");
+  return fmt::format("{}, {}, {}{}{}", placement.device.str(), counted(placement.num_threads, "thread"), precision,
+                     autocast_text(placement), placement.memory_format == torch::MemoryFormat::ChannelsLast ? ", channels_last" : "");
 }
 
 void configure_cpu_allocator() {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "checkpoint/read_file.h"
 #include "state/module.h"
 
@@ -111,7 +112,7 @@ std::string init_model(const state::Tree& file, const std::string& source, bool 
   }
   if (found.fitting.empty()) throw CheckpointError(fmt::format("{}: none of its entries fits the model: {}", source, differences));
   copy_fitting(found);
-  const auto text = fmt::format("the model starts with {} tensors of {}", found.fitting.size(), source);
+  const auto text = fmt::format("the model starts with {} of {}", counted(found.fitting.size(), "tensor"), source);
   return differences.empty() ? text : text + "; skipped: " + differences;
 }
 

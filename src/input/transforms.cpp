@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "input/image_write.h"
 
 namespace trainer::input {
@@ -150,9 +151,9 @@ void check_normalize(const Normalize& normalize, int64_t channels) {
   const auto count = static_cast<size_t>(channels);
   if (normalize.mean.size() != count || normalize.std.size() != count) {
     throw UsageError(
-        fmt::format("transform normalize: mean has {} values and std {}, but the images have {} channels; give one value for "
+        fmt::format("transform normalize: mean has {} and std {}, but the images have {}; give one value for "
                     "each channel",
-                    normalize.mean.size(), normalize.std.size(), channels));
+                    counted(normalize.mean.size(), "value"), normalize.std.size(), counted(channels, "channel")));
   }
   for (size_t c = 0; c < count; ++c) {
     for (const float value : make_pixel_table<float>({&normalize.mean[c], 1}, {&normalize.std[c], 1})) {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "datasets/registry.h"
@@ -115,8 +116,8 @@ void make_loader(engine::DataSource& source, const std::vector<config::Component
     source.loader = std::make_unique<input::DataLoader>(source.dataset(), *source.pipeline, options);
   } catch (const std::exception& error) {
     if (!engine::is_out_of_memory(error)) throw;
-    throw Error(fmt::format("out of memory for {} batches of batch_size {}; lower dataloader.batch_size or dataloader.prefetch",
-                            options.prefetch + 1, options.batch_size));
+    throw Error(fmt::format("out of memory for {} of batch_size {}; lower dataloader.batch_size or dataloader.prefetch",
+                            counted(options.prefetch + 1, "batch", "batches"), options.batch_size));
   }
 }
 

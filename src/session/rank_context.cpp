@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "checkpoint/store.h"
 #include "session/registries.h"
 #include "session/version.h"
@@ -37,9 +38,9 @@ void warn_of_hidden_gpus(const world::RankEnv& rank_env, const config::Experimen
   const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
   if (!num_gpus || *num_gpus == 0) return;
   logger.warn(
-      "Slurm has given this node {} GPUs (SLURM_GPUS_ON_NODE), but this program sees none on {} and trains on the CPU; start containers "
+      "Slurm has given this node {} (SLURM_GPUS_ON_NODE), but this program sees none on {} and trains on the CPU; start containers "
       "with their option for GPUs, such as apptainer's --nv",
-      *num_gpus, world::host_name());
+      counted(*num_gpus, "GPU"), world::host_name());
 }
 
 // Throws UsageError if two ranks have the same GPU.

@@ -6,6 +6,7 @@
 
 #include "base/crash.h"
 #include "base/file.h"
+#include "base/plural.h"
 #include "checkpoint/store.h"
 #include "distributed/shared_memory_group.h"
 #include "engine/init_from.h"
@@ -91,7 +92,7 @@ void Session::open_log() {
   for (size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
     const auto& info = ranks[rank];
     const auto gpu = info.pci_bus_id.empty() ? "" : fmt::format(" ({})", info.pci_bus_id);
-    logger.info("rank {}  {}  {}{}  {} threads", rank, info.host, info.device, gpu, info.num_threads);
+    logger.info("rank {}  {}  {}{}  {}", rank, info.host, info.device, gpu, counted(info.num_threads, "thread"));
   }
 }
 

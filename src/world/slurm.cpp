@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "base/plural.h"
+
 namespace trainer::world {
 namespace {
 
@@ -61,17 +63,17 @@ std::string first_host(std::string_view hosts) {
 std::string too_few_gpus(int num_tasks, int num_gpus) {
   if (num_gpus == 0 || num_tasks <= num_gpus) return {};
   return fmt::format(
-      "Slurm started {} tasks on this node but allocated {} GPUs (SLURM_GPUS_ON_NODE), and each task needs its own GPU; set "
+      "Slurm started {} on this node but allocated {} (SLURM_GPUS_ON_NODE), and each task needs its own GPU; set "
       "--ntasks-per-node={} or --gpus-per-node={}, or runtime.device: cpu",
-      num_tasks, num_gpus, num_gpus, num_tasks);
+      counted(num_tasks, "task"), counted(num_gpus, "GPU"), num_gpus, num_tasks);
 }
 
 std::string idle_gpus(int num_tasks, int num_gpus) {
   if (num_tasks >= num_gpus) return {};
   return fmt::format(
-      "Slurm allocated {} GPUs on this node (SLURM_GPUS_ON_NODE), but {} of them stay idle, because each task uses one GPU; set "
+      "Slurm allocated {} GPUs on this node (SLURM_GPUS_ON_NODE), but {} of them {} idle, because each task uses one GPU; set "
       "--ntasks-per-node={}",
-      num_gpus, num_gpus - num_tasks, num_gpus);
+      num_gpus, num_gpus - num_tasks, num_gpus - num_tasks == 1 ? "stays" : "stay", num_gpus);
 }
 
 int step_port(uint64_t job, uint64_t step) { return 20000 + static_cast<int>((61 * job + step) % 12768); }

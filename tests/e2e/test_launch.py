@@ -74,7 +74,7 @@ class LaunchTest(unittest.TestCase):
         run = launch("--config", QUICKSTART, "training.epochs=1", "dataloader.global_batch_size=500", "logging.every_steps=2", "--run-dir",
                      self.run_dir, "--progress", "plain", env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
         self.assertEqual(run.returncode, 0, run.err)
-        for line in ("training  1 epochs", "step 2/4", "step 4/4", "validation  epoch 1/1", "done  4 steps"):
+        for line in ("training  1 epoch ", "step 2/4", "step 4/4", "validation  epoch 1/1", "done  4 steps"):
             self.assertEqual(run.err.count(line), 1, run.err)
         lines = [json.loads(line) for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
         self.assertEqual([line["num_samples"] for line in lines if line["event"] == "validation"], [500])

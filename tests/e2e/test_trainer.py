@@ -241,7 +241,7 @@ class TrainerTest(unittest.TestCase):
         # With these weights the first step is not finite; with initial weights it would be finite.
         write_safetensors(weights, {"fc.weight": ([10, 10], [3e38] * 100), "fc.bias": ([3], [0] * 3)})
         run = self.train("--config", LINEAR, f"model.init_from={weights}", "model.init_strict=false")
-        self.assertIn(f"the model starts with 1 tensors of {weights}; skipped: not fitting fc.bias (Float[3], not Float[10])\n", run.err)
+        self.assertIn(f"the model starts with 1 tensor of {weights}; skipped: not fitting fc.bias (Float[3], not Float[10])\n", run.err)
         self.assertIn("step 0 is not finite", run.err)
         missing = trainer("--config", LINEAR, f"model.init_from={self.folder}/absent.pt", "--run-dir", self.folder / "again")
         self.assertEqual((missing.returncode, f"{self.folder}/absent.pt" in missing.err), (5, True), missing.err)
@@ -282,6 +282,28 @@ class TrainerTest(unittest.TestCase):
                 self.assertIn(text, run.out if code == 0 or not args else run.err)
         reference = trainer("config", "reference", "--format", "markdown").out
         self.assertEqual(reference, (ROOT / "docs" / "configuration.md").read_text())
+
+    def test_text_from_outside_does_not_reach_the_terminal_unchanged(self):
+        title = "\x1b]0;title\x07"
+        config = self.folder / "config.yaml"
+        config.write_text('experiment: x\nmodel: {name: "\\e]0;title\\a"}\n')
+        weights = self.folder / f"weights{title}.safetensors"
+        write_safetensors(weights, {f"fc{title}\u009b": ([1], [0]), "Größe": ([1], [0])})
+        for args, code in (
+            (["--config", self.folder / f"absent{title}\r.yaml"], 2),
+            (["--config", config], 2),
+            (["--config", LINEAR, f"{title}=1"], 2),
+            (["checkpoint", "info", weights], 0),
+            ([f"tra{title}in"], 2),
+            ([f"--conf{title}", "x"], 2),
+            (["--config", LINEAR, f"model.init_from={weights}", "--run-dir", self.folder / "run"], 5),
+        ):
+            with self.subTest(args=args):
+                run = trainer(*args)
+                self.assertEqual(run.returncode, code, run.err)
+                self.assertIn(r"\x1b]0;title\x07", run.out + run.err)
+                self.assertNotRegex(run.out + run.err, r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+        self.assertIn("Größe", trainer("checkpoint", "info", weights).out)
 
     def test_list_equals_the_reference(self):
         reference = (ROOT / "docs" / "configuration.md").read_text()

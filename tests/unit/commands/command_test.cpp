@@ -51,7 +51,7 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"--config", "a.yaml", "--rank", "one"}, "--rank: expected an integer, got one"},
       {{"--config", "a.yaml", "--epochs", "3"}, "--epochs is not an option; keys of the experiment file are set as key=value"},
       {{"verify-resume", "--config", "a.yaml", "--steps", "1"}, "--steps"},
-      {{"replay"}, "folder is required"},
+      {{"replay"}, "the argument \"folder\" is missing (see `trainer replay --help`)"},
       {{"export", "--checkpoint", "a.pt", "--format", "onnx", "--output", "a"},
        "--format: onnx not in {state_dict,safetensors,torchscript}"},
       {{"checkpoint"}, "a subcommand is required: one of info, verify, diff, average (see `trainer checkpoint --help`)"},

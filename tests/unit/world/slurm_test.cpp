@@ -1,6 +1,6 @@
 #include "world/slurm.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <utility>
 
@@ -31,6 +31,9 @@ TEST(Slurm, TasksAndGpusOfANode) {
   EXPECT_EQ(idle_gpus(1, 4),
             "Slurm allocated 4 GPUs on this node (SLURM_GPUS_ON_NODE), but 3 of them stay idle, because each task uses one GPU; set "
             "--ntasks-per-node=4");
+  EXPECT_THAT(too_few_gpus(2, 1),
+              ::testing::StartsWith("Slurm started 2 tasks on this node but allocated 1 GPU (SLURM_GPUS_ON_NODE), and"));
+  EXPECT_THAT(idle_gpus(1, 2), ::testing::HasSubstr("but 1 of them stays idle"));
   for (const auto& [num_tasks, num_gpus] : {std::pair(2, 2), {1, 4}, {4, 0}}) EXPECT_EQ(too_few_gpus(num_tasks, num_gpus), "");
   for (const auto& [num_tasks, num_gpus] : {std::pair(2, 2), {4, 2}, {4, 0}}) EXPECT_EQ(idle_gpus(num_tasks, num_gpus), "");
 }
