@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -35,6 +37,17 @@ int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(statu
 std::string describe_end(int status) {
   if (!WIFSIGNALED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
   return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+}
+
+// Which rank has failed, as the last of these lines says that reports it; empty if none does.
+std::string reported_cause(const std::deque<std::string>& lines) {
+  constexpr std::string_view kLevel = "error: ";
+  const auto line =
+      std::ranges::find_if(lines.rbegin(), lines.rend(), [](const std::string& text) { return text.ends_with(kThisRankExits); });
+  if (line == lines.rend()) return "";
+  const auto level = line->find(kLevel);
+  const auto begin = level == std::string::npos ? 0 : level + kLevel.size();
+  return line->substr(begin, line->size() - kThisRankExits.size() - begin);
 }
 
 // Both ends are close-on-exec.
@@ -72,7 +85,7 @@ class Launcher {
         pass_deadline();
       }
     }
-    if (victim_ != nullptr && exit_code_ == kPeer) log_failure(*victim_);
+    if (victim_ != nullptr && exit_code_ == kPeer) log_cause();
     return {exit_code_, first_request_.has_value()};
   }
 
@@ -84,6 +97,7 @@ class Launcher {
     Output output;
     bool is_running = false;
     bool is_stopped = false;
+    bool was_killed_while_stopped = false;
     int status = 0;  // from waitpid
   };
 
@@ -198,6 +212,17 @@ class Launcher {
     logger_.error("{}", text);
   }
 
+  // After an exit with code 4: the failure that the ranks have reported, else a rank that never continued, else the first that gave up.
+  void log_cause() {
+    for (const auto& child : children_) {
+      const auto cause = exit_code_of(child.status) == kPeer ? reported_cause(child.output.last_lines()) : "";
+      if (!cause.empty()) return logger_.error("{}", cause);
+    }
+    const auto stopped = std::ranges::find_if(children_, &Child::was_killed_while_stopped);
+    if (stopped == children_.end()) return log_failure(*victim_);
+    logger_.error("rank {} (process {}) was suspended by a signal and did not continue", stopped->rank, stopped->process);
+  }
+
   void pass_deadline() {
     if (!is_ending_) {
       for (const auto& child : children_) {
@@ -222,8 +247,10 @@ class Launcher {
   }
 
   void kill_all(const char* reason) {
-    for (const auto& child : children_) {
-      if (child.is_running) logger_.warn("rank {} (process {}) {}; killing it", child.rank, child.process, reason);
+    for (auto& child : children_) {
+      if (!child.is_running) continue;
+      logger_.warn("rank {} (process {}) {}; killing it", child.rank, child.process, reason);
+      child.was_killed_while_stopped = child.is_stopped;
     }
     is_terminated_ = true;
     deadline_.reset();
@@ -234,9 +261,11 @@ class Launcher {
     if (!first_request_) {
       first_request_ = Clock::now();
       send(signal);
-    } else if (signal == SIGINT && Clock::now() - *first_request_ >= limits_.between_interrupts) {
+      // A suspended process would notice the request only when it continues.
+      send(SIGCONT);
+    } else if ((signal == SIGINT || signal == SIGTERM) && Clock::now() - *first_request_ >= limits_.between_requests) {
       is_ending_ = true;
-      exit_code_ = 128 + SIGINT;
+      exit_code_ = 128 + signal;
       deadline_.reset();
       send(SIGKILL);
     }

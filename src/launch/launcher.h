@@ -24,8 +24,8 @@ struct TimeLimits {
   std::chrono::milliseconds after_sigterm = std::chrono::seconds(1);
   // The time for the other processes to end once one has stopped on request: they may be writing checkpoints.
   std::chrono::milliseconds after_stop = std::chrono::minutes(10);
-  // A SIGINT counts as the second one only this long after the first request: the terminal and a script may both send the first.
-  std::chrono::milliseconds between_interrupts = std::chrono::seconds(1);
+  // A SIGINT or SIGTERM counts as the second request only this long after the first: the terminal and a script may both send the first.
+  std::chrono::milliseconds between_requests = std::chrono::seconds(1);
 };
 
 struct Outcome {
@@ -33,7 +33,7 @@ struct Outcome {
   // - The exit code of the first process that fails, or 128 + n when signal n killed it. The failure is logged with the process's last
   //   lines, and the other processes are ended. Any other failure replaces code 4 (a peer was lost), which marks a victim, not the cause.
   // - 75 (stopped on request) when a process exits with 75 and none fails; the others are waited for.
-  // - 130 after a second SIGINT, on which all processes are killed.
+  // - 130 or 143 after a second request to stop by SIGINT or SIGTERM, on which all processes are killed.
   int exit_code = 0;
   bool was_asked_to_stop = false;
 };
@@ -41,8 +41,8 @@ struct Outcome {
 // Starts the processes (child_process.h) and waits for all of them. Each receives messages about how others end, stop or
 // continue (launcher_messages.h) on the descriptor named by world::kLauncherMessagesVariable. Their stderr is forwarded to this process's
 // stderr, each line of ranks other than 0 with its rank; if that is a terminal, rank 0 writes to it directly. The first stop signal
-// (SIGINT, SIGTERM, SIGHUP, SIGUSR1) is forwarded to all processes, later ones are not. No process still runs when this returns or throws
-// (Error: a process cannot be started). To be called while no other thread runs.
+// (SIGINT, SIGTERM, SIGHUP, SIGUSR1) is forwarded to all processes, of which suspended ones are continued; later ones are not forwarded. No
+// process still runs when this returns or throws (Error: a process cannot be started). To be called while no other thread runs.
 Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger);
 
 }  // namespace trainer::launch

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/descriptor.h"
@@ -17,6 +18,9 @@ struct LauncherMessage {
   int64_t process = 0;
   std::string detail = {};  // of kEnded: "was killed by signal 9 (Killed)"
 };
+
+// How the line ends in which a rank reports, before it exits, which rank has failed. The launcher repeats what precedes it.
+inline constexpr std::string_view kThisRankExits = "; this rank exits";
 
 // One line, with its newline.
 std::string format_message(const LauncherMessage& message);

@@ -108,7 +108,7 @@ void FailureMonitor::report(const std::string& text, ExitCode exit_code) {
 }
 
 void FailureMonitor::leave(const std::string& text, bool is_own) {
-  const auto line = text + "; this rank exits";
+  const auto line = text + std::string(launch::kThisRankExits);
   logger_->error("{}", line);
   write_error_file(error_file_, line, is_own ? ExitCode::kFailure : ExitCode::kPeer);
   logger_->flush();
@@ -129,7 +129,7 @@ std::string FailureMonitor::explain(const std::exception& error) {
     return error.what();
   }
   const auto failure = detector_->first_failure();
-  return failure ? to_string(*failure) + "; this rank exits" : error.what();
+  return failure ? to_string(*failure) + std::string(launch::kThisRankExits) : error.what();
 }
 
 void FailureMonitor::end() {

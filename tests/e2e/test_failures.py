@@ -34,6 +34,8 @@ class FailuresTest(LaunchCase):
         self.assertEqual(len(others), SURVIVORS, err)
         row.check(self, err, process.returncode, others, RANK=rank, PHASE=where, SIZE=NUM_RANKS)
         self.assert_named(err, SURVIVORS, rf"^rank {rank} \(process \d+ on .*\) .* (in|seen in) {where}(;|$)")
+        if process.returncode == 4:
+            self.assertRegex(err.splitlines()[-1], rf"^error: rank {rank} \(")
 
     def each_rank_and_phase(self, row, action):
         for rank in range(NUM_RANKS):

@@ -86,6 +86,7 @@ class HostsTest(LaunchCase):
                 # The store, through which ranks agree, is lost too, so their last digests may differ by a heartbeat.
                 err = re.sub(r"last seen in [^;]+", "last seen", err)
             self.assert_named(err, PER_NODE, rf"^rank \d \(process \d+ on {lost}\) has not answered")
+            self.assertRegex(err.splitlines()[-1], rf"^error: rank \d \(process \d+ on {lost}\) has not answered")
         self.assertLess(time.monotonic() - begin, HANG_SECONDS + 10)
         self.assertEqual(self.exit_codes(), [4] * PER_NODE * len(HOSTS))
 

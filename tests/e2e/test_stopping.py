@@ -36,15 +36,24 @@ class StoppingTest(LaunchCase):
                 process.send_signal(number)
                 self.assert_stopped(row, process, output + self.end(process))
 
-    @plants("Ctrl-C twice")
-    def test_a_second_interrupt_kills_hanging_ranks(self, row):
-        process = self.start("2 training 0 hang", settings=["distributed.hang_seconds=300"])
-        output = self.wait_for_training(process, sign="training")
-        time.sleep(1)
-        process.send_signal(signal.SIGINT)
-        time.sleep(1.5)
-        process.send_signal(signal.SIGINT)
-        row.check(self, output + self.end(process), process.returncode, self.exit_codes())
+    @plants("Ctrl-C twice", "SIGTERM twice")
+    def test_a_second_request_kills_hanging_ranks(self, *rows):
+        for number, row in zip((signal.SIGINT, signal.SIGTERM), rows):
+            with self.subTest(number.name):
+                self.run_dir = self.folder / number.name
+                process = self.start("2 training 0 hang", settings=["distributed.hang_seconds=300"])
+                output = self.wait_for_training(process, sign="training")
+                time.sleep(1)
+                process.send_signal(number)
+                time.sleep(1.5)
+                process.send_signal(number)
+                row.check(self, output + self.end(process), process.returncode, self.exit_codes())
+
+    def test_a_request_continues_a_suspended_rank(self):
+        process = self.start(settings=["distributed.hang_seconds=300"])
+        self.wait_for_training(process)
+        os.kill(ranks_of(process)[1], signal.SIGSTOP)
+        self.stop_and_end(process)
 
     @plants("The terminal is closed")
     def test_closed_terminal(self, row):

@@ -214,7 +214,17 @@ TEST(Launcher, AStoppedRankIsNotWaitedForWhenTheOthersHaveEnded) {
   LauncherProcess launcher(2, "if [ $RANK = 0 ]; then kill -STOP $$; fi; read line <&8; exit 4", {.after_failure = kNever});
   launcher.release();
   EXPECT_EQ(launcher.wait(), 4);
-  EXPECT_THAT(launcher.log(), MatchesRegex("warning: rank 0 .* is suspended; killing it\nerror: rank 1 .* ended with exit code 4\n"));
+  EXPECT_THAT(launcher.log(), MatchesRegex("warning: rank 0 .* is suspended; killing it\n"
+                                           "error: rank 0 \\(process [0-9]+\\) was suspended by a signal and did not continue\n"));
+}
+
+TEST(Launcher, TheLastLineNamesTheRankThatTheOthersReport) {
+  LauncherProcess launcher(2, R"(
+    echo "rank $RANK: error: rank 5 (process 7 on there) has not answered; this rank exits" >&2
+    echo "the same command resumes" >&2
+    exit 4)");
+  EXPECT_EQ(launcher.wait(), 4);
+  EXPECT_TRUE(launcher.log().ends_with("\nerror: rank 5 (process 7 on there) has not answered\n"));
 }
 
 TEST(Launcher, StoppedOnRequestWaitsForTheOthers) {
@@ -247,7 +257,7 @@ TEST(Launcher, AfterAStopTheOthersDoNotGoOnForever) {
 TEST(Launcher, AStopRequestIsSentToAllOnce) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
     TimeLimits limits;
-    limits.between_interrupts = kNever;
+    limits.between_requests = kNever;
     LauncherProcess launcher(2, R"(
       trap '' TERM INT HUP USR1  # for the reader
       (exec 9>&- 2>&-; read line <&8) &
@@ -268,16 +278,28 @@ TEST(Launcher, AStopRequestIsSentToAllOnce) {
   }
 }
 
-TEST(Launcher, ASecondInterruptKills) {
-  TimeLimits limits;
-  limits.between_interrupts = std::chrono::milliseconds(0);
-  LauncherProcess launcher(2, "trap 'echo stop >&9' INT; echo ready >&9; " + kWaitForever, limits);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
-  launcher.send(SIGINT);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "stop");
-  launcher.send(SIGINT);
-  EXPECT_EQ(launcher.wait(), 128 + SIGINT);
-  EXPECT_THAT(launcher.lines(), ElementsAre());
+TEST(Launcher, ASecondRequestByInterruptOrTerminationKills) {
+  for (const auto& [first, second] : {std::pair(SIGINT, SIGINT), std::pair(SIGTERM, SIGTERM), std::pair(SIGUSR1, SIGTERM)}) {
+    TimeLimits limits;
+    limits.between_requests = std::chrono::milliseconds(0);
+    LauncherProcess launcher(2, "trap 'echo stop >&9' INT TERM USR1; echo ready >&9; " + kWaitForever, limits);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
+    launcher.send(first);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "stop");
+    launcher.send(second);
+    EXPECT_EQ(launcher.wait(), 128 + second);
+    EXPECT_THAT(launcher.lines(), ElementsAre());
+    EXPECT_EQ(launcher.log(), "");
+  }
+}
+
+TEST(Launcher, AStopRequestContinuesASuspendedRank) {
+  LauncherProcess launcher(2, "trap 'exit 75' TERM; echo $$ >&9; " + kWaitForever);
+  const auto process = std::stoi(launcher.line());
+  EXPECT_NE(launcher.line(), "");
+  kill(process, SIGSTOP);
+  launcher.send(SIGTERM);
+  EXPECT_EQ(launcher.wait(), 75);
   EXPECT_EQ(launcher.log(), "");
 }
 
