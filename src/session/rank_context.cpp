@@ -13,6 +13,7 @@
 #include "session/registries.h"
 #include "session/version.h"
 #include "world/host_resources.h"
+#include "world/other_processes.h"
 #include "world/slurm.h"
 
 namespace trainer::session {
@@ -55,6 +56,15 @@ void refuse_shared_gpus(const std::vector<distributed::RankInfo>& ranks) {
                       j, i, ranks[i].pci_bus_id, ranks[i].host));
     }
   }
+}
+
+// Other runs do not change the default number of threads: it would then depend on the time of the start. To be called on one rank of each
+// host.
+void report_other_runs(const std::vector<distributed::RankInfo>& ranks, int num_threads, Logger& logger) {
+  std::vector<int64_t> own;
+  for (const auto& rank : ranks) own.push_back(rank.process_id);
+  const auto text = world::describe_other_runs(world::processes_of_other_runs(own), num_threads);
+  if (!text.empty()) logger.info("{}", text);
 }
 
 // To be called on one rank of each host.
@@ -122,6 +132,8 @@ void RankContext::choose_placement_together(distributed::Meeting& meeting) {
     return nlohmann::json(mine).dump();
   });
   for (size_t rank = 0; rank < infos.size(); ++rank) meeting.ranks[rank] = nlohmann::json::parse(infos[rank]);
+  const bool chose_threads = placement_.device.is_cpu() && !experiment_.runtime.threads.value;
+  if (chose_threads && local_rank_ == 0) report_other_runs(meeting.ranks, placement_.num_threads, *logger_);
 }
 
 void RankContext::make_groups(const distributed::Meeting& meeting) {

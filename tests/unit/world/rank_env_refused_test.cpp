@@ -9,7 +9,7 @@
 namespace trainer::world {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 struct Refused {
   RankFlags flags;

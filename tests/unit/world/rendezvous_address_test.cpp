@@ -8,7 +8,7 @@
 namespace trainer::world {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 RankEnv two_processes(std::optional<std::string> init_method = {}) {
   RankEnv rank_env{.rank = 1, .world_size = 2};
