@@ -62,22 +62,27 @@ bool is_gpu_device(const std::filesystem::directory_entry& entry) {
   return name.starts_with(kPrefix) && name.size() > kPrefix.size() && std::all_of(name.begin() + kPrefix.size(), name.end(), is_digit);
 }
 
-// CUDA reads CUDA_VISIBLE_DEVICES up to the first entry that is not a GPU: "-1" or an empty one.
-int num_visible_gpus(const world::Environment& environment, const Driver& driver) {
+// The GPUs of this host that this process may use.
+int num_gpus_of(const Driver& driver) {
   std::error_code no_driver;
   const std::filesystem::directory_iterator folder(driver.gpus, no_driver);
   if (no_driver || !has_library(driver.library)) return 0;
-  if (const auto visible = environment("CUDA_VISIBLE_DEVICES")) {
-    const auto gpus = split_at_commas(*visible);
-    const auto end = std::ranges::find_if(gpus, [](const std::string& gpu) { return gpu.empty() || gpu.starts_with('-'); });
-    return static_cast<int>(end - gpus.begin());
-  }
   const auto num_listed = std::distance(begin(folder), end(folder));
   // The devices may not exist yet on a host that has not used a GPU since it was booted.
   std::error_code ignored;
   const std::filesystem::directory_iterator devices(driver.devices, ignored);
   const auto num_devices = std::count_if(begin(devices), end(devices), is_gpu_device);
   return static_cast<int>(num_devices > 0 ? std::min(num_listed, num_devices) : num_listed);
+}
+
+// CUDA reads CUDA_VISIBLE_DEVICES up to the first entry that is not a GPU: "-1" or an empty one.
+int num_visible_gpus(const world::Environment& environment, const Driver& driver) {
+  const int num_gpus = num_gpus_of(driver);
+  const auto visible = environment("CUDA_VISIBLE_DEVICES");
+  if (num_gpus == 0 || !visible) return num_gpus;
+  const auto gpus = split_at_commas(*visible);
+  const auto end = std::ranges::find_if(gpus, [](const std::string& gpu) { return gpu.empty() || gpu.starts_with('-'); });
+  return static_cast<int>(end - gpus.begin());
 }
 
 // Variables that other launchers, or this one, set for one process. Slurm's variables of the allocation are kept.
@@ -120,12 +125,26 @@ SplitArguments split_arguments(std::span<const std::string> args, std::span<cons
   }
   if (next < args.size() && args[next] == "--") ++next;
   split.trainer.assign(args.begin() + static_cast<std::ptrdiff_t>(next), args.end());
+  for (const auto& word : split.trainer) {
+    const auto name = word.substr(0, word.find('='));
+    if (std::ranges::find(flags_with_value, name) == flags_with_value.end()) continue;
+    throw UsageError(fmt::format("trainer launch: {} is an option of the launcher and stands after {}; put it before that", name,
+                                 split.trainer.front()));
+  }
   return split;
 }
 
 int num_processes(const Choice& choice, const world::Environment& environment, const Driver& driver) {
   std::optional<int> num_listed;
-  if (!choice.gpus.empty()) num_listed = static_cast<int>(parse_gpus(choice.gpus).size());
+  if (!choice.gpus.empty()) {
+    num_listed = static_cast<int>(parse_gpus(choice.gpus).size());
+    if (num_gpus_of(driver) == 0) {
+      throw UsageError(fmt::format(
+          "--gpus {}: this host has no NVIDIA GPU that this process may use (no driver, or a container that was started without "
+          "GPUs); omit --gpus to train on the CPU",
+          choice.gpus));
+    }
+  }
   const auto& word = choice.num_processes;
   if (word == "auto") {
     const int num_gpus = num_listed ? *num_listed : num_visible_gpus(environment, driver);

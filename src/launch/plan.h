@@ -16,6 +16,7 @@ struct SplitArguments {
   std::vector<std::string> trainer;  // after -- or from the first argument that is not the launcher's
 };
 // `flags_with_value`: the launcher's flags that have a value, such as "--gpus"; the value is the next argument or follows "=".
+// Throws UsageError for one of them among the trainer's arguments, whose options have other names.
 SplitArguments split_arguments(std::span<const std::string> args, std::span<const std::string> flags_with_value);
 
 // The values of --nproc-per-node and --gpus.
@@ -33,7 +34,8 @@ struct Driver {
 };
 
 // auto: one process per GPU, or 2 without a GPU. The GPUs are those of --gpus, else of CUDA_VISIBLE_DEVICES, else all that the driver lists
-// and this process may use. Throws UsageError when a value is malformed or there are more processes than GPUs in --gpus.
+// and this process may use. Throws UsageError when a value is malformed, there are more processes than GPUs in --gpus, or there
+// is --gpus but no GPU.
 int num_processes(const Choice& choice, const world::Environment& environment, const Driver& driver = {});
 
 // The environment of this process: "NAME=value".

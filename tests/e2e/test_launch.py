@@ -134,22 +134,39 @@ class LaunchTest(unittest.TestCase):
             (["--help"], 0, "--nproc-per-node", ""),
             (["--nproc-per-node", 1, "list", "models"], 0, models, ""),
             (["--nproc_per_node=2", "--", "list", "models"], 0, models, ""),
-            (["--gpus", "0,2,5", "list", "models"], 0, 3 * models, ""),
+            (["--nproc-per-node=3", "list", "models"], 0, 3 * models, ""),
             ([], 2, "", "nothing to start; add --config FILE"),
             (["--"], 2, "", "nothing to start"),
             (["--nproc-per-node"], 2, "", "--nproc-per-node: its value is missing"),
             (["--nproc-per-node", "0", "list", "models"], 2, "", "--nproc-per-node 0: expected auto or a number"),
-            (["--nproc-per-node", "3", "--gpus", "0,2", "list", "models"], 2, "", "--nproc-per-node 3 is more than the 2 of --gpus 0,2"),
             (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is listed twice"),
             (["list", "modells"], 2, "", "modells"),
-            # After the trainer's first argument, the launcher's options are not recognised.
-            (["list", "models", "--nproc-per-node", "1"], 2, "", "--nproc-per-node"),
+            (["list", "models", "--nproc-per-node", "1"], 2, "",
+             "error: trainer launch: --nproc-per-node is an option of the launcher and stands after list; put it before that\n"),
         ):
             with self.subTest(args=args):
                 run = launch(*args)
                 self.assertEqual(run.returncode, code, run.err)
                 self.assertIn(out, run.out)
                 self.assertIn(err, run.err)
+
+    @unittest.skipIf(pathlib.Path("/proc/driver/nvidia/gpus").is_dir(), "this host has a GPU")
+    def test_gpus_without_a_gpu(self):
+        run = launch("--gpus", "0,1", "--config", LINEAR, "--run-dir", self.run_dir)
+        self.assertEqual((run.returncode, run.err.count("\n")), (2, 1), run.err)
+        self.assertIn("error: --gpus 0,1: this host has no NVIDIA GPU that this process may use", run.err)
+        self.assertFalse(self.run_dir.exists())
+
+    def test_another_run_on_the_same_cores_is_reported(self):
+        first = self.start_training()
+        self.run_dir = self.run_dir.with_name("another")
+        run = launch("--nproc-per-node", 2, "--config", LINEAR, "training.epochs=1", "--run-dir", self.run_dir)
+        self.assertEqual(run.returncode, 0, run.err)
+        line = next((line for line in run.err.splitlines() if "other runs use the cores of this host too" in line), "")
+        self.assertEqual(run.err.count("other runs use"), 1, run.err)
+        if "..." not in line:
+            for rank in children(first):
+                self.assertIn(rank.name, line)
 
 
 if __name__ == "__main__":

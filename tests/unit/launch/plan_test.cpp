@@ -31,8 +31,7 @@ TEST(SplitArguments, LauncherOptionsAreFirst) {
       {{"--nproc_per_node=2", "--gpus", "0,2", "train", "--config", "x"},
        {"--nproc_per_node=2", "--gpus", "0,2"},
        {"train", "--config", "x"}},
-      {{"--gpus=0", "--", "--gpus", "1", "--", "y"}, {"--gpus=0"}, {"--gpus", "1", "--", "y"}},
-      {{"--config", "x", "--gpus", "1"}, {}, {"--config", "x", "--gpus", "1"}},
+      {{"--gpus=0", "--", "--config", "1", "--", "y"}, {"--gpus=0"}, {"--config", "1", "--", "y"}},
       {{"--help", "--config"}, {"--help"}, {"--config"}},
       {{"--config", "x", "--help"}, {}, {"--config", "x", "--help"}},
       {{"--nproc-per-node"}, {"--nproc-per-node"}, {}},
@@ -44,6 +43,19 @@ TEST(SplitArguments, LauncherOptionsAreFirst) {
     const auto split = split_arguments(row.args, flags);
     EXPECT_EQ(split.own, row.own);
     EXPECT_EQ(split.trainer, row.trainer);
+  }
+}
+
+TEST(SplitArguments, LauncherOptionsAmongTheTrainersAreRefused) {
+  const Words flags = {"--nproc-per-node", "--gpus"};
+  for (const auto& args : {Words{"--config", "x", "--gpus", "1"}, Words{"--nproc-per-node", "2", "--config", "x", "--gpus=1"},
+                           Words{"--", "--config", "x", "--gpus", "1"}}) {
+    try {
+      split_arguments(args, flags);
+      ADD_FAILURE() << "not refused";
+    } catch (const UsageError& error) {
+      EXPECT_STREQ(error.what(), "trainer launch: --gpus is an option of the launcher and stands after --config; put it before that");
+    }
   }
 }
 
@@ -73,9 +85,6 @@ TEST(NumProcesses, OnePerGpuElseTwo) {
       {{}, "1,-1,2", 1, 2},
       {{}, "", 2, 2},
       {{}, "-1", 2, 2},
-      {{.num_processes = "auto", .gpus = "1"}, "0,1", 1, 1},
-      {{.num_processes = "auto", .gpus = "0,2,5"}, {}, 3, 3},
-      {{.num_processes = "1", .gpus = "0,2"}, {}, 1, 1},
       {{.num_processes = "5", .gpus = ""}, "0", 5, 5},
   };
   for (const auto& row : rows) {
@@ -83,6 +92,14 @@ TEST(NumProcesses, OnePerGpuElseTwo) {
     EXPECT_EQ(num_processes(row.choice, visible(row.visible), driver), row.with_driver);
     EXPECT_EQ(num_processes(row.choice, visible(row.visible), {.library = driver.library, .gpus = folder.path() / "absent"}), row.without);
   }
+}
+
+TEST(NumProcesses, OnePerChosenGpu) {
+  const TemporaryFolder folder;
+  const Driver driver = driver_of_three(folder.path());
+  EXPECT_EQ(num_processes({.num_processes = "auto", .gpus = "1"}, visible("0,1"), driver), 1);
+  EXPECT_EQ(num_processes({.num_processes = "auto", .gpus = "0,2,5"}, visible(""), driver), 3);
+  EXPECT_EQ(num_processes({.num_processes = "1", .gpus = "0,2"}, visible({}), driver), 1);
 }
 
 // The files that a container sees on a host with three GPUs.
@@ -105,7 +122,7 @@ TEST(NumProcesses, InvalidValuesAreRefused) {
       {{.num_processes = "2x", .gpus = ""}, "--nproc-per-node 2x: expected auto or a number from 1 to 1024"},
       {{.num_processes = "", .gpus = ""}, "--nproc-per-node : expected auto or a number from 1 to 1024"},
       {{.num_processes = "1025", .gpus = ""}, "--nproc-per-node 1025: expected auto or a number from 1 to 1024"},
-      {{.num_processes = "3", .gpus = "0,2"}, "--nproc-per-node 3 is more than the 2 of --gpus 0,2"},
+      {{.num_processes = "auto", .gpus = "0,1"}, "--gpus 0,1: this host has no NVIDIA GPU that this process may use"},
       {{.num_processes = "auto", .gpus = "0,,2"}, "--gpus 0,,2: expected a list as in CUDA_VISIBLE_DEVICES, such as 0,2"},
       {{.num_processes = "auto", .gpus = "0, 2"}, "--gpus 0, 2: expected a list"},
       {{.num_processes = "auto", .gpus = "-1"}, "--gpus -1: expected a list"},
@@ -119,6 +136,16 @@ TEST(NumProcesses, InvalidValuesAreRefused) {
     } catch (const UsageError& error) {
       EXPECT_THAT(error.what(), HasSubstr(row.error));
     }
+  }
+}
+
+TEST(NumProcesses, MoreThanTheChosenGpusAreRefused) {
+  const TemporaryFolder folder;
+  try {
+    num_processes({.num_processes = "3", .gpus = "0,2"}, visible({}), driver_of_three(folder.path()));
+    ADD_FAILURE() << "not refused";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--nproc-per-node 3 is more than the 2 of --gpus 0,2"));
   }
 }
 
