@@ -12,6 +12,10 @@ std::string first_line(const std::exception& error) {
     const size_t end = text.find("] ");
     if (end != std::string::npos) text = text.substr(end + 2);
   }
+  // The keys of the store that a time-out names tell a user nothing.
+  for (const auto* time_out : {"wait timeout after", "Wait timeout", "Timeout waiting for key"}) {
+    if (text.find(time_out) != std::string::npos) return "no answer in time";
+  }
   return text.substr(0, text.find('\n'));
 }
 

@@ -10,6 +10,12 @@
 #include "distributed/store_json.h"
 
 namespace trainer::distributed {
+namespace {
+
+// A store takes a shorter time for no limit.
+constexpr std::chrono::milliseconds kShortestWait{1};
+
+}  // namespace
 
 void throw_if_any(const std::vector<Problem>& problems) {
   std::vector<std::string> lines;
@@ -38,11 +44,11 @@ std::vector<std::string> StartupBarrier::gather(const std::function<std::string(
   const auto key = [step](int rank) { return fmt::format("step{}/{}", step, rank); };
   try {
     store_->set(key(rank_), to_bytes({{"problem", problem}, {"result", result}}));
+    if (rank_ == 0) wait_for_all(key);
     return share_decision(*store_, key, rank_, world_size_, timeout_, [&]() -> nlohmann::json {
       std::vector<Problem> problems;
       std::vector<std::string> results;
       for (int rank = 0; rank < world_size_; ++rank) {
-        store_->wait({key(rank)}, timeout_);
         const auto record = from_bytes(store_->get(key(rank)));
         problems.push_back(record["problem"]);
         results.push_back(record["result"]);
@@ -52,6 +58,14 @@ std::vector<std::string> StartupBarrier::gather(const std::function<std::string(
     });
   } catch (const c10::Error& error) {
     throw PeerError(fmt::format("rank {} lost the connection to another rank during start-up: {}", rank_, first_line(error)));
+  }
+}
+
+void StartupBarrier::wait_for_all(const std::function<std::string(int rank)>& key) const {
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  for (int rank = 1; rank < world_size_; ++rank) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (!wait_for(*store_, key(rank), std::max(left, kShortestWait))) throw LateRank(rank, timeout_);
   }
 }
 

@@ -30,7 +30,7 @@ class StartupBarrier {
       : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
 
   // Collective: runs `work` on every rank. An Error on any rank is thrown on all ranks, with its text only on rank 0. Other exceptions
-  // pass through.
+  // pass through. Throws LateRank on a rank that has waited too long for another.
   void on_all_ranks(const std::function<void()>& work);
   // As on_all_ranks(); returns the results of `work` of all ranks, by rank.
   std::vector<std::string> gather(const std::function<std::string()>& work);
@@ -38,6 +38,8 @@ class StartupBarrier {
   std::string on_rank0(const std::function<std::string()>& work);
 
  private:
+  void wait_for_all(const std::function<std::string(int rank)>& key) const;
+
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_ = 0;
   int world_size_ = 1;

@@ -4,7 +4,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "base/error.h"
+#include "base/text.h"
 
 namespace trainer::distributed {
 namespace {
@@ -45,14 +45,23 @@ bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseco
   }
 }
 
+LateRank::LateRank(int late_rank, std::chrono::milliseconds waited_for)
+    : PeerError(fmt::format("rank {} has not done its part of the start-up within {}; see its output, or raise "
+                            "distributed.timeout_seconds if it needs longer",
+                            late_rank, format_duration(waited_for))),
+      rank(late_rank),
+      waited(waited_for) {}
+
 Json share_decision(c10d::Store& store, const std::function<std::string(int rank)>& key_of, int rank, int world_size,
                     std::chrono::milliseconds timeout, const std::function<Json()>& decide, const std::function<void()>& while_waiting) {
   const auto decision_key = key_of(0) + "/decision";
   const auto received_key = [&](int other) { return key_of(other) + "/received"; };
   if (rank == 0) store.set(decision_key, to_bytes(decide_or_error(decide)));
   const auto deadline = std::chrono::steady_clock::now() + timeout + kDecisionGrace;
-  while (!wait_for(store, decision_key, kSecond) && std::chrono::steady_clock::now() < deadline) while_waiting();
-  store.wait({decision_key}, kSecond);
+  while (!wait_for(store, decision_key, kSecond)) {
+    if (std::chrono::steady_clock::now() >= deadline) throw LateRank(0, timeout + kDecisionGrace);
+    while_waiting();
+  }
   const auto decision = from_bytes(store.get(decision_key));
   if (!decision.contains("error")) return decision["result"];
 

@@ -58,11 +58,10 @@ bool Trainer::run() {
     const bool done = run_epochs();
     parts_.ranks.activity->enter(distributed::Phase::kEnd);
     stop_consensus_.finish();
-    checkpoints_.finish();
-    finish(done ? "done" : "stopped", "");
+    end_together(done ? "done" : "stopped");
     return done;
   } catch (const Error& error) {
-    finish("failed", error.what());
+    report_failure(error.what());
     throw;
   } catch (const std::exception& error) {
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
@@ -79,8 +78,38 @@ bool Trainer::run() {
           where, parts_.plan.batch_size);
     }
   }
-  finish("failed", message);
+  report_failure(message);
   throw Error(message);
+}
+
+void Trainer::end_together(const std::string& reason) {
+  const auto& ranks = parts_.ranks;
+  const bool is_first = ranks.world->rank() == 0;
+  std::string problem;
+  auto exit_code = ExitCode::kPeer;
+  try {
+    checkpoints_.finish();
+    if (is_first) finish(reason, "");
+  } catch (const Error& error) {
+    if (!is_first || ranks.world->size() == 1) throw;
+    problem = error.what();
+    exit_code = error.exit_code();
+  }
+  problem = ranks.world->broadcast_bytes(problem);
+  if (is_first && !problem.empty()) throw AgreedError(problem, exit_code);
+  if (!problem.empty()) {
+    throw AgreedError(fmt::format("rank 0 ({}) failed at the end of the run: {}; this rank exits", to_string(ranks.infos.front()), problem),
+                      exit_code);
+  }
+  if (!is_first) finish(reason, "");
+}
+
+void Trainer::report_failure(const std::string& message) {
+  try {
+    finish("failed", message);
+  } catch (const Error&) {
+    // What has failed first, such as a full disk, may also prevent this report.
+  }
 }
 
 void Trainer::start() {

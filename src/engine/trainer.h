@@ -39,7 +39,7 @@ class Trainer {
 
   // Collective. Trains to the end and returns true, or until asked to stop and returns false; saves the run in both cases. Throws Error
   // when a step is not finite (naming it, its learning rate and the first non-finite value), memory runs out (naming the batch size) or the
-  // last checkpoint cannot be written. Reports the end in every case.
+  // last checkpoint cannot be written (on the other ranks an AgreedError that names rank 0 and its reason). Reports the end in every case.
   bool run();
 
  private:
@@ -57,6 +57,10 @@ class Trainer {
   void check_finite();
   void save(bool is_best = false);
   double lr_at(int64_t step) const;
+  // Collective: rank 0 waits for the last checkpoint and reports the end; the others succeed only if it could.
+  void end_together(const std::string& reason);
+  // After an error, which is not replaced by one of this report.
+  void report_failure(const std::string& message);
   void finish(const std::string& reason, const std::string& message);
 
   const config::Experiment& experiment_;

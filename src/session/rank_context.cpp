@@ -166,8 +166,14 @@ ExitCode RankContext::run(const std::function<ExitCode()>& work) {
   auto& monitor = process_->monitor();
   try {
     const auto exit_code = work();
+    // Until all ranks have done their work, a rank that is lost is a failure; afterwards ranks end at different times.
+    ranks_.world->barrier();
     monitor.end();
-    groups_->shutdown();
+    try {
+      groups_->shutdown();
+    } catch (const PeerError&) {
+      // A rank was lost when nothing was left to do.
+    }
     return exit_code;
   } catch (const AgreedError& error) {
     if (!checkpoint_folder_) throw;

@@ -27,6 +27,10 @@ std::string to_string(const Failure& failure) {
                          failure.detail, failure.where);
     case Failure::Kind::kStuck:
       return fmt::format("{} is stuck: no progress for {} in {}", who, failure.detail, failure.where);
+    case Failure::Kind::kLate:
+      return fmt::format(
+          "{} has not done its part of the {} within {}; see its output, or raise distributed.timeout_seconds if it needs longer", who,
+          failure.where, failure.detail);
     case Failure::Kind::kAllWait:
       return fmt::format("all ranks have been waiting for each other for {}, in {}; they do not run the same collectives in the same order",
                          failure.detail, failure.where);

@@ -15,13 +15,14 @@ struct Failure {
     kEnded,    // it has ended without reporting an error
     kSilent,   // it does not answer: stopped, or its host or network is lost
     kStuck,    // it sends heartbeats, but its work makes no progress
+    kLate,     // it needs too long for its part of the start-up
     kAllWait,  // every rank waits for others
   };
   Kind kind = Kind::kFailed;
   int rank = 0;              // unused for kAllWait
   std::string process = {};  // "process 31 on host-a"
   std::string where = {};    // what it was doing
-  std::string detail = {};   // of kEnded: "was killed by signal 9 (Killed)"; of kSilent, kStuck and kAllWait: "10 s"
+  std::string detail = {};   // of kEnded: "was killed by signal 9 (Killed)"; of kSilent, kStuck, kLate and kAllWait: "10 s"
 };
 
 // "rank 2 (process 31 on host-a) was killed by signal 9 (Killed) in step 12"

@@ -84,6 +84,11 @@ void FailureDetector::report_ended(int rank, const std::string& detail) {
   suspect(failure);
 }
 
+void FailureDetector::report_late(int rank, milliseconds duration) {
+  const std::lock_guard lock(mutex_);
+  suspect(describe(Failure::Kind::kLate, rank, duration));
+}
+
 std::optional<Failure> FailureDetector::first_failure() {
   std::unique_lock lock(mutex_);
   is_asked_ = true;

@@ -43,6 +43,8 @@ class FailureDetector {
   void report_own_failure();
   // Another rank has ended as `detail` describes ("was killed by signal 9 (Killed)").
   void report_ended(int rank, const std::string& detail);
+  // Another rank, which sends heartbeats, has kept this one waiting for `duration` during the start-up.
+  void report_late(int rank, std::chrono::milliseconds duration);
   // Call when this rank has lost another one: returns the first failure of the run. Waits some seconds if no rank has reported a failure;
   // empty when all ranks answer.
   std::optional<Failure> first_failure();

@@ -6,6 +6,7 @@
 #include "base/crash.h"
 #include "base/text.h"
 #include "config/sections/distributed.h"
+#include "distributed/store_json.h"
 #include "supervision/failure.h"
 
 namespace trainer::supervision {
@@ -68,7 +69,8 @@ void FailureMonitor::begin(const distributed::Meeting& meeting) {
     const bool is_own = failure.rank == rank_ || failure.kind == Failure::Kind::kAllWait;
     logger_->log(is_own ? spdlog::level::err : spdlog::level::debug, "threads of this rank, in {}:\n{}", describe(activity_->read()),
                  stacks_of_all_threads());
-    leave(to_string(failure), failure.kind == Failure::Kind::kStuck && is_own);
+    const bool is_cause = failure.kind == Failure::Kind::kStuck || failure.kind == Failure::Kind::kLate;
+    leave(to_string(failure), is_cause && is_own);
   };
   const std::lock_guard lock(mutex_);
   detector_ = std::make_unique<FailureDetector>(*meeting.store, activity_, std::move(options), on_failure);
@@ -128,7 +130,11 @@ std::string FailureMonitor::explain(const std::exception& error) {
     detector_->report_own_failure();
     return error.what();
   }
-  const auto failure = detector_->first_failure();
+  auto failure = detector_->first_failure();
+  if (const auto* late = dynamic_cast<const distributed::LateRank*>(&error); late != nullptr && !failure) {
+    detector_->report_late(late->rank, late->waited);
+    failure = detector_->first_failure();
+  }
   return failure ? to_string(*failure) + std::string(launch::kThisRankExits) : error.what();
 }
 

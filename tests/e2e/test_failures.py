@@ -19,6 +19,8 @@ TRAINING = ("training 3", "step 3")
 VALIDATION = ("validation 5", "validation")
 PHASES = (TRAINING, VALIDATION)
 SURVIVORS = NUM_RANKS - 1
+ONE_EPOCH = ["training.epochs=1", "dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 24, num_validation: 6}",
+             "dataset.train_transforms=[]", "dataset.validation_transforms=[]", "dataloader.global_batch_size=6", "logging.every_steps=1"]
 
 
 class FailuresTest(LaunchCase):
@@ -170,6 +172,28 @@ class FailuresTest(LaunchCase):
         self.assert_named(err, SURVIVORS, r"^rank 0 \(process \d+ on .*\) failed in (loading of )?step \d+; see its own message for the reason; ")
         lines = [json.loads(line) for line in (kept / "run" / "metrics.jsonl").read_text().splitlines()]
         self.assertGreater(len(lines), 100)
+
+    @plants("The last checkpoint of several ranks cannot be written")
+    def test_last_checkpoint(self, row):
+        for what, fault in (("full", "0 save_half_written 0 full"), ("removed", "0 training 1 wait")):
+            for num_ranks in (2, NUM_RANKS):
+                with self.subTest(what, num_ranks=num_ranks):
+                    self.run_dir = self.folder / f"{what}_{num_ranks}"
+                    process = self.start(fault, num_ranks=num_ranks, settings=[*ONE_EPOCH, "checkpoint={every_steps: null}"])
+                    output = ""
+                    if what == "removed":
+                        output = self.wait_for_training(process, sign="training")
+                        shutil.rmtree(self.run_dir)
+                    err = output + self.end(process)
+                    row.check(self, err, process.returncode, self.exit_codes()[1:])
+                    self.assert_named(err, num_ranks - 1, r"^rank 0 \(process \d+ on .*\) failed at the end of the run: cannot write \S+: \S.*; "
+                                      "the training since the previous checkpoint is not saved; this rank exits$")
+
+    @plants("A rank needs too long for the start-up")
+    def test_late_in_the_start_up(self, row):
+        process, err = self.plant(1, "start 0", "hang", settings=["distributed.timeout_seconds=2"])
+        row.check(self, err, process.returncode, self.exit_codes(), RANK=1)
+        self.assert_named(err, NUM_RANKS, r"^rank 1 \(process \d+ on .*\) has not done its part of the start-up within 2\.0s; ")
 
     def test_restart(self):
         err = self.end(process := self.start("1 training 3 kill", launcher_args=("--max-restarts", "1")))

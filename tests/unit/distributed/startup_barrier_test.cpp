@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
+#include "distributed/store_json.h"
 
 namespace trainer::distributed::test {
 namespace {
@@ -64,6 +65,22 @@ TEST(StartupBarrier, AnErrorOfAllRanksNamesNoRank) {
     return "not reached";
   });
   EXPECT_THAT(outcomes, ElementsAre("error 2: no such model", "error 2: ", "error 2: "));
+}
+
+TEST(StartupBarrier, ALateRankIsNamedWithoutKeysOfTheStore) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  StartupBarrier barrier(store, 0, 3, std::chrono::milliseconds(200));
+  store->set("step0/1", to_bytes({{"problem", Problem()}, {"result", ""}}));
+  try {
+    barrier.on_all_ranks([] {});
+    FAIL() << "rank 2 is missing";
+  } catch (const LateRank& error) {
+    EXPECT_EQ(error.rank, 2);
+    EXPECT_EQ(error.exit_code(), ExitCode::kPeer);
+    EXPECT_STREQ(error.what(),
+                 "rank 2 has not done its part of the start-up within 200ms; see its output, or raise distributed.timeout_seconds if it "
+                 "needs longer");
+  }
 }
 
 TEST(StartupBarrier, OneProcess) {

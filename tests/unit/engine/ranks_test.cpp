@@ -242,6 +242,35 @@ TEST(Ranks, AStopRequestAtOneRankStopsAllAtTheSameStep) {
   EXPECT_EQ(steps, (std::vector<int64_t>{2, 2, 2}));
 }
 
+TEST(Ranks, AFailureOfRank0AtTheEndIsTheFailureOfAll) {
+  struct FullDisk : reporting::Sink {
+    void on_end(const reporting::EndEvent& event) override {
+      reasons.push_back(event.reason);
+      if (fails) throw CheckpointError("cannot write summary.json: No space left on device");
+    }
+    bool fails = false;
+    std::vector<std::string> reasons;
+  };
+  testing::run_ranks(3, [&](distributed::ProcessGroups& groups) {
+    const int rank = groups.world()->rank();
+    testing::SmallSession session(experiment_text(kWithoutNorm), {"training.epochs=1"}, make_ranks(groups));
+    FullDisk sink;
+    sink.fails = rank == 0;
+    try {
+      session.session.train(sink, [] { return false; });
+      FAIL() << "rank " << rank << " reports success";
+    } catch (const AgreedError& error) {
+      const std::string reason = "cannot write summary.json: No space left on device";
+      EXPECT_EQ(error.what(), rank == 0 ? reason
+                                        : fmt::format("rank 0 ({}) failed at the end of the run: {}; this rank exits",
+                                                      to_string(distributed::this_process()), reason));
+      EXPECT_EQ(error.exit_code(), rank == 0 ? ExitCode::kCheckpoint : ExitCode::kPeer);
+    }
+    EXPECT_EQ(sink.reasons.back(), "failed");
+    EXPECT_EQ(sink.reasons.size(), rank == 0 ? 2U : 1U);  // no other rank has reported that it is done
+  });
+}
+
 TEST(Ranks, SamTrainsAndKeepsRanksEqual) {
   const auto runs = train_ranks(3, experiment_text(kResNet), {"optimizer={name: sam, lr: 0.01, momentum: 0.9}", "training.epochs=2"});
   for (const auto& run : runs) EXPECT_TRUE(testing::bitwise_equal(testing::state_of(run.parts()), testing::state_of(runs[0].parts())));

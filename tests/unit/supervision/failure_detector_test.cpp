@@ -109,6 +109,16 @@ TEST_F(FailureDetectorTest, AllReportWhatTheLauncherReports) {
   EXPECT_EQ(at(0).wait(), "rank 1 (process 101 on host) was killed by signal 9 (Killed) in step 3");
 }
 
+TEST_F(FailureDetectorTest, AllReportARankThatIsLateInTheStartUp) {
+  start(3, 1min);
+  at(0).detector->report_late(1, 2s);
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_EQ(at(rank).wait(),
+              "rank 1 (process 101 on host) has not done its part of the start-up within 2.0s; see its output, or raise "
+              "distributed.timeout_seconds if it needs longer");
+  }
+}
+
 TEST_F(FailureDetectorTest, ARankWithoutProgressIsNamedByItselfToo) {
   start(2, 1s);
   at(0).activity->enter(Phase::kStep, 5);
