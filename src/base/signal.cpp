@@ -46,11 +46,4 @@ void install_stop_handlers() {
 
 int stop_signal() { return requested_signal; }
 
-std::optional<std::chrono::milliseconds> time_since_stop_signal() {
-  if (requested_signal == 0) return std::nullopt;
-  // The handler may have stored the signal but not yet the time.
-  const long first = first_request_ms;
-  return std::chrono::milliseconds(first == 0 ? 0 : now_ms() - first);
-}
-
 }  // namespace trainer

@@ -1,9 +1,6 @@
 #pragma once
 // Stop requests by signal. The handler only records the signal; the training loop checks for it at step boundaries and stops cleanly.
 
-#include <chrono>
-#include <optional>
-
 namespace trainer {
 
 // Installs handlers for SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored, SIGHUP. A SIGINT one second or more after the first stop signal
@@ -13,7 +10,5 @@ void install_stop_handlers();
 
 // The first stop signal received, or 0.
 int stop_signal();
-// The time since that signal; empty if there was none.
-std::optional<std::chrono::milliseconds> time_since_stop_signal();
 
 }  // namespace trainer

@@ -69,7 +69,8 @@ std::string prefix_of(const world::RankEnv& rank_env, const world::RendezvousAdd
   return fmt::format("trainer/{}", is_kept ? rank_env.restart_attempt : 0);
 }
 
-std::vector<Introduction> collect(c10d::Store& store, const world::RankEnv& rank_env, milliseconds timeout, Logger& logger) {
+std::vector<Introduction> collect(c10d::Store& store, const world::RankEnv& rank_env, milliseconds timeout, MeetingStop& stop,
+                                  Logger& logger) {
   const auto start = Clock::now();
   auto next_report = start + kFirstWaitReport;
   std::vector<Introduction> ranks(static_cast<size_t>(rank_env.world_size));
@@ -82,7 +83,7 @@ std::vector<Introduction> collect(c10d::Store& store, const world::RankEnv& rank
       return true;
     });
     if (missing.empty()) return ranks;
-    if (must_stop_meeting() || store.check({kStopKey})) throw StoppedWhileMeeting();
+    if (stop.is_due() || store.check({kStopKey})) throw StoppedWhileMeeting(describe_waiting(missing, rank_env));
     const auto now = Clock::now();
     if (now - start >= timeout) {
       throw PeerError(
@@ -121,8 +122,8 @@ void check_equal(const std::vector<Introduction>& ranks) {
 }
 
 // Rank 0's decision: all ranks, when they may continue together.
-Json decide(c10d::Store& store, const world::RankEnv& rank_env, milliseconds timeout, Logger& logger) {
-  const auto introductions = collect(store, rank_env, timeout, logger);
+Json decide(c10d::Store& store, const world::RankEnv& rank_env, milliseconds timeout, MeetingStop& stop, Logger& logger) {
+  const auto introductions = collect(store, rank_env, timeout, stop, logger);
   std::vector<Problem> problems;
   std::vector<RankInfo> ranks;
   for (const auto& introduction : introductions) {
@@ -207,16 +208,20 @@ Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& poi
   if (address.empty()) address = "127.0.0.1";
 
   Meeting meeting;
+  MeetingStop stop(logger);
   try {
-    meeting.store = c10::make_intrusive<c10d::PrefixStore>(prefix_of(rank_env, point), open_store(rank_env, point, timeout, logger));
+    meeting.store = c10::make_intrusive<c10d::PrefixStore>(prefix_of(rank_env, point), open_store(rank_env, point, timeout, stop, logger));
     auto& store = *meeting.store;
     claim(store, rank_env, point);
     store.set(rank_key(rank_env.rank), to_bytes(mine));
     meeting.ranks =
         share_decision(
-            store, rank_key, rank_env.rank, rank_env.world_size, timeout, [&] { return decide(store, rank_env, timeout, logger); },
-            [&] {
-              if (must_stop_meeting()) store.set(kStopKey, std::vector<uint8_t>{1});
+            store, rank_key, rank_env.rank, rank_env.world_size, timeout, [&] { return decide(store, rank_env, timeout, stop, logger); },
+            [&, is_told = false]() mutable {
+              if (is_told || !stop.is_due()) return;
+              logger.warn("asked to stop before all ranks have joined: the run ends");
+              store.set(kStopKey, std::vector<uint8_t>{1});
+              is_told = true;
             })
             .get<std::vector<RankInfo>>();
     if (meeting.ranks.size() != static_cast<size_t>(rank_env.world_size)) {

@@ -43,10 +43,10 @@ class Attempt {
   }
 
   // Null, with the cause in `reason`, when there is no store within `timeout`.
-  StorePointer wait(milliseconds timeout, std::string& reason) {
+  StorePointer wait(milliseconds timeout, MeetingStop& stop, std::string& reason) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (store_.wait_for(kPollInterval) == std::future_status::timeout) {
-      if (must_stop_meeting()) throw StoppedWhileMeeting();
+      if (stop.is_due()) throw StoppedWhileMeeting("rank 0 cannot be reached yet");
       if (std::chrono::steady_clock::now() < deadline) continue;
       reason = "no answer";
       return {};
@@ -66,7 +66,8 @@ class Attempt {
   std::future<StorePointer> store_;
 };
 
-StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, Logger& logger) {
+StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, MeetingStop& stop,
+                      Logger& logger) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
   options.isServer = rank_env.rank == 0 && !rank_env.launcher_serves_store;
@@ -81,7 +82,7 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   // A short first attempt shows why the store cannot be reached yet; a server makes only one attempt.
   Attempt attempt(point.host, options, options.isServer ? timeout : std::min(kFirstAttempt, timeout));
   std::string reason;
-  auto store = attempt.wait(std::min(kFirstWaitReport, timeout) + kGrace, reason);
+  auto store = attempt.wait(std::min(kFirstWaitReport, timeout) + kGrace, stop, reason);
   const auto may_succeed = [&] { return !store && remaining() > kNone && (attempt.is_running() || !options.isServer); };
   if (may_succeed()) {
     logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", rank_env.rank, goal, point.host, point.port, reason,
@@ -90,7 +91,7 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   while (may_succeed()) {
     // A blocked rank 0 has accepted the connection and answers later, so an attempt that still runs is kept.
     if (!attempt.is_running()) attempt = Attempt(point.host, options, remaining());
-    store = attempt.wait(remaining() + kGrace, reason);
+    store = attempt.wait(remaining() + kGrace, stop, reason);
   }
   if (store) {
     store->setTimeout(timeout);
@@ -125,15 +126,24 @@ StorePointer open_file(const world::RankEnv& rank_env, const world::RendezvousAd
 
 }  // namespace
 
-bool must_stop_meeting() {
-  // Ranks that were started together have joined by then, and stop normally.
-  constexpr std::chrono::seconds kUntilRefused{4};
-  const auto waited = time_since_stop_signal();
-  return waited && *waited >= kUntilRefused;
+StoppedWhileMeeting::StoppedWhileMeeting(const std::string& state)
+    : PeerError(fmt::format("stopped on request before all ranks had joined: {}", state)) {}
+
+bool MeetingStop::is_due() {
+  // Ranks that were started together have joined by then.
+  constexpr milliseconds kPatience{4000};
+  if (stop_signal() == 0) return false;
+  const auto left = begin_ + kPatience - std::chrono::steady_clock::now();
+  if (left <= kNone) return true;
+  if (!is_logged_) logger_.warn("asked to stop before all ranks have joined: the run ends in {} unless they join", format_duration(left));
+  is_logged_ = true;
+  return false;
 }
 
-StorePointer open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, Logger& logger) {
-  return point.kind == world::RendezvousAddress::Kind::kFile ? open_file(rank_env, point) : open_tcp(rank_env, point, timeout, logger);
+StorePointer open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, MeetingStop& stop,
+                        Logger& logger) {
+  return point.kind == world::RendezvousAddress::Kind::kFile ? open_file(rank_env, point)
+                                                             : open_tcp(rank_env, point, timeout, stop, logger);
 }
 
 }  // namespace trainer::distributed

@@ -200,19 +200,28 @@ class RanksTest(unittest.TestCase):
             self.assertEqual([rank.returncode for rank in ranks], [0, 0], output + ranks[0].err + ranks[1].err)
             row.check(self, output, RANK=1, ADDRESS=f"127.0.0.1:{port}")
 
-    def test_a_stop_request_while_waiting_for_ranks(self):
-        for waiting, asked in (((0,), 0), ((1,), 1), ((0, 1), 1)):
-            with self.subTest(waiting=waiting, asked=asked):
+    @plants("A stop is asked for before all ranks have joined")
+    def test_a_stop_request_while_waiting_for_ranks(self, row):
+        """Ranks that have waited for some seconds end at once; before that, those that were started with them may still join."""
+        soon = r"warning: asked to stop before all ranks have joined: the run ends in [\d.]+m?s unless they join\n"
+        now = "warning: asked to stop before all ranks have joined: the run ends\n"
+        stopped = "error: stopped on request before all ranks had joined: "
+        for waiting, asked, after, expected in (((0,), 0, "waiting for", [stopped + "1 of 3 ranks have joined; waiting for 1, 2\n"]),
+                                                ((0,), 0, "rank 0 of 3", [soon + stopped + "1 of 3 ranks have joined; waiting for 1, 2\n"]),
+                                                ((1,), 1, "waits for", [f"(rank 1: {soon})?" + stopped + "rank 0 cannot be reached yet\n"]),
+                                                ((0, 1), 1, "waiting for", [stopped + "2 of 3 ranks have joined; waiting for 2\n", f"rank 1: {now}"])):
+            with self.subTest(waiting=waiting, asked=asked, after=after):
                 port = free_port()
                 ranks = {rank: start_rank(rank, 3, port, *RANDOM, "--run-dir", self.folder / "run") for rank in waiting}
                 for process in ranks.values():
                     self.addCleanup(process.kill)
-                next(line for line in ranks[waiting[0]].stderr if "waiting for" in line or "waits for" in line)
+                next(line for line in ranks[waiting[0]].stderr if after in line)
                 ranks[asked].send_signal(signal.SIGTERM)
                 ended = self.together(list(ranks.values()))
-                self.assertEqual([process.returncode for process in ended], [4] * len(ended), ended[0].err)
-                said = [process.err for process in ended]
-                self.assertEqual(said, ["error: stopped on request before all ranks had joined\n", ""][:len(ended)])
+                for process, text in zip(ended, expected):
+                    self.assertEqual(process.returncode, 4, process.err)
+                    self.assertRegex(process.err, f"^{text}$")
+                row.check(self, ended[0].err, ended[0].returncode)
 
     @plants("Something else listens where rank 0 should, or nothing")
     def test_missing_rank_0(self, row):
