@@ -18,7 +18,8 @@ namespace trainer {
 namespace {
 
 [[noreturn]] void fail(const std::string& action, const std::filesystem::path& path) {
-  throw Error("cannot " + action + " " + path.string() + ": " + std::strerror(errno));
+  const auto reason = errno == ELOOP && action == "write" ? "it is a symbolic link, which is not followed" : std::strerror(errno);
+  throw Error("cannot " + action + " " + path.string() + ": " + reason);
 }
 
 Descriptor open_file(const std::filesystem::path& path, int flags) { return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0644)); }
@@ -44,7 +45,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(path),
       temporary_(path.string() + ".tmp" + std::to_string(::getpid())),
-      file_(open_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC)) {
+      file_(open_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW)) {
   if (file_.number() < 0) fail("write", temporary_);
 }
 
@@ -63,7 +64,7 @@ void AtomicFile::commit() {
 }
 
 Descriptor lock_file(const std::filesystem::path& path, mode_t mode) {
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, mode));
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode));
   return file.number() >= 0 && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0 ? std::move(file) : Descriptor();
 }
 
@@ -72,7 +73,7 @@ void flush_folder(const std::filesystem::path& path) {
   if (folder.number() >= 0) ::fsync(folder.number());
 }
 
-LineFile::LineFile(const std::filesystem::path& path) : path_(path), file_(open_file(path, O_WRONLY | O_CREAT | O_APPEND)) {
+LineFile::LineFile(const std::filesystem::path& path) : path_(path), file_(open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW)) {
   if (file_.number() < 0) fail("write", path);
 }
 

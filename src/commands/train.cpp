@@ -4,6 +4,7 @@
 #include "base/signal.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
+#include "reporting/checked_reporter.h"
 #include "reporting/sinks.h"
 #include "session/session.h"
 #include "task/task.h"
@@ -59,10 +60,12 @@ void add_sinks(reporting::Reporter& reporter, const config::Experiment& experime
     return;
   }
   reporter.add(reporting::make_console(logger, progress, world::wants_colour()));
-  reporter.add(reporting::make_jsonl(directory->metrics_file()));
-  reporter.add(reporting::make_csv(directory->metrics_table_file(), task::all_metrics()));
-  if (experiment.logging.tensorboard) reporter.add(reporting::make_tensorboard(directory->tensorboard_folder()));
-  reporter.add(reporting::make_summary(directory->summary_file()));
+  auto files = std::make_unique<reporting::CheckedReporter>([directory] { directory->check_lock(); });
+  files->add(reporting::make_jsonl(directory->metrics_file()));
+  files->add(reporting::make_csv(directory->metrics_table_file(), task::all_metrics()));
+  if (experiment.logging.tensorboard) files->add(reporting::make_tensorboard(directory->tensorboard_folder()));
+  files->add(reporting::make_summary(directory->summary_file()));
+  reporter.add(std::move(files));
 }
 
 // `started`: when this process started.

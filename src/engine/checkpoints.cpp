@@ -69,6 +69,13 @@ void Checkpoints::load(const state::View& view) {
   saved_ = run_.progress;
 }
 
+std::filesystem::path Checkpoints::own_file(const std::filesystem::path& file) const {
+  if (target_.saver == nullptr) return {};
+  auto own = target_.saver->store().file_of(run_.progress.step);
+  std::error_code not_there;
+  return std::filesystem::equivalent(file, own, not_there) ? own : std::filesystem::path();
+}
+
 void Checkpoints::save(bool is_best) {
   const auto& world = *parts_.ranks.world;
   parts_.ranks.activity->enter(distributed::Phase::kCheckpoint);

@@ -1,6 +1,7 @@
 #pragma once
 // Saves a run's state in checkpoints and loads it.
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 
@@ -27,6 +28,8 @@ class Checkpoints {
   // Loads the parts and the run from a checkpoint, which may have been written by another number of ranks. Each rank calls it with the
   // same tree. Throws CheckpointError.
   void load(const state::View& view);
+  // After load(): the file among those that this run saves from which the checkpoint was read; empty if `file` is another one.
+  std::filesystem::path own_file(const std::filesystem::path& file) const;
 
   // Collective: saves the run between two steps; the file is written while training continues.
   void save(bool is_best);

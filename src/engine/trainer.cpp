@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <limits>
+
 #include "base/error.h"
 #include "engine/evaluator.h"
 #include "engine/out_of_memory.h"
@@ -50,6 +53,15 @@ Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::
 void Trainer::resume(const state::Tree& checkpoint, const std::string& file) {
   checkpoints_.load(state::View(checkpoint, file));
   resume_ = {.checkpoint = file, .epoch = run_.progress.epoch, .step = run_.progress.step};
+  const auto own = checkpoints_.own_file(file);
+  if (own.empty()) return;
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  resume_->own_checkpoint = {.epoch = run_.progress.epoch_of_step(),
+                             .step = run_.progress.step,
+                             .file = own.string(),
+                             .num_bytes = std::filesystem::file_size(own),
+                             .pause_seconds = kUnknown,
+                             .seconds = kUnknown};
 }
 
 bool Trainer::run() {

@@ -16,11 +16,23 @@
 
 namespace trainer::reporting {
 
+// A checkpoint is on the disk.
+struct CheckpointEvent {
+  int64_t epoch = 0;  // of the file's step
+  int64_t step = 0;   // that the file holds
+  std::string file = {};
+  uint64_t num_bytes = 0;
+  double pause_seconds = 0;  // how long training was blocked
+  double seconds = 0;        // of writing, while training continued
+};
+
 // Where a resumed run continues.
 struct Resume {
   std::string checkpoint = {};  // its file
   int64_t epoch = 0;            // the epoch of the next step
   int64_t step = 0;
+  // Of the file, if it is among those that this run saves, with durations that are not known any more (NaN).
+  std::optional<CheckpointEvent> own_checkpoint = {};
 };
 
 struct StartEvent {
@@ -76,16 +88,6 @@ struct EpochEvent {
   double seconds = 0;          // of training, without validation
   double images_per_second = 0;
   std::optional<ValidationEvent> validation = {};
-};
-
-// A checkpoint is on the disk.
-struct CheckpointEvent {
-  int64_t epoch = 0;  // of the file's step
-  int64_t step = 0;   // that the file holds
-  std::string file = {};
-  uint64_t num_bytes = 0;
-  double pause_seconds = 0;  // how long training was blocked
-  double seconds = 0;        // of writing, while training continued
 };
 
 struct EndEvent {

@@ -12,6 +12,8 @@ class Jsonl : public Sink {
 
   void on_start(const StartEvent& event) override {
     const auto begin = event.resume.value_or(Resume{});
+    // The events of a checkpoint end when it is taken, before it is known to be on the disk. So its own event is written here again.
+    if (begin.own_checkpoint) on_checkpoint(*begin.own_checkpoint);
     Json line = make_line(event.resume ? "resume" : "start", begin);
     if (event.resume) line["checkpoint"] = begin.checkpoint;
     line.update({{"num_epochs", event.num_epochs},

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,6 +34,15 @@ bool replace_content(int descriptor, const std::string& content) {
   throw Error(fmt::format("cannot use the run directory {}: {}; choose another with --run-dir", path.string(), reason));
 }
 
+// Files that are replaced as a whole need no check: a rename does not follow a link.
+void refuse_link(const std::filesystem::path& run_directory, const std::filesystem::path& file) {
+  std::error_code no_link;
+  const auto target = std::filesystem::read_symlink(file, no_link);
+  if (no_link) return;
+  fail(run_directory, fmt::format("{} is a symbolic link to {}, which is not followed: remove it",
+                                  file.lexically_relative(run_directory).string(), target.string()));
+}
+
 bool is_of_finished_run(const std::filesystem::path& summary_file) {
   const auto summary = nlohmann::json::parse(read_file(summary_file), nullptr, /*allow_exceptions=*/false);
   return summary.is_object() && summary.value("reason", nlohmann::json()) == "done";
@@ -45,7 +55,11 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   std::filesystem::create_directories(path_, error);
   if (error) fail(path_, explain_refusal(path_, error));
 
-  const auto file = path_ / ".lock";
+  const auto file = lock_path();
+  for (const auto& written :
+       {file, log_file(), metrics_file(), metrics_table_file(), checkpoint_folder(), tensorboard_folder(), non_finite_folder()}) {
+    refuse_link(path_, written);
+  }
   lock_ = lock_file(file, 0644);
   const int reason = errno;
   // Empty if the process that holds the lock has not written its description yet, or has released the lock.
@@ -61,6 +75,18 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
 
 // Keeps the file: if it were removed, a third process could lock a new file while a second one holds the old.
 RunDirectory::~RunDirectory() { replace_content(lock_.number(), ""); }
+
+void RunDirectory::check_lock() const {
+  struct stat locked {};
+  struct stat found {};
+  if (::fstat(lock_.number(), &locked) != 0 || ::stat(lock_path().c_str(), &found) != 0) return;
+  if (locked.st_dev == found.st_dev && locked.st_ino == found.st_ino) return;
+  const auto holder = read_file(lock_path());
+  throw UsageError(
+      fmt::format("the run directory {} was removed or lost its lock file, and now belongs to {}; this run ends and writes nothing there; "
+                  "choose another --run-dir for each run",
+                  path_.string(), holder.empty() ? "another run" : holder));
+}
 
 RunDirectory::EarlierRun RunDirectory::earlier_run() const {
   const bool has_summary = std::filesystem::exists(summary_file());
@@ -85,7 +111,10 @@ std::map<std::string, uint64_t> RunDirectory::event_files() const {
     if (std::filesystem::exists(file)) add(file);
   }
   std::error_code no_folder;
-  for (const auto& entry : std::filesystem::directory_iterator(tensorboard_folder(), no_folder)) add(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(tensorboard_folder(), no_folder)) {
+    refuse_link(path_, entry.path());
+    add(entry.path());
+  }
   return sizes;
 }
 

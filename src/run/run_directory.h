@@ -18,11 +18,16 @@ inline std::filesystem::path rank_log_file(const std::filesystem::path& run_dire
 class RunDirectory {
  public:
   // Creates the folder if needed and takes its lock, which is held until the object is destroyed or the process ends. Throws UsageError
-  // when another process holds the lock (naming process, host and start time), and Error when the folder cannot be written.
+  // when another process holds the lock (naming process, host and start time), and Error when the folder cannot be written or a name that
+  // this run writes to is a symbolic link, which could lead anywhere.
   explicit RunDirectory(const std::filesystem::path& path);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
+
+  // To be called before anything is written: throws UsageError when another run has taken the folder, which is possible once the folder or
+  // the lock file has been removed. If the folder is only missing, writing fails by itself.
+  void check_lock() const;
 
   const std::filesystem::path& path() const { return path_; }
   // The process that ended without releasing the lock: "process 31 on host-a since 2026-01-31 12:00:00 +0000"; empty: none.
@@ -50,6 +55,8 @@ class RunDirectory {
   void truncate_event_files(const std::map<std::string, uint64_t>& event_files) const;
 
  private:
+  std::filesystem::path lock_path() const { return path_ / ".lock"; }
+
   std::filesystem::path path_;
   Descriptor lock_;
   std::string earlier_holder_;

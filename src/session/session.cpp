@@ -141,6 +141,7 @@ engine::SaveTargets Session::save_targets() {
   save_targets.checkpoints.saver = saver_ ? &*saver_ : nullptr;
   if (!directory_) return save_targets;
   save_targets.checkpoints.complete = [this](state::Dict& tree) {
+    directory_->check_lock();
     state::Dict sizes;
     for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
     tree.add("event_files", std::move(sizes));
@@ -148,6 +149,7 @@ engine::SaveTargets Session::save_targets() {
     tree.add("trainer_version", trainer_version());
   };
   save_targets.non_finite_step = [this](const engine::StepRecord& record) {
+    directory_->check_lock();
     const auto folder = directory_->non_finite_folder() / fmt::format("step_{}", record.step);
     engine::write_step(folder, record, *parts_->model, context_.config_text());
     return folder;

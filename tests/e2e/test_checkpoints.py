@@ -1,6 +1,7 @@
 """Runs that are killed, stopped, moved and continued: nothing is lost, and nothing occurs twice."""
 
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -20,6 +21,12 @@ from troubleshooting import plants  # noqa: E402
 KILLS_AT_POINTS = int(os.environ.get("TRAINER_TEST_KILLS_AT_POINTS", "1"))
 KILLS_AT_RANDOM = int(os.environ.get("TRAINER_TEST_KILLS_AT_RANDOM", "5"))
 POINTS = ("opened", "half_written", "before_fsync", "before_rename", "before_link")
+
+
+def saved_checkpoints(run_dir):
+    """The checkpoint events of a run, without times."""
+    events = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [(event["epoch"], event["step"], pathlib.Path(event["file"]).name) for event in events if event["event"] == "checkpoint"]
 
 
 def environment(fault):
@@ -67,6 +74,7 @@ class CheckpointsTest(LaunchCase):
                     self.assertEqual(code, 0, err)
                     self.assertIn("resumes from", err)
                     self.assert_equal_runs(self.run_dir, straight)
+                    self.assertEqual(saved_checkpoints(self.run_dir), saved_checkpoints(straight))
 
     def test_killed_at_any_moment(self):
         straight = self.straight()
@@ -83,6 +91,7 @@ class CheckpointsTest(LaunchCase):
                 err, code = self.train()
                 self.assertEqual(code, 0, err)
                 self.assert_equal_runs(self.run_dir, straight)
+                self.assertEqual(saved_checkpoints(self.run_dir), saved_checkpoints(straight))
 
     def test_stop_requests_in_each_phase(self):
         """One of two ranks gets SIGTERM twice, as from a launcher and a scheduler, during start-up, training, validation and saving."""
@@ -152,6 +161,32 @@ class CheckpointsTest(LaunchCase):
     def test_the_last_checkpoint_cannot_be_written(self, row):
         err, code = self.train("checkpoint.every_steps=null", "checkpoint.every_epochs=null", "training.epochs=1", fault="0 save_half_written 0 full")
         row.check(self, err, code)
+
+    @plants("The run directory is removed, and another run makes it again")
+    def test_a_lost_lock(self, row):
+        straight = self.straight()
+        first = self.begin("training.epochs=1000000")
+        self.wait_for(lambda: self.steps_done() > 0)
+        self.run_dir.rename(self.folder / "moved")
+        second = self.begin()
+        _, err = first.communicate(timeout=60)
+        row.check(self, err, first.returncode, FILE=self.run_dir, PROCESS=second.pid)
+        _, err = second.communicate(timeout=60)
+        self.assertEqual(second.returncode, 0, err)
+        self.assert_equal_runs(self.run_dir, straight)
+        self.assertEqual(saved_checkpoints(self.run_dir), saved_checkpoints(straight))
+        self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "done")
+
+    @plants("A name in the run directory is a symbolic link")
+    def test_links_are_not_followed(self, row):
+        for name in ("metrics.jsonl", "checkpoints"):
+            with self.subTest(name):
+                self.run_dir = self.folder / f"with_link_{name}"
+                self.run_dir.mkdir()
+                (self.run_dir / name).symlink_to(self.folder / "elsewhere")
+                err, code = self.train()
+                row.check(self, err, code, FILE=self.run_dir)
+                self.assertFalse((self.folder / "elsewhere").exists())
 
     @plants("The folder of checkpoints cannot be written to")
     def test_a_folder_that_cannot_be_written_to(self, row):

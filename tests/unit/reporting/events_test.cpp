@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
+
+#include "base/error.h"
+#include "reporting/checked_reporter.h"
+
 namespace trainer::reporting::test {
 namespace {
 
@@ -40,6 +46,24 @@ TEST(Reporter, SendsEveryEventToEverySinkInOrder) {
   EXPECT_EQ(seen, (std::vector<std::string>{"a start", "b start", "a train", "b train", "a step 3/5", "b step 3/5", "a warning",
                                             "b warning", "a validation", "b validation", "a epoch", "b epoch", "a checkpoint",
                                             "b checkpoint", "a end", "b end"}));
+}
+
+TEST(CheckedReporter, PassesNothingOnWhenTheCheckFails) {
+  std::vector<std::string> seen;
+  bool fails = false;
+  CheckedReporter reporter([&] {
+    if (fails) throw UsageError("another run has the folder");
+  });
+  reporter.add(std::make_unique<RecordingSink>("a", seen));
+  const std::array<std::function<void()>, 7> events = {[&] { reporter.on_start({}); },   [&] { reporter.on_train({}); },
+                                                       [&] { reporter.on_warning({}); }, [&] { reporter.on_validation({}); },
+                                                       [&] { reporter.on_epoch({}); },   [&] { reporter.on_checkpoint({}); },
+                                                       [&] { reporter.on_end({}); }};
+  for (const auto& emit : events) emit();
+  EXPECT_EQ(seen.size(), 7U);
+  fails = true;
+  for (const auto& emit : events) EXPECT_THROW(emit(), UsageError);
+  EXPECT_EQ(seen.size(), 7U);
 }
 
 }  // namespace

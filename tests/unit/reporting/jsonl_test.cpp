@@ -41,6 +41,25 @@ std::vector<json> jsonl_lines(Emit emit) {
   return lines;
 }
 
+TEST(Jsonl, TheCheckpointThatARunResumesFromIsRecordedAgain) {
+  const auto lines = jsonl_lines([](Sink& sink) {
+    sink.on_checkpoint({.epoch = 1, .step = 7, .file = "run/step_7.pt", .num_bytes = 100, .pause_seconds = 0.25, .seconds = 1.5});
+    constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+    const CheckpointEvent own{
+        .epoch = 1, .step = 7, .file = "run/step_7.pt", .num_bytes = 100, .pause_seconds = kUnknown, .seconds = kUnknown};
+    sink.on_start({.resume = Resume{.checkpoint = "run/last.pt", .epoch = 1, .step = 7, .own_checkpoint = own}});
+    sink.on_start({.resume = Resume{.checkpoint = "other/step_7.pt", .epoch = 1, .step = 7}});
+  });
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[0], json::parse(R"({"event": "checkpoint", "epoch": 1, "step": 7, "file": "run/step_7.pt", "bytes": 100,
+                                      "pause_seconds": 0.25, "seconds": 1.5})"));
+  EXPECT_EQ(lines[1], json::parse(R"({"event": "checkpoint", "epoch": 1, "step": 7, "file": "run/step_7.pt", "bytes": 100,
+                                      "pause_seconds": null, "seconds": null})"));
+  EXPECT_EQ(lines[2].at("event"), "resume");
+  EXPECT_EQ(lines[2].at("checkpoint"), "run/last.pt");
+  EXPECT_EQ(lines[3].at("event"), "resume");
+}
+
 TEST(Jsonl, OneObjectPerEventWithTheDocumentedKeys) {
   const auto lines = jsonl_lines([](Sink& sink) {
     sink.on_start({.num_epochs = 2, .steps_per_epoch = 5, .world_size = 4, .global_batch_size = 512, .num_parameters = 11173962});

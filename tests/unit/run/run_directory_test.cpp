@@ -117,6 +117,61 @@ TEST(RunDirectory, ErrorNamesAFolderThatCannotBeWritten) {
             "cannot use the run directory " + folder.path().string() + ": .lock: Is a directory; choose another with --run-dir");
 }
 
+std::string message_of_check(const RunDirectory& directory) {
+  try {
+    directory.check_lock();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "holds the lock";
+}
+
+TEST(RunDirectory, NoticesThatAnotherRunHasTakenTheFolder) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "run";
+  const RunDirectory first(path);
+  EXPECT_EQ(message_of_check(first), "holds the lock");
+  for (const auto& removed : {path, path / ".lock"}) {
+    std::filesystem::remove_all(removed);
+    // Nobody else uses it.
+    EXPECT_EQ(message_of_check(first), "holds the lock");
+    std::optional<RunDirectory> second(std::in_place, path);
+    EXPECT_EQ(message_of_check(*second), "holds the lock");
+    const auto message = message_of_check(first);
+    const auto expected = "the run directory " + path.string() + " was removed or lost its lock file, and now belongs to process " +
+                          std::to_string(::getpid()) + " on ";
+    EXPECT_TRUE(message.starts_with(expected)) << message;
+    EXPECT_TRUE(message.ends_with("; this run ends and writes nothing there; choose another --run-dir for each run")) << message;
+    second.reset();
+    EXPECT_NE(message_of_check(first).find("now belongs to another run;"), std::string::npos);
+  }
+}
+
+TEST(RunDirectory, SymbolicLinksAreNotFollowed) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "run";
+  const auto elsewhere = folder.path() / "elsewhere";
+  for (const char* name : {".lock", "train.log", "metrics.jsonl", "metrics.csv", "checkpoints", "tensorboard", "non_finite"}) {
+    std::filesystem::create_directories(path);
+    std::filesystem::create_symlink(elsewhere, path / name);
+    EXPECT_EQ(message_of_opening<Error>(path), "cannot use the run directory " + path.string() + ": " + name + " is a symbolic link to " +
+                                                   elsewhere.string() +
+                                                   ", which is not followed: remove it; choose another with --run-dir");
+    EXPECT_FALSE(std::filesystem::exists(elsewhere)) << name;
+    std::filesystem::remove_all(path);
+  }
+  const RunDirectory directory(path);
+  std::filesystem::create_directories(directory.tensorboard_folder());
+  write_text(elsewhere, "unchanged");
+  std::filesystem::create_symlink(elsewhere, directory.tensorboard_folder() / "events.out");
+  EXPECT_THROW(directory.truncate_event_files({{"tensorboard/events.out", 0}}), Error);
+  EXPECT_EQ(read_file(elsewhere), "unchanged");
+  // A link to the folder itself is the user's choice.
+  std::filesystem::create_directory_symlink(folder.path() / "target", folder.path() / "link");
+  std::filesystem::create_directory(folder.path() / "target");
+  EXPECT_EQ(message_of_opening<Error>(folder.path() / "link"), "opened");
+}
+
 TEST(RunDirectory, RecognisesAnEarlierRun) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
