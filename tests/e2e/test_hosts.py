@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -11,7 +12,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from equal_runs import tensors  # noqa: E402
 from hosts import ADDRESSES, Hosts  # noqa: E402
-from launches import HANG_SECONDS, LaunchCase, processes_of  # noqa: E402
+from launches import BINARY, CONFIG, HANG_SECONDS, ROOT, SETTINGS, LaunchCase, processes_of  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
 PER_NODE = 2
@@ -108,6 +109,37 @@ class HostsTest(LaunchCase):
         output = self.end_both([first, self.start_on("node-b")], 0)[0]
         self.assertRegex(output, r"resumes from \S+/step_\d+\.pt")
         self.assertEqual(tensors(self.run_dir), straight)
+
+    def test_a_name_server_that_does_not_answer(self):
+        """Neither the launcher's ranks nor those started by hand wait for the ten seconds after which a look-up fails."""
+        for host in HOSTS:
+            self.hosts.silence_name_server(self, host)
+        short = ["training.epochs=1"]
+
+        starts = {
+            "one_host": lambda: [self.start(settings=short, prefix=self.hosts.on(HOSTS[0]), num_ranks=PER_NODE)],
+            "two_hosts": lambda: self.start_both(settings=short),
+            "by_hand": lambda: [self.start_by_hand(host, rank, short) for rank, host in enumerate(HOSTS)],
+        }
+        for name, start in starts.items():
+            self.run_dir = self.folder / name
+            begin = time.monotonic()
+            first, *others = start()
+            output = self.wait_for_training(first, "training")
+            self.assertLess(time.monotonic() - begin, 8, output)
+            for process in (first, *others):
+                err = process.communicate(timeout=60)[1]
+                self.assertEqual(process.returncode, 0, err)
+
+    def start_by_hand(self, host, rank, settings):
+        place = ["--rank", str(rank), "--world-size", str(len(HOSTS)), "--init-method", f"tcp://{ADDRESSES[HOSTS[0]]}:{self.port}"]
+        command = [*self.hosts.on(host), BINARY, *place, "--config", str(CONFIG), "--run-dir", str(self.run_dir), *SETTINGS, *settings]
+        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
 
 
 if __name__ == "__main__":

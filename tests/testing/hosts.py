@@ -2,6 +2,7 @@
 iptables."""
 
 import os
+import pathlib
 import shutil
 import subprocess
 import unittest
@@ -42,6 +43,16 @@ class Hosts:
     def on(self, host):
         """The words that make a command line run on that host."""
         return ["ip", "netns", "exec", self.spaces[host], "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
+
+    def silence_name_server(self, case, host):
+        """From now on, programs on that host wait ten seconds for each look-up of a name or an address that /etc/hosts does not have."""
+        # `ip netns exec` puts these files in place of those in /etc.
+        folder = pathlib.Path("/etc/netns") / self.spaces[host]
+        folder.mkdir(parents=True)
+        case.addCleanup(shutil.rmtree, folder)
+        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+        (folder / "nsswitch.conf").write_text("hosts: files dns\npasswd: files\ngroup: files\n")
+        run("ip", "netns", "exec", self.spaces[host], "iptables", "-A", "INPUT", "-p", "udp", "--dport", "53", "-j", "DROP")
 
     def slow_down(self, host, rate):
         run("tc", "-n", self.spaces[host], "qdisc", "add", "dev", self.cables[host], "root", "tbf", "rate", rate, "burst", "16kb", "latency",
