@@ -12,7 +12,9 @@
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/store.h"
 #include "config/compare.h"
+#include "config/load.h"
 #include "config/node.h"
+#include "session/registries.h"
 #include "state/view.h"
 
 namespace trainer::session {
@@ -41,6 +43,25 @@ void check_configuration(const Checkpoint& checkpoint, const std::string& config
   for (const auto& change : others) logger.info("changed since the checkpoint: {}", change);
 }
 
+// Whether the only difference is that training.epochs grew; written as config::differences() does: "training.epochs: NOW, not THEN".
+bool only_adds_epochs(const std::vector<std::string>& changes) {
+  long long now = 0;
+  long long then = 0;
+  return changes.size() == 1 && std::sscanf(changes.front().c_str(), "training.epochs: %lld, not %lld", &now, &then) == 2 && now > then;
+}
+
+// The configuration that a run wrote to `file`. Keys that an earlier version of this program did not have get their defaults.
+config::Node read_configuration(const fs::path& file) {
+  const auto text = read_file(file);
+  try {
+    const auto registries = all_registries();
+    auto experiment = config::load_text(text, file.string(), {}, registries);
+    return config::parse_yaml(config::to_yaml(experiment, registries), file.string());
+  } catch (const UsageError&) {
+    return config::parse_yaml(text, file.string());
+  }
+}
+
 void truncate_event_files(const run::RunDirectory& directory, const Checkpoint& checkpoint) {
   const auto files = state::View(checkpoint.tree, checkpoint.file.string()).at("event_files");
   std::map<std::string, uint64_t> sizes;
@@ -65,13 +86,25 @@ Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
 
 ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file) {
   using EarlierRun = run::RunDirectory::EarlierRun;
-  const auto& [path, earlier_run, checkpoints] = contents;
+  const auto& [path, earlier_run, checkpoints, changes] = contents;
   if (choice == "none") {
     if (earlier_run == EarlierRun::kNone) return ResumeDecision::kStart;
     throw UsageError(fmt::format("--resume none: {} holds {} run, which is not overwritten; choose another --run-dir or remove the folder",
                                  path.string(), earlier_run == EarlierRun::kFinished ? "a finished" : "an unfinished"));
   }
-  if (earlier_run == EarlierRun::kFinished) return ResumeDecision::kFinished;
+  if (earlier_run == EarlierRun::kFinished) {
+    if (changes.empty()) return ResumeDecision::kFinished;
+    if (!only_adds_epochs(changes)) {
+      throw UsageError(fmt::format("{} holds a finished run of another configuration ({}); undo this change, or choose another --run-dir",
+                                   path.string(), join(changes, "; ")));
+    }
+    if (checkpoints.empty()) {
+      throw UsageError(
+          fmt::format("{} holds a finished run, but no checkpoint from which it could go on to more epochs; choose another "
+                      "--run-dir",
+                      path.string()));
+    }
+  }
   if (choice == "auto") {
     if (!checkpoints.empty()) return ResumeDecision::kResumeNewest;
     return earlier_run == EarlierRun::kNone ? ResumeDecision::kStart : ResumeDecision::kStartAgain;
@@ -87,9 +120,14 @@ RunStart prepare_run_start(const run::RunDirectory& directory, const std::string
   const auto folder = directory.checkpoint_folder();
   RunDirectoryContents contents{.path = directory.path(), .earlier_run = directory.earlier_run()};
   if (fs::exists(folder)) contents.checkpoints = checkpoint::list_checkpoints(fs::canonical(folder));
+  const bool was_finished = contents.earlier_run == run::RunDirectory::EarlierRun::kFinished;
+  if (was_finished) {
+    contents.changes =
+        config::differences(read_configuration(directory.config_file()), config::parse_yaml(config_text, "the configuration"));
+  }
   const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;
-  if (is_file && contents.earlier_run != run::RunDirectory::EarlierRun::kFinished) chosen = {choice, checkpoint::read_pytorch_file(choice)};
+  if (is_file && !(was_finished && contents.changes.empty())) chosen = {choice, checkpoint::read_pytorch_file(choice)};
   switch (decide_resume(contents, choice, chosen ? fs::canonical(choice) : fs::path())) {
     case ResumeDecision::kFinished:
       logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
@@ -108,6 +146,8 @@ RunStart prepare_run_start(const run::RunDirectory& directory, const std::string
   auto checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, logger);
   check_configuration(checkpoint, config_text, logger);
   truncate_event_files(directory, checkpoint);
+  // Until it is finished again; otherwise the next start would take the summary for that of the longer run.
+  if (was_finished) fs::remove(directory.summary_file());
   return {.checkpoint = std::move(checkpoint)};
 }
 

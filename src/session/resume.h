@@ -23,6 +23,8 @@ struct RunDirectoryContents {
   std::filesystem::path path;
   run::RunDirectory::EarlierRun earlier_run = run::RunDirectory::EarlierRun::kNone;
   std::vector<std::filesystem::path> checkpoints = {};  // canonical, newest first
+  // Of a finished run: how the configuration differs from that run's, as config::differences() lists it.
+  std::vector<std::string> changes = {};
 };
 
 enum class ResumeDecision {
@@ -30,11 +32,12 @@ enum class ResumeDecision {
   kStartAgain,    // the earlier run saved no checkpoint: remove its files and start at the first step
   kResumeNewest,  // resume from the newest checkpoint of the directory that is readable
   kResumeFile,    // resume from the checkpoint that was asked for
-  kFinished,      // the directory holds a finished run: nothing to train
+  kFinished,      // the directory holds a finished run of the same configuration: nothing to train
 };
 
-// `choice` is the value of --resume: "auto", "none", or a checkpoint file, whose canonical path is `file`. Reads no file. Throws UsageError
-// when the choice would overwrite an earlier run.
+// A finished run is resumed when the only change of the configuration is a greater training.epochs. `choice` is the value of --resume:
+// "auto", "none", or a checkpoint file, whose canonical path is `file`. Reads no file. Throws UsageError when the choice would overwrite an
+// earlier run, and when a finished run had another configuration.
 ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const std::filesystem::path& file = {});
 
 struct RunStart {

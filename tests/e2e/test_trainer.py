@@ -150,7 +150,29 @@ class TrainerTest(unittest.TestCase):
         again = self.train("--config", LINEAR)
         self.assertEqual(again.returncode, 0)
         self.assertIn("holds a finished run", again.err)
+        for change, difference in (("optimizer.lr=0.5", "optimizer.lr: 0.5, not 0.01"), ("seed=7", "seed: 7, not 42"),
+                                   ("training.epochs=2", "training.epochs: 2, not 5"),
+                                   ("logging.every_steps=3", "logging.every_steps: 3, not 10")):
+            with self.subTest(change):
+                other = self.train("--config", LINEAR, change)
+                self.assertEqual(other.returncode, 2, other.err)
+                self.assertIn(f"{self.run_dir} holds a finished run of another configuration ({difference}); undo this change", other.err)
         self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
+
+    def test_a_finished_run_goes_on_to_more_epochs(self):
+        straight = self.folder / "straight"
+        self.assertEqual(trainer("--config", LINEAR, "--run-dir", straight).returncode, 0)
+        self.assertEqual(self.train("--config", LINEAR, "training.epochs=3").returncode, 0)
+        longer = self.train("--config", LINEAR)
+        self.assertEqual(longer.returncode, 0, longer.err)
+        self.assertIn("changed since the checkpoint: training.epochs: 5, not 3", longer.err)
+        self.assertIn("resumes from", longer.err)
+        # The schedule is constant, so nothing shows that the run was finished in between.
+        measured = [[event for event in results(run_dir) if event["event"] in ("train", "validation")] for run_dir in (self.run_dir, straight)]
+        self.assertEqual(*measured)
+        again = self.train("--config", LINEAR)
+        self.assertEqual(again.returncode, 0)
+        self.assertIn("holds a finished run", again.err)
 
     def test_interrupt_saves_and_the_run_resumes(self):
         process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)

@@ -20,7 +20,10 @@ struct Case {
   std::string choice;                      // "auto", "none", or a canonical path
   std::optional<ResumeDecision> decision;  // nullopt: refused
   std::string message = {};
+  std::vector<std::string> changes = {};  // since a finished run
 };
+
+constexpr const char* kMoreEpochs = "training.epochs: 6, not 3";
 
 std::vector<Case> cases() {
   using enum ResumeDecision;
@@ -54,12 +57,52 @@ std::vector<Case> cases() {
       {"a finished run", EarlierRun::kFinished, kTwo, kTwo[0].string(), kFinished},
       {"a finished run", EarlierRun::kFinished, kTwo, "none", std::nullopt,
        "--resume none: /runs/a holds a finished run, which is not overwritten; choose another --run-dir or remove the folder"},
+      {"a finished run, more epochs", EarlierRun::kFinished, kTwo, "auto", kResumeNewest, "", {kMoreEpochs}},
+      {"a finished run, more epochs, the newest chosen", EarlierRun::kFinished, kTwo, kTwo[0].string(), kResumeFile, "", {kMoreEpochs}},
+      {"a finished run, more epochs, an older one chosen",
+       EarlierRun::kFinished,
+       kTwo,
+       kTwo[1].string(),
+       std::nullopt,
+       "--resume /runs/a/checkpoints/step_00000010.pt: /runs/a holds newer checkpoints, which would be lost; choose another --run-dir, "
+       "or remove the newer ones",
+       {kMoreEpochs}},
+      {"a finished run without checkpoints, more epochs",
+       EarlierRun::kFinished,
+       {},
+       "auto",
+       std::nullopt,
+       "/runs/a holds a finished run, but no checkpoint from which it could go on to more epochs; choose another --run-dir",
+       {kMoreEpochs}},
+      {"a finished run, fewer epochs",
+       EarlierRun::kFinished,
+       kTwo,
+       "auto",
+       std::nullopt,
+       "/runs/a holds a finished run of another configuration (training.epochs: 2, not 3); undo this change, or choose another --run-dir",
+       {"training.epochs: 2, not 3"}},
+      {"a finished run, more epochs of another model",
+       EarlierRun::kFinished,
+       kTwo,
+       "auto",
+       std::nullopt,
+       "/runs/a holds a finished run of another configuration (model.name: resnet20, not vgg11; training.epochs: 6, not 3); undo this "
+       "change, or choose another --run-dir",
+       {"model.name: resnet20, not vgg11", kMoreEpochs}},
+      {"a finished run, another learning rate",
+       EarlierRun::kFinished,
+       kTwo,
+       kTwo[0].string(),
+       std::nullopt,
+       "/runs/a holds a finished run of another configuration (optimizer.lr: 0.2, not 0.1); undo this change, or choose another "
+       "--run-dir",
+       {"optimizer.lr: 0.2, not 0.1"}},
   };
 }
 
 TEST(DecideResume, FollowsFromWhatTheDirectoryHolds) {
-  for (const auto& [name, earlier_run, checkpoints, choice, decision, message] : cases()) {
-    const RunDirectoryContents contents{"/runs/a", earlier_run, checkpoints};
+  for (const auto& [name, earlier_run, checkpoints, choice, decision, message, changes] : cases()) {
+    const RunDirectoryContents contents{"/runs/a", earlier_run, checkpoints, changes};
     try {
       const auto decided = decide_resume(contents, choice, choice);
       ASSERT_TRUE(decision.has_value()) << name << ", --resume " << choice;
