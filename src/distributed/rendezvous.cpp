@@ -49,9 +49,22 @@ void claim(c10d::Store& store, const world::RankEnv& rank_env, const world::Rend
                   rank_env.rank, holder, point.host, point.port));
 }
 
+// "2, 3", and under Slurm "2, 3 on n02, 5 on n04".
+std::string list_ranks(const std::vector<int>& ranks, const world::RankEnv& rank_env) {
+  const auto& hosts = rank_env.slurm_hosts;
+  if (hosts.empty()) return fmt::format("{}", fmt::join(ranks, ", "));
+  std::string text;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto& host = hosts[static_cast<size_t>(ranks[i])];
+    const bool is_last = i + 1 == ranks.size() || hosts[static_cast<size_t>(ranks[i + 1])] != host;
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", ranks[i], is_last ? " on " + host : "");
+  }
+  return text;
+}
+
 // "1 of 2 nodes have joined; waiting for node 1 (ranks 2, 3)".
 std::string describe_waiting(const std::vector<int>& missing, const world::RankEnv& rank_env) {
-  const auto ranks = fmt::format("{}", fmt::join(missing, ", "));
+  const auto ranks = list_ranks(missing, rank_env);
   if (rank_env.num_nodes == 1 || rank_env.num_nodes * rank_env.local_world_size != rank_env.world_size) {
     return fmt::format("{} of {} ranks have joined; waiting for {}", rank_env.world_size - static_cast<int>(missing.size()),
                        rank_env.world_size, ranks);
@@ -89,7 +102,7 @@ std::vector<Introduction> collect(c10d::Store& store, const world::RankEnv& rank
       throw PeerError(
           fmt::format("{} of {} ranks did not join within {}: {}; check why they did not start, or raise "
                       "distributed.timeout_seconds",
-                      missing.size(), rank_env.world_size, format_duration(timeout), fmt::join(missing, ", ")));
+                      missing.size(), rank_env.world_size, format_duration(timeout), list_ranks(missing, rank_env)));
     }
     if (now >= next_report) {
       logger.info("{}", describe_waiting(missing, rank_env));

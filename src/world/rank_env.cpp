@@ -243,6 +243,25 @@ std::string describe_ignored(const Variables& variables, std::string_view chosen
   return text;
 }
 
+std::string node_list_name(const Variables& variables) {
+  return variables.text("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
+}
+
+// RankEnv::slurm_hosts.
+std::vector<std::string> read_slurm_hosts(const Variables& variables, const RankEnv& rank_env) {
+  const auto list = variables.text(node_list_name(variables));
+  const auto counts = variables.text(slurm_names(variables).local_world_size);
+  const auto node = variables.number("SLURM_NODEID", 0);
+  if (!list || !counts || !node) return {};
+  const auto distribution = variables.text("SLURM_DISTRIBUTION").value_or("");
+  auto hosts = hosts_of_tasks(*list, *counts, distribution, static_cast<size_t>(rank_env.world_size));
+  // A cluster may have another default.
+  const auto names = host_names(*list, static_cast<size_t>(node->value) + 1);
+  const bool agrees =
+      !hosts.empty() && names.size() == static_cast<size_t>(node->value) + 1 && hosts[static_cast<size_t>(rank_env.rank)] == names.back();
+  return agrees ? hosts : std::vector<std::string>();
+}
+
 void read_master(const Variables& variables, bool is_slurm, RankEnv& rank_env) {
   if (rank_env.init_method && !rank_env.init_method->starts_with("env:")) return;
   rank_env.master_addr = variables.text("MASTER_ADDR").value_or("");
@@ -252,9 +271,10 @@ void read_master(const Variables& variables, bool is_slurm, RankEnv& rank_env) {
   }
   if (!is_slurm || rank_env.world_size == 1) return;
   std::string derived;
-  const std::string list_name = variables.text("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
+  const auto list_name = node_list_name(variables);
   if (const auto list = variables.text(list_name); rank_env.master_addr.empty() && list) {
-    rank_env.master_addr = first_host(*list);
+    const auto hosts = host_names(*list, 1);
+    if (!hosts.empty()) rank_env.master_addr = hosts.front();
     if (rank_env.master_addr.empty()) {
       throw UsageError(fmt::format("{}={}: expected host names such as n[1-2],m3; set MASTER_ADDR instead", list_name, *list));
     }
@@ -295,7 +315,10 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
     rank_env.init_method = init_method;
     const bool is_slurm = claim.names.rank == kSlurmStep.rank;
     read_master(variables, is_slurm, rank_env);
-    if (is_slurm) rank_env.slurm_gpus = read_slurm_gpus(variables);
+    if (is_slurm) {
+      rank_env.slurm_gpus = read_slurm_gpus(variables);
+      rank_env.slurm_hosts = read_slurm_hosts(variables, rank_env);
+    }
   } else if (init_method) {
     throw UsageError(
         fmt::format("--init-method {} without --rank and --world-size, and no launcher's variables are set: give them too, or "

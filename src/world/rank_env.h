@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainer::world {
 
@@ -40,6 +41,7 @@ struct RankEnv {
   int restart_attempt = 0;                      // TORCHELASTIC_RESTART_COUNT
   std::string error_file = {};                  // kErrorFileVariable
   std::optional<int> slurm_gpus = {};           // of all tasks of the step on this host; empty: no srun step, or each task has its own
+  std::vector<std::string> slurm_hosts = {};    // the node of each rank of an srun step, by rank; empty: not known
   std::string gloo_interface = {};              // GLOO_SOCKET_IFNAME
   int launcher_messages_descriptor = -1;        // where `trainer launch` reports how other ranks have ended; -1: none
   int listen_descriptor = -1;                   // of rank 0: a socket that `trainer launch` has bound to master_port; -1: none

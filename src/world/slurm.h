@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trainer::world {
 
@@ -12,8 +13,13 @@ namespace trainer::world {
 // out of range or the text is malformed.
 std::optional<int> tasks_on_node(std::string_view counts, int64_t node);
 
-// The first name of a node list: "n05" of "n[05-07,9],m3"; empty when the list is malformed.
-std::string first_host(std::string_view hosts);
+// The first `limit` names of a node list: "n05", "n06", "n07", "n9", "m3" of "n[05-07,9],m3"; empty when the list is malformed.
+std::vector<std::string> host_names(std::string_view hosts, size_t limit);
+
+// The node of each task of a step, by rank, from its node list, its tasks on each node and SLURM_DISTRIBUTION (empty: not set). Empty if
+// the tasks are not distributed in blocks (Slurm's default), the only distribution that follows from these variables, or if they are
+// malformed.
+std::vector<std::string> hosts_of_tasks(std::string_view hosts, std::string_view counts, std::string_view distribution, size_t num_tasks);
 
 // The problem and its remedy if a step has more tasks than GPUs, or GPUs without a task, on a host; else empty. `num_gpus` 0: Slurm reports
 // none, but the host may have GPUs that Slurm does not manage.

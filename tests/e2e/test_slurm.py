@@ -92,6 +92,7 @@ class SlurmTest(EqualRunsCase):
         trainer.chmod(0o755)
         job = self.submit("all_but_3", TWO_NODES, trainer=trainer)
         self.wait_for_text("task 3: Exited with exit code 1", job)
+        self.assertIn("3 of 4 ranks have joined; waiting for 3 on 127.0.0.2", self.output())
         begin = time.monotonic()
         self.assertEqual(self.rig.end(job), ("FAILED", 4), self.output())
         self.assertLess(time.monotonic() - begin, 10)

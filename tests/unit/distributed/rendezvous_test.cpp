@@ -180,6 +180,13 @@ TEST(Rendezvous, MissingRanksAreNamedEverywhere) {
   EXPECT_EQ(silent.exit_code, ExitCode::kPeer);
 }
 
+TEST(Rendezvous, MissingRanksAreNamedWithTheirSlurmNodes) {
+  auto rank_env = place_of(0, 5);
+  rank_env.slurm_hosts = {"n1", "n1", "n2", "n2", "m"};
+  const auto outcome = attempt(rank_env, tcp_point(), introduction(), seconds(1));
+  EXPECT_THAT(outcome.error, HasSubstr("4 of 5 ranks did not join within 1.0s: 1 on n1, 2, 3 on n2, 4 on m; check why"));
+}
+
 TEST(Rendezvous, AnotherConfigurationIsRefusedWithTheDifference) {
   auto introductions = std::vector(2, introduction());
   introductions[1].config = "optimizer: {lr: 0.2, momentum: 0.9}\n";

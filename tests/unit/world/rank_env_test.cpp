@@ -301,6 +301,17 @@ TEST(RankEnv, GpusOfASlurmStep) {
   EXPECT_EQ(find_rank_env({}, of(kTorchrun + Variables{{"SLURM_GPUS_ON_NODE", "2"}})).slurm_gpus, std::nullopt);
 }
 
+TEST(RankEnv, HostsOfTheRanksOfASlurmStep) {
+  const auto hosts = [](const Variables& more) { return find_rank_env({}, of(kStep + more)).slurm_hosts; };
+  const std::vector<std::string> none;
+  EXPECT_EQ(hosts({}), (std::vector<std::string>{"n1", "n1", "n2"}));
+  EXPECT_EQ(hosts({{"SLURM_DISTRIBUTION", "block"}}), (std::vector<std::string>{"n1", "n1", "n2"}));
+  EXPECT_EQ(hosts({{"SLURM_DISTRIBUTION", "cyclic"}}), none);
+  // This rank itself is on another node than in blocks.
+  EXPECT_EQ(hosts({{"SLURM_PROCID", "1"}}), none);
+  EXPECT_EQ(find_rank_env({}, of(kTorchrun)).slurm_hosts, none);
+}
+
 TEST(RankEnv, TheSourceOfThePort) {
   EXPECT_EQ(find_rank_env({}, of(kStep)).port_source, "computed from SLURM_JOB_ID=1 and SLURM_STEP_ID=0");
   EXPECT_EQ(find_rank_env({}, of(kStep + kMaster)).port_source, "MASTER_PORT");
