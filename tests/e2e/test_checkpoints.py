@@ -250,6 +250,17 @@ class CheckpointsTest(LaunchCase):
             self.assertEqual((out, code), ("", 5), err)
             self.assertEqual(len(re.findall(rf"(?m)^error: {re.escape(str(absent))}: there is no such file", err)), 1, err)
 
+    def test_verify_resume_without_its_last_checkpoint(self):
+        env = {**os.environ, "LD_PRELOAD": FAULTS, "TRAINER_TEST_FAULT": "all save_half_written 0 full"}
+        reason = r"cannot write \S+step_00000004\.pt: No space left on device; the training since the previous checkpoint is not saved"
+        for launcher in (["launch", "--nproc-per-node", "1", "--"], ["launch", "--nproc-per-node", "2", "--"]):
+            command = [BINARY, *launcher, "verify-resume", *map(str, RUN), "--steps", "4"]
+            run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+            self.assertEqual((run.stdout, run.returncode), ("", 5), run.stderr)
+            self.assertRegex(run.stderr, f"(?m)^error: {reason}$")
+            survivors = re.findall(rf"(?m)^rank 1: error: rank 0 \(process \d+ on \S+\) failed at the end of the run: {reason}; this rank exits$", run.stderr)
+            self.assertEqual(len(survivors), launcher.count("2"), run.stderr)
+
     def test_verify_resume_stops_on_request(self):
         command = [BINARY, "launch", "--nproc-per-node", "2", "--", "verify-resume", *map(str, RUN), "--steps", "1000000",
                    "training.epochs=1000000", "checkpoint.every_steps=1"]
