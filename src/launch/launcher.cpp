@@ -8,11 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <deque>
 #include <limits>
 #include <optional>
-#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -21,6 +18,7 @@
 #include "base/error.h"
 #include "launch/child_process.h"
 #include "launch/launcher_messages.h"
+#include "launch/process_end.h"
 #include "launch/signal_queue.h"
 #include "world/rank_env.h"
 
@@ -32,24 +30,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
 constexpr int kPeer = static_cast<int>(ExitCode::kPeer);
 
-int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
-
-std::string describe_end(int status) {
-  if (!WIFSIGNALED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
-  return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-}
-
-// Which rank has failed, as the last of these lines says that reports it; empty if none does.
-std::string reported_cause(const std::deque<std::string>& lines) {
-  constexpr std::string_view kLevel = "error: ";
-  const auto line =
-      std::ranges::find_if(lines.rbegin(), lines.rend(), [](const std::string& text) { return text.ends_with(kThisRankExits); });
-  if (line == lines.rend()) return "";
-  const auto level = line->find(kLevel);
-  const auto begin = level == std::string::npos ? 0 : level + kLevel.size();
-  return line->substr(begin, line->size() - kThisRankExits.size() - begin);
-}
-
 // Both ends are close-on-exec.
 std::pair<Descriptor, Descriptor> make_pipe() {
   int ends[2];
@@ -59,7 +39,8 @@ std::pair<Descriptor, Descriptor> make_pipe() {
 
 class Launcher {
  public:
-  Launcher(const TimeLimits& limits, Logger& logger) : limits_(limits), logger_(logger) {}
+  Launcher(const TimeLimits& limits, Logger& logger, SignalQueue& signals, Control* control)
+      : limits_(limits), logger_(logger), signals_(signals), control_(control) {}
   ~Launcher() {
     send(SIGKILL);
     for (const auto& child : children_) {
@@ -70,6 +51,7 @@ class Launcher {
   Outcome run(const Processes& processes) {
     for (size_t i = 0; i < processes.environments.size(); ++i) start(processes, i);
     while (std::ranges::any_of(children_, &Child::is_running)) {
+      while (const auto request = control_ != nullptr ? control_->next_request() : std::nullopt) obey(*request);
       wait_for_event();
       for (auto& child : children_) child.output.forward();
       while (const auto signal = signals_.next()) {
@@ -129,6 +111,7 @@ class Launcher {
     for (const auto& child : children_) {
       if (child.output.descriptor() >= 0) wanted.push_back({child.output.descriptor(), POLLIN, 0});
     }
+    if (control_ != nullptr && control_->descriptor() >= 0) wanted.push_back({control_->descriptor(), POLLIN, 0});
     int timeout_ms = -1;
     if (deadline_) {
       const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
@@ -200,16 +183,7 @@ class Launcher {
   }
 
   void log_failure(const Child& child) {
-    const int status = child.status;
-    auto text = fmt::format("rank {} (process {}) {}", child.rank, child.process, describe_end(status));
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) text += "; unless someone killed it, the system was out of memory (see dmesg)";
-    // A process with wrong input or a lost peer has already printed the reason.
-    const int code = exit_code_of(status);
-    const bool is_reported = code == static_cast<int>(ExitCode::kUsage) || code == static_cast<int>(ExitCode::kData) || code == kPeer;
-    const auto& last_lines = is_reported ? std::deque<std::string>() : child.output.last_lines();
-    if (!last_lines.empty()) text += "; its last lines:";
-    for (const auto& line : last_lines) text += "\n  " + line;
-    logger_.error("{}", text);
+    logger_.error("{}", describe_failure(child.rank, child.process, child.status, child.output.last_lines()));
   }
 
   // After an exit with code 4: the failure that the ranks have reported, else a rank that never continued, else the first that gave up.
@@ -271,9 +245,28 @@ class Launcher {
     }
   }
 
+  void obey(Control::Request request) {
+    if (request == Control::Request::kStop) {
+      send(SIGTERM);
+      send(SIGCONT);
+      return;
+    }
+    if (exit_code_ == 0 || exit_code_ == kStopped) exit_code_ = kPeer;
+    if (!is_ending_) {
+      is_ending_ = true;
+      deadline_ = Clock::now() + limits_.after_failure;
+    }
+    if (request == Control::Request::kKill) {
+      is_terminated_ = true;
+      deadline_.reset();
+      send(SIGKILL);
+    }
+  }
+
   const TimeLimits& limits_;
   Logger& logger_;
-  SignalQueue signals_;
+  SignalQueue& signals_;
+  Control* const control_;
   std::vector<Child> children_;  // by number
   std::optional<Clock::time_point> first_request_;
   std::optional<Clock::time_point> deadline_;
@@ -285,6 +278,13 @@ class Launcher {
 
 }  // namespace
 
-Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger) { return Launcher(limits, logger).run(processes); }
+Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger) {
+  SignalQueue signals;
+  return run(processes, limits, logger, signals, nullptr);
+}
+
+Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger, SignalQueue& signals, Control* control) {
+  return Launcher(limits, logger, signals, control).run(processes);
+}
 
 }  // namespace trainer::launch

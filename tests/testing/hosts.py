@@ -1,5 +1,4 @@
-"""Two hosts on this machine: network namespaces with their own host names and a virtual cable between them. Needs root, ip, tc and
-iptables."""
+"""Several hosts on this machine: network namespaces with their own host names, connected by a switch. Needs root, ip, tc and iptables."""
 
 import os
 import pathlib
@@ -7,7 +6,13 @@ import shutil
 import subprocess
 import unittest
 
-ADDRESSES = {"node-a": "10.77.0.1", "node-b": "10.77.0.2"}
+
+def addresses_of(number):
+    """The names and addresses of that many hosts."""
+    return {f"node-{letter}": f"10.77.0.{place}" for place, letter in enumerate("abcdefgh"[:number], start=1)}
+
+
+ADDRESSES = addresses_of(2)
 
 
 def run(*words):
@@ -15,19 +20,21 @@ def run(*words):
 
 
 class Hosts:
-    def __init__(self, case):
+    def __init__(self, case, addresses=ADDRESSES):
         if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "iptables", "tc"))):
             raise unittest.SkipTest("needs root and the packages iproute2 and iptables")
-        self.spaces = {host: f"trainer-{os.getpid()}-{host}" for host in ADDRESSES}
-        self.cables = {host: f"t{os.getpid()}{host[-1]}" for host in ADDRESSES}
+        self.spaces = {host: f"trainer-{os.getpid()}-{host}" for host in ("switch", *addresses)}
+        self.cables = {host: f"t{os.getpid()}{host[-1]}" for host in addresses}
         for space in self.spaces.values():
             run("ip", "netns", "add", space)
             case.addCleanup(subprocess.run, ["ip", "netns", "del", space], capture_output=True)
-        (first, other) = ADDRESSES
-        run("ip", "link", "add", self.cables[first], "netns", self.spaces[first], "type", "veth", "peer", "name", self.cables[other], "netns",
-            self.spaces[other])
-        for host, address in ADDRESSES.items():
-            self.configure(host, "address", "add", f"{address}/24", "dev", self.cables[host])
+        self.configure("switch", "link", "add", "switch", "type", "bridge")
+        self.configure("switch", "link", "set", "switch", "up")
+        for host, address in addresses.items():
+            cable = self.cables[host]
+            run("ip", "link", "add", cable, "netns", self.spaces[host], "type", "veth", "peer", "name", cable, "netns", self.spaces["switch"])
+            self.configure("switch", "link", "set", cable, "master", "switch", "up")
+            self.configure(host, "address", "add", f"{address}/24", "dev", cable)
             self.configure(host, "link", "set", "lo", "up")
             self.plug(host)
 

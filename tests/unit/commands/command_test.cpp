@@ -67,6 +67,13 @@ TEST(Commands, RefuseWrongCommandLines) {
        "--node-rank 2 of --nnodes 2: hosts count from 0, so the last one is 1; correct one of them"},
       {{"launch", "--nnodes", "2", "--config", "a.yaml"},
        "--nnodes 2 needs --master-addr and --master-port: the address and port of host 0, the same on every host"},
+      {{"launch", "--nnodes", "2:4", "--config", "a.yaml"},
+       "--nnodes 2:4 needs --master-addr and --master-port: the address and port of host 0, the same on every host"},
+      {{"launch", "--nnodes", "2:4", "--node-rank", "4", "--config", "a.yaml"},
+       "--node-rank 4 of --nnodes 2:4: hosts count from 0, so the last one is 3; correct one of them"},
+      {{"launch", "--nnodes", "4:2", "--config", "a.yaml"}, "--nnodes 4:2: expected a number from 1 to 100000, or MIN:MAX such as 2:4"},
+      {{"launch", "--rdzv-conf", "join_timeout=9", "--config", "a.yaml"}, "--rdzv-conf has no effect with --nnodes 1"},
+      {{"launch", "--config", "a.yaml", "--nnodes", "2"}, "--nnodes is an option of the launcher and stands after --config"},
       {{"launch", "--master-port", "70000", "--config", "a.yaml"}, "--master-port"},
   };
   for (const auto& [args, message] : cases) {
