@@ -99,12 +99,18 @@ launch::Processes make_processes(const LaunchArguments& arguments, int num_proce
   rank_env.local_world_size = num_processes;
   rank_env.num_nodes = attempt.num_nodes;
   rank_env.world_size = rank_env.local_world_size * rank_env.num_nodes;
+  if (rank_env.world_size > world::kMostRanks) {
+    throw UsageError(fmt::format("--nnodes {} with {} processes each: at most {} ranks are possible; give fewer", rank_env.num_nodes,
+                                 rank_env.local_world_size, world::kMostRanks));
+  }
   rank_env.rank = processes.first_rank = rank_env.local_world_size * attempt.group_rank;
   rank_env.master_addr = arguments.master_addr.empty() ? "127.0.0.1" : arguments.master_addr;
   rank_env.master_port = attempt.master_port;
   rank_env.restart_attempt = attempt.number;
   rank_env.listen_descriptor = attempt.listen_descriptor;
   if (attempt.listen_descriptor >= 0) processes.first_keeps = {attempt.listen_descriptor};
+  // Launchers on several hosts have no way to agree on one.
+  if (rank_env.num_nodes == 1) rank_env.secret = launch::random_secret();
   const auto inherited = launch::inherited_environment();
   for (; rank_env.local_rank < rank_env.local_world_size; ++rank_env.rank, ++rank_env.local_rank) {
     processes.environments.push_back(launch::child_environment(inherited, rank_env, arguments.choice.gpus));

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -13,7 +10,10 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/compare.h"
+#include "distributed/addresses.h"
 #include "distributed/first_line.h"
+#include "distributed/sealed_store.h"
+#include "distributed/secret_check.h"
 #include "distributed/store_json.h"
 #include "distributed/stores.h"
 
@@ -82,8 +82,19 @@ std::string prefix_of(const world::RankEnv& rank_env, const world::RendezvousAdd
   return fmt::format("trainer/{}", is_kept ? rank_env.restart_attempt : 0);
 }
 
-std::vector<Introduction> collect(c10d::Store& store, const world::RankEnv& rank_env, milliseconds timeout, MeetingStop& stop,
-                                  Logger& logger) {
+Introduction read_introduction(c10d::Store& store, int rank) {
+  try {
+    return from_bytes(store.get(rank_key(rank))).get<Introduction>();
+  } catch (const Json::exception&) {
+    throw PeerError(
+        fmt::format("what rank {} has sent when it joined cannot be read: it runs another version of trainer, or another program writes to "
+                    "the store; start the same program everywhere, and give each run its own port",
+                    rank));
+  }
+}
+
+std::vector<Introduction> collect(c10d::Store& store, SecretCheck& secret_check, const world::RankEnv& rank_env, milliseconds timeout,
+                                  MeetingStop& stop, Logger& logger) {
   const auto start = Clock::now();
   auto next_report = start + kFirstWaitReport;
   std::vector<Introduction> ranks(static_cast<size_t>(rank_env.world_size));
@@ -92,7 +103,7 @@ std::vector<Introduction> collect(c10d::Store& store, const world::RankEnv& rank
   while (true) {
     std::erase_if(missing, [&](int rank) {
       if (!store.check({rank_key(rank)})) return false;
-      ranks[static_cast<size_t>(rank)] = from_bytes(store.get(rank_key(rank))).get<Introduction>();
+      ranks[static_cast<size_t>(rank)] = read_introduction(store, rank);
       return true;
     });
     if (missing.empty()) return ranks;
@@ -106,6 +117,7 @@ std::vector<Introduction> collect(c10d::Store& store, const world::RankEnv& rank
     }
     if (now >= next_report) {
       logger.info("{}", describe_waiting(missing, rank_env));
+      secret_check.report(missing, logger);
       next_report = now + 2 * (next_report - start);
     }
     wait_for(store, rank_key(missing.front()), std::min(kJoinInterval, std::chrono::duration_cast<milliseconds>(start + timeout - now)));
@@ -135,8 +147,9 @@ void check_equal(const std::vector<Introduction>& ranks) {
 }
 
 // Rank 0's decision: all ranks, when they may continue together.
-Json decide(c10d::Store& store, const world::RankEnv& rank_env, milliseconds timeout, MeetingStop& stop, Logger& logger) {
-  const auto introductions = collect(store, rank_env, timeout, stop, logger);
+Json decide(c10d::Store& store, SecretCheck& secret_check, const world::RankEnv& rank_env, milliseconds timeout, MeetingStop& stop,
+            Logger& logger) {
+  const auto introductions = collect(store, secret_check, rank_env, timeout, stop, logger);
   std::vector<Problem> problems;
   std::vector<RankInfo> ranks;
   for (const auto& introduction : introductions) {
@@ -148,32 +161,22 @@ Json decide(c10d::Store& store, const world::RankEnv& rank_env, milliseconds tim
   return ranks;
 }
 
-// The numeric address of this host that is the source of packets to `host`; empty when there is no route to it. Sends nothing.
-std::string address_towards(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return "";
-  std::string address;
-  for (const addrinfo* target = found; target != nullptr && address.empty(); target = target->ai_next) {
-    const int descriptor = socket(target->ai_family, target->ai_socktype | SOCK_CLOEXEC, target->ai_protocol);
-    if (descriptor < 0) continue;
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    auto* own_address = reinterpret_cast<sockaddr*>(&own);
-    char text[NI_MAXHOST] = {};
-    // Connecting a datagram socket only chooses the route.
-    if (connect(descriptor, target->ai_addr, target->ai_addrlen) == 0 && getsockname(descriptor, own_address, &size) == 0 &&
-        getnameinfo(own_address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) {
-      address = text;
-    }
-    close(descriptor);
+void open_stores(Meeting& meeting, const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, const world::RunSecret& secret,
+                 Logger& logger) {
+  if (secret.text.empty()) {
+    meeting.store = meeting.group_store = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+    return;
   }
-  freeaddrinfo(found);
-  return address;
+  const auto seal = std::make_shared<const Seal>(secret.text);
+  const auto own_prefix = fmt::format("{}/{}", prefix, seal->name());
+  meeting.group_store = c10::make_intrusive<c10d::PrefixStore>(own_prefix + "/groups", store);
+  meeting.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key) {
+    logger.warn(
+        "ignored a value in the store ({}) that does not carry this run's secret, and will ignore more: a program that is not part "
+        "of this run can reach its port; see \"Trust\" in docs/running.md",
+        key);
+  });
 }
-
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
 bool same_host(const RankInfo& a, const RankInfo& b) { return a.host == b.host && a.address == b.address; }
 
@@ -211,8 +214,8 @@ std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo
 
 }  // namespace
 
-Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction, milliseconds timeout,
-             Logger& logger) {
+Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction,
+             const world::RunSecret& secret, milliseconds timeout, Logger& logger) {
   auto mine = introduction;
   mine.world_size = rank_env.world_size;
   mine.rank.local_rank = rank_env.local_rank;
@@ -223,20 +226,29 @@ Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& poi
   Meeting meeting;
   MeetingStop stop(logger);
   try {
-    meeting.store = c10::make_intrusive<c10d::PrefixStore>(prefix_of(rank_env, point), open_store(rank_env, point, timeout, stop, logger));
+    const auto prefix = prefix_of(rank_env, point);
+    const auto root = open_store(rank_env, point, timeout, stop, logger);
+    open_stores(meeting, root, prefix, secret, logger);
     auto& store = *meeting.store;
+    SecretCheck secret_check(c10::make_intrusive<c10d::PrefixStore>(prefix, root), secret.source, rank_env.rank);
     claim(store, rank_env, point);
     store.set(rank_key(rank_env.rank), to_bytes(mine));
-    meeting.ranks =
-        share_decision(
-            store, rank_key, rank_env.rank, rank_env.world_size, timeout, [&] { return decide(store, rank_env, timeout, stop, logger); },
-            [&, is_told = false]() mutable {
-              if (is_told || !stop.is_due()) return;
-              logger.warn("asked to stop before all ranks have joined: the run ends");
-              store.set(kStopKey, std::vector<uint8_t>{1});
-              is_told = true;
-            })
-            .get<std::vector<RankInfo>>();
+    if (rank_env.rank == 0) secret_check.announce();
+    meeting.ranks = share_decision(
+                        store, rank_key, rank_env.rank, rank_env.world_size, timeout,
+                        [&] { return decide(store, secret_check, rank_env, timeout, stop, logger); },
+                        [&, is_told = false]() mutable {
+                          const auto difference = secret_check.find_difference(store, rank_key(0));
+                          if (!difference.empty()) {
+                            throw_if_any({mine.problem});
+                            throw UsageError(difference);
+                          }
+                          if (is_told || !stop.is_due()) return;
+                          logger.warn("asked to stop before all ranks have joined: the run ends");
+                          store.set(kStopKey, std::vector<uint8_t>{1});
+                          is_told = true;
+                        })
+                        .get<std::vector<RankInfo>>();
     if (meeting.ranks.size() != static_cast<size_t>(rank_env.world_size)) {
       throw PeerError(fmt::format(
           "rank {} is one of {} ranks, but {} ranks joined at {}:{}; set the same WORLD_SIZE for all, and give each run its own port",

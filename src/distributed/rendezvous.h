@@ -22,9 +22,11 @@ struct Introduction {
 };
 
 struct Meeting {
-  c10::intrusive_ptr<c10d::Store> store;  // shared by all ranks, with a prefix for this attempt
-  std::vector<RankInfo> ranks;            // by rank
-  std::string address;                    // of this rank, for gloo to listen on
+  // Shared by all ranks, with a prefix for this attempt. With a secret, only ranks that know it can read and write values.
+  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::Store> group_store;  // the same store for c10d's process groups, whose values are not sealed
+  std::vector<RankInfo> ranks;                  // by rank
+  std::string address;                          // of this rank, for gloo to listen on
   // From the launcher; counted from the hosts of all ranks if two ranks of one host have the same local rank.
   int local_rank = 0;
   int local_world_size = 1;
@@ -33,10 +35,10 @@ struct Meeting {
 
 // Collective; not for a run of one process. Waits up to `timeout` for late ranks, and logs on rank 0 which ones are missing. Throws
 // StoppedWhileMeeting when this or another rank is asked to stop; PeerError that names the ranks that did not join, a rank that joined
-// twice, a port that is in use or a host that cannot be reached; and UsageError when two ranks differ in version or configuration (with
-// the difference) or have a problem. An error that rank 0 finds is thrown on all ranks, with its text only on rank 0, so that it is
-// reported once.
+// twice or sent something else, a port that is in use or a host that cannot be reached; and UsageError when two ranks differ in secret,
+// version or configuration (with the difference) or have a problem. An error that rank 0 finds is thrown on all ranks, with its text only
+// on rank 0, so that it is reported once.
 Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction,
-             std::chrono::milliseconds timeout, Logger& logger);
+             const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger);
 
 }  // namespace trainer::distributed

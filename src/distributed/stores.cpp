@@ -1,5 +1,6 @@
 #include "distributed/stores.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "distributed/addresses.h"
 #include "distributed/first_line.h"
 
 namespace trainer::distributed {
@@ -72,41 +74,50 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   options.port = static_cast<uint16_t>(point.port);
   options.isServer = rank_env.rank == 0 && !rank_env.launcher_serves_store;
   options.waitWorkers = false;
-  if (options.isServer && rank_env.listen_descriptor >= 0) options.masterListenFd = rank_env.listen_descriptor;
-  const auto* goal = options.isServer ? "itself" : "rank 0";
+  Listener listener{Descriptor(), point.host};
+  if (options.isServer && rank_env.listen_descriptor >= 0) {
+    options.masterListenFd = rank_env.listen_descriptor;
+  } else if (options.isServer) {
+    listener = bind_store(rank_env, point);
+    // c10d closes the one that it gets.
+    const int descriptor = fcntl(listener.socket.number(), F_DUPFD_CLOEXEC, 0);
+    if (descriptor >= 0) options.masterListenFd = descriptor;
+  }
+  const auto* goal = options.isServer ? "its own store" : "rank 0";
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   const auto remaining = [&] {
     return std::max(kNone, std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now()));
   };
 
   // A short first attempt shows why the store cannot be reached yet; a server makes only one attempt.
-  Attempt attempt(point.host, options, options.isServer ? timeout : std::min(kFirstAttempt, timeout));
+  Attempt attempt(listener.host, options, options.isServer ? timeout : std::min(kFirstAttempt, timeout));
   std::string reason;
   auto store = attempt.wait(std::min(kFirstWaitReport, timeout) + kGrace, stop, reason);
   const auto may_succeed = [&] { return !store && remaining() > kNone && (attempt.is_running() || !options.isServer); };
   if (may_succeed()) {
-    logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", rank_env.rank, goal, point.host, point.port, reason,
+    logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", rank_env.rank, goal, listener.host, point.port, reason,
                 format_duration(timeout));
   }
   while (may_succeed()) {
     // A blocked rank 0 has accepted the connection and answers later, so an attempt that still runs is kept.
-    if (!attempt.is_running()) attempt = Attempt(point.host, options, remaining());
+    if (!attempt.is_running()) attempt = Attempt(listener.host, options, remaining());
     store = attempt.wait(remaining() + kGrace, stop, reason);
   }
   if (store) {
     store->setTimeout(timeout);
     return store;
   }
-  if (reason.find("EADDRINUSE") != std::string::npos) {
+  if (reason.find("EADDRINUSE") != std::string::npos) throw port_in_use(point);
+  if (options.isServer) {
     throw PeerError(
-        fmt::format("rank 0 cannot listen on port {} ({}), which another program uses (a second run on this host?); set "
-                    "another one with MASTER_PORT or --init-method",
-                    point.port, point.port_source));
+        fmt::format("rank 0 could not reach its own store at {}:{} within {} ({}); check that its host is not overloaded and "
+                    "that no firewall separates it from itself",
+                    listener.host, point.port, format_duration(timeout), reason));
   }
   throw PeerError(
-      fmt::format("rank {} could not reach {} at {}:{} within {} ({}); check that rank 0 runs there, MASTER_ADDR and MASTER_PORT, and "
+      fmt::format("rank {} could not reach rank 0 at {}:{} within {} ({}); check that rank 0 runs there, MASTER_ADDR and MASTER_PORT, and "
                   "firewalls",
-                  rank_env.rank, goal, point.host, point.port, format_duration(timeout), reason));
+                  rank_env.rank, point.host, point.port, format_duration(timeout), reason));
 }
 
 StorePointer open_file(const world::RankEnv& rank_env, const world::RendezvousAddress& point) {

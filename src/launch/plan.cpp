@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <netinet/in.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -186,8 +188,17 @@ std::vector<std::string> child_environment(std::span<const std::string> inherite
   variables.push_back(fmt::format("MASTER_PORT={}", rank_env.master_port));
   if (!gpus.empty()) variables.push_back("CUDA_VISIBLE_DEVICES=" + gpus);
   if (rank_env.restart_attempt > 0) variables.push_back(fmt::format("TORCHELASTIC_RESTART_COUNT={}", rank_env.restart_attempt));
+  if (!rank_env.secret.text.empty()) variables.push_back(fmt::format("{}={}", world::kTokenVariable, rank_env.secret.text));
   if (rank_env.listen_descriptor >= 0) variables.push_back(fmt::format("{}={}", world::kListenVariable, rank_env.listen_descriptor));
   return variables;
+}
+
+world::RunSecret random_secret() {
+  std::array<uint8_t, 32> bytes;
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw Error("getrandom: " + std::generic_category().message(errno));
+  }
+  return {world::RunSecret::Source::kLauncher, fmt::format("{:02x}", fmt::join(bytes, ""))};
 }
 
 FreePort::FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

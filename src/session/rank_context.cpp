@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "checkpoint/store.h"
+#include "distributed/run_secret.h"
 #include "session/registries.h"
 #include "session/version.h"
 #include "world/host_resources.h"
@@ -81,10 +82,13 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
 RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source) : process_(&process), logger_(process.logger()) {
   const auto& rank_env = process.rank_env();
   distributed::Problem problem;
+  auto secret = rank_env.secret;
   try {
     const auto registries = all_registries();
     experiment_ = config::load(source.file, source.overrides, registries);
     config_text_ = config::to_yaml(experiment_, registries);
+    const auto& file = experiment_.distributed.secret_file;
+    if (rank_env.world_size > 1 && !file.empty()) secret = distributed::read_secret_file(file, *logger_);
   } catch (const Error& error) {
     if (rank_env.world_size == 1) throw;
     problem = {error.what(), static_cast<int>(error.exit_code())};
@@ -92,13 +96,13 @@ RankContext::RankContext(RankProcess& process, const config::ExperimentSource& s
   const auto& section = experiment_.distributed;
   process.monitor().set_hang_limit(std::chrono::seconds(section.hang_seconds));
   const auto point = world::rendezvous_address(rank_env, section.init_method);
-  distributed::Meeting meeting{.store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
+  distributed::Meeting meeting{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
     logger_->info("{}", rank_env.decision);
     const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
     const distributed::Introduction mine{.rank = meeting.ranks.front(), .version = version, .config = config_text_, .problem = problem};
     const std::chrono::seconds timeout(section.timeout_seconds);
-    meeting = distributed::meet(rank_env, point, mine, timeout, *logger_);
+    meeting = distributed::meet(rank_env, point, mine, secret, timeout, *logger_);
     barrier_ = {meeting.store, rank_env.rank, rank_env.world_size, timeout};
     process.monitor().begin(meeting);
   }
@@ -155,7 +159,7 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
                                             .timeout = std::chrono::seconds(section.timeout_seconds),
                                             .activity = process_->monitor().activity(),
                                             .ranks = meeting.ranks};
-    const auto store = meeting.store ? meeting.store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
+    const auto store = meeting.group_store ? meeting.group_store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
     groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
   }
   ranks_ = engine::make_ranks(*groups_);

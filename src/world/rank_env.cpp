@@ -3,62 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
-#include <limits>
 #include <string_view>
 
 #include "base/error.h"
 #include "world/slurm.h"
+#include "world/variable_reader.h"
 
 namespace trainer::world {
 namespace {
-
-// A number, and the text that set it: "RANK=4", "--rank 4".
-struct Setting {
-  int value;
-  std::string text;
-};
-
-constexpr int kNoLimit = std::numeric_limits<int>::max();
-
-// The number that is all of `text`; empty if it is not one.
-template <class Number>
-std::optional<Number> parse(std::string_view text) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
-Setting to_number(std::string text, std::string_view value, int least, int most = kNoLimit) {
-  const auto number = parse<int>(value);
-  if (!number || *number < least || *number > most) {
-    throw UsageError(text + (most == kNoLimit ? fmt::format(": expected a whole number of at least {}", least)
-                                              : fmt::format(": expected a whole number from {} to {}", least, most)));
-  }
-  return {*number, std::move(text)};
-}
-
-class Variables {
- public:
-  explicit Variables(const Environment& environment) : environment_(environment) {}
-
-  // A variable with an empty value counts as not set.
-  std::optional<std::string> text(std::string_view name) const {
-    auto value = environment_(std::string(name));
-    return value && !value->empty() ? value : std::nullopt;
-  }
-  std::optional<Setting> number(std::string_view name, int least, int most = kNoLimit) const {
-    const auto value = text(name);
-    return value ? std::optional(to_number(show(name), *value, least, most)) : std::nullopt;
-  }
-  // Empty as well if the variable is not a number.
-  std::optional<uint64_t> unsigned_number(std::string_view name) const { return parse<uint64_t>(text(name).value_or("")); }
-  std::string show(std::string_view name) const { return fmt::format("{}={}", name, text(name).value_or("")); }
-
- private:
-  const Environment& environment_;
-};
 
 // The names of the flags or variables that set a process's ranks and sizes.
 struct Names {
@@ -80,26 +33,26 @@ struct Claim {
   std::optional<Setting> rank, world_size, local_rank, local_world_size;
 };
 
-Names slurm_names(const Variables& variables) {
+Names slurm_names(const VariableReader& variables) {
   Names names = variables.text(kSlurmStep.world_size) ? kSlurmStep : kSlurmJob;
   names.local_world_size = variables.text(kSlurmStep.local_world_size) ? kSlurmStep.local_world_size : kSlurmJob.local_world_size;
   return names;
 }
 
 // In shells of sbatch and salloc, SLURM_STEP_ID is not set or has a reserved value (0xfffffffb: batch, 0xfffffffa: interactive).
-bool is_slurm_step(const Variables& variables) {
+bool is_slurm_step(const VariableReader& variables) {
   const auto step = variables.unsigned_number("SLURM_STEP_ID");
   return step && *step < 0xfffffff0;
 }
 
 // `srun --mpi=pmi2` sets PMI_RANK and PMI_SIZE too, but not the variables for local ranks that MPICH's launcher sets.
-bool is_pmi_of_slurm(const Variables& variables) {
+bool is_pmi_of_slurm(const VariableReader& variables) {
   return is_slurm_step(variables) && !variables.text(kPmi.local_rank) && variables.text(kPmi.rank) == variables.text(kSlurmStep.rank) &&
          variables.text(kPmi.world_size) == variables.text(slurm_names(variables).world_size);
 }
 
 // The number of tasks on this host; empty if Slurm does not report it.
-std::optional<Setting> read_tasks_on_node(const Variables& variables, std::string_view name) {
+std::optional<Setting> read_tasks_on_node(const VariableReader& variables, std::string_view name) {
   const auto counts = variables.text(name);
   const auto node = variables.number("SLURM_NODEID", 0);
   if (!counts || !node) return std::nullopt;
@@ -109,7 +62,7 @@ std::optional<Setting> read_tasks_on_node(const Variables& variables, std::strin
       fmt::format("{} has no entry for {}: expected counts such as 2(x2),1, one for each node", variables.show(name), node->text));
 }
 
-Claim read(const Variables& variables, const Names& names) {
+Claim read(const VariableReader& variables, const Names& names) {
   return {
       names, variables.number(names.rank, 0), variables.number(names.world_size, 1), variables.number(names.local_rank, 0),
       names.rank == kSlurmStep.rank ? read_tasks_on_node(variables, names.local_world_size) : variables.number(names.local_world_size, 1)};
@@ -117,7 +70,7 @@ Claim read(const Variables& variables, const Names& names) {
 
 // Reads the first launcher whose variables are set. MPI precedes Slurm: inside an allocation mpirun starts its daemons with srun, and the
 // ranks inherit the daemons' SLURM_PROCID.
-Claim read_launcher(const Variables& variables) {
+Claim read_launcher(const VariableReader& variables) {
   for (const auto& names : {kRank, kOpenMpi, kPmi}) {
     const bool is_set = variables.text(names.rank) || variables.text(names.world_size);
     if (is_set && !(names.rank == kPmi.rank && is_pmi_of_slurm(variables))) return read(variables, names);
@@ -173,7 +126,7 @@ Claim read_flags(const RankFlags& flags, std::optional<std::string>& init_method
 bool has_names(const Claim& claim) { return !claim.names.rank.empty(); }
 
 // Combines `flags` with the environment; `flags` take precedence but must not contradict it.
-Claim join(const Claim& flags, const Variables& variables) {
+Claim join(const Claim& flags, const VariableReader& variables) {
   Claim claim = has_names(flags) ? read(variables, kRank) : read_launcher(variables);
   if (has_names(flags)) {
     check_agreement(flags.rank, claim.rank);
@@ -210,6 +163,8 @@ RankEnv to_place(const Claim& claim) {
   check_pair(world_size, rank, names.rank);
   if (!rank)
     throw UsageError(fmt::format("SLURM_STEP_ID is set, but {} and {} are not: unset it, or set them", names.rank, names.world_size));
+  if (world_size->value > kMostRanks)
+    throw UsageError(fmt::format("{}: at most {} ranks are possible; correct it", world_size->text, kMostRanks));
   check_rank(*rank, *world_size);
   RankEnv rank_env{.rank = rank->value, .world_size = world_size->value};
   auto local = fmt::format("0 of 1: {} is not set", names.local_rank);
@@ -233,7 +188,7 @@ RankEnv to_place(const Claim& claim) {
 }
 
 // "; ignored: SLURM_PROCID=0 of SLURM_NTASKS=1": the variables of launchers that were not used.
-std::string describe_ignored(const Variables& variables, std::string_view chosen_rank) {
+std::string describe_ignored(const VariableReader& variables, std::string_view chosen_rank) {
   std::string text;
   for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {  // RANK is used, or equal to the flags
     if (names.rank == chosen_rank || !variables.text(names.rank)) continue;
@@ -243,12 +198,12 @@ std::string describe_ignored(const Variables& variables, std::string_view chosen
   return text;
 }
 
-std::string node_list_name(const Variables& variables) {
+std::string node_list_name(const VariableReader& variables) {
   return variables.text("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
 }
 
 // RankEnv::slurm_hosts.
-std::vector<std::string> read_slurm_hosts(const Variables& variables, const RankEnv& rank_env) {
+std::vector<std::string> read_slurm_hosts(const VariableReader& variables, const RankEnv& rank_env) {
   const auto list = variables.text(node_list_name(variables));
   const auto counts = variables.text(slurm_names(variables).local_world_size);
   const auto node = variables.number("SLURM_NODEID", 0);
@@ -262,7 +217,7 @@ std::vector<std::string> read_slurm_hosts(const Variables& variables, const Rank
   return agrees ? hosts : std::vector<std::string>();
 }
 
-void read_master(const Variables& variables, bool is_slurm, RankEnv& rank_env) {
+void read_master(const VariableReader& variables, bool is_slurm, RankEnv& rank_env) {
   if (rank_env.init_method && !rank_env.init_method->starts_with("env:")) return;
   rank_env.master_addr = variables.text("MASTER_ADDR").value_or("");
   if (const auto port = variables.number("MASTER_PORT", 1, 65535)) {
@@ -290,10 +245,22 @@ void read_master(const Variables& variables, bool is_slurm, RankEnv& rank_env) {
 }
 
 // RankEnv::slurm_gpus; 0 if Slurm reports none. Under --gpus-per-task Slurm gives each task its own GPUs.
-std::optional<int> read_slurm_gpus(const Variables& variables) {
+std::optional<int> read_slurm_gpus(const VariableReader& variables) {
   if (variables.text("SLURMD_TRES_BIND").value_or("").find("per_task") != std::string::npos) return std::nullopt;
   const auto gpus = variables.number("SLURM_GPUS_ON_NODE", 0);
   return gpus ? gpus->value : 0;
+}
+
+// torchrun's run id is "none" unless --rdzv-id or --standalone is given.
+RunSecret read_secret(const VariableReader& variables, std::string_view chosen_rank) {
+  if (chosen_rank == kRank.rank) {
+    if (auto token = variables.text(kTokenVariable)) return {RunSecret::Source::kLauncher, *std::move(token)};
+    if (auto id = variables.text("TORCHELASTIC_RUN_ID"); id && *id != "none") return {RunSecret::Source::kTorchrun, *std::move(id)};
+  }
+  if (chosen_rank == kSlurmStep.rank) {
+    if (auto job = variables.text("SLURM_JOB_ID")) return {RunSecret::Source::kSlurm, *std::move(job)};
+  }
+  return {};
 }
 
 }  // namespace
@@ -306,7 +273,7 @@ Environment process_environment() {
 }
 
 RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
-  const Variables variables(environment);
+  const VariableReader variables(environment);
   std::optional<std::string> init_method;
   const Claim claim = join(read_flags(flags, init_method), variables);
   RankEnv rank_env;
@@ -328,13 +295,14 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
     rank_env.decision = "one process: no launcher's variables are set";
   }
   if (variables.text(kRank.rank)) {
-    if (const auto nodes = variables.number("GROUP_WORLD_SIZE", 1)) rank_env.num_nodes = nodes->value;
+    if (const auto nodes = variables.number("GROUP_WORLD_SIZE", 1, kMostRanks)) rank_env.num_nodes = nodes->value;
     rank_env.launcher_serves_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
     if (const auto attempt = variables.number("TORCHELASTIC_RESTART_COUNT", 0)) rank_env.restart_attempt = attempt->value;
     rank_env.error_file = variables.text(kErrorFileVariable).value_or("");
     if (const auto messages = variables.number(kLauncherMessagesVariable, 0)) rank_env.launcher_messages_descriptor = messages->value;
     if (const auto socket = variables.number(kListenVariable, 0); socket && rank_env.rank == 0) rank_env.listen_descriptor = socket->value;
   }
+  rank_env.secret = read_secret(variables, claim.names.rank);
   rank_env.gloo_interface = variables.text("GLOO_SOCKET_IFNAME").value_or("");
   rank_env.decision += describe_ignored(variables, claim.names.rank);
   return rank_env;

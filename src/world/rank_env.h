@@ -19,6 +19,8 @@ struct RankFlags {
 // Variables in which `trainer launch` passes the numbers of inherited descriptors to its processes.
 inline constexpr const char* kLauncherMessagesVariable = "TRAINER_LAUNCHER_MESSAGES";
 inline constexpr const char* kListenVariable = "TRAINER_LAUNCHER_SOCKET";
+// In which it passes RunSecret::text.
+inline constexpr const char* kTokenVariable = "TRAINER_LAUNCHER_TOKEN";
 
 // Names the file from which torchrun reads why a process has failed.
 inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
@@ -26,6 +28,21 @@ inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
 // The value of a variable; empty when it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 Environment process_environment();
+
+inline constexpr int kMostRanks = 100'000;
+
+// What the ranks of one run know, and strangers do not, or would have to guess.
+struct RunSecret {
+  enum class Source {
+    kNone,
+    kLauncher,  // a random number, given by `trainer launch` on one host
+    kTorchrun,  // the run id
+    kSlurm,     // the job id
+    kFile,      // distributed.secret_file
+  };
+  Source source = Source::kNone;
+  std::string text = {};  // not empty, unless the source is kNone
+};
 
 struct RankEnv {
   int rank = 0;
@@ -45,6 +62,7 @@ struct RankEnv {
   std::string gloo_interface = {};              // GLOO_SOCKET_IFNAME
   int launcher_messages_descriptor = -1;        // where `trainer launch` reports how other ranks have ended; -1: none
   int listen_descriptor = -1;                   // of rank 0: a socket that `trainer launch` has bound to master_port; -1: none
+  RunSecret secret = {};                        // from a launcher
   std::string decision = {};                    // one line for the user: the source with its values, and what was ignored
 };
 

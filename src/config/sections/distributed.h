@@ -11,6 +11,7 @@ enum class GradientCompression { kNone, kFloat16, kBfloat16 };
 struct DistributedSection {
   BackendChoice backend = BackendChoice::kAuto;
   std::string init_method = "env://";
+  std::string secret_file = {};
   int64_t timeout_seconds = 600;
   int64_t hang_seconds = 300;
   double straggler_ratio = 1.5;
@@ -27,6 +28,10 @@ struct DistributedSection {
     keys.add("init_method", init_method,
              {.doc = "Where the processes meet: env:// (MASTER_ADDR and MASTER_PORT), tcp://HOST:PORT, or file:///PATH on a disk that all "
                      "of them see. The flag --init-method takes precedence."});
+    keys.add(
+        "secret_file", secret_file,
+        {.doc = "A file with the same 16 or more random characters on all hosts, by which the processes of a run recognise each other; "
+                "\"\": what the launcher gives (see Trust in running.md)."});
     keys.add("timeout_seconds", timeout_seconds,
              {.min = 1, .max = 86400, .unit = "seconds", .doc = "How long to wait for a process that is late, at the start and later."});
     keys.add("hang_seconds", hang_seconds,

@@ -65,6 +65,8 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"launch", "--nproc-per-node"}, "--nproc-per-node"},
       {{"launch", "--nnodes", "2", "--node-rank", "2", "--config", "a.yaml"},
        "--node-rank 2 of --nnodes 2: hosts count from 0, so the last one is 1; correct one of them"},
+      {{"launch", "--nnodes", "100000", "--nproc-per-node", "1024", "--master-addr", "h", "--master-port", "1", "--config", "a.yaml"},
+       "--nnodes 100000 with 1024 processes each: at most 100000 ranks are possible; give fewer"},
       {{"launch", "--nnodes", "2", "--config", "a.yaml"},
        "--nnodes 2 needs --master-addr and --master-port: the address and port of host 0, the same on every host"},
       {{"launch", "--nnodes", "2:4", "--config", "a.yaml"},

@@ -9,7 +9,8 @@
 
 #include <future>
 #include <random>
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <tuple>
 
 #include "base/error.h"
 #include "tests/testing/temporary_folder.h"
@@ -74,11 +75,12 @@ struct Outcome {
   ExitCode exit_code = ExitCode::kDone;
 };
 
-Outcome attempt(const world::RankEnv& rank_env, const RendezvousAddress& point, const Introduction& mine, milliseconds timeout = kLong) {
+Outcome attempt(const world::RankEnv& rank_env, const RendezvousAddress& point, const Introduction& mine, milliseconds timeout = kLong,
+                const world::RunSecret& secret = {}) {
   Outcome outcome;
   const auto logger = make_quiet_logger();
   try {
-    outcome.meeting = meet(rank_env, point, mine, timeout, *logger);
+    outcome.meeting = meet(rank_env, point, mine, secret, timeout, *logger);
   } catch (const Error& error) {
     outcome.error = error.what();
     outcome.exit_code = error.exit_code();
@@ -263,6 +265,86 @@ TEST(Rendezvous, AnUnknownHost) {
   const auto outcome = attempt(place_of(1, 2), point, introduction(), seconds(1));
   EXPECT_THAT(outcome.error, HasSubstr("rank 1 could not reach rank 0 at 127.0.0.1:" + std::to_string(point.port) + " within 1.0s"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
+}
+
+world::RunSecret from_file(const std::string& text) { return {world::RunSecret::Source::kFile, text}; }
+
+TEST(Rendezvous, RanksWithASecretMeetAndHideWhatTheySay) {
+  const auto point = tcp_point();
+  const auto secret = from_file("sixteen characters");
+  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction(), kLong, secret); });
+  const auto other = attempt(place_of(1, 2), point, introduction(), kLong, secret);
+  const auto outcome = first.get();
+  ASSERT_EQ(outcome.error, "");
+  ASSERT_EQ(other.error, "");
+  other.meeting.store->set("key", std::vector<uint8_t>{42});
+  EXPECT_EQ(outcome.meeting.store->get("key"), std::vector<uint8_t>{42});
+  // As a stranger.
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(point.port);
+  options.waitWorkers = false;
+  c10d::TCPStore stranger(point.host, options);
+  int num_values = 0;
+  for (const auto& key : stranger.listKeys()) {
+    if (key.find("claim") != std::string::npos || key.find("init/") != std::string::npos) continue;
+    const auto value = stranger.get(key);
+    EXPECT_THAT(std::string(value.begin(), value.end()), ::testing::Not(HasSubstr("optimizer"))) << key;
+    ++num_values;
+  }
+  EXPECT_GT(num_values, 2);
+  EXPECT_FALSE(stranger.check({"trainer/0/rank/0"}));
+}
+
+TEST(Rendezvous, RanksWithDifferentSecretsAreTold) {
+  using Source = world::RunSecret::Source;
+  const std::vector<std::tuple<world::RunSecret, world::RunSecret, const char*>> cases = {
+      {from_file("sixteen characters"), from_file("other characters"),
+       "rank 1 and rank 0 have different secrets from distributed.secret_file"},
+      {from_file("sixteen characters"), {}, "rank 1 has no secret, but rank 0 has distributed.secret_file"},
+      {{}, {Source::kSlurm, "12"}, "rank 1 has Slurm's job id (SLURM_JOB_ID), but rank 0 has no secret"}};
+  std::vector<std::future<std::pair<Outcome, Outcome>>> meetings;
+  for (const auto& [of_rank0, of_rank1, error] : cases) {
+    meetings.push_back(std::async(std::launch::async, [of_rank0, of_rank1] {
+      const auto point = tcp_point();
+      auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction(), seconds(4), of_rank0); });
+      auto other = attempt(place_of(1, 2), point, introduction(), kLong, of_rank1);
+      return std::pair(first.get(), std::move(other));
+    }));
+  }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto [first, other] = meetings[i].get();
+    EXPECT_THAT(other.error, HasSubstr(std::get<2>(cases[i])));
+    EXPECT_EQ(other.exit_code, ExitCode::kUsage);
+    EXPECT_THAT(first.error, HasSubstr("1 of 2 ranks did not join"));
+  }
+}
+
+TEST(Rendezvous, ARankWhoseConfigurationIsWrongReportsThatRatherThanItsSecret) {
+  const auto point = tcp_point();
+  auto first = std::async(std::launch::async,
+                          [&] { return attempt(place_of(0, 2), point, introduction(), seconds(2), from_file("sixteen characters")); });
+  auto mine = introduction();
+  mine.problem = {"x.yaml:1: lr: unknown key", 2};
+  EXPECT_EQ(attempt(place_of(1, 2), point, mine).error, "x.yaml:1: lr: unknown key");
+  first.get();
+}
+
+TEST(Rendezvous, ABrokenIntroductionIsReportedAtOnce) {
+  const auto point = tcp_point();
+  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 3), point, introduction()); });
+  auto other = std::async(std::launch::async, [&] { return attempt(place_of(2, 3), point, introduction()); });
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(point.port);
+  options.waitWorkers = false;
+  c10d::TCPStore stranger(point.host, options);
+  stranger.set("trainer/0/rank/1", std::vector<uint8_t>{'{', '}'});
+  stranger.set("trainer/0/rank/1/received", std::vector<uint8_t>{1});
+  const auto outcome = first.get();
+  EXPECT_THAT(outcome.error, HasSubstr("what rank 1 has sent when it joined cannot be read"));
+  EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
+  const auto silent = other.get();
+  EXPECT_THAT(silent.error, IsEmpty());
+  EXPECT_EQ(silent.exit_code, ExitCode::kPeer);
 }
 
 }  // namespace

@@ -16,8 +16,10 @@
 namespace trainer::launch {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::UnorderedElementsAreArray;
 using trainer::testing::TemporaryFolder;
 using Words = std::vector<std::string>;
@@ -216,6 +218,15 @@ TEST(ChildEnvironment, IsReadBackByTheStartedProcess) {
   EXPECT_EQ(found.num_nodes, 3);
   EXPECT_EQ(found.master_addr, "127.0.0.1");
   EXPECT_EQ(found.master_port, 4711);
+}
+
+TEST(ChildEnvironment, EachRunHasItsOwnSecret) {
+  world::RankEnv rank_env{.world_size = 1, .secret = random_secret()};
+  EXPECT_EQ(rank_env.secret.text.size(), 64U);
+  EXPECT_NE(random_secret().text, rank_env.secret.text);
+  const std::vector<std::string> inherited = {"TRAINER_LAUNCHER_TOKEN=of-another-run"};
+  const auto variable = "TRAINER_LAUNCHER_TOKEN=" + rank_env.secret.text;
+  EXPECT_THAT(child_environment(inherited, rank_env, ""), AllOf(Contains(variable), Not(Contains(inherited.front()))));
 }
 
 TEST(ChildEnvironment, Inherited) {

@@ -324,5 +324,31 @@ TEST(RankEnv, ProcessEnvironment) {
   EXPECT_EQ(process_environment()("TRAINER_PLACE_TEST"), std::nullopt);
 }
 
+TEST(RankEnv, TheSecretIsThatOfTheLauncher) {
+  using Source = RunSecret::Source;
+  struct Row {
+    Variables variables;
+    Source source;
+    const char* text;
+  };
+  const Variables token = {{"TRAINER_LAUNCHER_TOKEN", "a1b2"}};
+  const Variables run_id = {{"TORCHELASTIC_RUN_ID", "my_run"}};
+  const std::vector<Row> rows = {
+      {kTorchrun, Source::kNone, ""},
+      {kTorchrun + Variables{{"TORCHELASTIC_RUN_ID", "none"}}, Source::kNone, ""},
+      {kTorchrun + run_id, Source::kTorchrun, "my_run"},
+      {kTorchrun + token, Source::kLauncher, "a1b2"},
+      {kStep, Source::kSlurm, "1"},
+      {kTorchrun + kStep, Source::kNone, ""},
+      {kOpenMpi + run_id, Source::kNone, ""},
+      {{}, Source::kNone, ""},
+  };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto secret = find_rank_env({}, of(rows[i].variables)).secret;
+    EXPECT_EQ(secret.source, rows[i].source) << i;
+    EXPECT_EQ(secret.text, rows[i].text) << i;
+  }
+}
+
 }  // namespace
 }  // namespace trainer::world

@@ -1,0 +1,115 @@
+#include "distributed/sealed_store.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace trainer::distributed {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Until a value that is not valid is read again.
+constexpr milliseconds kReadAgain{20};
+
+}  // namespace
+
+SealedStore::SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
+                         std::function<void(const std::string& key)> on_foreign)
+    : SealedStore(std::move(store), std::move(prefix), std::move(seal), std::make_shared<Foreign>(std::move(on_foreign))) {}
+
+SealedStore::SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
+                         std::shared_ptr<Foreign> foreign)
+    : store_(std::move(store)), prefix_(std::move(prefix)), seal_(std::move(seal)), foreign_(std::move(foreign)) {}
+
+c10::intrusive_ptr<c10d::Store> SealedStore::clone() {
+  return c10::intrusive_ptr<SealedStore>::reclaim(new SealedStore(store_->clone(), prefix_, seal_, foreign_));
+}
+
+void SealedStore::set(const std::string& key, const Bytes& value) { store_->set(full(key), seal_->close(full(key), value)); }
+
+SealedStore::Bytes SealedStore::get(const std::string& key) {
+  const auto deadline = std::chrono::steady_clock::now() + getTimeout();
+  while (true) {
+    if (auto value = read(key)) return *std::move(value);
+    if (std::chrono::steady_clock::now() >= deadline) C10_THROW_ERROR(DistStoreError, "wait timeout, keys: " + full(key));
+    std::this_thread::sleep_for(kReadAgain);
+  }
+}
+
+std::vector<SealedStore::Bytes> SealedStore::multiGet(const std::vector<std::string>& keys) {
+  std::vector<std::string> full_keys;
+  for (const auto& key : keys) full_keys.push_back(full(key));
+  auto values = store_->multiGet(full_keys);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    auto value = open(keys[i], values[i]);
+    if (!value) {
+      const std::lock_guard lock(mutex_);
+      if (const auto last = last_values_.find(keys[i]); last != last_values_.end()) value = last->second;
+    }
+    values[i] = remember(keys[i], value ? *std::move(value) : get(keys[i]));
+  }
+  return values;
+}
+
+SealedStore::Bytes SealedStore::compareSet(const std::string& key, const Bytes& expected, const Bytes& desired) {
+  const auto sealed = seal_->close(full(key), desired);
+  Bytes current;
+  if (!expected.empty()) {
+    if (!store_->check({full(key)})) return expected;
+    current = store_->get(full(key));
+    const auto value = open(key, current);
+    if (value && *value != expected) return remember(key, *value);
+  }
+  while (true) {
+    auto found = store_->compareSet(full(key), current, sealed);
+    if (found == sealed) return remember(key, desired);
+    if (auto value = open(key, found)) return remember(key, *std::move(value));
+    current = std::move(found);
+  }
+}
+
+int64_t SealedStore::add(const std::string& key, int64_t value) { return store_->add(full(key), value); }
+
+bool SealedStore::deleteKey(const std::string& key) { return store_->deleteKey(full(key)); }
+
+bool SealedStore::check(const std::vector<std::string>& keys) {
+  return std::ranges::all_of(keys, [&](const std::string& key) { return store_->check({full(key)}) && read(key); });
+}
+
+int64_t SealedStore::getNumKeys() { return store_->getNumKeys(); }
+
+void SealedStore::wait(const std::vector<std::string>& keys) { wait(keys, getTimeout()); }
+
+void SealedStore::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (const auto& key : keys) {
+    while (true) {
+      const auto remaining = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+      // 0 would mean without limit.
+      store_->wait({full(key)}, std::max(remaining, milliseconds(1)));
+      if (read(key)) break;
+      if (remaining <= kReadAgain) C10_THROW_ERROR(DistStoreError, "wait timeout, keys: " + full(key));
+      std::this_thread::sleep_for(kReadAgain);
+    }
+  }
+}
+
+const milliseconds& SealedStore::getTimeout() const noexcept { return store_->getTimeout(); }
+
+void SealedStore::setTimeout(const milliseconds& timeout) { store_->setTimeout(timeout); }
+
+std::optional<SealedStore::Bytes> SealedStore::open(const std::string& key, const Bytes& sealed) {
+  auto value = seal_->open(full(key), sealed);
+  if (!value && !foreign_->is_known.exchange(true)) foreign_->on_first(key);
+  return value;
+}
+
+std::optional<SealedStore::Bytes> SealedStore::read(const std::string& key) { return open(key, store_->get(full(key))); }
+
+SealedStore::Bytes SealedStore::remember(const std::string& key, Bytes value) {
+  const std::lock_guard lock(mutex_);
+  return last_values_[key] = std::move(value);
+}
+
+}  // namespace trainer::distributed

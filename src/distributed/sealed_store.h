@@ -1,0 +1,63 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "distributed/seal.h"
+
+namespace trainer::distributed {
+
+// A store in which only ranks that know the run's secret can read and write values. The others cannot guess its keys, and what they write
+// under them is ignored: a value that is not sealed counts as missing, so that reading it waits for a valid one, but multiGet() returns the
+// valid one that was read or compared before, and compareSet() replaces it. Not protected: the counters of add(), which the store itself
+// has to understand, and the existence of keys, which anyone may list and delete; a value of the same key may be written again (replayed).
+class SealedStore final : public c10d::Store {
+ public:
+  // `prefix` is put before each key and sealed with it. `on_foreign` is called with the key on the first value that is not valid, on any
+  // thread; at most once for this object and all its clones.
+  SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
+              std::function<void(const std::string& key)> on_foreign);
+
+  c10::intrusive_ptr<c10d::Store> clone() override;
+  void set(const std::string& key, const std::vector<uint8_t>& value) override;
+  std::vector<uint8_t> get(const std::string& key) override;
+  std::vector<std::vector<uint8_t>> multiGet(const std::vector<std::string>& keys) override;
+  std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
+                                  const std::vector<uint8_t>& desired) override;
+  int64_t add(const std::string& key, int64_t value) override;
+  bool deleteKey(const std::string& key) override;
+  bool check(const std::vector<std::string>& keys) override;
+  int64_t getNumKeys() override;
+  void wait(const std::vector<std::string>& keys) override;
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
+  const std::chrono::milliseconds& getTimeout() const noexcept override;
+  void setTimeout(const std::chrono::milliseconds& timeout) override;
+
+ private:
+  using Bytes = std::vector<uint8_t>;
+  struct Foreign {
+    std::function<void(const std::string& key)> on_first;
+    std::atomic<bool> is_known = false;
+  };
+  SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
+              std::shared_ptr<Foreign> foreign);
+
+  std::string full(const std::string& key) const { return prefix_ + "/" + key; }
+  std::optional<Bytes> open(const std::string& key, const Bytes& sealed);
+  std::optional<Bytes> read(const std::string& key);
+  Bytes remember(const std::string& key, Bytes value);
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const std::string prefix_;
+  const std::shared_ptr<const Seal> seal_;
+  const std::shared_ptr<Foreign> foreign_;
+  std::mutex mutex_;
+  // The last valid values of the keys that are read repeatedly. A single read is not kept, because its value may be large.
+  std::map<std::string, Bytes> last_values_;
+};
+
+}  // namespace trainer::distributed
