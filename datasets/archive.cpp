@@ -20,7 +20,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signal.h"
-#include "datasets/download.h"
 
 // Functions here throw the reason as std::runtime_error; fetch_archive adds the URL and the remedy.
 
@@ -164,7 +163,7 @@ void fetch_archive(const ArchiveSource& source, const std::filesystem::path& roo
     if (fs::exists(target)) return;
     const PartialFolder partial(root / fmt::format(".{}.partial", source.folder));
     logger.info("downloading {} into {}", source.url, root.string());
-    download(source.url, source.md5, partial.path() / "archive", source.stall_timeout, logger);
+    download(source.url, source.md5, partial.path() / "archive", source.limits, logger);
     unpack(partial.path() / "archive", partial.path() / "content");
     put_into_place(partial.path() / "content" / source.folder, target);
     logger.info("unpacked into {}", target.string());

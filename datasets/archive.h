@@ -1,19 +1,19 @@
 #pragma once
 // Data sets that are published as one archive. An archive is downloaded, checked and unpacked; it is installed completely or not at all.
 
-#include <chrono>
 #include <filesystem>
 #include <string>
 
 #include "base/log.h"
+#include "datasets/download.h"
 
 namespace trainer::datasets {
 
 struct ArchiveSource {
-  std::string url;                                  // http or https; redirects are followed. A tar file, plain or compressed with gzip
-  std::string md5;                                  // of the archive, 32 lower-case hexadecimal digits
-  std::string folder;                               // the archive's top folder, which is installed
-  std::chrono::milliseconds stall_timeout{30'000};  // longest time without received data
+  std::string url;     // http or https; redirects are followed. A tar file, plain or compressed with gzip
+  std::string md5;     // of the archive, 32 lower-case hexadecimal digits
+  std::string folder;  // the archive's top folder, which is installed
+  DownloadLimits limits = {};
 };
 
 // Downloads and unpacks the archive to root/folder; does nothing if that exists. When several processes call this for the same root, one

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_access.h"
 
 namespace trainer::datasets {
 namespace {
@@ -52,6 +53,7 @@ class Cifar : public input::Dataset {
 
 // Also true when this cannot be determined; opening the file then reports the reason.
 bool is_there(const fs::path& path) {
+  const FileAccess access("looking for", path);
   std::error_code error;
   return fs::exists(path, error) || error;
 }
@@ -89,6 +91,7 @@ void check_records(const CifarLayout& layout, const MappedFile& file) {
 }
 
 MappedFile open_file(const CifarLayout& layout, const fs::path& path) {
+  const FileAccess access("reading", path);
   if (!is_there(path)) fail(layout, path, "the file is missing");
   try {
     MappedFile file(path);

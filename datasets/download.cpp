@@ -44,8 +44,8 @@ class Md5 {
 // One transfer into `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
 class Transfer {
  public:
-  Transfer(std::FILE* file, std::filesystem::path path, std::chrono::milliseconds stall_timeout, Logger& logger)
-      : file_(file), path_(std::move(path)), stall_timeout_(stall_timeout), logger_(logger), curl_(curl_easy_init(), curl_easy_cleanup) {
+  Transfer(std::FILE* file, std::filesystem::path path, const DownloadLimits& limits, Logger& logger)
+      : file_(file), path_(std::move(path)), limits_(limits), logger_(logger), curl_(curl_easy_init(), curl_easy_cleanup) {
     if (!curl_) throw std::runtime_error("libcurl does not start");
   }
 
@@ -79,6 +79,10 @@ class Transfer {
   }
 
   bool take(std::string_view bytes) {
+    if (static_cast<uint64_t>(num_bytes_) + bytes.size() > limits_.num_bytes) {
+      failure_ = fmt::format("the server sends more than {}", format_bytes(limits_.num_bytes));
+      return false;
+    }
     // Flushed, so that a full disk fails here, where errno has the reason.
     if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size() || std::fflush(file_) != 0) {
       failure_ = std::system_error(errno, std::generic_category(), "cannot write " + path_.string()).what();
@@ -101,18 +105,23 @@ class Transfer {
 
   static int on_progress(void* self, curl_off_t, curl_off_t received, curl_off_t, curl_off_t) {
     auto& transfer = *static_cast<Transfer*>(self);
-    return stop_signal() != 0 || transfer.stalled(received) ? 1 : 0;
+    return stop_signal() != 0 || transfer.takes_too_long(received) ? 1 : 0;
   }
 
   // Measured by the clock, because libcurl's limit uses an average speed, which a stall lowers only after seconds.
-  bool stalled(int64_t received) {
+  bool takes_too_long(int64_t received) {
     const auto now = std::chrono::steady_clock::now();
+    if (now - begin_ > limits_.total) {
+      failure_ =
+          fmt::format("the server sent only {} in {}", format_bytes(static_cast<uint64_t>(num_bytes_)), format_duration(limits_.total));
+      return true;
+    }
     if (received != last_received_) {
       last_received_ = received;
       last_change_ = now;
     }
-    if (now - last_change_ <= stall_timeout_) return false;
-    failure_ = fmt::format("the server sent nothing for {}", format_duration(stall_timeout_));
+    if (now - last_change_ <= limits_.stall) return false;
+    failure_ = fmt::format("the server sent nothing for {}", format_duration(limits_.stall));
     return true;
   }
 
@@ -130,7 +139,7 @@ class Transfer {
 
   std::FILE* file_;
   std::filesystem::path path_;
-  std::chrono::milliseconds stall_timeout_;
+  DownloadLimits limits_;
   Logger& logger_;
   std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl_;
   Md5 md5_;
@@ -138,16 +147,17 @@ class Transfer {
   int64_t num_bytes_ = 0;
   int64_t tenths_logged_ = 0;
   int64_t last_received_ = 0;
-  std::chrono::steady_clock::time_point last_change_ = std::chrono::steady_clock::now();
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point last_change_ = begin_;
 };
 
 }  // namespace
 
-void download(const std::string& url, const std::string& md5, const std::filesystem::path& file, std::chrono::milliseconds stall_timeout,
+void download(const std::string& url, const std::string& md5, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(std::fopen(file.c_str(), "wbxe"), std::fclose);
   if (!output) throw std::system_error(errno, std::generic_category(), "cannot write " + file.string());
-  const auto actual = Transfer(output.get(), file, stall_timeout, logger).run(url);
+  const auto actual = Transfer(output.get(), file, limits, logger).run(url);
   if (actual != md5) {
     throw std::runtime_error(
         fmt::format("the downloaded file has the MD5 sum {} instead of {}: it is damaged or another file", actual, md5));

@@ -1,39 +1,108 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_access.h"
+#include "base/signal.h"
+#include "base/text.h"
 
 namespace trainer {
 namespace {
 
 [[noreturn]] void fail(const std::string& action, const std::filesystem::path& path) {
-  const auto reason = errno == ELOOP && action == "write" ? "it is a symbolic link, which is not followed" : std::strerror(errno);
-  throw Error("cannot " + action + " " + path.string() + ": " + reason);
+  const int reason = errno;
+  const bool is_link = reason == ELOOP && action == "write";
+  const auto text = is_link ? "it is a symbolic link, which is not followed" : std::string(std::strerror(reason));
+  throw Error("cannot " + action + " " + path.string() + ": " + (reason == 0 ? describe_irregular(path) : text));
 }
 
-Descriptor open_file(const std::filesystem::path& path, int flags) { return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0644)); }
+// "it is a pipe, not a regular file"; empty for a regular file.
+std::string describe_irregular(mode_t mode) {
+  const char* kind = "something else";
+  if (S_ISREG(mode)) return "";
+  if (S_ISDIR(mode)) kind = "a folder";
+  if (S_ISFIFO(mode)) kind = "a pipe";
+  if (S_ISSOCK(mode)) kind = "a socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) kind = "a device";
+  return std::string("it is ") + kind + ", not a regular file";
+}
+
+// Opens a path for reading that may name anything, without waiting for it.
+Descriptor open_any(const std::filesystem::path& path, int flags, mode_t mode) {
+  return Descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
+}
+
+void wait_for_bytes(int pipe, const std::filesystem::path& path) {
+  constexpr int kMilliseconds = 100;
+  pollfd wanted{.fd = pipe, .events = POLLIN, .revents = 0};
+  while (::poll(&wanted, 1, kMilliseconds) <= 0) {
+    if (stop_signal() != 0) throw Error("stopped on request while waiting for the writer of the pipe " + path.string(), ExitCode::kStopped);
+  }
+}
+
+std::string read_all(const Descriptor& file, const std::filesystem::path& path, size_t max_bytes, bool is_pipe) {
+  std::string content;
+  std::array<char, size_t{1} << 16> buffer;
+  while (true) {
+    if (is_pipe) wait_for_bytes(file.number(), path);
+    const auto length = ::read(file.number(), buffer.data(), buffer.size());
+    if (length < 0 && errno != EINTR && errno != EAGAIN) fail("read", path);
+    if (length == 0) return content;
+    if (length > 0) content.append(buffer.data(), static_cast<size_t>(length));
+    if (content.size() > max_bytes) throw Error("cannot read " + path.string() + ": it has more than " + format_bytes(max_bytes));
+  }
+}
 
 }  // namespace
 
+Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_t mode) {
+  auto file = open_any(path, flags, mode);
+  int reason = errno;
+  struct stat status {};
+  if (file.number() >= 0) {
+    if (::fstat(file.number(), &status) == 0 && S_ISREG(status.st_mode)) return file;
+    reason = 0;
+  } else if ((reason == EISDIR || reason == ENXIO) && !describe_irregular(path).empty()) {
+    // A folder cannot be opened for writing, a socket not at all, and a pipe without a reader not for writing.
+    reason = 0;
+  }
+  file.close();
+  errno = reason;
+  return Descriptor();
+}
+
+std::string describe_irregular(const std::filesystem::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? describe_irregular(status.st_mode) : "";
+}
+
 std::string read_file(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) throw Error("cannot read " + path.string() + ": it is a folder");
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) fail("read", path);
-  std::ostringstream content;
-  content << stream.rdbuf();
-  if (stream.bad()) fail("read", path);
-  return std::move(content).str();
+  const FileAccess access("reading", path);
+  const auto file = open_regular_file(path, O_RDONLY);
+  if (file.number() < 0) fail("read", path);
+  return read_all(file, path, std::string().max_size(), /*is_pipe=*/false);
+}
+
+std::string read_file_or_pipe(const std::filesystem::path& path, size_t max_bytes) {
+  const FileAccess access("reading", path);
+  const auto file = open_any(path, O_RDONLY, 0);
+  struct stat status {};
+  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) fail("read", path);
+  const bool is_pipe = S_ISFIFO(status.st_mode);
+  const auto refusal = describe_irregular(status.st_mode);
+  if (!is_pipe && !refusal.empty()) throw Error("cannot read " + path.string() + ": " + refusal + " or a pipe");
+  return read_all(file, path, max_bytes, is_pipe);
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
@@ -45,7 +114,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(path),
       temporary_(path.string() + ".tmp" + std::to_string(::getpid())),
-      file_(open_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW)) {
+      file_(open_regular_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW)) {
   if (file_.number() < 0) fail("write", temporary_);
 }
 
@@ -64,16 +133,19 @@ void AtomicFile::commit() {
 }
 
 Descriptor lock_file(const std::filesystem::path& path, mode_t mode) {
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode));
+  const FileAccess access("locking", path);
+  auto file = open_regular_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, mode);
+  if (file.number() < 0 && errno == 0) fail("lock", path);
   return file.number() >= 0 && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0 ? std::move(file) : Descriptor();
 }
 
 void flush_folder(const std::filesystem::path& path) {
-  const auto folder = open_file(path, O_RDONLY | O_DIRECTORY);
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.number() >= 0) ::fsync(folder.number());
 }
 
-LineFile::LineFile(const std::filesystem::path& path) : path_(path), file_(open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW)) {
+LineFile::LineFile(const std::filesystem::path& path)
+    : path_(path), file_(open_regular_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW)) {
   if (file_.number() < 0) fail("write", path);
 }
 
@@ -93,10 +165,10 @@ void LineFile::write(std::string_view bytes) {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const auto file = open_file(path, O_RDONLY);
+  const FileAccess access("reading", path);
+  const auto file = open_regular_file(path, O_RDONLY);
   struct stat status {};
   if (file.number() < 0 || ::fstat(file.number(), &status) != 0) fail("read", path);
-  if (!S_ISREG(status.st_mode)) throw Error("cannot read " + path.string() + ": it is not a regular file");
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number(), 0);

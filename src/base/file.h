@@ -1,6 +1,6 @@
 #pragma once
 // Files: whole reads, atomic writes, appends, and read-only memory maps. Every failure throws an Error that names the path and the
-// system's reason.
+// system's reason. Only regular files are used: opening anything else (a folder, pipe, socket or device) fails without waiting for it.
 
 #include <sys/types.h>
 
@@ -15,7 +15,16 @@
 
 namespace trainer {
 
+// Opens a regular file with the flags of open(2) and, if they create it, `mode`. On failure the descriptor is -1 and errno holds the
+// reason; it is 0 if the path names something else, which describe_irregular() describes.
+Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_t mode = 0644);
+// "it is a pipe, not a regular file"; empty if the path names a regular file, or nothing.
+std::string describe_irregular(const std::filesystem::path& path);
+
 std::string read_file(const std::filesystem::path& path);
+// Reads a regular file, or a pipe until its writers have closed it, of at most `max_bytes`. While a pipe has nothing to read, a stop
+// request ends the call by an Error with ExitCode::kStopped.
+std::string read_file_or_pipe(const std::filesystem::path& path, size_t max_bytes);
 
 // Writes a temporary file beside `path`, flushes it to the disk, renames it to `path` and flushes the folder: a reader sees the old file
 // or the new one, never a part.
@@ -46,7 +55,8 @@ class AtomicFile final : public Output {
 };
 
 // Opens `path` (created with `mode` if missing) and takes an exclusive lock (flock) on it, which is released with the descriptor. Does not
-// wait. On failure the descriptor is -1 and errno holds the reason: EWOULDBLOCK when another process holds the lock.
+// wait. On failure the descriptor is -1 and errno holds the reason: EWOULDBLOCK when another process holds the lock. Throws Error when the
+// path names anything but a regular file.
 Descriptor lock_file(const std::filesystem::path& path, mode_t mode);
 
 // Flushes the folder to the disk, so that added and removed names survive a power failure. Failures are ignored.

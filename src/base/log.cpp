@@ -10,6 +10,7 @@
 
 #include "base/crash.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/printable.h"
 
 namespace trainer {
@@ -69,6 +70,9 @@ std::shared_ptr<Logger> make_console_logger(int rank, bool erases_line) {
 }
 
 void add_file(Logger& logger, const std::filesystem::path& file) {
+  if (const auto refusal = describe_irregular(file); !refusal.empty()) {
+    throw Error("cannot write the log " + file.string() + ": " + refusal);
+  }
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
     sink->set_formatter(make_formatter("%Y-%m-%d %H:%M:%S.%e %l: %v"));

@@ -13,6 +13,7 @@ namespace {
 // Global, because a signal handler can reach no other state.
 std::atomic<int> requested_signal{0};
 std::atomic<long> first_request_ms{0};
+std::atomic<bool> is_repeated{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<long>::is_always_lock_free);
 
 long now_ms() {
@@ -25,8 +26,9 @@ extern "C" void note_stop_signal(int signal_number) {
   int none = 0;
   if (requested_signal.compare_exchange_strong(none, signal_number)) {
     first_request_ms = now_ms();
-  } else if (signal_number == SIGINT && now_ms() - first_request_ms >= 1000) {
-    _exit(128 + SIGINT);
+  } else if (now_ms() - first_request_ms >= 1000) {
+    if (signal_number == SIGINT) _exit(128 + SIGINT);
+    is_repeated = true;
   }
 }
 
@@ -42,8 +44,17 @@ void install_stop_handlers() {
   struct sigaction hang_up {};
   sigaction(SIGHUP, nullptr, &hang_up);
   if (hang_up.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  unblock_stop_signals();
+}
+
+void unblock_stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal_number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaddset(&signals, signal_number);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
 int stop_signal() { return requested_signal; }
+bool is_stop_repeated() { return is_repeated; }
 
 }  // namespace trainer

@@ -1,14 +1,24 @@
 #pragma once
 // Stop requests by signal. The handler only records the signal; the training loop checks for it at step boundaries and stops cleanly.
+// main.cpp blocks the stop signals before the libraries are initialised, so that a request during that time is not lost.
+
+#include <chrono>
+#include <optional>
 
 namespace trainer {
 
 // Installs handlers for SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored, SIGHUP. A SIGINT one second or more after the first stop signal
-// ends the process immediately (earlier ones do not: the same SIGINT may arrive twice, from the terminal and from the launcher). To be
-// called once, by main.
+// ends the process immediately (earlier ones do not: the same SIGINT may arrive twice, from the terminal and from the launcher). Unblocks
+// these signals. To be called once, by main.
 void install_stop_handlers();
+// For commands without these handlers: unblocks the signals, which end the process.
+void unblock_stop_signals();
 
 // The first stop signal received, or 0.
 int stop_signal();
+// The time since that signal; empty if there was none.
+std::optional<std::chrono::milliseconds> time_since_stop_signal();
+// Whether another stop signal arrived one second or more after the first one.
+bool is_stop_repeated();
 
 }  // namespace trainer

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <map>
 
+#include "base/file_access.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/unpickler.h"
@@ -113,6 +114,7 @@ class TorchZip {
 }  // namespace
 
 state::Tree read_pytorch_file(const std::filesystem::path& path) {
+  const FileAccess access("reading", path);
   const auto file = map_file(path);
   return read_pytorch_file(file.bytes(), path.string());
 }

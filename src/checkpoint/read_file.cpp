@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "base/file_access.h"
 #include "base/little_endian.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
@@ -28,6 +29,7 @@ bool begins_as_safetensors(std::string_view text, std::span<const uint8_t> bytes
 }  // namespace
 
 state::Tree read_any(const std::filesystem::path& path) {
+  const FileAccess access("reading", path);
   const auto file = map_file(path);
   return read_any(file.bytes(), path.string());
 }

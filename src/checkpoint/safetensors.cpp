@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file_access.h"
 #include "base/little_endian.h"
 #include "checkpoint/dtypes.h"
 #include "checkpoint/refusal.h"
@@ -105,6 +106,7 @@ void save_safetensors(const std::filesystem::path& path, const Safetensors& cont
 }
 
 Safetensors read_safetensors(const std::filesystem::path& path) {
+  const FileAccess access("reading", path);
   const auto file = map_file(path);
   return read_safetensors(file.bytes(), path.string());
 }

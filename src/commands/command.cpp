@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "base/signal.h"
 #include "base/text.h"
 #include "commands/arguments.h"
 #include "session/version.h"
@@ -73,6 +74,8 @@ ExitCode find_and_run(std::vector<std::string> args) {
     return ExitCode::kDone;
   }
   if (name.starts_with("-")) return train(args);
+  // Training handles them from its start.
+  if (name != "train") unblock_stop_signals();
   const auto& command = find_command(name);
   args.erase(args.begin());
   return command.run(args);

@@ -25,6 +25,8 @@ Position position_of(const Node& root, const std::string& path) {
   return node->position;
 }
 
+// More cannot be an experiment file, but a device or a data file.
+constexpr size_t kMaxBytes = 1 << 20;
 const Position kCommandLine{"command line", 0, 0};
 
 void place_on_command_line(Node& node) {
@@ -131,8 +133,9 @@ void check(const Experiment& experiment, const Node& root, Problems& problems) {
 Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Registries& registries) {
   std::string text;
   try {
-    text = read_file(file);
+    text = read_file_or_pipe(file, kMaxBytes);
   } catch (const Error& error) {
+    if (error.exit_code() == ExitCode::kStopped) throw;
     throw UsageError(error.what());
   }
   return load_text(text, file.string(), overrides, registries);

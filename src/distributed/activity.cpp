@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "base/file_access.h"
+
 namespace trainer::distributed {
 
 std::string describe(const ActivityState& state) {
@@ -20,6 +24,10 @@ std::string describe(const ActivityState& state) {
       return "the end of the run";
   }
   return "";
+}
+
+std::string describe_with_file(const ActivityState& state) {
+  return state.file.empty() ? describe(state) : fmt::format("{}, {}", describe(state), state.file);
 }
 
 void OwnWork::pause() {
@@ -59,8 +67,12 @@ void Activity::begin_exchange() {
 }
 
 ActivityState Activity::read() const {
+  auto file = current_file_access();
   const std::lock_guard lock(mutex_);
-  return state_;
+  auto state = state_;
+  state.file = std::move(file.text);
+  state.num_changes += file.num_changes;
+  return state;
 }
 
 Activity::Wait::Wait(Activity* activity) : activity_(activity) {

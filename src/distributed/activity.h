@@ -20,12 +20,15 @@ struct ActivityState {
   Phase phase = Phase::kStartUp;
   int64_t step = 0;          // of kLoading and kStep
   bool is_waiting = false;   // for other ranks
-  uint64_t num_changes = 0;  // number of calls of enter()
+  uint64_t num_changes = 0;  // grows with each call of enter(), and when the file changes
+  std::string file = {};     // "reading FILE": the file that the rank's main thread is using; empty: none
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ActivityState, phase, step, is_waiting, num_changes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ActivityState, phase, step, is_waiting, num_changes, file)
 
 // "start-up", "loading of step 12", "step 12", "validation", "checkpoint".
 std::string describe(const ActivityState& state);
+// "start-up, reading FILE"
+std::string describe_with_file(const ActivityState& state);
 
 struct OwnSeconds {
   double data = 0;     // waiting for the loader

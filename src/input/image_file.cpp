@@ -1,6 +1,7 @@
 #include "input/image_file.h"
 
 #include "base/error.h"
+#include "base/file.h"
 
 #if TRAINER_WITH_OPENCV
 #include <opencv2/imgcodecs.hpp>
@@ -12,6 +13,7 @@ namespace trainer::input {
 #if TRAINER_WITH_OPENCV
 
 void write_image_file(const std::filesystem::path& path, const RgbImage& image) {
+  if (const auto refusal = describe_irregular(path); !refusal.empty()) throw Error("cannot write " + path.string() + ": " + refusal);
   const cv::Mat rgb(image.height, image.width, CV_8UC3, const_cast<uint8_t*>(image.pixels.data()));
   cv::Mat bgr;
   cv::cvtColor(rgb, bgr, cv::COLOR_RGB2BGR);

@@ -94,7 +94,7 @@ RankContext::RankContext(RankProcess& process, const config::ExperimentSource& s
     problem = {error.what(), static_cast<int>(error.exit_code())};
   }
   const auto& section = experiment_.distributed;
-  process.monitor().set_hang_limit(std::chrono::seconds(section.hang_seconds));
+  process.set_hang_limit(std::chrono::seconds(section.hang_seconds));
   const auto point = world::rendezvous_address(rank_env, section.init_method);
   distributed::Meeting meeting{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
@@ -163,6 +163,7 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
     groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
   }
   ranks_ = engine::make_ranks(*groups_);
+  ranks_.activity = process_->monitor().activity();
   ranks_.infos = meeting.ranks;
 }
 

@@ -1,12 +1,16 @@
 #include "session/rank_process.h"
 
 #include <c10/util/Logging.h>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
 
 #include "base/crash.h"
 #include "base/signal.h"
+#include "config/sections/distributed.h"
+#include "distributed/rank_info.h"
 #include "world/host_resources.h"
 
 namespace trainer::session {
@@ -24,12 +28,37 @@ std::shared_ptr<Logger> set_up_process(int rank) {
   return make_console_logger(rank, rank != 0 && world::can_redraw_lines());
 }
 
+// Ranks that have met detect a rank that hangs, together, before each of them does so alone. A single process waits for its files, as most
+// programs do.
+std::chrono::milliseconds hang_limit_alone(const world::RankEnv& rank_env, std::chrono::seconds limit) {
+  constexpr std::chrono::seconds kLater{5};
+  return rank_env.world_size > 1 ? limit + kLater : std::chrono::seconds(0);
+}
+
 }  // namespace
 
 RankProcess::RankProcess(const world::RankFlags& flags)
     : rank_env_(world::find_rank_env(flags, world::process_environment())),
       logger_(set_up_process(rank_env_.rank)),
-      monitor_(rank_env_, logger_) {}
+      monitor_(rank_env_, logger_),
+      watch_(monitor_.activity(), {.hang = hang_limit_alone(rank_env_, std::chrono::seconds(config::DistributedSection().hang_seconds))},
+             logger_, [this](const std::string& reason, ExitCode exit_code) { leave(reason, exit_code); }) {}
+
+void RankProcess::set_hang_limit(std::chrono::seconds limit) {
+  monitor_.set_hang_limit(limit);
+  watch_.set_hang_limit(hang_limit_alone(rank_env_, limit));
+}
+
+// Without destructors, which would wait for the main thread.
+void RankProcess::leave(const std::string& reason, ExitCode exit_code) {
+  const bool is_stopped = exit_code == ExitCode::kStopped;
+  const auto text = is_stopped ? reason
+                               : fmt::format("rank {} ({}) is stuck: {}; this rank exits", rank_env_.rank,
+                                             to_string(distributed::this_process()), reason);
+  monitor_.report(text, is_stopped ? exit_code : ExitCode::kFailure);
+  logger_->flush();
+  _exit(static_cast<int>(exit_code));
+}
 
 ExitCode RankProcess::run(const std::function<ExitCode()>& work) {
   try {

@@ -7,13 +7,15 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "supervision/failure_monitor.h"
+#include "supervision/main_thread_watch.h"
 #include "world/rank_env.h"
 
 namespace trainer::session {
 
 class RankProcess {
  public:
-  // Finds this process's rank, installs the handlers of crashes and of stop requests, and starts to watch for failures of other ranks.
+  // Finds this process's rank, installs the handlers of crashes and of stop requests, and starts to watch for failures of other ranks and
+  // for files that block this one.
   // One per process. Throws UsageError when flags or launcher variables are incomplete or contradict each other.
   explicit RankProcess(const world::RankFlags& flags = {});
 
@@ -23,11 +25,16 @@ class RankProcess {
   const world::RankEnv& rank_env() const { return rank_env_; }
   const std::shared_ptr<Logger>& logger() const { return logger_; }
   supervision::FailureMonitor& monitor() { return monitor_; }
+  // From now on, the longest time that a rank may be stopped, or spend on one step or file.
+  void set_hang_limit(std::chrono::seconds limit);
 
  private:
+  [[noreturn]] void leave(const std::string& reason, ExitCode exit_code);
+
   const world::RankEnv rank_env_;
   const std::shared_ptr<Logger> logger_;
   supervision::FailureMonitor monitor_;
+  supervision::MainThreadWatch watch_;
 };
 
 // That of an Error; kFailure for other exceptions.

@@ -6,6 +6,7 @@
 
 #include "base/crash.h"
 #include "base/file.h"
+#include "base/file_access.h"
 #include "base/plural.h"
 #include "checkpoint/store.h"
 #include "distributed/shared_memory_group.h"
@@ -62,6 +63,7 @@ Session::Session(RankContext& context, SessionOptions options)
 
 std::string Session::open_run_directory() {
   if (!options_.run_directory.empty()) {
+    const FileAccess access("opening the run directory", options_.run_directory);
     auto& logger = context_.logger();
     directory_ = std::make_unique<run::RunDirectory>(options_.run_directory);
     if (const auto& holder = directory_->earlier_holder(); !holder.empty()) {
@@ -83,6 +85,7 @@ void Session::open_log() {
   auto& logger = context_.logger();
   const auto log_file = directory_ ? directory_->log_file() : run::rank_log_file(path, context_.rank());
   if (directory_ || context_.experiment().logging.all_ranks) {
+    const FileAccess access("opening the log", log_file);
     std::filesystem::create_directories(path);
     add_file(logger, log_file);
   }
@@ -133,6 +136,7 @@ void Session::join_ranks(engine::Network network, engine::Data data) {
 void Session::open_saver() {
   const auto folder = directory_ ? directory_->checkpoint_folder() : options_.checkpoint_folder;
   if (context_.rank() != 0 || folder.empty()) return;
+  const FileAccess access("opening the folder", folder);
   saver_.emplace(checkpoint::Store(folder, context_.experiment().checkpoint.keep_last), context_.placement().pin_memory);
 }
 

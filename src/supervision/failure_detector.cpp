@@ -39,6 +39,11 @@ milliseconds interval_of(const FailureDetectorOptions& options) {
          kIntervalPerRank * static_cast<int>(options.ranks.size());
 }
 
+// The file that a rank uses explains why it is stuck.
+std::string describe_place(Failure::Kind kind, const distributed::ActivityState& state) {
+  return kind == Failure::Kind::kStuck ? distributed::describe_with_file(state) : distributed::describe(state);
+}
+
 void create_key(c10d::Store& store, const std::string& key, const nlohmann::json& value) { store.compareSet(key, {}, to_bytes(value)); }
 
 }  // namespace
@@ -110,8 +115,8 @@ void FailureDetector::suspect(const Failure& failure) {
 
 Failure FailureDetector::describe(Failure::Kind kind, int rank, Clock::duration duration) const {
   // The phase of another rank is read only when that rank is reported: last_seen_in().
-  auto where = rank == 0 ? distributed::describe(digest_.rank0) : kUnknownPhase;
-  if (rank == options_.rank) where = distributed::describe(activity_->read());
+  auto where = rank == 0 ? describe_place(kind, digest_.rank0) : kUnknownPhase;
+  if (rank == options_.rank) where = describe_place(kind, activity_->read());
   return {.kind = kind,
           .rank = rank,
           .process = to_string(options_.ranks[static_cast<size_t>(rank)]),
@@ -197,7 +202,7 @@ void FailureDetector::settle_failure() {
     if (!failure_) suspected = suspected_;
   }
   if (suspected && !written_failure_) {
-    if (suspected->rank != options_.rank) suspected->where = last_seen_in(suspected->rank);
+    if (suspected->rank != options_.rank) suspected->where = last_seen_in(*suspected);
     read_failure(store_->compareSet(kFailureKey, to_bytes(nullptr), to_bytes(*suspected)));
   }
   if (!written_failure_) return;
@@ -212,14 +217,11 @@ void FailureDetector::settle_failure() {
   changed_.notify_all();
 }
 
-std::string FailureDetector::last_seen_in(int rank) {
-  if (rank == 0) {
-    const auto digest = from_bytes(store_->get(kDigestKey)).get<Digest>();
-    return distributed::describe(digest.rank0);
-  }
-  const auto key = heartbeat_key(static_cast<size_t>(rank));
-  if (!store_->check({key})) return distributed::describe(distributed::ActivityState());
-  return distributed::describe(from_bytes(store_->get(key)).get<Heartbeat>().state);
+std::string FailureDetector::last_seen_in(const Failure& failure) {
+  if (failure.rank == 0) return describe_place(failure.kind, from_bytes(store_->get(kDigestKey)).get<Digest>().rank0);
+  const auto key = heartbeat_key(static_cast<size_t>(failure.rank));
+  const auto state = store_->check({key}) ? from_bytes(store_->get(key)).get<Heartbeat>().state : distributed::ActivityState();
+  return describe_place(failure.kind, state);
 }
 
 void FailureDetector::diagnose_until_finished() {

@@ -60,7 +60,7 @@ class FailureDetector {
   Digest send_heartbeat();
   void read_failure(const std::vector<uint8_t>& value);
   void settle_failure();
-  std::string last_seen_in(int rank);
+  std::string last_seen_in(const Failure& failure);
   // Runs on a thread that nothing blocks.
   void diagnose_until_finished();
   // The functions below are called with the mutex locked.

@@ -9,8 +9,9 @@ using distributed::ActivityState;
 using distributed::Phase;
 using std::chrono::milliseconds;
 
-// Whether a rank that stays in this phase too long has failed. Not at the start and at the end, where ranks wait for others and download.
-bool is_timed(const ActivityState& state) { return state.phase != Phase::kStartUp && state.phase != Phase::kEnd; }
+// Whether a rank that stays in this phase too long has failed. At the start and at the end, where ranks wait for others and download, only
+// if it is using a file.
+bool is_timed(const ActivityState& state) { return (state.phase != Phase::kStartUp && state.phase != Phase::kEnd) || !state.file.empty(); }
 
 void keep_longest(Digest::Longest& longest, int rank, milliseconds duration) {
   if (longest.rank < 0 || duration > longest.duration) longest = {rank, duration};

@@ -89,6 +89,14 @@ class FailuresTest(LaunchCase):
                 row.check(self, err, process.returncode, self.exit_codes(), RANK=rank, PHASE=where)
                 self.assert_named(err, NUM_RANKS, rf"^rank {rank} \(process \d+ on .*\) is stuck: no progress for .* in {where}; ")
 
+    @plants("A file system does not answer")
+    def test_blocked_file(self, row):
+        for rank in (0, 1):
+            with self.subTest(rank=rank):
+                process, err = self.plant(rank, "start 0", "hang")
+                row.check(self, err, process.returncode, self.exit_codes(), RANK=rank)
+                self.assert_named(err, NUM_RANKS, rf"^rank {rank} \(process \d+ on .*\) is stuck: no progress for .* in start-up, reading /.*\.bin; ")
+
     @plants("A rank crashes: segmentation fault", "A rank aborts")
     def test_crash(self, segmentation_fault, aborted):
         for action, row in (("segv", segmentation_fault), ("abort", aborted)):

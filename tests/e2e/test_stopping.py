@@ -36,6 +36,14 @@ class StoppingTest(LaunchCase):
                 process.send_signal(number)
                 self.assert_stopped(row, process, output + self.end(process))
 
+    @plants("A stop request while a file system does not answer")
+    def test_stop_requests_while_a_file_is_blocked(self, row):
+        process = self.start("1 start 0 hang", settings=["distributed.hang_seconds=300"])
+        output = self.wait_for_training(process, sign="quickstart")
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        row.check(self, output + self.end(process), process.returncode, self.exit_codes())
+
     @plants("Ctrl-C twice", "SIGTERM twice")
     def test_a_second_request_kills_hanging_ranks(self, *rows):
         for number, row in zip((signal.SIGINT, signal.SIGTERM), rows):

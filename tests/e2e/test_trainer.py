@@ -227,6 +227,48 @@ class TrainerTest(unittest.TestCase):
             run = self.train("--config", path)
             self.assertEqual((run.returncode, str(path) in run.err), (2, True), run.err)
 
+    def test_pipes_and_devices(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        refusal = f"cannot read {pipe}: it is a pipe, not a regular file"
+        weights = self.train("--config", LINEAR, f"model.init_from={pipe}")
+        self.assertEqual((weights.returncode, refusal in weights.err), (5, True), weights.err)
+        data = self.folder / "cifar-10-batches-bin"
+        data.mkdir()
+        (data / "data_batch_1.bin").symlink_to(pipe)
+        cifar = ["--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "--run-dir", self.folder / "cifar"]
+        run = trainer(*cifar)
+        self.assertEqual((run.returncode, refusal.replace("/pipe", "/cifar-10-batches-bin/data_batch_1.bin") in run.err), (3, True), run.err)
+        (self.run_dir / "checkpoints").mkdir(parents=True)
+        checkpoint = self.run_dir / "checkpoints" / "step_00000999.pt"
+        os.mkfifo(checkpoint)
+        run = self.train("--config", LINEAR)
+        self.assertEqual((run.returncode, f"warning: cannot read {checkpoint}: it is a pipe" in run.err), (5, True), run.err)
+        zero = trainer("--config", "/dev/zero")
+        self.assertEqual((zero.returncode, zero.err), (2, "error: cannot read /dev/zero: it is a device, not a regular file or a pipe\n"))
+        # As with `cat FILE | trainer …`, and `trainer --config <(…)`.
+        with LINEAR.open() as file, subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
+            shown = subprocess.run([BINARY, "config", "show", "/dev/stdin"], stdin=cat.stdout, capture_output=True, text=True, timeout=60)
+        self.assertEqual((shown.returncode, "demo_linear" in shown.stdout), (0, True), shown.stderr)
+
+    def test_a_stop_request_before_the_program_starts(self):
+        """The libraries are still being loaded or initialised."""
+        process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)
+        status = pathlib.Path(f"/proc/{process.pid}/status")
+        while not int(re.search(r"SigBlk:\s*(\w+)", status.read_text())[1], 16) >> (signal.SIGTERM - 1) & 1:
+            pass
+        process.send_signal(signal.SIGTERM)
+        err = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 75, err)
+        # A command without a run ends by the signal.
+        process = start("list", "models")
+        status = pathlib.Path(f"/proc/{process.pid}/status")
+        while not int(re.search(r"SigBlk:\s*(\w+)", status.read_text())[1], 16) >> (signal.SIGTERM - 1) & 1:
+            pass
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+
     def test_the_error_for_missing_data_states_the_remedy(self):
         run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")
         self.assertEqual(run.returncode, 3)

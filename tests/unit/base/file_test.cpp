@@ -2,14 +2,21 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
+#include <fstream>
 #include <functional>
+#include <future>
+#include <thread>
 
 #include "base/error.h"
+#include "base/file_access.h"
 #include "base/log.h"
+#include "base/signal.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer {
@@ -37,12 +44,72 @@ TEST(File, FailuresNameThePathAndTheReason) {
   const testing::TemporaryFolder folder;
   const auto absent = folder.path() / "absent";
   EXPECT_EQ(message_of([&] { read_file(absent); }), "cannot read " + absent.string() + ": No such file or directory");
-  EXPECT_EQ(message_of([&] { read_file(folder.path()); }), "cannot read " + folder.path().string() + ": it is a folder");
+  const auto is_a_folder = "cannot read " + folder.path().string() + ": it is a folder, not a regular file";
+  EXPECT_EQ(message_of([&] { read_file(folder.path()); }), is_a_folder);
   EXPECT_NE(message_of([&] { write_file_atomically(absent / "x", "y"); }).find("No such file or directory"), std::string::npos);
   EXPECT_NE(message_of([&] { write_file_atomically(folder.path(), "y"); }).find("cannot write"), std::string::npos);
-  EXPECT_EQ(message_of([&] { const MappedFile map(folder.path()); }),
-            "cannot read " + folder.path().string() + ": it is not a regular file");
+  EXPECT_EQ(message_of([&] { const MappedFile map(folder.path()); }), is_a_folder);
   EXPECT_NE(message_of([&] { const LineFile file(absent / "x"); }).find("cannot write"), std::string::npos);
+}
+
+TEST(File, OnlyRegularFilesAreOpened) {
+  const testing::TemporaryFolder folder;
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto is_a_pipe = pipe.string() + ": it is a pipe, not a regular file";
+  EXPECT_EQ(message_of([&] { read_file(pipe); }), "cannot read " + is_a_pipe);
+  EXPECT_EQ(message_of([&] { const MappedFile map(pipe); }), "cannot read " + is_a_pipe);
+  EXPECT_EQ(message_of([&] { const LineFile file(pipe); }), "cannot write " + is_a_pipe);
+  EXPECT_EQ(message_of([&] { lock_file(pipe, 0600); }), "cannot lock " + is_a_pipe);
+  const auto logger = make_quiet_logger();
+  EXPECT_EQ(message_of([&] { add_file(*logger, pipe); }), "cannot write the log " + is_a_pipe);
+  EXPECT_EQ(message_of([&] { read_file("/dev/zero"); }), "cannot read /dev/zero: it is a device, not a regular file");
+  EXPECT_EQ(message_of([&] { read_file_or_pipe("/dev/zero", 1); }), "cannot read /dev/zero: it is a device, not a regular file or a pipe");
+}
+
+TEST(File, PipesAreReadUpToALimit) {
+  const testing::TemporaryFolder folder;
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  // The writer opens the pipe after the reader.
+  const auto write_to_pipe = [&pipe](const std::string& text) { return std::async([&pipe, text] { std::ofstream(pipe) << text; }); };
+  const auto writer = write_to_pipe("seed: 1");
+  EXPECT_EQ(read_file_or_pipe(pipe, 7), "seed: 1");
+  const auto another = write_to_pipe("seed: 12");
+  EXPECT_EQ(message_of([&] { read_file_or_pipe(pipe, 7); }), "cannot read " + pipe.string() + ": it has more than 7 B");
+}
+
+TEST(FileDeathTest, WaitingForAPipeEndsByAStopRequest) {
+  const testing::TemporaryFolder folder;
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto read_after_request = [&] {
+    install_stop_handlers();
+    raise(SIGTERM);
+    try {
+      read_file_or_pipe(pipe, 100);
+    } catch (const Error& error) {
+      fputs(error.what(), stderr);
+      _exit(static_cast<int>(error.exit_code()));
+    }
+  };
+  EXPECT_EXIT(read_after_request(), ::testing::ExitedWithCode(75), "^stopped on request while waiting for the writer of the pipe /");
+}
+
+TEST(FileAccess, InnerAccessesReplaceOuterOnes) {
+  const auto before = current_file_access().num_changes;
+  const FileAccess outer("opening the run directory", "runs/a");
+  EXPECT_EQ(current_file_access().text, "opening the run directory runs/a");
+  {
+    const FileAccess inner("reading", "runs/a/last.pt");
+    EXPECT_EQ(current_file_access().text, "reading runs/a/last.pt");
+    std::thread([] {
+      const FileAccess of_another_thread("reading", "data");
+      EXPECT_EQ(current_file_access().text, "reading runs/a/last.pt");
+    }).join();
+  }
+  EXPECT_EQ(current_file_access().text, "opening the run directory runs/a");
+  EXPECT_EQ(current_file_access().num_changes, before + 3);
 }
 
 TEST(File, LinesAreWrittenImmediately) {

@@ -40,7 +40,7 @@ TEST(ReadAny, NamesFilesThatCannotBeRead) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path().string();
   EXPECT_EQ(refusal([&] { read_any(folder.path() / "a.pt"); }), path + "/a.pt: there is no such file; check the path");
-  EXPECT_EQ(refusal([&] { read_any(folder.path()); }), "cannot read " + path + ": it is not a regular file");
+  EXPECT_EQ(refusal([&] { read_any(folder.path()); }), "cannot read " + path + ": it is a folder, not a regular file");
 }
 
 }  // namespace

@@ -251,6 +251,9 @@ TEST(Load, FilesThatCannotBeUsed) {
     return std::string("no error");
   };
   EXPECT_NE(error(folder.path()).find("it is a folder"), std::string::npos);
+  EXPECT_EQ(error("/dev/zero"), "cannot read /dev/zero: it is a device, not a regular file or a pipe");
+  write_file_atomically(folder.path() / "large.yaml", std::string(2 << 20, '#'));
+  EXPECT_EQ(error(folder.path() / "large.yaml"), "cannot read " + (folder.path() / "large.yaml").string() + ": it has more than 1.0 MiB");
   EXPECT_NE(error(folder.path() / "absent.yaml").find("No such file"), std::string::npos);
   write_file_atomically(folder.path() / "empty.yaml", "");
   EXPECT_NE(error(folder.path() / "empty.yaml").find("the file is empty"), std::string::npos);

@@ -171,7 +171,7 @@ TEST_F(Cifar10, HighestLabelByteIsRefused) {
 TEST_F(Cifar10, FolderInPlaceOfAFileIsRefused) {
   std::filesystem::remove(file("data_batch_1.bin"));
   std::filesystem::create_directory(file("data_batch_1.bin"));
-  EXPECT_EQ(cifar10_train_error(root()), "cannot read " + file("data_batch_1.bin").string() + ": it is not a regular file");
+  EXPECT_EQ(cifar10_train_error(root()), "cannot read " + file("data_batch_1.bin").string() + ": it is a folder, not a regular file");
 }
 
 TEST_F(Cifar10, UnreadableFileIsRefusedWithTheSystemsReason) {

@@ -47,15 +47,38 @@ TEST_F(FetchArchive, ServerThatStallsTimesOut) {
     connection.wait_for_hang_up();
   });
   auto archive = source(server.url("/a.tar.gz"), body);
-  archive.stall_timeout = std::chrono::milliseconds(300);
+  archive.limits.stall = std::chrono::milliseconds(300);
   EXPECT_THAT(failure(archive), HasSubstr(": the server sent nothing for 0.3s;"));
 }
 
 TEST_F(FetchArchive, ServerThatNeverAnswersTimesOut) {
   const HttpServer server([](HttpServer::Connection& connection) { connection.wait_for_hang_up(); });
   auto archive = source(server.url("/a.tar.gz"), "");
-  archive.stall_timeout = std::chrono::milliseconds(300);
+  archive.limits.stall = std::chrono::milliseconds(300);
   EXPECT_THAT(failure(archive), HasSubstr(": the server sent nothing for 0.3s;"));
+}
+
+TEST_F(FetchArchive, EndlessBodyIsRefused) {
+  const HttpServer server([](HttpServer::Connection& connection) {
+    connection.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + random_bytes(100'000));
+    connection.wait_for_hang_up();
+  });
+  auto archive = source(server.url("/a.tar.gz"), "");
+  archive.limits.num_bytes = 50'000;
+  EXPECT_THAT(failure(archive), HasSubstr(": the server sends more than 48.8 KiB;"));
+}
+
+TEST_F(FetchArchive, TooSlowServerTimesOut) {
+  const HttpServer server([](HttpServer::Connection& connection) {
+    connection.send("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n");
+    for (int i = 0; i < 10; ++i) {
+      connection.send("x");
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  });
+  auto archive = source(server.url("/a.tar.gz"), "");
+  archive.limits.total = std::chrono::milliseconds(500);
+  EXPECT_THAT(failure(archive), ::testing::ContainsRegex(": the server sent only [0-9]+ B in 0.5s;"));
 }
 
 TEST_F(FetchArchive, TruncatedBodyIsRefused) {
@@ -116,7 +139,7 @@ TEST_F(FetchArchiveDeathTest, StopsOnRequest) {
     install_stop_handlers();
     const auto logger = make_quiet_logger();
     auto archive = source(server.url("/a.tar.gz"), "");
-    archive.stall_timeout = std::chrono::hours(1);
+    archive.limits.stall = std::chrono::hours(1);
     try {
       fetch_archive(archive, root(), *logger);
     } catch (const Error& error) {

@@ -1,0 +1,55 @@
+#pragma once
+// Ends a process whose main thread is blocked in the kernel, by a file system that does not answer.
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "distributed/activity.h"
+
+namespace trainer::supervision {
+
+struct WatchLimits {
+  // From a stop request to the end of a process that is starting up or using a file, and does not react; the second request ends it at
+  // once.
+  std::chrono::milliseconds stop{8000};
+  // After this time with one file, a warning names it.
+  std::chrono::milliseconds slow_file{20000};
+  // After this time with one file, the process ends; 0: never.
+  std::chrono::milliseconds hang{0};
+};
+
+class MainThreadWatch {
+ public:
+  // Watches until its destruction, on another thread. `end` is called at most once, with the reason and the exit code (kStopped after a
+  // stop request, else kPeer), and has to end the process.
+  MainThreadWatch(std::shared_ptr<const distributed::Activity> activity, WatchLimits limits, std::shared_ptr<Logger> logger,
+                  std::function<void(const std::string& reason, ExitCode exit_code)> end);
+  ~MainThreadWatch();
+
+  // `limit` replaces WatchLimits::hang.
+  void set_hang_limit(std::chrono::milliseconds limit);
+
+ private:
+  void watch();
+  // Returns whether the process has to end. With the mutex locked.
+  bool check();
+
+  const std::shared_ptr<const distributed::Activity> activity_;
+  const std::shared_ptr<Logger> logger_;
+  const std::function<void(const std::string&, ExitCode)> end_;
+  uint64_t file_warned_of_ = 0;  // the number of changes at the last warning; used by the thread only
+  std::mutex mutex_;             // guards the members below
+  std::condition_variable changed_;
+  WatchLimits limits_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace trainer::supervision
