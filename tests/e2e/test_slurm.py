@@ -106,7 +106,7 @@ class SlurmTest(EqualRunsCase):
         self.assertEqual(self.output().count("Slurm started 3 tasks"), 1, self.output())
         run = self.srun("--gpus-per-node=2", "runtime.device=auto", run_dir="idle")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("warning: Slurm allocated 2 GPUs on this node (SLURM_GPUS_ON_NODE), but 1 of them stay idle", run.stderr)
+        self.assertIn("warning: Slurm allocated 2 GPUs on this node (SLURM_GPUS_ON_NODE), but 1 of them stays idle", run.stderr)
 
     def test_a_taken_computed_port(self):
         """The test listens on the port that is computed for the first step of the next job."""
