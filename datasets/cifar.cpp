@@ -134,7 +134,8 @@ const CifarLayout& cifar100_layout() {
 
 void CifarOptions::describe(config::KeyTable& keys) {
   keys.add("root", root,
-           {.doc = "The folder that holds the data set's own folder (cifar-10-batches-bin or cifar-100-binary), or that folder itself."});
+           {.doc = "The folder that holds the data set's own folder (cifar-10-batches-bin or cifar-100-binary), or that folder itself.",
+            .is_path = true});
   keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});
 }
 

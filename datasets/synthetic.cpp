@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <limits>
 #include <numbers>
 #include <span>
 #include <utility>
@@ -13,6 +15,9 @@ namespace trainer::datasets {
 namespace {
 
 constexpr int64_t kMaxValues = int64_t{1} << 28;
+// Of samples and of classes. The order of an epoch is a list of its samples in memory.
+constexpr double kMostSamples = std::numeric_limits<int32_t>::max();
+constexpr double kMostClasses = std::numeric_limits<int32_t>::max();
 
 // Each read generates its sample again, so that samples need no memory. This needs a fast generator.
 class SampleRandom {
@@ -83,10 +88,11 @@ class Synthetic : public input::Dataset {
 }  // namespace
 
 void SyntheticOptions::describe(config::KeyTable& keys) {
-  keys.add("num_train", num_train, {.min = 1, .unit = "samples", .doc = "Size of the training set."});
-  keys.add("num_validation", num_validation, {.min = 1, .unit = "samples", .doc = "Size of the validation set."});
+  keys.add("num_train", num_train, {.min = 1, .max = kMostSamples, .unit = "samples", .doc = "Size of the training set."});
+  keys.add("num_validation", num_validation, {.min = 1, .max = kMostSamples, .unit = "samples", .doc = "Size of the validation set."});
   keys.add("shape", shape, {.min = 1, .max = 65536, .doc = "Shape of a sample: [channels, height, width], or [features]."});
-  keys.add("num_classes", num_classes, {.min = 0, .doc = "Number of classes; 0: the targets are `num_targets` random numbers."});
+  keys.add("num_classes", num_classes,
+           {.min = 0, .max = kMostClasses, .doc = "Number of classes; 0: the targets are `num_targets` random numbers."});
   keys.add_choice<SyntheticLabels>("labels", labels, {{"random", SyntheticLabels::kRandom}, {"zero", SyntheticLabels::kZero}},
                                    {.doc = "Classes drawn at random, or all 0."});
   keys.add("num_targets", num_targets, {.min = 1, .max = 65536, .doc = "Length of the target where num_classes is 0."});

@@ -5,7 +5,10 @@ namespace trainer::config {
 void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add("experiment", experiment, {.doc = "Names the run and its folder.", .required = true});
   keys.add("seed", seed, {.min = 0, .doc = "Every random choice is a function of it."});
-  keys.add("output_dir", output_dir, {.doc = "The run lives in <output_dir>/<experiment>, unless --run-dir names another folder."});
+  keys.add("output_dir", output_dir,
+           {.doc = "The run lives in <output_dir>/<experiment>, unless --run-dir names another folder.",
+            .is_path = true,
+            .may_be_empty = false});
   keys.add_section(
       "model", [&](KeyTable& section) { model.describe(section, registries.models); }, "The network.");
   keys.add_section(

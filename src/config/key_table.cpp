@@ -6,6 +6,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "base/error.h"
+#include "base/path.h"
 #include "base/text.h"
 
 namespace trainer::config {
@@ -143,13 +145,21 @@ Key key_of(std::string name, bool& field, const KeyInfo& info) {
 }
 
 Key key_of(std::string name, std::string& field, const KeyInfo& info) {
-  return bind_field(
-      make_key(std::move(name), "text", info, {"[a]", "null"}), field, "text",
-      [](const Node& node, std::string& value) {
-        if (node.kind == Node::Kind::kScalar) value = node.text;
-        return node.kind == Node::Kind::kScalar;
-      },
-      [](const std::string& value) { return Node::scalar(value); });
+  std::vector<std::string> refused = {"[a]", "null"};
+  if (!info.may_be_empty) refused.emplace_back("\"\"");
+  auto key = make_key(std::move(name), info.is_path ? "path" : "text", info, std::move(refused));
+  key.read = [&field, info](const Node& node) -> std::optional<std::string> {
+    const std::string expected = info.is_path ? "a path" : "text";
+    if (node.kind != Node::Kind::kScalar || (node.text.empty() && !info.may_be_empty)) return expected;
+    try {
+      field = info.is_path ? expand_path(node.text) : node.text;
+    } catch (const Error& error) {
+      return fmt::format("{} ({})", expected, error.what());
+    }
+    return std::nullopt;
+  };
+  key.write = [&field] { return Node::scalar(field); };
+  return key;
 }
 
 template <class Number>

@@ -40,6 +40,9 @@ struct KeyInfo {
   std::string unit{};
   std::string doc{};
   bool required = false;
+  // For text that is the path of a file or folder on this host: ~ and ${NAME} are replaced when it is read.
+  bool is_path = false;
+  bool may_be_empty = true;  // for text
 };
 
 // One described key, bound to the struct member that it fills.

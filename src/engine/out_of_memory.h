@@ -2,9 +2,13 @@
 
 #include <c10/util/Exception.h>
 
+#include <charconv>
+#include <cstdint>
 #include <exception>
 #include <new>
 #include <oneapi/dnnl/dnnl_common.hpp>
+#include <optional>
+#include <stdexcept>
 #include <string_view>
 
 namespace trainer::engine {
@@ -18,6 +22,26 @@ inline bool is_out_of_memory(const std::exception& error) {
   if (general == nullptr) return false;
   const std::string_view message = general->msg();
   return message.find("can't allocate memory") != std::string_view::npos || message.find("not enough memory") != std::string_view::npos;
+}
+
+// Whether a size that a user chose is more than memory can ever hold: as is_out_of_memory(), or its number of bytes is no number.
+inline bool is_too_large(const std::exception& error) {
+  if (is_out_of_memory(error) || dynamic_cast<const std::length_error*>(&error) != nullptr) return true;
+  const auto* general = dynamic_cast<const c10::Error*>(&error);
+  const std::string_view message = general != nullptr ? std::string_view(general->msg()) : std::string_view();
+  return message.find("overflow") != std::string_view::npos || message.find("negative dimension") != std::string_view::npos;
+}
+
+// The number of bytes that LibTorch's CPU allocator was asked for in vain, if the error says it.
+inline std::optional<uint64_t> bytes_asked_for(const std::exception& error) {
+  constexpr std::string_view kBefore = "you tried to allocate ";
+  const auto* general = dynamic_cast<const c10::Error*>(&error);
+  const std::string_view message = general != nullptr ? std::string_view(general->msg()) : std::string_view();
+  const size_t begin = message.find(kBefore);
+  uint64_t num_bytes = 0;
+  if (begin == std::string_view::npos) return std::nullopt;
+  const auto* first = message.data() + begin + kBefore.size();
+  return std::from_chars(first, message.data() + message.size(), num_bytes).ec == std::errc() ? std::optional(num_bytes) : std::nullopt;
 }
 
 }  // namespace trainer::engine

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <optional>
 
 #include "base/error.h"
 #include "input/distributed_sampler.h"
@@ -12,12 +14,36 @@ namespace {
 
 constexpr int64_t kDefaultBatchSize = 128;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// More samples in a step, or more steps, than any training has. Sums of such numbers do not overflow.
+constexpr int64_t kMost = int64_t{1} << 50;
+
+int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+// The product of numbers of at least 1; empty if it is more than kMost.
+std::optional<int64_t> product_of(std::initializer_list<int64_t> factors) {
+  int64_t product = 1;
+  for (const int64_t factor : factors) {
+    if (__builtin_mul_overflow(product, factor, &product) || product > kMost) return std::nullopt;
+  }
+  return product;
+}
+
+[[noreturn]] void refuse_step_size(const config::Experiment& experiment, int64_t batch_size, int world_size) {
+  const auto& loader = experiment.dataloader;
+  const int64_t micro_steps = experiment.training.accumulation_steps;
+  const char* key = loader.global_batch_size ? "dataloader.global_batch_size" : "dataloader.batch_size";
+  if (micro_steps > batch_size) key = "training.accumulation_steps";
+  throw UsageError(
+      fmt::format("{}: batches of {} x {} ranks x training.accumulation_steps = {} are more than {} samples in a step; lower it", key,
+                  batch_size, world_size, micro_steps, kMost));
+}
 
 int64_t batch_size_of(const config::Experiment& experiment, int world_size) {
   const auto& loader = experiment.dataloader;
   if (!loader.global_batch_size) return loader.batch_size.value_or(kDefaultBatchSize);
-  const int64_t num_parts = world_size * experiment.training.accumulation_steps;
+  const auto product = product_of({world_size, experiment.training.accumulation_steps});
+  if (!product) refuse_step_size(experiment, 1, world_size);
+  const int64_t num_parts = *product;
   if (*loader.global_batch_size % num_parts != 0) {
     throw UsageError(
         fmt::format("dataloader.global_batch_size: {} cannot be divided among {} ranks x training.accumulation_steps = {}; choose "
@@ -39,7 +65,9 @@ Plan make_plan(const config::Experiment& experiment, int64_t num_train, int worl
   plan.drop_last = experiment.dataloader.drop_last;
   plan.accumulation_steps = experiment.training.accumulation_steps;
   plan.batch_size = batch_size_of(experiment, world_size);
-  plan.global_batch_size = plan.batch_size * world_size * plan.accumulation_steps;
+  const auto global_batch_size = product_of({plan.batch_size, world_size, plan.accumulation_steps});
+  if (!global_batch_size) refuse_step_size(experiment, plan.batch_size, world_size);
+  plan.global_batch_size = *global_batch_size;
   const auto epoch = rest_of_epoch(plan, 0);
   plan.batches_per_epoch = epoch.num_batches;
   plan.steps_per_epoch = epoch.num_steps;
@@ -50,7 +78,14 @@ Plan make_plan(const config::Experiment& experiment, int64_t num_train, int worl
         num_train, plan.batch_size, ranks));
   }
   plan.num_epochs = experiment.training.epochs;
-  plan.total_steps = plan.num_epochs * plan.steps_per_epoch;
+  const auto total_steps = product_of({plan.num_epochs, plan.steps_per_epoch});
+  if (!total_steps) {
+    throw UsageError(
+        fmt::format("training.epochs: {} epochs of {} steps are more than {} steps; lower it, and limit the time of a run with "
+                    "training.max_minutes",
+                    plan.num_epochs, plan.steps_per_epoch, kMost));
+  }
+  plan.total_steps = *total_steps;
   return plan;
 }
 

@@ -84,6 +84,11 @@ bool Trainer::run() {
     } else if (activity.phase == distributed::Phase::kValidation) {
       message =
           fmt::format("out of memory in validation at batch_size {}; lower validation.batch_size", parts_.validation.loader->batch_size());
+    } else if (activity.phase == distributed::Phase::kStartUp) {
+      message = fmt::format(
+          "out of memory in start-up, with {} training samples and batch_size {}; lower dataloader.batch_size, or choose a smaller data "
+          "set",
+          parts_.plan.num_train, parts_.plan.batch_size);
     } else {
       message = fmt::format(
           "out of memory in {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps by the same factor",

@@ -22,6 +22,21 @@ namespace {
 // Independent streams of random numbers from the seed of the configuration.
 enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream };
 
+// Returns the result of `build`. Throws UsageError when memory does not suffice for `what`.
+template <class Build>
+auto build_in_memory(const std::string& what, const char* remedy, const Build& build) {
+  try {
+    return build();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (!engine::is_too_large(error)) throw;
+    const auto num_bytes = engine::bytes_asked_for(error);
+    throw UsageError(fmt::format("out of memory for {}{}; {}", what,
+                                 num_bytes ? fmt::format(" (one tensor of it has {})", format_bytes(*num_bytes)) : "", remedy));
+  }
+}
+
 std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, const at::Generator& dropout_generator,
                                           const engine::Ranks& ranks) {
   const auto seed = mix_seed(static_cast<uint64_t>(experiment.seed), kInitStream);
@@ -123,7 +138,10 @@ void make_loader(engine::DataSource& source, const std::vector<config::Component
 
 }  // namespace
 
-engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks) {
+namespace {
+
+engine::Network build_network_unguarded(const config::Experiment& experiment, const device::Placement& placement,
+                                        const engine::Ranks& ranks) {
   engine::Network network;
   network.placement = placement;
   network.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
@@ -147,10 +165,19 @@ engine::Network build_network(const config::Experiment& experiment, const device
   return network;
 }
 
+}  // namespace
+
+engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks) {
+  return build_in_memory(fmt::format("the model {} and its optimizer", experiment.model.component.name),
+                         "choose smaller sizes in the section model, or dataset.num_classes",
+                         [&] { return build_network_unguarded(experiment, placement, ranks); });
+}
+
 engine::Data open_data(const config::Experiment& experiment, const device::Placement& placement, const distributed::ProcessGroup& world,
                        Logger& logger) {
   engine::Data data;
-  open_files(experiment, logger, data);
+  build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
+                  [&] { open_files(experiment, logger, data); });
   data.plan = engine::make_plan(experiment, data.train.dataset().size(), world.size());
   data.lr_factor = optim::make_lr_schedule(experiment.lr_scheduler, data.plan.total_steps, data.plan.steps_per_epoch);
   data.sampler = std::make_unique<input::DistributedSampler>(input::SamplerOptions{.num_samples = data.train.dataset().size(),

@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 #include "base/crash.h"
 #include "base/signal.h"
@@ -56,6 +57,8 @@ void RankProcess::leave(const std::string& reason, ExitCode exit_code) {
                                : fmt::format("rank {} ({}) is stuck: {}; this rank exits", rank_env_.rank,
                                              to_string(distributed::this_process()), reason);
   monitor_.report(text, is_stopped ? exit_code : ExitCode::kFailure);
+  // The store may end with rank 0; the others, which were asked to stop too, would report that as a failure.
+  if (is_stopped && rank_env_.rank == 0 && rank_env_.world_size > 1) std::this_thread::sleep_for(std::chrono::seconds(1));
   logger_->flush();
   _exit(static_cast<int>(exit_code));
 }

@@ -1,11 +1,13 @@
 #include "supervision/failure_monitor.h"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "base/crash.h"
 #include "base/text.h"
 #include "config/sections/distributed.h"
+#include "distributed/first_line.h"
 #include "distributed/store_json.h"
 #include "supervision/failure.h"
 
@@ -118,6 +120,8 @@ void FailureMonitor::leave(const std::string& text, bool is_own) {
 }
 
 std::string FailureMonitor::explain(const std::exception& error) {
+  // Its text has LibTorch's stack of frames.
+  if (dynamic_cast<const c10::Error*>(&error) != nullptr) return explain(Error(distributed::first_line(error)));
   if (dynamic_cast<const AgreedError*>(&error) != nullptr) return error.what();
   const auto* ours = dynamic_cast<const Error*>(&error);
   const bool is_lost = ours != nullptr && ours->exit_code() == ExitCode::kPeer;

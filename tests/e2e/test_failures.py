@@ -95,7 +95,7 @@ class FailuresTest(LaunchCase):
             with self.subTest(rank=rank):
                 process, err = self.plant(rank, "start 0", "hang")
                 row.check(self, err, process.returncode, self.exit_codes(), RANK=rank)
-                self.assert_named(err, NUM_RANKS, rf"^rank {rank} \(process \d+ on .*\) is stuck: no progress for .* in start-up, reading /.*\.bin; ")
+                self.assert_named(err, NUM_RANKS, rf"^rank {rank} \(process \d+ on .*\) is stuck: no progress for .* in start-up, reading \S+\.bin; ")
 
     @plants("A rank crashes: segmentation fault", "A rank aborts")
     def test_crash(self, segmentation_fault, aborted):

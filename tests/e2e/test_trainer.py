@@ -252,22 +252,18 @@ class TrainerTest(unittest.TestCase):
         self.assertEqual((shown.returncode, "demo_linear" in shown.stdout), (0, True), shown.stderr)
 
     def test_a_stop_request_before_the_program_starts(self):
-        """The libraries are still being loaded or initialised."""
-        process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)
-        status = pathlib.Path(f"/proc/{process.pid}/status")
-        while not int(re.search(r"SigBlk:\s*(\w+)", status.read_text())[1], 16) >> (signal.SIGTERM - 1) & 1:
-            pass
-        process.send_signal(signal.SIGTERM)
-        err = process.communicate(timeout=60)[1]
-        self.assertEqual(process.returncode, 75, err)
-        # A command without a run ends by the signal.
-        process = start("list", "models")
-        status = pathlib.Path(f"/proc/{process.pid}/status")
-        while not int(re.search(r"SigBlk:\s*(\w+)", status.read_text())[1], 16) >> (signal.SIGTERM - 1) & 1:
-            pass
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
-        self.assertEqual(process.returncode, -signal.SIGTERM)
+        """While the libraries are initialised, the signal is blocked. A run then stops; another command ends by the signal."""
+        run = ["--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir]
+        for command, code in ((run, 75), (["list", "models"], -signal.SIGTERM)):
+            with self.subTest(command=command[0]):
+                process = start(*command)
+                is_blocked = False
+                while not is_blocked and process.poll() is None:
+                    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+                    is_blocked = int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) >> (signal.SIGTERM - 1) & 1
+                process.send_signal(signal.SIGTERM)
+                err = process.communicate(timeout=60)[1]
+                self.assertEqual(process.returncode, code, err)
 
     def test_the_error_for_missing_data_states_the_remedy(self):
         run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")
@@ -309,6 +305,17 @@ class TrainerTest(unittest.TestCase):
         self.assertIn("step 0 is not finite", run.err)
         missing = trainer("--config", LINEAR, f"model.init_from={self.folder}/absent.pt", "--run-dir", self.folder / "again")
         self.assertEqual((missing.returncode, f"{self.folder}/absent.pt" in missing.err), (5, True), missing.err)
+
+    def test_sizes_that_no_memory_holds(self):
+        outputs = 1 << 31
+        data = f"dataset={{name: synthetic, shape: [3, 32, 32], num_classes: {outputs - 1}, num_train: 6, num_validation: 6}}"
+        plain = ["dataset.train_transforms=[]", "dataset.validation_transforms=[]"]
+        for model, size in ((f"model={{name: demo_conv, num_classes: {outputs - 1}}}", " (one tensor of it has "),
+                            ("model={name: wide_resnet, width: 1000000000000}", "")):
+            run = self.train(*IMAGES, data, *plain, model, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+            self.assertEqual(run.returncode, 2, run.err)
+            self.assertRegex(run.err, r"error: out of memory for the model \w+ and its optimizer" + re.escape(size) + ".*; choose smaller sizes")
+            self.assertNotIn("frame #", run.err)
 
     def test_out_of_memory_names_the_batch_size(self):
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))

@@ -38,8 +38,8 @@ struct DistributedSection {
              {.min = 1,
               .max = 86400,
               .unit = "seconds",
-              .doc = "A process that does not answer for so long, or takes longer for one step or one validation batch, hangs: it is "
-                     "named and the run ends."});
+              .doc = "A process that does not answer for so long, or takes longer for one step, one validation batch or, at its start, one "
+                     "file, hangs: it is named and the run ends."});
     keys.add("straggler_ratio", straggler_ratio,
              {.min = 1,
               .min_excluded = true,

@@ -13,7 +13,8 @@ struct ModelSection {
     keys.add_component("name", component, models, "", "The network; `trainer list models` shows them.");
     keys.add("init_from", init_from,
              {.doc = "A file whose parameters and buffers training begins with, by their names: a state_dict of PyTorch, safetensors, or a "
-                     "checkpoint; empty: none."});
+                     "checkpoint; empty: none.",
+              .is_path = true});
     keys.add("init_strict", init_strict,
              {.doc = "Refuse a file in which something is missing, unexpected or of another shape; false: load what fits, such as all "
                      "but a head for other classes, and log what was skipped."});

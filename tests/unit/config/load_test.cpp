@@ -239,6 +239,20 @@ TEST(Load, ResolvedFileReadsBackToTheSame) {
   EXPECT_EQ(options_of<CropOptions>(again.dataset.train_transforms[1]).scale, (std::vector<double>{0.1, 3}));
 }
 
+TEST(Load, PathsMayHaveAHomeFolderAndVariables) {
+  setenv("HOME", "/home/ada", /*overwrite=*/1);
+  setenv("TRAINER_TEST_DATA", "/data", 1);
+  unsetenv("TRAINER_TEST_ABSENT");
+  const auto experiment = loaded(kMinimal, {"output_dir=~/runs", "model.init_from=${TRAINER_TEST_DATA}/net.pt"});
+  EXPECT_EQ(experiment.output_dir, "/home/ada/runs");
+  EXPECT_EQ(experiment.model.init_from, "/data/net.pt");
+  EXPECT_EQ(load_error(std::string(kMinimal) + "output_dir: ${TRAINER_TEST_ABSENT}/runs\n"),
+            "x.yaml:5:13: output_dir: expected a path (the environment has no variable TRAINER_TEST_ABSENT), got "
+            "${TRAINER_TEST_ABSENT}/runs");
+  EXPECT_EQ(load_error(kMinimal, {"output_dir="}), "command line: output_dir: expected a path, got null");
+  EXPECT_EQ(load_error(kMinimal, {"output_dir=''"}), "command line: output_dir: expected a path, got \"\"");
+}
+
 TEST(Load, FilesThatCannotBeUsed) {
   const testing::TemporaryFolder folder;
   const auto registries = small_registries();

@@ -38,6 +38,34 @@ TEST(Plan, GlobalBatchSizeIsSharedByTheMicroSteps) {
   EXPECT_EQ(samples_in_step(plan, rest_of_epoch(plan, 0), 15), 32);  // the short last group
 }
 
+TEST(Plan, NumbersThatAreTooLargeAreNamed) {
+  const auto error_of = [](const config::Experiment& experiment) -> std::string {
+    try {
+      make_plan(experiment, 2000, 2);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  constexpr int64_t kLarge = 9'000'000'000'000'000'000;
+  const auto starts_with = [](const std::string& text, const std::string& begin) { return text.substr(0, begin.size()) == begin; };
+  EXPECT_EQ(error_of(experiment_with(10, std::nullopt, kLarge, true)),
+            "training.accumulation_steps: batches of 10 x 2 ranks x training.accumulation_steps = 9000000000000000000 are more than "
+            "1125899906842624 samples in a step; lower it");
+  EXPECT_TRUE(
+      starts_with(error_of(experiment_with(kLarge, std::nullopt, 1, false)), "dataloader.batch_size: batches of 9000000000000000000 x"));
+  EXPECT_TRUE(
+      starts_with(error_of(experiment_with(std::nullopt, kLarge, 1, false)), "dataloader.global_batch_size: batches of 4500000000000"));
+  EXPECT_TRUE(starts_with(error_of(experiment_with(std::nullopt, kLarge, kLarge, false)), "training.accumulation_steps: "));
+  auto long_training = experiment_with(10, std::nullopt, 1, true);
+  long_training.training.epochs = kLarge;
+  EXPECT_TRUE(starts_with(error_of(long_training), "training.epochs: 9000000000000000000 epochs of 100 steps are more than "));
+  // The largest numbers of samples and micro-steps that are accepted.
+  const auto plan = make_plan(experiment_with(int64_t{1} << 24, std::nullopt, int64_t{1} << 25, false), 2000, 2);
+  EXPECT_EQ(plan.steps_per_epoch, 1);
+  EXPECT_EQ(samples_in_step(plan, rest_of_epoch(plan, 0), 0), 2000);
+}
+
 TEST(Plan, MicroStepsOfAStep) {
   const auto plan = make_plan(experiment_with(8, std::nullopt, 4, true), 160, 2);  // 10 batches on each rank: groups of 4, 4 and 2
   ASSERT_EQ(plan.steps_per_epoch, 3);

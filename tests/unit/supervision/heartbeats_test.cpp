@@ -33,6 +33,16 @@ class HeartbeatLogTest : public ::testing::Test {
   std::vector<Heartbeat> heartbeats_{3};
 };
 
+TEST_F(HeartbeatLogTest, AtTheStartARankIsStuckOnlyInAFile) {
+  enter(Phase::kStartUp, /*is_waiting=*/false);
+  heartbeats_[1].state.file = "reading data.bin";
+  read();
+  read();
+  const auto digest = read();
+  EXPECT_EQ(digest.stuck.rank, 1);
+  EXPECT_EQ(digest.stuck.duration, 2s);
+}
+
 TEST_F(HeartbeatLogTest, FindsTheLongestSilentRank) {
   read();
   read(/*silent=*/2);

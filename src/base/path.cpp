@@ -1,0 +1,37 @@
+#include "base/path.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace trainer {
+namespace {
+
+std::string variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr) throw Error("the environment has no variable " + (name.empty() ? "without a name" : name));
+  return value;
+}
+
+}  // namespace
+
+std::string expand_path(const std::string& path) {
+  std::string expanded;
+  size_t begin = 0;
+  if (path.starts_with('~')) {
+    begin = 1;
+    if (path.size() > begin && path[begin] != '/') throw Error("~ is followed by /, or nothing; write another user's folder in full");
+    expanded = variable("HOME");
+  }
+  while (true) {
+    const size_t dollar = path.find("${", begin);
+    expanded += path.substr(begin, dollar - begin);
+    if (dollar == std::string::npos) return expanded;
+    const size_t end = path.find('}', dollar);
+    if (end == std::string::npos) throw Error("a ${ lacks its }");
+    expanded += variable(path.substr(dollar + 2, end - dollar - 2));
+    begin = end + 1;
+  }
+}
+
+}  // namespace trainer
