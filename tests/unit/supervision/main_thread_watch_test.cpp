@@ -36,25 +36,31 @@ void sleep_watched(Phase phase, const char* file, WatchLimits limits, std::initi
 const WatchLimits kLimits{.stop = 300ms, .slow_file = 1h, .hang = 0ms};
 const WatchLimits kLongLimits{.stop = 1h, .slow_file = 1h, .hang = 0ms};
 
-TEST(MainThreadWatchDeathTest, AStopRequestEndsAStartUpThatDoesNotReact) {
+// Each case runs in a process of its own, because it starts a thread.
+class MainThreadWatchDeathTest : public ::testing::Test {
+ protected:
+  MainThreadWatchDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(MainThreadWatchDeathTest, AStopRequestEndsAStartUpThatDoesNotReact) {
   EXPECT_EXIT(sleep_watched(Phase::kStartUp, "a.bin", kLimits, {SIGTERM}), ::testing::ExitedWithCode(75),
               "^stopped on request in start-up, reading a.bin\n$");
   EXPECT_EXIT(sleep_watched(Phase::kStartUp, nullptr, kLimits, {SIGTERM}), ::testing::ExitedWithCode(75),
               "^stopped on request in start-up\n$");
 }
 
-TEST(MainThreadWatchDeathTest, TheSecondRequestEndsItAtOnce) {
+TEST_F(MainThreadWatchDeathTest, TheSecondRequestEndsItAtOnce) {
   EXPECT_EXIT(sleep_watched(Phase::kStartUp, "a.bin", kLongLimits, {SIGTERM, SIGTERM}), ::testing::ExitedWithCode(75),
               "^stopped on request in start-up, reading a.bin\n$");
 }
 
-TEST(MainThreadWatchDeathTest, TrainingEndsItselfAfterAStopRequestUnlessAFileBlocksIt) {
+TEST_F(MainThreadWatchDeathTest, TrainingEndsItselfAfterAStopRequestUnlessAFileBlocksIt) {
   EXPECT_EXIT(sleep_watched(Phase::kStep, nullptr, kLimits, {SIGTERM}), ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(sleep_watched(Phase::kValidation, "a.bin", kLimits, {SIGTERM}), ::testing::ExitedWithCode(75),
               "^stopped on request in validation, reading a.bin\n$");
 }
 
-TEST(MainThreadWatchDeathTest, AFileThatTakesLongIsNamed) {
+TEST_F(MainThreadWatchDeathTest, AFileThatTakesLongIsNamed) {
   EXPECT_EXIT(sleep_watched(Phase::kStartUp, "a.bin", {.stop = 1h, .slow_file = 300ms, .hang = 0ms}, {}), ::testing::ExitedWithCode(0),
               "^warning: reading a.bin has taken 0.[0-9]s so far; does its file system answer\\?\n$");
   EXPECT_EXIT(sleep_watched(Phase::kStartUp, "a.bin", {.stop = 1h, .slow_file = 1h, .hang = 300ms}, {}), ::testing::ExitedWithCode(4),
