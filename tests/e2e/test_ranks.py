@@ -13,6 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from ports import free_port  # noqa: E402
+from stranger import Stranger  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -222,6 +223,74 @@ class RanksTest(unittest.TestCase):
                     self.assertEqual(process.returncode, 4, process.err)
                     self.assertRegex(process.err, f"^{text}$")
                 row.check(self, ended[0].err, ended[0].returncode)
+
+    def secret_file(self, name, text="0123456789abcdef"):
+        path = self.folder / name
+        path.write_text(text + "\n")
+        path.chmod(0o600)
+        return path
+
+    @plants("A stranger writes to the store")
+    def test_a_stranger_cannot_read_or_end_a_run(self, row):
+        port = free_port()
+        ranks = [start_rank(rank, 2, port, *RANDOM, "training.epochs=1000000", f"distributed.secret_file={self.secret_file('secret')}", "--run-dir",
+                            self.folder / "run") for rank in range(2)]
+        for process in ranks:
+            self.addCleanup(process.kill)
+        for line in ranks[0].stderr:
+            if line.startswith("epoch 1"):
+                break
+        stranger = Stranger("127.0.0.1", port)
+        self.addCleanup(stranger.close)
+        counters = ("claim/", "confirmed")
+        names = [key for key in stranger.keys() if not any(name in key for name in counters) and not key.startswith("init/")]
+        self.assertGreater(len(names), 5)
+        for key in names:
+            self.assertNotIn(b"optimizer", stranger.get(key), key)
+            stranger.set(key, b'{"kind": 0, "rank": 1, "process": "", "where": "", "detail": ""}')
+        stranger.set("/trainer/0/failure_detector/failure", b'{"kind": 0, "rank": 1, "process": "", "where": "", "detail": ""}')
+        # Several heartbeats and steps.
+        for _, line in zip(range(2000), ranks[0].stderr):
+            if "ignored a value" in line:
+                row.check(self, line)
+                break
+        else:
+            self.fail("no warning")
+        for _, line in zip(range(100), ranks[0].stderr):
+            self.assertNotIn("ignored a value", line)
+        ranks[0].send_signal(signal.SIGTERM)
+        zero, one = self.together(ranks)
+        self.assertEqual([zero.returncode, one.returncode], [75, 75], zero.err + one.err)
+        self.assertEqual(one.err.count("ignored a value"), 1, one.err)
+
+    @plants("Ranks have different secrets")
+    def test_different_secrets(self, row):
+        port = free_port()
+        zero, one = self.together([start_rank(rank, 2, port, *RANDOM, "distributed.timeout_seconds=7", "--run-dir", self.folder / "run",
+                                              f"distributed.secret_file={self.secret_file(str(rank), 16 * str(rank))}") for rank in range(2)])
+        row.check(self, one.err, one.returncode, RANK=1)
+        self.assertEqual(zero.returncode, 4, zero.err)
+        self.assertIn("rank 1 and rank 0 have different secrets from distributed.secret_file, so they cannot meet", zero.err)
+
+    @plants("The file of `distributed.secret_file` cannot be used")
+    def test_a_missing_secret_file(self, row):
+        port = free_port()
+        zero, one = self.together([start_rank(rank, 2, port, *RANDOM, "distributed.secret_file=/no/such/file", "--run-dir", self.folder / "run")
+                                   for rank in range(2)])
+        row.check(self, zero.err, zero.returncode, [one.returncode], FILE="/no/such/file")
+        self.assertEqual(one.err, "")
+
+    def test_the_store_listens_on_the_address_of_rank_0_alone(self):
+        port = free_port()
+        zero = start_rank(0, 2, port, *RANDOM, "--run-dir", self.folder / "run")
+        self.addCleanup(zero.kill)
+        next(line for line in zero.stderr if "waiting for" in line)
+        listening = "0A"
+        lines = [line.split() for table in ("tcp", "tcp6") for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]]
+        addresses = [fields[1] for fields in lines if fields[3] == listening and fields[1].endswith(f":{port:04X}")]
+        self.assertEqual(addresses, [f"0100007F:{port:04X}"])
+        zero.kill()
+        finish(zero)
 
     @plants("Something else listens where rank 0 should, or nothing")
     def test_missing_rank_0(self, row):
