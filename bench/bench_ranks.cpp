@@ -206,9 +206,9 @@ class WatchCost {
 };
 
 distributed::Meeting meet(const world::RankEnv& rank_env, const config::DistributedSection& section) {
-  const auto logger = make_quiet_logger();
+  static const auto logger = make_quiet_logger();
   const distributed::Introduction mine{.rank = distributed::this_process(), .version = {}, .config = {}, .problem = {}};
-  return distributed::meet(rank_env, world::rendezvous_address(rank_env, section.init_method), mine,
+  return distributed::meet(rank_env, world::rendezvous_address(rank_env, section.init_method), mine, rank_env.secret,
                            std::chrono::seconds(section.timeout_seconds), *logger);
 }
 
@@ -253,7 +253,7 @@ int main(int argc, char** argv) {
   const auto experiment = bench::make_experiment(options.training);
   const auto rank_env = world::find_rank_env({}, world::process_environment());
   const auto meeting = meet(rank_env, experiment.distributed);
-  distributed::ProcessGroups groups(meeting.store, rank_env.rank, rank_env.world_size,
+  distributed::ProcessGroups groups(meeting.group_store, rank_env.rank, rank_env.world_size,
                                     {.gloo_address = meeting.address, .ranks = meeting.ranks});
   train(options, experiment, meeting, groups);
   groups.shutdown();
