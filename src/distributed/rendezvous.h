@@ -37,7 +37,7 @@ struct Meeting {
 // StoppedWhileMeeting when this or another rank is asked to stop; PeerError that names the ranks that did not join, a rank that joined
 // twice or sent something else, a port that is in use or a host that cannot be reached; and UsageError when two ranks differ in secret,
 // version or configuration (with the difference) or have a problem. An error that rank 0 finds is thrown on all ranks, with its text only
-// on rank 0, so that it is reported once.
+// on rank 0, so that it is reported once. `logger` has to outlive the meeting's stores, which warn of values without the secret.
 Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction,
              const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger);
 
