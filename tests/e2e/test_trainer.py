@@ -239,7 +239,7 @@ class TrainerTest(unittest.TestCase):
         cifar = ["--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "--run-dir", self.folder / "cifar"]
         run = trainer(*cifar)
         self.assertEqual((run.returncode, refusal.replace("/pipe", "/cifar-10-batches-bin/data_batch_1.bin") in run.err), (3, True), run.err)
-        (self.run_dir / "checkpoints").mkdir(parents=True)
+        (self.run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
         checkpoint = self.run_dir / "checkpoints" / "step_00000999.pt"
         os.mkfifo(checkpoint)
         run = self.train("--config", LINEAR)
