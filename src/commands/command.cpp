@@ -38,10 +38,8 @@ void print_help() {
       "       trainer COMMAND [arguments]\n\ncommands:\n";
   for (const auto& command : kCommands) text += fmt::format("  {:<14} {}\n", command.name, command.doc);
   text +=
-      "\n`trainer COMMAND --help` or `trainer help COMMAND` shows its arguments. Exit codes: 0 done, 1 failure while running, 2 command "
-      "line or configuration, 3 "
-      "data, "
-      "4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n";
+      "\n`trainer COMMAND --help` or `trainer help COMMAND` shows its arguments. Exit codes: 0 done, 1 failure while running, "
+      "2 command line or configuration, 3 data, 4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n";
   fmt::print("{}", wrap_help(text));
 }
 

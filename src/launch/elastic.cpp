@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/text.h"
 #include "launch/meeting_client.h"
 #include "launch/meeting_server.h"
@@ -142,8 +143,8 @@ class ElasticLauncher {
 
   Outcome run_processes(const Order& start) {
     last_text_.clear();
-    logger_.info("attempt {}: {} nodes with {} ranks, from rank {} on node {}", start.attempt, start.num_nodes,
-                 start.num_nodes * options_.num_processes, start.group_rank * options_.num_processes, options_.node);
+    logger_.info("attempt {}: {} with {}, from rank {} on node {}", start.attempt, counted(start.num_nodes, "node"),
+                 counted(start.num_nodes * options_.num_processes, "rank"), start.group_rank * options_.num_processes, options_.node);
     const auto processes = make_processes_(start, port_.number());
     port_in_use_ = std::move(port_);
     const auto outcome = launch::run(processes, {}, logger_, signals_, &client_);
