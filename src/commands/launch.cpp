@@ -38,9 +38,10 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   app.add_option("--gpus", arguments.choice.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES; default: all that are visible")
       ->type_name("0,2,...");
   std::string num_nodes = "1";
-  app.add_option("--nnodes", num_nodes,
-                 "number of hosts; start a launcher on each of them. MIN:MAX: the run goes on with the hosts that are left, if they are at "
-                 "least MIN, and with those that join, up to MAX")
+  app.add_option(
+         "--nnodes", num_nodes,
+         "number of hosts; start a launcher on each of them. MIN:MAX: the run continues with the hosts that are left, if they are at "
+         "least MIN, and with those that join, up to MAX")
       ->type_name("N|MIN:MAX");
   app.add_option("--node-rank,--node_rank", arguments.node_rank, "number of this host, from 0")->check(CLI::NonNegativeNumber);
   app.add_option("--master-addr,--master_addr", arguments.master_addr, "name or address of host 0; needed with more than one host");

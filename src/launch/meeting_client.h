@@ -28,7 +28,7 @@ class MeetingClient : public Control {
   std::optional<Order> next_order();
 
   // While processes run: the connection's descriptor, and what its orders ask for. If it is lost, the processes have to end, because the
-  // other hosts go on without this one.
+  // other hosts continue without this one.
   int descriptor() const override { return socket_.descriptor(); }
   std::optional<Request> next_request() override;
   bool is_finished() const { return is_finished_; }

@@ -100,7 +100,7 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
     }
     if (checkpoints.empty()) {
       throw UsageError(
-          fmt::format("{} holds a finished run, but no checkpoint from which it could go on to more epochs; choose another "
+          fmt::format("{} holds a finished run, but no checkpoint from which it could continue to more epochs; choose another "
                       "--run-dir",
                       path.string()));
     }

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/plural.h"
 #include "base/text.h"
 
 namespace trainer::world {
@@ -66,10 +67,9 @@ std::string describe_other_runs(const std::vector<int64_t>& others, int num_thre
   for (size_t i = 0; i < std::min(others.size(), kShown); ++i) shown.push_back(std::to_string(others[i]));
   if (others.size() > kShown) shown.emplace_back("...");
   return fmt::format(
-      "other runs use the cores of this host too (process {}), and each rank here uses {} thread{} as if they did not; runtime.threads "
-      "sets "
-      "another number",
-      join(shown, ", "), num_threads, num_threads == 1 ? "" : "s");
+      "other runs use the cores of this host too (process {}), and each rank here uses {} as if they did not; runtime.threads sets another "
+      "number",
+      join(shown, ", "), counted(num_threads, "thread"));
 }
 
 }  // namespace trainer::world

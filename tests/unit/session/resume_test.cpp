@@ -72,7 +72,7 @@ std::vector<Case> cases() {
        {},
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run, but no checkpoint from which it could go on to more epochs; choose another --run-dir",
+       "/runs/a holds a finished run, but no checkpoint from which it could continue to more epochs; choose another --run-dir",
        {kMoreEpochs}},
       {"a finished run, fewer epochs",
        EarlierRun::kFinished,
