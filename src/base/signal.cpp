@@ -57,4 +57,11 @@ void unblock_stop_signals() {
 int stop_signal() { return requested_signal; }
 bool is_stop_repeated() { return is_repeated; }
 
+std::optional<std::chrono::milliseconds> time_since_stop_signal() {
+  if (requested_signal == 0) return std::nullopt;
+  // The handler may have stored the signal but not yet the time.
+  const long first = first_request_ms;
+  return std::chrono::milliseconds(first == 0 ? 0 : now_ms() - first);
+}
+
 }  // namespace trainer
