@@ -133,7 +133,7 @@ void expect_refused(const std::string& yaml, std::vector<ParamGroup> groups, con
     param.mutable_grad() = grad;
   }
   other->step(0.1);
-  const auto tree = other->state();
+  const auto tree = other->state(/*lr=*/0.1);
   Training training(yaml);
   EXPECT_THAT([&] { training.optimizer->load_state(state::View(tree, "a.pt")); }, ThrowsMessage<CheckpointError>(message));
 }
