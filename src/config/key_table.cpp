@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <type_traits>
@@ -37,11 +38,12 @@ std::string range_text(const KeyInfo& info) {
   return text;
 }
 
-// Numbers just outside the range, as YAML.
+// Numbers outside the range, as YAML.
 std::vector<std::string> numbers_out_of_range(const KeyInfo& info) {
   std::vector<std::string> refused;
   if (std::isfinite(info.min)) refused.push_back(number_text(info.min_excluded ? info.min : info.min - 1));
-  if (std::isfinite(info.max)) refused.push_back(number_text(info.max_excluded ? info.max : info.max + 1));
+  // Twice a large maximum, to which adding 1 may change nothing.
+  if (std::isfinite(info.max)) refused.push_back(number_text(info.max_excluded ? info.max : info.max + std::max(1.0, std::abs(info.max))));
   return refused;
 }
 

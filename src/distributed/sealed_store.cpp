@@ -23,7 +23,7 @@ SealedStore::SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string pref
     : store_(std::move(store)), prefix_(std::move(prefix)), seal_(std::move(seal)), foreign_(std::move(foreign)) {}
 
 c10::intrusive_ptr<c10d::Store> SealedStore::clone() {
-  return c10::intrusive_ptr<SealedStore>::reclaim(new SealedStore(store_->clone(), prefix_, seal_, foreign_));
+  return c10::intrusive_ptr<SealedStore>::unsafe_steal_from_new(new SealedStore(store_->clone(), prefix_, seal_, foreign_));
 }
 
 void SealedStore::set(const std::string& key, const Bytes& value) { store_->set(full(key), seal_->close(full(key), value)); }

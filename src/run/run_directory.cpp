@@ -60,6 +60,7 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
        {file, log_file(), metrics_file(), metrics_table_file(), checkpoint_folder(), tensorboard_folder(), non_finite_folder()}) {
     refuse_link(path_, written);
   }
+  if (const auto refusal = describe_irregular(file); !refusal.empty()) fail(path_, ".lock: " + refusal);
   lock_ = lock_file(file, 0644);
   const int reason = errno;
   // Empty if the process that holds the lock has not written its description yet, or has released the lock.

@@ -337,6 +337,7 @@ TEST(Rendezvous, ABrokenIntroductionIsReportedAtOnce) {
   options.port = static_cast<uint16_t>(point.port);
   options.waitWorkers = false;
   c10d::TCPStore stranger(point.host, options);
+  stranger.wait({"trainer/0/rank/2"}, kLong);
   stranger.set("trainer/0/rank/1", std::vector<uint8_t>{'{', '}'});
   stranger.set("trainer/0/rank/1/received", std::vector<uint8_t>{1});
   const auto outcome = first.get();

@@ -244,7 +244,7 @@ TEST(Transforms, ListsThatCannotBeAppliedAreRefused) {
        "transform normalize: it is number 1 of 2 in its list; it must be the last"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]", "it must be the last"},
       {"[normalize: {mean: [0.5], std: [1, 1]}]",
-       "transform normalize: mean has 1 values and std 2, but the images have 3 channels; give one value for each channel"},
+       "transform normalize: mean has 1 value and std 2, but the images have 3 channels; give one value for each channel"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1e-60, 1]}]",
        "transform normalize: mean 0 and std 1e-60 make values that float32 cannot hold; pixel values lie between 0 and 1"},
   };

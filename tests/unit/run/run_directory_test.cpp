@@ -114,7 +114,7 @@ TEST(RunDirectory, ErrorNamesAFolderThatCannotBeWritten) {
   const testing::TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() / ".lock");
   EXPECT_EQ(message_of_opening<Error>(folder.path()),
-            "cannot use the run directory " + folder.path().string() + ": .lock: Is a directory; choose another with --run-dir");
+            "cannot use the run directory " + folder.path().string() + ": .lock: it is a folder, not a regular file; choose another with --run-dir");
 }
 
 std::string message_of_check(const RunDirectory& directory) {
