@@ -28,7 +28,8 @@ class Error : public std::runtime_error {
   ExitCode exit_code_;
 };
 
-// An error that all ranks of a run have agreed on: the message of rank 0 has the text, the others' messages are empty.
+// An error that all ranks of a run have agreed on: the message of rank 0 has the text; those of the others are empty, or name rank 0 and
+// its reason.
 class AgreedError : public Error {
  public:
   using Error::Error;
