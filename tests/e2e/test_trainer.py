@@ -248,7 +248,7 @@ class TrainerTest(unittest.TestCase):
         self.assertEqual((zero.returncode, zero.err), (2, "error: cannot read /dev/zero: it is a device, not a regular file or a pipe\n"))
         # As with `cat FILE | trainer …`, and `trainer --config <(…)`.
         with LINEAR.open() as file, subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
-            shown = subprocess.run([BINARY, "config", "show", "/dev/stdin"], stdin=cat.stdout, capture_output=True, text=True, timeout=60)
+            shown = subprocess.run([BINARY, "config", "show", "--config", "/dev/stdin"], stdin=cat.stdout, capture_output=True, text=True, timeout=60)
         self.assertEqual((shown.returncode, "demo_linear" in shown.stdout), (0, True), shown.stderr)
 
     def test_a_stop_request_before_the_program_starts(self):

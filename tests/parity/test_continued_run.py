@@ -84,7 +84,11 @@ class ContinuedRunTest(unittest.TestCase):
         optimizer = kind([{"params": [parameters[i] for i in group["params"]]} for group in groups], **options)
         if make_scheduler:
             resume_scheduler(scheduler := make_scheduler(optimizer), state["lr_scheduler"])
+        of_scheduler = [dict(group) for group in optimizer.param_groups]
         optimizer.load_state_dict(state["optimizer"])
+        # OneCycleLR keeps its limits in the groups, where they are not part of the checkpoint.
+        for group, before in zip(optimizer.param_groups, of_scheduler):
+            group.update({key: before[key] for key in ("max_lr", "min_lr") if key in before})
         images, labels = read_samples()
         sampler = DistributedSampler(range(len(images)), num_replicas=1, rank=0, seed=SEED)
         sampler.set_epoch(state["epoch"])

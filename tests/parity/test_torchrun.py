@@ -56,7 +56,8 @@ class TorchrunTest(EqualRunsCase):
 
     def test_root_cause_of_a_usage_error(self):
         for name, rank, setting, message in (("key", "0", "training.epochs=none", "command line: training.epochs: expected an integer >= 1, got none"),
-                                             ("flag", "[01]", "--epochs=3", "The following argument was not expected: --epochs=3")):
+                                             ("flag", "[01]", "--epochs=3", r"--epochs is not an option; keys of the experiment file are set as key=value, such as "
+                                              r"training\.epochs=3 \(see `trainer train --help`\)")):
             with self.subTest(name):
                 self.check_root_cause(self.torchrun(name, f"--master-port={free_port()}", settings=[setting]), rank, 2, message)
 
