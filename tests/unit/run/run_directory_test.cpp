@@ -113,8 +113,8 @@ TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheRemedy) {
 TEST(RunDirectory, ErrorNamesAFolderThatCannotBeWritten) {
   const testing::TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() / ".lock");
-  EXPECT_EQ(message_of_opening<Error>(folder.path()),
-            "cannot use the run directory " + folder.path().string() + ": .lock: it is a folder, not a regular file; choose another with --run-dir");
+  EXPECT_EQ(message_of_opening<Error>(folder.path()), "cannot use the run directory " + folder.path().string() +
+                                                          ": .lock: it is a folder, not a regular file; choose another with --run-dir");
 }
 
 std::string message_of_check(const RunDirectory& directory) {
