@@ -3,12 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/file.h"
 
 namespace trainer::distributed {
 namespace {
@@ -27,11 +28,12 @@ constexpr std::string_view kWhiteSpace = " \t\r\n";
 }  // namespace
 
 world::RunSecret read_secret_file(const std::filesystem::path& file, Logger& logger) {
-  // Opening a FIFO would wait for a writer.
-  const Descriptor descriptor(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const auto descriptor = open_regular_file(file, O_RDONLY);
   struct stat status {};
-  if (descriptor.number() < 0 || fstat(descriptor.number(), &status) != 0) refuse(file, std::generic_category().message(errno));
-  if (!S_ISREG(status.st_mode)) refuse(file, "not a regular file");
+  if (descriptor.number() < 0 || fstat(descriptor.number(), &status) != 0) {
+    const int reason = errno;
+    refuse(file, reason == 0 ? describe_irregular(file) : std::generic_category().message(reason));
+  }
   std::string text(kLongest + 1, '\0');
   const auto size = read(descriptor.number(), text.data(), text.size());
   if (size < 0) refuse(file, std::generic_category().message(errno));

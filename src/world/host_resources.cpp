@@ -8,22 +8,15 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <thread>
 #include <vector>
 
 #include "base/text.h"
+#include "world/system_file.h"
 
 namespace trainer::world {
 namespace {
-
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream stream(path);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return std::move(text).str();
-}
 
 bool knows_control_sequences() {
   const char* name = std::getenv("TERM");
@@ -36,18 +29,19 @@ std::optional<int> cgroup_cpus() {
     if (cpus) least = std::min(least.value_or(*cpus), *cpus);
   };
   // cgroup version 2: "0::/path" names the group below the mount; the limits of all its ancestors apply too.
-  std::istringstream lines(read_text("/proc/self/cgroup"));
+  std::istringstream lines(read_system_file("/proc/self/cgroup"));
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("0::")) continue;
     std::filesystem::path group = line.substr(3);
     while (true) {
-      take(parse_cpu_max(read_text("/sys/fs/cgroup" / group.relative_path() / "cpu.max")));
+      take(parse_cpu_max(read_system_file("/sys/fs/cgroup" / group.relative_path() / "cpu.max")));
       if (group == group.parent_path()) break;
       group = group.parent_path();
     }
   }
   // cgroup version 1: the group of a container, as seen from inside it.
-  take(parse_cpu_max(read_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " + read_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
+  take(parse_cpu_max(read_system_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " +
+                     read_system_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
   return least;
 }
 

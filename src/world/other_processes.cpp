@@ -6,23 +6,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <system_error>
 
 #include "base/plural.h"
 #include "base/text.h"
+#include "world/system_file.h"
 
 namespace trainer::world {
 namespace {
-
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream stream(path);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return std::move(text).str();
-}
 
 std::optional<int64_t> process_number(const std::string& name) {
   int64_t number = 0;
@@ -48,12 +40,12 @@ bool may_share_a_core(int64_t process) {
 
 std::vector<int64_t> processes_of_other_runs(std::span<const int64_t> own, const std::filesystem::path& proc) {
   std::vector<int64_t> others;
-  const auto name = read_text(proc / "self" / "comm");
+  const auto name = read_system_file(proc / "self" / "comm");
   std::error_code error;
   for (std::filesystem::directory_iterator entry(proc, error), end; !error && entry != end; entry.increment(error)) {
     const auto process = process_number(entry->path().filename().string());
     if (!process || *process == getpid() || std::ranges::find(own, *process) != own.end()) continue;
-    if (read_text(entry->path() / "comm") != name || is_launcher(read_text(entry->path() / "cmdline"))) continue;
+    if (read_system_file(entry->path() / "comm") != name || is_launcher(read_system_file(entry->path() / "cmdline"))) continue;
     if (may_share_a_core(*process)) others.push_back(*process);
   }
   std::ranges::sort(others);
