@@ -137,15 +137,15 @@ void CifarOptions::describe(config::KeyTable& keys) {
            {.doc = "The folder that holds the data set's own folder (cifar-10-batches-bin or cifar-100-binary), or that folder itself.",
             .is_path = true});
   keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});
+  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
 }
 
-input::DatasetInfo cifar_info(const CifarLayout& layout, const CifarOptions& options) {
-  if (options.root.empty()) throw UsageError("dataset.root: it is empty; name a folder, or . for the current one");
+input::DatasetInfo cifar_info(const CifarLayout& layout) {
   return {.shape = {kChannels, kSide, kSide}, .is_image = true, .num_classes = layout.label_counts.back(), .num_targets = 1};
 }
 
 std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, Split split, Logger& logger) {
-  auto info = cifar_info(layout, options);
+  auto info = cifar_info(layout);
   const fs::path root = options.root;
   auto folder = find_folder(layout, root);
   if (!folder && options.download) {
@@ -168,8 +168,7 @@ void add_cifar(DatasetRegistry& registry) {
   // The layouts are static constants, which outlive the registry.
   const auto add = [&registry](const char* name, const CifarLayout& layout, const char* doc) {
     registry.add<CifarOptions>(name, doc, [&layout](const CifarOptions& options) -> DatasetFactory {
-      return {cifar_info(layout, options),
-              [&layout, options](Split split, Logger& logger) { return open_cifar(layout, options, split, logger); }};
+      return {cifar_info(layout), [&layout, options](Split split, Logger& logger) { return open_cifar(layout, options, split, logger); }};
     });
   };
   add("cifar10", cifar10_layout(), "CIFAR-10: 60,000 colour images of 32 x 32 in 10 classes.");

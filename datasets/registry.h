@@ -19,7 +19,7 @@ struct DatasetFactory {
   std::function<std::unique_ptr<input::Dataset>(Split split, Logger& logger)> open;
 };
 
-// make() touches no files and throws UsageError when options contradict each other.
+// make() touches no files.
 using DatasetRegistry = config::Registry<DatasetFactory>;
 
 const DatasetRegistry& dataset_registry();

@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
 #include "base/random.h"
 
 namespace trainer::datasets {
@@ -97,25 +96,24 @@ void SyntheticOptions::describe(config::KeyTable& keys) {
                                    {.doc = "Classes drawn at random, or all 0."});
   keys.add("num_targets", num_targets, {.min = 1, .max = 65536, .doc = "Length of the target where num_classes is 0."});
   keys.add("seed", seed, {.min = 0, .doc = "Another seed gives other samples."});
+  keys.refuse("shape", [this]() -> std::string {
+    if (shape.size() != 1 && shape.size() != 3) {
+      return fmt::format("{} lengths were given; give [channels, height, width] or [features]", shape.size());
+    }
+    if (num_values(shape) <= kMaxValues) return "";
+    return fmt::format("{} values are too many for one sample; give at most {}", num_values(shape), kMaxValues);
+  });
+  keys.refuse("num_targets", [this]() -> std::string {
+    if (num_classes == 0 || num_targets == 1) return "";
+    return fmt::format("{} contradicts dataset.num_classes={}; for targets that are numbers set num_classes=0", num_targets, num_classes);
+  });
+  keys.refuse("labels", [this] {
+    const bool has_labels = num_classes > 0 || labels == SyntheticLabels::kRandom;
+    return has_labels ? "" : "zero contradicts dataset.num_classes=0; without classes leave labels out";
+  });
 }
 
 input::DatasetInfo synthetic_info(const SyntheticOptions& options) {
-  if (options.shape.size() != 1 && options.shape.size() != 3) {
-    throw UsageError(
-        fmt::format("dataset.shape: {} lengths were given; give [channels, height, width] or [features]", options.shape.size()));
-  }
-  if (num_values(options.shape) > kMaxValues) {
-    throw UsageError(
-        fmt::format("dataset.shape: {} values are too many for one sample; give at most {}", num_values(options.shape), kMaxValues));
-  }
-  if (options.num_classes > 0 && options.num_targets != 1) {
-    throw UsageError(
-        fmt::format("dataset.num_targets: {} contradicts dataset.num_classes={}; for targets that are numbers set num_classes=0",
-                    options.num_targets, options.num_classes));
-  }
-  if (options.num_classes == 0 && options.labels == SyntheticLabels::kZero) {
-    throw UsageError("dataset.labels: zero contradicts dataset.num_classes=0; without classes leave labels out");
-  }
   return {.shape = options.shape, .is_image = false, .num_classes = options.num_classes, .num_targets = options.num_targets};
 }
 

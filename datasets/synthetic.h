@@ -21,7 +21,6 @@ struct SyntheticOptions : config::Options {
   void describe(config::KeyTable& keys) override;
 };
 
-// Throws UsageError when the options contradict each other.
 input::DatasetInfo synthetic_info(const SyntheticOptions& options);
 
 // Values, and targets if there are no classes, are uniform with mean 0 and variance 1. A sample is a function of (seed, split, index), so

@@ -8,10 +8,12 @@
 namespace trainer::models {
 namespace {
 
-struct CifarResNetOptions : config::Options {
+struct CifarResNetOptions : ModelOptions {
   int64_t num_classes = 10;
 
   void describe(config::KeyTable& keys) override { keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."}); }
+  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
+  int64_t num_outputs() const override { return num_classes; }
 };
 
 class CifarBlock : public torch::nn::Module {
@@ -45,14 +47,13 @@ class CifarBlock : public torch::nn::Module {
 
 class CifarResNet : public Model {
  public:
-  CifarResNet(int64_t blocks_per_stage, const CifarResNetOptions& options, const BuildContext& context)
-      : num_classes_(options.num_classes) {
+  CifarResNet(int64_t blocks_per_stage, const CifarResNetOptions& options, const BuildContext& context) : Model(options) {
     conv1_ = register_module("conv1", nn::conv3x3(3, 16));
     bn1_ = register_module("bn1", context.norm(16));
     layer1_ = register_module("layer1", make_stage(16, 16, 1, blocks_per_stage, context.norm));
     layer2_ = register_module("layer2", make_stage(16, 32, 2, blocks_per_stage, context.norm));
     layer3_ = register_module("layer3", make_stage(32, 64, 2, blocks_per_stage, context.norm));
-    fc_ = register_module("fc", std::make_shared<nn::Linear>(64, num_classes_));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(64, options.num_classes));
     nn::init_convolutions_(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
@@ -62,8 +63,6 @@ class CifarResNet : public Model {
     y = layer3_->forward(layer2_->forward(layer1_->forward(y)));
     return fc_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1));
   }
-  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
-  int64_t num_outputs() const override { return num_classes_; }
 
  private:
   static torch::nn::Sequential make_stage(int64_t in_channels, int64_t channels, int64_t stride, int64_t num_blocks,
@@ -73,7 +72,6 @@ class CifarResNet : public Model {
     return stage;
   }
 
-  int64_t num_classes_;
   std::shared_ptr<nn::Conv2d> conv1_;
   nn::BatchNormPtr bn1_;
   torch::nn::Sequential layer1_, layer2_, layer3_;

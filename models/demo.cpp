@@ -7,7 +7,7 @@
 namespace trainer::models {
 namespace {
 
-struct DemoLinearOptions : config::Options {
+struct DemoLinearOptions : ModelOptions {
   int64_t in_features = 10;
   int64_t out_features = 10;
 
@@ -15,44 +15,42 @@ struct DemoLinearOptions : config::Options {
     keys.add("in_features", in_features, {.min = 1, .doc = "Values of one sample."});
     keys.add("out_features", out_features, {.min = 1, .doc = "Outputs of the layer."});
   }
+  std::vector<int64_t> input_shape() const override { return {in_features}; }
+  int64_t num_outputs() const override { return out_features; }
+  std::string outputs_key() const override { return "out_features"; }
 };
 
-struct DemoConvOptions : config::Options {
+struct DemoConvOptions : ModelOptions {
   int64_t num_classes = 10;
 
   void describe(config::KeyTable& keys) override { keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."}); }
+  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
+  int64_t num_outputs() const override { return num_classes; }
 };
 
 class DemoLinear : public Model {
  public:
-  DemoLinear(const DemoLinearOptions& options, const BuildContext& context)
-      : in_features_(options.in_features), out_features_(options.out_features) {
-    fc_ = register_module("fc", std::make_shared<nn::Linear>(in_features_, out_features_));
+  DemoLinear(const DemoLinearOptions& options, const BuildContext& context) : Model(options) {
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(options.in_features, options.out_features));
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
   torch::Tensor forward(const torch::Tensor& x) override { return fc_->forward(x); }
-  std::vector<int64_t> input_shape() const override { return {in_features_}; }
-  int64_t num_outputs() const override { return out_features_; }
 
  private:
-  int64_t in_features_;
-  int64_t out_features_;
   std::shared_ptr<nn::Linear> fc_;
 };
 
 class DemoConv : public Model {
  public:
-  DemoConv(const DemoConvOptions& options, const BuildContext& context) : num_classes_(options.num_classes) {
+  DemoConv(const DemoConvOptions& options, const BuildContext& context) : Model(options) {
     conv_ = register_module("conv", std::make_shared<nn::Conv2d>(3, kChannels, 3, nn::Conv2dOptions{.bias = true}));
-    fc_ = register_module("fc", std::make_shared<nn::Linear>(kChannels * kOutputSize * kOutputSize, num_classes_));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(kChannels * kOutputSize * kOutputSize, options.num_classes));
     nn::default_uniform_(conv_->weight, conv_->bias, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
   torch::Tensor forward(const torch::Tensor& x) override { return fc_->forward(conv_->forward(x).relu_().flatten(1)); }
-  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
-  int64_t num_outputs() const override { return num_classes_; }
   // flatten would copy the whole feature map to NCHW order, in forward and in backward.
   bool prefers_channels_last() const override { return false; }
 
@@ -60,7 +58,6 @@ class DemoConv : public Model {
   static constexpr int64_t kChannels = 16;
   static constexpr int64_t kOutputSize = 30;  // 32 minus the kernel's border
 
-  int64_t num_classes_;
   std::shared_ptr<nn::Conv2d> conv_;
   std::shared_ptr<nn::Linear> fc_;
 };

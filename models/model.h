@@ -4,21 +4,38 @@
 #include <torch/torch.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "config/registry.h"
 #include "nn/batch_norm.h"
 
 namespace trainer::models {
 
-class Model : public torch::nn::Module {
- public:
-  // One batch, first dimension N; images are [N, C, H, W]. Returns [N, num_outputs].
-  virtual torch::Tensor forward(const torch::Tensor& x) = 0;
-  // The shape of one input sample for which the network was built, such as {3, 32, 32}; -1: any size.
+// The keys of a network, and what follows from them before it is built.
+struct ModelOptions : config::Options {
+  // The shape of one input sample, such as {3, 32, 32}; -1: any size.
   virtual std::vector<int64_t> input_shape() const = 0;
   virtual int64_t num_outputs() const = 0;
+  // The key that sets the number of outputs.
+  virtual std::string outputs_key() const { return "num_classes"; }
+};
+
+class Model : public torch::nn::Module {
+ public:
+  explicit Model(const ModelOptions& options) : input_shape_(options.input_shape()), num_outputs_(options.num_outputs()) {}
+
+  // One batch, first dimension N; images are [N, C, H, W]. Returns [N, num_outputs].
+  virtual torch::Tensor forward(const torch::Tensor& x) = 0;
+  // Those of its options.
+  const std::vector<int64_t>& input_shape() const { return input_shape_; }
+  int64_t num_outputs() const { return num_outputs_; }
   // Whether the network is faster with NHWC memory order; runtime.channels_last: auto uses this value.
   virtual bool prefers_channels_last() const { return true; }
+
+ private:
+  std::vector<int64_t> input_shape_;
+  int64_t num_outputs_;
 };
 
 // Networks are built on the CPU in float32 and moved by the caller.

@@ -6,7 +6,7 @@
 
 namespace trainer::models {
 
-// make() throws UsageError when options contradict each other.
+// The options of each network are ModelOptions.
 using ModelRegistry = config::Registry<std::shared_ptr<Model>, const BuildContext&>;
 
 const ModelRegistry& model_registry();

@@ -13,7 +13,7 @@ namespace {
 
 enum class ResNetStem { kImagenet, kCifar };
 
-struct ResNetOptions : config::Options {
+struct ResNetOptions : ModelOptions {
   int64_t num_classes = 10;
   ResNetStem stem = ResNetStem::kImagenet;
   bool zero_init_last_norm = false;
@@ -27,6 +27,11 @@ struct ResNetOptions : config::Options {
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a feature before the last layer."});
   }
+  std::vector<int64_t> input_shape() const override {
+    if (stem == ResNetStem::kCifar) return {3, 32, 32};
+    return {3, -1, -1};
+  }
+  int64_t num_outputs() const override { return num_classes; }
 };
 
 // The shortcut where the shape changes: a strided 1×1 convolution and a norm layer. Otherwise null.
@@ -97,7 +102,8 @@ using BlocksPerStage = std::array<int64_t, 4>;
 template <class Block>
 class ResNet : public Model {
  public:
-  ResNet(const BlocksPerStage& blocks_per_stage, const ResNetOptions& options, const BuildContext& context) : options_(options) {
+  ResNet(const BlocksPerStage& blocks_per_stage, const ResNetOptions& options, const BuildContext& context)
+      : Model(options), options_(options) {
     conv1_ = register_module("conv1", make_stem(options.stem));
     bn1_ = register_module("bn1", context.norm(64));
     layer1_ = register_module("layer1", make_stage(64, 1, blocks_per_stage[0], context.norm));
@@ -116,11 +122,6 @@ class ResNet : public Model {
     y = layer4_->forward(layer3_->forward(layer2_->forward(layer1_->forward(y))));
     return fc_->forward(dropout_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1)));
   }
-  std::vector<int64_t> input_shape() const override {
-    if (options_.stem == ResNetStem::kCifar) return {3, 32, 32};
-    return {3, -1, -1};
-  }
-  int64_t num_outputs() const override { return options_.num_classes; }
 
  private:
   static std::shared_ptr<nn::Conv2d> make_stem(ResNetStem stem) {

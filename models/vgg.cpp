@@ -13,7 +13,7 @@ namespace {
 
 enum class VggHead { kImagenet, kCifar };
 
-struct VggOptions : config::Options {
+struct VggOptions : ModelOptions {
   int64_t num_classes = 10;
   VggHead head = VggHead::kImagenet;
   double dropout = 0.5;
@@ -28,6 +28,11 @@ struct VggOptions : config::Options {
               .max_excluded = true,
               .doc = "Probability of dropping an input of the last two linear layers, or of the only one."});
   }
+  std::vector<int64_t> input_shape() const override {
+    if (head == VggHead::kCifar) return {3, 32, 32};
+    return {3, -1, -1};
+  }
+  int64_t num_outputs() const override { return num_classes; }
 };
 
 using ConvolutionsPerStage = std::array<int64_t, 5>;
@@ -63,7 +68,8 @@ torch::nn::Sequential make_classifier(const VggOptions& options, const BuildCont
 
 class Vgg : public Model {
  public:
-  Vgg(const ConvolutionsPerStage& convolutions_per_stage, const VggOptions& options, const BuildContext& context) : options_(options) {
+  Vgg(const ConvolutionsPerStage& convolutions_per_stage, const VggOptions& options, const BuildContext& context)
+      : Model(options), options_(options) {
     features_ = register_module("features", make_features(convolutions_per_stage, context.norm));
     classifier_ = register_module("classifier", make_classifier(options, context));
     nn::init_convolutions_(*this, context.init_generator);
@@ -79,11 +85,6 @@ class Vgg : public Model {
     const int64_t pooled_size = options_.head == VggHead::kImagenet ? 7 : 1;
     return classifier_->forward(at::adaptive_avg_pool2d(features_->forward(x), {pooled_size, pooled_size}).flatten(1));
   }
-  std::vector<int64_t> input_shape() const override {
-    if (options_.head == VggHead::kCifar) return {3, 32, 32};
-    return {3, -1, -1};
-  }
-  int64_t num_outputs() const override { return options_.num_classes; }
 
  private:
   VggOptions options_;

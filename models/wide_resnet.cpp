@@ -1,7 +1,8 @@
 // Wide residual networks for 32×32 images: Zagoruyko & Komodakis, "Wide Residual Networks" (2016), with pre-activation blocks and
 // dropout between the convolutions of a block. WRN-28-10 is depth 28, width 10.
 
-#include "base/error.h"
+#include <fmt/format.h>
+
 #include "models/registry.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
@@ -10,7 +11,7 @@
 namespace trainer::models {
 namespace {
 
-struct WideResNetOptions : config::Options {
+struct WideResNetOptions : ModelOptions {
   int64_t depth = 28;
   int64_t width = 10;
   int64_t num_classes = 10;
@@ -22,7 +23,12 @@ struct WideResNetOptions : config::Options {
     keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value between a block's convolutions."});
+    keys.refuse("depth", [this]() -> std::string {
+      return (depth - 4) % 6 == 0 ? "" : fmt::format("wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is {}", depth);
+    });
   }
+  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
+  int64_t num_outputs() const override { return num_classes; }
 };
 
 class WideBlock : public torch::nn::Module {
@@ -50,18 +56,14 @@ class WideBlock : public torch::nn::Module {
 
 class WideResNet : public Model {
  public:
-  WideResNet(const WideResNetOptions& options, const BuildContext& context) : num_classes_(options.num_classes) {
-    if ((options.depth - 4) % 6 != 0) {
-      throw UsageError("model.depth: wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is " +
-                       std::to_string(options.depth));
-    }
+  WideResNet(const WideResNetOptions& options, const BuildContext& context) : Model(options) {
     const int64_t channels = 16 * options.width;
     conv1_ = register_module("conv1", nn::conv3x3(3, 16));
     layer1_ = register_module("layer1", make_stage(16, channels, 1, options, context));
     layer2_ = register_module("layer2", make_stage(channels, 2 * channels, 2, options, context));
     layer3_ = register_module("layer3", make_stage(2 * channels, 4 * channels, 2, options, context));
     bn_ = register_module("bn", context.norm(4 * channels));
-    fc_ = register_module("fc", std::make_shared<nn::Linear>(4 * channels, num_classes_));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(4 * channels, options.num_classes));
     nn::init_convolutions_(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
@@ -71,8 +73,6 @@ class WideResNet : public Model {
     y = bn_->forward(y).relu_();
     return fc_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1));
   }
-  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
-  int64_t num_outputs() const override { return num_classes_; }
 
  private:
   static torch::nn::Sequential make_stage(int64_t in_channels, int64_t channels, int64_t stride, const WideResNetOptions& options,
@@ -85,7 +85,6 @@ class WideResNet : public Model {
     return stage;
   }
 
-  int64_t num_classes_;
   std::shared_ptr<nn::Conv2d> conv1_;
   torch::nn::Sequential layer1_, layer2_, layer3_;
   nn::BatchNormPtr bn_;

@@ -25,6 +25,7 @@ ExitCode config(const std::vector<std::string>& args) {
   } else {
     auto experiment = config::load(source.file, source.overrides, registries);
     print("{}", config::to_yaml(experiment, registries));
+    for (const auto& warning : experiment.warnings) fmt::print(stderr, "warning: {}\n", warning);
   }
   return ExitCode::kDone;
 }

@@ -1,6 +1,38 @@
 #include "config/experiment.h"
 
+#include <fmt/format.h>
+
+#include "config/findings.h"
+
 namespace trainer::config {
+
+std::string Experiment::place_of(const std::string& path) const {
+  const auto position = position_of(tree, path);
+  return position.source.empty() ? path : to_string(position) + ": " + path;
+}
+
+void Experiment::check(Findings& findings) const {
+  const bool names_a_folder = experiment.find('/') == std::string::npos && experiment != "." && experiment != ".." && !experiment.empty();
+  if (findings.are_readable({"experiment"}) && !names_a_folder) {
+    findings.refuse("experiment", fmt::format("\"{}\" cannot name a folder; use letters, digits, - and _", experiment));
+  }
+  const auto& global_batch_size = dataloader.global_batch_size;
+  if (findings.are_readable({"dataloader", "training"}) && !dataloader.batch_size && global_batch_size &&
+      *global_batch_size % training.accumulation_steps != 0) {
+    findings.refuse("dataloader.global_batch_size", fmt::format("{} is not a multiple of training.accumulation_steps = {}",
+                                                                *global_batch_size, training.accumulation_steps));
+  }
+  const auto warmup_epochs = lr_scheduler.warmup_epochs;
+  if (findings.are_readable({"lr_scheduler", "training"}) && warmup_epochs >= static_cast<double>(training.epochs)) {
+    findings.refuse(
+        "lr_scheduler.warmup_epochs",
+        fmt::format("the warm-up of {} epochs is not shorter than the training, training.epochs = {}; shorten it or train longer",
+                    warmup_epochs, training.epochs));
+  }
+  if (findings.are_readable({"runtime", "amp"}) && runtime.dtype == DtypeChoice::kFloat64 && amp.enabled.value.value_or(false)) {
+    findings.refuse("amp.enabled", "autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them");
+  }
+}
 
 void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add("experiment", experiment, {.doc = "Names the run and its folder.", .required = true});

@@ -30,6 +30,14 @@ struct Experiment {
   CheckpointSection checkpoint;
   LoggingSection logging;
 
+  // Of the file that it was read from: one line for each key that can be used but is hardly meant so, and the tree with all positions.
+  std::vector<std::string> warnings = {};
+  Node tree = {};
+
+  // Where the key was given, and its path, to begin a message with: "x.yaml:3:14: training.epochs".
+  std::string place_of(const std::string& path) const;
+  // Reports contradictions between keys of different sections.
+  void check(Findings& findings) const;
   // The top-level table. `registries` must outlive it.
   void describe(KeyTable& keys, const Registries& registries);
 };

@@ -73,6 +73,16 @@ Key bind_field(Key key, T& field, std::string expected, Parse parse, Write write
 template <class T>
 constexpr const char* kNumberType = std::is_integral_v<T> ? "integer" : "number";
 
+// Of ASCII or of Latin-1 (U+0080 to U+009F, in UTF-8).
+bool has_control_characters(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x20 || byte == 0x7f) return true;
+    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0) return true;
+  }
+  return false;
+}
+
 bool is_word(const Node& node, std::string_view word) { return node.kind == Node::Kind::kScalar && node.text == word; }
 
 // Numbers outside the range and something that is not a number, as YAML.
@@ -90,9 +100,15 @@ std::string expected_number(const KeyInfo& info) {
   return range.empty() ? one : fmt::format("{} {}{}", one, std::isfinite(info.max) ? "from " : "", range);
 }
 
+// Zero first, and then another digit: octal in some programs, decimal in others.
+bool has_leading_zero(std::string_view text) {
+  const auto digits = text.substr(text.starts_with('-') ? 1 : 0);
+  return digits.size() > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9';
+}
+
 template <class T>
 bool parse_scalar(const Node& node, const KeyInfo& info, T& field) {
-  if (node.kind != Node::Kind::kScalar || node.quoted) return false;
+  if (node.kind != Node::Kind::kScalar || node.quoted || has_leading_zero(node.text)) return false;
   T value{};
   const char* end = node.text.data() + node.text.size();
   const auto result = std::from_chars(node.text.data(), end, value);
@@ -147,12 +163,13 @@ Key key_of(std::string name, bool& field, const KeyInfo& info) {
 }
 
 Key key_of(std::string name, std::string& field, const KeyInfo& info) {
-  std::vector<std::string> refused = {"[a]", "null"};
+  std::vector<std::string> refused = {"[a]", "null", "\"a\\x1b\""};
   if (!info.may_be_empty) refused.emplace_back("\"\"");
   auto key = make_key(std::move(name), info.is_path ? "path" : "text", info, std::move(refused));
   key.read = [&field, info](const Node& node) -> std::optional<std::string> {
     const std::string expected = info.is_path ? "a path" : "text";
     if (node.kind != Node::Kind::kScalar || (node.text.empty() && !info.may_be_empty)) return expected;
+    if (has_control_characters(node.text)) return expected + " without control characters";
     try {
       field = info.is_path ? expand_path(node.text) : node.text;
     } catch (const Error& error) {

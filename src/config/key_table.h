@@ -7,6 +7,7 @@
 //     int64_t every_steps = 50;
 //     void describe(KeyTable& keys) {
 //       keys.add("every_steps", every_steps, {.min = 1, .unit = "steps", .doc = "Steps between two lines."});
+//       keys.refuse("every_steps", [this] { return every_steps > max_steps ? "more than max_steps" : ""; });
 //     }
 //   };
 
@@ -68,6 +69,13 @@ struct Key {
   std::vector<ComponentConfig>* components = nullptr;
 };
 
+// A check of a key against other keys of its section.
+struct Check {
+  std::string key;
+  bool is_warning = false;
+  std::function<std::string()> find;  // what is wrong; empty: nothing
+};
+
 // The spelling of each value of an enum, for KeyTable::add_choice.
 template <class E>
 using Choices = std::vector<std::pair<std::string, E>>;
@@ -122,13 +130,21 @@ class KeyTable {
   // A list of components, each written `- name: {key: value}` or `- name`.
   void add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc);
 
+  // A contradiction between `key` and others of the section: the reader calls `find` once the section is read without a problem, and
+  // reports its text at the position of `key`.
+  void refuse(std::string key, std::function<std::string()> find) { checks_.push_back({std::move(key), false, std::move(find)}); }
+  // The same for values that can be used but are hardly meant.
+  void warn(std::string key, std::function<std::string()> find) { checks_.push_back({std::move(key), true, std::move(find)}); }
+
   const std::vector<Key>& keys() const { return keys_; }
+  const std::vector<Check>& checks() const { return checks_; }
 
  private:
   void add_spelled(std::string name, const std::vector<std::string>& spellings, std::function<void(size_t)> set,
                    std::function<size_t()> get, KeyInfo info);
 
   std::vector<Key> keys_;
+  std::vector<Check> checks_;
 };
 
 }  // namespace trainer::config

@@ -21,12 +21,18 @@ bool is_plain(std::string_view text) {
 
 std::string quote(std::string_view text) {
   std::string quoted = "\"";
-  for (const char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const auto byte = static_cast<unsigned char>(c);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
     if (c == '"' || c == '\\') {
       quoted += '\\';
       quoted += c;
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      quoted += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\x{:02x}", byte);
+    } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {  // control characters of Latin-1, in UTF-8
+      quoted += fmt::format("\\x{:02x}", next);
+      ++i;
     } else {
       quoted += c;
     }

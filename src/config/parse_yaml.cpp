@@ -34,7 +34,11 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
 
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(mark, "", anchor, Node{}); }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    Node* node = add(mark, "", anchor, Node{});
+    // For a value that is left out, the mark is that of the next line.
+    if (node != &root_ && open_.back()->kind == Node::Kind::kMap) node->position = open_.back()->members.back().position;
+  }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     fail(position(mark), "aliases (*name) are not supported; write the value out");

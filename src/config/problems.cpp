@@ -4,24 +4,49 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace trainer::config {
 
-void Problems::add(const Position& position, const std::string& key_path, const std::string& what) {
-  problems_.push_back({position, to_string(position) + ": " + (key_path.empty() ? "" : key_path + ": ") + what});
+Problems::Problem Problems::make(const Position& position, const std::string& key_path, const std::string& what, bool is_contradiction) {
+  return {position, key_path, to_string(position) + ": " + (key_path.empty() ? "" : key_path + ": ") + what, is_contradiction};
 }
 
-void Problems::throw_if_any() const {
-  if (problems_.empty()) return;
-  auto sorted = problems_;
+void Problems::add(const Position& position, const std::string& key_path, const std::string& what) {
+  problems_.push_back(make(position, key_path, what, /*is_contradiction=*/false));
+}
+
+void Problems::add_contradiction(const Position& position, const std::string& key_path, const std::string& what) {
+  problems_.push_back(make(position, key_path, what, /*is_contradiction=*/true));
+}
+
+void Problems::add_warning(const Position& position, const std::string& key_path, const std::string& what) {
+  warnings_.push_back(make(position, key_path, what, /*is_contradiction=*/false));
+}
+
+bool Problems::is_readable(const std::string& section) const {
+  return std::ranges::none_of(problems_, [&](const Problem& problem) {
+    if (problem.is_contradiction) return false;
+    const auto& path = problem.key_path;
+    return section.empty() || path.empty() || path == section || path.starts_with(section + ".") || path.starts_with(section + "[");
+  });
+}
+
+std::vector<std::string> Problems::sorted_lines(std::vector<Problem> problems) {
   // Line 0 is the command line, which is sorted after the file.
   const auto order = [](const Problem& problem) {
     return std::tuple(problem.position.line == 0, problem.position.line, problem.position.column);
   };
-  std::ranges::stable_sort(sorted, {}, order);
-  std::string text;
-  for (const auto& problem : sorted) text += (text.empty() ? "" : "\n") + problem.text;
-  throw UsageError(text);
+  std::ranges::stable_sort(problems, {}, order);
+  std::vector<std::string> lines;
+  for (const auto& problem : problems) lines.push_back(problem.text);
+  return lines;
 }
+
+void Problems::throw_if_any() const {
+  if (!problems_.empty()) throw UsageError(join(sorted_lines(problems_), "\n"));
+}
+
+std::vector<std::string> Problems::warnings() const { return sorted_lines(warnings_); }
 
 }  // namespace trainer::config

@@ -7,20 +7,37 @@
 
 namespace trainer::config {
 
-// The problems of a configuration, collected so that one error reports all of them.
+// The problems of a configuration, collected so that one error reports all of them, and the warnings.
 class Problems {
  public:
+  // A key that is unknown or missing, or whose value cannot be used.
   void add(const Position& position, const std::string& key_path, const std::string& what);
+  // A valid key that contradicts others.
+  void add_contradiction(const Position& position, const std::string& key_path, const std::string& what);
+  // A key that can be used as it is, but is hardly meant so.
+  void add_warning(const Position& position, const std::string& key_path, const std::string& what);
+
   bool empty() const { return problems_.empty(); }
+  // Whether the section of this path, and all below it, was read without a problem. Contradictions do not count. An empty path is the
+  // whole file.
+  bool is_readable(const std::string& section) const;
   // Throws one UsageError with a line for each problem, in the order of the file and then of the command line.
   void throw_if_any() const;
+  // One line for each warning, in the same order.
+  std::vector<std::string> warnings() const;
 
  private:
   struct Problem {
     Position position;
+    std::string key_path;
     std::string text;
+    bool is_contradiction = false;
   };
+  static Problem make(const Position& position, const std::string& key_path, const std::string& what, bool is_contradiction);
+  static std::vector<std::string> sorted_lines(std::vector<Problem> problems);
+
   std::vector<Problem> problems_;
+  std::vector<Problem> warnings_;
 };
 
 }  // namespace trainer::config

@@ -3,6 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string_view>
 
 #include "base/text.h"
 
@@ -20,6 +25,70 @@ std::string shown(const Node& node) {
 std::string with_hint(std::string text, const std::string& name, const std::vector<std::string>& candidates) {
   const auto near = nearest_name(name, candidates);
   return near.empty() ? text : text + fmt::format("; did you mean \"{}\"?", near);
+}
+
+// What is wrong with the spelling of a number; empty if the text is no number or a plain one.
+std::string number_hint(const Node& node, const std::string& type) {
+  const bool is_number = type.find("number") != std::string::npos || type.find("integer") != std::string::npos;
+  if (!is_number || node.kind != Node::Kind::kScalar || node.quoted || node.text.empty()) return "";
+  const std::string_view unsigned_text = std::string_view(node.text).substr(node.text[0] == '-' || node.text[0] == '+' ? 1 : 0);
+  if (unsigned_text.empty()) return "";
+  const bool has_digit = unsigned_text[0] >= '0' && unsigned_text[0] <= '9';
+  const bool only_digits = unsigned_text.find_first_not_of("0123456789") == std::string::npos;
+  if (has_digit && unsigned_text.size() > 1 && unsigned_text[0] == '0' && unsigned_text[1] != '.' && unsigned_text[1] != 'e' &&
+      unsigned_text[1] != 'E') {
+    return "; write it as a decimal number without leading zeros";
+  }
+  double value = 0;
+  const auto result = std::from_chars(unsigned_text.data(), unsigned_text.data() + unsigned_text.size(), value);
+  if (result.ec == std::errc::result_out_of_range) return "; no number of this size can be stored";
+  if (result.ec == std::errc{} && !std::isfinite(value)) return "; it must be finite";
+  if (type.find("integer") != std::string::npos && only_digits && value >= 0x1p63)
+    return fmt::format("; the largest integer is {}", std::numeric_limits<int64_t>::max());
+  return "";
+}
+
+// The components of the registry that have a key of this name.
+std::vector<std::string> owners_of(const std::string& key_name, const RegistryBase& registry) {
+  std::vector<std::string> owners;
+  for (const auto& component : registry.components()) {
+    const auto options = component.make_options();
+    KeyTable table;
+    options->describe(table);
+    if (std::ranges::find(table.keys(), key_name, &Key::name) != table.keys().end()) owners.push_back(component.name);
+  }
+  return owners;
+}
+
+// The problem of a key that neither the section at `path` nor its component has. `chooser`: the key that names the component, or null.
+std::string unknown_key(const Node::Member& member, const Node& section, const std::string& path, const Key* chooser,
+                        const std::vector<std::string>& names) {
+  const auto owners = chooser == nullptr ? std::vector<std::string>{} : owners_of(member.name, *chooser->registry);
+  if (owners.empty()) return with_hint("unknown key", member.name, names);
+  const auto& chosen = chooser->component->name;
+  auto text = fmt::format("not a key of {}, but of {}", chosen, fmt::join(owners, ", "));
+  const auto* choice = section.find(chooser->name);
+  const bool overridden = choice != nullptr && choice->value.position.line == 0 && member.position.line != 0;
+  if (overridden) {
+    text += fmt::format("; instead of {}.{}={}, replace the whole section, as in \"{}={{{}: {}}}\"", path, chooser->name, chosen, path,
+                        chooser->name, chosen);
+  }
+  return text;
+}
+
+// Makes the checks of a section that was read without a problem.
+void run_checks(const std::vector<Check>& checks, const Node& section, const std::string& path, Problems& problems) {
+  for (const auto& check : checks) {
+    const auto text = check.find();
+    if (text.empty()) continue;
+    const auto* member = section.find(check.key);
+    const auto& position = member == nullptr ? section.position : member->value.position;
+    if (check.is_warning) {
+      problems.add_warning(position, child_path(path, check.key), text);
+    } else {
+      problems.add_contradiction(position, child_path(path, check.key), text);
+    }
+  }
 }
 
 // Sets `component` to the one that `node` names, with its default options. If it does not exist, adds a problem and returns false.
@@ -72,12 +141,18 @@ void read_components(const Node& node, const Key& key, const std::string& path, 
 void read_value(const Node& node, const Key& key, const std::string& path, Problems& problems) {
   if (key.section) {
     const bool may_be_null = key.set_section != nullptr;
-    if (may_be_null) key.set_section(node.kind != Node::Kind::kNull);
-    if (!may_be_null || key.has_section()) read_section(node, key.section, path, problems);
+    const bool is_null = node.kind == Node::Kind::kNull;
+    if (may_be_null) key.set_section(!is_null);
+    // A section without keys, because all are left out or are comments, has its defaults.
+    Node empty = Node::map();
+    empty.position = node.position;
+    if (!may_be_null || key.has_section()) read_section(is_null ? empty : node, key.section, path, problems);
   } else if (key.components != nullptr) {
     read_components(node, key, path, problems);
   } else if (key.read) {
-    if (const auto expected = key.read(node)) problems.add(node.position, path, fmt::format("expected {}, got {}", *expected, shown(node)));
+    if (const auto expected = key.read(node)) {
+      problems.add(node.position, path, fmt::format("expected {}, got {}{}", *expected, shown(node), number_hint(node, key.type)));
+    }
   }
 }
 
@@ -92,9 +167,11 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   describe(table);
   // The keys of the chosen component are in the same section as `name`. Without a valid component they are not known.
   bool component_known = true;
+  const Key* chooser = nullptr;
   KeyTable component_table;
   for (const auto& key : table.keys()) {
     if (key.component == nullptr) continue;
+    chooser = &key;
     const auto* member = node.find(key.name);
     if (member != nullptr)
       component_known = choose_component(member->value, *key.registry, *key.component, child_path(path, key.name), problems);
@@ -111,7 +188,7 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
     if (key != keys.end()) {
       read_value(member.value, *key, child_path(path, member.name), problems);
     } else if (component_known) {
-      problems.add(member.position, child_path(path, member.name), with_hint("unknown key", member.name, names));
+      problems.add(member.position, child_path(path, member.name), unknown_key(member, node, path, chooser, names));
     }
   }
   for (const auto& key : keys) {
@@ -123,6 +200,9 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
       read_section(empty, key.section, child_path(path, key.name), problems);
     }
   }
+  if (!problems.is_readable(path)) return;
+  run_checks(table.checks(), node, path, problems);
+  run_checks(component_table.checks(), node, path, problems);
 }
 
 Node write_section(const std::function<void(KeyTable&)>& describe) {

@@ -15,7 +15,9 @@
 
 namespace trainer::config {
 
+class Findings;
 class KeyTable;
+struct Experiment;
 
 // Base of a component's options: members with their default values, which describe() binds to keys.
 struct Options {
@@ -109,6 +111,9 @@ struct Registries {
   const RegistryBase& optimizers;
   const RegistryBase& lr_schedulers;
   MonitorChoices monitor = {};
+  // Checks of components against each other, such as the network against the data set, and against other sections. Called once the file
+  // is read; it must not read files.
+  std::function<void(const Experiment& experiment, Findings& findings)> check = {};
 };
 
 }  // namespace trainer::config

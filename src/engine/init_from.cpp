@@ -103,7 +103,7 @@ void load_weights(const state::Tree& file, const std::string& source, torch::nn:
   copy_fitting(found);
 }
 
-std::string init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model) {
+InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model) {
   const auto found = match(file, source, model);
   const auto differences = found.differences();
   if (strict && !differences.empty()) {
@@ -112,11 +112,18 @@ std::string init_model(const state::Tree& file, const std::string& source, bool 
   }
   if (found.fitting.empty()) throw CheckpointError(fmt::format("{}: none of its entries fits the model: {}", source, differences));
   copy_fitting(found);
-  const auto text = fmt::format("the model starts with {} of {}", counted(found.fitting.size(), "tensor"), source);
-  return differences.empty() ? text : text + "; skipped: " + differences;
+  const size_t num_fitting = found.fitting.size();
+  const size_t num_tensors = num_fitting + found.missing.size() + found.misfits.size();
+  InitReport report{.text = fmt::format("the model starts with {} of {}", counted(num_fitting, "tensor"), source), .warning = {}};
+  if (!differences.empty()) report.text += "; skipped: " + differences;
+  if (2 * num_fitting < num_tensors) {
+    report.warning =
+        fmt::format("only {} of the {} tensors of the network are in {}; the others start at random", num_fitting, num_tensors, source);
+  }
+  return report;
 }
 
-std::string init_model(const config::ModelSection& section, torch::nn::Module& model) {
+InitReport init_model(const config::ModelSection& section, torch::nn::Module& model) {
   return init_model(checkpoint::read_any(section.init_from), section.init_from, section.init_strict, model);
 }
 

@@ -16,9 +16,15 @@ namespace trainer::engine {
 // and changes nothing. `source`: the origin of `file`, for messages.
 void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model);
 
-// The same for initial weights. If not `strict`, loads the entries that fit, and throws only if none does. Returns a message for the log.
-std::string init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model);
+// Messages for the log.
+struct InitReport {
+  std::string text;
+  std::string warning;  // when most tensors of the model are not in the file; else empty
+};
+
+// The same for initial weights. If not `strict`, loads the entries that fit, and throws only if none does.
+InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model);
 // From the file model.init_from.
-std::string init_model(const config::ModelSection& section, torch::nn::Module& model);
+InitReport init_model(const config::ModelSection& section, torch::nn::Module& model);
 
 }  // namespace trainer::engine

@@ -34,8 +34,8 @@ std::optional<int64_t> product_of(std::initializer_list<int64_t> factors) {
   const char* key = loader.global_batch_size ? "dataloader.global_batch_size" : "dataloader.batch_size";
   if (micro_steps > batch_size) key = "training.accumulation_steps";
   throw UsageError(
-      fmt::format("{}: batches of {} x {} ranks x training.accumulation_steps = {} are more than {} samples in a step; lower it", key,
-                  batch_size, world_size, micro_steps, kMost));
+      fmt::format("{}: batches of {} x {} ranks x training.accumulation_steps = {} are more than {} samples in a step; lower it",
+                  experiment.place_of(key), batch_size, world_size, micro_steps, kMost));
 }
 
 int64_t batch_size_of(const config::Experiment& experiment, int world_size) {
@@ -46,9 +46,10 @@ int64_t batch_size_of(const config::Experiment& experiment, int world_size) {
   const int64_t num_parts = *product;
   if (*loader.global_batch_size % num_parts != 0) {
     throw UsageError(
-        fmt::format("dataloader.global_batch_size: {} cannot be divided among {} ranks x training.accumulation_steps = {}; choose "
+        fmt::format("{}: {} cannot be divided among {} ranks x training.accumulation_steps = {}; choose "
                     "a multiple of {}",
-                    *loader.global_batch_size, world_size, experiment.training.accumulation_steps, num_parts));
+                    experiment.place_of("dataloader.global_batch_size"), *loader.global_batch_size, world_size,
+                    experiment.training.accumulation_steps, num_parts));
   }
   return *loader.global_batch_size / num_parts;
 }
@@ -73,9 +74,8 @@ Plan make_plan(const config::Experiment& experiment, int64_t num_train, int worl
   plan.steps_per_epoch = epoch.num_steps;
   if (plan.batches_per_epoch == 0) {
     const auto ranks = world_size == 1 ? "" : fmt::format(" on each of {} ranks", world_size);
-    throw UsageError(fmt::format(
-        "dataloader.batch_size: {} training images are fewer than one batch of {}{}; lower it, or set dataloader.drop_last: false",
-        num_train, plan.batch_size, ranks));
+    throw UsageError(fmt::format("{}: {} training images are fewer than one batch of {}{}; lower it, or set dataloader.drop_last: false",
+                                 experiment.place_of("dataloader.batch_size"), num_train, plan.batch_size, ranks));
   }
   plan.num_epochs = experiment.training.epochs;
   const auto total_steps = product_of({plan.num_epochs, plan.steps_per_epoch});

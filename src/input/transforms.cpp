@@ -2,6 +2,7 @@
 
 #include <ATen/Dispatch.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -30,6 +31,8 @@ class ImageTransform : public config::Options {
  public:
   // The frame after this transform. Throws UsageError when it cannot be applied to `frame`.
   virtual Frame plan(Frame frame) const = 0;
+  // What is hardly meant so, though it can be applied to `frame`; empty: nothing.
+  virtual std::string warning(const Frame& /*frame*/) const { return ""; }
   virtual void apply(ImageView& image, CounterRandom& random) const = 0;
 };
 
@@ -63,6 +66,12 @@ class RandomCrop final : public ImageTransform {
                       size_, frame.height, frame.width, padding_));
     }
     return {static_cast<int>(size_), static_cast<int>(size_), true};
+  }
+
+  std::string warning(const Frame& frame) const override {
+    if (padding_ < std::min(frame.height, frame.width)) return "";
+    return fmt::format("padding {} is not smaller than the image, which is {} x {} pixels; a crop may show little or nothing of it",
+                       padding_, frame.height, frame.width);
   }
 
   void apply(ImageView& image, CounterRandom& random) const override {
@@ -112,6 +121,14 @@ struct Normalize final : config::Options {
   void describe(config::KeyTable& keys) override {
     keys.add("mean", mean, {.doc = "One for each channel, of pixel values from 0 to 1.", .required = true});
     keys.add("std", std, {.min = 0, .min_excluded = true, .doc = "One for each channel.", .required = true});
+    const auto warn_above_one = [&keys](const char* key, const std::vector<double>& values) {
+      keys.warn(key, [&values]() -> std::string {
+        if (std::ranges::none_of(values, [](double value) { return value > 1; })) return "";
+        return fmt::format("[{}] cannot be that of pixel values from 0 to 1; divide values for 0 to 255 by 255", fmt::join(values, ", "));
+      });
+    };
+    warn_above_one("mean", mean);
+    warn_above_one("std", std);
   }
 };
 
@@ -178,9 +195,16 @@ struct Pipeline::State {
   std::vector<std::shared_ptr<const ImageTransform>> image_transforms;
   PixelTable table;
   std::vector<ChannelArithmetic> arithmetic;
+  std::vector<TransformFinding> warnings;
+  size_t num_planned = 0;  // transforms that can be applied
 
   State(const std::vector<config::ComponentConfig>& components, const DatasetInfo& dataset_info, BatchLayout batch_layout)
       : info(dataset_info), layout(batch_layout), output_shape(dataset_info.shape) {
+    plan(components);
+  }
+  explicit State(const DatasetInfo& dataset_info) : info(dataset_info), output_shape(dataset_info.shape) {}
+
+  void plan(const std::vector<config::ComponentConfig>& components) {
     if (info.is_image) {
       plan_images(components);
     } else if (!components.empty()) {
@@ -207,8 +231,12 @@ struct Pipeline::State {
         std = normalize->std;
       } else {
         image_transforms.push_back(std::get<std::shared_ptr<const ImageTransform>>(transform));
-        frame = image_transforms.back()->plan(frame);
+        const auto before = frame;
+        frame = image_transforms.back()->plan(before);
+        const auto warning = image_transforms.back()->warning(before);
+        if (!warning.empty()) warnings.push_back({i, true, fmt::format("transform {}: {}", components[i].name, warning)});
       }
+      ++num_planned;
     }
     output_shape = {channels, frame.height, frame.width};
     table = make_table(mean, std, layout.dtype);
@@ -242,6 +270,19 @@ struct Pipeline::State {
     });
   }
 };
+
+std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info) {
+  Pipeline::State state(info);
+  std::string refusal;
+  try {
+    state.plan(components);
+  } catch (const UsageError& error) {
+    refusal = error.what();
+  }
+  auto findings = std::move(state.warnings);
+  if (!refusal.empty()) findings.push_back({state.num_planned, false, refusal});
+  return findings;
+}
 
 Pipeline::Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout)
     : state_(std::make_shared<const State>(components, info, layout)) {}

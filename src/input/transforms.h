@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -21,6 +22,16 @@ struct BatchLayout {
   bool channels_last = false;
 };
 
+// A transform that cannot be applied, or only in a way that is hardly meant.
+struct TransformFinding {
+  size_t index = 0;  // in its list
+  bool is_warning = false;
+  std::string text;
+};
+
+// The first transform of the list that cannot be applied to samples of such a data set, and the warnings of those before it.
+std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info);
+
 // Immutable and thread-safe; copies share their state.
 class Pipeline {
  public:
@@ -35,6 +46,7 @@ class Pipeline {
   void write(const Sample& sample, CounterRandom random, void* out) const;
 
  private:
+  friend std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info);
   struct State;
   std::shared_ptr<const State> state_;
 };

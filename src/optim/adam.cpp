@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 #include <torch/torch.h>
 
-#include "base/error.h"
 #include "optim/optimizer.h"
 
 namespace trainer::optim {
@@ -29,6 +28,9 @@ struct AdamOptions : config::Options {
              {.min = 0,
               .doc = decoupled_weight_decay ? "Times lr and the parameter, subtracted from the parameter."
                                             : "Times the parameter, added to its gradient."});
+    keys.refuse("betas", [this]() -> std::string {
+      return betas.size() == 2 ? "" : fmt::format("[{}] has {} numbers; give two", fmt::join(betas, ", "), betas.size());
+    });
   }
 };
 
@@ -51,9 +53,6 @@ AdamState first_state(const torch::Tensor& param) {
 class Adam final : public Optimizer {
  public:
   Adam(const AdamOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
-    if (options.betas.size() != 2) {
-      throw UsageError(fmt::format("optimizer.betas: [{}] has {} numbers; give two", fmt::join(options.betas, ", "), options.betas.size()));
-    }
     for (const auto& group : groups_) states_.emplace_back(group.params.size());
   }
 

@@ -27,6 +27,8 @@ struct SchedulePoint {
 struct Schedule : config::Options {
   virtual double factor(const SchedulePoint& point) const = 0;
   virtual bool has_own_warmup() const { return false; }
+  // The epoch of the last drop; 0: the schedule has none.
+  virtual double last_drop() const { return 0; }
 };
 
 double interpolate(double start, double end, double progress) { return start + (end - start) * progress; }
@@ -65,7 +67,14 @@ struct MultistepSchedule final : Schedule {
               .doc = "When the drops come, in increasing order; fractions allowed.",
               .required = true});
     keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
+    keys.refuse("milestones", [this]() -> std::string {
+      const bool increases = std::ranges::adjacent_find(milestones, std::ranges::greater_equal()) == milestones.end();
+      return increases ? ""
+                       : fmt::format("[{}] does not increase from each to the next; sort it and give each epoch once",
+                                     fmt::join(milestones, ", "));
+    });
   }
+  double last_drop() const override { return milestones.empty() ? 0 : milestones.back(); }
   double factor(const SchedulePoint& point) const override {
     const auto drops = std::upper_bound(milestones.begin(), milestones.end(), point.epoch) - milestones.begin();
     return std::pow(gamma, static_cast<double>(drops));
@@ -127,14 +136,6 @@ struct OneCycleSchedule final : Schedule {
   }
 };
 
-std::unique_ptr<Schedule> make_multistep(const MultistepSchedule& schedule) {
-  if (std::ranges::adjacent_find(schedule.milestones, std::ranges::greater_equal()) != schedule.milestones.end()) {
-    throw UsageError(fmt::format("lr_scheduler.milestones: [{}] does not increase from each to the next; sort it and give each epoch once",
-                                 fmt::join(schedule.milestones, ", ")));
-  }
-  return std::make_unique<MultistepSchedule>(schedule);
-}
-
 using LrSchedulerRegistry = config::Registry<std::unique_ptr<Schedule>>;
 
 const LrSchedulerRegistry& schedules() {
@@ -143,7 +144,7 @@ const LrSchedulerRegistry& schedules() {
     const auto copy = [](const auto& schedule) { return std::make_unique<std::decay_t<decltype(schedule)>>(schedule); };
     registry.add<ConstantSchedule>("constant", "The learning rate stays as it is.", copy);
     registry.add<StepSchedule>("step", "Multiplied by gamma every step_epochs epochs.", copy);
-    registry.add<MultistepSchedule>("multistep", "Multiplied by gamma at each milestone.", make_multistep);
+    registry.add<MultistepSchedule>("multistep", "Multiplied by gamma at each milestone.", copy);
     registry.add<CosineSchedule>("cosine", "Half a cosine down to final_factor.", copy);
     registry.add<LinearSchedule>("linear", "A straight line from start_factor to end_factor.", copy);
     registry.add<PolynomialSchedule>("polynomial", "A power of the part of the steps that is left, down to final_factor.", copy);
@@ -155,10 +156,6 @@ const LrSchedulerRegistry& schedules() {
 
 // The warm-up in steps, from either key. A configured warm-up has at least one step.
 int64_t warmup_length(const config::LrSchedulerSection& section, int64_t steps_per_epoch) {
-  if (section.warmup_steps > 0 && section.warmup_epochs > 0) {
-    throw UsageError(fmt::format("lr_scheduler.warmup_steps: {} contradicts warmup_epochs {}; give one of the two", section.warmup_steps,
-                                 section.warmup_epochs));
-  }
   if (section.warmup_epochs == 0) return section.warmup_steps;
   return std::max<int64_t>(1, std::llround(section.warmup_epochs * static_cast<double>(steps_per_epoch)));
 }
@@ -167,14 +164,26 @@ int64_t warmup_length(const config::LrSchedulerSection& section, int64_t steps_p
 
 const config::RegistryBase& lr_scheduler_registry() { return schedules(); }
 
+void check_lr_schedule(const config::Experiment& experiment, config::Findings& findings) {
+  const auto& section = experiment.lr_scheduler;
+  if (!findings.are_readable({"lr_scheduler"})) return;
+  const auto schedule = schedules().make(section.component);
+  const char* key = section.warmup_epochs > 0 ? "warmup_epochs" : "warmup_steps";
+  if (schedule->has_own_warmup() && (section.warmup_epochs > 0 || section.warmup_steps > 0)) {
+    findings.refuse(fmt::format("lr_scheduler.{}", key),
+                    fmt::format("{} has a warm-up of its own; remove this key", section.component.name));
+  }
+  if (findings.are_readable({"training"}) && schedule->last_drop() >= static_cast<double>(experiment.training.epochs)) {
+    findings.warn("lr_scheduler.milestones",
+                  fmt::format("epoch {} is not reached in a training of {} epochs", schedule->last_drop(), experiment.training.epochs));
+  }
+}
+
 LrSchedule make_lr_schedule(const config::LrSchedulerSection& section, int64_t total_steps, int64_t steps_per_epoch) {
   const std::shared_ptr<const Schedule> schedule = schedules().make(section.component);
   const int64_t warmup = warmup_length(section, steps_per_epoch);
-  const char* key = section.warmup_epochs > 0 ? "warmup_epochs" : "warmup_steps";
-  if (warmup > 0 && schedule->has_own_warmup()) {
-    throw UsageError(fmt::format("lr_scheduler.{}: {} has a warm-up of its own; remove this key", key, section.component.name));
-  }
   if (warmup >= total_steps) {
+    const char* key = section.warmup_epochs > 0 ? "warmup_epochs" : "warmup_steps";
     throw UsageError(
         fmt::format("lr_scheduler.{}: the warm-up of {} steps is not shorter than the training of {} steps; shorten it or train "
                     "longer",

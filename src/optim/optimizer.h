@@ -98,7 +98,6 @@ class Optimizer {
   bool skip_zero_grads_ = false;
 };
 
-// make() throws UsageError when options contradict each other.
 using OptimizerRegistry = config::Registry<std::unique_ptr<Optimizer>, std::vector<ParamGroup>>;
 
 const OptimizerRegistry& optimizer_registry();

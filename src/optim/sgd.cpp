@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-
 namespace trainer::optim {
 
 void SgdOptions::describe(config::KeyTable& keys) {
@@ -15,6 +13,13 @@ void SgdOptions::describe(config::KeyTable& keys) {
   keys.add("dampening", dampening, {.min = 0, .max = 1, .doc = "Part of the gradient that is kept out of the momentum buffer."});
   keys.add("weight_decay", weight_decay, {.min = 0, .doc = "Times the parameter, added to its gradient."});
   keys.add("nesterov", nesterov, {.doc = "Nesterov's momentum; needs momentum above 0 and dampening 0."});
+  keys.refuse("nesterov", [this]() -> std::string {
+    if (!nesterov || (momentum > 0 && dampening == 0)) return "";
+    return fmt::format(
+        "true needs momentum above 0 and dampening 0, but momentum is {} and dampening {}; change those or set nesterov to "
+        "false",
+        momentum, dampening);
+  });
 }
 
 namespace {
@@ -29,12 +34,6 @@ struct SgdLists {
 }  // namespace
 
 Sgd::Sgd(const SgdOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
-  if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
-    throw UsageError(
-        fmt::format("optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is {} and dampening {}; "
-                    "change those or set nesterov to false",
-                    options.momentum, options.dampening));
-  }
   for (const auto& group : groups_) momentum_buffers_.emplace_back(group.params.size());
 }
 

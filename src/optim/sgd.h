@@ -18,7 +18,6 @@ struct SgdOptions : config::Options {
 // With dampening, the host reads `found_inf` in each step in which a parameter has not had its first update.
 class Sgd : public Optimizer {
  public:
-  // Throws UsageError when options contradict each other.
   Sgd(const SgdOptions& options, std::vector<ParamGroup> groups);
   double base_lr() const override { return options_.lr; }
 

@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/access.h"
 #include "base/error.h"
@@ -48,21 +50,31 @@ bool is_of_finished_run(const std::filesystem::path& summary_file) {
   return summary.is_object() && summary.value("reason", nlohmann::json()) == "done";
 }
 
+// Whether `descriptor` is open on the file that has this path now.
+bool is_file_at(int descriptor, const std::filesystem::path& path) {
+  struct stat open {};
+  struct stat named {};
+  return ::fstat(descriptor, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
 }  // namespace
 
 RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
-  std::error_code error;
-  std::filesystem::create_directories(path_, error);
-  if (error) fail(path_, explain_refusal(path_, error));
-
   const auto file = lock_path();
-  for (const auto& written :
-       {file, log_file(), metrics_file(), metrics_table_file(), checkpoint_folder(), tensorboard_folder(), non_finite_folder()}) {
-    refuse_link(path_, written);
-  }
-  if (const auto refusal = describe_irregular(file); !refusal.empty()) fail(path_, ".lock: " + refusal);
-  lock_ = lock_file(file, 0644);
-  const int reason = errno;
+  int reason = 0;
+  do {
+    std::error_code error;
+    is_new_ = std::filesystem::create_directories(path_, error) || is_new_;
+    if (error) fail(path_, explain_refusal(path_, error));
+    for (const auto& written :
+         {file, log_file(), metrics_file(), metrics_table_file(), checkpoint_folder(), tensorboard_folder(), non_finite_folder()}) {
+      refuse_link(path_, written);
+    }
+    if (const auto refusal = describe_irregular(file); !refusal.empty()) fail(path_, ".lock: " + refusal);
+    lock_ = lock_file(file, 0644);
+    reason = errno;
+    // A process that was refused may have removed the file meanwhile; see discard().
+  } while (lock_.number() >= 0 && !is_file_at(lock_.number(), file));
   // Empty if the process that holds the lock has not written its description yet, or has released the lock.
   if (lock_.number() >= 0 || reason == EWOULDBLOCK) earlier_holder_ = read_file(file);
   if (lock_.number() < 0 && reason == EWOULDBLOCK) {
@@ -74,19 +86,30 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   }
 }
 
-// Keeps the file: if it were removed, a third process could lock a new file while a second one holds the old.
+// Keeps the file, so that another user of the folder finds the same one.
 RunDirectory::~RunDirectory() { replace_content(lock_.number(), ""); }
 
 void RunDirectory::check_lock() const {
-  struct stat locked {};
-  struct stat found {};
-  if (::fstat(lock_.number(), &locked) != 0 || ::stat(lock_path().c_str(), &found) != 0) return;
-  if (locked.st_dev == found.st_dev && locked.st_ino == found.st_ino) return;
+  std::error_code ignored;
+  if (!std::filesystem::exists(lock_path(), ignored) || is_file_at(lock_.number(), lock_path())) return;
   const auto holder = read_file(lock_path());
   throw UsageError(
       fmt::format("the run directory {} was removed or lost its lock file, and now belongs to {}; this run ends and writes nothing there; "
                   "choose another --run-dir for each run",
                   path_.string(), holder.empty() ? "another run" : holder));
+}
+
+void RunDirectory::discard() {
+  if (!is_new_) return;
+  std::error_code ignored;
+  std::vector<std::filesystem::path> logs;
+  for (const auto& entry : std::filesystem::directory_iterator(path_, ignored)) {
+    if (entry.path().extension() == ".log") logs.push_back(entry.path());
+  }
+  for (const auto& log : logs) std::filesystem::remove(log, ignored);
+  if (std::distance(std::filesystem::directory_iterator(path_, ignored), {}) > 1) return;
+  std::filesystem::remove(lock_path(), ignored);
+  std::filesystem::remove(path_, ignored);
 }
 
 RunDirectory::EarlierRun RunDirectory::earlier_run() const {

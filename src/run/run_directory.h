@@ -22,6 +22,8 @@ class RunDirectory {
   // this run writes to is a symbolic link, which could lead anywhere.
   explicit RunDirectory(const std::filesystem::path& path);
   ~RunDirectory();
+  // Removes the folder again, if the constructor created it and it holds nothing but its lock and logs. The object is of no use after that.
+  void discard();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
@@ -58,6 +60,7 @@ class RunDirectory {
   std::filesystem::path lock_path() const { return path_ / ".lock"; }
 
   std::filesystem::path path_;
+  bool is_new_ = false;
   Descriptor lock_;
   std::string earlier_holder_;
 };

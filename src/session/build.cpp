@@ -1,7 +1,6 @@
 #include "session/build.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -9,7 +8,6 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "base/random.h"
-#include "base/text.h"
 #include "datasets/registry.h"
 #include "engine/out_of_memory.h"
 #include "models/registry.h"
@@ -54,37 +52,6 @@ void place_model(models::Model& model, const device::Placement& placement) {
   }
 }
 
-// Throws one UsageError that lists everything that does not fit together.
-void check_fit(const config::Experiment& experiment, const models::Model& model, const task::Task& task) {
-  const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
-  const auto& data_name = experiment.dataset.component.name;
-  auto problems = task.problems({.loss = experiment.loss.component.name,
-                                 .dataset = data_name,
-                                 .num_classes = info.num_classes,
-                                 .monitor = experiment.checkpoint.monitor});
-  const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
-  if (model.num_outputs() != num_targets) {
-    problems.push_back(fmt::format("model: {} has {} outputs, but {} has {} {}", experiment.model.component.name, model.num_outputs(),
-                                   data_name, num_targets, info.num_classes > 0 ? "classes" : "targets"));
-  }
-  const auto check_transforms = [&](const char* key, const std::vector<config::ComponentConfig>& transforms) {
-    try {
-      const auto shape = input::Pipeline(transforms, info, {}).output_shape();
-      const bool fits =
-          std::ranges::equal(model.input_shape(), shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
-      if (!fits) {
-        problems.push_back(fmt::format("model: {} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
-                                       fmt::join(model.input_shape(), "x"), data_name, fmt::join(shape, "x"), key));
-      }
-    } catch (const UsageError& error) {
-      problems.push_back(fmt::format("{}: {}", key, error.what()));
-    }
-  };
-  check_transforms("dataset.train_transforms", experiment.dataset.train_transforms);
-  check_transforms("dataset.validation_transforms", experiment.dataset.validation_transforms);
-  if (!problems.empty()) throw UsageError(join(problems, "\n"));
-}
-
 // Two ascending lists of the indices 0 to size - 1: a fraction `part` of them, chosen by the seed alone, and the others.
 std::pair<std::vector<int64_t>, std::vector<int64_t>> split_indices(int64_t size, double part, uint64_t seed) {
   std::vector<int64_t> order(static_cast<size_t>(size));
@@ -109,8 +76,8 @@ void open_files(const config::Experiment& experiment, Logger& logger, engine::Da
   data.validation.files = open(datasets::Split::kTrain);
   const auto [held_out, rest] = split_indices(data.train.files->size(), section.validation_split, static_cast<uint64_t>(experiment.seed));
   if (held_out.empty() || rest.empty()) {
-    throw UsageError(fmt::format("dataset.validation_split: {} of {} images leaves no image on one side; choose another fraction",
-                                 section.validation_split, data.train.files->size()));
+    throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side; choose another fraction",
+                                 experiment.place_of("dataset.validation_split"), section.validation_split, data.train.files->size()));
   }
   data.train.subset = std::make_unique<input::Subset>(*data.train.files, rest);
   data.validation.subset = std::make_unique<input::Subset>(*data.validation.files, held_out);
@@ -147,7 +114,6 @@ engine::Network build_network_unguarded(const config::Experiment& experiment, co
   network.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
   network.model = make_model(experiment, network.dropout_generator, ranks);
   network.task = task::make_task(nn::loss_registry().make(experiment.loss.component));
-  check_fit(experiment, *network.model, *network.task);
   if (!experiment.runtime.channels_last.value && !network.model->prefers_channels_last()) {
     network.placement.memory_format = torch::MemoryFormat::Contiguous;
   }
@@ -155,12 +121,6 @@ engine::Network build_network_unguarded(const config::Experiment& experiment, co
   network.optimizer = optim::make_optimizer(experiment.optimizer.component,
                                             optim::group_parameters(*network.model, experiment.optimizer.decay_norm_and_bias),
                                             experiment.optimizer.skip_zero_grads);
-  if (network.optimizer->needs_second_pass() && experiment.training.accumulation_steps > 1) {
-    throw UsageError(
-        fmt::format("optimizer.name: {} processes each batch twice, so it cannot accumulate {} micro-steps; set "
-                    "training.accumulation_steps: 1",
-                    experiment.optimizer.component.name, experiment.training.accumulation_steps));
-  }
   if (network.placement.autocast_dtype == torch::kFloat16) network.grad_scaler.emplace(experiment.amp, placement.device);
   return network;
 }

@@ -8,8 +8,7 @@
 
 namespace trainer::session {
 
-// Builds model, task and optimizer, and checks that they fit the data set and its transforms, without opening the data. Not collective.
-// Throws one UsageError that lists everything that does not fit.
+// Builds model, task and optimizer, without opening the data. Not collective. `experiment` is one that config::load() has checked.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
 
 // Opens the data of a run. Not collective. Throws UsageError, and DataError naming the file and what to do.

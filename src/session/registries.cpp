@@ -6,6 +6,7 @@
 #include "nn/loss.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
+#include "session/check.h"
 #include "task/task.h"
 
 namespace trainer::session {
@@ -17,7 +18,8 @@ config::Registries all_registries() {
           .losses = nn::loss_registry(),
           .optimizers = optim::optimizer_registry(),
           .lr_schedulers = optim::lr_scheduler_registry(),
-          .monitor = task::monitor_choices()};
+          .monitor = task::monitor_choices(),
+          .check = check_components};
 }
 
 }  // namespace trainer::session

@@ -116,7 +116,7 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
                                is_older ? "newer checkpoints" : "another run", is_older ? ", or remove the newer ones" : ""));
 }
 
-RunStart prepare_run_start(const run::RunDirectory& directory, const std::string& choice, const std::string& config_text, Logger& logger) {
+RunStart choose_run_start(const run::RunDirectory& directory, const std::string& choice, const std::string& config_text, Logger& logger) {
   const auto folder = directory.checkpoint_folder();
   RunDirectoryContents contents{.path = directory.path(), .earlier_run = directory.earlier_run()};
   if (fs::exists(folder)) contents.checkpoints = checkpoint::list_checkpoints(fs::canonical(folder));
@@ -128,27 +128,32 @@ RunStart prepare_run_start(const run::RunDirectory& directory, const std::string
   const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;
   if (is_file && !(was_finished && contents.changes.empty())) chosen = {choice, checkpoint::read_pytorch_file(choice)};
-  switch (decide_resume(contents, choice, chosen ? fs::canonical(choice) : fs::path())) {
+  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(choice) : fs::path())};
+  switch (start.decision) {
     case ResumeDecision::kFinished:
       logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
                   directory.path().string(), directory.summary_file().string());
-      return {.is_finished = true};
+      break;
     case ResumeDecision::kStart:
-      return {};
+      break;
     case ResumeDecision::kStartAgain:
       logger.warn("the run in {} had not saved a checkpoint yet: it starts again from its first step", directory.path().string());
-      directory.clear();
-      return {};
+      break;
     case ResumeDecision::kResumeNewest:
     case ResumeDecision::kResumeFile:
+      start.checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, logger);
+      check_configuration(*start.checkpoint, config_text, logger);
       break;
   }
-  auto checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, logger);
-  check_configuration(checkpoint, config_text, logger);
-  truncate_event_files(directory, checkpoint);
-  // Until it is finished again; otherwise the next start would take the summary for that of the longer run.
-  if (was_finished) fs::remove(directory.summary_file());
-  return {.checkpoint = std::move(checkpoint)};
+  return start;
+}
+
+void discard_later_files(const run::RunDirectory& directory, const RunStart& start) {
+  if (start.decision == ResumeDecision::kStartAgain) directory.clear();
+  if (!start.checkpoint) return;
+  // The summary of a finished run would tell the next start that the longer run is finished too.
+  if (directory.earlier_run() == run::RunDirectory::EarlierRun::kFinished) fs::remove(directory.summary_file());
+  truncate_event_files(directory, *start.checkpoint);
 }
 
 Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {

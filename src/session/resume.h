@@ -41,14 +41,16 @@ enum class ResumeDecision {
 ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const std::filesystem::path& file = {});
 
 struct RunStart {
-  bool is_finished = false;
+  ResumeDecision decision = ResumeDecision::kStart;
   std::optional<Checkpoint> checkpoint = {};  // to resume from
 };
 
-// On the rank that holds the run directory. Decides, reads the checkpoint, checks that it belongs to a run with the configuration
-// `config_text` and logs allowed differences, and truncates the event files to their sizes at the checkpoint. Throws UsageError as
-// decide_resume() does and when the checkpoint belongs to another run, and CheckpointError when no checkpoint can be read.
-RunStart prepare_run_start(const run::RunDirectory& directory, const std::string& choice, const std::string& config_text, Logger& logger);
+// On the rank that holds the run directory, which is not changed. Decides, reads the checkpoint, checks that it belongs to a run with the
+// configuration `config_text` and logs allowed differences. Throws UsageError as decide_resume() does and when the checkpoint belongs to
+// another run, and CheckpointError when no checkpoint can be read.
+RunStart choose_run_start(const run::RunDirectory& directory, const std::string& choice, const std::string& config_text, Logger& logger);
+// On the same rank, when nothing can be refused any more: removes what the earlier run wrote after the start's checkpoint.
+void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
 
 // Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and has `mine`.
 Checkpoint broadcast(const std::filesystem::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world);

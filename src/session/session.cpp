@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/crash.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/file_access.h"
 #include "base/plural.h"
@@ -46,7 +47,17 @@ std::string environment_json(const std::vector<std::string>& command_line, const
 }  // namespace
 
 Session::Session(RankContext& context, SessionOptions options)
-    : context_(context), options_(std::move(options)), checkpoint_(std::move(options_.checkpoint)) {
+    : context_(context), options_(std::move(options)), start_{.checkpoint = std::move(options_.checkpoint)} {
+  try {
+    build();
+  } catch (const Error& error) {
+    const bool is_refused = !has_log_ || error.exit_code() == ExitCode::kUsage;
+    if (directory_ && is_refused) directory_->discard();
+    throw;
+  }
+}
+
+void Session::build() {
   auto& barrier = context_.barrier();
   engine::Network network;
   barrier.on_all_ranks([&] { network = build_network(context_.experiment(), context_.placement(), context_.ranks()); });
@@ -56,6 +67,11 @@ Session::Session(RankContext& context, SessionOptions options)
   barrier.on_all_ranks([&] { open_log(); });
   context_.begin_run(directory_ ? directory_->checkpoint_folder() : "");
   auto data = open_data(network);
+  warn_of_plan(data.plan);
+  barrier.on_rank0([&] {
+    begin_run_directory();
+    return std::string();
+  });
   barrier.on_all_ranks([&] { init_weights(*network.model); });
   join_ranks(std::move(network), std::move(data));
   barrier.on_all_ranks([&] { open_saver(); });
@@ -70,13 +86,17 @@ std::string Session::open_run_directory() {
       logger.warn("the run directory {} was locked by {}, which ended without releasing it; this process takes over the lock",
                   directory_->path().string(), holder);
     }
-    auto start = prepare_run_start(*directory_, options_.resume, context_.config_text(), logger);
-    if (start.is_finished) return kFinished;
-    write_file_atomically(directory_->config_file(), context_.config_text());
-    write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, context_.rank_infos()));
-    checkpoint_ = std::move(start.checkpoint);
+    start_ = choose_run_start(*directory_, options_.resume, context_.config_text(), logger);
+    if (start_.decision == ResumeDecision::kFinished) return kFinished;
   }
-  return checkpoint_ ? checkpoint_->file.string() : "";
+  return start_.checkpoint ? start_.checkpoint->file.string() : "";
+}
+
+void Session::begin_run_directory() {
+  if (!directory_) return;
+  discard_later_files(*directory_, start_);
+  write_file_atomically(directory_->config_file(), context_.config_text());
+  write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, context_.rank_infos()));
 }
 
 void Session::open_log() {
@@ -89,6 +109,7 @@ void Session::open_log() {
     std::filesystem::create_directories(path);
     add_file(logger, log_file);
   }
+  has_log_ = true;
   set_crash_file(log_file);
   logger.info("{}: {}", context_.experiment().experiment, device::to_string(context_.placement()));
   const auto& ranks = context_.rank_infos();
@@ -97,6 +118,8 @@ void Session::open_log() {
     const auto gpu = info.pci_bus_id.empty() ? "" : fmt::format(" ({})", info.pci_bus_id);
     logger.info("rank {}  {}  {}{}  {}", rank, info.host, info.device, gpu, counted(info.num_threads, "thread"));
   }
+  if (!directory_) return;
+  for (const auto& warning : context_.experiment().warnings) logger.warn("{}", warning);
 }
 
 engine::Data Session::open_data(const engine::Network& network) {
@@ -114,11 +137,19 @@ engine::Data Session::open_data(const engine::Network& network) {
   return data;
 }
 
+void Session::warn_of_plan(const engine::Plan& plan) const {
+  if (!directory_ || plan.accumulation_steps <= plan.batches_per_epoch) return;
+  context_.logger().warn("{}: {} micro-steps are more than an epoch has, so that each epoch is one step of {}",
+                         context_.experiment().place_of("training.accumulation_steps"), plan.accumulation_steps, plan.batches_per_epoch);
+}
+
 // Only rank 0 reads the file; DataParallel sends its model to all ranks.
 void Session::init_weights(models::Model& model) const {
   const auto& section = context_.experiment().model;
   if (context_.rank() != 0 || !resume_from_.empty() || section.init_from.empty()) return;
-  context_.logger().info("{}", engine::init_model(section, model));
+  const auto report = engine::init_model(section, model);
+  context_.logger().info("{}", report.text);
+  if (!report.warning.empty()) context_.logger().warn("{}: {}", context_.experiment().place_of("model.init_from"), report.warning);
 }
 
 void Session::join_ranks(engine::Network network, engine::Data data) {
@@ -165,7 +196,7 @@ bool Session::train(reporting::Sink& reporter, const std::function<bool()>& shou
   engine::Trainer trainer(context_.experiment(), *parts_, reporter, should_stop, save_targets());
   for (auto* hook : hooks) trainer.add_hook(*hook);
   if (!resume_from_.empty()) {
-    const auto checkpoint = broadcast(resume_from_, std::move(checkpoint_), *context_.ranks().world);
+    const auto checkpoint = broadcast(resume_from_, std::move(start_.checkpoint), *context_.ranks().world);
     context_.barrier().on_all_ranks([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
   }
   return trainer.run();

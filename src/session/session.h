@@ -30,9 +30,10 @@ struct FinishedRun : std::exception {
   const char* what() const noexcept override { return "the run directory holds a finished run"; }
 };
 
-// One rank's part of a run that is ready to train. The constructor is collective and builds in this order: network (model, loss, optimizer,
-// and a check that they fit the data), run directory, data (downloaded by one process of each host), initial weights, data parallelism,
-// checkpoint saver. Members are destroyed in the reverse order. An Error on any rank is thrown on all ranks, with its message on one.
+// One rank's part of a run that is ready to train. The constructor is collective and builds in this order: network (model, loss,
+// optimizer), run directory and its log, data (downloaded by one process of each host), initial weights, data parallelism, checkpoint
+// saver. The run directory keeps what it held, except for lines in logs, until nothing can be refused any more; a new one is removed again
+// after a UsageError. Members are destroyed in the reverse order. An Error on any rank is thrown on all ranks, with its message on one.
 class Session {
  public:
   // `context` must outlive it.
@@ -49,10 +50,14 @@ class Session {
   bool train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks = {});
 
  private:
+  void build();
   // On rank 0. Returns the path of the checkpoint to resume from (empty: start at the first step), or kFinished.
   std::string open_run_directory();
+  // On rank 0.
+  void begin_run_directory();
   void open_log();
   engine::Data open_data(const engine::Network& network);
+  void warn_of_plan(const engine::Plan& plan) const;
   void init_weights(models::Model& model) const;
   void join_ranks(engine::Network network, engine::Data data);
   void open_saver();
@@ -61,8 +66,9 @@ class Session {
   RankContext& context_;
   SessionOptions options_;
   std::unique_ptr<run::RunDirectory> directory_;
-  std::filesystem::path resume_from_;     // empty: start at the first step
-  std::optional<Checkpoint> checkpoint_;  // to resume from, on rank 0
+  RunStart start_;  // on rank 0
+  bool has_log_ = false;
+  std::filesystem::path resume_from_;  // empty: start at the first step
   std::unique_ptr<engine::Parts> parts_;
   std::optional<checkpoint::Saver> saver_;
 };

@@ -114,15 +114,15 @@ class Classification : public Task {
     return classes;
   }
 
-  std::vector<std::string> problems(const Setup& setup) const override {
-    std::vector<std::string> found;
+  std::vector<Mismatch> mismatches(const Setup& setup) const override {
+    std::vector<Mismatch> found;
     if (setup.num_classes == 0) {
-      found.push_back(fmt::format("loss.name: {} needs class labels, but {} gives floating-point targets", setup.loss, setup.dataset));
+      found.push_back({"loss.name", fmt::format("{} needs class labels, but {} gives floating-point targets", setup.loss, setup.dataset)});
     }
     for (const auto& metric : metrics_) {
       if (setup.monitor != "validation/" + metric.info.name || setup.num_classes >= metric.min_classes) continue;
-      found.push_back(fmt::format("checkpoint.monitor: {} needs {}, but {} has {}; choose validation/{}", setup.monitor,
-                                  metric.min_classes_text, setup.dataset, setup.num_classes, default_metric()));
+      found.push_back({"checkpoint.monitor", fmt::format("{} needs {}, but {} has {}; choose validation/{}", setup.monitor,
+                                                         metric.min_classes_text, setup.dataset, setup.num_classes, default_metric())});
     }
     return found;
   }

@@ -20,14 +20,14 @@ class Regression : public Task {
     return std::make_unique<ValidationMeter>(device, num_batches);
   }
 
-  std::vector<std::string> problems(const Setup& setup) const override {
-    std::vector<std::string> found;
+  std::vector<Mismatch> mismatches(const Setup& setup) const override {
+    std::vector<Mismatch> found;
     if (setup.num_classes > 0) {
-      found.push_back(fmt::format("loss.name: {} needs floating-point targets, but {} gives class labels", setup.loss, setup.dataset));
+      found.push_back({"loss.name", fmt::format("{} needs floating-point targets, but {} gives class labels", setup.loss, setup.dataset)});
     }
     if (setup.monitor != "auto" && setup.monitor != "validation/" + default_metric()) {
-      found.push_back(fmt::format("checkpoint.monitor: {} has no classes, so that only its loss is measured; choose validation/{}",
-                                  setup.loss, default_metric()));
+      found.push_back({"checkpoint.monitor", fmt::format("{} has no classes, so that only its loss is measured; choose validation/{}",
+                                                         setup.loss, default_metric())});
     }
     return found;
   }

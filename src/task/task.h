@@ -31,6 +31,13 @@ class Task {
     std::string monitor;      // "validation/loss", or "auto"
   };
 
+  // A reason why a setup cannot be trained.
+  struct Mismatch {
+    std::string key;   // "checkpoint.monitor"
+    std::string text;  // what is wrong with it
+    bool operator==(const Mismatch&) const = default;
+  };
+
   explicit Task(std::unique_ptr<nn::Loss> loss) : loss_(std::move(loss)) {}
   virtual ~Task() = default;
   Task(const Task&) = delete;
@@ -48,8 +55,8 @@ class Task {
   virtual std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t num_classes, int64_t num_batches) const = 0;
   // Metrics of each class, from a validation's confusion matrix; empty without classes.
   virtual std::vector<reporting::ClassMetrics> per_class(const std::vector<int64_t>& /*confusion*/) const { return {}; }
-  // The reasons why this combination cannot be trained, one message each ("checkpoint.monitor: …"); empty if it can.
-  virtual std::vector<std::string> problems(const Setup& setup) const = 0;
+  // Empty if the setup can be trained.
+  virtual std::vector<Mismatch> mismatches(const Setup& setup) const = 0;
 
  private:
   std::unique_ptr<nn::Loss> loss_;

@@ -7,7 +7,7 @@
 namespace trainer::models {
 namespace {
 
-struct PerceptronOptions : config::Options {
+struct PerceptronOptions : ModelOptions {
   int64_t num_classes = 10;
   int64_t hidden_features = 64;
 
@@ -15,22 +15,21 @@ struct PerceptronOptions : config::Options {
     keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
     keys.add("hidden_features", hidden_features, {.min = 1, .doc = "Outputs of the hidden layer."});
   }
+  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
+  int64_t num_outputs() const override { return num_classes; }
 };
 
 class Perceptron : public Model {
  public:
-  Perceptron(const PerceptronOptions& options, const BuildContext& context) : num_classes_(options.num_classes) {
+  Perceptron(const PerceptronOptions& options, const BuildContext& context) : Model(options) {
     hidden_ = register_module("hidden", std::make_shared<nn::Linear>(3 * 32 * 32, options.hidden_features));
-    output_ = register_module("output", std::make_shared<nn::Linear>(options.hidden_features, num_classes_));
+    output_ = register_module("output", std::make_shared<nn::Linear>(options.hidden_features, options.num_classes));
     for (const auto& layer : {hidden_, output_}) nn::default_uniform_(layer->weight, layer->bias, context.init_generator);
   }
 
   torch::Tensor forward(const torch::Tensor& x) override { return output_->forward(hidden_->forward(x.flatten(1)).relu_()); }
-  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
-  int64_t num_outputs() const override { return num_classes_; }
 
  private:
-  int64_t num_classes_;
   std::shared_ptr<nn::Linear> hidden_, output_;
 };
 

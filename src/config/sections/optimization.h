@@ -45,6 +45,9 @@ struct LrSchedulerSection {
     keys.add("warmup_epochs", warmup_epochs, {.min = 0, .unit = "epochs", .doc = "The same in epochs; fractions allowed."});
     keys.add("warmup_start_factor", warmup_start_factor,
              {.min = 0, .max = 1, .doc = "Part of the learning rate that the warm-up starts from."});
+    keys.refuse("warmup_epochs", [this] {
+      return warmup_steps > 0 && warmup_epochs > 0 ? "given together with lr_scheduler.warmup_steps; keep one of them" : "";
+    });
   }
 };
 

@@ -40,7 +40,7 @@ state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", 
 std::string init_from(const state::Tree& tree, torch::nn::Module& model, bool strict = true) {
   testing::StringOutput output;
   checkpoint::write_pytorch_file(tree, "a", output);
-  return init_model(checkpoint::read_pytorch_file(testing::as_bytes(output.content()), "a.pt"), "a.pt", strict, model);
+  return init_model(checkpoint::read_pytorch_file(testing::as_bytes(output.content()), "a.pt"), "a.pt", strict, model).text;
 }
 
 state::Tree as(const std::string& key, state::Dict dict) {
@@ -126,7 +126,7 @@ TEST(InitFrom, ReadsTheFileThatTheSectionNames) {
   Net net;
   config::ModelSection section;
   section.init_from = path.string();
-  EXPECT_EQ(init_model(section, net), "the model starts with 7 tensors of " + path.string());
+  EXPECT_EQ(init_model(section, net).text, "the model starts with 7 tensors of " + path.string());
   expect_filled(net);
   section.init_from = (folder.path() / "absent.pt").string();
   EXPECT_THROW(init_model(section, net), CheckpointError);

@@ -40,12 +40,16 @@ TEST(TorchScript, EveryKindOfNetworkIsTraced) {
   }
 }
 
-// Its trace contains the batch size as a constant.
-struct MeanOverBatch : models::Model {
-  MeanOverBatch() { weight = register_parameter("weight", torch::ones({1})); }
-  torch::Tensor forward(const torch::Tensor& x) override { return x * weight / x.size(0); }
+struct MeanOverBatchOptions : models::ModelOptions {
+  void describe(config::KeyTable&) override {}
   std::vector<int64_t> input_shape() const override { return {3}; }
   int64_t num_outputs() const override { return 3; }
+};
+
+// Its trace contains the batch size as a constant.
+struct MeanOverBatch : models::Model {
+  MeanOverBatch() : Model(MeanOverBatchOptions()) { weight = register_parameter("weight", torch::ones({1})); }
+  torch::Tensor forward(const torch::Tensor& x) override { return x * weight / x.size(0); }
   torch::Tensor weight;
 };
 

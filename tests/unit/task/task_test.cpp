@@ -24,11 +24,16 @@ class Distance : public nn::Loss {
   bool has_classes_;
 };
 
-class Twice : public models::Model {
- public:
-  torch::Tensor forward(const torch::Tensor& x) override { return 2 * x; }
+struct TwiceOptions : models::ModelOptions {
+  void describe(config::KeyTable&) override {}
   std::vector<int64_t> input_shape() const override { return {1}; }
   int64_t num_outputs() const override { return 1; }
+};
+
+class Twice : public models::Model {
+ public:
+  Twice() : Model(TwiceOptions()) {}
+  torch::Tensor forward(const torch::Tensor& x) override { return 2 * x; }
 };
 
 std::vector<std::string> names_of(const std::vector<reporting::MetricInfo>& metrics) {
@@ -75,27 +80,29 @@ TEST(Task, ForwardGivesOutputsAndLoss) {
 TEST(Task, NamesTheProblemsOfASetup) {
   const auto classification = make_classification(nullptr);
   const Task::Setup ten_classes = {.loss = "cross_entropy", .dataset = "images", .num_classes = 10, .monitor = "auto"};
-  EXPECT_THAT(classification->problems(ten_classes), ElementsAre());
+  EXPECT_THAT(classification->mismatches(ten_classes), ElementsAre());
   auto setup = ten_classes;
   setup.num_classes = 4;
   for (const char* monitor : {"auto", "validation/loss", "validation/top1", "validation/macro_f1"}) {
     setup.monitor = monitor;
-    EXPECT_THAT(classification->problems(setup), ElementsAre()) << monitor;
+    EXPECT_THAT(classification->mismatches(setup), ElementsAre()) << monitor;
   }
   setup.monitor = "validation/top5";
-  EXPECT_THAT(classification->problems(setup),
-              ElementsAre("checkpoint.monitor: validation/top5 needs five classes, but images has 4; choose validation/top1"));
+  EXPECT_THAT(
+      classification->mismatches(setup),
+      ElementsAre(Task::Mismatch{"checkpoint.monitor", "validation/top5 needs five classes, but images has 4; choose validation/top1"}));
   setup = {.loss = "cross_entropy", .dataset = "vectors", .num_classes = 0, .monitor = "auto"};
-  EXPECT_THAT(classification->problems(setup),
-              ElementsAre("loss.name: cross_entropy needs class labels, but vectors gives floating-point targets"));
+  EXPECT_THAT(classification->mismatches(setup),
+              ElementsAre(Task::Mismatch{"loss.name", "cross_entropy needs class labels, but vectors gives floating-point targets"}));
 
   const auto regression = make_regression(nullptr);
   setup = {.loss = "mse", .dataset = "images", .num_classes = 10, .monitor = "validation/top1"};
-  EXPECT_THAT(regression->problems(setup),
-              ElementsAre("loss.name: mse needs floating-point targets, but images gives class labels",
-                          "checkpoint.monitor: mse has no classes, so that only its loss is measured; choose validation/loss"));
+  EXPECT_THAT(
+      regression->mismatches(setup),
+      ElementsAre(Task::Mismatch{"loss.name", "mse needs floating-point targets, but images gives class labels"},
+                  Task::Mismatch{"checkpoint.monitor", "mse has no classes, so that only its loss is measured; choose validation/loss"}));
   setup = {.loss = "mse", .dataset = "vectors", .num_classes = 0, .monitor = "validation/loss"};
-  EXPECT_THAT(regression->problems(setup), ElementsAre());
+  EXPECT_THAT(regression->mismatches(setup), ElementsAre());
 }
 
 }  // namespace

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainer::config {
+
+// A step of a key path: into a section by a name, or into a list by an index.
+struct KeyStep {
+  std::string name;             // empty for an index
+  std::optional<size_t> index;  // from 0
+  std::string path;             // from the root up to and with this step
+};
+using KeyPath = std::vector<KeyStep>;
+
+// The steps of "dataset.train_transforms[0].random_crop.size"; nullopt if the text has another form.
+std::optional<KeyPath> parse_key_path(const std::string& text);
+
+}  // namespace trainer::config

@@ -1,0 +1,92 @@
+#include "config/overrides.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "config/key_path.h"
+
+namespace trainer::config {
+namespace {
+
+const Position kCommandLine{"command line", 0, 0};
+
+void place_on_command_line(Node& node) {
+  node.position = kCommandLine;
+  for (auto& item : node.items) place_on_command_line(item);
+  for (auto& member : node.members) {
+    member.position = kCommandLine;
+    place_on_command_line(member.value);
+  }
+}
+
+// Enters the list `node` at `path`. Throws UsageError with the reason why that is not possible.
+Node& enter_list(Node& node, size_t index, const std::string& path) {
+  if (node.kind != Node::Kind::kList) {
+    throw UsageError(fmt::format("{} is not a list in the file; give it whole, as in {}=[...]", path, path));
+  }
+  if (index >= node.items.size()) {
+    throw UsageError(fmt::format("{} has {} item{}, counted from 0; to add one, give the whole list, as in {}=[...]", path,
+                                 node.items.size(), node.items.size() == 1 ? "" : "s", path));
+  }
+  return node.items[index];
+}
+
+// Enters the section `node` at `path`; a key that is not there yet is added. `is_item`: it is an item of a list, which is written
+// `- name` or `- name: {…}`. Throws as enter_list().
+Node& enter_section(Node& node, const std::string& name, const std::string& path, bool is_item) {
+  const bool is_bare_item = is_item && node.kind == Node::Kind::kScalar;
+  const bool is_full_item = is_item && node.kind == Node::Kind::kMap && !node.members.empty();
+  if (is_bare_item || is_full_item) {
+    const auto& item = is_bare_item ? node.text : node.members.front().name;
+    if (item != name) throw UsageError(fmt::format("{} is {}, not {}; to exchange it, give the whole list", path, item, name));
+  }
+  if (is_bare_item) node.kind = Node::Kind::kNull;
+  if (node.kind == Node::Kind::kNull) node.kind = Node::Kind::kMap;
+  if (node.kind != Node::Kind::kMap) {
+    throw UsageError(
+        fmt::format("{} is not a section; give it whole, as in {}={}", path, path, node.kind == Node::Kind::kList ? "[...]" : "..."));
+  }
+  if (node.find(name) == nullptr) {
+    Node missing;
+    missing.position = kCommandLine;
+    node.set(name, std::move(missing));
+  }
+  return node.find(name)->value;
+}
+
+}  // namespace
+
+void apply_override(Node& root, const std::string& text, Problems& problems) {
+  const size_t equals = text.find('=');
+  const auto path = text.substr(0, equals);
+  const auto steps = parse_key_path(path);
+  if (equals == std::string::npos || !steps) {
+    problems.add(kCommandLine, "", fmt::format("\"{}\" is not an override; write key.path=value, such as optimizer.lr=0.05", text));
+    return;
+  }
+  Node value;
+  try {
+    value = parse_yaml(text.substr(equals + 1), kCommandLine.source);
+  } catch (const UsageError& error) {
+    problems.add(kCommandLine, path, fmt::format("the value is not YAML ({})", error.what()));
+    return;
+  }
+  place_on_command_line(value);
+
+  Node* node = &root;
+  try {
+    std::string entered;
+    bool is_item = false;
+    for (const auto& step : *steps) {
+      node = step.index ? &enter_list(*node, *step.index, entered) : &enter_section(*node, step.name, entered, is_item);
+      entered = step.path;
+      is_item = step.index.has_value();
+    }
+  } catch (const UsageError& error) {
+    problems.add(kCommandLine, path, error.what());
+    return;
+  }
+  *node = std::move(value);
+}
+
+}  // namespace trainer::config
