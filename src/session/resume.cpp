@@ -8,8 +8,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/plural.h"
 #include "base/text.h"
-#include "checkpoint/pytorch_file.h"
+#include "checkpoint/read_file.h"
 #include "checkpoint/store.h"
 #include "config/compare.h"
 #include "config/load.h"
@@ -73,13 +74,30 @@ Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
   const auto files = checkpoint::list_checkpoints(folder);
   for (const auto& file : files) {
     try {
-      return {file, checkpoint::read_pytorch_file(file)};
+      return {file, checkpoint::read_any(file)};
     } catch (const CheckpointError& error) {
       logger.warn("{}", error.what());
     }
   }
   throw CheckpointError(fmt::format("none of the {} checkpoints in {} can be read; choose another --run-dir, or remove the folder",
                                     files.size(), folder.string()));
+}
+
+// The checkpoint that --resume names: a file, or the newest one of a run directory or of a folder of checkpoints.
+Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
+  if (!fs::is_directory(choice)) return {choice, checkpoint::read_any(choice)};
+  const auto folder = run::RunDirectory::checkpoint_folder_of(choice);
+  return newest_readable(fs::is_directory(folder) ? folder : choice, logger);
+}
+
+// A new run that begins at the end of another would have nothing to train, and report the other's results.
+void refuse_complete_training(const Checkpoint& checkpoint, const std::string& config_text) {
+  const auto num_done = state::View(checkpoint.tree, checkpoint.file.string()).at("epoch").integer();
+  const auto config = config::parse_yaml(config_text, "the configuration");
+  const auto num_epochs = std::stoll(config.find("training")->value.find("epochs")->value.text);
+  if (num_done < num_epochs) return;
+  throw UsageError(fmt::format("--resume {}: its training of {} is complete; raise training.epochs to train further",
+                               checkpoint.file.string(), counted(num_done, "epoch")));
 }
 
 }  // namespace
@@ -93,7 +111,12 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
                                  path.string(), earlier_run == EarlierRun::kFinished ? "a finished" : "an unfinished"));
   }
   if (earlier_run == EarlierRun::kFinished) {
-    if (changes.empty()) return ResumeDecision::kFinished;
+    if (changes.empty()) {
+      const bool is_of_its_end = choice == "auto" || (!checkpoints.empty() && checkpoints.front() == file);
+      if (is_of_its_end) return ResumeDecision::kFinished;
+      throw UsageError(fmt::format("--resume {}: {} holds a finished run; choose another --run-dir to resume from this checkpoint", choice,
+                                   path.string()));
+    }
     if (!only_adds_epochs(changes)) {
       throw UsageError(fmt::format("{} holds a finished run of another configuration ({}); undo this change, or choose another --run-dir",
                                    path.string(), join(changes, "; ")));
@@ -127,8 +150,8 @@ RunStart prepare_run_start(const run::RunDirectory& directory, const std::string
   }
   const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;
-  if (is_file && !(was_finished && contents.changes.empty())) chosen = {choice, checkpoint::read_pytorch_file(choice)};
-  switch (decide_resume(contents, choice, chosen ? fs::canonical(choice) : fs::path())) {
+  if (is_file) chosen = read_chosen(choice, logger);
+  switch (decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path())) {
     case ResumeDecision::kFinished:
       logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
                   directory.path().string(), directory.summary_file().string());
@@ -145,6 +168,7 @@ RunStart prepare_run_start(const run::RunDirectory& directory, const std::string
   }
   auto checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, logger);
   check_configuration(checkpoint, config_text, logger);
+  if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone) refuse_complete_training(checkpoint, config_text);
   truncate_event_files(directory, checkpoint);
   // Until it is finished again; otherwise the next start would take the summary for that of the longer run.
   if (was_finished) fs::remove(directory.summary_file());
@@ -159,7 +183,7 @@ Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const
   }
   bytes = world.broadcast_bytes(bytes);
   if (mine) return std::move(*mine);
-  return {file, checkpoint::read_pytorch_file({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, file.string())};
+  return {file, checkpoint::read_any({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, file.string())};
 }
 
 }  // namespace trainer::session

@@ -55,6 +55,9 @@ std::vector<Case> cases() {
        "--resume /elsewhere/step_00000005.pt: /runs/a holds another run, which would be lost; choose another --run-dir"},
       {"a finished run", EarlierRun::kFinished, kTwo, "auto", kFinished},
       {"a finished run", EarlierRun::kFinished, kTwo, kTwo[0].string(), kFinished},
+      {"a finished run, an older checkpoint chosen", EarlierRun::kFinished, kTwo, kTwo[1].string(), std::nullopt,
+       "--resume /runs/a/checkpoints/step_00000010.pt: /runs/a holds a finished run; choose another --run-dir to resume from this "
+       "checkpoint"},
       {"a finished run", EarlierRun::kFinished, kTwo, "none", std::nullopt,
        "--resume none: /runs/a holds a finished run, which is not overwritten; choose another --run-dir or remove the folder"},
       {"a finished run, more epochs", EarlierRun::kFinished, kTwo, "auto", kResumeNewest, "", {kMoreEpochs}},
