@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/pytorch_file.h"
 #include "checkpoint/read_file.h"
 #include "engine/init_from.h"
 #include "state/module.h"
