@@ -2,6 +2,7 @@
 // What the command lines of several commands have in common.
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ void add_experiment(CLI::App& app, config::ExperimentSource& source);
 
 // `help` with lines of at most 79 columns. The rest of a line is indented like its description.
 std::string wrap_help(const std::string& help);
+
+// Throws UsageError if `output` (--output) is the file `input`, also under another name: it would be lost.
+void refuse_to_overwrite(const std::filesystem::path& input, const std::filesystem::path& output);
 
 // Whether the argument looks like the name of an experiment file.
 bool is_yaml_file(std::string_view argument);

@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/plural.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/read_file.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
+#include "distributed/first_line.h"
 #include "state/compare.h"
 #include "state/view.h"
 
@@ -24,7 +26,7 @@ std::string describe(const state::Tree& tree) {
     num_values += tensor.numel();
     num_bytes += tensor.nbytes();
   }
-  return fmt::format("{} tensors, {} values, {} bytes", tensors.size(), num_values, num_bytes);
+  return fmt::format("{}, {}, {}", counted(tensors.size(), "tensor"), counted(num_values, "value"), counted(num_bytes, "byte"));
 }
 
 void print_item(const state::Item& item) {
@@ -49,6 +51,23 @@ void print_info(const fs::path& file) {
   print("{}: {}\n", file.string(), describe(tree));
   if (dict == nullptr) return;
   for (const auto& item : dict->items()) print_item(item);
+}
+
+// Prints a line for each file.
+ExitCode verify_files(const std::vector<fs::path>& files) {
+  auto exit_code = ExitCode::kDone;
+  for (const auto& file : files) {
+    try {
+      print("good: {}, {}\n", file.string(), describe(checkpoint::read_any(file)));
+    } catch (const Error& error) {
+      print("bad: {}\n", error.what());
+      exit_code = ExitCode::kCheckpoint;
+    } catch (const std::exception& error) {
+      print("bad: {}: {}\n", file.string(), distributed::first_line(error));
+      exit_code = ExitCode::kCheckpoint;
+    }
+  }
+  return exit_code;
 }
 
 // The model of a checkpoint, or a bare state_dict itself.
@@ -77,6 +96,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   std::vector<state::Tree> models;
   std::optional<std::string> config;
   for (const auto& path : files) {
+    refuse_to_overwrite(path, output);
     const auto tree = checkpoint::read_any(path);
     if (const auto text = state::View(tree, path.string()).find("config")) config = text->text();
     models.push_back(model_of(tree));
@@ -113,9 +133,7 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
   parse(app, args);
 
   if (info->parsed()) print_info(files.front());
-  if (verify->parsed()) {
-    for (const auto& file : files) print("{}: good, {}\n", file.string(), describe(checkpoint::read_any(file)));
-  }
+  if (verify->parsed()) return verify_files(files);
   if (average->parsed()) write_average(files, output);
   if (!diff->parsed()) return ExitCode::kDone;
   const auto differences = state::differences(checkpoint::read_any(files[0]), checkpoint::read_any(files[1]));

@@ -1,6 +1,5 @@
 #include "commands/command.h"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <CLI/Error.hpp>
@@ -11,6 +10,7 @@
 #include "base/signal.h"
 #include "base/text.h"
 #include "commands/arguments.h"
+#include "distributed/first_line.h"
 #include "engine/out_of_memory.h"
 #include "session/version.h"
 #include "supervision/failure.h"
@@ -52,13 +52,6 @@ const Command& find_command(const std::string& name) {
   const auto near = nearest_name(name, names);
   throw UsageError(fmt::format("\"{}\" is not a command{}; `trainer --help` lists them", name,
                                near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
-}
-
-// Without the stack of frames that LibTorch adds to its messages.
-std::string first_line(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
 }
 
 ExitCode find_and_run(std::vector<std::string> args) {
@@ -103,7 +96,7 @@ ExitCode run(const std::vector<std::string>& args) {
     report_to_torchrun(error.what(), error.exit_code());
     throw;
   } catch (const std::exception& error) {
-    const Error plain(engine::is_out_of_memory(error) ? "out of memory: " + first_line(error) : first_line(error));
+    const Error plain(engine::is_out_of_memory(error) ? "out of memory: " + distributed::first_line(error) : distributed::first_line(error));
     report_to_torchrun(plain.what(), plain.exit_code());
     throw plain;
   }

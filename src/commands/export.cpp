@@ -61,6 +61,7 @@ ExitCode export_model(const std::vector<std::string>& args) {
   app.add_flag("--ema", ema, "export the averaged parameters");
   parse(app, args);
 
+  refuse_to_overwrite(source, output);
   const auto tree = checkpoint::read_any(source);
   const state::View file(tree, source);
   const auto experiment = read_experiment(file, source);

@@ -26,11 +26,10 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
   CLI::App app("Trains as described in an experiment file.", "trainer train");
   add_experiment(app, arguments.experiment);
   app.add_option("--run-dir", arguments.run_directory, "folder of the run; default: <output_dir>/<experiment>")->type_name("DIR");
-  app.add_option(
-         "--resume", arguments.resume,
-         "auto: resume from the newest complete checkpoint in the run's folder, if there is one; none: start a new run; or the file "
-         "of a checkpoint")
-      ->type_name("auto|none|FILE");
+  app.add_option("--resume", arguments.resume,
+                 "auto: resume from the newest complete checkpoint in the run's folder, if there is one; none: start a new run; or a "
+                 "checkpoint, or the folder of another run, whose newest one is taken")
+      ->type_name("auto|none|FILE|DIR");
   app.add_option(
          "--progress", arguments.progress,
          "bar (one line for each epoch stays), plain (one line every logging.every_steps steps) or none; default: bar on a terminal, "

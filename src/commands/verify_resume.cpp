@@ -6,7 +6,7 @@
 
 #include "base/plural.h"
 #include "base/signal.h"
-#include "checkpoint/pytorch_file.h"
+#include "checkpoint/read_file.h"
 #include "checkpoint/store.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
@@ -52,7 +52,7 @@ bool train(session::RankContext& context, int64_t num_steps, std::optional<sessi
   if (!session.train(no_reports, should_stop, {&counter}) && counter.num_steps < num_steps) return false;
   if (context.rank() != 0) return true;
   const auto newest = checkpoint::list_checkpoints(folder).front();
-  checkpoint = {newest, checkpoint::read_pytorch_file(newest)};
+  checkpoint = {newest, checkpoint::read_any(newest)};
   return true;
 }
 

@@ -5,27 +5,37 @@
 namespace trainer::config {
 namespace {
 
-void compare(const Node* ours, const Node* theirs, const std::string& path, std::vector<std::string>& found) {
-  const bool both_maps = ours != nullptr && theirs != nullptr && ours->kind == Node::Kind::kMap && theirs->kind == Node::Kind::kMap;
+void compare(const Node* then, const Node* now, const std::string& key, std::vector<Difference>& found) {
+  const bool both_maps = then != nullptr && now != nullptr && then->kind == Node::Kind::kMap && now->kind == Node::Kind::kMap;
   if (!both_maps) {
     const auto text = [](const Node* node) { return node == nullptr ? std::string("nothing") : to_inline_yaml(*node); };
-    if (text(ours) != text(theirs)) found.push_back(fmt::format("{}: {}, not {}", path, text(theirs), text(ours)));
+    if (text(then) != text(now)) found.push_back({key, text(then), text(now)});
     return;
   }
-  const auto path_of = [&](const std::string& name) { return path.empty() ? name : path + "." + name; };
+  const auto key_of = [&](const std::string& name) { return key.empty() ? name : key + "." + name; };
   const auto value = [](const Node::Member* member) { return member == nullptr ? nullptr : &member->value; };
-  for (const auto& member : ours->members) compare(&member.value, value(theirs->find(member.name)), path_of(member.name), found);
-  for (const auto& member : theirs->members) {
-    if (ours->find(member.name) == nullptr) compare(nullptr, &member.value, path_of(member.name), found);
+  for (const auto& member : then->members) compare(&member.value, value(now->find(member.name)), key_of(member.name), found);
+  for (const auto& member : now->members) {
+    if (then->find(member.name) == nullptr) compare(nullptr, &member.value, key_of(member.name), found);
   }
 }
 
 }  // namespace
 
-std::vector<std::string> differences(const Node& ours, const Node& theirs) {
-  std::vector<std::string> found;
-  compare(&ours, &theirs, "", found);
+std::vector<Difference> differences(const Node& then, const Node& now) {
+  std::vector<Difference> found;
+  compare(&then, &now, "", found);
   return found;
+}
+
+std::string to_string(const Difference& difference) {
+  return fmt::format("{}: {}, not {}", difference.key, difference.now, difference.then);
+}
+
+std::string to_string(const std::vector<Difference>& differences) {
+  std::string text;
+  for (const auto& difference : differences) text += (text.empty() ? "" : "; ") + to_string(difference);
+  return text;
 }
 
 }  // namespace trainer::config

@@ -7,8 +7,18 @@
 
 namespace trainer::config {
 
-// The differences between two trees: "optimizer.lr: 0.1, not 0.2" for each value that differs, with the value of `theirs` first and that
-// of `ours` second; "nothing" stands for a missing key.
-std::vector<std::string> differences(const Node& ours, const Node& theirs);
+// A value that differs between two trees, as inline YAML; "nothing" stands for a missing key.
+struct Difference {
+  std::string key;  // "optimizer.lr"
+  std::string then;
+  std::string now;
+};
+
+std::vector<Difference> differences(const Node& then, const Node& now);
+
+// "optimizer.lr: 0.1, not 0.2", with the present value first.
+std::string to_string(const Difference& difference);
+// The same of each, separated by "; ".
+std::string to_string(const std::vector<Difference>& differences);
 
 }  // namespace trainer::config

@@ -141,7 +141,7 @@ void check_equal(const std::vector<Introduction>& ranks) {
       throw UsageError(
           fmt::format("rank {} on {} has another configuration than rank 0: {}; start all ranks with the same file and "
                       "overrides",
-                      rank, other.rank.host, join(found, "; ")));
+                      rank, other.rank.host, config::to_string(found)));
     }
   }
 }

@@ -39,7 +39,8 @@ class RunDirectory {
   std::filesystem::path log_file() const { return path_ / "train.log"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path metrics_table_file() const { return path_ / "metrics.csv"; }
-  std::filesystem::path checkpoint_folder() const { return path_ / "checkpoints"; }
+  std::filesystem::path checkpoint_folder() const { return checkpoint_folder_of(path_); }
+  static std::filesystem::path checkpoint_folder_of(const std::filesystem::path& run_directory) { return run_directory / "checkpoints"; }
   std::filesystem::path tensorboard_folder() const { return path_ / "tensorboard"; }
   // Contains a folder for each saved step whose loss or gradients were not finite.
   std::filesystem::path non_finite_folder() const { return path_ / "non_finite"; }

@@ -8,8 +8,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/plural.h"
 #include "base/text.h"
-#include "checkpoint/pytorch_file.h"
+#include "checkpoint/read_file.h"
 #include "checkpoint/store.h"
 #include "config/compare.h"
 #include "config/load.h"
@@ -23,8 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Whether the difference is in a key whose change makes a checkpoint useless.
-bool prevents_resume(const std::string& difference) {
-  const auto key = difference.substr(0, difference.find(':'));
+bool prevents_resume(const config::Difference& difference) {
+  const auto& key = difference.key;
   if (key.starts_with("model.init")) return false;
   return key == "seed" || key.starts_with("model.") || key == "dataset.name" || key == "dataset.validation_split" ||
          key == "optimizer.name";
@@ -35,19 +36,17 @@ void check_configuration(const Checkpoint& checkpoint, const std::string& config
   const auto then = config::parse_yaml(state::View(checkpoint.tree, source).at("config").text(), source);
   auto changes = config::differences(then, config::parse_yaml(config_text, "the configuration"));
   const auto others = std::ranges::stable_partition(changes, prevents_resume);
-  const std::vector<std::string> refused(changes.begin(), others.begin());
+  const std::vector<config::Difference> refused(changes.begin(), others.begin());
   if (!refused.empty()) {
     throw UsageError(
-        fmt::format("{} belongs to another run ({}); undo this change, or choose another --run-dir", source, join(refused, "; ")));
+        fmt::format("{} belongs to another run ({}); undo this change, or choose another --run-dir", source, config::to_string(refused)));
   }
-  for (const auto& change : others) logger.info("changed since the checkpoint: {}", change);
+  for (const auto& change : others) logger.info("changed since the checkpoint: {}", config::to_string(change));
 }
 
-// Whether the only difference is that training.epochs grew; written as config::differences() does: "training.epochs: NOW, not THEN".
-bool only_adds_epochs(const std::vector<std::string>& changes) {
-  long long now = 0;
-  long long then = 0;
-  return changes.size() == 1 && std::sscanf(changes.front().c_str(), "training.epochs: %lld, not %lld", &now, &then) == 2 && now > then;
+bool only_adds_epochs(const std::vector<config::Difference>& changes) {
+  if (changes.size() != 1 || changes.front().key != "training.epochs") return false;
+  return std::stoll(changes.front().now) > std::stoll(changes.front().then);
 }
 
 // The configuration that a run wrote to `file`. Keys that an earlier version of this program did not have get their defaults.
@@ -73,13 +72,31 @@ Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
   const auto files = checkpoint::list_checkpoints(folder);
   for (const auto& file : files) {
     try {
-      return {file, checkpoint::read_pytorch_file(file)};
+      return {file, checkpoint::read_any(file)};
     } catch (const CheckpointError& error) {
       logger.warn("{}", error.what());
     }
   }
   throw CheckpointError(fmt::format("none of the {} checkpoints in {} can be read; choose another --run-dir, or remove the folder",
                                     files.size(), folder.string()));
+}
+
+// The checkpoint that --resume names: a file, or the newest one of a run directory or of a folder of checkpoints.
+Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
+  if (!fs::is_directory(choice)) return {choice, checkpoint::read_any(choice)};
+  for (const auto& folder : {run::RunDirectory::checkpoint_folder_of(choice), choice}) {
+    if (!checkpoint::list_checkpoints(folder).empty()) return newest_readable(folder, logger);
+  }
+  throw UsageError(fmt::format("--resume {}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file",
+                               choice.string()));
+}
+
+// A new run that begins at the end of another would have nothing to train, and report the other's results.
+void refuse_complete_training(const Checkpoint& checkpoint, int64_t num_epochs) {
+  const auto num_done = state::View(checkpoint.tree, checkpoint.file.string()).at("epoch").integer();
+  if (num_done < num_epochs) return;
+  throw UsageError(fmt::format("--resume {}: its training of {} is complete; raise training.epochs to train further",
+                               checkpoint.file.string(), counted(num_done, "epoch")));
 }
 
 }  // namespace
@@ -93,10 +110,15 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
                                  path.string(), earlier_run == EarlierRun::kFinished ? "a finished" : "an unfinished"));
   }
   if (earlier_run == EarlierRun::kFinished) {
-    if (changes.empty()) return ResumeDecision::kFinished;
+    if (changes.empty()) {
+      const bool is_of_its_end = choice == "auto" || (!checkpoints.empty() && checkpoints.front() == file);
+      if (is_of_its_end) return ResumeDecision::kFinished;
+      throw UsageError(fmt::format("--resume {}: {} holds a finished run; choose another --run-dir to resume from this checkpoint", choice,
+                                   path.string()));
+    }
     if (!only_adds_epochs(changes)) {
       throw UsageError(fmt::format("{} holds a finished run of another configuration ({}); undo this change, or choose another --run-dir",
-                                   path.string(), join(changes, "; ")));
+                                   path.string(), config::to_string(changes)));
     }
     if (checkpoints.empty()) {
       throw UsageError(
@@ -116,7 +138,8 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
                                is_older ? "newer checkpoints" : "another run", is_older ? ", or remove the newer ones" : ""));
 }
 
-RunStart choose_run_start(const run::RunDirectory& directory, const std::string& choice, const std::string& config_text, Logger& logger) {
+RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger) {
+  const auto& [choice, config_text, num_epochs] = request;
   const auto folder = directory.checkpoint_folder();
   RunDirectoryContents contents{.path = directory.path(), .earlier_run = directory.earlier_run()};
   if (fs::exists(folder)) contents.checkpoints = checkpoint::list_checkpoints(fs::canonical(folder));
@@ -127,8 +150,8 @@ RunStart choose_run_start(const run::RunDirectory& directory, const std::string&
   }
   const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;
-  if (is_file && !(was_finished && contents.changes.empty())) chosen = {choice, checkpoint::read_pytorch_file(choice)};
-  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(choice) : fs::path())};
+  if (is_file) chosen = read_chosen(choice, logger);
+  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path())};
   switch (start.decision) {
     case ResumeDecision::kFinished:
       logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
@@ -143,6 +166,7 @@ RunStart choose_run_start(const run::RunDirectory& directory, const std::string&
     case ResumeDecision::kResumeFile:
       start.checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, logger);
       check_configuration(*start.checkpoint, config_text, logger);
+      if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone) refuse_complete_training(*start.checkpoint, num_epochs);
       break;
   }
   return start;
@@ -164,7 +188,7 @@ Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const
   }
   bytes = world.broadcast_bytes(bytes);
   if (mine) return std::move(*mine);
-  return {file, checkpoint::read_pytorch_file({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, file.string())};
+  return {file, checkpoint::read_any({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, file.string())};
 }
 
 }  // namespace trainer::session

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "config/compare.h"
 #include "distributed/process_group.h"
 #include "run/run_directory.h"
 #include "state/tree.h"
@@ -23,8 +24,7 @@ struct RunDirectoryContents {
   std::filesystem::path path;
   run::RunDirectory::EarlierRun earlier_run = run::RunDirectory::EarlierRun::kNone;
   std::vector<std::filesystem::path> checkpoints = {};  // canonical, newest first
-  // Of a finished run: how the configuration differs from that run's, as config::differences() lists it.
-  std::vector<std::string> changes = {};
+  std::vector<config::Difference> changes = {};             // of the configuration since a finished run
 };
 
 enum class ResumeDecision {
@@ -36,7 +36,7 @@ enum class ResumeDecision {
 };
 
 // A finished run is resumed when the only change of the configuration is a greater training.epochs. `choice` is the value of --resume:
-// "auto", "none", or a checkpoint file, whose canonical path is `file`. Reads no file. Throws UsageError when the choice would overwrite an
+// "auto", "none", or a checkpoint, whose canonical path is `file`. Reads no file. Throws UsageError when the choice would overwrite an
 // earlier run, and when a finished run had another configuration.
 ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const std::filesystem::path& file = {});
 
@@ -45,10 +45,16 @@ struct RunStart {
   std::optional<Checkpoint> checkpoint = {};  // to resume from
 };
 
-// On the rank that holds the run directory, which is not changed. Decides, reads the checkpoint, checks that it belongs to a run with the
-// configuration `config_text` and logs allowed differences. Throws UsageError as decide_resume() does and when the checkpoint belongs to
-// another run, and CheckpointError when no checkpoint can be read.
-RunStart choose_run_start(const run::RunDirectory& directory, const std::string& choice, const std::string& config_text, Logger& logger);
+struct RunRequest {
+  std::string resume;       // "auto", "none", a checkpoint, or a folder of checkpoints or of a run
+  std::string config_text;  // of the resolved configuration
+  int64_t num_epochs = 0;
+};
+
+// On the rank that holds the run directory, which is not changed. Decides, reads the checkpoint, checks that it belongs to a run with this
+// configuration and logs allowed differences. Throws UsageError as decide_resume() does, when the checkpoint belongs to another run, and
+// when a new run would begin where its training is complete; CheckpointError when no checkpoint can be read.
+RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger);
 // On the same rank, when nothing can be refused any more: removes what the earlier run wrote after the start's checkpoint.
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
 

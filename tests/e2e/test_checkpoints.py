@@ -215,6 +215,55 @@ class CheckpointsTest(LaunchCase):
         err, code = self.train("--resume", str(self.folder / "nothing.pt"))
         self.assertEqual(code, 5, err)
 
+    def test_resume_from_the_folder_of_a_run(self):
+        straight = self.straight("checkpoint.keep_last=100")
+        for file in ("step_00000014.pt", "step_00000021.pt"):
+            (straight / "checkpoints" / file).rename(self.folder / file)
+        # The newest one left is that of the end of the training.
+        err, code = self.train("--resume", str(straight))
+        self.assertEqual(code, 2, err)
+        self.assertRegex(err, r"error: --resume \S+/step_00000030\.pt: its training of 3 epochs is complete; raise training\.epochs")
+        err, code = self.train("--resume", str(straight), "training.epochs=4", run_dir=self.folder / "longer")
+        self.assertEqual(code, 0, err)
+        for folder in (straight, straight / "checkpoints"):
+            newest = straight / "checkpoints" / "step_00000030.pt"
+            if newest.exists():
+                newest.rename(self.folder / newest.name)
+            err, code = self.train("--resume", str(folder), run_dir=self.folder / folder.name / "resumed")
+            self.assertEqual(code, 0, err)
+            self.assertRegex(err, r"resumes from \S+/step_00000028\.pt")
+        # Back to the finished run.
+        err, code = self.train("--resume", str(straight / "checkpoints" / "step_00000007.pt"), run_dir=straight)
+        self.assertEqual(code, 2, err)
+        self.assertIn("holds a finished run; choose another --run-dir to resume from this checkpoint", err)
+
+    def test_files_of_other_kinds(self):
+        text = self.folder / "text.pt"
+        text.write_text("not a checkpoint")
+        empty = self.folder / "empty.pt"
+        empty.write_bytes(b"")
+        kind = "is neither a zip archive of torch.save nor a safetensors file, by its first bytes \"not a checkpoint\""
+        err, code = self.train("--resume", str(text))
+        self.assertEqual(code, 5, err)
+        self.assertIn(kind, err)
+        self.train("training.epochs=1")
+        good = self.run_dir / "checkpoints" / "last.pt"
+        out, err, code = self.run_tool("checkpoint", "verify", text, good, empty)
+        self.assertEqual(code, 5, err)
+        lines = out.splitlines()
+        self.assertEqual(len(lines), 3, out)
+        self.assertIn(f"bad: {text}: {kind}", lines[0])
+        self.assertIn(f"good: {good}, ", lines[1])
+        self.assertIn(f"bad: {empty}: is empty", lines[2])
+        before = good.read_bytes()
+        link = self.folder / "link.pt"
+        link.symlink_to(good)
+        for command in (("export", "--checkpoint", good, "--format", "state_dict"), ("checkpoint", "average", good)):
+            out, err, code = self.run_tool(*command, "--output", link)
+            self.assertEqual(code, 2, err)
+            self.assertIn(f"--output {link}: this is the file {good}, which would be overwritten; give another name", err)
+        self.assertEqual(good.read_bytes(), before)
+
     @plants("The configuration was changed so that the checkpoint does not fit")
     def test_changed_configuration(self, row):
         self.train(fault="0 training 24 kill")
@@ -282,7 +331,7 @@ class CheckpointsTest(LaunchCase):
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"(?m)^step +30$")
         out, err, code = self.run_tool("checkpoint", "verify", first, last)
-        self.assertEqual((code, out.count(": good, ")), (0, 2), err)
+        self.assertEqual((code, out.count("good: ")), (0, 2), err)
         self.assertEqual(self.run_tool("checkpoint", "diff", last, checkpoints / "last.pt"), ("", "", 0))
         out, err, code = self.run_tool("checkpoint", "diff", first, last)
         self.assertEqual(code, 1, err)

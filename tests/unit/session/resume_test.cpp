@@ -20,10 +20,10 @@ struct Case {
   std::string choice;                      // "auto", "none", or a canonical path
   std::optional<ResumeDecision> decision;  // nullopt: refused
   std::string message = {};
-  std::vector<std::string> changes = {};  // since a finished run
+  std::vector<config::Difference> changes = {};  // since a finished run
 };
 
-constexpr const char* kMoreEpochs = "training.epochs: 6, not 3";
+const config::Difference kMoreEpochs{"training.epochs", "3", "6"};
 
 std::vector<Case> cases() {
   using enum ResumeDecision;
@@ -55,6 +55,9 @@ std::vector<Case> cases() {
        "--resume /elsewhere/step_00000005.pt: /runs/a holds another run, which would be lost; choose another --run-dir"},
       {"a finished run", EarlierRun::kFinished, kTwo, "auto", kFinished},
       {"a finished run", EarlierRun::kFinished, kTwo, kTwo[0].string(), kFinished},
+      {"a finished run, an older checkpoint chosen", EarlierRun::kFinished, kTwo, kTwo[1].string(), std::nullopt,
+       "--resume /runs/a/checkpoints/step_00000010.pt: /runs/a holds a finished run; choose another --run-dir to resume from this "
+       "checkpoint"},
       {"a finished run", EarlierRun::kFinished, kTwo, "none", std::nullopt,
        "--resume none: /runs/a holds a finished run, which is not overwritten; choose another --run-dir or remove the folder"},
       {"a finished run, more epochs", EarlierRun::kFinished, kTwo, "auto", kResumeNewest, "", {kMoreEpochs}},
@@ -80,7 +83,7 @@ std::vector<Case> cases() {
        "auto",
        std::nullopt,
        "/runs/a holds a finished run of another configuration (training.epochs: 2, not 3); undo this change, or choose another --run-dir",
-       {"training.epochs: 2, not 3"}},
+       {{"training.epochs", "3", "2"}}},
       {"a finished run, more epochs of another model",
        EarlierRun::kFinished,
        kTwo,
@@ -88,7 +91,7 @@ std::vector<Case> cases() {
        std::nullopt,
        "/runs/a holds a finished run of another configuration (model.name: resnet20, not vgg11; training.epochs: 6, not 3); undo this "
        "change, or choose another --run-dir",
-       {"model.name: resnet20, not vgg11", kMoreEpochs}},
+       {{"model.name", "vgg11", "resnet20"}, kMoreEpochs}},
       {"a finished run, another learning rate",
        EarlierRun::kFinished,
        kTwo,
@@ -96,7 +99,7 @@ std::vector<Case> cases() {
        std::nullopt,
        "/runs/a holds a finished run of another configuration (optimizer.lr: 0.2, not 0.1); undo this change, or choose another "
        "--run-dir",
-       {"optimizer.lr: 0.2, not 0.1"}},
+       {{"optimizer.lr", "0.1", "0.2"}}},
   };
 }
 
