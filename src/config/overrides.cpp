@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "config/key_path.h"
 
 namespace trainer::config {
@@ -25,8 +26,8 @@ Node& enter_list(Node& node, size_t index, const std::string& path) {
     throw UsageError(fmt::format("{} is not a list in the file; give it whole, as in {}=[...]", path, path));
   }
   if (index >= node.items.size()) {
-    throw UsageError(fmt::format("{} has {} item{}, counted from 0; to add one, give the whole list, as in {}=[...]", path,
-                                 node.items.size(), node.items.size() == 1 ? "" : "s", path));
+    throw UsageError(fmt::format("{} has {}, counted from 0; to add one, give the whole list, as in {}=[...]", path,
+                                 counted(node.items.size(), "item"), path));
   }
   return node.items[index];
 }

@@ -10,6 +10,21 @@ namespace {
 
 constexpr int64_t kFormatVersion = 1;
 
+// The state_dict of a scheduler of torch.optim.lr_scheduler that was stepped after each of `step` updates.
+state::Dict scheduler_state(int64_t step, double lr, double initial_lr, size_t num_groups) {
+  state::List last, initial;
+  for (size_t group = 0; group < num_groups; ++group) {
+    last.emplace_back(lr);
+    initial.emplace_back(initial_lr);
+  }
+  state::Dict state;
+  state.add("last_epoch", step);
+  state.add("_step_count", step + 1);
+  state.add("_last_lr", std::move(last));
+  state.add("base_lrs", std::move(initial));
+  return state;
+}
+
 }  // namespace
 
 Checkpoints::Checkpoints(Parts& parts, RunState& run, task::TrainMeter& meter, reporting::Sink& reporter, Target target)
@@ -19,17 +34,18 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   // Those of the next step, as in a torch scheduler that was stepped after each update.
   const auto& progress = run_.progress;
   const auto rest = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
-  const auto schedule_step = schedule_step_of(parts_.plan, rest, progress.step);
-  const double lr = parts_.optimizer->base_lr() * parts_.lr_factor(schedule_step);
-  state::Dict schedule;
-  schedule.add("last_epoch", schedule_step);
+  const double lr = lr_at(parts_, rest, progress.step);
+  state::Dict group_options;
+  for (const auto& [key, factor] : parts_.lr_schedule.group_factors) group_options.add(key, factor * parts_.optimizer->base_lr());
+  const double initial_lr = std::get<double>(group_options.find("initial_lr")->value());
   state::Dict tree;
   tree.add("format_version", kFormatVersion);
   tree.add("model", state::state_of(*parts_.model));
   tree.add("ema", parts_.ema ? parts_.ema->state() : state::Tree());
-  tree.add("optimizer", parts_.optimizer->state(lr));
+  tree.add("optimizer", parts_.optimizer->state(lr, group_options));
   tree.add("grad_scaler", parts_.grad_scaler ? parts_.grad_scaler->state() : state::Tree());
-  tree.add("lr_scheduler", std::move(schedule));
+  tree.add("lr_scheduler",
+           scheduler_state(schedule_step_of(parts_.plan, rest, progress.step), lr, initial_lr, parts_.optimizer->num_groups()));
   write_run_state(run_, sums, tree);
   tree.add("world_size", parts_.plan.world_size);
   tree.add("global_batch_size", parts_.plan.global_batch_size);

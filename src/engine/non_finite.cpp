@@ -43,10 +43,10 @@ NonFiniteSteps::NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainSt
 
 bool NonFiniteSteps::checks_each_step() const { return policy_ == config::OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
 
-std::string NonFiniteSteps::check(const EpochPart& part, int64_t step, const std::function<double(int64_t)>& lr_at) {
+std::string NonFiniteSteps::check(const EpochPart& part, int64_t step) {
   const auto bad_step = train_step_.guard().step();
   if (!bad_step) return "";
-  const auto record = make_record(part, *bad_step, lr_at(*bad_step));
+  const auto record = make_record(part, *bad_step);
   train_step_.guard().undo();
   num_in_row_ = *bad_step == last_step_ + 1 ? num_in_row_ + 1 : 1;
   last_step_ = *bad_step;
@@ -105,7 +105,7 @@ NonFiniteSteps::Finding NonFiniteSteps::examine(const EpochPart& part, int64_t s
 }
 
 // The record of the rank that has the first non-finite value.
-StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step, double lr) {
+StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step) {
   const auto mine = examine(part, step);
   const auto& world = *parts_.ranks.world;
   std::vector<Finding> findings;
@@ -114,7 +114,7 @@ StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step, doub
   const auto first = std::ranges::min_element(findings, {}, order);
   StepRecord record{.step = step,
                     .epoch = part.epoch,
-                    .lr = lr,
+                    .lr = lr_at(parts_, part, step),
                     .loss_scale = train_step_.guard().scale(),
                     .rank = static_cast<int>(first - findings.begin()),
                     .world_size = world.size(),

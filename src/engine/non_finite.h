@@ -29,14 +29,14 @@ class NonFiniteSteps {
   // Collective, after the update of step `step` of `part`; waits for the device. If a step was not finite, undoes it, and throws
   // AgreedError if the run has to end or too many steps in a row were not finite. Otherwise loads the next step and returns a message on
   // rank 0. Returns an empty text on the other ranks, and when all steps were finite.
-  std::string check(const EpochPart& part, int64_t step, const std::function<double(int64_t)>& lr_at);
+  std::string check(const EpochPart& part, int64_t step);
 
  private:
   struct Finding;
   // Repeats this rank's part of a step.
   Finding examine(const EpochPart& part, int64_t step);
   std::string describe(const StepRecord& record, int64_t seen_at);
-  StepRecord make_record(const EpochPart& part, int64_t step, double lr);
+  StepRecord make_record(const EpochPart& part, int64_t step);
   std::string save(const StepRecord& record);
 
   config::OnNonFinite policy_;

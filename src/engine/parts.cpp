@@ -37,4 +37,8 @@ const input::Batch& Data::next() {
   return *batch;
 }
 
+double lr_at(const Parts& parts, const EpochPart& part, int64_t step) {
+  return parts.optimizer->base_lr() * parts.lr_schedule(schedule_step_of(parts.plan, part, step));
+}
+
 }  // namespace trainer::engine

@@ -50,7 +50,7 @@ struct Data {
   DataSource validation;
   Plan plan;
   std::unique_ptr<input::DistributedSampler> sampler;
-  optim::LrSchedule lr_factor;
+  optim::LrSchedule lr_schedule;
 
   // The indices of this rank's training samples from the first batch of step `step` to the end of `part`, in order.
   std::vector<int64_t> indices_from(const EpochPart& part, int64_t step);
@@ -79,5 +79,8 @@ struct Parts : Network, Data {
   std::unique_ptr<distributed::DataParallel> data_parallel;  // of the model
   std::unique_ptr<optim::Ema> ema;                           // null without training.ema
 };
+
+// The learning rate of step `step` of `part`.
+double lr_at(const Parts& parts, const EpochPart& part, int64_t step);
 
 }  // namespace trainer::engine

@@ -209,13 +209,13 @@ void Trainer::take_step(int64_t step) {
     parts_.ranks.activity->enter(distributed::Phase::kStep, step);
     return batch;
   };
-  train_step_.run(micro_steps_of(parts_.plan, part_, parts_.ranks.world->rank(), step), next_batch, lr_at(step), hooks_);
+  train_step_.run(micro_steps_of(parts_.plan, part_, parts_.ranks.world->rank(), step), next_batch, lr_at(parts_, part_, step), hooks_);
 }
 
 void Trainer::check_finite() {
   // On a GPU this waits for the device, which may wait for the sums of other ranks.
   const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
-  const auto skipped = non_finite_steps_.check(part_, run_.progress.step - 1, [this](int64_t step) { return lr_at(step); });
+  const auto skipped = non_finite_steps_.check(part_, run_.progress.step - 1);
   if (!skipped.empty()) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = skipped});
 }
 
@@ -245,7 +245,7 @@ void Trainer::log_interval(int64_t step_in_epoch) {
                       .step_in_epoch = step_in_epoch,
                       .steps_per_epoch = part_.first_step_in_epoch + part_.num_steps,
                       .metrics = interval.measured.metrics,
-                      .lr = lr_at(step - 1),
+                      .lr = lr_at(parts_, part_, step - 1),
                       .images_per_second = static_cast<double>(interval.measured.num_samples) / interval.seconds,
                       .data_wait = interval.waited_seconds / interval.seconds,
                       .memory_bytes = device::memory_in_use(parts_.placement),
@@ -283,15 +283,11 @@ void Trainer::report_epoch(bool validated) {
   const auto& epoch = run_.epoch;
   reporter_.on_epoch({.epoch = part_.epoch,
                       .step = run_.progress.step,
-                      .lr = lr_at(run_.progress.step - 1),
+                      .lr = lr_at(parts_, part_, run_.progress.step - 1),
                       .train_metrics = epoch.measured.metrics,
                       .seconds = epoch.seconds,
                       .images_per_second = static_cast<double>(epoch.measured.num_samples) / epoch.seconds,
                       .validation = validated ? run_.last_validation : std::nullopt});
-}
-
-double Trainer::lr_at(int64_t step) const {
-  return parts_.optimizer->base_lr() * parts_.lr_factor(schedule_step_of(parts_.plan, part_, step));
 }
 
 void Trainer::finish(const std::string& reason, const std::string& message) {

@@ -56,7 +56,6 @@ class Trainer {
   void report_epoch(bool validated);
   void check_finite();
   void save(bool is_best = false);
-  double lr_at(int64_t step) const;
   // Collective: rank 0 waits for the last checkpoint and reports the end; the others succeed only if it could.
   void end_together(const std::string& reason);
   // After an error, which is not replaced by one of this report.

@@ -29,7 +29,7 @@ struct AdamOptions : config::Options {
               .doc = decoupled_weight_decay ? "Times lr and the parameter, subtracted from the parameter."
                                             : "Times the parameter, added to its gradient."});
     keys.refuse("betas", [this]() -> std::string {
-      return betas.size() == 2 ? "" : fmt::format("[{}] has {} numbers; give two", fmt::join(betas, ", "), betas.size());
+      return betas.size() == 2 ? "" : fmt::format("[{}] has {}; give two", fmt::join(betas, ", "), counted(betas.size(), "number"));
     });
   }
 };

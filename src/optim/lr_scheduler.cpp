@@ -29,6 +29,7 @@ struct Schedule : config::Options {
   virtual bool has_own_warmup() const { return false; }
   // The epoch of the last drop; 0: the schedule has none.
   virtual double last_drop() const { return 0; }
+  virtual std::vector<std::pair<std::string, double>> group_factors() const { return {{"initial_lr", 1}}; }
 };
 
 double interpolate(double start, double end, double progress) { return start + (end - start) * progress; }
@@ -126,6 +127,9 @@ struct OneCycleSchedule final : Schedule {
              {.min = 0, .min_excluded = true, .doc = "The learning rate ends at the starting one divided by this."});
   }
   bool has_own_warmup() const override { return true; }
+  std::vector<std::pair<std::string, double>> group_factors() const override {
+    return {{"initial_lr", 1 / div_factor}, {"max_lr", 1}, {"min_lr", 1 / (div_factor * final_div_factor)}};
+  }
   double factor(const SchedulePoint& point) const override {
     const double last = static_cast<double>(point.num_steps - 1);
     const double step = std::min(static_cast<double>(point.step), last);
@@ -189,13 +193,14 @@ LrSchedule make_lr_schedule(const config::LrSchedulerSection& section, int64_t t
                     "longer",
                     key, warmup, total_steps));
   }
-  return [schedule, warmup, start = section.warmup_start_factor, total_steps, steps_per_epoch](int64_t step) {
+  const auto factor = [schedule, warmup, start = section.warmup_start_factor, total_steps, steps_per_epoch](int64_t step) {
     if (step < warmup) return interpolate(start, 1, static_cast<double>(step) / static_cast<double>(warmup));
     const int64_t bounded = std::min(step, total_steps);
     return schedule->factor({.step = bounded - warmup,
                              .num_steps = total_steps - warmup,
                              .epoch = static_cast<double>(bounded) / static_cast<double>(steps_per_epoch)});
   };
+  return {factor, schedule->group_factors()};
 }
 
 }  // namespace trainer::optim

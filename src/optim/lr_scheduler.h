@@ -12,14 +12,24 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "config/experiment.h"
 #include "config/findings.h"
 
 namespace trainer::optim {
 
-// The factor for the optimizer's lr at update number `step` (from 0).
-using LrSchedule = std::function<double(int64_t step)>;
+// All values are factors for the optimizer's lr.
+struct LrSchedule {
+  std::function<double(int64_t step)> factor;  // at update number `step`, from 0
+  // What the scheduler of torch.optim.lr_scheduler keeps in each group of parameters beside "lr", and needs to continue: "initial_lr",
+  // and of onecycle "max_lr" and "min_lr" too.
+  std::vector<std::pair<std::string, double>> group_factors;
+
+  double operator()(int64_t step) const { return factor(step); }
+};
 
 const config::RegistryBase& lr_scheduler_registry();
 

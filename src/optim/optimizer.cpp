@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include "base/plural.h"
+
 namespace trainer::optim {
 namespace {
 
@@ -96,7 +98,7 @@ void Optimizer::drop_zeros(std::vector<Gradients>& all) {
 
 void Optimizer::perturb_parameters() { TORCH_CHECK(false, "Optimizer::perturb_parameters: this optimizer needs no second pass"); }
 
-state::Tree Optimizer::state(double lr) const {
+state::Tree Optimizer::state(double lr, const state::Dict& scheduler_options) const {
   state::Dict states;
   state::List param_groups;
   int64_t number = 0;
@@ -110,7 +112,7 @@ state::Tree Optimizer::state(double lr) const {
     state::Dict options;
     options.add("lr", lr);
     add_options(group, options);
-    options.add("initial_lr", base_lr());  // torch's schedulers write it and require it to resume
+    for (const auto& [key, value] : scheduler_options.items()) options.add(key, value);
     options.add("params", std::move(numbers));
     param_groups.emplace_back(std::move(options));
   }
@@ -123,14 +125,14 @@ state::Tree Optimizer::state(double lr) const {
 void Optimizer::check_groups(const state::View& param_groups) const {
   const auto elements = param_groups.elements();
   if (elements.size() != groups_.size()) {
-    param_groups.fail(fmt::format("has {} groups of parameters, but {} are expected", elements.size(), groups_.size()));
+    param_groups.fail(fmt::format("has {} instead of {}", counted(elements.size(), "group of parameters", "groups of parameters"), groups_.size()));
   }
   int64_t number = 0;
   for (size_t group = 0; group < groups_.size(); ++group) {
     const auto params = elements[group].at("params");
     const auto numbers = params.elements();
     if (numbers.size() != groups_[group].params.size()) {
-      params.fail(fmt::format("has {} parameters, but {} are expected", numbers.size(), groups_[group].params.size()));
+      params.fail(fmt::format("has {} instead of {}", counted(numbers.size(), "parameter"), groups_[group].params.size()));
     }
     for (const auto& element : numbers) {
       if (element.integer() != number)
@@ -153,7 +155,7 @@ void Optimizer::load_state(const state::View& view) {
     }
   }
   if (num_found != states.keys().size()) {
-    states.fail(fmt::format("has {} entries that belong to none of the {} parameters", states.keys().size() - num_found, number));
+    states.fail(fmt::format("has {} beyond those of the {}", counted(states.keys().size() - num_found, "entry", "entries"), counted(number, "parameter")));
   }
 }
 

@@ -44,6 +44,8 @@ class Optimizer {
   // If so, step() waits for the device once.
   void set_skip_zero_grads(bool skip) { skip_zero_grads_ = skip; }
 
+  size_t num_groups() const { return groups_.size(); }
+
   // Whether each step() needs a second forward and backward pass: first pass, perturb_parameters(), second pass, step() (see sam.cpp).
   virtual bool needs_second_pass() const { return false; }
   // Moves the parameters to the point of the second pass and resets the gradients; step() moves them back. Does not wait for the
@@ -52,8 +54,9 @@ class Optimizer {
 
   // The same as torch.optim's state_dict(), so that each can load the other's: "state" by the parameters' numbers, counted over the groups,
   // without parameters that had no update yet, and "param_groups". `lr`: that of the next step, which torch's schedulers leave in the
-  // groups and continue from. Shares the state's memory.
-  state::Tree state(double lr) const;
+  // groups and continue from; `scheduler_options`: what else they keep in each group (LrSchedule::group_factors). Shares the state's
+  // memory.
+  state::Tree state(double lr, const state::Dict& scheduler_options) const;
   // Restores the state bit for bit, in the parameters' memory layout. Options come from the configuration, so that only the groups' lists
   // of parameters are checked. Throws CheckpointError when these, a shape or a dtype differ; a part may be loaded by then.
   void load_state(const state::View& view);

@@ -265,9 +265,11 @@ std::optional<Failure> FailureDetector::diagnose(Clock::time_point now) const {
   }
   // An old digest does not show the ranks' current state: do not blame a rank for delays of rank 0 or the store.
   if (now - last_digest_ > missed_limit_) return std::nullopt;
-  const auto& longest = digest_.silent;
-  if (longest.rank != options_.rank && longest.duration > silence_limit) return silent(longest.rank, longest.duration);
-  if (digest_.stuck.duration > limit) return describe(Failure::Kind::kStuck, digest_.stuck.rank, digest_.stuck.duration);
+  // In a run without a secret, anyone who reaches the store can write to it.
+  const auto is_rank = [this](int rank) { return rank >= 0 && static_cast<size_t>(rank) < options_.ranks.size(); };
+  const auto& [rank, duration] = digest_.silent;
+  if (is_rank(rank) && rank != options_.rank && duration > silence_limit) return silent(rank, duration);
+  if (is_rank(digest_.stuck.rank) && digest_.stuck.duration > limit) return describe(Failure::Kind::kStuck, digest_.stuck.rank, digest_.stuck.duration);
   if (digest_.all_wait > limit) return describe(Failure::Kind::kAllWait, options_.rank, digest_.all_wait);
   return std::nullopt;
 }

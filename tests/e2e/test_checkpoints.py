@@ -232,6 +232,11 @@ class CheckpointsTest(LaunchCase):
             err, code = self.train("--resume", str(folder), run_dir=self.folder / folder.name / "resumed")
             self.assertEqual(code, 0, err)
             self.assertRegex(err, r"resumes from \S+/step_00000028\.pt")
+        empty = self.folder / "empty"
+        empty.mkdir()
+        err, code = self.train("--resume", str(empty), run_dir=self.folder / "none")
+        self.assertEqual(code, 2, err)
+        self.assertIn(f"error: --resume {empty}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file", err)
         # Back to the finished run.
         err, code = self.train("--resume", str(straight / "checkpoints" / "step_00000007.pt"), run_dir=straight)
         self.assertEqual(code, 2, err)
@@ -256,12 +261,15 @@ class CheckpointsTest(LaunchCase):
         self.assertIn(f"good: {good}, ", lines[1])
         self.assertIn(f"bad: {empty}: is empty", lines[2])
         before = good.read_bytes()
-        link = self.folder / "link.pt"
+        link, copy, relative = self.folder / "link.pt", self.folder / "copy.pt", os.path.relpath(good, ROOT)
         link.symlink_to(good)
+        copy.hardlink_to(good)
         for command in (("export", "--checkpoint", good, "--format", "state_dict"), ("checkpoint", "average", good)):
-            out, err, code = self.run_tool(*command, "--output", link)
-            self.assertEqual(code, 2, err)
-            self.assertIn(f"--output {link}: this is the file {good}, which would be overwritten; give another name", err)
+            for output in (good, link, copy, relative):
+                with self.subTest(command[0], output=output):
+                    out, err, code = self.run_tool(*command, "--output", output)
+                    self.assertEqual(code, 2, err)
+                    self.assertIn(f"--output {output}: this is the file {good}, which would be overwritten; give another name", err)
         self.assertEqual(good.read_bytes(), before)
 
     @plants("The configuration was changed so that the checkpoint does not fit")

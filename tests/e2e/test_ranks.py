@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
@@ -200,6 +201,29 @@ class RanksTest(unittest.TestCase):
             ranks = self.together([early, start_rank(1 - first, 2, port, *args)])
             self.assertEqual([rank.returncode for rank in ranks], [0, 0], output + ranks[0].err + ranks[1].err)
             row.check(self, output, RANK=1, ADDRESS=f"127.0.0.1:{port}")
+
+    def test_many_connections_before_the_meeting(self):
+        """As of a port scanner: every second one is closed at once, the others stay open and send nothing."""
+        port = free_port()
+        args = [*RANDOM, "--run-dir", self.folder / "run"]
+        first = start_rank(0, 2, port, *args)
+        self.addCleanup(first.kill)
+        connections = []
+        deadline = time.monotonic() + 60
+        while len(connections) < 500:
+            try:
+                connections.append(socket.create_connection(("127.0.0.1", port), timeout=10))
+            except ConnectionRefusedError:
+                # It does not listen yet.
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+                continue
+            if len(connections) % 2:
+                connections[-1].close()
+        ranks = self.together([first, start_rank(1, 2, port, *args)])
+        for connection in connections:
+            connection.close()
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0], ranks[0].err + ranks[1].err)
 
     @plants("A stop is asked for before all ranks have joined")
     def test_a_stop_request_while_waiting_for_ranks(self, row):

@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   state::Dict tree;
   tree.add("update", update);
   tree.add("parameters", state::state_of(problem));
-  tree.add("optimizer", optimizer->state(optimizer->base_lr()));
+  tree.add("optimizer", optimizer->state(optimizer->base_lr(), {}));
   tree.add("ema", ema.state());
   testing::StringOutput output;
   checkpoint::write_pytorch_file(tree, "state", output);

@@ -84,11 +84,7 @@ class ContinuedRunTest(unittest.TestCase):
         optimizer = kind([{"params": [parameters[i] for i in group["params"]]} for group in groups], **options)
         if make_scheduler:
             resume_scheduler(scheduler := make_scheduler(optimizer), state["lr_scheduler"])
-        of_scheduler = [dict(group) for group in optimizer.param_groups]
         optimizer.load_state_dict(state["optimizer"])
-        # OneCycleLR keeps its limits in the groups, where they are not part of the checkpoint.
-        for group, before in zip(optimizer.param_groups, of_scheduler):
-            group.update({key: before[key] for key in ("max_lr", "min_lr") if key in before})
         images, labels = read_samples()
         sampler = DistributedSampler(range(len(images)), num_replicas=1, rank=0, seed=SEED)
         sampler.set_epoch(state["epoch"])
@@ -102,6 +98,24 @@ class ContinuedRunTest(unittest.TestCase):
                 scheduler.step()
             losses.append(loss.item())
         return losses
+
+    def check_scheduler(self, state, make_scheduler):
+        """The checkpoint holds what torch's scheduler and its optimizer hold after as many steps."""
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=LR)
+        scheduler = make_scheduler(optimizer)
+        optimizer.step()
+        for _ in range(state["lr_scheduler"]["last_epoch"]):
+            scheduler.step()
+        of_torch = scheduler.state_dict()
+        if isinstance(scheduler, schedulers.SequentialLR):
+            # It has no steps and rates of its own; those of the checkpoint are what get_last_lr() and a plain scheduler hold.
+            of_torch |= {"_step_count": of_torch["last_epoch"] + 1, "base_lrs": [LR]}
+        for key, value in state["lr_scheduler"].items():
+            self.assertEqual(torch.tensor(value).shape, torch.tensor(of_torch[key]).shape, key)
+            torch.testing.assert_close(torch.tensor(value, dtype=torch.float64), torch.tensor(of_torch[key], dtype=torch.float64), rtol=1e-12, atol=0)
+        [group] = state["optimizer"]["param_groups"]
+        for key in {"lr", "initial_lr", "max_lr", "min_lr"} & {*group, *optimizer.param_groups[0]}:
+            self.assertAlmostEqual(group[key] / optimizer.param_groups[0][key], 1, delta=1e-12, msg=key)
 
     def assert_close(self, python, ours, num_steps):
         self.assertEqual((len(ours), len(python)), (num_steps, num_steps))
@@ -125,6 +139,7 @@ class ContinuedRunTest(unittest.TestCase):
                 ours = self.train(run_dir, "sgd", options, f"lr_scheduler={schedule}", "training.epochs=2", "checkpoint.every_epochs=1",
                                   "validation.every_epochs=2", batch=SCHEDULE_BATCH)
                 file = run_dir / "checkpoints" / f"step_{STEPS_PER_EPOCH:08}.pt"
+                self.check_scheduler(torch.load(file, weights_only=True), make_scheduler)
                 python = self.python_losses(file, "sgd", options, SCHEDULE_BATCH, make_scheduler)
                 self.assert_close(python, ours[STEPS_PER_EPOCH:], STEPS_PER_EPOCH)
 

@@ -173,14 +173,46 @@ TEST(Load, ListsOfParts) {
   EXPECT_NE(error("[[]]").find("expected one part"), std::string::npos);
 }
 
-TEST(Load, OverridesSetMergeAndReplace) {
+TEST(Load, OverridesSetKeysAndReplaceSections) {
   const auto text = std::string(kMinimal) + "optimizer: {name: sgd, momentum: 0.9}\n";
-  EXPECT_EQ(options_of<RateOptions>(loaded(text, {"optimizer.lr=0.5"}).optimizer.component).momentum, 0.9);
-  EXPECT_EQ(options_of<RateOptions>(loaded(text, {"optimizer={lr: 0.5}"}).optimizer.component).momentum, 0.9);
-  EXPECT_EQ(options_of<RateOptions>(loaded(text, {"optimizer={name: adamw, lr: 0.5}"}).optimizer.component).momentum, 0.0);
+  const auto momentum = [&](const char* override_text) {
+    return options_of<RateOptions>(loaded(text, {override_text}).optimizer.component).momentum;
+  };
+  EXPECT_EQ(momentum("optimizer.lr=0.5"), 0.9);
+  EXPECT_EQ(momentum("optimizer={lr: 0.5}"), 0.0);
+  EXPECT_EQ(momentum("optimizer={name: sgd, lr: 0.5}"), 0.0);
   EXPECT_EQ(loaded(text, {"logging.every_steps=3", "logging.every_steps=4"}).logging.every_steps, 4);
   EXPECT_EQ(loaded(text, {"dataset.train_transforms=[flip]", "dataset.train_transforms=[]"}).dataset.train_transforms.size(), 0U);
   EXPECT_EQ(loaded(text, {"experiment=a=b"}).experiment, "a=b");
+}
+
+TEST(Load, AnEmptySectionHasItsDefaults) {
+  const std::string text = "experiment: a\nlogging:\n#  every_steps: 5\nmodel: {name: net}\ndataset: {name: data}\ntraining: {epochs: 2}\n";
+  EXPECT_EQ(loaded(text).logging.every_steps, 50);
+  EXPECT_EQ(loaded(text + "optimizer:\n").optimizer.component.name, "sgd");
+  EXPECT_EQ(load_error("experiment: a\nmodel:\n  num_classes:\ndataset: {name: data}\ntraining: {epochs: 2}\n"), "?");
+}
+
+TEST(Load, AKeyOfAnotherComponentIsNamedAsSuch) {
+  EXPECT_EQ(load_error(std::string(kMinimal) + "optimizer: {name: adamw, betas: 3}\n"), "?");
+  EXPECT_EQ(load_error("experiment: a\nmodel: {name: net, stem: x}\ndataset: {name: data}\ntraining: {epochs: 2}\n", {"model.name=bare"}), "?");
+}
+
+TEST(Load, HintsForNumbers) {
+  const auto error = [](const std::string& value) { return load_error(kMinimal, {"logging.every_steps=" + value}); };
+  const auto lr_error = [](const std::string& value) { return load_error(kMinimal, {"optimizer.lr=" + value}); };
+  EXPECT_EQ(error("9223372036854775808"), "?");
+  EXPECT_EQ(error("0x10"), "?");
+  EXPECT_EQ(error("010"), "?");
+  EXPECT_EQ(lr_error("1e400"), "?");
+  EXPECT_EQ(lr_error("nan"), "?");
+  EXPECT_EQ(lr_error("-inf"), "?");
+}
+
+TEST(Load, TextsHaveNoControlCharacters) {
+  for (const std::string character : {"\\0", "\\e", "\\n", "\\x9b"}) {
+    EXPECT_EQ(load_error(kMinimal, {"experiment=\"a" + character + "\""}), "?") << character;
+  }
 }
 
 TEST(Load, ASectionMayBeNull) {

@@ -194,11 +194,6 @@ TEST(Cifar10Root, ErrorForAMissingFolderStatesTheRemedy) {
   EXPECT_FALSE(std::filesystem::exists(root));
 }
 
-TEST(Cifar10Root, EmptyNameIsRefused) {
-  EXPECT_THROW(cifar_info(cifar10_layout(), cifar_options("")), UsageError);
-  EXPECT_THROW(open_quietly(cifar10_layout(), "", Split::kTrain), UsageError);
-}
-
 TEST(Cifar100, LabelIsTheFineOne) {
   const trainer::testing::TemporaryFolder folder;
   write_bytes(folder.path() / "cifar-100-binary" / "train.bin", cifar_record({19, 99}, 5) + cifar_record({0, 42}, 6));

@@ -49,15 +49,6 @@ void expect_unit_uniform(const std::vector<float>& values) {
   EXPECT_NEAR(sum_of_squares / count, 1.0, 5.0 * std::sqrt(0.8 / count));
 }
 
-std::string synthetic_usage_error(const SyntheticOptions& options) {
-  try {
-    synthetic_info(options);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(Synthetic, DefaultsAreCifarsShape) {
   const SyntheticOptions options;
   const auto train = open_synthetic(options, Split::kTrain);
@@ -171,36 +162,6 @@ TEST(Synthetic, AScratchBufferServesSamplesOfAnySize) {
   EXPECT_EQ(many->read(1, scratch).values.size(), 3072U);
   EXPECT_EQ(few->read(1, scratch).values.size(), 2U);
   EXPECT_EQ(many->read(1, scratch).values.size(), 3072U);
-}
-
-TEST(SyntheticOptions, ShapeIsAnImageOrFeatures) {
-  for (const auto& shape : std::vector<std::vector<int64_t>>{{}, {3, 32}, {1, 3, 32, 32}}) {
-    SyntheticOptions options;
-    options.shape = shape;
-    EXPECT_EQ(synthetic_usage_error(options),
-              "dataset.shape: " + std::to_string(shape.size()) + " lengths were given; give [channels, height, width] or [features]");
-    EXPECT_THROW(open_synthetic(options, Split::kTrain), UsageError);
-  }
-}
-
-TEST(SyntheticOptions, TooLargeASampleIsRefused) {
-  SyntheticOptions options;
-  options.shape = {65536, 65536, 65536};
-  EXPECT_EQ(synthetic_usage_error(options), "dataset.shape: 281474976710656 values are too many for one sample; give at most 268435456");
-}
-
-TEST(SyntheticOptions, TargetsAndClassesContradict) {
-  SyntheticOptions options;
-  options.num_targets = 2;
-  EXPECT_EQ(synthetic_usage_error(options),
-            "dataset.num_targets: 2 contradicts dataset.num_classes=10; for targets that are numbers set num_classes=0");
-}
-
-TEST(SyntheticOptions, LabelsNeedClasses) {
-  SyntheticOptions options;
-  options.num_classes = 0;
-  options.labels = SyntheticLabels::kZero;
-  EXPECT_THAT(synthetic_usage_error(options), HasSubstr("dataset.labels: zero contradicts dataset.num_classes=0"));
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ std::vector<std::string> lines_of(const testing::Recorder& events) {
 
 std::vector<torch::Tensor> tensors_of(const SmallRun& run) {
   auto tensors = testing::state_of(run.parts());
-  for (const auto& tensor : state::tensors_of(run.parts().optimizer->state(/*lr=*/0.1))) tensors.push_back(tensor);
+  for (const auto& tensor : state::tensors_of(run.parts().optimizer->state(/*lr=*/0.1, {}))) tensors.push_back(tensor);
   if (!run.parts().ema) return tensors;
   for (const auto& tensor : state::tensors_of(run.parts().ema->state())) tensors.push_back(tensor);
   return tensors;

@@ -205,28 +205,6 @@ TEST(Trainer, TrainsWithStrictDeterminism) {
   EXPECT_NO_THROW(put());
 }
 
-TEST(BuildParts, AllMismatchesAreListedTogether) {
-  const auto error = [](const std::vector<std::string>& overrides) {
-    try {
-      train_text(kRandom, overrides);
-    } catch (const UsageError& usage) {
-      return std::string(usage.what());
-    }
-    return std::string("no error");
-  };
-  EXPECT_EQ(error({"loss={name: mse}", "dataset.num_classes=100"}),
-            "loss.name: mse needs floating-point targets, but synthetic gives class labels\n"
-            "model: demo_conv has 10 outputs, but synthetic has 100 classes");
-  EXPECT_EQ(error({"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"}),
-            "checkpoint.monitor: validation/top5 needs five classes, but synthetic has 4; choose validation/top1");
-  EXPECT_EQ(error({"checkpoint.monitor=validation/top1", "loss={name: mse}", "dataset={num_classes: 0, num_targets: 10}"}),
-            "checkpoint.monitor: mse has no classes, so that only its loss is measured; choose validation/loss");
-  EXPECT_NE(error({"dataset.shape=[3, 28, 28]"}).find("model: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28"),
-            std::string::npos);
-  EXPECT_NE(error({"dataset.train_transforms=[random_horizontal_flip]"}).find("dataset.train_transforms"), std::string::npos)
-      << error({"dataset.train_transforms=[random_horizontal_flip]"});
-}
-
 TEST(BuildParts, TheNetworkChoosesTheMemoryFormatWhenItIsAuto) {
   const auto format = [](const std::string& model, const std::string& channels_last) {
     const auto experiment =

@@ -55,14 +55,7 @@ TEST(Adam, Float32) {
   EXPECT_GT(difference, 1e-12);
 }
 
-TEST(Adam, BetasAreTwoNumbersBelowOne) {
-  OptimizerProblem problem;
-  try {
-    make_optimizer(read_component(optimizer_registry(), "{name: adam, betas: [0.9]}"), problem.one_group());
-    ADD_FAILURE() << "one number was accepted";
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), ::testing::StartsWith("optimizer.betas: "));
-  }
+TEST(Adam, BetasAreBelowOne) {
   EXPECT_THROW(read_component(optimizer_registry(), "{name: adam, betas: [0.9, 1.0]}"), UsageError);
 }
 

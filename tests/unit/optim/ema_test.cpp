@@ -105,7 +105,7 @@ TEST(Ema, ContinuesFromItsState) {
     Averaged original(options, /*channels_last=*/true);
     for (int update = 0; update < 2; ++update) original.step(update);
     const auto tree = copy_of(original.ema->state());
-    const auto optimizer_tree = copy_of(original.optimizer->state(/*lr=*/0.1));
+    const auto optimizer_tree = copy_of(original.optimizer->state(/*lr=*/0.1, {}));
     Averaged other(options, /*channels_last=*/true);
     other.step(7);
     {

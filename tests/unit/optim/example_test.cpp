@@ -21,7 +21,7 @@ TEST(ExampleOptimizer, StepsAgainstTheSign) {
   EXPECT_TRUE(torch::equal(problem.weight.detach(), before)) << "found_inf was set";
   optimizer->step(optimizer->base_lr(), torch::zeros({}));
   EXPECT_TRUE(torch::allclose(problem.weight.detach(), expected));
-  const auto tree = optimizer->state(/*lr=*/0.1);
+  const auto tree = optimizer->state(/*lr=*/0.1, {});
   optimizer->load_state(state::View(tree, "a.pt"));
 }
 

@@ -57,18 +57,5 @@ TEST(Sgd, Float32) {
   EXPECT_GT(difference, 1e-12);
 }
 
-TEST(Sgd, NesterovNeedsMomentumWithoutDampening) {
-  OptimizerProblem problem;
-  for (const std::string keys : {"nesterov: true", "nesterov: true, momentum: 0.9, dampening: 0.1"}) {
-    try {
-      sgd(keys, problem.one_group());
-      ADD_FAILURE() << keys << " was accepted";
-    } catch (const UsageError& error) {
-      EXPECT_THAT(error.what(), ::testing::StartsWith("optimizer.nesterov: ")) << keys;
-    }
-  }
-  EXPECT_NO_THROW(sgd("nesterov: true, momentum: 0.9", problem.one_group()));
-}
-
 }  // namespace
 }  // namespace trainer::optim::test

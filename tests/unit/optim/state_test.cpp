@@ -37,7 +37,7 @@ struct Training {
 
 // A copy as if loaded from a file: in separate memory, contiguous.
 state::Tree stored(const Optimizer& optimizer) {
-  const auto tree = optimizer.state(/*lr=*/0.1);
+  const auto tree = optimizer.state(/*lr=*/0.1, {});
   std::vector<torch::Tensor> copies;
   for (const auto& tensor : state::tensors_of(tree)) copies.push_back(tensor.clone(at::MemoryFormat::Contiguous));
   return state::with_tensors(tree, copies);
@@ -84,7 +84,7 @@ TEST(OptimizerState, KeepsTheLayoutOfTheParameters) {
     const auto tree = stored(*original.optimizer);
     loaded.optimizer->load_state(state::View(tree, "a.pt"));
     for (const auto& training : {&original, &loaded}) {
-      for (const auto& tensor : state::tensors_of(training->optimizer->state(/*lr=*/0.1))) {
+      for (const auto& tensor : state::tensors_of(training->optimizer->state(/*lr=*/0.1, {}))) {
         EXPECT_TRUE(tensor.dim() != 4 || tensor.strides() == original.problem.weight.strides());
       }
     }
@@ -95,7 +95,9 @@ TEST(OptimizerState, KeepsTheLayoutOfTheParameters) {
 TEST(OptimizerState, HasTheLayoutOfTorchOptim) {
   Training training("{name: sgd, lr: 0.5, momentum: 0.9, weight_decay: 0.02}");
   training.step(0, /*first_update_of_bias=*/1);
-  const auto tree = training.optimizer->state(/*lr=*/0.1);
+  state::Dict of_scheduler;
+  of_scheduler.add("initial_lr", 0.5);
+  const auto tree = training.optimizer->state(/*lr=*/0.1, of_scheduler);
   const state::View view(tree, "a.pt");
   EXPECT_THAT(view.keys(), ElementsAre(state::Key("state"), state::Key("param_groups")));
   EXPECT_THAT(view.at("state").keys(), ElementsAre(state::Key(int64_t{0})));
@@ -119,10 +121,10 @@ TEST(OptimizerState, ReadsAMomentumBufferThatIsNone) {
   states.add(int64_t{1}, std::move(entry));
   state::Dict root;
   root.add("state", std::move(states));
-  root.add("param_groups", *std::get<state::Dict>(training.optimizer->state(/*lr=*/0.1).value()).find("param_groups"));
+  root.add("param_groups", *std::get<state::Dict>(training.optimizer->state(/*lr=*/0.1, {}).value()).find("param_groups"));
   const state::Tree tree(std::move(root));
   training.optimizer->load_state(state::View(tree, "a.pt"));
-  EXPECT_TRUE(state::tensors_of(training.optimizer->state(/*lr=*/0.1)).empty());
+  EXPECT_TRUE(state::tensors_of(training.optimizer->state(/*lr=*/0.1, {})).empty());
 }
 
 // Expects that loading the state of another optimizer with `groups` throws `message`.
@@ -133,7 +135,7 @@ void expect_refused(const std::string& yaml, std::vector<ParamGroup> groups, con
     param.mutable_grad() = grad;
   }
   other->step(0.1);
-  const auto tree = other->state(/*lr=*/0.1);
+  const auto tree = other->state(/*lr=*/0.1, {});
   Training training(yaml);
   EXPECT_THAT([&] { training.optimizer->load_state(state::View(tree, "a.pt")); }, ThrowsMessage<CheckpointError>(message));
 }
@@ -141,9 +143,9 @@ void expect_refused(const std::string& yaml, std::vector<ParamGroup> groups, con
 TEST(OptimizerState, RefusesTheStateOfAnotherModelOrOptimizer) {
   const std::string sgd = "{name: sgd, momentum: 0.9}";
   OptimizerProblem problem;
-  expect_refused(sgd, problem.one_group(), sgd, "a.pt: param_groups: has 1 groups of parameters, but 2 are expected");
+  expect_refused(sgd, problem.one_group(), sgd, "a.pt: param_groups: has 1 group of parameters instead of 2");
   expect_refused(sgd, {{.params = {problem.weight}}, {.params = {problem.bias}}}, sgd,
-                 "a.pt: param_groups[1].params: has 1 parameters, but 2 are expected");
+                 "a.pt: param_groups[1].params: has 1 parameter instead of 2");
   expect_refused(sgd, {{.params = {problem.weight}}, {.params = {problem.unused, problem.bias}}}, sgd,
                  "a.pt: state.1.momentum_buffer: is Double[2], but Double[3] is expected");
   expect_refused("{name: adam}", problem.two_groups(), sgd, "a.pt: state.0: has no \"step\"");
@@ -175,7 +177,7 @@ TEST(OptimizerState, RefusesWrongParameterNumbers) {
     EXPECT_THAT([&] { training.optimizer->load_state(state::View(tree, "a.pt")); }, ThrowsMessage<CheckpointError>(message));
   };
   expect_message(numbered({{0}, {2, 1}}, {}), "a.pt: param_groups[1].params[0]: is 2, but parameters are numbered in order: 1");
-  expect_message(numbered({{0}, {1, 2}}, {3}), "a.pt: state: has 1 entries that belong to none of the 3 parameters");
+  expect_message(numbered({{0}, {1, 2}}, {3}), "a.pt: state: has 1 entry beyond those of the 3 parameters");
 }
 
 }  // namespace

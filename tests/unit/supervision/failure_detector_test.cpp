@@ -73,6 +73,14 @@ TEST_F(FailureDetectorTest, AllRanksNameASilentRankAndItsActivity) {
   }
 }
 
+TEST_F(FailureDetectorTest, RanksThatDoNotExistAreIgnored) {
+  start(2, 1s);
+  lose(0);
+  const Digest forged{.number = 1'000'000, .rank0 = {}, .silent = {7, 1h}, .stuck = {-1, 1h}};
+  store_->set("failure_detector/digest", distributed::to_bytes(forged));
+  EXPECT_TRUE(at(1).wait().starts_with("rank 0 (process 100 on host) has not answered for more than 1.0s")) << at(1).wait();
+}
+
 TEST_F(FailureDetectorTest, ALostConnectionIsDiagnosedBeforeTheHangLimit) {
   start(3, 1min);
   at(1).activity->enter(Phase::kValidation);
