@@ -32,6 +32,9 @@ class Caller {
         return arguments[0];
       case Global::Kind::kDevice:
         return device(arguments);
+      case Global::Kind::kRebuildTensor:
+        expect_count(arguments, 4, 4);
+        return make_tensor(arguments, nullptr);
       case Global::Kind::kRebuildTensorV2:
         return rebuild_tensor(arguments, nullptr);
       case Global::Kind::kRebuildTensorV3:
@@ -40,6 +43,11 @@ class Caller {
         expect_count(arguments, 3, 3);
         get<torch::Tensor>(arguments[0]);
         expect_empty(arguments[2], "hooks");
+        return arguments[0];
+      case Global::Kind::kParameter:
+        expect_count(arguments, 1, 2);
+        get<torch::Tensor>(arguments[0]);
+        if (arguments.size() == 2) get<bool>(arguments[1]);
         return arguments[0];
       case Global::Kind::kStorage:
       case Global::Kind::kDtype:
@@ -91,12 +99,17 @@ class Caller {
   // Arguments: (storage, offset, size, stride, requires_grad, hooks[, metadata]). `dtype` nullptr: the storage's.
   ObjectId rebuild_tensor(Arguments arguments, const Dtype* dtype) {
     expect_count(arguments, 6, 7);
-    const auto& storage = get<Storage>(arguments[0]);
-    if (dtype == nullptr) dtype = storage.dtype;
-    if (dtype == nullptr) throw PickleError("makes a tensor without a dtype");
     get<bool>(arguments[4]);
     expect_empty(arguments[5], "hooks");
     if (arguments.size() == 7) expect_empty(arguments[6], "metadata, such as that of conjugated tensors");
+    return make_tensor(arguments.first(4), dtype);
+  }
+
+  // Arguments: (storage, offset, size, stride). `dtype` nullptr: the storage's.
+  ObjectId make_tensor(Arguments arguments, const Dtype* dtype) {
+    const auto& storage = get<Storage>(arguments[0]);
+    if (dtype == nullptr) dtype = storage.dtype;
+    if (dtype == nullptr) throw PickleError("makes a tensor without a dtype");
     const auto sizes = integers(arguments[2]);
     const auto strides = integers(arguments[3]);
     const auto offset = get<int64_t>(arguments[1]);
@@ -158,9 +171,11 @@ Global find_global(std::string_view module, std::string_view name) {
   using Kind = Global::Kind;
   if (module == "collections" && name == "OrderedDict") return {Kind::kOrderedDict};
   if (module == "collections" && name == "Counter") return {Kind::kCounter};
+  if (module == "torch._utils" && name == "_rebuild_tensor") return {Kind::kRebuildTensor};
   if (module == "torch._utils" && name == "_rebuild_tensor_v2") return {Kind::kRebuildTensorV2};
   if (module == "torch._utils" && name == "_rebuild_tensor_v3") return {Kind::kRebuildTensorV3};
   if (module == "torch._utils" && name == "_rebuild_parameter") return {Kind::kRebuildParameter};
+  if (module == "torch.nn.parameter" && name == "Parameter") return {Kind::kParameter};
   if (module == "torch.storage" && name == "UntypedStorage") return {Kind::kStorage};
   if (module == "torch") {
     if (name == "Size") return {Kind::kSize};

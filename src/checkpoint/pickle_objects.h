@@ -27,9 +27,11 @@ struct Global {
     kCounter,
     kSize,
     kDevice,
+    kRebuildTensor,
     kRebuildTensorV2,
     kRebuildTensorV3,
     kRebuildParameter,
+    kParameter,
     kStorage,  // of `dtype`; nullptr: of bytes
     kDtype,
   };

@@ -26,9 +26,8 @@ class TorchZip {
     check_byteorder();
     check_version();
     const auto program = zip_.read(*zip_.find(entry_name(kProgram)));
-    return unpickle(
-        program, fmt::format("{}: {}", source_, kProgram), [this](std::string_view key, uint64_t size) { return load_storage(key, size); },
-        budget_);
+    const auto load = [this](const StorageReference& reference) { return load_storage(reference.key, reference.num_bytes); };
+    return unpickle(program, fmt::format("{}: {}", source_, kProgram), load, budget_).tree;
   }
 
  private:

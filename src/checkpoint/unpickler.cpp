@@ -40,6 +40,8 @@ class Unpickler {
 
   // The byte offset of the current instruction.
   size_t position() const { return position_; }
+  // How many bytes were read.
+  size_t size() const { return next_; }
 
  private:
   const uint8_t* take(size_t size) {
@@ -120,6 +122,8 @@ class Unpickler {
         return objects_.add(std::bit_cast<double>(__builtin_bswap64(number<uint64_t>())));
       case Opcode::kBinUnicode:
         return objects_.add(text(number<uint32_t>()));
+      case Opcode::kShortBinString:
+        return objects_.add(text(number<uint8_t>()));
       case Opcode::kGlobal: {
         const auto module = line();
         return objects_.add(find_global(module, line()));
@@ -154,7 +158,8 @@ class Unpickler {
         return get(number<uint8_t>());
       case Opcode::kLongBinGet:
         return get(number<uint32_t>());
-      case Opcode::kReduce: {
+      case Opcode::kReduce:
+      case Opcode::kNewObj: {
         const auto arguments = pop();
         return call(objects_, budget_, pop(), arguments);
       }
@@ -234,18 +239,33 @@ class Unpickler {
     return memo_[index];
   }
 
-  // Ignores the attributes of an OrderedDict (such as a state_dict's _metadata): they are not needed.
+  // Ignores the attributes of an OrderedDict (such as a state_dict's _metadata) and of a Parameter: they are not needed.
   void build() {
     const auto attributes = pop();
+    if (std::holds_alternative<torch::Tensor>(objects_[top()])) return check_parameter_state(attributes);
     if (!top_as<Dict>("sets attributes of").is_ordered || !std::holds_alternative<Dict>(objects_[attributes])) {
       throw PickleError("sets attributes of a plain dictionary");
     }
   }
 
-  // `id`: a tuple ("storage", type, key, location, number of elements)
+  // PyTorch before 0.4 sets (requires_grad, volatile, hooks) of a Parameter.
+  void check_parameter_state(ObjectId state) const {
+    const auto* tuple = std::get_if<Tuple>(&objects_[state]);
+    if (tuple == nullptr || tuple->elements.size() != 3) throw PickleError("sets attributes of a tensor");
+    const auto hooks = tuple->elements.back();
+    const auto* dict = std::get_if<Dict>(&objects_[hooks]);
+    if (hooks != Objects::kNone && (dict == nullptr || !dict->contents.empty())) throw PickleError("makes a tensor with hooks");
+  }
+
+  // `id`: a tuple ("storage", type, key, location, number of elements), and in PyTorch's legacy format a view, which is None.
   Storage storage(ObjectId id) {
     const auto* tuple = std::get_if<Tuple>(&objects_[id]);
-    if (tuple == nullptr || tuple->elements.size() != 5) throw PickleError("refers to an external object that is not a storage");
+    if (tuple == nullptr || tuple->elements.size() < 5 || tuple->elements.size() > 6) {
+      throw PickleError("refers to an external object that is not a storage");
+    }
+    if (tuple->elements.size() == 6 && tuple->elements.back() != Objects::kNone) {
+      throw PickleError("refers to a part of a storage, as only PyTorch before 1.0 does");
+    }
     const auto& elements = tuple->elements;
     const auto* word = std::get_if<std::string_view>(&objects_[elements[0]]);
     const auto* type = std::get_if<Global>(&objects_[elements[1]]);
@@ -255,12 +275,12 @@ class Unpickler {
         num_elements == nullptr) {
       throw PickleError("refers to an external object that is not a storage");
     }
-    const uint64_t element_size = type->dtype != nullptr ? c10::elementSize(type->dtype->type) : 1;
+    const size_t element_size = type->dtype != nullptr ? c10::elementSize(type->dtype->type) : 1;
     uint64_t size = 0;
     if (*num_elements < 0 || __builtin_mul_overflow(static_cast<uint64_t>(*num_elements), element_size, &size)) {
       throw PickleError(fmt::format("refers to a storage of {} elements", *num_elements));
     }
-    return {load_storage_(*key, size), type->dtype};
+    return {load_storage_({*key, size, element_size}), type->dtype};
   }
 
   static constexpr ObjectId kNothing = ~ObjectId{0};
@@ -278,10 +298,11 @@ class Unpickler {
 
 }  // namespace
 
-state::Tree unpickle(std::span<const uint8_t> program, const std::string& source, const StorageLoader& load_storage, Budget& budget) {
-  Unpickler unpickler(program, load_storage, budget);
+Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, const StorageLoader& load_storage, Budget& budget) {
+  Unpickler unpickler(bytes, load_storage, budget);
   try {
-    return unpickler.run();
+    auto tree = unpickler.run();
+    return {std::move(tree), unpickler.size()};
   } catch (const PickleError& error) {
     refuse(fmt::format("{}, byte {}", source, unpickler.position()), error.what(),
            "save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, such as a state_dict");

@@ -14,10 +14,22 @@
 
 namespace trainer::checkpoint {
 
-// Returns the memory (`size` bytes) of the storage that the pickle program refers to as `key`; the same memory for the same key.
-using StorageLoader = std::function<torch::Storage(std::string_view key, uint64_t size)>;
+// What a pickle program knows of a storage.
+struct StorageReference {
+  std::string_view key;
+  uint64_t num_bytes;
+  size_t element_size;  // in bytes, of the type under which the program refers to it
+};
 
-// `source` names the pickle program in messages. Throws CheckpointError if the program is refused.
-state::Tree unpickle(std::span<const uint8_t> program, const std::string& source, const StorageLoader& load_storage, Budget& budget);
+// Returns the memory of a storage; the same memory for the same key.
+using StorageLoader = std::function<torch::Storage(const StorageReference&)>;
+
+struct Unpickled {
+  state::Tree tree;
+  size_t program_size;  // in bytes
+};
+
+// Runs the pickle program at the beginning of `bytes`. `source` names it in messages. Throws CheckpointError if the program is refused.
+Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, const StorageLoader& load_storage, Budget& budget);
 
 }  // namespace trainer::checkpoint

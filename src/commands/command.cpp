@@ -96,7 +96,8 @@ ExitCode run(const std::vector<std::string>& args) {
     report_to_torchrun(error.what(), error.exit_code());
     throw;
   } catch (const std::exception& error) {
-    const Error plain(engine::is_out_of_memory(error) ? "out of memory: " + distributed::first_line(error) : distributed::first_line(error));
+    const Error plain(engine::is_out_of_memory(error) ? "out of memory: " + distributed::first_line(error)
+                                                      : distributed::first_line(error));
     report_to_torchrun(plain.what(), plain.exit_code());
     throw plain;
   }

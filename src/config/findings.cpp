@@ -27,6 +27,10 @@ bool Findings::are_readable(std::initializer_list<const char*> sections) const {
   return std::ranges::all_of(sections, [this](const char* section) { return problems_.is_readable(section); });
 }
 
+bool Findings::are_consistent(std::initializer_list<const char*> sections) const {
+  return std::ranges::all_of(sections, [this](const char* section) { return problems_.is_consistent(section); });
+}
+
 void Findings::refuse(const std::string& path, const std::string& what) {
   problems_.add_contradiction(position_of(root_, path), path, what);
 }

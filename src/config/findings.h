@@ -20,6 +20,8 @@ class Findings {
 
   // Whether these sections were read without a problem, so that their values can be checked.
   bool are_readable(std::initializer_list<const char*> sections) const;
+  // Whether also no contradiction was found in them.
+  bool are_consistent(std::initializer_list<const char*> sections) const;
   void refuse(const std::string& path, const std::string& what);
   void warn(const std::string& path, const std::string& what);
 

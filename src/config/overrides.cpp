@@ -23,7 +23,7 @@ void place_on_command_line(Node& node) {
 // Enters the list `node` at `path`. Throws UsageError with the reason why that is not possible.
 Node& enter_list(Node& node, size_t index, const std::string& path) {
   if (node.kind != Node::Kind::kList) {
-    throw UsageError(fmt::format("{} is not a list in the file; give it whole, as in {}=[...]", path, path));
+    throw UsageError(fmt::format("{} is not a list; to set a whole list, write {}=[...]", path, path));
   }
   if (index >= node.items.size()) {
     throw UsageError(fmt::format("{} has {}, counted from 0; to add one, give the whole list, as in {}=[...]", path,

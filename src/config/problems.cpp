@@ -24,12 +24,17 @@ void Problems::add_warning(const Position& position, const std::string& key_path
   warnings_.push_back(make(position, key_path, what, /*is_contradiction=*/false));
 }
 
+bool Problems::Problem::is_in(const std::string& section) const {
+  return section.empty() || key_path.empty() || key_path == section || key_path.starts_with(section + ".") ||
+         key_path.starts_with(section + "[");
+}
+
 bool Problems::is_readable(const std::string& section) const {
-  return std::ranges::none_of(problems_, [&](const Problem& problem) {
-    if (problem.is_contradiction) return false;
-    const auto& path = problem.key_path;
-    return section.empty() || path.empty() || path == section || path.starts_with(section + ".") || path.starts_with(section + "[");
-  });
+  return std::ranges::none_of(problems_, [&](const Problem& problem) { return !problem.is_contradiction && problem.is_in(section); });
+}
+
+bool Problems::is_consistent(const std::string& section) const {
+  return std::ranges::none_of(problems_, [&](const Problem& problem) { return problem.is_in(section); });
 }
 
 std::vector<std::string> Problems::sorted_lines(std::vector<Problem> problems) {

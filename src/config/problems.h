@@ -21,6 +21,8 @@ class Problems {
   // Whether the section of this path, and all below it, was read without a problem. Contradictions do not count. An empty path is the
   // whole file.
   bool is_readable(const std::string& section) const;
+  // The same, and contradictions count.
+  bool is_consistent(const std::string& section) const;
   // Throws one UsageError with a line for each problem, in the order of the file and then of the command line.
   void throw_if_any() const;
   // One line for each warning, in the same order.
@@ -32,6 +34,8 @@ class Problems {
     std::string key_path;
     std::string text;
     bool is_contradiction = false;
+
+    bool is_in(const std::string& section) const;
   };
   static Problem make(const Position& position, const std::string& key_path, const std::string& what, bool is_contradiction);
   static std::vector<std::string> sorted_lines(std::vector<Problem> problems);

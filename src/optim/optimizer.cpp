@@ -125,7 +125,8 @@ state::Tree Optimizer::state(double lr, const state::Dict& scheduler_options) co
 void Optimizer::check_groups(const state::View& param_groups) const {
   const auto elements = param_groups.elements();
   if (elements.size() != groups_.size()) {
-    param_groups.fail(fmt::format("has {} instead of {}", counted(elements.size(), "group of parameters", "groups of parameters"), groups_.size()));
+    param_groups.fail(
+        fmt::format("has {} instead of {}", counted(elements.size(), "group of parameters", "groups of parameters"), groups_.size()));
   }
   int64_t number = 0;
   for (size_t group = 0; group < groups_.size(); ++group) {
@@ -155,7 +156,8 @@ void Optimizer::load_state(const state::View& view) {
     }
   }
   if (num_found != states.keys().size()) {
-    states.fail(fmt::format("has {} beyond those of the {}", counted(states.keys().size() - num_found, "entry", "entries"), counted(number, "parameter")));
+    states.fail(fmt::format("has {} beyond those of the {}", counted(states.keys().size() - num_found, "entry", "entries"),
+                            counted(number, "parameter")));
   }
 }
 

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "base/plural.h"
 #include "datasets/registry.h"
 #include "input/transforms.h"
 #include "models/registry.h"
@@ -28,10 +30,12 @@ void check_task(const config::Experiment& experiment, const input::DatasetInfo& 
   const auto monitored = section.monitor == "auto" ? "validation/" + task->default_metric() : section.monitor;
   for (const auto& metric : task->metrics().validation) {
     if (monitored != "validation/" + metric.name || section.mode == config::MonitorMode::kAuto) continue;
-    const bool chooses_most = section.mode == config::MonitorMode::kMax;
-    if (chooses_most == metric.higher_is_better) continue;
-    findings.warn("checkpoint.mode", fmt::format("the checkpoint with the {} {} counts as the best, but {} of it is better; leave mode out",
-                                                 chooses_most ? "most" : "least", monitored, metric.higher_is_better ? "more" : "less"));
+    const bool keeps_highest = section.mode == config::MonitorMode::kMax;
+    if (keeps_highest == metric.higher_is_better) continue;
+    findings.warn("checkpoint.mode",
+                  fmt::format("{} keeps the checkpoint with the {} {} as the best, but a {} one is better; leave mode out",
+                              keeps_highest ? "max" : "min", keeps_highest ? "highest" : "lowest", monitored,
+                              metric.higher_is_better ? "higher" : "lower"));
   }
 }
 
@@ -40,13 +44,14 @@ void check_outputs(const config::Experiment& experiment, const models::ModelOpti
   const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
   if (model.num_outputs() == num_targets) return;
   findings.refuse("model." + model.outputs_key(),
-                  fmt::format("{} has {} outputs, but {} has {} {}", experiment.model.component.name, model.num_outputs(),
-                              experiment.dataset.component.name, num_targets, info.num_classes > 0 ? "classes" : "targets"));
+                  fmt::format("{} has {}, but {} has {}", experiment.model.component.name, counted(model.num_outputs(), "output"),
+                              experiment.dataset.component.name,
+                              info.num_classes > 0 ? counted(num_targets, "class", "classes") : counted(num_targets, "target")));
 }
 
-// `model`: null if its section has problems.
-void check_transforms(const std::string& key, const std::vector<config::ComponentConfig>& transforms, const config::Experiment& experiment,
-                      const models::ModelOptions* model, const input::DatasetInfo& info, config::Findings& findings) {
+// The shape of samples after `transforms`; nullopt: these cannot be applied.
+std::optional<std::vector<int64_t>> check_transforms(const std::string& key, const std::vector<config::ComponentConfig>& transforms,
+                                                     const input::DatasetInfo& info, config::Findings& findings) {
   bool can_be_applied = true;
   for (const auto& finding : input::check_transforms(transforms, info)) {
     const auto path = fmt::format("{}[{}]", key, finding.index);
@@ -57,12 +62,18 @@ void check_transforms(const std::string& key, const std::vector<config::Componen
       can_be_applied = false;
     }
   }
-  if (!can_be_applied || model == nullptr) return;
-  const auto shape = input::Pipeline(transforms, info, {}).output_shape();
-  const auto wanted = model->input_shape();
-  if (std::ranges::equal(wanted, shape, [](int64_t want, int64_t have) { return want == -1 || want == have; })) return;
+  if (!can_be_applied) return std::nullopt;
+  return input::Pipeline(transforms, info, {}).output_shape();
+}
+
+// `shape`: of the samples that the transforms at `key` give. Returns false if the network does not take them.
+bool check_inputs(const config::Experiment& experiment, const models::ModelOptions& model, const std::vector<int64_t>& shape,
+                  const std::string& key, config::Findings& findings) {
+  const auto wanted = model.input_shape();
+  if (std::ranges::equal(wanted, shape, [](int64_t want, int64_t have) { return want == -1 || want == have; })) return true;
   findings.refuse("model.name", fmt::format("{} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
                                             fmt::join(wanted, "x"), experiment.dataset.component.name, fmt::join(shape, "x"), key));
+  return false;
 }
 
 void check_optimizer(const config::Experiment& experiment, config::Findings& findings) {
@@ -81,15 +92,18 @@ void check_optimizer(const config::Experiment& experiment, config::Findings& fin
 void check_components(const config::Experiment& experiment, config::Findings& findings) {
   optim::check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
-  if (!findings.are_readable({"dataset"})) return;
+  if (!findings.are_consistent({"dataset"})) return;
   const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
   check_task(experiment, info, findings);
-  const models::ModelOptions* model = nullptr;
-  if (findings.are_readable({"model"})) model = &dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
-  if (model != nullptr) check_outputs(experiment, *model, info, findings);
-  const auto& section = experiment.dataset;
-  check_transforms("dataset.train_transforms", section.train_transforms, experiment, model, info, findings);
-  check_transforms("dataset.validation_transforms", section.validation_transforms, experiment, model, info, findings);
+  const char* const train_key = "dataset.train_transforms";
+  const char* const validation_key = "dataset.validation_transforms";
+  const auto train_shape = check_transforms(train_key, experiment.dataset.train_transforms, info, findings);
+  const auto validation_shape = check_transforms(validation_key, experiment.dataset.validation_transforms, info, findings);
+  if (!findings.are_consistent({"model"})) return;
+  const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
+  check_outputs(experiment, model, info, findings);
+  const bool fits = !train_shape || check_inputs(experiment, model, *train_shape, train_key, findings);
+  if (fits && validation_shape) check_inputs(experiment, model, *validation_shape, validation_key, findings);
 }
 
 }  // namespace trainer::session

@@ -87,8 +87,8 @@ Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
   for (const auto& folder : {run::RunDirectory::checkpoint_folder_of(choice), choice}) {
     if (!checkpoint::list_checkpoints(folder).empty()) return newest_readable(folder, logger);
   }
-  throw UsageError(fmt::format("--resume {}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file",
-                               choice.string()));
+  throw UsageError(
+      fmt::format("--resume {}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file", choice.string()));
 }
 
 // A new run that begins at the end of another would have nothing to train, and report the other's results.

@@ -24,7 +24,7 @@ struct RunDirectoryContents {
   std::filesystem::path path;
   run::RunDirectory::EarlierRun earlier_run = run::RunDirectory::EarlierRun::kNone;
   std::vector<std::filesystem::path> checkpoints = {};  // canonical, newest first
-  std::vector<config::Difference> changes = {};             // of the configuration since a finished run
+  std::vector<config::Difference> changes = {};         // of the configuration since a finished run
 };
 
 enum class ResumeDecision {

@@ -269,7 +269,8 @@ std::optional<Failure> FailureDetector::diagnose(Clock::time_point now) const {
   const auto is_rank = [this](int rank) { return rank >= 0 && static_cast<size_t>(rank) < options_.ranks.size(); };
   const auto& [rank, duration] = digest_.silent;
   if (is_rank(rank) && rank != options_.rank && duration > silence_limit) return silent(rank, duration);
-  if (is_rank(digest_.stuck.rank) && digest_.stuck.duration > limit) return describe(Failure::Kind::kStuck, digest_.stuck.rank, digest_.stuck.duration);
+  if (is_rank(digest_.stuck.rank) && digest_.stuck.duration > limit)
+    return describe(Failure::Kind::kStuck, digest_.stuck.rank, digest_.stuck.duration);
   if (digest_.all_wait > limit) return describe(Failure::Kind::kAllWait, options_.rank, digest_.all_wait);
   return std::nullopt;
 }

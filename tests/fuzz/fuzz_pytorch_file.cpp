@@ -1,4 +1,5 @@
-// Archives; and pickle programs, which are run by themselves: an archive's checksum would keep their mutations from being run.
+// Archives and legacy files; and pickle programs, which are run by themselves: an archive's checksum would keep their mutations from being
+// run.
 
 #include <c10/core/CPUAllocator.h>
 
@@ -6,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "checkpoint/legacy_file.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/unpickler.h"
@@ -16,7 +18,7 @@ namespace {
 using trainer::checkpoint::Budget;
 
 // Of the sizes that the programs of the corpus want.
-torch::Storage load_storage(std::string_view key, uint64_t size) {
+torch::Storage load_storage(const trainer::checkpoint::StorageReference& reference) {
   static const auto storages = [] {
     std::map<std::string, torch::Storage, std::less<>> made;
     for (const auto& [name, num_bytes] : {std::pair("0", 24), std::pair("1", 12), std::pair("2", 6), std::pair("3", 0)}) {
@@ -24,8 +26,10 @@ torch::Storage load_storage(std::string_view key, uint64_t size) {
     }
     return made;
   }();
-  const auto found = storages.find(key);
-  if (found == storages.end() || found->second.nbytes() != size) trainer::checkpoint::refuse_damaged("input", "holds no such storage");
+  const auto found = storages.find(reference.key);
+  if (found == storages.end() || found->second.nbytes() != reference.num_bytes) {
+    trainer::checkpoint::refuse_damaged("input", "holds no such storage");
+  }
   return found->second;
 }
 
@@ -35,8 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool is_archive = size >= 2 && std::memcmp(data, "PK", 2) == 0;
   trainer::fuzz::check({data, size}, [&](std::span<const uint8_t> input) {
     if (is_archive) return trainer::checkpoint::read_pytorch_file(input, "input");
+    if (trainer::checkpoint::begins_as_legacy_file(input)) return trainer::checkpoint::read_legacy_file(input, "input");
     Budget budget(input.size(), "input");
-    return trainer::checkpoint::unpickle(input, "input", load_storage, budget);
+    return trainer::checkpoint::unpickle(input, "input", load_storage, budget).tree;
   });
   return 0;
 }

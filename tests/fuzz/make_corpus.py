@@ -31,6 +31,7 @@ def make_checkpoint():
 def make_pytorch_file(folder):
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(make_checkpoint(), folder / "torch_save.pt")
+    torch.save(make_checkpoint(), folder / "legacy.pt", _use_new_zipfile_serialization=False)
     torch.save([torch.ones(2)], folder / "small.pt")
     # The fuzzer runs programs by themselves.
     (folder / "torch_save.pkl").write_bytes(zipfile.ZipFile(folder / "torch_save.pt").read("torch_save/data.pkl"))

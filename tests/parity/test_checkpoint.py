@@ -4,8 +4,10 @@ a file of Python and writes it again; the result has to be equal."""
 import collections
 import os
 import pathlib
+import pickle
 import subprocess
 import tempfile
+import types
 import unittest
 
 import safetensors.torch
@@ -48,6 +50,8 @@ def make_training_checkpoint():
 
 
 class CheckpointTest(unittest.TestCase):
+    FORMAT = {}  # options of torch.save
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="trainer-parity-")
         self.addCleanup(folder.cleanup)
@@ -60,9 +64,9 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         return target
 
-    def there_and_back(self, value, **options):
+    def there_and_back(self, value):
         source = self.folder / "python.pt"
-        torch.save(value, source, **options)
+        torch.save(value, source, **self.FORMAT)
         return torch.load(self.convert("torch", source), weights_only=True)
 
     def test_each_dtype(self):
@@ -146,9 +150,8 @@ class CheckpointTest(unittest.TestCase):
     def test_other_formats_are_refused(self):
         model = torch.jit.script(torch.nn.Linear(2, 2))
         torch.jit.save(model, self.folder / "script.pt")
-        torch.save({"a": torch.ones(2)}, self.folder / "legacy.pt", _use_new_zipfile_serialization=False)
-        torch.save(torch.nn.Linear(2, 2), self.folder / "module.pt")
-        for name, words in (("script.pt", "TorchScript"), ("legacy.pt", "before 1.6"), ("module.pt", '"torch.nn.modules.linear.Linear"')):
+        torch.save(torch.nn.Linear(2, 2), self.folder / "module.pt", **self.FORMAT)
+        for name, words in (("script.pt", "TorchScript"), ("module.pt", '"torch.nn.modules.linear.Linear"')):
             run = subprocess.run([PROGRAM, "torch", self.folder / name, self.folder / "out"], capture_output=True, text=True)
             self.assertEqual(run.returncode, 5)
             self.assertIn(words, run.stderr)
@@ -168,6 +171,38 @@ class CheckpointTest(unittest.TestCase):
         torch.save(state, source)
         back = safetensors.torch.load_file(self.convert("safetensors", source))
         self.assertEqual({name: tensor.tolist() for name, tensor in back.items()}, {name: tensor.tolist() for name, tensor in state.items()})
+
+
+class OldPickler(pickle.Pickler):
+    """Pickles tensors as PyTorch 0.3 did."""
+
+    def reducer_override(self, value):
+        if isinstance(value, torch.nn.Parameter):
+            return torch.nn.Parameter, (value.data,), (value.requires_grad, False, collections.OrderedDict())
+        if isinstance(value, torch.Tensor):
+            return torch._utils._rebuild_tensor, (value._typed_storage(), value.storage_offset(), tuple(value.size()), value.stride())
+        return NotImplemented
+
+
+class LegacyCheckpointTest(CheckpointTest):
+    """The same with PyTorch's format from before 1.6."""
+
+    FORMAT = {"_use_new_zipfile_serialization": False}
+
+    def test_files_of_old_versions(self):
+        state = collections.OrderedDict(weight=torch.nn.Parameter(torch.arange(6.0).reshape(2, 3)), running_mean=torch.ones(3).half())
+        source = self.folder / "old.pt"
+        torch.save(state, source, pickle_module=types.SimpleNamespace(Pickler=OldPickler, dump=pickle.dump), pickle_protocol=2, **self.FORMAT)
+        self.assertIn(b"ctorch.nn.parameter\nParameter\n", source.read_bytes())
+        self.assertEqual(describe(torch.load(source, weights_only=True)), describe(state))
+        self.assertEqual(describe(torch.load(self.convert("torch", source), weights_only=True)), describe(state))
+        # Python 2 writes other instructions for texts.
+        content = source.read_bytes()
+        for text in (b"storage", b"cpu", *(key.encode() for key in state)):
+            content = content.replace(b"X" + len(text).to_bytes(4, "little") + text, b"U" + bytes([len(text)]) + text)
+        source.write_bytes(content)
+        self.assertEqual(describe(torch.load(source, weights_only=True, encoding="ascii")), describe(state))
+        self.assertEqual(describe(torch.load(self.convert("torch", source), weights_only=True)), describe(state))
 
 
 if __name__ == "__main__":

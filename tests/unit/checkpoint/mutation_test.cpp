@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "base/little_endian.h"
+#include "checkpoint/read_file.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
 
@@ -23,6 +24,7 @@ std::string read_or_refuse(const std::string& content, const Read& read) {
 }
 
 const auto kReadTorchZip = [](std::span<const uint8_t> bytes) { return read_pytorch_file(bytes, "a.pt"); };
+const auto kReadAny = [](std::span<const uint8_t> bytes) { return read_any(bytes, "a.pt"); };
 const auto kReadSafetensors = [](std::span<const uint8_t> bytes) { return state::Tree(read_safetensors(bytes, "a.safetensors").tensors); };
 
 std::string small_pytorch_file() {
@@ -53,15 +55,18 @@ TEST(Mutation, ATruncatedFileIsRefused) {
   for (const auto& file : {small_pytorch_file(), read_corpus("pytorch_file/torch_save.pt")}) {
     for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadTorchZip), "") << size;
   }
-  const auto file = read_corpus("safetensors/python.safetensors");
-  ASSERT_NE(read_or_refuse(file, kReadSafetensors), "");
-  for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadSafetensors), "") << size;
+  for (const auto* name : {"pytorch_file/legacy.pt", "safetensors/python.safetensors"}) {
+    const auto file = read_corpus(name);
+    ASSERT_NE(read_or_refuse(file, kReadAny), "");
+    for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadAny), "") << name << ", " << size;
+  }
 }
 
 // Any exception other than a CheckpointError fails the test. A stale checksum would hide most changes of a program, so each gets a new one.
 TEST(Mutation, AChangedByteOfAProgramOrHeaderIsReadOrRefused) {
   const auto program = read_corpus("pytorch_file/torch_save.pkl");
   const auto header = read_corpus("safetensors/header.json");
+  const auto legacy = read_corpus("pytorch_file/legacy.pt");
   for (const auto* value : {"\x00", "\x01", "\x7f", "\xff", "(", "R", "t", "9", "\""}) {
     const std::string_view byte(value, 1);
     for (size_t i = 0; i < program.size(); ++i) {
@@ -73,6 +78,7 @@ TEST(Mutation, AChangedByteOfAProgramOrHeaderIsReadOrRefused) {
                                {"data/3", ""}}),
                      kReadTorchZip);
     }
+    for (size_t i = 0; i < legacy.size(); ++i) read_or_refuse(replaced(legacy, i, byte), kReadAny);
     for (size_t i = 0; i < header.size(); ++i) {
       std::string file;
       append(file, uint64_t{header.size()});

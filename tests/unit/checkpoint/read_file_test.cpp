@@ -23,9 +23,6 @@ TEST(ReadAny, DistinguishesTheFormats) {
 
 TEST(ReadAny, NamesOtherFormats) {
   EXPECT_EQ(any_refusal(""), "a.pt: is empty" + std::string(kDamaged));
-  EXPECT_EQ(any_refusal("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03."),
-            "a.pt: is in PyTorch's format from before 1.6, a sequence of pickles that can execute anything; if you trust it, open it with "
-            "torch.load and save it again with a newer torch.save");
   EXPECT_EQ(any_refusal("\x80\x04\x95"),
             "a.pt: is a Python pickle, which can execute anything, and not in the format of torch.save; save it with torch.save");
   EXPECT_EQ(any_refusal("lr: 0.1\nmomentum: 0.9\n"),

@@ -23,12 +23,6 @@ std::string at(size_t byte, const std::string& what) {
       byte, what);
 }
 
-std::string text(const std::string& content) {
-  std::string instructions = "X";
-  append(instructions, static_cast<uint32_t>(content.size()));
-  return instructions + content;
-}
-
 std::string integer(int64_t value) {
   std::string instructions = "\x8a\x08";
   append(instructions, static_cast<uint64_t>(value));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "config/reference.h"
@@ -190,28 +192,37 @@ TEST(Load, AnEmptySectionHasItsDefaults) {
   const std::string text = "experiment: a\nlogging:\n#  every_steps: 5\nmodel: {name: net}\ndataset: {name: data}\ntraining: {epochs: 2}\n";
   EXPECT_EQ(loaded(text).logging.every_steps, 50);
   EXPECT_EQ(loaded(text + "optimizer:\n").optimizer.component.name, "sgd");
-  EXPECT_EQ(load_error("experiment: a\nmodel:\n  num_classes:\ndataset: {name: data}\ntraining: {epochs: 2}\n"), "?");
+  EXPECT_EQ(load_error("experiment: a\nmodel:\n  num_classes:\ndataset: {name: data}\ntraining: {epochs: 2}\n"),
+            "x.yaml:3:3: model.name: missing; it has no default (net | bare)");
 }
 
 TEST(Load, AKeyOfAnotherComponentIsNamedAsSuch) {
-  EXPECT_EQ(load_error(std::string(kMinimal) + "optimizer: {name: adamw, betas: 3}\n"), "?");
-  EXPECT_EQ(load_error("experiment: a\nmodel: {name: net, stem: x}\ndataset: {name: data}\ntraining: {epochs: 2}\n", {"model.name=bare"}), "?");
+  EXPECT_EQ(load_error(std::string(kMinimal) + "optimizer: {name: adamw, betas: 3}\n"), "x.yaml:5:26: optimizer.betas: unknown key");
+  EXPECT_EQ(load_error("experiment: a\nmodel: {name: net, stem: x}\ndataset: {name: data}\ntraining: {epochs: 2}\n", {"model.name=bare"}),
+            "x.yaml:2:20: model.stem: not a key of bare, but of net; instead of model.name=bare, replace the whole section, as in "
+            "\"model={name: bare}\"");
 }
 
 TEST(Load, HintsForNumbers) {
   const auto error = [](const std::string& value) { return load_error(kMinimal, {"logging.every_steps=" + value}); };
   const auto lr_error = [](const std::string& value) { return load_error(kMinimal, {"optimizer.lr=" + value}); };
-  EXPECT_EQ(error("9223372036854775808"), "?");
-  EXPECT_EQ(error("0x10"), "?");
-  EXPECT_EQ(error("010"), "?");
-  EXPECT_EQ(lr_error("1e400"), "?");
-  EXPECT_EQ(lr_error("nan"), "?");
-  EXPECT_EQ(lr_error("-inf"), "?");
+  EXPECT_EQ(
+      error("9223372036854775808"),
+      "command line: logging.every_steps: expected an integer >= 1, got 9223372036854775808; the largest integer is 9223372036854775807");
+  EXPECT_EQ(error("0x10"),
+            "command line: logging.every_steps: expected an integer >= 1, got 0x10; write it as a decimal number without leading zeros");
+  EXPECT_EQ(error("010"),
+            "command line: logging.every_steps: expected an integer >= 1, got 010; write it as a decimal number without leading zeros");
+  EXPECT_EQ(lr_error("1e400"), "command line: optimizer.lr: expected a number > 0, got 1e400; no number of this size can be stored");
+  EXPECT_EQ(lr_error("nan"), "command line: optimizer.lr: expected a number > 0, got nan; it must be finite");
+  EXPECT_EQ(lr_error("-inf"), "command line: optimizer.lr: expected a number > 0, got -inf; it must be finite");
 }
 
 TEST(Load, TextsHaveNoControlCharacters) {
-  for (const std::string character : {"\\0", "\\e", "\\n", "\\x9b"}) {
-    EXPECT_EQ(load_error(kMinimal, {"experiment=\"a" + character + "\""}), "?") << character;
+  for (const auto& [written, shown] :
+       std::map<std::string, std::string>{{"\\0", "\\x00"}, {"\\e", "\\x1b"}, {"\\n", "\\x0a"}, {"\\x9b", "\\x9b"}}) {
+    EXPECT_EQ(load_error(kMinimal, {"experiment=\"a" + written + "\""}),
+              "command line: experiment: expected text without control characters, got \"a" + shown + "\"");
   }
 }
 

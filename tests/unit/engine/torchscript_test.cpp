@@ -5,17 +5,17 @@
 
 #include "base/error.h"
 #include "models/registry.h"
+#include "tests/testing/read_component.h"
 #include "tests/testing/small_run.h"
 
 namespace trainer::engine {
 namespace {
 
 std::shared_ptr<models::Model> make_model(const std::string& yaml) {
-  const auto text = "experiment: script\nmodel: " + yaml + "\ndataset: {name: synthetic}\ntraining: {epochs: 1}\n";
-  const auto experiment = config::load_text(text, "test.yaml", {}, session::all_registries());
-  return models::model_registry().make(experiment.model.component, {.init_generator = at::make_generator<at::CPUGeneratorImpl>(1),
-                                                                    .dropout_generator = at::make_generator<at::CPUGeneratorImpl>(2),
-                                                                    .norm = nn::local_batch_norm()});
+  return models::model_registry().make(testing::read_component(models::model_registry(), yaml),
+                                       {.init_generator = at::make_generator<at::CPUGeneratorImpl>(1),
+                                        .dropout_generator = at::make_generator<at::CPUGeneratorImpl>(2),
+                                        .norm = nn::local_batch_norm()});
 }
 
 TEST(TorchScript, EveryKindOfNetworkIsTraced) {

@@ -55,9 +55,7 @@ TEST(Adam, Float32) {
   EXPECT_GT(difference, 1e-12);
 }
 
-TEST(Adam, BetasAreBelowOne) {
-  EXPECT_THROW(read_component(optimizer_registry(), "{name: adam, betas: [0.9, 1.0]}"), UsageError);
-}
+TEST(Adam, BetasAreBelowOne) { EXPECT_THROW(read_component(optimizer_registry(), "{name: adam, betas: [0.9, 1.0]}"), UsageError); }
 
 }  // namespace
 }  // namespace trainer::optim::test
