@@ -184,6 +184,9 @@ class OldPickler(pickle.Pickler):
         return NotImplemented
 
 
+OLD_PICKLE = types.SimpleNamespace(__name__="old_pickle", Pickler=OldPickler, dump=pickle.dump)
+
+
 class LegacyCheckpointTest(CheckpointTest):
     """The same with PyTorch's format from before 1.6."""
 
@@ -192,7 +195,7 @@ class LegacyCheckpointTest(CheckpointTest):
     def test_files_of_old_versions(self):
         state = collections.OrderedDict(weight=torch.nn.Parameter(torch.arange(6.0).reshape(2, 3)), running_mean=torch.ones(3).half())
         source = self.folder / "old.pt"
-        torch.save(state, source, pickle_module=types.SimpleNamespace(Pickler=OldPickler, dump=pickle.dump), pickle_protocol=2, **self.FORMAT)
+        torch.save(state, source, pickle_module=OLD_PICKLE, pickle_protocol=2, **self.FORMAT)
         self.assertIn(b"ctorch.nn.parameter\nParameter\n", source.read_bytes())
         self.assertEqual(describe(torch.load(source, weights_only=True)), describe(state))
         self.assertEqual(describe(torch.load(self.convert("torch", source), weights_only=True)), describe(state))

@@ -64,7 +64,7 @@ TEST(RefusedProgram, WouldExecuteCode) {
 
 TEST(RefusedProgram, OfOtherInstructions) {
   EXPECT_EQ(program_refusal("\x80\x04."), at(0, "is of pickle protocol 4, but torch.save writes protocol 2"));
-  EXPECT_EQ(program_refusal("\x80\x02\x81."), at(2, "holds the instruction 0x81, which torch.save does not write"));
+  EXPECT_EQ(program_refusal("\x80\x02\x82."), at(2, "holds the instruction 0x82, which torch.save does not write"));
   EXPECT_EQ(program_refusal(""), at(0, "ends in the middle of an instruction"));
   EXPECT_EQ(program_refusal("N"), at(1, "ends in the middle of an instruction"));
   EXPECT_EQ(program_refusal("X\xff\xff\xff\xff"
