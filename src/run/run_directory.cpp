@@ -59,6 +59,12 @@ bool is_file_at(int descriptor, const std::filesystem::path& path) {
 
 }  // namespace
 
+std::filesystem::path rank_log_file(const std::filesystem::path& run_directory, int rank) {
+  auto file = run_directory / fmt::format("rank_{}.log", rank);
+  refuse_link(run_directory, file);
+  return file;
+}
+
 RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   const auto file = lock_path();
   int reason = 0;

@@ -10,10 +10,8 @@
 
 namespace trainer::run {
 
-// The log of a rank other than 0; these ranks do not take the lock.
-inline std::filesystem::path rank_log_file(const std::filesystem::path& run_directory, int rank) {
-  return run_directory / ("rank_" + std::to_string(rank) + ".log");
-}
+// The log of a rank other than 0; these ranks do not take the lock. Throws Error if it is a symbolic link.
+std::filesystem::path rank_log_file(const std::filesystem::path& run_directory, int rank);
 
 class RunDirectory {
  public:

@@ -166,6 +166,9 @@ TEST(RunDirectory, SymbolicLinksAreNotFollowed) {
   std::filesystem::create_symlink(elsewhere, directory.tensorboard_folder() / "events.out");
   EXPECT_THROW(directory.truncate_event_files({{"tensorboard/events.out", 0}}), Error);
   EXPECT_EQ(read_file(elsewhere), "unchanged");
+  EXPECT_EQ(rank_log_file(path, 1), path / "rank_1.log");
+  std::filesystem::create_symlink(elsewhere, path / "rank_1.log");
+  EXPECT_THROW(rank_log_file(path, 1), Error);
   // A link to the folder itself is the user's choice.
   std::filesystem::create_directory_symlink(folder.path() / "target", folder.path() / "link");
   std::filesystem::create_directory(folder.path() / "target");
