@@ -4,6 +4,7 @@
 
 #include "base/file_access.h"
 #include "base/little_endian.h"
+#include "checkpoint/legacy_file.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors.h"
@@ -19,7 +20,6 @@ using namespace std::string_view_literals;
 // The first bytes of files, by format.
 constexpr auto kZip = "PK\x03\x04"sv;
 constexpr auto kEmptyZip = "PK\x05\x06"sv;
-constexpr auto kLegacy = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;  // torch.serialization.MAGIC_NUMBER as a pickle
 constexpr char kPickle = '\x80';
 
 bool begins_as_safetensors(std::string_view text, std::span<const uint8_t> bytes) {
@@ -39,14 +39,11 @@ state::Tree read_any(std::span<const uint8_t> bytes, const std::string& source) 
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with(kZip) || text.starts_with(kEmptyZip)) return read_pytorch_file(bytes, source);
   if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;
-  if (text.starts_with(kLegacy)) {
-    refuse(source, "is in PyTorch's format from before 1.6, a sequence of pickles that can execute anything",
-           "if you trust it, open it with torch.load and save it again with a newer torch.save");
-  }
+  if (text.starts_with(kLegacyMagic)) return read_legacy_file(bytes, source);
   if (text.front() == kPickle) {
     refuse(source, "is a Python pickle, which can execute anything, and not in the format of torch.save", "save it with torch.save");
   }
-  refuse(source, "is neither a zip archive of torch.save nor a safetensors file, by its first bytes " + in_quotes(text.substr(0, 16)),
+  refuse(source, "is neither a file of torch.save nor a safetensors file, by its first bytes " + in_quotes(text.substr(0, 16)),
          "give a file of one of these formats");
 }
 

@@ -11,6 +11,7 @@ import unittest
 import safetensors.torch
 import torch
 
+CORPUS = pathlib.Path(__file__).parents[1] / "fuzz/corpus/pytorch_file"
 # In the folder of TRAINER_BINARY.
 PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("parity_checkpoint")
 
@@ -60,10 +61,14 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         return target
 
-    def there_and_back(self, value, **options):
+    def there_and_back(self, value):
         source = self.folder / "python.pt"
-        torch.save(value, source, **options)
-        return torch.load(self.convert("torch", source), weights_only=True)
+        converted = []
+        for is_zip in (False, True):
+            torch.save(value, source, _use_new_zipfile_serialization=is_zip)
+            converted.append(self.convert("torch", source).read_bytes())
+        self.assertEqual(*converted)
+        return torch.load(self.folder / "converted.torch", weights_only=True)
 
     def test_each_dtype(self):
         state = {str(dtype): torch.arange(-3, 9).to(dtype) for dtype in DTYPES}
@@ -115,6 +120,20 @@ class CheckpointTest(unittest.TestCase):
         optimizer.load_state_dict(back["AdamW"])
         self.assertEqual(describe(optimizer.state_dict()), describe(checkpoint["AdamW"]))
 
+    def test_legacy_files(self):
+        """What torch.load reads of a file in the format from before 1.6, and of one as Python 2 wrote it."""
+        numbers = torch.arange(6.0)
+        python = self.folder / "legacy.pt"
+        value = {"a": {"whole": numbers, "part": numbers[2:].reshape(2, 2).t()}, "empty": torch.empty(0, 3), "many": [torch.ones(1)] * 3}
+        torch.save(value, python, _use_new_zipfile_serialization=False)
+        python2 = CORPUS / "legacy_python2.pt"
+        # weights_only rejects texts of Python 2 of more than 255 bytes.
+        for source, expected in ((python, torch.load(python, weights_only=True)),
+                                 (python2, torch.load(python2, weights_only=False, map_location="cpu"))):
+            back = torch.load(self.convert("torch", source), weights_only=True)
+            self.assertEqual(describe(back), describe(expected))
+        self.assertEqual(back["model"]["weight"].data_ptr() + 2 * 4, back["model"]["part"].data_ptr())
+
     def test_mapped(self):
         """Values are aligned so that torch.load(mmap=True) can use them in place."""
         state = {"a": torch.arange(5, dtype=torch.int8), "b": torch.arange(100.0)}
@@ -146,9 +165,10 @@ class CheckpointTest(unittest.TestCase):
     def test_other_formats_are_refused(self):
         model = torch.jit.script(torch.nn.Linear(2, 2))
         torch.jit.save(model, self.folder / "script.pt")
-        torch.save({"a": torch.ones(2)}, self.folder / "legacy.pt", _use_new_zipfile_serialization=False)
         torch.save(torch.nn.Linear(2, 2), self.folder / "module.pt")
-        for name, words in (("script.pt", "TorchScript"), ("legacy.pt", "before 1.6"), ("module.pt", '"torch.nn.modules.linear.Linear"')):
+        torch.save(torch.nn.Linear(2, 2), self.folder / "legacy.pt", _use_new_zipfile_serialization=False)
+        for name, words in (("script.pt", "TorchScript"), ("module.pt", '"torch.nn.modules.linear.Linear"'),
+                            ("legacy.pt", '"torch.nn.modules.linear.Linear"')):
             run = subprocess.run([PROGRAM, "torch", self.folder / name, self.folder / "out"], capture_output=True, text=True)
             self.assertEqual(run.returncode, 5)
             self.assertIn(words, run.stderr)
