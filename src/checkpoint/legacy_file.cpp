@@ -1,133 +1,144 @@
 #include "checkpoint/legacy_file.h"
 
-#include <c10/core/CPUAllocator.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
 #include <map>
-#include <string_view>
+#include <variant>
 
 #include "base/little_endian.h"
-#include "base/plural.h"
+#include "checkpoint/budget.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/unpickler.h"
 
 namespace trainer::checkpoint {
 namespace {
 
-using namespace std::string_view_literals;
-
-// torch.serialization.MAGIC_NUMBER as a pickle program.
-constexpr auto kMagic = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."sv;
-constexpr int64_t kVersion = 1001;  // torch.serialization.PROTOCOL_VERSION
+using little_endian::load;
 
 class LegacyFile {
  public:
   LegacyFile(std::span<const uint8_t> bytes, const std::string& source)
-      : source_(source), rest_(bytes.subspan(kMagic.size())), unclaimed_(bytes.size()), budget_(bytes.size(), source) {}
+      : source_(source), bytes_(bytes), next_(kLegacyMagic.size()), budget_(bytes.size(), source) {}
 
   state::Tree read() {
-    check_version(next_pickle("format version"));
-    check_byte_order(next_pickle("system"));
-    auto object = next_pickle("object");
-    read_storages(next_pickle("list of storages"));
-    return object;
-  }
-
- private:
-  struct Storage {
-    torch::Storage memory;
-    size_t element_size;
-    bool is_read = false;
-  };
-
-  state::Tree next_pickle(const char* what) {
-    const auto load = [this](const StorageReference& reference) { return add_storage(reference); };
-    auto [tree, size] = unpickle(rest_, fmt::format("{}: {}", source_, what), load, budget_);
-    rest_ = rest_.subspan(size);
+    check_version(run_program());
+    check_byteorder(run_program());
+    auto tree = run_program();
+    fill_storages(run_program());
     return tree;
   }
 
+ private:
+  struct Content {
+    torch::Storage storage;
+    uint64_t num_elements;
+    bool is_filled;
+  };
+
+  size_t num_left() const { return bytes_.size() - next_; }
+
+  state::Tree run_program() {
+    const auto load = [this](std::string_view key, uint64_t num_elements, size_t element_size) {
+      return find_storage(key, num_elements, num_elements * element_size);
+    };
+    auto [tree, size] =
+        unpickle(bytes_.subspan(next_), fmt::format("{}: pickle program at byte {}", source_, next_), StorageIds::kWithView, load, budget_);
+    next_ += size;
+    return std::move(tree);
+  }
+
   void check_version(const state::Tree& tree) const {
+    constexpr int64_t kVersion = 1001;
     const auto* version = std::get_if<int64_t>(&tree.value());
-    if (version == nullptr || *version != kVersion) refuse_damaged(source_, fmt::format("is not of version {} of its format", kVersion));
+    if (version == nullptr) refuse_damaged(source_, "holds no version of its format");
+    if (*version != kVersion) {
+      refuse(source_, fmt::format("is of version {} of PyTorch's legacy format, of which only {} is known", *version, kVersion),
+             "load it with the PyTorch that wrote it and save it with a newer one");
+    }
   }
 
-  void check_byte_order(const state::Tree& tree) const {
+  void check_byteorder(const state::Tree& tree) const {
     const auto* system = std::get_if<state::Dict>(&tree.value());
-    const auto* little_endian = system != nullptr ? system->find("little_endian") : nullptr;
-    const auto* is_little = little_endian != nullptr ? std::get_if<bool>(&little_endian->value()) : nullptr;
-    if (is_little == nullptr) refuse_damaged(source_, "does not tell its byte order");
-    if (!*is_little) refuse(source_, "holds numbers in the byte order \"big\"", "load and save it again on an x86 or ARM machine");
+    const auto* entry = system == nullptr ? nullptr : system->find("little_endian");
+    const auto* is_little_endian = entry == nullptr ? nullptr : std::get_if<bool>(&entry->value());
+    if (is_little_endian == nullptr) refuse_damaged(source_, "does not state the byte order of its numbers");
+    if (!*is_little_endian) {
+      refuse(source_, "was written on a machine that is not little-endian", "load and save it again on an x86 or ARM machine");
+    }
   }
 
-  // Its content follows after the object that refers to it.
-  torch::Storage add_storage(const StorageReference& reference) {
-    // Including its node in the map.
-    constexpr size_t kStorageMemory = 512;
-    budget_.take(2, reference.key.size());
-    const auto known = storages_.find(reference.key);
+  // The content of the storages follows the programs, so that their size is limited by what is left of the file.
+  torch::Storage find_storage(std::string_view key, uint64_t num_elements, uint64_t size) {
+    const auto known = storages_.find(key);
     if (known != storages_.end()) {
-      if (known->second.memory.nbytes() != reference.num_bytes) {
-        refuse_damaged(source_, fmt::format("refers to storage {} with {} and with {} bytes", in_quotes(reference.key),
-                                            known->second.memory.nbytes(), reference.num_bytes));
+      const auto& storage = known->second.storage;
+      if (storage.nbytes() != size) {
+        refuse_damaged(source_, fmt::format("has tensors that need {} bytes of storage {}, and others that need {}", storage.nbytes(),
+                                            in_quotes(key), size));
       }
-      return known->second.memory;
+      return storage;
     }
-    if (reference.num_bytes > unclaimed_) refuse_damaged(source_, "has fewer bytes than its storages need");
-    unclaimed_ -= reference.num_bytes;
-    budget_.take(kStorageMemory);
-    budget_.take(reference.num_bytes);
-    torch::Storage memory(torch::Storage::use_byte_size_t(), static_cast<int64_t>(reference.num_bytes), c10::GetCPUAllocator(),
-                          /*resizable=*/true);
-    storages_.emplace(reference.key, Storage{memory, reference.element_size});
-    return memory;
+    const auto num_free = num_left() - std::min(num_left(), num_allocated_);
+    if (size > num_free) {
+      refuse_damaged(source_, fmt::format("is cut off: a tensor needs {} bytes of storage {}, but at most {} bytes are left for it", size,
+                                          in_quotes(key), num_free));
+    }
+    auto storage = allocate_storage(size, budget_);
+    num_allocated_ += size;
+    budget_.take(key.size());
+    storages_.emplace(key, Content{storage, num_elements, /*is_filled=*/false});
+    return storage;
   }
 
-  void read_storages(const state::Tree& tree) {
+  void fill_storages(const state::Tree& tree) {
     const auto* keys = std::get_if<state::List>(&tree.value());
-    if (keys == nullptr) refuse_damaged(source_, "has no list of its storages");
-    for (const auto& element : *keys) {
-      const auto* key = std::get_if<std::string>(&element.value());
-      const auto found = key != nullptr ? storages_.find(*key) : storages_.end();
-      if (found == storages_.end()) refuse_damaged(source_, "lists a storage that no tensor needs");
-      if (found->second.is_read) refuse_damaged(source_, fmt::format("lists storage {} twice", in_quotes(*key)));
-      read_storage(*key, found->second);
+    if (keys == nullptr) refuse_damaged(source_, "holds no list of its storages");
+    for (const auto& key : *keys) {
+      const auto* text = std::get_if<std::string>(&key.value());
+      if (text == nullptr) refuse_damaged(source_, "lists a storage without its key");
+      fill_storage(*text);
     }
-    const auto missing = std::ranges::find_if(storages_, [](const auto& item) { return !item.second.is_read; });
+    const auto missing = std::ranges::find_if(storages_, [](const auto& item) { return !item.second.is_filled; });
     if (missing != storages_.end()) {
-      refuse_damaged(source_, fmt::format("does not list storage {}, which a tensor needs", in_quotes(missing->first)));
+      refuse_damaged(source_, fmt::format("holds no storage {}, which a tensor needs", in_quotes(missing->first)));
     }
-    if (!rest_.empty()) refuse_damaged(source_, fmt::format("has {} after its last storage", counted(rest_.size(), "byte")));
+    if (num_left() != 0) refuse_damaged(source_, fmt::format("holds {} bytes after its last storage", num_left()));
   }
 
-  void read_storage(const std::string& key, Storage& storage) {
-    const size_t num_bytes = storage.memory.nbytes();
-    if (rest_.size() < sizeof(uint64_t) + num_bytes) refuse_damaged(source_, fmt::format("ends in storage {}", in_quotes(key)));
-    const auto num_elements = little_endian::load<uint64_t>(rest_.data());
-    if (num_elements != num_bytes / storage.element_size) {
-      refuse_damaged(source_, fmt::format("holds {} elements of storage {}, but a tensor needs {}", num_elements, in_quotes(key),
-                                          num_bytes / storage.element_size));
+  void fill_storage(const std::string& key) {
+    const auto found = storages_.find(key);
+    if (found == storages_.end()) refuse_damaged(source_, fmt::format("holds a storage {}, which no tensor needs", in_quotes(key)));
+    auto& [storage, num_elements, is_filled] = found->second;
+    if (is_filled) refuse_damaged(source_, fmt::format("holds storage {} twice", in_quotes(key)));
+    const auto count = load<uint64_t>(take(sizeof(uint64_t), key));
+    if (count != num_elements) {
+      refuse_damaged(source_, fmt::format("holds {} elements of storage {}, but a tensor needs {}", count, in_quotes(key), num_elements));
     }
-    rest_ = rest_.subspan(sizeof(uint64_t));
-    if (num_bytes > 0) std::memcpy(storage.memory.mutable_data(), rest_.data(), num_bytes);
-    rest_ = rest_.subspan(num_bytes);
-    storage.is_read = true;
+    std::copy_n(take(storage.nbytes(), key), storage.nbytes(), static_cast<uint8_t*>(storage.mutable_data()));
+    is_filled = true;
+  }
+
+  const uint8_t* take(size_t size, const std::string& key) {
+    if (size > num_left()) {
+      refuse_damaged(source_,
+                     fmt::format("is cut off: {} bytes are left of the {} that storage {} needs", num_left(), size, in_quotes(key)));
+    }
+    const auto* bytes = bytes_.data() + next_;
+    next_ += size;
+    return bytes;
   }
 
   std::string source_;
-  std::span<const uint8_t> rest_;
-  size_t unclaimed_;  // bytes of the file that no storage has taken yet
+  std::span<const uint8_t> bytes_;
+  size_t next_;
   Budget budget_;
-  std::map<std::string, Storage, std::less<>> storages_;
+  size_t num_allocated_ = 0;
+  std::map<std::string, Content, std::less<>> storages_;
 };
 
 }  // namespace
-
-bool begins_as_legacy_file(std::span<const uint8_t> bytes) {
-  return bytes.size() >= kMagic.size() && std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
-}
 
 state::Tree read_legacy_file(std::span<const uint8_t> bytes, const std::string& source) { return LegacyFile(bytes, source).read(); }
 

@@ -1,19 +1,22 @@
 #pragma once
-// PyTorch's file format from before version 1.6: pickle programs one after another, then the storages. Still common among published
-// weights; torch.save writes it with _use_new_zipfile_serialization=False.
+// PyTorch's legacy file format, which torch.save wrote from 0.1.10 until 1.5 (_legacy_load in torch/serialization.py): five pickle
+// programs one after another, then the content of each storage. It is only read, by the same rules as the zip format (pytorch_file.h), but
+// it has no checksums: a changed number is not detected.
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "state/tree.h"
 
 namespace trainer::checkpoint {
 
-bool begins_as_legacy_file(std::span<const uint8_t> bytes);
+// The first pickle program: MAGIC_NUMBER in torch/serialization.py.
+inline constexpr std::string_view kLegacyMagic = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 
-// Reads what torch.load(weights_only=True) does (torch/serialization.py, _legacy_load), except for views of storages, which only
-// PyTorch before 1.0 wrote. `source` states in messages where the bytes came from. Throws CheckpointError if the content is refused.
+// `bytes` begin with kLegacyMagic. `source` states in messages where they came from. The tree is like that of read_pytorch_file().
+// Throws CheckpointError if the file is damaged or does not hold plain data. Allocates at most max_allocation() (budget.h).
 state::Tree read_legacy_file(std::span<const uint8_t> bytes, const std::string& source);
 
 }  // namespace trainer::checkpoint

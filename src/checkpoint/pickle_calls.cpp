@@ -20,8 +20,7 @@ class Caller {
   ObjectId call(Global function, Arguments arguments) {
     switch (function.kind) {
       case Global::Kind::kOrderedDict:
-        expect_count(arguments, 0, 0);
-        return objects_.add(Dict{true, {}});
+        return ordered_dict(arguments);
       case Global::Kind::kCounter:
         expect_count(arguments, 1, 1);
         get<Dict>(arguments[0]);
@@ -36,7 +35,7 @@ class Caller {
         expect_count(arguments, 4, 4);
         return make_tensor(arguments, nullptr);
       case Global::Kind::kRebuildTensorV2:
-        return rebuild_tensor(arguments, nullptr);
+        return rebuild_tensor_v2(arguments, nullptr);
       case Global::Kind::kRebuildTensorV3:
         return rebuild_tensor_v3(arguments);
       case Global::Kind::kRebuildParameter:
@@ -56,7 +55,22 @@ class Caller {
     throw PickleError("calls a type that is not a function");
   }
 
+  void set_state(ObjectId object, ObjectId state) {
+    const auto& content = objects_[object];
+    if (std::holds_alternative<torch::Tensor>(content)) return set_parameter_state(state);
+    const auto* dict = std::get_if<Dict>(&content);
+    if (dict == nullptr) throw PickleError(fmt::format("sets attributes of {}", describe(content)));
+    if (!dict->is_ordered || !std::holds_alternative<Dict>(objects_[state])) throw PickleError("sets attributes of a plain dictionary");
+  }
+
  private:
+  // `state`: (requires_grad, volatile, hooks), which parameters have in files of PyTorch before 0.4.
+  void set_parameter_state(ObjectId state) const {
+    const auto* tuple = std::get_if<Tuple>(&objects_[state]);
+    if (tuple == nullptr || tuple->elements.size() != 3) throw PickleError("sets attributes of a tensor");
+    expect_empty(tuple->elements[2], "hooks");
+  }
+
   static void expect_count(Arguments arguments, size_t least, size_t most) {
     if (arguments.size() < least || arguments.size() > most) {
       throw PickleError(fmt::format("calls a function with {} arguments, which it does not accept", arguments.size()));
@@ -78,6 +92,20 @@ class Caller {
       throw PickleError(fmt::format("makes a tensor with {}", what));
   }
 
+  // Arguments: none; by Python 2 one, the list of [key, value].
+  ObjectId ordered_dict(Arguments arguments) {
+    expect_count(arguments, 0, 1);
+    Dict dict{true, {}};
+    if (arguments.size() == 1) {
+      for (const auto item : get<List>(arguments[0]).elements) {
+        const auto& pair = get<List>(item).elements;
+        if (pair.size() != 2) throw PickleError(fmt::format("makes an OrderedDict with an item of {} parts", pair.size()));
+        for (const auto id : pair) push(dict.contents, id, budget_);
+      }
+    }
+    return objects_.add(std::move(dict));
+  }
+
   // Arguments: ("cpu") or ("cuda", 0)
   ObjectId device(Arguments arguments) {
     expect_count(arguments, 1, 2);
@@ -93,11 +121,11 @@ class Caller {
     const auto dtype = get<Global>(arguments[6]);
     if (dtype.kind != Global::Kind::kDtype) throw PickleError("makes a tensor without a dtype");
     if (arguments.size() == 8) expect_empty(arguments[7], "metadata");
-    return rebuild_tensor(arguments.first(6), dtype.dtype);
+    return rebuild_tensor_v2(arguments.first(6), dtype.dtype);
   }
 
   // Arguments: (storage, offset, size, stride, requires_grad, hooks[, metadata]). `dtype` nullptr: the storage's.
-  ObjectId rebuild_tensor(Arguments arguments, const Dtype* dtype) {
+  ObjectId rebuild_tensor_v2(Arguments arguments, const Dtype* dtype) {
     expect_count(arguments, 6, 7);
     get<bool>(arguments[4]);
     expect_empty(arguments[5], "hooks");
@@ -110,14 +138,19 @@ class Caller {
     const auto& storage = get<Storage>(arguments[0]);
     if (dtype == nullptr) dtype = storage.dtype;
     if (dtype == nullptr) throw PickleError("makes a tensor without a dtype");
+    const auto element_size = c10::elementSize(dtype->type);
+    if (storage.begin % element_size != 0) {
+      throw PickleError(
+          fmt::format("makes a tensor of {} that begins within an element, at byte {} of its storage", dtype->name, storage.begin));
+    }
     const auto sizes = integers(arguments[2]);
     const auto strides = integers(arguments[3]);
     const auto offset = get<int64_t>(arguments[1]);
-    check_bounds(storage.memory.nbytes() / c10::elementSize(dtype->type), offset, sizes, strides);
-    check_copy(sizes, c10::elementSize(dtype->type));
+    check_bounds(storage.size / element_size, offset, sizes, strides);
+    check_copy(sizes, element_size);
     budget_.take(kTensorMemory);
     auto tensor = torch::empty({0}, torch::dtype(dtype->type));
-    tensor.set_(storage.memory, offset, sizes, strides);
+    tensor.set_(storage.memory, static_cast<int64_t>(storage.begin / element_size) + offset, sizes, strides);
     return objects_.add(std::move(tensor));
   }
 
@@ -195,5 +228,7 @@ ObjectId call(Objects& objects, Budget& budget, ObjectId function, ObjectId argu
   }
   return Caller(objects, budget).call(*global, tuple->elements);
 }
+
+void set_state(Objects& objects, Budget& budget, ObjectId object, ObjectId state) { Caller(objects, budget).set_state(object, state); }
 
 }  // namespace trainer::checkpoint

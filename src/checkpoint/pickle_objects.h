@@ -39,9 +39,12 @@ struct Global {
   const Dtype* dtype = nullptr;
 };
 
+// The range of bytes [begin, begin + size) of `memory`: all of it, or a view.
 struct Storage {
   torch::Storage memory;
   const Dtype* dtype;  // nullptr: bytes
+  uint64_t begin;
+  uint64_t size;
 };
 
 struct Tuple {

@@ -1,6 +1,6 @@
 #pragma once
-// The instructions of Python's pickle protocol 2 that torch/_weights_only_unpickler.py supports and torch.save writes, named as in
-// Python's pickle.py.
+// The instructions of Python's pickle protocol 2 that torch/_weights_only_unpickler.py supports and torch.save writes, and those for the
+// text of Python 2, named as in Python's pickle.py.
 
 #include <cstdint>
 
@@ -16,6 +16,7 @@ enum class Opcode : uint8_t {
   kNone = 'N',
   kBinPersId = 'Q',
   kReduce = 'R',
+  kBinString = 'T',
   kShortBinString = 'U',
   kBinUnicode = 'X',
   kEmptyList = ']',
@@ -33,7 +34,6 @@ enum class Opcode : uint8_t {
   kEmptyTuple = ')',
   kEmptyDict = '}',
   kProto = 0x80,
-  kNewObj = 0x81,
   kTuple1 = 0x85,
   kTuple2 = 0x86,
   kTuple3 = 0x87,

@@ -1,6 +1,6 @@
 #pragma once
-// PyTorch's file format, a zip archive of uncompressed entries: data.pkl, a pickle program that makes the tree, and one entry for each
-// storage (torch/serialization.py, caffe2/serialize/inline_container.cc). torch.load(weights_only=True) opens the files written here.
+// PyTorch's file format since 1.6, a zip archive of uncompressed entries: data.pkl, a pickle program that makes the tree, and one entry for
+// each storage (torch/serialization.py, caffe2/serialize/inline_container.cc). torch.load(weights_only=True) opens the files written here.
 // Files to read are not trusted: no code in them is executed, and offsets, sizes and checksums are verified.
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-#include <c10/core/CPUAllocator.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,8 +25,10 @@ class TorchZip {
     check_byteorder();
     check_version();
     const auto program = zip_.read(*zip_.find(entry_name(kProgram)));
-    const auto load = [this](const StorageReference& reference) { return load_storage(reference.key, reference.num_bytes); };
-    return unpickle(program, fmt::format("{}: {}", source_, kProgram), load, budget_).tree;
+    const auto load = [this](std::string_view key, uint64_t num_elements, size_t element_size) {
+      return load_storage(key, num_elements * element_size);
+    };
+    return unpickle(program, fmt::format("{}: {}", source_, kProgram), StorageIds::kWhole, load, budget_).tree;
   }
 
  private:
@@ -85,8 +86,6 @@ class TorchZip {
   }
 
   torch::Storage load_storage(std::string_view key, uint64_t size) {
-    // Including its node in the map.
-    constexpr size_t kStorageMemory = 512;
     budget_.take(2, key.size());
     const auto* entry = zip_.find(fmt::format("{}/data/{}", folder_, key));
     if (entry == nullptr) refuse_damaged(source_, fmt::format("holds no storage {}, which a tensor needs", in_quotes(key)));
@@ -95,9 +94,7 @@ class TorchZip {
     }
     const auto known = storages_.find(entry);
     if (known != storages_.end()) return known->second;
-    budget_.take(kStorageMemory);
-    budget_.take(size);
-    torch::Storage storage(torch::Storage::use_byte_size_t(), static_cast<int64_t>(size), c10::GetCPUAllocator(), /*resizable=*/true);
+    auto storage = allocate_storage(size, budget_);
     zip_.copy(*entry, static_cast<uint8_t*>(storage.mutable_data()));
     storages_.emplace(entry, storage);
     return storage;

@@ -39,11 +39,11 @@ state::Tree read_any(std::span<const uint8_t> bytes, const std::string& source) 
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with(kZip) || text.starts_with(kEmptyZip)) return read_pytorch_file(bytes, source);
   if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;
-  if (begins_as_legacy_file(bytes)) return read_legacy_file(bytes, source);
+  if (text.starts_with(kLegacyMagic)) return read_legacy_file(bytes, source);
   if (text.front() == kPickle) {
     refuse(source, "is a Python pickle, which can execute anything, and not in the format of torch.save", "save it with torch.save");
   }
-  refuse(source, "is neither a zip archive of torch.save nor a safetensors file, by its first bytes " + in_quotes(text.substr(0, 16)),
+  refuse(source, "is neither a file of torch.save nor a safetensors file, by its first bytes " + in_quotes(text.substr(0, 16)),
          "give a file of one of these formats");
 }
 

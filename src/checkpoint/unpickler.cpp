@@ -20,8 +20,8 @@ using little_endian::load;
 
 class Unpickler {
  public:
-  Unpickler(std::span<const uint8_t> program, const StorageLoader& load_storage, Budget& budget)
-      : program_(program), load_storage_(load_storage), budget_(budget), objects_(budget) {}
+  Unpickler(std::span<const uint8_t> bytes, StorageIds storage_ids, const StorageLoader& load_storage, Budget& budget)
+      : program_(bytes), storage_ids_(storage_ids), load_storage_(load_storage), budget_(budget), objects_(budget) {}
 
   state::Tree run() {
     for (auto opcode = next_opcode(); opcode != Opcode::kStop; opcode = next_opcode()) {
@@ -40,12 +40,12 @@ class Unpickler {
 
   // The byte offset of the current instruction.
   size_t position() const { return position_; }
-  // How many bytes were read.
-  size_t size() const { return next_; }
+  // After run(): the program's length in bytes.
+  size_t program_size() const { return next_; }
 
  private:
   const uint8_t* take(size_t size) {
-    if (size > program_.size() - next_) throw PickleError("ends in the middle of an instruction");
+    if (size > program_.size() - next_) throw PickleEndError("ends in the middle of an instruction");
     const auto* bytes = program_.data() + next_;
     next_ += size;
     return bytes;
@@ -121,6 +121,7 @@ class Unpickler {
       case Opcode::kBinFloat:
         return objects_.add(std::bit_cast<double>(__builtin_bswap64(number<uint64_t>())));
       case Opcode::kBinUnicode:
+      case Opcode::kBinString:
         return objects_.add(text(number<uint32_t>()));
       case Opcode::kShortBinString:
         return objects_.add(text(number<uint8_t>()));
@@ -158,13 +159,12 @@ class Unpickler {
         return get(number<uint8_t>());
       case Opcode::kLongBinGet:
         return get(number<uint32_t>());
-      case Opcode::kReduce:
-      case Opcode::kNewObj: {
+      case Opcode::kReduce: {
         const auto arguments = pop();
         return call(objects_, budget_, pop(), arguments);
       }
       case Opcode::kBinPersId:
-        return objects_.add(storage(pop()));
+        return objects_.add(load_storage(objects_, pop(), storage_ids_, load_storage_));
       default:
         return std::nullopt;
     }
@@ -219,8 +219,10 @@ class Unpickler {
       }
       case Opcode::kSetItems:
         return set_items(pop_to_mark());
-      case Opcode::kBuild:
-        return build();
+      case Opcode::kBuild: {
+        const auto state = pop();
+        return set_state(objects_, budget_, top(), state);
+      }
       default:
         throw PickleError(fmt::format("holds the instruction 0x{:02x}, which torch.save does not write", static_cast<unsigned>(opcode)));
     }
@@ -239,53 +241,10 @@ class Unpickler {
     return memo_[index];
   }
 
-  // Ignores the attributes of an OrderedDict (such as a state_dict's _metadata) and of a Parameter: they are not needed.
-  void build() {
-    const auto attributes = pop();
-    if (std::holds_alternative<torch::Tensor>(objects_[top()])) return check_parameter_state(attributes);
-    if (!top_as<Dict>("sets attributes of").is_ordered || !std::holds_alternative<Dict>(objects_[attributes])) {
-      throw PickleError("sets attributes of a plain dictionary");
-    }
-  }
-
-  // PyTorch before 0.4 sets (requires_grad, volatile, hooks) of a Parameter.
-  void check_parameter_state(ObjectId state) const {
-    const auto* tuple = std::get_if<Tuple>(&objects_[state]);
-    if (tuple == nullptr || tuple->elements.size() != 3) throw PickleError("sets attributes of a tensor");
-    const auto hooks = tuple->elements.back();
-    const auto* dict = std::get_if<Dict>(&objects_[hooks]);
-    if (hooks != Objects::kNone && (dict == nullptr || !dict->contents.empty())) throw PickleError("makes a tensor with hooks");
-  }
-
-  // `id`: a tuple ("storage", type, key, location, number of elements), and in PyTorch's legacy format a view, which is None.
-  Storage storage(ObjectId id) {
-    const auto* tuple = std::get_if<Tuple>(&objects_[id]);
-    if (tuple == nullptr || tuple->elements.size() < 5 || tuple->elements.size() > 6) {
-      throw PickleError("refers to an external object that is not a storage");
-    }
-    if (tuple->elements.size() == 6 && tuple->elements.back() != Objects::kNone) {
-      throw PickleError("refers to a part of a storage, as only PyTorch before 1.0 does");
-    }
-    const auto& elements = tuple->elements;
-    const auto* word = std::get_if<std::string_view>(&objects_[elements[0]]);
-    const auto* type = std::get_if<Global>(&objects_[elements[1]]);
-    const auto* key = std::get_if<std::string_view>(&objects_[elements[2]]);
-    const auto* num_elements = std::get_if<int64_t>(&objects_[elements[4]]);
-    if (word == nullptr || *word != "storage" || type == nullptr || type->kind != Global::Kind::kStorage || key == nullptr ||
-        num_elements == nullptr) {
-      throw PickleError("refers to an external object that is not a storage");
-    }
-    const size_t element_size = type->dtype != nullptr ? c10::elementSize(type->dtype->type) : 1;
-    uint64_t size = 0;
-    if (*num_elements < 0 || __builtin_mul_overflow(static_cast<uint64_t>(*num_elements), element_size, &size)) {
-      throw PickleError(fmt::format("refers to a storage of {} elements", *num_elements));
-    }
-    return {load_storage_({*key, size, element_size}), type->dtype};
-  }
-
   static constexpr ObjectId kNothing = ~ObjectId{0};
 
   std::span<const uint8_t> program_;
+  StorageIds storage_ids_;
   const StorageLoader& load_storage_;
   Budget& budget_;
   Objects objects_;
@@ -298,13 +257,17 @@ class Unpickler {
 
 }  // namespace
 
-Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, const StorageLoader& load_storage, Budget& budget) {
-  Unpickler unpickler(bytes, load_storage, budget);
+Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, StorageIds storage_ids, const StorageLoader& load_storage,
+                   Budget& budget) {
+  Unpickler unpickler(bytes, storage_ids, load_storage, budget);
+  const auto where = [&] { return fmt::format("{}, byte {}", source, unpickler.position()); };
   try {
     auto tree = unpickler.run();
-    return {std::move(tree), unpickler.size()};
+    return {std::move(tree), unpickler.program_size()};
+  } catch (const PickleEndError& error) {
+    refuse_damaged(where(), error.what());
   } catch (const PickleError& error) {
-    refuse(fmt::format("{}, byte {}", source, unpickler.position()), error.what(),
+    refuse(where(), error.what(),
            "save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, such as a state_dict");
   }
 }

@@ -18,7 +18,7 @@ namespace {
 using trainer::checkpoint::Budget;
 
 // Of the sizes that the programs of the corpus want.
-torch::Storage load_storage(const trainer::checkpoint::StorageReference& reference) {
+torch::Storage load_storage(std::string_view key, uint64_t num_elements, size_t element_size) {
   static const auto storages = [] {
     std::map<std::string, torch::Storage, std::less<>> made;
     for (const auto& [name, num_bytes] : {std::pair("0", 24), std::pair("1", 12), std::pair("2", 6), std::pair("3", 0)}) {
@@ -26,10 +26,9 @@ torch::Storage load_storage(const trainer::checkpoint::StorageReference& referen
     }
     return made;
   }();
-  const auto found = storages.find(reference.key);
-  if (found == storages.end() || found->second.nbytes() != reference.num_bytes) {
+  const auto found = storages.find(key);
+  if (found == storages.end() || found->second.nbytes() != num_elements * element_size)
     trainer::checkpoint::refuse_damaged("input", "holds no such storage");
-  }
   return found->second;
 }
 
@@ -37,11 +36,12 @@ torch::Storage load_storage(const trainer::checkpoint::StorageReference& referen
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool is_archive = size >= 2 && std::memcmp(data, "PK", 2) == 0;
+  const bool is_legacy = std::string_view(reinterpret_cast<const char*>(data), size).starts_with(trainer::checkpoint::kLegacyMagic);
   trainer::fuzz::check({data, size}, [&](std::span<const uint8_t> input) {
     if (is_archive) return trainer::checkpoint::read_pytorch_file(input, "input");
-    if (trainer::checkpoint::begins_as_legacy_file(input)) return trainer::checkpoint::read_legacy_file(input, "input");
+    if (is_legacy) return trainer::checkpoint::read_legacy_file(input, "input");
     Budget budget(input.size(), "input");
-    return trainer::checkpoint::unpickle(input, "input", load_storage, budget).tree;
+    return trainer::checkpoint::unpickle(input, "input", trainer::checkpoint::StorageIds::kWhole, load_storage, budget).tree;
   });
   return 0;
 }

@@ -4,7 +4,9 @@ usage: .deps/venv/bin/python tests/fuzz/make_corpus.py      (scripts/setup.sh --
 """
 
 import collections
+import io
 import pathlib
+import pickle
 import zipfile
 
 import safetensors.torch
@@ -28,11 +30,79 @@ def make_checkpoint():
     }
 
 
+class OldPickler(pickle._Pickler):
+    """Writes as Python 2 and PyTorch 0.3 did: text as bytes, an OrderedDict with its items in one list, and a tensor that begins within its
+    storage as all of a view of that storage."""
+
+    def __init__(self, file):
+        super().__init__(file, protocol=2)
+        self.storages = {}
+
+    def save_str(self, text):
+        content = text.encode()
+        if len(content) < 256:
+            self.write(pickle.SHORT_BINSTRING + bytes([len(content)]) + content)
+        else:
+            self.write(pickle.BINSTRING + len(content).to_bytes(4, "little") + content)
+        self.memoize(text)
+
+    dispatch = pickle._Pickler.dispatch | {str: save_str}
+
+    def reducer_override(self, value):
+        if isinstance(value, collections.OrderedDict):
+            return collections.OrderedDict, ([list(item) for item in value.items()],), vars(value) or None
+        if isinstance(value, torch.nn.Parameter):
+            return torch.nn.Parameter, (value.detach(),), (True, False, collections.OrderedDict())
+        if isinstance(value, torch.Tensor):
+            return torch._utils._rebuild_tensor, (ViewOfStorage(value), 0, tuple(value.shape), value.stride())
+        return NotImplemented
+
+    def persistent_id(self, value):
+        if not isinstance(value, ViewOfStorage):
+            return None
+        storage = value.tensor.untyped_storage()
+        key, _ = self.storages.setdefault(storage.data_ptr(), (str(70 - len(self.storages)), value.tensor))
+        size = storage.nbytes() // value.tensor.element_size()
+        first = value.tensor.storage_offset()
+        view = (f"{key}{first}", first, size - first) if first > 0 else None
+        kind = torch.storage._dtype_to_storage_type_map()[value.tensor.dtype]
+        return ("storage", getattr(torch, kind), key, "cuda:0", size, view)
+
+
+class ViewOfStorage:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def make_python2_file(value):
+    """_legacy_save of torch/serialization.py."""
+    file = io.BytesIO()
+    for part in (torch.serialization.MAGIC_NUMBER, torch.serialization.PROTOCOL_VERSION):
+        pickle.dump(part, file, protocol=2)
+    OldPickler(file).dump({"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}})
+    pickler = OldPickler(file)
+    pickler.dump(value)
+    storages = dict(sorted(pickler.storages.values(), key=lambda storage: storage[0]))
+    OldPickler(file).dump(list(storages))
+    for tensor in storages.values():
+        content = tensor.untyped_storage().tolist()
+        file.write((len(content) // tensor.element_size()).to_bytes(8, "little") + bytes(content))
+    return file.getvalue()
+
+
+def make_python2_checkpoint():
+    numbers = torch.arange(6, dtype=torch.float32)
+    model = collections.OrderedDict(weight=torch.nn.Parameter(numbers.reshape(2, 3)), part=numbers[2:].reshape(2, 2).t(), last=numbers[5:])
+    model._metadata = collections.OrderedDict({"": {"version": 1}})
+    return {"model": model, "counts": torch.arange(3), "empty": torch.empty(0), "numbers": [2**40, -1, 0.5], "text": "a" * 300, 7: None}
+
+
 def make_pytorch_file(folder):
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(make_checkpoint(), folder / "torch_save.pt")
-    torch.save(make_checkpoint(), folder / "legacy.pt", _use_new_zipfile_serialization=False)
     torch.save([torch.ones(2)], folder / "small.pt")
+    torch.save(make_checkpoint(), folder / "legacy.pt", _use_new_zipfile_serialization=False)
+    (folder / "legacy_python2.pt").write_bytes(make_python2_file(make_python2_checkpoint()))
     # The fuzzer runs programs by themselves.
     (folder / "torch_save.pkl").write_bytes(zipfile.ZipFile(folder / "torch_save.pt").read("torch_save/data.pkl"))
 

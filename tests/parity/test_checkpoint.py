@@ -4,15 +4,14 @@ a file of Python and writes it again; the result has to be equal."""
 import collections
 import os
 import pathlib
-import pickle
 import subprocess
 import tempfile
-import types
 import unittest
 
 import safetensors.torch
 import torch
 
+CORPUS = pathlib.Path(__file__).parents[1] / "fuzz/corpus/pytorch_file"
 # In the folder of TRAINER_BINARY.
 PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("parity_checkpoint")
 
@@ -50,8 +49,6 @@ def make_training_checkpoint():
 
 
 class CheckpointTest(unittest.TestCase):
-    FORMAT = {}  # options of torch.save
-
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="trainer-parity-")
         self.addCleanup(folder.cleanup)
@@ -66,8 +63,12 @@ class CheckpointTest(unittest.TestCase):
 
     def there_and_back(self, value):
         source = self.folder / "python.pt"
-        torch.save(value, source, **self.FORMAT)
-        return torch.load(self.convert("torch", source), weights_only=True)
+        converted = []
+        for is_zip in (False, True):
+            torch.save(value, source, _use_new_zipfile_serialization=is_zip)
+            converted.append(self.convert("torch", source).read_bytes())
+        self.assertEqual(*converted)
+        return torch.load(self.folder / "converted.torch", weights_only=True)
 
     def test_each_dtype(self):
         state = {str(dtype): torch.arange(-3, 9).to(dtype) for dtype in DTYPES}
@@ -119,6 +120,20 @@ class CheckpointTest(unittest.TestCase):
         optimizer.load_state_dict(back["AdamW"])
         self.assertEqual(describe(optimizer.state_dict()), describe(checkpoint["AdamW"]))
 
+    def test_legacy_files(self):
+        """What torch.load reads of a file in the format from before 1.6, and of one as Python 2 wrote it."""
+        numbers = torch.arange(6.0)
+        python = self.folder / "legacy.pt"
+        value = {"a": {"whole": numbers, "part": numbers[2:].reshape(2, 2).t()}, "empty": torch.empty(0, 3), "many": [torch.ones(1)] * 3}
+        torch.save(value, python, _use_new_zipfile_serialization=False)
+        python2 = CORPUS / "legacy_python2.pt"
+        # weights_only rejects texts of Python 2 of more than 255 bytes.
+        for source, expected in ((python, torch.load(python, weights_only=True)),
+                                 (python2, torch.load(python2, weights_only=False, map_location="cpu"))):
+            back = torch.load(self.convert("torch", source), weights_only=True)
+            self.assertEqual(describe(back), describe(expected))
+        self.assertEqual(back["model"]["weight"].data_ptr() + 2 * 4, back["model"]["part"].data_ptr())
+
     def test_mapped(self):
         """Values are aligned so that torch.load(mmap=True) can use them in place."""
         state = {"a": torch.arange(5, dtype=torch.int8), "b": torch.arange(100.0)}
@@ -150,8 +165,10 @@ class CheckpointTest(unittest.TestCase):
     def test_other_formats_are_refused(self):
         model = torch.jit.script(torch.nn.Linear(2, 2))
         torch.jit.save(model, self.folder / "script.pt")
-        torch.save(torch.nn.Linear(2, 2), self.folder / "module.pt", **self.FORMAT)
-        for name, words in (("script.pt", "TorchScript"), ("module.pt", '"torch.nn.modules.linear.Linear"')):
+        torch.save(torch.nn.Linear(2, 2), self.folder / "module.pt")
+        torch.save(torch.nn.Linear(2, 2), self.folder / "legacy.pt", _use_new_zipfile_serialization=False)
+        for name, words in (("script.pt", "TorchScript"), ("module.pt", '"torch.nn.modules.linear.Linear"'),
+                            ("legacy.pt", '"torch.nn.modules.linear.Linear"')):
             run = subprocess.run([PROGRAM, "torch", self.folder / name, self.folder / "out"], capture_output=True, text=True)
             self.assertEqual(run.returncode, 5)
             self.assertIn(words, run.stderr)
@@ -171,41 +188,6 @@ class CheckpointTest(unittest.TestCase):
         torch.save(state, source)
         back = safetensors.torch.load_file(self.convert("safetensors", source))
         self.assertEqual({name: tensor.tolist() for name, tensor in back.items()}, {name: tensor.tolist() for name, tensor in state.items()})
-
-
-class OldPickler(pickle.Pickler):
-    """Pickles tensors as PyTorch 0.3 did."""
-
-    def reducer_override(self, value):
-        if isinstance(value, torch.nn.Parameter):
-            return torch.nn.Parameter, (value.data,), (value.requires_grad, False, collections.OrderedDict())
-        if isinstance(value, torch.Tensor):
-            return torch._utils._rebuild_tensor, (value._typed_storage(), value.storage_offset(), tuple(value.size()), value.stride())
-        return NotImplemented
-
-
-OLD_PICKLE = types.SimpleNamespace(__name__="old_pickle", Pickler=OldPickler, dump=pickle.dump)
-
-
-class LegacyCheckpointTest(CheckpointTest):
-    """The same with PyTorch's format from before 1.6."""
-
-    FORMAT = {"_use_new_zipfile_serialization": False}
-
-    def test_files_of_old_versions(self):
-        state = collections.OrderedDict(weight=torch.nn.Parameter(torch.arange(6.0).reshape(2, 3)), running_mean=torch.ones(3).half())
-        source = self.folder / "old.pt"
-        torch.save(state, source, pickle_module=OLD_PICKLE, pickle_protocol=2, **self.FORMAT)
-        self.assertIn(b"ctorch.nn.parameter\nParameter\n", source.read_bytes())
-        self.assertEqual(describe(torch.load(source, weights_only=True)), describe(state))
-        self.assertEqual(describe(torch.load(self.convert("torch", source), weights_only=True)), describe(state))
-        # Python 2 writes other instructions for texts.
-        content = source.read_bytes()
-        for text in (b"storage", b"cpu", *(key.encode() for key in state)):
-            content = content.replace(b"X" + len(text).to_bytes(4, "little") + text, b"U" + bytes([len(text)]) + text)
-        source.write_bytes(content)
-        self.assertEqual(describe(torch.load(source, weights_only=True, encoding="ascii")), describe(state))
-        self.assertEqual(describe(torch.load(self.convert("torch", source), weights_only=True)), describe(state))
 
 
 if __name__ == "__main__":

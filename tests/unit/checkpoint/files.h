@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/little_endian.h"
 #include "checkpoint/pickle_opcodes.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/safetensors.h"
@@ -47,13 +46,6 @@ inline std::string make_zip(const std::vector<std::pair<std::string, std::string
 // An archive with this pickle program, and two storages of 8 bytes.
 inline std::string make_archive(const std::string& program) {
   return make_zip({{"data.pkl", program}, {"version", "3\n"}, {"data/0", "12345678"}, {"data/1", "12345678"}});
-}
-
-// The instruction of a pickle program that makes a text.
-inline std::string text(const std::string& content) {
-  std::string instructions = "X";
-  little_endian::append(instructions, static_cast<uint32_t>(content.size()));
-  return instructions + content;
 }
 
 // `content` with other bytes at `position`.

@@ -1,110 +1,154 @@
-#include <gmock/gmock.h>
+#include "checkpoint/legacy_file.h"
 
-#include "checkpoint/read_file.h"
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "state/view.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
+#include "tests/unit/checkpoint/pickle_programs.h"
 
 namespace trainer::checkpoint {
 namespace {
 
-using namespace std::string_literals;
+using ::testing::HasSubstr;
 
-// The pickle programs and the storages of a file.
-struct LegacyParts {
-  std::string magic = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."s;
-  std::string version = "\x80\x02M\xe9\x03."s;
-  std::string system = "\x80\x02}" + text("little_endian") + "\x88s.";
-  std::string object;
-  std::string keys;
-  std::string storages;
+const std::string kVersion = "\x80\x02M\xe9\x03.";
+const std::string kSystem = "\x80\x02}" + text("little_endian") + "\x88s.";
 
-  std::string join() const { return magic + version + system + object + keys + storages; }
-};
-
-// A tensor of two numbers, all of this storage; `view`: the instructions of the last part of the reference to the storage.
-std::string pair_of(const std::string& key, const std::string& type = "FloatStorage", const std::string& view = "N",
-                    const std::string& num_elements = "K\2") {
-  return "ctorch._utils\n_rebuild_tensor\n((" + text("storage") + "ctorch\n" + type + "\n" + text(key) + text("cpu") + num_elements + view +
-         "tQK\0K\2\x85K\1\x85tR"s;
+std::string beginning(const std::string& version = kVersion, const std::string& system = kSystem) {
+  return std::string(kLegacyMagic) + version + system;
 }
 
-std::string list_of(const std::string& elements) { return "\x80\x02](" + elements + "e."; }
+// A tensor of all elements of a storage of int32, or of a view of it.
+std::string tensor_of(const std::string& key, int64_t num_elements, const std::string& view = "N", int64_t num_viewed = 2) {
+  return "ctorch._utils\n_rebuild_tensor\n((" + text("storage") + "ctorch\nIntStorage\n" + text(key) + text("cpu") + integer(num_elements) +
+         view + "tQ" + integer(0) + tuple({num_viewed}) + tuple({1}) + "tR";
+}
 
-std::string storage_of(uint64_t num_elements, const std::string& content) {
+std::string view(int64_t first, int64_t count) { return "(" + text("view") + integer(first) + integer(count) + "t"; }
+
+std::string list(std::initializer_list<std::string> elements) {
+  std::string program = "](";
+  for (const auto& element : elements) program += element;
+  return program + "e.";
+}
+
+// The content of a storage of int32.
+std::string numbers(std::initializer_list<uint32_t> values, uint64_t count) {
   std::string bytes;
-  little_endian::append(bytes, num_elements);
-  return bytes + content;
+  little_endian::append(bytes, count);
+  for (const auto value : values) little_endian::append(bytes, value);
+  return bytes;
 }
 
-LegacyParts two_storages() {
-  return {.object = list_of(pair_of("7") + pair_of("8", "HalfStorage") + pair_of("7")),
-          .keys = list_of(text("7") + text("8")),
-          .storages = storage_of(2, "\0\0\x80\x3f\0\0\0\x40"s) + storage_of(2, "\0\x3c\0\x40"s)};
+const std::string kObject = list({tensor_of("a", 2), tensor_of("b", 2)});
+const std::string kKeys = list({text("a"), text("b")});
+const std::string kA = numbers({1, 2}, 2);
+const std::string kB = numbers({3, 4}, 2);
+
+state::Tree read(const std::string& content) { return read_legacy_file(as_bytes(content), "a.pt"); }
+std::string legacy_refusal(const std::string& content) {
+  return refusal([&] { read(content); });
+}
+// Of a file with these programs after its version and system.
+std::string rest_refusal(const std::string& rest) { return legacy_refusal(beginning() + rest); }
+std::string damaged(const std::string& what) { return "a.pt: " + what + kDamaged; }
+
+TEST(LegacyFile, IsReadLikeTheZipFormat) {
+  EXPECT_EQ(testing::describe(read(read_corpus("pytorch_file/legacy.pt"))),
+            testing::describe(read_pytorch_file(as_bytes(read_corpus("pytorch_file/torch_save.pt")), "torch_save.pt")));
 }
 
-std::string legacy_refusal(const LegacyParts& parts) {
-  return refusal([&] { read_any(as_bytes(parts.join()), "a.pt"); });
+TEST(LegacyFile, ReadsFilesOfPython2) {
+  const auto tree = read(read_corpus("pytorch_file/legacy_python2.pt"));
+  const state::View view(tree, "legacy_python2.pt");
+  const auto weight = view.at("model").at("weight").tensor();
+  EXPECT_TRUE(weight.equal(torch::arange(6, torch::kFloat32).reshape({2, 3})));
+  EXPECT_FALSE(weight.requires_grad());
+  const auto part = view.at("model").at("part").tensor();
+  EXPECT_TRUE(part.equal(torch::tensor({{2.0F, 4.0F}, {3.0F, 5.0F}})));
+  EXPECT_EQ(part.storage().data(), weight.storage().data());
+  EXPECT_EQ(part.storage_offset(), 2);
+  EXPECT_EQ(view.at("text").text(), std::string(300, 'a'));
 }
 
-TEST(LegacyFile, EqualsTheArchiveOfTheSameObject) {
-  const auto read = [](const char* name) { return testing::describe(read_any(as_bytes(read_corpus(name)), name)); };
-  EXPECT_EQ(read("pytorch_file/legacy.pt"), read("pytorch_file/torch_save.pt"));
+TEST(LegacyFile, ReadsStoragesInAnyOrder) {
+  const auto tree = read(beginning() + kObject + list({text("b"), text("a")}) + kB + kA);
+  EXPECT_TRUE(state::tensors_of(tree).at(0).equal(torch::tensor({1, 2}, torch::kInt32)));
+  EXPECT_TRUE(state::tensors_of(tree).at(1).equal(torch::tensor({3, 4}, torch::kInt32)));
 }
 
-TEST(LegacyFile, TensorsShareAStorage) {
-  const auto tree = read_any(as_bytes(two_storages().join()), "a.pt");
-  const auto tensors = state::tensors_of(tree);
-  ASSERT_EQ(tensors.size(), 3U);
-  EXPECT_TRUE(tensors[0].equal(torch::tensor({1.0F, 2.0F})));
-  EXPECT_TRUE(tensors[1].equal(torch::tensor({1.0, 2.0}, torch::kHalf)));
-  EXPECT_EQ(tensors[0].data_ptr(), tensors[2].data_ptr());
-}
-
-TEST(LegacyFile, OtherVersionsAndByteOrdersAreRefused) {
-  auto parts = two_storages();
-  parts.version = "\x80\x02M\xea\x03.";
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: is not of version 1001 of its format" + std::string(kDamaged));
-  parts = two_storages();
-  parts.system = "\x80\x02}" + text("little_endian") + "\x89s.";
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: holds numbers in the byte order \"big\"; load and save it again on an x86 or ARM machine");
-  parts.system = "\x80\x02}.";
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: does not tell its byte order" + std::string(kDamaged));
-}
-
-TEST(LegacyFile, StoragesAreListedOnceEach) {
-  auto parts = two_storages();
-  parts.keys = list_of(text("7"));
-  parts.storages = parts.storages.substr(0, 16);
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: does not list storage \"8\", which a tensor needs" + std::string(kDamaged));
-  parts.keys = list_of(text("7") + text("7"));
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: lists storage \"7\" twice" + std::string(kDamaged));
-  for (const auto& key : {text("9"), "K\7"s}) {
-    parts.keys = list_of(key);
-    EXPECT_EQ(legacy_refusal(parts), "a.pt: lists a storage that no tensor needs" + std::string(kDamaged));
+TEST(LegacyFile, OfAnotherVersionOrByteOrderIsRefused) {
+  EXPECT_EQ(
+      legacy_refusal(beginning("\x80\x02M\xea\x03.")),
+      "a.pt: is of version 1002 of PyTorch's legacy format, of which only 1001 is known; load it with the PyTorch that wrote it and save "
+      "it with a newer one");
+  EXPECT_EQ(legacy_refusal(beginning("N.")), damaged("holds no version of its format"));
+  EXPECT_EQ(legacy_refusal(beginning(kVersion, "}" + text("little_endian") + "\x89s.")),
+            "a.pt: was written on a machine that is not little-endian; load and save it again on an x86 or ARM machine");
+  for (const auto* system : {"N.", "}."}) {
+    EXPECT_EQ(legacy_refusal(beginning(kVersion, system)), damaged("does not state the byte order of its numbers"));
   }
-  parts.keys = "\x80\x02N.";
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: has no list of its storages" + std::string(kDamaged));
 }
 
-TEST(LegacyFile, StoragesHaveTheirSizes) {
-  const auto whole = two_storages();
-  auto parts = whole;
-  parts.storages[0] = 3;
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: holds 3 elements of storage \"7\", but a tensor needs 2" + std::string(kDamaged));
-  parts.storages = whole.storages.substr(0, 15);
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: ends in storage \"7\"" + std::string(kDamaged));
-  parts.storages = whole.storages + "1";
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: has 1 byte after its last storage" + std::string(kDamaged));
-  parts.object = list_of(pair_of("7") + pair_of("7", "HalfStorage"));
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: refers to storage \"7\" with 8 and with 4 bytes" + std::string(kDamaged));
-  parts.object = list_of(pair_of("7", "FloatStorage", "N", "J\xff\xff\xff\x7f"));
-  EXPECT_EQ(legacy_refusal(parts), "a.pt: has fewer bytes than its storages need" + std::string(kDamaged));
+TEST(LegacyFile, OfCodeIsRefused) {
+  const auto begin = beginning().size();
+  EXPECT_EQ(
+      rest_refusal("cposix\nsystem\n."),
+      fmt::format("a.pt: pickle program at byte {}, byte 0: uses \"posix.system\", which is not plain data and is never executed here; "
+                  "save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, such as a state_dict",
+                  begin));
+  EXPECT_EQ(rest_refusal("]"),
+            fmt::format("a.pt: pickle program at byte {}, byte 1: ends in the middle of an instruction", begin) + kDamaged);
 }
 
-TEST(LegacyFile, PartsOfStoragesAreRefused) {
-  auto parts = two_storages();
-  parts.object = list_of(pair_of("7", "FloatStorage", text("9") + "K\0K\1\x87"s));
-  EXPECT_THAT(legacy_refusal(parts), ::testing::HasSubstr(": refers to a part of a storage, as only PyTorch before 1.0 does; save a"));
+TEST(LegacyFile, WithOtherReferencesToStoragesIsRefused) {
+  const auto refers = [](const std::string& view) { return rest_refusal(tensor_of("a", 2, view) + "." + std::string(100, ' ')); };
+  EXPECT_THAT(refers(""), HasSubstr(": refers to an external object that is not a storage; "));
+  EXPECT_THAT(refers(text("view")), HasSubstr(": refers to an external object that is not a storage; "));
+  EXPECT_THAT(refers(tuple({1, 2})), HasSubstr(": refers to an external object that is not a storage; "));
+  const auto beyond = [](const std::string& numbers) {
+    return HasSubstr(": refers to a view that reaches beyond its storage (" + numbers + " of 2); ");
+  };
+  constexpr auto kMax = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(refers(view(1, 2)), beyond("first element 1, 2 elements"));
+  EXPECT_THAT(refers(view(3, 0)), beyond("first element 3, 0 elements"));
+  EXPECT_THAT(refers(view(-1, 2)), beyond("first element -1, 2 elements"));
+  EXPECT_THAT(refers(view(0, -1)), beyond("first element 0, -1 elements"));
+  EXPECT_THAT(refers(view(1, kMax)), beyond(fmt::format("first element 1, {} elements", kMax)));
+  // The tensor has to be in the view, too.
+  EXPECT_THAT(refers(view(1, 1)), HasSubstr("reaches beyond its storage (offset 0, sizes [2], strides [1], 1 elements)"));
+  const auto bytes = "ctorch._utils\n_rebuild_tensor_v3\n((" + text("storage") + "ctorch.storage\nUntypedStorage\n" + text("a") +
+                     text("cpu") + integer(8) + view(2, 4) + "tQ" + integer(0) + tuple({1}) + tuple({1}) + "\x89Nctorch\nint32\ntR.";
+  EXPECT_THAT(rest_refusal(bytes), HasSubstr(": makes a tensor of int32 that begins within an element, at byte 2 of its storage; "));
+}
+
+TEST(LegacyFile, WithOtherStoragesIsRefused) {
+  EXPECT_EQ(rest_refusal(kObject + "N."), damaged("holds no list of its storages"));
+  EXPECT_EQ(rest_refusal(kObject + list({"K\1"}) + kA), damaged("lists a storage without its key"));
+  EXPECT_EQ(rest_refusal(kObject + list({text("c")}) + kA + kB), damaged("holds a storage \"c\", which no tensor needs"));
+  EXPECT_EQ(rest_refusal(kObject + list({text("a"), text("a")}) + kA + kA), damaged("holds storage \"a\" twice"));
+  EXPECT_EQ(rest_refusal(kObject + list({text("a")}) + kA), damaged("holds no storage \"b\", which a tensor needs"));
+  EXPECT_EQ(rest_refusal(kObject + kKeys + numbers({1, 2, 3}, 3) + kB), damaged("holds 3 elements of storage \"a\", but a tensor needs 2"));
+  EXPECT_EQ(rest_refusal(kObject + kKeys + numbers({1}, 1) + kB), damaged("holds 1 elements of storage \"a\", but a tensor needs 2"));
+  EXPECT_EQ(rest_refusal(kObject + kKeys + kA + kB + "0"), damaged("holds 1 bytes after its last storage"));
+  EXPECT_EQ(rest_refusal(list({tensor_of("a", 2), tensor_of("a", 3)}) + kKeys + kA + kB),
+            damaged("has tensors that need 8 bytes of storage \"a\", and others that need 12"));
+}
+
+TEST(LegacyFile, ThatIsCutOffIsRefused) {
+  EXPECT_EQ(rest_refusal(kObject + kKeys + kA + kB.substr(0, 7)),
+            damaged("is cut off: 7 bytes are left of the 8 that storage \"b\" needs"));
+  EXPECT_EQ(rest_refusal(kObject + kKeys + kA + kB.substr(0, 11)),
+            damaged("is cut off: 3 bytes are left of the 8 that storage \"b\" needs"));
+  const auto half = static_cast<int64_t>(beginning().size() + kObject.size()) / 8;
+  const auto object = list({tensor_of("a", half), tensor_of("b", half)});
+  EXPECT_EQ(rest_refusal(object),
+            damaged(fmt::format("is cut off: a tensor needs {} bytes of storage \"b\", but at most {} bytes are left for it", 4 * half,
+                                object.size() - 4 * half)));
+  EXPECT_THAT(rest_refusal(list({tensor_of("a", std::numeric_limits<int64_t>::max() / 4)})), HasSubstr("is cut off: a tensor needs "));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <torch/torch.h>
 
 #include "base/little_endian.h"
-#include "checkpoint/read_file.h"
+#include "checkpoint/legacy_file.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
 
@@ -24,7 +24,7 @@ std::string read_or_refuse(const std::string& content, const Read& read) {
 }
 
 const auto kReadTorchZip = [](std::span<const uint8_t> bytes) { return read_pytorch_file(bytes, "a.pt"); };
-const auto kReadAny = [](std::span<const uint8_t> bytes) { return read_any(bytes, "a.pt"); };
+const auto kReadLegacyFile = [](std::span<const uint8_t> bytes) { return read_legacy_file(bytes, "a.pt"); };
 const auto kReadSafetensors = [](std::span<const uint8_t> bytes) { return state::Tree(read_safetensors(bytes, "a.safetensors").tensors); };
 
 std::string small_pytorch_file() {
@@ -55,10 +55,29 @@ TEST(Mutation, ATruncatedFileIsRefused) {
   for (const auto& file : {small_pytorch_file(), read_corpus("pytorch_file/torch_save.pt")}) {
     for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadTorchZip), "") << size;
   }
-  for (const auto* name : {"pytorch_file/legacy.pt", "safetensors/python.safetensors"}) {
+  for (const auto* name : {"pytorch_file/legacy.pt", "pytorch_file/legacy_python2.pt"}) {
     const auto file = read_corpus(name);
-    ASSERT_NE(read_or_refuse(file, kReadAny), "");
-    for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadAny), "") << name << ", " << size;
+    ASSERT_NE(read_or_refuse(file, kReadLegacyFile), "");
+    for (size_t size = kLegacyMagic.size(); size < file.size(); ++size) {
+      ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadLegacyFile), "") << size;
+    }
+  }
+  const auto file = read_corpus("safetensors/python.safetensors");
+  ASSERT_NE(read_or_refuse(file, kReadSafetensors), "");
+  for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadSafetensors), "") << size;
+}
+
+// Any exception other than a CheckpointError fails the test. The format has no checksums, so that other values may be read.
+TEST(Mutation, AFlippedBitOfALegacyFileIsReadOrRefused) {
+  for (const auto* name : {"pytorch_file/legacy.pt", "pytorch_file/legacy_python2.pt"}) {
+    const auto file = read_corpus(name);
+    for (size_t i = kLegacyMagic.size(); i < file.size(); ++i) {
+      for (int bit = 0; bit < 8; ++bit) {
+        auto flipped = file;
+        flipped[i] = static_cast<char>(flipped[i] ^ (1 << bit));
+        read_or_refuse(flipped, kReadLegacyFile);
+      }
+    }
   }
 }
 
@@ -66,7 +85,6 @@ TEST(Mutation, ATruncatedFileIsRefused) {
 TEST(Mutation, AChangedByteOfAProgramOrHeaderIsReadOrRefused) {
   const auto program = read_corpus("pytorch_file/torch_save.pkl");
   const auto header = read_corpus("safetensors/header.json");
-  const auto legacy = read_corpus("pytorch_file/legacy.pt");
   for (const auto* value : {"\x00", "\x01", "\x7f", "\xff", "(", "R", "t", "9", "\""}) {
     const std::string_view byte(value, 1);
     for (size_t i = 0; i < program.size(); ++i) {
@@ -78,7 +96,6 @@ TEST(Mutation, AChangedByteOfAProgramOrHeaderIsReadOrRefused) {
                                {"data/3", ""}}),
                      kReadTorchZip);
     }
-    for (size_t i = 0; i < legacy.size(); ++i) read_or_refuse(replaced(legacy, i, byte), kReadAny);
     for (size_t i = 0; i < header.size(); ++i) {
       std::string file;
       append(file, uint64_t{header.size()});

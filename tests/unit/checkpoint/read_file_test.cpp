@@ -19,6 +19,8 @@ TEST(ReadAny, DistinguishesTheFormats) {
   content.tensors.add("a", torch::ones({2}));
   EXPECT_EQ(testing::describe(read_any(as_bytes(write(state::Tree(content.tensors))), "a")), testing::describe(content.tensors));
   EXPECT_EQ(testing::describe(read_any(as_bytes(write(content)), "a")), testing::describe(content.tensors));
+  EXPECT_EQ(testing::describe(read_any(as_bytes(read_corpus("pytorch_file/legacy.pt")), "a")),
+            testing::describe(read_any(as_bytes(read_corpus("pytorch_file/torch_save.pt")), "a")));
 }
 
 TEST(ReadAny, NamesOtherFormats) {
@@ -26,9 +28,8 @@ TEST(ReadAny, NamesOtherFormats) {
   EXPECT_EQ(any_refusal("\x80\x04\x95"),
             "a.pt: is a Python pickle, which can execute anything, and not in the format of torch.save; save it with torch.save");
   EXPECT_EQ(any_refusal("lr: 0.1\nmomentum: 0.9\n"),
-            "a.pt: is neither a zip archive of torch.save nor a safetensors file, by its first bytes \"lr: 0.1\\x0amomentum\"; give a file "
-            "of one of "
-            "these formats");
+            "a.pt: is neither a file of torch.save nor a safetensors file, by its first bytes \"lr: 0.1\\x0amomentum\"; give a file of one "
+            "of these formats");
   EXPECT_EQ(any_refusal("PK\5\6" + std::string(18, '\0')),
             "a.pt: is a zip archive, but not PyTorch's: it holds no data.pkl; give a file that torch.save wrote");
 }

@@ -3,17 +3,19 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "base/little_endian.h"
 #include "tests/unit/checkpoint/files.h"
+#include "tests/unit/checkpoint/pickle_programs.h"
 
 namespace trainer::checkpoint {
 namespace {
 
-using little_endian::append;
-
 using ::testing::StartsWith;
 
 std::string program_refusal(const std::string& program) { return pytorch_file_refusal(make_archive(program)); }
+
+std::string truncated_at(size_t byte) {
+  return fmt::format("a.pt: data.pkl, byte {}: ends in the middle of an instruction", byte) + kDamaged;
+}
 
 // The error about the instruction at that byte.
 std::string at(size_t byte, const std::string& what) {
@@ -21,18 +23,6 @@ std::string at(size_t byte, const std::string& what) {
       "a.pt: data.pkl, byte {}: {}; save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, "
       "such as a state_dict",
       byte, what);
-}
-
-std::string integer(int64_t value) {
-  std::string instructions = "\x8a\x08";
-  append(instructions, static_cast<uint64_t>(value));
-  return instructions;
-}
-
-std::string tuple(std::initializer_list<int64_t> values) {
-  std::string instructions = "(";
-  for (const auto value : values) instructions += integer(value);
-  return instructions + "t";
 }
 
 const std::string kHooks = "ccollections\nOrderedDict\n)R";
@@ -64,13 +54,13 @@ TEST(RefusedProgram, WouldExecuteCode) {
 
 TEST(RefusedProgram, OfOtherInstructions) {
   EXPECT_EQ(program_refusal("\x80\x04."), at(0, "is of pickle protocol 4, but torch.save writes protocol 2"));
-  EXPECT_EQ(program_refusal("\x80\x02\x82."), at(2, "holds the instruction 0x82, which torch.save does not write"));
-  EXPECT_EQ(program_refusal(""), at(0, "ends in the middle of an instruction"));
-  EXPECT_EQ(program_refusal("N"), at(1, "ends in the middle of an instruction"));
+  EXPECT_EQ(program_refusal("\x80\x02\x81."), at(2, "holds the instruction 0x81, which torch.save does not write"));
+  EXPECT_EQ(program_refusal(""), truncated_at(0));
+  EXPECT_EQ(program_refusal("N"), truncated_at(1));
   EXPECT_EQ(program_refusal("X\xff\xff\xff\xff"
                             "a."),
-            at(0, "ends in the middle of an instruction"));
-  EXPECT_EQ(program_refusal("ctorch"), at(0, "ends in the middle of an instruction"));
+            truncated_at(0));
+  EXPECT_EQ(program_refusal("ctorch"), truncated_at(0));
   EXPECT_EQ(program_refusal("NN."), at(2, "ends with unused objects or marks on its stack"));
   EXPECT_EQ(program_refusal("(N."), at(2, "ends with unused objects or marks on its stack"));
   EXPECT_EQ(program_refusal("."), at(0, "takes an object from an empty stack"));
@@ -98,6 +88,10 @@ TEST(RefusedProgram, WithOtherObjects) {
   EXPECT_EQ(program_refusal("ctorch\nfloat32\n)R."), at(16, "calls a type that is not a function"));
   EXPECT_EQ(program_refusal("ctorch\nSize\n)R."), at(13, "calls a function with 0 arguments, which it does not accept"));
   EXPECT_EQ(program_refusal("ctorch\nSize\nN\x85R."), at(14, "calls a function with None where it takes a tuple"));
+  EXPECT_EQ(program_refusal("ccollections\nOrderedDict\n](](NNNee\x85R."), at(35, "makes an OrderedDict with an item of 3 parts"));
+  EXPECT_EQ(program_refusal("ctorch.nn.parameter\nParameter\nN\x85R."), at(32, "calls a function with None where it takes a tensor"));
+  EXPECT_THAT(program_refusal(tensor(2, 0, {2}, {1}) + "Nb."), ::testing::HasSubstr(": sets attributes of a tensor; "));
+  EXPECT_THAT(program_refusal(tensor(2, 0, {2}, {1}) + "(\x88\x89]tb."), ::testing::HasSubstr(": makes a tensor with hooks; "));
   EXPECT_EQ(program_refusal("ctorch\nSize\n."), at(12, "makes a function or type, which is not data"));
   EXPECT_EQ(program_refusal("(" + text("storage") + "ctorch\nIntStorage\n" + text("0") + text("cpu") + "K\2tQ."),
             at(49, "makes a storage without a tensor"));
