@@ -338,8 +338,7 @@ TEST(Load, ContradictionsOfASectionAreReportedAtTheirKey) {
   EXPECT_EQ(error(", first: 11", {"dataset.last=3"}), "command line: dataset.last: before dataset.first");
   // Checks are for sections whose values are known.
   EXPECT_EQ(error(", first: 11, last: x"), "x.yaml:4:40: dataset.last: expected an integer, got x");
-  EXPECT_EQ(error(", first: 11, lasst: 1"),
-            "x.yaml:4:34: dataset.lasst: unknown key; did you mean \"last\"?");
+  EXPECT_EQ(error(", first: 11, lasst: 1"), "x.yaml:4:34: dataset.lasst: unknown key; did you mean \"last\"?");
   // Problems of other sections do not matter.
   EXPECT_EQ(error(", first: 11", {"seed=x"}),
             "x.yaml:4:10: dataset.last: before dataset.first\n"
@@ -349,7 +348,8 @@ TEST(Load, ContradictionsOfASectionAreReportedAtTheirKey) {
 TEST(Load, WarningsAreKeptInTheOrderOfTheFileAndThenOfTheCommandLine) {
   const std::string text = "experiment: a\nmodel: {name: net}\ntraining: {epochs: 2}\ndataset: {name: span, last: -3, first: -3}\n";
   using Lines = std::vector<std::string>;
-  EXPECT_EQ(loaded(text).warnings, (Lines{"x.yaml:4:29: dataset.last: the same as dataset.first", "x.yaml:4:40: dataset.first: below zero"}));
+  EXPECT_EQ(loaded(text).warnings,
+            (Lines{"x.yaml:4:29: dataset.last: the same as dataset.first", "x.yaml:4:40: dataset.first: below zero"}));
   EXPECT_EQ(loaded(text, {"dataset.last=-3"}).warnings,
             (Lines{"x.yaml:4:40: dataset.first: below zero", "command line: dataset.last: the same as dataset.first"}));
   EXPECT_EQ(loaded(text, {"dataset={name: span}"}).warnings, Lines{});
@@ -388,7 +388,8 @@ TEST(Load, ContradictionsBetweenSections) {
       {"lr_scheduler: {warmup_steps: 5, warmup_epochs: 1}",
        "x.yaml:5:48: lr_scheduler.warmup_epochs: given together with lr_scheduler.warmup_steps; keep one of them"},
       {"lr_scheduler: {warmup_epochs: 2.5}",
-       "x.yaml:5:31: lr_scheduler.warmup_epochs: the warm-up of 2.5 epochs is not shorter than the training, training.epochs = 2; shorten it "
+       "x.yaml:5:31: lr_scheduler.warmup_epochs: the warm-up of 2.5 epochs is not shorter than the training, training.epochs = 2; shorten "
+       "it "
        "or train longer"},
       {"runtime: {dtype: float64}\namp: {enabled: true}",
        "x.yaml:6:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them"},

@@ -45,7 +45,9 @@ TEST(ApplyOverride, ReplacesASectionOrList) {
 }
 
 TEST(ApplyOverride, SetsKeysInItemsOfAList) {
-  const auto with = [](const std::string& list) { return "{model: {name: net}, dataset: {train_transforms: " + list + "}, logging: null}"; };
+  const auto with = [](const std::string& list) {
+    return "{model: {name: net}, dataset: {train_transforms: " + list + "}, logging: null}";
+  };
   EXPECT_EQ(overridden("dataset.train_transforms[1].crop.size=3"), with("[flip, {crop: {size: 3, padding: 4}}]"));
   EXPECT_EQ(overridden("dataset.train_transforms[1].crop={size: 3}"), with("[flip, {crop: {size: 3}}]"));
   EXPECT_EQ(overridden("dataset.train_transforms[1].crop.mode=zero"), with("[flip, {crop: {size: 32, padding: 4, mode: zero}}]"));
@@ -67,8 +69,8 @@ TEST(ApplyOverride, WhatItSetsIsOnTheCommandLine) {
 }
 
 TEST(ApplyOverride, ProblemsNameWhatToWrite) {
-  for (const std::string text : {"model", "=3", ".a=1", "a.=1", "a..b=1", "a[=1", "a[0=1", "a[x]=1", "a[-1]=1", "a[0]b=1", "[0]=1", "a.[0]=1",
-                                 "a[99999999999999999999]=1"}) {
+  for (const std::string text : {"model", "=3", ".a=1", "a.=1", "a..b=1", "a[=1", "a[0=1", "a[x]=1", "a[-1]=1", "a[0]b=1", "[0]=1",
+                                 "a.[0]=1", "a[99999999999999999999]=1"}) {
     EXPECT_EQ(overridden(text), "command line: \"" + text + "\" is not an override; write key.path=value, such as optimizer.lr=0.05");
   }
   const std::string list = "dataset.train_transforms";
@@ -81,7 +83,8 @@ TEST(ApplyOverride, ProblemsNameWhatToWrite) {
       {"model.name.first=1", "model.name.first: model.name is not a section; give it whole, as in model.name=..."},
       {list + ".size=1", list + ".size: " + list + " is not a section; give it whole, as in " + list + "=[...]"},
       {list + "[0][1]=1", list + "[0][1]: " + list + "[0] is not a list; to set a whole list, write " + list + "[0]=[...]"},
-      {list + "[2]=flip", list + "[2]: " + list + " has 2 items, counted from 0; to add one, give the whole list, as in " + list + "=[...]"},
+      {list + "[2]=flip",
+       list + "[2]: " + list + " has 2 items, counted from 0; to add one, give the whole list, as in " + list + "=[...]"},
       {list + "[1].flip.p=1", list + "[1].flip.p: " + list + "[1] is crop, not flip" + exchange},
       {list + "[0].crop.size=1", list + "[0].crop.size: " + list + "[0] is flip, not crop" + exchange},
   };
