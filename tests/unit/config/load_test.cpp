@@ -2,10 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "config/findings.h"
 #include "config/reference.h"
 #include "tests/testing/temporary_folder.h"
 
@@ -39,6 +38,19 @@ struct RateOptions : Options {
   }
 };
 
+// With checks of two keys against each other.
+struct SpanOptions : Options {
+  int64_t first = 0;
+  int64_t last = 10;
+  void describe(KeyTable& keys) override {
+    keys.add("first", first, {.doc = "Begin."});
+    keys.add("last", last, {.doc = "End."});
+    keys.refuse("last", [this] { return last < first ? "before dataset.first" : ""; });
+    keys.warn("last", [this] { return last == first ? "the same as dataset.first" : ""; });
+    keys.warn("first", [this] { return first < 0 ? "below zero" : ""; });
+  }
+};
+
 struct NoOptions : Options {
   void describe(KeyTable&) override {}
 };
@@ -59,6 +71,7 @@ struct SmallRegistries {
     add<NetOptions>(models, "net");
     add<NoOptions>(models, "bare");
     add<NoOptions>(datasets, "data");
+    add<SpanOptions>(datasets, "span");
     add<CropOptions>(transforms, "crop");
     add<NoOptions>(transforms, "flip");
     add<NoOptions>(losses, "cross_entropy");
@@ -189,41 +202,84 @@ TEST(Load, OverridesSetKeysAndReplaceSections) {
 }
 
 TEST(Load, AnEmptySectionHasItsDefaults) {
-  const std::string text = "experiment: a\nlogging:\n#  every_steps: 5\nmodel: {name: net}\ndataset: {name: data}\ntraining: {epochs: 2}\n";
-  EXPECT_EQ(loaded(text).logging.every_steps, 50);
-  EXPECT_EQ(loaded(text + "optimizer:\n").optimizer.component.name, "sgd");
-  EXPECT_EQ(load_error("experiment: a\nmodel:\n  num_classes:\ndataset: {name: data}\ntraining: {epochs: 2}\n"),
-            "x.yaml:3:3: model.name: missing; it has no default (net | bare)");
+  const std::string before = "experiment: a\nlogging:\n#  every_steps: 5\n";
+  const std::string after = "model: {name: net}\ndataset: {name: data}\ntraining: {epochs: 2}\n";
+  for (const auto& text : {before + after, after + before, after + "experiment: a\nlogging:", before + "\n  # nothing\n" + after}) {
+    EXPECT_EQ(loaded(text).logging.every_steps, 50) << text;
+    EXPECT_EQ(loaded(text, {"logging.every_steps=3"}).logging.every_steps, 3) << text;
+  }
+  EXPECT_EQ(loaded(before + after + "optimizer:\nruntime: null\n").optimizer.component.name, "sgd");
+  EXPECT_EQ(loaded(before + after, {"logging="}).logging.every_steps, 50);
+}
+
+TEST(Load, AMissingValueIsReportedAtItsKey) {
+  const auto error = [](const std::string& model, const std::string& end) {
+    return load_error("experiment: a\n" + model + "dataset: {name: data}\ntraining: {epochs: 2}\n" + end);
+  };
+  EXPECT_EQ(error("model:\n", ""), "x.yaml:2:1: model.name: missing; it has no default (net | bare)");
+  EXPECT_EQ(error("model:\n  # name: net\n", ""), "x.yaml:2:1: model.name: missing; it has no default (net | bare)");
+  EXPECT_EQ(error("model:\n  num_classes:\n", ""), "x.yaml:3:3: model.name: missing; it has no default (net | bare)");
+  EXPECT_EQ(error("model: {name: net}\n", "seed:\n\n"), "x.yaml:5:1: seed: expected an integer >= 0, got null");
+  EXPECT_EQ(error("model:\n  name: net\n  num_classes:\n", ""), "x.yaml:4:3: model.num_classes: expected an integer >= 1, got null");
 }
 
 TEST(Load, AKeyOfAnotherComponentIsNamedAsSuch) {
-  EXPECT_EQ(load_error(std::string(kMinimal) + "optimizer: {name: adamw, betas: 3}\n"), "x.yaml:5:26: optimizer.betas: unknown key");
-  EXPECT_EQ(load_error("experiment: a\nmodel: {name: net, stem: x}\ndataset: {name: data}\ntraining: {epochs: 2}\n", {"model.name=bare"}),
+  const auto error = [](const std::string& model, const std::vector<std::string>& overrides = {}) {
+    return load_error("experiment: a\nmodel: " + model + "\ndataset: {name: data}\ntraining: {epochs: 2}\n", overrides);
+  };
+  EXPECT_EQ(error("{name: bare, stem: x}"), "x.yaml:2:21: model.stem: not a key of bare, but of net");
+  EXPECT_EQ(error("{name: bare, stemm: x}"), "x.yaml:2:21: model.stemm: unknown key");
+  EXPECT_EQ(error("{name: bare}", {"model.stem=x"}), "command line: model.stem: not a key of bare, but of net");
+  EXPECT_EQ(error("{name: bare}", {"model={name: bare, stem: x}"}), "command line: model.stem: not a key of bare, but of net");
+  EXPECT_EQ(error("{name: net, stem: x}", {"model.name=bare"}),
             "x.yaml:2:20: model.stem: not a key of bare, but of net; instead of model.name=bare, replace the whole section, as in "
             "\"model={name: bare}\"");
+  EXPECT_EQ(error("{name: net, stem: x}", {"model={name: bare}"}), "no error");
 }
 
 TEST(Load, HintsForNumbers) {
-  const auto error = [](const std::string& value) { return load_error(kMinimal, {"logging.every_steps=" + value}); };
-  const auto lr_error = [](const std::string& value) { return load_error(kMinimal, {"optimizer.lr=" + value}); };
-  EXPECT_EQ(
-      error("9223372036854775808"),
-      "command line: logging.every_steps: expected an integer >= 1, got 9223372036854775808; the largest integer is 9223372036854775807");
-  EXPECT_EQ(error("0x10"),
-            "command line: logging.every_steps: expected an integer >= 1, got 0x10; write it as a decimal number without leading zeros");
-  EXPECT_EQ(error("010"),
-            "command line: logging.every_steps: expected an integer >= 1, got 010; write it as a decimal number without leading zeros");
-  EXPECT_EQ(lr_error("1e400"), "command line: optimizer.lr: expected a number > 0, got 1e400; no number of this size can be stored");
-  EXPECT_EQ(lr_error("nan"), "command line: optimizer.lr: expected a number > 0, got nan; it must be finite");
-  EXPECT_EQ(lr_error("-inf"), "command line: optimizer.lr: expected a number > 0, got -inf; it must be finite");
+  const std::string steps = "command line: logging.every_steps: expected an integer >= 1, got ";
+  const std::string rate = "command line: optimizer.lr: expected a number > 0, got ";
+  const std::string plain = "; write it as a decimal number without leading zeros";
+  const std::string size = "; no number of this size can be stored";
+  const std::string finite = "; it must be finite";
+  const std::vector<std::pair<std::string, std::string>> hints = {
+      {"logging.every_steps=9223372036854775808", steps + "9223372036854775808; the largest integer is 9223372036854775807"},
+      {"logging.every_steps=99999999999999999999999", steps + "99999999999999999999999; the largest integer is 9223372036854775807"},
+      {"logging.every_steps=1e400", steps + "1e400" + size},
+      {"logging.every_steps=0x10", steps + "0x10" + plain},
+      {"logging.every_steps=010", steps + "010" + plain},
+      {"logging.every_steps=-08", steps + "-08" + plain},
+      {"logging.every_steps=inf", steps + "inf" + finite},
+      {"logging.every_steps=1.5", steps + "1.5"},
+      {"logging.every_steps=\"010\"", steps + "\"010\""},
+      {"logging.every_steps=[010]", steps + "[010]"},
+      {"logging.every_steps=many", steps + "many"},
+      {"optimizer.lr=1e400", rate + "1e400" + size},
+      {"optimizer.lr=-1e400", rate + "-1e400" + size},
+      {"optimizer.lr=1e-400", rate + "1e-400" + size},
+      {"optimizer.lr=nan", rate + "nan" + finite},
+      {"optimizer.lr=-inf", rate + "-inf" + finite},
+      {"optimizer.lr=00.5", rate + "00.5" + plain},
+      {"optimizer.lr=0X1p-3", rate + "0X1p-3" + plain},
+      {"optimizer.lr=-1", rate + "-1"},
+      {"optimizer.lr=0", rate + "0"},
+  };
+  for (const auto& [override_text, error] : hints) EXPECT_EQ(load_error(kMinimal, {override_text}), error);
+  EXPECT_EQ(loaded(kMinimal, {"logging.every_steps=9223372036854775807"}).logging.every_steps, 9223372036854775807);
+  EXPECT_EQ(options_of<RateOptions>(loaded(kMinimal, {"optimizer.lr=0.5e-3"}).optimizer.component).lr, 0.5e-3);
 }
 
 TEST(Load, TextsHaveNoControlCharacters) {
-  for (const auto& [written, shown] :
-       std::map<std::string, std::string>{{"\\0", "\\x00"}, {"\\e", "\\x1b"}, {"\\n", "\\x0a"}, {"\\x9b", "\\x9b"}}) {
+  const std::vector<std::pair<std::string, std::string>> characters = {
+      {"\\0", "\\x00"}, {"\\e", "\\x1b"}, {"\\n", "\\x0a"}, {"\\t", "\\x09"}, {"\\x7f", "\\x7f"}, {"\\x9b", "\\x9b"}, {"\\u0080", "\\x80"}};
+  for (const auto& [written, shown] : characters) {
     EXPECT_EQ(load_error(kMinimal, {"experiment=\"a" + written + "\""}),
               "command line: experiment: expected text without control characters, got \"a" + shown + "\"");
+    EXPECT_EQ(load_error(std::string(kMinimal) + "output_dir: \"" + written + "\"\n"),
+              "x.yaml:5:13: output_dir: expected a path without control characters, got \"" + shown + "\"");
   }
+  EXPECT_EQ(loaded(kMinimal, {"experiment=\"Gr\\u00f6\\u00dfe \\u00a0\""}).experiment, "Gr\u00f6\u00dfe \u00a0");
 }
 
 TEST(Load, ASectionMayBeNull) {
@@ -243,28 +299,121 @@ TEST(Load, ASectionMayBeNull) {
             "command line: training.ema.decay: expected a number from 0 to 1 (1 excluded), got 1");
 }
 
-TEST(Load, BadOverrides) {
-  EXPECT_EQ(load_error(kMinimal, {"epochs"}),
-            "command line: \"epochs\" is not an override; write key.path=value, such as optimizer.lr=0.05");
-  EXPECT_NE(load_error(kMinimal, {"=3"}).find("is not an override"), std::string::npos);
-  EXPECT_NE(load_error(kMinimal, {"a..b=3"}).find("is not an override"), std::string::npos);
-  EXPECT_NE(load_error(kMinimal, {"seed=[1"}).find("command line: seed: the value is not YAML"), std::string::npos);
-  EXPECT_EQ(load_error(kMinimal, {"seed.x=1"}), "command line: seed: expected an integer >= 0, got {x: 1}");
-  EXPECT_NE(load_error(kMinimal, {"experiment.x=1"}).find("command line: experiment.x: experiment is not a section"), std::string::npos);
-  EXPECT_EQ(load_error(kMinimal, {"traning.epochs=1"}), "command line: traning: unknown key; did you mean \"training\"?");
+TEST(Load, AllBadOverridesAreReportedWithTheProblemsOfTheFile) {
+  EXPECT_EQ(load_error(std::string(kMinimal) + "seed: x\n",
+                       {"epochs", "logging.every_steps=[1", "experiment.x=1", "optimizer.lr.x=1", "traning.epochs=1", "model[0]=net"}),
+            "x.yaml:5:7: seed: expected an integer >= 0, got x\n"
+            "command line: \"epochs\" is not an override; write key.path=value, such as optimizer.lr=0.05\n"
+            "command line: logging.every_steps: the value is not YAML (command line:1:1: a key must be plain text)\n"
+            "command line: experiment.x: experiment is not a section; give it whole, as in experiment=...\n"
+            "command line: model[0]: model is not a list; to set a whole list, write model=[...]\n"
+            "command line: optimizer.lr: expected a number > 0, got {x: 1}\n"
+            "command line: traning: unknown key; did you mean \"training\"?");
 }
 
-TEST(Load, Contradictions) {
-  const auto error = [](const std::string& line) { return load_error(kMinimal + line + "\n"); };
-  EXPECT_EQ(error("dataloader: {batch_size: 8, global_batch_size: 8}"),
-            "x.yaml:5:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them");
+TEST(Load, OverridesEnterListsOfParts) {
+  const auto text = std::string("experiment: s\nmodel: {name: net}\ntraining: {epochs: 1}\n") +
+                    "dataset:\n  name: data\n  train_transforms:\n    - crop: {size: 32, scale: [2]}\n    - flip\n";
+  const auto crop = [&](const std::string& override_text) {
+    return options_of<CropOptions>(loaded(text, {override_text}).dataset.train_transforms[0]);
+  };
+  EXPECT_EQ(crop("dataset.train_transforms[0].crop.size=3").size, 3);
+  EXPECT_EQ(crop("dataset.train_transforms[0].crop.size=3").scale, std::vector<double>{2});
+  EXPECT_EQ(crop("dataset.train_transforms[0].crop={size: 4}").scale, std::vector<double>{1});
+  EXPECT_EQ(crop("dataset.train_transforms[1]=flip").size, 32);
+  const auto error = [&](const std::string& override_text) { return load_error(text, {override_text}); };
+  EXPECT_EQ(error("dataset.train_transforms[0].crop.size=0"),
+            "command line: dataset.train_transforms[0].crop.size: expected an integer >= 1, got 0");
+  EXPECT_EQ(error("dataset.train_transforms[1].flip.p=0.5"), "command line: dataset.train_transforms[1].flip.p: unknown key");
+  EXPECT_EQ(error("dataset.train_transforms[1]=crop"),
+            "command line: dataset.train_transforms[1].crop.size: missing; it has no default (integer)");
+}
+
+TEST(Load, ContradictionsOfASectionAreReportedAtTheirKey) {
+  const auto error = [](const std::string& dataset, const std::vector<std::string>& overrides = {}) {
+    return load_error("experiment: a\nmodel: {name: net}\ntraining: {epochs: 2}\ndataset: {name: span" + dataset + "}\n", overrides);
+  };
+  EXPECT_EQ(error(", first: 5, last: 4"), "x.yaml:4:39: dataset.last: before dataset.first");
+  EXPECT_EQ(error(", first: 11"), "x.yaml:4:10: dataset.last: before dataset.first");
+  EXPECT_EQ(error(", first: 11", {"dataset.last=3"}), "command line: dataset.last: before dataset.first");
+  // Checks are for sections whose values are known.
+  EXPECT_EQ(error(", first: 11, last: x"), "x.yaml:4:40: dataset.last: expected an integer, got x");
+  EXPECT_EQ(error(", first: 11, lasst: 1"), "x.yaml:4:34: dataset.lasst: unknown key; did you mean \"last\"?");
+  // Problems of other sections do not matter.
+  EXPECT_EQ(error(", first: 11", {"seed=x"}),
+            "x.yaml:4:10: dataset.last: before dataset.first\n"
+            "command line: seed: expected an integer >= 0, got x");
+}
+
+TEST(Load, WarningsAreKeptInTheOrderOfTheFileAndThenOfTheCommandLine) {
+  const std::string text = "experiment: a\nmodel: {name: net}\ntraining: {epochs: 2}\ndataset: {name: span, last: -3, first: -3}\n";
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(loaded(text).warnings,
+            (Lines{"x.yaml:4:29: dataset.last: the same as dataset.first", "x.yaml:4:40: dataset.first: below zero"}));
+  EXPECT_EQ(loaded(text, {"dataset.last=-3"}).warnings,
+            (Lines{"x.yaml:4:40: dataset.first: below zero", "command line: dataset.last: the same as dataset.first"}));
+  EXPECT_EQ(loaded(text, {"dataset={name: span}"}).warnings, Lines{});
+  auto experiment = loaded(text);
+  EXPECT_EQ(load_text(to_yaml(experiment, small_registries()), "y.yaml", {}, small_registries()).warnings.size(), 2U);
+  EXPECT_EQ(load_error(text, {"seed=x"}), "command line: seed: expected an integer >= 0, got x");
+}
+
+TEST(Load, TheRegistriesCheckIsMadeWithPositions) {
+  auto registries = small_registries();
+  registries.check = [](const Experiment& experiment, Findings& findings) {
+    if (findings.are_readable({"logging", "training"}) && experiment.logging.every_steps > experiment.training.epochs) {
+      findings.refuse("logging.every_steps", "more than training.epochs");
+    }
+    findings.warn("optimizer", "never read");
+  };
+  const auto error = [&](const std::vector<std::string>& overrides) -> std::string {
+    try {
+      return load_text(kMinimal, "x.yaml", overrides, registries).warnings.at(0);
+    } catch (const UsageError& usage) {
+      return usage.what();
+    }
+  };
+  EXPECT_EQ(error({}), "x.yaml:1:1: logging.every_steps: more than training.epochs");
+  EXPECT_EQ(error({"logging.every_steps=7", "seed=x"}),
+            "command line: seed: expected an integer >= 0, got x\ncommand line: logging.every_steps: more than training.epochs");
+  EXPECT_EQ(error({"logging.every_steps=7", "training.epochs=x"}), "command line: training.epochs: expected an integer >= 1, got x");
+  EXPECT_EQ(error({"logging.every_steps=1"}), "x.yaml:1:1: optimizer: never read");
+}
+
+TEST(Load, ContradictionsBetweenSections) {
+  const auto error = [](const std::string& lines) { return load_error(kMinimal + lines + "\n"); };
+  const std::vector<std::pair<std::string, std::string>> contradictions = {
+      {"dataloader: {batch_size: 8, global_batch_size: 8}",
+       "x.yaml:5:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them"},
+      {"lr_scheduler: {warmup_steps: 5, warmup_epochs: 1}",
+       "x.yaml:5:48: lr_scheduler.warmup_epochs: given together with lr_scheduler.warmup_steps; keep one of them"},
+      {"lr_scheduler: {warmup_epochs: 2.5}",
+       "x.yaml:5:31: lr_scheduler.warmup_epochs: the warm-up of 2.5 epochs is not shorter than the training, training.epochs = 2; shorten "
+       "it "
+       "or train longer"},
+      {"runtime: {dtype: float64}\namp: {enabled: true}",
+       "x.yaml:6:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them"},
+      {"runtime: {dtype: float64}\namp: {enabled: auto}", "no error"},
+      // The check needs both sections.
+      {"runtime: {dtype: float64}\namp: {enabled: true, dtype: x}",
+       "x.yaml:6:29: amp.dtype: expected one of auto, bfloat16, float16, got x"},
+  };
+  for (const auto& [lines, text] : contradictions) EXPECT_EQ(error(lines), text);
   EXPECT_EQ(load_error(kMinimal, {"dataloader.global_batch_size=10", "training.accumulation_steps=4"}),
             "command line: dataloader.global_batch_size: 10 is not a multiple of training.accumulation_steps = 4");
-  EXPECT_NE(error("lr_scheduler: {warmup_steps: 5, warmup_epochs: 1}").find("lr_scheduler.warmup_epochs: given together"),
-            std::string::npos);
-  EXPECT_NE(error("runtime: {dtype: float64}\namp: {enabled: true}").find("amp.enabled: autocast lowers the precision"), std::string::npos);
-  EXPECT_NE(load_error(kMinimal, {"experiment=a/b"}).find("cannot name a folder"), std::string::npos);
-  EXPECT_NE(load_error(kMinimal, {"experiment=.."}).find("cannot name a folder"), std::string::npos);
+  for (const std::string name : {"a/b", "..", ".", ""}) {
+    EXPECT_EQ(load_error(kMinimal, {"experiment=\"" + name + "\""}),
+              "command line: experiment: \"" + name + "\" cannot name a folder; use letters, digits, - and _");
+  }
+}
+
+TEST(Load, APlaceIsAPositionAndAPath) {
+  const auto experiment = loaded(kMinimal, {"logging.every_steps=3"});
+  EXPECT_EQ(experiment.place_of("training.epochs"), "x.yaml:4:20: training.epochs");
+  EXPECT_EQ(experiment.place_of("training.seed"), "x.yaml:4:11: training.seed");
+  EXPECT_EQ(experiment.place_of("dataloader.batch_size"), "x.yaml:1:1: dataloader.batch_size");
+  EXPECT_EQ(experiment.place_of("logging.every_steps"), "command line: logging.every_steps");
+  EXPECT_EQ(Experiment().place_of("training.epochs"), "training.epochs");
 }
 
 TEST(Load, ResolvedFileReadsBackToTheSame) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "config/findings.h"
 
 namespace trainer::config {
 namespace {
@@ -14,8 +15,8 @@ constexpr const char* kFile =
     "logging:\n";
 
 // The tree after an override, or its problem.
-std::string overridden(const std::string& text) {
-  auto root = parse_yaml(kFile, "x.yaml");
+std::string overridden(const std::string& text, const std::string& file = kFile) {
+  auto root = parse_yaml(file, "x.yaml");
   Problems problems;
   apply_override(root, text, problems);
   try {
@@ -27,49 +28,69 @@ std::string overridden(const std::string& text) {
 }
 
 TEST(ApplyOverride, SetsOneKey) {
-  EXPECT_EQ(overridden("model.name=bare"),
-            "{model: {name: bare}, dataset: {train_transforms: [flip, {crop: {size: 32, padding: 4}}]}, logging: null}");
-  EXPECT_EQ(overridden("training.ema.decay=0.5"),
-            "{model: {name: net}, dataset: {train_transforms: [flip, {crop: {size: 32, padding: 4}}]}, logging: null, training: {ema: "
-            "{decay: 0.5}}}");
-  EXPECT_EQ(overridden("logging.every_steps=5"),
-            "{model: {name: net}, dataset: {train_transforms: [flip, {crop: {size: 32, padding: 4}}]}, logging: {every_steps: 5}}");
+  const std::string dataset = "dataset: {train_transforms: [flip, {crop: {size: 32, padding: 4}}]}";
+  EXPECT_EQ(overridden("model.name=bare"), "{model: {name: bare}, " + dataset + ", logging: null}");
+  EXPECT_EQ(overridden("model.num_classes=5"), "{model: {name: net, num_classes: 5}, " + dataset + ", logging: null}");
+  EXPECT_EQ(overridden("training.ema.decay=0.5"), "{model: {name: net}, " + dataset + ", logging: null, training: {ema: {decay: 0.5}}}");
+  EXPECT_EQ(overridden("logging.every_steps=5"), "{model: {name: net}, " + dataset + ", logging: {every_steps: 5}}");
+  EXPECT_EQ(overridden("model.name="), "{model: {name: null}, " + dataset + ", logging: null}");
+  EXPECT_EQ(overridden("model.name=a=b"), "{model: {name: a=b}, " + dataset + ", logging: null}");
 }
 
 TEST(ApplyOverride, ReplacesASectionOrList) {
   EXPECT_EQ(overridden("dataset={name: b}"), "{model: {name: net}, dataset: {name: b}, logging: null}");
+  EXPECT_EQ(overridden("dataset={}"), "{model: {name: net}, dataset: {}, logging: null}");
+  EXPECT_EQ(overridden("dataset=null"), "{model: {name: net}, dataset: null, logging: null}");
   EXPECT_EQ(overridden("dataset.train_transforms=[]"), "{model: {name: net}, dataset: {train_transforms: []}, logging: null}");
 }
 
 TEST(ApplyOverride, SetsKeysInItemsOfAList) {
-  EXPECT_EQ(overridden("dataset.train_transforms[1].crop.size=3"),
-            "{model: {name: net}, dataset: {train_transforms: [flip, {crop: {size: 3, padding: 4}}]}, logging: null}");
-  EXPECT_EQ(overridden("dataset.train_transforms[0].flip.p=0.3"),
-            "{model: {name: net}, dataset: {train_transforms: [{flip: {p: 0.3}}, {crop: {size: 32, padding: 4}}]}, logging: null}");
-  EXPECT_EQ(overridden("dataset.train_transforms[0]=crop"),
-            "{model: {name: net}, dataset: {train_transforms: [crop, {crop: {size: 32, padding: 4}}]}, logging: null}");
+  const auto with = [](const std::string& list) {
+    return "{model: {name: net}, dataset: {train_transforms: " + list + "}, logging: null}";
+  };
+  EXPECT_EQ(overridden("dataset.train_transforms[1].crop.size=3"), with("[flip, {crop: {size: 3, padding: 4}}]"));
+  EXPECT_EQ(overridden("dataset.train_transforms[1].crop={size: 3}"), with("[flip, {crop: {size: 3}}]"));
+  EXPECT_EQ(overridden("dataset.train_transforms[1].crop.mode=zero"), with("[flip, {crop: {size: 32, padding: 4, mode: zero}}]"));
+  EXPECT_EQ(overridden("dataset.train_transforms[0].flip.p=0.3"), with("[{flip: {p: 0.3}}, {crop: {size: 32, padding: 4}}]"));
+  EXPECT_EQ(overridden("dataset.train_transforms[0]=crop"), with("[crop, {crop: {size: 32, padding: 4}}]"));
+}
+
+TEST(ApplyOverride, WhatItSetsIsOnTheCommandLine) {
+  auto root = parse_yaml(kFile, "x.yaml");
+  Problems problems;
+  apply_override(root, "dataset.train_transforms[1].crop={size: [3]}", problems);
+  apply_override(root, "training.ema.decay=0.5", problems);
+  EXPECT_TRUE(problems.empty());
+  const auto position = [&](const std::string& path) { return to_string(position_of(root, path)); };
+  EXPECT_EQ(position("dataset.train_transforms[1].crop.size[0]"), "command line");
+  EXPECT_EQ(position("training.ema"), "command line");
+  EXPECT_EQ(position("dataset.train_transforms[1]"), "x.yaml:3:28");
+  EXPECT_EQ(position("dataset.train_transforms[0]"), "x.yaml:3:22");
 }
 
 TEST(ApplyOverride, ProblemsNameWhatToWrite) {
-  for (const std::string text : {"model", "=3", ".a=1", "a.=1", "a..b=1", "a[=1", "a[x]=1", "a[0]b=1", "[0]=1"}) {
+  for (const std::string text : {"model", "=3", ".a=1", "a.=1", "a..b=1", "a[=1", "a[0=1", "a[x]=1", "a[-1]=1", "a[0]b=1", "[0]=1",
+                                 "a.[0]=1", "a[99999999999999999999]=1"}) {
     EXPECT_EQ(overridden(text), "command line: \"" + text + "\" is not an override; write key.path=value, such as optimizer.lr=0.05");
   }
-  EXPECT_EQ(overridden("model={"), "command line: model: the value is not YAML (command line:1:1: a key must be plain text)");
-  EXPECT_EQ(overridden("model[0]=1"), "command line: model[0]: model is not a list; to set a whole list, write model=[...]");
-  EXPECT_EQ(overridden("model.name.first=1"),
-            "command line: model.name.first: model.name is not a section; give it whole, as in model.name=...");
-  EXPECT_EQ(overridden("dataset.train_transforms.size=1"),
-            "command line: dataset.train_transforms.size: dataset.train_transforms is not a section; give it whole, as in "
-            "dataset.train_transforms=[...]");
-  EXPECT_EQ(overridden("dataset.train_transforms[3].crop.size=1"),
-            "command line: dataset.train_transforms[3].crop.size: dataset.train_transforms has 2 items, counted from 0; to add one, give "
-            "the whole list, as in dataset.train_transforms=[...]");
-  EXPECT_EQ(overridden("dataset.train_transforms[1].flip.p=1"),
-            "command line: dataset.train_transforms[1].flip.p: dataset.train_transforms[1] is crop, not flip; to exchange it, give the "
-            "whole list");
-  EXPECT_EQ(overridden("dataset.train_transforms[0].crop.size=1"),
-            "command line: dataset.train_transforms[0].crop.size: dataset.train_transforms[0] is flip, not crop; to exchange it, give the "
-            "whole list");
+  const std::string list = "dataset.train_transforms";
+  const std::string exchange = "; to exchange it, give the whole list";
+  const std::vector<std::pair<std::string, std::string>> problems = {
+      {"model={", "model: the value is not YAML (command line:1:1: a key must be plain text)"},
+      {"model=a: b: c", "model: the value is not YAML (command line:1:5: invalid YAML: illegal map value)"},
+      {"model[0]=1", "model[0]: model is not a list; to set a whole list, write model=[...]"},
+      {"logging[0]=1", "logging[0]: logging is not a list; to set a whole list, write logging=[...]"},
+      {"model.name.first=1", "model.name.first: model.name is not a section; give it whole, as in model.name=..."},
+      {list + ".size=1", list + ".size: " + list + " is not a section; give it whole, as in " + list + "=[...]"},
+      {list + "[0][1]=1", list + "[0][1]: " + list + "[0] is not a list; to set a whole list, write " + list + "[0]=[...]"},
+      {list + "[2]=flip",
+       list + "[2]: " + list + " has 2 items, counted from 0; to add one, give the whole list, as in " + list + "=[...]"},
+      {list + "[1].flip.p=1", list + "[1].flip.p: " + list + "[1] is crop, not flip" + exchange},
+      {list + "[0].crop.size=1", list + "[0].crop.size: " + list + "[0] is flip, not crop" + exchange},
+  };
+  for (const auto& [text, problem] : problems) EXPECT_EQ(overridden(text), "command line: " + problem);
+  EXPECT_EQ(overridden("a[1]=c", "a: [b]\n"),
+            "command line: a[1]: a has 1 item, counted from 0; to add one, give the whole list, as in a=[...]");
 }
 
 }  // namespace

@@ -36,12 +36,14 @@ state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", 
   return dict;
 }
 
-// The message for a file that is named "a.pt".
-std::string init_from(const state::Tree& tree, torch::nn::Module& model, bool strict = true) {
+// For a file that is named "a.pt".
+InitReport report_of(const state::Tree& tree, torch::nn::Module& model, bool strict) {
   testing::StringOutput output;
   checkpoint::write_pytorch_file(tree, "a", output);
-  return init_model(checkpoint::read_pytorch_file(testing::as_bytes(output.content()), "a.pt"), "a.pt", strict, model).text;
+  return init_model(checkpoint::read_pytorch_file(testing::as_bytes(output.content()), "a.pt"), "a.pt", strict, model);
 }
+
+std::string init_from(const state::Tree& tree, torch::nn::Module& model, bool strict = true) { return report_of(tree, model, strict).text; }
 
 state::Tree as(const std::string& key, state::Dict dict) {
   state::Dict root;
@@ -102,6 +104,24 @@ TEST(InitFrom, OtherwiseLoadsWhatFitsAndNamesWhatWasSkipped) {
       "the model starts with 5 tensors of a.pt; skipped: not fitting fc.weight (Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not "
       "Float[3])");
   EXPECT_EQ(net.named_parameters()["bn.weight"][0].item<float>(), 7);
+}
+
+TEST(InitFrom, WarnsWhenMostTensorsAreNotInTheFile) {
+  // Of the six tensors without the counter, the file has `names`, for `num_classes` classes.
+  const auto warning = [](const std::vector<std::string>& names, int64_t num_classes = 3) {
+    Net net;
+    const auto whole = make_state(num_classes);
+    state::Dict dict;
+    for (const auto& name : names) dict.add(name, *whole.find(name));
+    return report_of(dict, net, /*strict=*/false).warning;
+  };
+  EXPECT_EQ(warning({"fc.weight", "fc.bias"}), "only 2 of the 6 tensors of the network are in a.pt; the others start at random");
+  EXPECT_EQ(warning({"bn.weight", "bn.bias", "fc.weight", "fc.bias"}, 5),
+            "only 2 of the 6 tensors of the network are in a.pt; the others start at random");
+  EXPECT_EQ(warning({"bn.weight", "fc.weight", "fc.bias"}), "");
+  Net net;
+  EXPECT_EQ(report_of(make_state(5), net, /*strict=*/false).warning, "");
+  EXPECT_EQ(report_of(make_state(), net, /*strict=*/true).warning, "");
 }
 
 TEST(InitFrom, AFileOfWhichNothingFitsIsRejected) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "config/load.h"
+#include "session/registries.h"
 
 namespace trainer::engine {
 namespace {
@@ -122,6 +124,31 @@ TEST(Plan, TooFewImagesForABatch) {
     EXPECT_STREQ(error.what(),
                  "dataloader.batch_size: 5 training images are fewer than one batch of 32; lower it, or set dataloader.drop_last: false");
   }
+}
+
+TEST(Plan, MessagesBeginWithThePositionOfTheKey) {
+  const auto error = [](const std::vector<std::string>& overrides, int64_t num_train, int world_size) -> std::string {
+    const std::string text =
+        "experiment: a\nmodel: {name: demo_conv}\ndataset: {name: synthetic}\ndataloader: {batch_size: 32}\ntraining: {epochs: 3}\n";
+    try {
+      make_plan(config::load_text(text, "x.yaml", overrides, session::all_registries()), num_train, world_size);
+    } catch (const UsageError& usage) {
+      return usage.what();
+    }
+    return "no error";
+  };
+  const std::string remedy = "; lower it, or set dataloader.drop_last: false";
+  EXPECT_EQ(error({}, 5, 1), "x.yaml:4:26: dataloader.batch_size: 5 training images are fewer than one batch of 32" + remedy);
+  EXPECT_EQ(error({}, 5, 2),
+            "x.yaml:4:26: dataloader.batch_size: 5 training images are fewer than one batch of 32 on each of 2 ranks" + remedy);
+  EXPECT_EQ(error({"dataloader.batch_size=64"}, 40, 1),
+            "command line: dataloader.batch_size: 40 training images are fewer than one batch of 64" + remedy);
+  EXPECT_EQ(error({"dataloader={global_batch_size: 9}"}, 100, 2),
+            "command line: dataloader.global_batch_size: 9 cannot be divided among 2 ranks x training.accumulation_steps = 1; choose a "
+            "multiple of 2");
+  EXPECT_EQ(error({"training.accumulation_steps=9000000000000000000"}, 100, 2),
+            "command line: training.accumulation_steps: batches of 32 x 2 ranks x training.accumulation_steps = 9000000000000000000 are "
+            "more than 1125899906842624 samples in a step; lower it");
 }
 
 }  // namespace

@@ -70,6 +70,18 @@ TEST(Trainer, IsBitwiseEqualForAnyNumberOfWorkers) {
   EXPECT_NE(loss_of(reference.events.train[0]), loss_of(other_seed.events.train[0]));
 }
 
+TEST(Trainer, ASplitThatLeavesNoImageOnOneSideIsRefused) {
+  for (const std::string split : {"0.001", "0.999"}) {
+    try {
+      testing::SmallSession(kRandom, {"dataset.validation_split=" + split});
+      FAIL();
+    } catch (const UsageError& error) {
+      EXPECT_EQ(error.what(),
+                "command line: dataset.validation_split: " + split + " of 40 images leaves no image on one side; choose another fraction");
+    }
+  }
+}
+
 TEST(Trainer, ReportsEachEvent) {
   const auto run = train_text(kRandom);
   EXPECT_TRUE(run.done);

@@ -256,6 +256,41 @@ TEST(Transforms, ListsThatCannotBeAppliedAreRefused) {
       ThrowsMessage<UsageError>("transform random_horizontal_flip: this data set holds no images; leave its list of transforms empty"));
 }
 
+TEST(Transforms, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
+  const auto findings_of = [](const std::string& yaml, const DatasetInfo& info) {
+    std::vector<std::string> lines;
+    for (const auto& finding : check_transforms(transform_list(yaml), info)) {
+      lines.push_back(fmt::format("{} {}: {}", finding.is_warning ? "warning" : "error", finding.index, finding.text));
+    }
+    return lines;
+  };
+  const std::string large = " is not smaller than the image, which is 32 x 24 pixels; a crop may show little or nothing of it";
+  const std::vector<std::pair<std::string, std::vector<std::string>>> lists = {
+      {"[]", {}},
+      {"[random_crop: {size: 8, padding: 23}, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]", {}},
+      {"[random_horizontal_flip, random_crop: {size: 8, padding: 24}]", {"warning 1: transform random_crop: padding 24" + large}},
+      {"[random_crop: {size: 8, padding: 40}, random_horizontal_flip, random_crop: {size: 9}]",
+       {"warning 0: transform random_crop: padding 40" + large,
+        "error 2: transform random_crop: size 9 does not fit into the image of 8 x 8 pixels with padding 0; choose a smaller size or more "
+        "padding"}},
+      {"[random_crop: {size: 33}, normalize: {mean: [0], std: [1]}]",
+       {"error 0: transform random_crop: size 33 does not fit into the image of 32 x 24 pixels with padding 0; choose a smaller size or "
+        "more padding"}},
+      {"[random_crop: {size: 8, padding: 24, padding_mode: reflect}]",
+       {"error 0: transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which is 32 x 24 pixels"}},
+      {"[random_horizontal_flip, normalize: {mean: [0], std: [1]}]",
+       {"error 1: transform normalize: mean has 1 value and std 1, but the images have 3 channels; give one value for each channel"}},
+      {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
+       {"error 0: transform normalize: it is number 1 of 2 in its list; it must be the last"}},
+  };
+  for (const auto& [yaml, lines] : lists) EXPECT_EQ(findings_of(yaml, image_info(3, 32, 24)), lines) << yaml;
+  const DatasetInfo vectors{.shape = {8}, .is_image = false};
+  EXPECT_EQ(findings_of("[]", vectors), std::vector<std::string>{});
+  EXPECT_EQ(findings_of("[random_horizontal_flip, random_crop: {size: 8}]", vectors),
+            std::vector<std::string>{
+                "error 0: transform random_horizontal_flip: this data set holds no images; leave its list of transforms empty"});
+}
+
 TEST(Transforms, KeysAreChecked) {
   for (const char* yaml : {"[random_crop]", "[random_crop: {size: 0}]", "[random_crop: {size: 4, padding: -1}]",
                            "[random_crop: {size: 4, padding_mode: edge}]", "[random_horizontal_flip: {p: 1.5}]", "[normalize: {mean: [0]}]",

@@ -19,10 +19,21 @@ constexpr const char* kFile =
     "optimizer: {name: sgd, lr: 0.1, momentum: 0.9}\n"
     "training: {epochs: 3}\n";
 
+constexpr const char* kImages =
+    "experiment: a\n"
+    "model: {name: resnet20}\n"
+    "dataset:\n"
+    "  name: cifar10\n"
+    "  root: data\n"
+    "  train_transforms:\n"
+    "    - random_horizontal_flip\n"
+    "    - random_crop: {size: 28, padding: 4}\n"
+    "training: {epochs: 3}\n";
+
 // The lines of what is refused, or else of the warnings.
-std::string findings_of(const std::vector<std::string>& overrides) {
+std::string findings_of(const std::vector<std::string>& overrides, const std::string& file = kFile) {
   try {
-    return fmt::format("{}", fmt::join(config::load_text(kFile, "x.yaml", overrides, all_registries()).warnings, "\n"));
+    return fmt::format("{}", fmt::join(config::load_text(file, "x.yaml", overrides, all_registries()).warnings, "\n"));
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -100,6 +111,84 @@ TEST(CheckComponents, RefusesContradictions) {
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
 }
 
+TEST(CheckComponents, ReportsAllContradictionsAtTheirPositions) {
+  const std::string file =
+      "experiment: a/b\n"
+      "model: {name: demo_conv, num_classes: 7}\n"
+      "dataset: {name: synthetic, shape: [3, 28, 28]}\n"
+      "dataloader: {batch_size: 8, global_batch_size: 8}\n"
+      "optimizer: {name: sam, lr: 0.1}\n"
+      "lr_scheduler: {name: onecycle, warmup_steps: 3}\n"
+      "training: {epochs: 3, accumulation_steps: 2}\n"
+      "amp: {enabled: true}\n"
+      "runtime: {dtype: float64}\n"
+      "loss: {name: mse}\n";
+  EXPECT_EQ(findings_of({"checkpoint.monitor=validation/top1"}, file),
+            "x.yaml:1:13: experiment: \"a/b\" cannot name a folder; use letters, digits, - and _\n"
+            "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after dataset.train_transforms\n"
+            "x.yaml:2:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes\n"
+            "x.yaml:4:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them\n"
+            "x.yaml:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
+            "training.accumulation_steps: 1\n"
+            "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has a warm-up of its own; remove this key\n"
+            "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them\n"
+            "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic gives class labels\n"
+            "command line: checkpoint.monitor: mse has no classes, so that only its loss is measured; choose validation/loss");
+}
+
+TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
+  const std::vector<Finding> findings = {
+      {{"dataset.shape=x", "model.num_classes=20"},
+       "command line: dataset.shape: expected a list, each item an integer from 1 to 65536, got x"},
+      {{"model.num_classes=x", "dataset.shape=[3, 28, 28]"}, "command line: model.num_classes: expected an integer >= 1, got x"},
+      {{"model.num_classes=x", "dataset.train_transforms=[random_horizontal_flip]"},
+       "command line: model.num_classes: expected an integer >= 1, got x\n"
+       "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set holds no images; leave its list of "
+       "transforms empty"},
+      {{"model={name: wide_resnet, depth: 11, num_classes: 20}"},
+       "command line: model.depth: wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is 11"},
+      {{"training.epochs=x", "lr_scheduler={name: multistep, milestones: [5]}"},
+       "command line: training.epochs: expected an integer >= 1, got x"},
+      {{"loss.name=x", "dataset.num_classes=4", "model.num_classes=4", "checkpoint.monitor=validation/top5"},
+       "command line: loss.name: \"x\" is not one of cross_entropy, mse"},
+  };
+  for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
+}
+
+TEST(CheckComponents, OneIsWrittenInTheSingular) {
+  const std::vector<Finding> findings = {
+      {{"dataset.num_classes=1"}, "x.yaml:2:8: model.num_classes: demo_conv has 10 outputs, but synthetic has 1 class"},
+      {{"model={name: demo_linear, in_features: 4, out_features: 1}", "dataset.shape=[4]"},
+       "command line: model.out_features: demo_linear has 1 output, but synthetic has 10 classes"},
+      {{"loss={name: mse}", "dataset.num_classes=0"},
+       "x.yaml:2:8: model.num_classes: demo_conv has 10 outputs, but synthetic has 1 target"},
+  };
+  for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
+}
+
+TEST(CheckComponents, TransformsThatCannotBeAppliedAreReportedAtTheirPlace) {
+  const std::string fits = "dataset.train_transforms[1].random_crop.size=32";
+  EXPECT_EQ(findings_of({fits}, kImages), "");
+  const std::vector<Finding> findings = {
+      {{}, "x.yaml:2:15: model.name: resnet20 takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms"},
+      {{"dataset.train_transforms[1].random_crop.size=41"},
+       "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: size 41 does not fit into the image of 32 x 32 pixels with padding "
+       "4; choose a smaller size or more padding"},
+      {{fits, "dataset.train_transforms[0]={normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]}}"},
+       "command line: dataset.train_transforms[0]: transform normalize: it is number 1 of 2 in its list; it must be the last"},
+      {{fits, "dataset.validation_transforms=[{normalize: {mean: [0.5], std: [0.5, 0.5]}}]"},
+       "command line: dataset.validation_transforms[0]: transform normalize: mean has 1 value and std 2, but the images have 3 channels; "
+       "give one value for each channel"},
+      {{fits, "dataset.validation_transforms=[{random_crop: {size: 30}}]"},
+       "x.yaml:2:15: model.name: resnet20 takes samples of shape 3x32x32, but cifar10 has 3x30x30 after dataset.validation_transforms"},
+      {{"dataset.validation_transforms=[{random_crop: {size: 33}}]"},
+       "x.yaml:2:15: model.name: resnet20 takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms\n"
+       "command line: dataset.validation_transforms[0]: transform random_crop: size 33 does not fit into the image of 32 x 32 pixels with "
+       "padding 0; choose a smaller size or more padding"},
+  };
+  for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides, kImages), text);
+}
+
 TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
   const std::string images = "dataset={name: cifar10, root: data, train_transforms: ";
   const std::vector<Finding> findings = {
@@ -118,8 +207,42 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
       {{"checkpoint={monitor: validation/top1, mode: min}"},
        "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is better; "
        "leave mode out"},
+      {{"checkpoint.mode=min"},
+       "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is better; "
+       "leave mode out"},
+      {{"checkpoint.mode=max", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
+       "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best, but a lower one is better; "
+       "leave mode out"},
+      {{"checkpoint={monitor: validation/loss, mode: min}"}, ""},
+      {{"checkpoint={monitor: validation/top5, mode: max}"}, ""},
+      {{"lr_scheduler={name: multistep, milestones: [1, 2.75]}"}, ""},
+      {{"lr_scheduler={name: multistep, milestones: [3]}"},
+       "command line: lr_scheduler.milestones: epoch 3 is not reached in a training of 3 epochs"},
+      {{"lr_scheduler={name: multistep, milestones: [1, 3.5]}"},
+       "command line: lr_scheduler.milestones: epoch 3.5 is not reached in a training of 3 epochs"},
+      {{images + "[{normalize: {mean: [1, 0.5, 0], std: [1, 1, 1]}}]}"}, ""},
+      {{images + "[{normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 1.5]}}]}"},
+       "command line: dataset.train_transforms[0].normalize.std: [0.5, 0.5, 1.5] cannot be that of pixel values from 0 to 1; divide values "
+       "for 0 to 255 by 255"},
+      {{images + "[{random_crop: {size: 32, padding: 31}}]}"}, ""},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
+}
+
+TEST(CheckComponents, WarningsAreListedAtTheirPositions) {
+  const std::string lines =
+      "lr_scheduler: {name: multistep, milestones: [9]}\n"
+      "checkpoint: {mode: min}\n";
+  EXPECT_EQ(findings_of({"dataset.train_transforms[1].random_crop={size: 32, padding: 32}",
+                         "dataset.validation_transforms=[{normalize: {mean: [2, 0, 0], std: [1, 1, 1]}}]"},
+                        kImages + lines),
+            "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: padding 32 is not smaller than the image, which is 32 x 32 "
+            "pixels; a crop may show little or nothing of it\n"
+            "x.yaml:10:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 3 epochs\n"
+            "x.yaml:11:20: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is "
+            "better; leave mode out\n"
+            "command line: dataset.validation_transforms[0].normalize.mean: [2, 0, 0] cannot be that of pixel values from 0 to 1; divide "
+            "values for 0 to 255 by 255");
 }
 
 }  // namespace
