@@ -1,3 +1,4 @@
+#include "base/printable.h"
 #include "commands/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
@@ -25,7 +26,7 @@ ExitCode config(const std::vector<std::string>& args) {
   } else {
     auto experiment = config::load(source.file, source.overrides, registries);
     print("{}", config::to_yaml(experiment, registries));
-    for (const auto& warning : experiment.warnings) fmt::print(stderr, "warning: {}\n", warning);
+    for (const auto& warning : experiment.warnings) fmt::print(stderr, "warning: {}\n", printable(warning));
   }
   return ExitCode::kDone;
 }

@@ -29,22 +29,23 @@ std::string with_hint(std::string text, const std::string& name, const std::vect
 
 // What is wrong with the spelling of a number; empty if the text is no number or a plain one.
 std::string number_hint(const Node& node, const std::string& type) {
-  const bool is_number = type.find("number") != std::string::npos || type.find("integer") != std::string::npos;
-  if (!is_number || node.kind != Node::Kind::kScalar || node.quoted || node.text.empty()) return "";
-  const std::string_view unsigned_text = std::string_view(node.text).substr(node.text[0] == '-' || node.text[0] == '+' ? 1 : 0);
-  if (unsigned_text.empty()) return "";
-  const bool has_digit = unsigned_text[0] >= '0' && unsigned_text[0] <= '9';
-  const bool only_digits = unsigned_text.find_first_not_of("0123456789") == std::string::npos;
-  if (has_digit && unsigned_text.size() > 1 && unsigned_text[0] == '0' && unsigned_text[1] != '.' && unsigned_text[1] != 'e' &&
-      unsigned_text[1] != 'E') {
-    return "; write it as a decimal number without leading zeros";
-  }
+  const bool is_integer = type.find("integer") != std::string::npos;
+  const bool is_number = is_integer || type.find("number") != std::string::npos;
+  if (!is_number || node.kind != Node::Kind::kScalar || node.quoted) return "";
+  const bool is_negative = node.text.starts_with('-');
+  const auto text = std::string_view(node.text).substr(is_negative || node.text.starts_with('+') ? 1 : 0);
+  const auto consists_of = [&](const char* characters) { return text.find_first_not_of(characters) == text.npos; };
+  const bool is_hexadecimal = text.starts_with("0x") || text.starts_with("0X");
+  const bool has_leading_zero = text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9' && consists_of("0123456789.eE+-");
+  if (is_hexadecimal || has_leading_zero) return "; write it as a decimal number without leading zeros";
   double value = 0;
-  const auto result = std::from_chars(unsigned_text.data(), unsigned_text.data() + unsigned_text.size(), value);
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ptr != text.data() + text.size()) return "";
   if (result.ec == std::errc::result_out_of_range) return "; no number of this size can be stored";
   if (result.ec == std::errc{} && !std::isfinite(value)) return "; it must be finite";
-  if (type.find("integer") != std::string::npos && only_digits && value >= 0x1p63)
+  if (is_integer && !is_negative && consists_of("0123456789") && value >= 0x1p63) {
     return fmt::format("; the largest integer is {}", std::numeric_limits<int64_t>::max());
+  }
   return "";
 }
 

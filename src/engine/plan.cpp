@@ -28,14 +28,17 @@ std::optional<int64_t> product_of(std::initializer_list<int64_t> factors) {
   return product;
 }
 
+// The place of the key that sets the size of a batch.
+std::string place_of_batch_size(const config::Experiment& experiment) {
+  return experiment.place_of(experiment.dataloader.global_batch_size ? "dataloader.global_batch_size" : "dataloader.batch_size");
+}
+
 [[noreturn]] void refuse_step_size(const config::Experiment& experiment, int64_t batch_size, int world_size) {
-  const auto& loader = experiment.dataloader;
   const int64_t micro_steps = experiment.training.accumulation_steps;
-  const char* key = loader.global_batch_size ? "dataloader.global_batch_size" : "dataloader.batch_size";
-  if (micro_steps > batch_size) key = "training.accumulation_steps";
+  const auto place = micro_steps > batch_size ? experiment.place_of("training.accumulation_steps") : place_of_batch_size(experiment);
   throw UsageError(
-      fmt::format("{}: batches of {} x {} ranks x training.accumulation_steps = {} are more than {} samples in a step; lower it",
-                  experiment.place_of(key), batch_size, world_size, micro_steps, kMost));
+      fmt::format("{}: batches of {} x {} ranks x training.accumulation_steps = {} are more than {} samples in a step; lower it", place,
+                  batch_size, world_size, micro_steps, kMost));
 }
 
 int64_t batch_size_of(const config::Experiment& experiment, int world_size) {
@@ -75,15 +78,15 @@ Plan make_plan(const config::Experiment& experiment, int64_t num_train, int worl
   if (plan.batches_per_epoch == 0) {
     const auto ranks = world_size == 1 ? "" : fmt::format(" on each of {} ranks", world_size);
     throw UsageError(fmt::format("{}: {} training images are fewer than one batch of {}{}; lower it, or set dataloader.drop_last: false",
-                                 experiment.place_of("dataloader.batch_size"), num_train, plan.batch_size, ranks));
+                                 place_of_batch_size(experiment), num_train, plan.batch_size, ranks));
   }
   plan.num_epochs = experiment.training.epochs;
   const auto total_steps = product_of({plan.num_epochs, plan.steps_per_epoch});
   if (!total_steps) {
     throw UsageError(
-        fmt::format("training.epochs: {} epochs of {} steps are more than {} steps; lower it, and limit the time of a run with "
+        fmt::format("{}: {} epochs of {} steps are more than {} steps; lower it, and limit the time of a run with "
                     "training.max_minutes",
-                    plan.num_epochs, plan.steps_per_epoch, kMost));
+                    experiment.place_of("training.epochs"), plan.num_epochs, plan.steps_per_epoch, kMost));
   }
   plan.total_steps = *total_steps;
   return plan;

@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/plural.h"
 
 namespace trainer::optim {
 namespace {
@@ -178,20 +179,19 @@ void check_lr_schedule(const config::Experiment& experiment, config::Findings& f
                     fmt::format("{} has a warm-up of its own; remove this key", section.component.name));
   }
   if (findings.are_readable({"training"}) && schedule->last_drop() >= static_cast<double>(experiment.training.epochs)) {
-    findings.warn("lr_scheduler.milestones",
-                  fmt::format("epoch {} is not reached in a training of {} epochs", schedule->last_drop(), experiment.training.epochs));
+    findings.warn("lr_scheduler.milestones", fmt::format("epoch {} is not reached in a training of {}", schedule->last_drop(),
+                                                         counted(experiment.training.epochs, "epoch")));
   }
 }
 
-LrSchedule make_lr_schedule(const config::LrSchedulerSection& section, int64_t total_steps, int64_t steps_per_epoch) {
+LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch) {
+  const auto& section = experiment.lr_scheduler;
   const std::shared_ptr<const Schedule> schedule = schedules().make(section.component);
   const int64_t warmup = warmup_length(section, steps_per_epoch);
   if (warmup >= total_steps) {
-    const char* key = section.warmup_epochs > 0 ? "warmup_epochs" : "warmup_steps";
-    throw UsageError(
-        fmt::format("lr_scheduler.{}: the warm-up of {} steps is not shorter than the training of {} steps; shorten it or train "
-                    "longer",
-                    key, warmup, total_steps));
+    const char* key = section.warmup_epochs > 0 ? "lr_scheduler.warmup_epochs" : "lr_scheduler.warmup_steps";
+    throw UsageError(fmt::format("{}: the warm-up of {} is not shorter than the training of {}; shorten it or train longer",
+                                 experiment.place_of(key), counted(warmup, "step"), counted(total_steps, "step")));
   }
   const auto factor = [schedule, warmup, start = section.warmup_start_factor, total_steps, steps_per_epoch](int64_t step) {
     if (step < warmup) return interpolate(start, 1, static_cast<double>(step) / static_cast<double>(warmup));

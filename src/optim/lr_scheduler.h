@@ -36,8 +36,8 @@ const config::RegistryBase& lr_scheduler_registry();
 // Reports a warm-up beside a schedule with its own, and milestones after the end of training. The component must be from this registry.
 void check_lr_schedule(const config::Experiment& experiment, config::Findings& findings);
 
-// `section.component` must be from lr_scheduler_registry(); `total_steps` and `steps_per_epoch` are at least 1. Throws UsageError when
-// the warm-up is not shorter than the training.
-LrSchedule make_lr_schedule(const config::LrSchedulerSection& section, int64_t total_steps, int64_t steps_per_epoch);
+// `experiment.lr_scheduler.component` must be from lr_scheduler_registry(); `total_steps` and `steps_per_epoch` are at least 1. Throws
+// UsageError when the warm-up is not shorter than the training.
+LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch);
 
 }  // namespace trainer::optim

@@ -66,11 +66,15 @@ std::filesystem::path rank_log_file(const std::filesystem::path& run_directory, 
 }
 
 RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
+  std::error_code unknown;
+  for (auto folder = path_; !folder.empty() && !std::filesystem::exists(folder, unknown); folder = folder.parent_path()) {
+    new_folders_.push_back(folder);
+  }
   const auto file = lock_path();
   int reason = 0;
   do {
     std::error_code error;
-    is_new_ = std::filesystem::create_directories(path_, error) || is_new_;
+    std::filesystem::create_directories(path_, error);
     if (error) fail(path_, explain_refusal(path_, error));
     for (const auto& written :
          {file, log_file(), metrics_file(), metrics_table_file(), checkpoint_folder(), tensorboard_folder(), non_finite_folder()}) {
@@ -106,7 +110,7 @@ void RunDirectory::check_lock() const {
 }
 
 void RunDirectory::discard() {
-  if (!is_new_) return;
+  if (new_folders_.empty()) return;
   std::error_code ignored;
   std::vector<std::filesystem::path> logs;
   for (const auto& entry : std::filesystem::directory_iterator(path_, ignored)) {
@@ -115,7 +119,7 @@ void RunDirectory::discard() {
   for (const auto& log : logs) std::filesystem::remove(log, ignored);
   if (std::distance(std::filesystem::directory_iterator(path_, ignored), {}) > 1) return;
   std::filesystem::remove(lock_path(), ignored);
-  std::filesystem::remove(path_, ignored);
+  for (const auto& folder : new_folders_) std::filesystem::remove(folder, ignored);
 }
 
 RunDirectory::EarlierRun RunDirectory::earlier_run() const {

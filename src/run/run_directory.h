@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/descriptor.h"
 
@@ -20,7 +21,8 @@ class RunDirectory {
   // this run writes to is a symbolic link, which could lead anywhere.
   explicit RunDirectory(const std::filesystem::path& path);
   ~RunDirectory();
-  // Removes the folder again, if the constructor created it and it holds nothing but its lock and logs. The object is of no use after that.
+  // Removes the folder again, if the constructor made it and it holds nothing but its lock and logs, and those around it that it made. The
+  // object is of no use after that.
   void discard();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
@@ -59,7 +61,7 @@ class RunDirectory {
   std::filesystem::path lock_path() const { return path_ / ".lock"; }
 
   std::filesystem::path path_;
-  bool is_new_ = false;
+  std::vector<std::filesystem::path> new_folders_;  // that the constructor has made: path_ and those around it, innermost first
   Descriptor lock_;
   std::string earlier_holder_;
 };

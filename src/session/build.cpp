@@ -140,7 +140,7 @@ engine::Data open_data(const config::Experiment& experiment, const device::Place
   build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
                   [&] { open_files(experiment, logger, data); });
   data.plan = engine::make_plan(experiment, data.train.dataset().size(), world.size());
-  data.lr_schedule = optim::make_lr_schedule(experiment.lr_scheduler, data.plan.total_steps, data.plan.steps_per_epoch);
+  data.lr_schedule = optim::make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
   data.sampler = std::make_unique<input::DistributedSampler>(input::SamplerOptions{.num_samples = data.train.dataset().size(),
                                                                                    .rank = world.rank(),
                                                                                    .world_size = world.size(),

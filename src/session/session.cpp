@@ -51,8 +51,8 @@ Session::Session(RankContext& context, SessionOptions options)
   try {
     build();
   } catch (const Error& error) {
-    const bool is_refused = !has_log_ || error.exit_code() == ExitCode::kUsage;
-    if (directory_ && is_refused) directory_->discard();
+    // After the failure of another rank, the log may tell why.
+    if (directory_ && !has_begun_ && error.exit_code() != ExitCode::kPeer) directory_->discard();
     throw;
   }
 }
@@ -68,11 +68,11 @@ void Session::build() {
   context_.begin_run(directory_ ? directory_->checkpoint_folder() : "");
   auto data = open_data(network);
   warn_of_plan(data.plan);
+  barrier.on_all_ranks([&] { init_weights(*network.model); });
   barrier.on_rank0([&] {
     begin_run_directory();
     return std::string();
   });
-  barrier.on_all_ranks([&] { init_weights(*network.model); });
   join_ranks(std::move(network), std::move(data));
   barrier.on_all_ranks([&] { open_saver(); });
 }
@@ -94,6 +94,7 @@ std::string Session::open_run_directory() {
 
 void Session::begin_run_directory() {
   if (!directory_) return;
+  has_begun_ = true;
   discard_later_files(*directory_, start_);
   write_file_atomically(directory_->config_file(), context_.config_text());
   write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, context_.rank_infos()));
@@ -109,7 +110,6 @@ void Session::open_log() {
     std::filesystem::create_directories(path);
     add_file(logger, log_file);
   }
-  has_log_ = true;
   set_crash_file(log_file);
   logger.info("{}: {}", context_.experiment().experiment, device::to_string(context_.placement()));
   const auto& ranks = context_.rank_infos();

@@ -32,8 +32,8 @@ struct FinishedRun : std::exception {
 
 // One rank's part of a run that is ready to train. The constructor is collective and builds in this order: network (model, loss,
 // optimizer), run directory and its log, data (downloaded by one process of each host), initial weights, data parallelism, checkpoint
-// saver. The run directory keeps what it held, except for lines in logs, until nothing can be refused any more; a new one is removed again
-// after a UsageError. Members are destroyed in the reverse order. An Error on any rank is thrown on all ranks, with its message on one.
+// saver. The run directory keeps what it held, except for lines in logs, until nothing can be refused any more; if something is, a new one
+// is removed again. Members are destroyed in the reverse order. An Error on any rank is thrown on all ranks, with its message on one.
 class Session {
  public:
   // `context` must outlive it.
@@ -66,8 +66,8 @@ class Session {
   RankContext& context_;
   SessionOptions options_;
   std::unique_ptr<run::RunDirectory> directory_;
-  RunStart start_;  // on rank 0
-  bool has_log_ = false;
+  RunStart start_;                     // on rank 0
+  bool has_begun_ = false;             // whether this run has changed the run directory
   std::filesystem::path resume_from_;  // empty: start at the first step
   std::unique_ptr<engine::Parts> parts_;
   std::optional<checkpoint::Saver> saver_;

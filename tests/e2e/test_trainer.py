@@ -229,6 +229,7 @@ class TrainerTest(unittest.TestCase):
         empty.mkdir()
         for args, code, text in (
             (["--resume", self.folder / "absent.pt"], 5, f"error: {self.folder}/absent.pt: there is no such file; check the path"),
+            ([f"model.init_from={self.folder}/absent.pt"], 5, f"error: {self.folder}/absent.pt: there is no such file; check the path"),
             (["--resume", empty], 2,
              f"error: --resume {empty}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file"),
             (["dataloader.batch_size=2000"], 2,

@@ -255,6 +255,8 @@ TEST(Load, HintsForNumbers) {
       {"logging.every_steps=\"010\"", steps + "\"010\""},
       {"logging.every_steps=[010]", steps + "[010]"},
       {"logging.every_steps=many", steps + "many"},
+      {"logging.every_steps=info", steps + "info"},
+      {"logging.every_steps=010abc", steps + "010abc"},
       {"optimizer.lr=1e400", rate + "1e400" + size},
       {"optimizer.lr=-1e400", rate + "-1e400" + size},
       {"optimizer.lr=1e-400", rate + "1e-400" + size},

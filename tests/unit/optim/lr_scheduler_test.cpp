@@ -16,13 +16,14 @@ constexpr int64_t kSteps = 24;
 constexpr int64_t kStepsPerEpoch = 4;
 
 LrSchedule schedule_from(const std::string& yaml, int64_t total_steps = kSteps, int64_t steps_per_epoch = kStepsPerEpoch) {
-  config::LrSchedulerSection section;
+  config::Experiment experiment;
+  auto& section = experiment.lr_scheduler;
   config::Problems problems;
   config::read_section(
       config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { section.describe(keys, lr_scheduler_registry()); }, "lr_scheduler",
       problems);
   problems.throw_if_any();
-  return make_lr_schedule(section, total_steps, steps_per_epoch);
+  return make_lr_schedule(experiment, total_steps, steps_per_epoch);
 }
 
 std::string refusal_of(const std::string& yaml) {

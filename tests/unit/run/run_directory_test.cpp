@@ -175,6 +175,33 @@ TEST(RunDirectory, SymbolicLinksAreNotFollowed) {
   EXPECT_EQ(message_of_opening<Error>(folder.path() / "link"), "opened");
 }
 
+TEST(RunDirectory, DiscardsOnlyWhatItHasMade) {
+  const testing::TemporaryFolder folder;
+  const auto outer = folder.path() / "outer";
+  const auto run = outer / "inner" / "run";
+  {
+    RunDirectory directory(run);
+    write_text(directory.log_file(), "refused");
+    directory.discard();
+  }
+  EXPECT_FALSE(std::filesystem::exists(outer));
+  std::filesystem::create_directory(outer);
+  RunDirectory(run).discard();
+  EXPECT_TRUE(std::filesystem::exists(outer));
+  EXPECT_FALSE(std::filesystem::exists(run.parent_path()));
+  {
+    RunDirectory directory(run);
+    write_text(run / "notes.txt", "of the user");
+    directory.discard();
+  }
+  EXPECT_TRUE(std::filesystem::exists(run / "notes.txt"));
+  // A folder that was there already is not removed.
+  RunDirectory directory(run);
+  std::filesystem::remove(run / "notes.txt");
+  directory.discard();
+  EXPECT_TRUE(std::filesystem::exists(directory.path()));
+}
+
 TEST(RunDirectory, RecognisesAnEarlierRun) {
   const testing::TemporaryFolder folder;
   const RunDirectory directory(folder.path());
