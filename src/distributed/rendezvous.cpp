@@ -170,11 +170,10 @@ void open_stores(Meeting& meeting, const c10::intrusive_ptr<c10d::Store>& store,
   const auto seal = std::make_shared<const Seal>(secret.text);
   const auto own_prefix = fmt::format("{}/{}", prefix, seal->name());
   meeting.group_store = c10::make_intrusive<c10d::PrefixStore>(own_prefix + "/groups", store);
-  meeting.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key) {
-    logger.warn(
-        "ignored a value in the store ({}) that does not carry this run's secret, and will ignore more: a program that is not part "
-        "of this run can reach its port; see \"Trust\" in docs/running.md",
-        key);
+  meeting.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key, int64_t count) {
+    const auto what = count == 1 ? fmt::format("a value in the store ({}) that does not carry this run's secret, and will ignore more", key)
+                                 : fmt::format("{} values in the store that do not carry this run's secret, now {}", count, key);
+    logger.warn("ignored {}: a program that is not part of this run can reach its port; see \"Trust\" in docs/running.md", what);
   });
 }
 

@@ -14,8 +14,7 @@ constexpr milliseconds kReadAgain{20};
 
 }  // namespace
 
-SealedStore::SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
-                         std::function<void(const std::string& key)> on_foreign)
+SealedStore::SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal, OnForeign on_foreign)
     : SealedStore(std::move(store), std::move(prefix), std::move(seal), std::make_shared<Foreign>(std::move(on_foreign))) {}
 
 SealedStore::SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
@@ -99,9 +98,16 @@ const milliseconds& SealedStore::getTimeout() const noexcept { return store_->ge
 
 void SealedStore::setTimeout(const milliseconds& timeout) { store_->setTimeout(timeout); }
 
+void SealedStore::Foreign::add(const std::string& key) {
+  const auto number = ++count;
+  auto rest = number;
+  while (rest % 10 == 0) rest /= 10;
+  if (rest == 1) report(key, number);
+}
+
 std::optional<SealedStore::Bytes> SealedStore::open(const std::string& key, const Bytes& sealed) {
   auto value = seal_->open(full(key), sealed);
-  if (!value && !foreign_->is_known.exchange(true)) foreign_->on_first(key);
+  if (!value) foreign_->add(key);
   return value;
 }
 

@@ -17,10 +17,12 @@ namespace trainer::distributed {
 // has to understand, and the existence of keys, which anyone may list and delete; a value of the same key may be written again (replayed).
 class SealedStore final : public c10d::Store {
  public:
-  // `prefix` is put before each key and sealed with it. `on_foreign` is called with the key on the first value that is not valid, on any
-  // thread; at most once for this object and all its clones.
-  SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
-              std::function<void(const std::string& key)> on_foreign);
+  // Called on any thread, with the key of a value that is not valid, and how often such values were read by this object and all its
+  // clones: the first time, the 10th, the 100th, …
+  using OnForeign = std::function<void(const std::string& key, int64_t count)>;
+
+  // `prefix` is put before each key and sealed with it.
+  SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal, OnForeign on_foreign);
 
   c10::intrusive_ptr<c10d::Store> clone() override;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
@@ -40,8 +42,10 @@ class SealedStore final : public c10d::Store {
  private:
   using Bytes = std::vector<uint8_t>;
   struct Foreign {
-    std::function<void(const std::string& key)> on_first;
-    std::atomic<bool> is_known = false;
+    OnForeign report;
+    std::atomic<int64_t> count = 0;
+
+    void add(const std::string& key);
   };
   SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
               std::shared_ptr<Foreign> foreign);
