@@ -51,8 +51,8 @@ Session::Session(RankContext& context, SessionOptions options)
   try {
     build();
   } catch (const Error& error) {
-    // After the failure of another rank, the log may tell why.
-    if (directory_ && !has_begun_ && error.exit_code() != ExitCode::kPeer) directory_->discard();
+    const bool is_refused = error.exit_code() == ExitCode::kUsage || error.exit_code() == ExitCode::kCheckpoint;
+    if (directory_ && !has_begun_ && is_refused) directory_->discard();
     throw;
   }
 }

@@ -32,8 +32,9 @@ struct FinishedRun : std::exception {
 
 // One rank's part of a run that is ready to train. The constructor is collective and builds in this order: network (model, loss,
 // optimizer), run directory and its log, data (downloaded by one process of each host), initial weights, data parallelism, checkpoint
-// saver. The run directory keeps what it held, except for lines in logs, until nothing can be refused any more; if something is, a new one
-// is removed again. Members are destroyed in the reverse order. An Error on any rank is thrown on all ranks, with its message on one.
+// saver. The run directory keeps what it held, except for lines in logs, until nothing can be refused any more; if the configuration or a
+// checkpoint is, a new one is removed again. Members are destroyed in the reverse order. An Error on any rank is thrown on all ranks, with
+// its message on one.
 class Session {
  public:
   // `context` must outlive it.

@@ -78,7 +78,9 @@ class TrainerTest(unittest.TestCase):
         config = self.folder / "classes.yaml"
         config.write_text("experiment: classes\nmodel: {name: demo_linear}\ndataloader: {batch_size: 32}\noptimizer: {name: sgd, lr: 0.01}\n"
                           "dataset: {name: synthetic, shape: [10], num_classes: 10, num_train: 1600, num_validation: 256}\n"
-                          "training: {epochs: 2}\nlogging: {every_steps: 10}\n")
+                          "training: {epochs: 2}\nlogging: {every_steps: 10}\n"
+                          # Without a number of threads, a line names the tests that run beside this one.
+                          "runtime: {threads: 1}\n")
         for columns in (60, 80, 120, 200):
             with self.subTest(columns=columns):
                 code, text = terminal.run([BINARY, "--config", config, "--run-dir", self.folder / str(columns)], columns, cwd=ROOT)
@@ -102,8 +104,8 @@ class TrainerTest(unittest.TestCase):
     def test_a_terminal_that_cannot_erase_gets_plain_lines(self):
         for term in ("dumb", ""):
             with self.subTest(term=term):
-                code, text = terminal.run([BINARY, "--config", LINEAR, "training.epochs=1", "--run-dir", self.folder / f"run-{term}"],
-                                          term=term, cwd=ROOT)
+                settings = ["--config", LINEAR, "training.epochs=1", "runtime.threads=1", "--run-dir", self.folder / f"run-{term}"]
+                code, text = terminal.run([BINARY, *settings], term=term, cwd=ROOT)
                 self.assertEqual(code, 0, text)
                 self.assertNotIn("\x1b", text)
                 self.assertNotIn("\r", text.replace("\r\n", "\n"))
