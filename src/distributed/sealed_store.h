@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
 
 #include "distributed/seal.h"
 
@@ -42,6 +43,8 @@ class SealedStore final : public c10d::Store {
  private:
   using Bytes = std::vector<uint8_t>;
   struct Foreign {
+    explicit Foreign(OnForeign on_foreign) : report(std::move(on_foreign)) {}
+
     OnForeign report;
     std::atomic<int64_t> count = 0;
 

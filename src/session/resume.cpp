@@ -99,34 +99,40 @@ void refuse_complete_training(const Checkpoint& checkpoint, int64_t num_epochs) 
                                checkpoint.file.string(), counted(num_done, "epoch")));
 }
 
+// Of a finished run: whether its configuration is the same, so that nothing is left to train. Throws UsageError if it cannot be continued.
+bool has_nothing_to_train(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file) {
+  const auto path = contents.path.string();
+  const auto& checkpoints = contents.checkpoints;
+  if (contents.changes.empty()) {
+    const bool is_of_its_end = choice == "auto" || (!checkpoints.empty() && checkpoints.front() == file);
+    if (is_of_its_end) return true;
+    throw UsageError(
+        fmt::format("--resume {}: {} holds a finished run; choose another --run-dir to resume from this checkpoint", choice, path));
+  }
+  if (!only_adds_epochs(contents.changes)) {
+    throw UsageError(fmt::format("{} holds a finished run of another configuration ({}); undo this change, or choose another --run-dir",
+                                 path, config::to_string(contents.changes)));
+  }
+  if (checkpoints.empty()) {
+    throw UsageError(fmt::format(
+        "{} holds a finished run, but no checkpoint from which it could continue to more epochs; choose another --run-dir", path));
+  }
+  return false;
+}
+
 }  // namespace
 
 ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file) {
   using EarlierRun = run::RunDirectory::EarlierRun;
-  const auto& [path, earlier_run, checkpoints, changes] = contents;
+  const auto& path = contents.path;
+  const auto& checkpoints = contents.checkpoints;
+  const auto earlier_run = contents.earlier_run;
   if (choice == "none") {
     if (earlier_run == EarlierRun::kNone) return ResumeDecision::kStart;
     throw UsageError(fmt::format("--resume none: {} holds {} run, which is not overwritten; choose another --run-dir or remove the folder",
                                  path.string(), earlier_run == EarlierRun::kFinished ? "a finished" : "an unfinished"));
   }
-  if (earlier_run == EarlierRun::kFinished) {
-    if (changes.empty()) {
-      const bool is_of_its_end = choice == "auto" || (!checkpoints.empty() && checkpoints.front() == file);
-      if (is_of_its_end) return ResumeDecision::kFinished;
-      throw UsageError(fmt::format("--resume {}: {} holds a finished run; choose another --run-dir to resume from this checkpoint", choice,
-                                   path.string()));
-    }
-    if (!only_adds_epochs(changes)) {
-      throw UsageError(fmt::format("{} holds a finished run of another configuration ({}); undo this change, or choose another --run-dir",
-                                   path.string(), config::to_string(changes)));
-    }
-    if (checkpoints.empty()) {
-      throw UsageError(
-          fmt::format("{} holds a finished run, but no checkpoint from which it could continue to more epochs; choose another "
-                      "--run-dir",
-                      path.string()));
-    }
-  }
+  if (earlier_run == EarlierRun::kFinished && has_nothing_to_train(contents, choice, file)) return ResumeDecision::kFinished;
   if (choice == "auto") {
     if (!checkpoints.empty()) return ResumeDecision::kResumeNewest;
     return earlier_run == EarlierRun::kNone ? ResumeDecision::kStart : ResumeDecision::kStartAgain;
