@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace trainer::config {
 namespace {
 
@@ -33,9 +35,9 @@ std::string to_string(const Difference& difference) {
 }
 
 std::string to_string(const std::vector<Difference>& differences) {
-  std::string text;
-  for (const auto& difference : differences) text += (text.empty() ? "" : "; ") + to_string(difference);
-  return text;
+  std::vector<std::string> texts;
+  for (const auto& difference : differences) texts.push_back(to_string(difference));
+  return join(texts, "; ");
 }
 
 }  // namespace trainer::config

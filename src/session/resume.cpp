@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
-#include "base/text.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/store.h"
 #include "config/compare.h"
