@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "amp/autocast.h"
+#include "engine/copy_event.h"
 
 namespace trainer::engine {
 namespace {
@@ -29,9 +30,9 @@ std::optional<task::Measurement> evaluate_model(Parts& parts, const std::functio
     parts.ranks.activity->enter(distributed::Phase::kValidation);
     const auto* batch = parts.validation.loader->next();
     if (batch == nullptr) continue;
-    const auto targets = batch->targets.to(placement.device, /*non_blocking=*/true);
+    const auto [images, targets] = copy_to_device(*batch, placement.device);
     const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
-    const auto pass = parts.task->forward(*parts.model, batch->images.to(placement.device, /*non_blocking=*/true), targets);
+    const auto pass = parts.task->forward(*parts.model, images, targets);
     meter->add(first + world.rank(), pass.loss, pass.outputs, targets, batch->size);
   }
   parts.model->train();

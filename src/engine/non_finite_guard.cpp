@@ -44,7 +44,14 @@ torch::Tensor NonFiniteGuard::found_inf() {
     non_finite_scale_ = at::where(is_first, scaler->current_scale(), non_finite_scale_);
   }
   non_finite_step_ = at::where(is_first, step_, non_finite_step_);
-  return at::maximum(found, (non_finite_step_ >= 0).to(torch::kFloat32));
+  const auto has_counted = non_finite_step_ >= 0;
+  if (scaler) {
+    // The GradScaler skips this one step and lowers the scale; the next loss is looked at anew.
+    const auto is_lost = finite_losses_.isnan().logical_and(has_counted.logical_not());
+    meter_.rewind_if(is_lost);
+    finite_losses_ = finite_losses_.masked_fill(is_lost, 0);
+  }
+  return at::maximum(found, has_counted.to(torch::kFloat32));
 }
 
 std::optional<int64_t> NonFiniteGuard::step() const {

@@ -19,11 +19,12 @@ class NonFiniteGuard {
 
   // To be called before a step: copies the model's buffers and the meter.
   void begin_step(int64_t step);
-  // Returns the weighted loss of a pass. Once a loss of this rank was not finite, it is NaN, and so are the gradients and their sum over
-  // the ranks: this is how the other ranks detect it.
+  // Returns the weighted loss of a pass. Once a loss of this rank was not finite in this step or, without a GradScaler, in an earlier one,
+  // it is NaN, and so are the gradients and their sum over the ranks: this is how the other ranks detect it.
   torch::Tensor mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss);
   // To be called when the gradients are summed and unscaled. Returns 1 if the update must be skipped, else 0, for Optimizer::step. Once a
-  // step was not finite, returns 1 for all later steps too, until undo().
+  // step was not finite, returns 1 for all later steps too, until undo(); but while the GradScaler can still lower its scale, for that step
+  // alone, as torch.amp.GradScaler does: then only the meter does not count a loss that is not finite.
   torch::Tensor found_inf();
 
   // The first step since the construction or undo() whose loss or gradients were not finite on any rank; the same on all ranks. With

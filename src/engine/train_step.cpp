@@ -2,6 +2,7 @@
 
 #include "amp/autocast.h"
 #include "base/random.h"
+#include "engine/copy_event.h"
 #include "nn/batch_norm.h"
 
 namespace trainer::engine {
@@ -14,14 +15,12 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
   auto& optimizer = *parts_.optimizer;
   auto& scaler = parts_.grad_scaler;
   auto& data_parallel = *parts_.data_parallel;
-  const auto device = parts_.placement.device;
   const int num_passes = optimizer.needs_second_pass() ? 2 : 1;
   const auto step = micro_steps.front().step;
   guard_.begin_step(step);
   for (const auto& micro_step : micro_steps) {
     const auto& batch = next_batch();
-    const auto images = batch.images.to(device, /*non_blocking=*/true);
-    const auto targets = batch.targets.to(device, /*non_blocking=*/true);
+    const auto [images, targets] = copy_to_device(batch, parts_.placement.device);
     for (int number = 0; number < num_passes; ++number) {
       std::optional<nn::FrozenStatistics> frozen;
       if (number == 1) {

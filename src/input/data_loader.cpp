@@ -26,6 +26,7 @@ struct Slot {
   Batch batch;
   int64_t number = -1;  // of the batch that is ready; -1: none
   std::optional<std::string> error;
+  std::unique_ptr<CopyEvent> copied;
 };
 
 Slot make_slot(const DatasetInfo& info, const Pipeline& pipeline, const LoaderOptions& options) {
@@ -39,6 +40,7 @@ Slot make_slot(const DatasetInfo& info, const Pipeline& pipeline, const LoaderOp
                           channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
   slot.targets = info.num_classes > 0 ? at::empty({options.batch_size}, in_memory.dtype(torch::kInt64))
                                       : at::empty({options.batch_size, info.num_targets}, in_memory.dtype(options.target_dtype));
+  if (options.make_copy_event) slot.copied = options.make_copy_event();
   return slot;
 }
 
@@ -74,7 +76,7 @@ class DataLoader::State {
       : dataset_(dataset), pipeline_(pipeline), options_(options) {
     TORCH_CHECK(options.batch_size >= 1 && options.num_workers >= 0 && options.prefetch >= 1, "batch_size ", options.batch_size,
                 ", num_workers ", options.num_workers, ", prefetch ", options.prefetch);
-    const int64_t num_slots = options.num_workers == 0 ? 1 : options.prefetch + 1;
+    const int64_t num_slots = (options.num_workers == 0 ? 1 : options.prefetch + 1) + (options.make_copy_event ? 1 : 0);
     for (int64_t i = 0; i < num_slots; ++i) slots_.push_back(make_slot(dataset.info(), pipeline, options));
   }
 
@@ -102,7 +104,10 @@ class DataLoader::State {
     cancelled_ = true;
     ready_.wait(lock, [this] { return num_busy_ == 0; });
     cancelled_ = false;
-    for (auto& slot : slots_) slot.number = -1;
+    for (auto& slot : slots_) {
+      slot.number = -1;
+      if (slot.copied) slot.copied->wait();
+    }
     epoch_seed_ = mix_seed(options_.seed, static_cast<uint64_t>(epoch));
     indices_ = std::move(indices);
     num_batches_ = num_batches.value_or(num_filled);
@@ -111,13 +116,14 @@ class DataLoader::State {
   }
 
   const Batch* next() {
+    const int64_t num_released = wait_for_copies();
     const auto begin = Clock::now();
-    Slot* slot = options_.num_workers == 0 ? prepare_next() : wait_for_next();
+    Slot* slot = options_.num_workers == 0 ? prepare_next() : wait_for_next(num_released);
     waited_ += Clock::now() - begin;
     if (slot == nullptr) return nullptr;
     if (slot->error) throw DataError(*slot->error);
     const int64_t size = batch_size(next_++);
-    slot->batch = {slot->images.narrow(0, 0, size), slot->targets.narrow(0, 0, size), size};
+    slot->batch = {slot->images.narrow(0, 0, size), slot->targets.narrow(0, 0, size), size, slot->copied.get()};
     return &slot->batch;
   }
 
@@ -130,15 +136,24 @@ class DataLoader::State {
   }
   Slot& slot_of(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
 
-  Slot* prepare_next() {
-    if (next_ == num_batches_) return nullptr;
-    prepare(slots_.front(), next_, scratch_);
-    return &slots_.front();
+  // Returns the number of batches whose memory may be written again.
+  int64_t wait_for_copies() {
+    if (!options_.make_copy_event || next_ == 0) return next_;
+    // Not for the last batch: the device needs some work in its queue while the host prepares more.
+    if (next_ > 1) slot_of(next_ - 2).copied->wait();
+    return next_ - 1;
   }
 
-  Slot* wait_for_next() {
+  Slot* prepare_next() {
+    if (next_ == num_batches_) return nullptr;
+    Slot& slot = slot_of(next_);
+    prepare(slot, next_, scratch_);
+    return &slot;
+  }
+
+  Slot* wait_for_next(int64_t num_released) {
     std::unique_lock lock(mutex_);
-    num_released_ = next_;
+    num_released_ = num_released;
     work_.notify_one();
     if (next_ == num_batches_) return nullptr;
     Slot& slot = slot_of(next_);

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,10 +16,21 @@
 
 namespace trainer::input {
 
+// Tells when a device has copied a batch, for copies that the host does not wait for.
+class CopyEvent {
+ public:
+  virtual ~CopyEvent() = default;
+  // To be called once the copies are enqueued.
+  virtual void record() = 0;
+  // Waits until the copies before the last record() have finished. Without one, returns at once.
+  virtual void wait() = 0;
+};
+
 struct Batch {
   torch::Tensor images;   // [size, …] in the pipeline's dtype and layout, on the CPU (pinned if requested)
   torch::Tensor targets;  // int64 [size], or floating point [size, num_targets] in `target_dtype`
   int64_t size = 0;
+  CopyEvent* copied = nullptr;  // of the loader; null: the batch has to be copied by the time of the next call of next()
 };
 
 struct LoaderOptions {
@@ -28,21 +40,25 @@ struct LoaderOptions {
   bool pin_memory = false;
   torch::ScalarType target_dtype = torch::kFloat32;  // of floating-point targets
   uint64_t seed = 0;
+  // Makes the event of each buffer; empty: there are none.
+  std::function<std::unique_ptr<CopyEvent>()> make_copy_event = {};
 };
 
 // Not thread-safe: use it from one thread. It owns its worker threads.
 class DataLoader {
  public:
-  // `dataset` and `pipeline` must outlive the loader. Buffers for prefetch + 1 batches (one without workers) are allocated here and
-  // reused.
+  // `dataset` and `pipeline` must outlive the loader. Buffers for prefetch + 1 batches (one without workers), and one more with copy
+  // events, are allocated here and reused.
   DataLoader(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options);
   ~DataLoader();
 
   // Starts an epoch over `indices`; the last batch may be smaller. `num_batches` is set when other ranks have more batches; the last
   // batches are then empty here. The rest of an earlier epoch is dropped.
   void start_epoch(int64_t epoch, std::vector<int64_t> indices, std::optional<int64_t> num_batches = {});
-  // The next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). If a reader or transform
-  // throws, next() throws DataError with the sample's index when that batch is due; later calls do not skip the batch.
+  // The next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, its memory is
+  // not written again before its event is ready; next() waits for the event of the batch before the last one, so that the host is never
+  // more than two batches ahead of the device, and start_epoch() for all events. If a reader or transform throws, next() throws DataError
+  // with the sample's index when that batch is due; later calls do not skip the batch.
   const Batch* next();
   int64_t batch_size() const;
   // Total time spent in next() since construction: waiting for workers or, without workers, preparing batches.

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "datasets/registry.h"
+#include "engine/copy_event.h"
 #include "engine/out_of_memory.h"
 #include "models/registry.h"
 #include "nn/loss.h"
@@ -85,16 +86,21 @@ void open_files(const config::Experiment& experiment, Logger& logger, engine::Da
 }
 
 void make_loader(engine::DataSource& source, const std::vector<config::ComponentConfig>& transforms, int64_t batch_size,
-                 const config::Experiment& experiment, const device::Placement& placement) {
+                 const config::Experiment& experiment, const device::Placement& placement,
+                 const std::shared_ptr<distributed::Activity>& activity) {
   const auto& info = source.dataset().info();
   const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
   source.pipeline = std::make_unique<input::Pipeline>(transforms, info, input::BatchLayout{placement.input_dtype, channels_last});
-  const input::LoaderOptions options{.batch_size = std::min(batch_size, source.dataset().size()),
-                                     .num_workers = experiment.dataloader.num_workers,
-                                     .prefetch = experiment.dataloader.prefetch,
-                                     .pin_memory = placement.pin_memory,
-                                     .target_dtype = placement.dtype,
-                                     .seed = mix_seed(static_cast<uint64_t>(experiment.seed), kAugmentStream)};
+  input::LoaderOptions options{.batch_size = std::min(batch_size, source.dataset().size()),
+                               .num_workers = experiment.dataloader.num_workers,
+                               .prefetch = experiment.dataloader.prefetch,
+                               .pin_memory = placement.pin_memory,
+                               .target_dtype = placement.dtype,
+                               .seed = mix_seed(static_cast<uint64_t>(experiment.seed), kAugmentStream)};
+  // From other memory, the driver copies before it returns.
+  if (placement.device.is_cuda() && placement.pin_memory) {
+    options.make_copy_event = [device = placement.device, activity] { return std::make_unique<engine::DeviceCopyEvent>(device, activity); };
+  }
   try {
     source.loader = std::make_unique<input::DataLoader>(source.dataset(), *source.pipeline, options);
   } catch (const std::exception& error) {
@@ -146,8 +152,9 @@ engine::Data open_data(const config::Experiment& experiment, const device::Place
                                                                                    .world_size = world.size(),
                                                                                    .shards = experiment.dataloader.shards,
                                                                                    .seed = static_cast<uint64_t>(experiment.seed)});
-  make_loader(data.train, experiment.dataset.train_transforms, data.plan.batch_size, experiment, placement);
-  make_loader(data.validation, experiment.dataset.validation_transforms, experiment.validation.batch_size, experiment, placement);
+  make_loader(data.train, experiment.dataset.train_transforms, data.plan.batch_size, experiment, placement, world.activity());
+  make_loader(data.validation, experiment.dataset.validation_transforms, experiment.validation.batch_size, experiment, placement,
+              world.activity());
   return data;
 }
 

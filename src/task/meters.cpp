@@ -35,6 +35,7 @@ Measurement TrainMeter::read(const distributed::ProcessGroup& group) const {
 void TrainMeter::reset() { sums_.zero_(); }
 void TrainMeter::mark() { marked_ = sums_.clone(); }
 void TrainMeter::rewind() { sums_.copy_(marked_); }
+void TrainMeter::rewind_if(const torch::Tensor& condition) { sums_.copy_(at::where(condition, marked_, sums_)); }
 state::Tree TrainMeter::state() const { return sums_.to(torch::kCPU, /*non_blocking=*/false, /*copy=*/true); }
 void TrainMeter::load_state(const state::View& view) { view.copy_to(sums_); }
 

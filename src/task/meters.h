@@ -44,9 +44,10 @@ class TrainMeter {
   // Collective: over all ranks of `group`. Waits for the device.
   Measurement read(const distributed::ProcessGroup& group) const;
   void reset();
-  // rewind() removes what was added since the last mark().
+  // rewind() removes what was added since the last mark(); rewind_if() only if `condition`, a bool scalar on the device, is true.
   void mark();
   void rewind();
+  void rewind_if(const torch::Tensor& condition);
   // This rank's sums, float64 [num_sums()] copied to the CPU; waits for the device.
   state::Tree state() const;
   // Throws CheckpointError.

@@ -72,6 +72,8 @@ struct Outcome {
   std::vector<reporting::ValidationEvent> validations;
   std::string error;
   bool state_unchanged = false;  // except for the large weights
+  int64_t num_skipped = 0;       // by the GradScaler
+  double loss_scale = 0;         // at the end
 };
 
 Outcome train(const std::string& model, const Overflow& overflow, const std::vector<std::string>& overrides, const Ranks& ranks = {},
@@ -98,6 +100,10 @@ Outcome train(const std::string& model, const Overflow& overflow, const std::vec
   outcome.lines = events.train;
   outcome.validations = events.validation;
   outcome.state_unchanged = bitwise_equal(hook.during, hook.after);
+  if (parts.grad_scaler) {
+    outcome.num_skipped = parts.grad_scaler->num_skipped();
+    outcome.loss_scale = parts.grad_scaler->current_scale().item<double>();
+  }
   parts.data_parallel.reset();
   return outcome;
 }
@@ -167,6 +173,19 @@ TEST(NonFinite, MicroStepsAreSaved) {
   ASSERT_EQ(record.batches.size(), 4U);
   for (const auto& batch : record.batches) EXPECT_EQ(batch.size(), 2U);
   EXPECT_EQ(record.num_group_samples, 8);
+}
+
+TEST(NonFinite, Float16SkipsOneStepOfANanLossAndHalvesTheScaleOnce) {
+  const auto outcome =
+      train("{name: demo_conv}", {}, {kStop, "runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 1024.0}"});
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_TRUE(outcome.state_unchanged);
+  EXPECT_TRUE(outcome.saved.empty());
+  EXPECT_EQ(outcome.num_skipped, 1);
+  EXPECT_EQ(outcome.loss_scale, 512);
+  // The interval of the skipped step is not reported.
+  ASSERT_EQ(outcome.lines.size(), 5U);
+  for (const auto& line : outcome.lines) EXPECT_TRUE(std::isfinite(testing::loss_of(line))) << line.step;
 }
 
 TEST(NonFinite, Float16StopsWhenNoScaleHelps) {

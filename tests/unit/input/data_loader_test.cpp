@@ -5,8 +5,11 @@
 #include <torch/torch.h>
 
 #include <atomic>
+#include <chrono>
+#include <deque>
 #include <map>
 #include <numeric>
+#include <thread>
 
 #include "base/error.h"
 #include "tests/testing/read_component.h"
@@ -119,6 +122,58 @@ LoadedEpoch load_all(DataLoader& loader) {
 }
 
 torch::Tensor joined_labels(const LoadedEpoch& epoch) { return torch::cat(epoch.targets); }
+
+// A device that has copied nothing until somebody waits for it.
+struct LazyDevice {
+  struct Event final : CopyEvent {
+    explicit Event(LazyDevice& device) : device_(device) {}
+    void record() override { is_pending = true; }
+    void wait() override {
+      if (is_pending) ++device_.num_waits;
+      is_pending = false;
+    }
+    bool is_pending = false;
+
+   private:
+    LazyDevice& device_;
+  };
+  int num_waits = 0;
+};
+
+TEST(DataLoader, ABatchIsNotOverwrittenBeforeItIsCopied) {
+  const CountingImages dataset(60);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  const LoaderOptions plain{.batch_size = 4, .seed = 3};
+  DataLoader reference(dataset, pipeline, plain);
+  for (const int64_t num_workers : {0, 3}) {
+    LazyDevice device;
+    auto options = plain;
+    options.num_workers = num_workers;
+    options.prefetch = 2;
+    options.make_copy_event = [&] { return std::make_unique<LazyDevice::Event>(device); };
+    DataLoader loader(dataset, pipeline, options);
+    for (int64_t epoch = 0; epoch < 2; ++epoch) {
+      std::vector<int64_t> indices(60);
+      std::iota(indices.begin(), indices.end(), 0);
+      reference.start_epoch(epoch, indices);
+      loader.start_epoch(epoch, indices);
+      const auto expected = load_all(reference);
+      // The images that the device has still to copy.
+      std::deque<torch::Tensor> pending;
+      for (size_t number = 0; const auto* batch = loader.next(); ++number) {
+        batch->copied->record();
+        pending.push_back(batch->images);
+        // Workers have time to write where they should not.
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        for (size_t i = 0; i < pending.size(); ++i) {
+          EXPECT_TRUE(pending[i].equal(expected.images[number + 1 - pending.size() + i])) << num_workers << " workers, batch " << number;
+        }
+        if (pending.size() == 2) pending.pop_front();
+      }
+      EXPECT_EQ(device.num_waits, 15 * epoch + 14) << "of all batches but the last";
+    }
+  }
+}
 
 TEST(DataLoader, ResultsDependOnSeedEpochAndIndexOnly) {
   const CountingImages dataset(50);
