@@ -27,6 +27,8 @@
 namespace trainer {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 // Asks a thread for its stack. Its default action ends the process, so no other program sends it.
 const int kStackSignal = SIGRTMIN + 5;
@@ -133,12 +135,25 @@ std::string name_of_thread(long thread) {
   return name;
 }
 
-std::string stack_of(long thread) {
+// Threads of libraries, such as those of the CUDA driver, often block all signals.
+bool blocks_stack_signal(long thread) {
+  constexpr std::string_view kField = "SigBlk:";
+  std::ifstream status("/proc/self/task/" + std::to_string(thread) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(kField)) return (std::stoull(line.substr(kField.size()), nullptr, 16) >> (kStackSignal - 1) & 1) != 0;
+  }
+  return false;
+}
+
+// `deadline`: of all threads together; each gets a short time even after it.
+std::string stack_of(long thread, Clock::time_point deadline) {
+  if (blocks_stack_signal(thread)) return "    blocks signals\n";
   // Never freed: a thread that answers late still writes to it.
   auto* answer = new Answer;
   answer_of_thread = answer;
   if (syscall(SYS_tgkill, getpid(), thread, kStackSignal) != 0) return "";
-  for (int i = 0; i < 100 && answer->num_frames < 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto end = std::max(deadline, Clock::now() + std::chrono::milliseconds(20));
+  while (answer->num_frames < 0 && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   answer_of_thread.exchange(nullptr);
   const int count = answer->num_frames;
   if (count < 0) return "    does not answer\n";
@@ -177,7 +192,10 @@ std::string stacks_of_all_threads() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) threads.push_back(std::stol(entry.path().filename()));
   std::ranges::sort(threads);
   std::string text;
-  for (const long thread : threads) text += "  thread " + std::to_string(thread) + " " + name_of_thread(thread) + '\n' + stack_of(thread);
+  const auto deadline = Clock::now() + std::chrono::seconds(1);
+  for (const long thread : threads) {
+    text += "  thread " + std::to_string(thread) + " " + name_of_thread(thread) + '\n' + stack_of(thread, deadline);
+  }
   return text;
 }
 

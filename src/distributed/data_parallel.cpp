@@ -164,6 +164,7 @@ void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Te
   try {
     c10d::broadcast_coalesced(group.c10d_group(), tensors, kBroadcastBytes, 0);
   } catch (const std::exception& error) {
+    rethrow_own_error(error);
     throw PeerError(fmt::format("rank {}: broadcast from rank 0 failed: {}", group.rank(), first_line(error)));
   }
 }
@@ -255,6 +256,7 @@ void DataParallel::backward(const torch::Tensor& loss, const torch::Tensor& outp
     throw;
   } catch (const std::exception& error) {
     if (!sent_->failed()) throw;
+    rethrow_own_error(error);
     throw PeerError(
         fmt::format("rank {}: all_reduce of gradients failed: {}; look for a rank that ended or hangs", group_->rank(), first_line(error)));
   }

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <new>
+
 namespace trainer::distributed {
 
 std::string first_line(const std::exception& error) {
@@ -17,6 +19,12 @@ std::string first_line(const std::exception& error) {
     if (text.find(time_out) != std::string::npos) return "no answer in time";
   }
   return text.substr(0, text.find('\n'));
+}
+
+void rethrow_own_error(const std::exception& error) {
+  const bool is_own = dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr ||
+                      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  if (is_own) throw;
 }
 
 }  // namespace trainer::distributed

@@ -38,6 +38,7 @@ void ProcessGroup::with_peer_errors(const char* what, const std::function<void()
   try {
     act();
   } catch (const std::exception& error) {
+    rethrow_own_error(error);
     throw PeerError(fmt::format("rank {}: {} among ranks {} failed: {}; look for a rank that ended or hangs",
                                 ranks_[static_cast<size_t>(rank_)], what, fmt::join(ranks_, ", "), first_line(error)));
   }

@@ -31,6 +31,7 @@ void StopConsensus::finish() {
   try {
     pending_->wait();
   } catch (const std::exception& error) {
+    rethrow_own_error(error);
     throw PeerError(fmt::format("rank {} lost the connection to another rank: {}", group_->rank(), first_line(error)));
   }
   pending_.reset();
