@@ -65,7 +65,7 @@ ExitCode export_model(const std::vector<std::string>& args) {
   const auto tree = checkpoint::read_any(source);
   const state::View file(tree, source);
   const auto experiment = read_experiment(file, source);
-  const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
+  const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {}));
   engine::load_weights(read_weights(file, ema), source, *network.model);
   write(output, format, experiment, *network.model);
   print("{}: {} of {}, {}\n", output.string(), experiment.model.component.name, source, ema ? "averaged parameters" : "parameters");

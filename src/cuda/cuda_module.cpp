@@ -5,6 +5,7 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -12,6 +13,14 @@
 namespace {
 
 int device_count() { return c10::cuda::device_count(); }
+
+std::string refusal() {
+  int count = 0;
+  const auto error = cudaGetDeviceCount(&count);
+  // The error stays with the thread otherwise.
+  cudaGetLastError();
+  return error == cudaSuccess || error == cudaErrorNoDevice ? "" : cudaGetErrorString(error);
+}
 
 int compute_capability_major(int device) { return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(device))->major; }
 
@@ -39,7 +48,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Sto
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::device::CudaModule* trainer_cuda_module() {
-  static constexpr trainer::device::CudaModule kModule{&device_count, &compute_capability_major, &peak_memory, &pci_bus_id,
-                                                       &set_device,   &make_nccl_backend};
+  static constexpr trainer::device::CudaModule kModule{&device_count, &refusal,    &compute_capability_major, &peak_memory,
+                                                       &pci_bus_id,   &set_device, &make_nccl_backend};
   return &kModule;
 }

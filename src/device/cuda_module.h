@@ -8,8 +8,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/log.h"
-
 namespace c10d {
 class Backend;
 class Store;
@@ -20,6 +18,8 @@ namespace trainer::device {
 // The module's functions; filled in by cuda/cuda_module.cpp.
 struct CudaModule {
   int (*device_count)() = nullptr;
+  // Why CUDA cannot be used, such as a driver that is too old, in the CUDA runtime's own words; empty if it can, or if there is no GPU.
+  std::string (*refusal)() = nullptr;
   int (*compute_capability_major)(int device) = nullptr;
   // Peak number of bytes that the caching allocator has held for tensors.
   uint64_t (*peak_memory)(int device) = nullptr;
@@ -35,10 +35,14 @@ struct CudaModule {
 inline constexpr const char* kCudaModuleEntry = "trainer_cuda_module";
 using CudaModuleEntry = const CudaModule* (*)();
 
-// Opens the module if there is an NVIDIA driver, which makes CUDA available to LibTorch; otherwise returns nullptr. Must be called before
-// any other use of LibTorch and before threads start, because LibTorch looks for its CUDA libraries once and caches the result. The module
-// is never closed. If there is a driver but the module is missing or cannot be opened, logs a warning with the remedy. `allocator`:
-// settings in the format of PYTORCH_CUDA_ALLOC_CONF, which LibTorch reads when it is opened; empty: those of the environment.
-const CudaModule* open_cuda_module(const std::string& allocator, Logger& logger);
+struct CudaAccess {
+  const CudaModule* module = nullptr;  // null: no GPU can be used
+  std::string refusal = {};            // why not, and the remedy, if there is an NVIDIA driver
+};
+
+// Opens the module if there is an NVIDIA driver, which makes CUDA available to LibTorch. Must be called before any other use of LibTorch
+// and before threads start, because LibTorch looks for its CUDA libraries once and caches the result. The module is never closed.
+// `allocator`: settings in the format of PYTORCH_CUDA_ALLOC_CONF, which LibTorch reads when it is opened; empty: those of the environment.
+CudaAccess open_cuda_module(const std::string& allocator);
 
 }  // namespace trainer::device

@@ -41,18 +41,19 @@ const char* autocast_text(const Placement& placement) {
 bool cpu_has_fast_bfloat16() { return __builtin_cpu_supports("avx512bf16"); }
 
 Placement choose_placement(const config::RuntimeSection& runtime, const config::AmpSection& amp, const config::Auto<bool>& pin_memory,
-                           const HostShare& share, const CudaModule* cuda) {
+                           const HostShare& share, const CudaAccess& cuda) {
   Placement placement;
-  if (runtime.device == config::DeviceChoice::kCuda && cuda == nullptr) {
+  if (runtime.device == config::DeviceChoice::kCuda && cuda.module == nullptr) {
+    if (!cuda.refusal.empty()) throw UsageError("runtime.device: cuda is set, but CUDA cannot be used: " + cuda.refusal);
     throw UsageError(
         "runtime.device: cuda is set, but this process has no access to a GPU; request one (Slurm's --gpus-per-node, a "
         "container's --gpus or --nv), or set cpu or auto");
   }
-  if (cuda != nullptr && runtime.device != config::DeviceChoice::kCpu) {
-    const int index = gpu_of(share.local_rank, cuda->device_count());
+  if (cuda.module != nullptr && runtime.device != config::DeviceChoice::kCpu) {
+    const int index = gpu_of(share.local_rank, cuda.module->device_count());
     placement.device = torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(index));
-    placement.cuda = cuda;
-    cuda->set_device(index);
+    placement.cuda = cuda.module;
+    cuda.module->set_device(index);
   }
   const bool float64 = runtime.dtype == config::DtypeChoice::kFloat64;
   placement.dtype = float64 ? torch::kFloat64 : torch::kFloat32;

@@ -29,10 +29,10 @@ struct HostShare {
   int local_rank = 0;
 };
 
-// Resolves every `auto`. `cuda`: the result of open_cuda_module. The GPU is the one of the local rank, or the only visible one.
+// Resolves every `auto`. The GPU is the one of the local rank, or the only visible one.
 // Throws UsageError when the configuration requires something that the machine does not have.
 Placement choose_placement(const config::RuntimeSection& runtime, const config::AmpSection& amp, const config::Auto<bool>& pin_memory,
-                           const HostShare& share, const CudaModule* cuda);
+                           const HostShare& share, const CudaAccess& cuda);
 
 // One line for the log: "cpu, 2 threads, bfloat16 autocast, channels_last".
 std::string to_string(const Placement& placement);

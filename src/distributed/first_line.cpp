@@ -23,7 +23,8 @@ std::string first_line(const std::exception& error) {
 
 void rethrow_own_error(const std::exception& error) {
   const bool is_own = dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr ||
-                      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+                      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                      dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
   if (is_own) throw;
 }
 

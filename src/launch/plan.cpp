@@ -171,13 +171,31 @@ std::vector<std::string> inherited_environment() {
   return variables;
 }
 
+namespace {
+
+// What a process sees of a list of GPUs: of MIG devices its own alone, because CUDA uses only the first.
+std::string gpus_of(const std::string& list, int local_rank) {
+  const auto names = split_at_commas(list);
+  const bool is_mig = std::ranges::all_of(names, [](const std::string& name) { return name.starts_with("MIG-"); });
+  const auto index = static_cast<size_t>(local_rank);
+  return is_mig && index < names.size() ? names[index] : list;
+}
+
+}  // namespace
+
 std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::RankEnv& rank_env,
                                            const std::string& gpus) {
+  constexpr std::string_view kVisible = "CUDA_VISIBLE_DEVICES=";
   std::vector<std::string> variables;
+  std::optional<std::string> visible;
   for (const auto& variable : inherited) {
-    const auto name = std::string_view(variable).substr(0, variable.find('='));
-    if (!is_foreign(name) && !(name == "CUDA_VISIBLE_DEVICES" && !gpus.empty())) variables.push_back(variable);
+    if (variable.starts_with(kVisible)) {
+      visible = variable.substr(kVisible.size());
+    } else if (!is_foreign(std::string_view(variable).substr(0, variable.find('=')))) {
+      variables.push_back(variable);
+    }
   }
+  if (!gpus.empty()) visible = gpus;
   variables.push_back(fmt::format("RANK={}", rank_env.rank));
   variables.push_back(fmt::format("WORLD_SIZE={}", rank_env.world_size));
   variables.push_back(fmt::format("LOCAL_RANK={}", rank_env.local_rank));
@@ -186,7 +204,7 @@ std::vector<std::string> child_environment(std::span<const std::string> inherite
   variables.push_back(fmt::format("GROUP_WORLD_SIZE={}", rank_env.num_nodes));
   variables.push_back("MASTER_ADDR=" + rank_env.master_addr);
   variables.push_back(fmt::format("MASTER_PORT={}", rank_env.master_port));
-  if (!gpus.empty()) variables.push_back("CUDA_VISIBLE_DEVICES=" + gpus);
+  if (visible) variables.push_back(std::string(kVisible) + gpus_of(*visible, rank_env.local_rank));
   if (rank_env.restart_attempt > 0) variables.push_back(fmt::format("TORCHELASTIC_RESTART_COUNT={}", rank_env.restart_attempt));
   if (!rank_env.secret.text.empty()) variables.push_back(fmt::format("{}={}", world::kTokenVariable, rank_env.secret.text));
   if (rank_env.listen_descriptor >= 0) variables.push_back(fmt::format("{}={}", world::kListenVariable, rank_env.listen_descriptor));

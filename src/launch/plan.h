@@ -44,7 +44,7 @@ std::vector<std::string> inherited_environment();
 // The environment of the process with `rank_env`: `inherited` without the variables that launchers set for one process, plus RANK,
 // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RESTART_COUNT after the
 // first attempt, the secret and the descriptor of the socket to listen on if there are any, and CUDA_VISIBLE_DEVICES from `gpus` unless
-// that is empty.
+// that is empty. Of a list of MIG devices, of which CUDA uses only the first, each process gets its own.
 std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::RankEnv& rank_env, const std::string& gpus);
 
 // Shared by the processes of one host; 256 random bits.

@@ -118,7 +118,11 @@ RankContext::RankContext(config::Experiment experiment, const device::HostShare&
 
 void RankContext::choose_placement(const device::HostShare& share) {
   device::configure_cpu_allocator();
-  const auto* cuda = device::open_cuda_module(experiment_.runtime.cuda_allocator, *logger_);
+  device::CudaAccess cuda;
+  if (experiment_.runtime.device != config::DeviceChoice::kCpu) cuda = device::open_cuda_module(experiment_.runtime.cuda_allocator);
+  if (experiment_.runtime.device == config::DeviceChoice::kAuto && !cuda.refusal.empty()) {
+    logger_->warn("there is an NVIDIA driver, but training runs on the CPU: {}", cuda.refusal);
+  }
   placement_ = device::choose_placement(experiment_.runtime, experiment_.amp, experiment_.dataloader.pin_memory, share, cuda);
   device::apply_placement(placement_, experiment_.runtime);
 }

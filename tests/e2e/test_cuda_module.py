@@ -14,7 +14,7 @@ class CudaModuleTest(unittest.TestCase):
         module = ctypes.CDLL(MODULE, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
         module.trainer_cuda_module.restype = ctypes.POINTER(ctypes.c_void_p)
         functions = module.trainer_cuda_module()
-        num_functions = 6
+        num_functions = 7
         self.assertTrue(all(functions[i] for i in range(num_functions)))
         if not pathlib.Path("/proc/driver/nvidia").exists():
             self.assertEqual(ctypes.CFUNCTYPE(ctypes.c_int)(functions[0])(), 0)

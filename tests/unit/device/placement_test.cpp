@@ -10,7 +10,7 @@ namespace trainer::device {
 namespace {
 
 Placement place(const config::RuntimeSection& runtime = {}, const config::AmpSection& amp = {}, const CudaModule* cuda = nullptr) {
-  return choose_placement(runtime, amp, {}, {.num_cpus = 3}, cuda);
+  return choose_placement(runtime, amp, {}, {.num_cpus = 3}, {.module = cuda});
 }
 
 int two_devices() { return 2; }
@@ -53,7 +53,7 @@ TEST(Placement, AutoOnAGpu) {
 TEST(Placement, TheGpuHasTheIndexOfTheLocalRank) {
   const auto index = [](int local_rank, int (*count)()) {
     const auto module = gpus(count, &hopper);
-    return choose_placement({}, {}, {}, {.local_rank = local_rank}, &module).device.index();
+    return choose_placement({}, {}, {}, {.local_rank = local_rank}, {.module = &module}).device.index();
   };
   EXPECT_EQ(index(0, &two_devices), 0);
   EXPECT_EQ(index(1, &two_devices), 1);
@@ -65,6 +65,18 @@ TEST(Placement, TheGpuHasTheIndexOfTheLocalRank) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
                  "local rank 2 has no GPU: this host shows 2; start one process per GPU (--nproc-per-node 2), or set runtime.device: cpu");
+  }
+}
+
+TEST(Placement, ABrokenDriverIsNamedWhenAGpuIsAskedFor) {
+  const CudaAccess broken{.refusal = "CUDA driver version is insufficient for CUDA runtime version"};
+  EXPECT_TRUE(choose_placement({}, {}, {}, {}, broken).device.is_cpu());
+  try {
+    choose_placement({.device = config::DeviceChoice::kCuda}, {}, {}, {}, broken);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "runtime.device: cuda is set, but CUDA cannot be used: CUDA driver version is insufficient for CUDA runtime version");
   }
 }
 

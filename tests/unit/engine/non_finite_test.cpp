@@ -234,7 +234,7 @@ TEST(NonFinite, ARecordIsReadBackUnchanged) {
   EXPECT_TRUE(read.repeats);
 
   auto experiment = config::load(step_config_file(folder.path()), {}, session::all_registries());
-  const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, nullptr));
+  const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {}));
   read_model(folder.path(), *network.model);
   EXPECT_TRUE((network.model->parameters()[0] == 1e308).all().item<bool>());
   EXPECT_TRUE(network.model->named_buffers()["bn1.running_mean"].isfinite().all().item<bool>());

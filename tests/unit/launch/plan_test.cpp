@@ -198,6 +198,17 @@ TEST(ChildEnvironment, HasTheRankAndNoVariablesOfOtherLaunchers) {
   EXPECT_THAT(child_environment(inherited, rank_env, "1,0,5"), UnorderedElementsAreArray(with_chosen_gpus));
 }
 
+TEST(ChildEnvironment, EachProcessHasItsOwnMigDevice) {
+  const Words inherited = {"CUDA_VISIBLE_DEVICES=MIG-a,MIG-b"};
+  world::RankEnv rank_env{.world_size = 2, .local_world_size = 2};
+  for (const auto& [local_rank, device] : {std::pair(0, "a"), std::pair(1, "b")}) {
+    rank_env.rank = rank_env.local_rank = local_rank;
+    const auto expected = std::string("CUDA_VISIBLE_DEVICES=MIG-") + device;
+    EXPECT_THAT(child_environment(inherited, rank_env, ""), Contains(expected));
+    EXPECT_THAT(child_environment({}, rank_env, "MIG-a,MIG-b"), Contains(expected));
+  }
+}
+
 TEST(ChildEnvironment, IsReadBackByTheStartedProcess) {
   world::RankEnv rank_env;
   rank_env.rank = 3;
