@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <exception>
@@ -13,15 +15,17 @@
 
 namespace trainer::engine {
 
-// Whether an exception means that memory ran out, on the host or on a GPU. LibTorch's CPU allocator reports it as a general error; oneDNN,
-// which needs memory for the kernels that it compiles, as a status.
+// Whether an exception means that memory ran out, on the host or on a GPU. LibTorch's CPU allocator, page-locked memory, cuDNN, cuBLAS and
+// NCCL report it as general errors; oneDNN, which needs memory for the kernels that it compiles, as a status.
 inline bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
   if (const auto* kernel = dynamic_cast<const dnnl::error*>(&error)) return kernel->status == dnnl_out_of_memory;
   const auto* general = dynamic_cast<const c10::Error*>(&error);
   if (general == nullptr) return false;
   const std::string_view message = general->msg();
-  return message.find("can't allocate memory") != std::string_view::npos || message.find("not enough memory") != std::string_view::npos;
+  constexpr std::array<std::string_view, 4> kTexts = {"can't allocate memory", "not enough memory", "out of memory",
+                                                      "_STATUS_ALLOC_FAILED"};
+  return std::ranges::any_of(kTexts, [&](std::string_view text) { return message.find(text) != message.npos; });
 }
 
 // Whether a size that a user chose is more than memory can ever hold: as is_out_of_memory(), or its number of bytes is no number.
