@@ -66,14 +66,18 @@ bool is_gpu_device(const std::filesystem::directory_entry& entry) {
 
 // The GPUs of this host that this process may use.
 int num_gpus_of(const Driver& driver) {
-  std::error_code no_driver;
-  const std::filesystem::directory_iterator folder(driver.gpus, no_driver);
-  if (no_driver || !has_library(driver.library)) return 0;
-  const auto num_listed = std::distance(begin(folder), end(folder));
-  // The devices may not exist yet on a host that has not used a GPU since it was booted.
+  if (!has_library(driver.library)) return 0;
   std::error_code ignored;
   const std::filesystem::directory_iterator devices(driver.devices, ignored);
   const auto num_devices = std::count_if(begin(devices), end(devices), is_gpu_device);
+  std::error_code no_list;
+  const std::filesystem::directory_iterator folder(driver.gpus, no_list);
+  if (no_list) {
+    // gVisor has the devices alone; the Linux subsystem of Windows one device for all GPUs, of which it does not tell the number.
+    return num_devices > 0 ? static_cast<int>(num_devices) : static_cast<int>(std::filesystem::exists(driver.devices / "dxg", ignored));
+  }
+  const auto num_listed = std::distance(begin(folder), end(folder));
+  // The devices may not exist yet on a host that has not used a GPU since it was booted.
   return static_cast<int>(num_devices > 0 ? std::min(num_listed, num_devices) : num_listed);
 }
 

@@ -92,7 +92,9 @@ TEST(NumProcesses, OnePerGpuElseTwo) {
   for (const auto& row : rows) {
     SCOPED_TRACE(row.choice.num_processes + " --gpus " + row.choice.gpus + " visible " + row.visible.value_or("all"));
     EXPECT_EQ(num_processes(row.choice, visible(row.visible), driver), row.with_driver);
-    EXPECT_EQ(num_processes(row.choice, visible(row.visible), {.library = driver.library, .gpus = folder.path() / "absent"}), row.without);
+    EXPECT_EQ(num_processes(row.choice, visible(row.visible),
+                            {.library = driver.library, .gpus = folder.path() / "absent", .devices = folder.path() / "absent"}),
+              row.without);
   }
 }
 
@@ -112,6 +114,16 @@ TEST(NumProcesses, OnlyTheGpusOfAContainerCount) {
   EXPECT_EQ(num_processes({}, visible({}), driver), 1);
   driver.library = "libtrainer-absent.so";
   EXPECT_EQ(num_processes({}, visible({}), driver), 2) << "expected the number for a host without a GPU";
+}
+
+TEST(NumProcesses, DevicesCountWhereTheDriverHasNoList) {
+  const TemporaryFolder folder;
+  const Driver driver{.library = "libc.so.6", .gpus = folder.path() / "absent", .devices = folder.path()};
+  EXPECT_EQ(num_processes({}, visible({}), driver), 2) << "expected the number for a host without a GPU";
+  std::ofstream(driver.devices / "dxg");
+  EXPECT_EQ(num_processes({}, visible({}), driver), 1);
+  for (const char* device : {"nvidia0", "nvidia1", "nvidia2", "nvidiactl"}) std::ofstream(driver.devices / device);
+  EXPECT_EQ(num_processes({}, visible({}), driver), 3);
 }
 
 TEST(NumProcesses, InvalidValuesAreRefused) {
