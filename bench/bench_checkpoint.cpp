@@ -68,6 +68,7 @@ class CheckpointedTraining {
 }  // namespace trainer::bench
 
 int main(int argc, char** argv) {
+  trainer::device::set_library_defaults();
   using namespace trainer;
   CLI::App app("Checkpoints between training steps, measured by bench.py");
   bench::TrainingOptions options;

@@ -243,6 +243,7 @@ void train(const Options& options, const config::Experiment& experiment, const d
 }  // namespace
 
 int main(int argc, char** argv) {
+  trainer::device::set_library_defaults();
   CLI::App app("Training steps of a rank, measured by bench.py");
   Options options;
   options.training.add_to(app);

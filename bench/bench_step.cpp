@@ -4,6 +4,7 @@
 #include "bench/training.h"
 
 int main(int argc, char** argv) {
+  trainer::device::set_library_defaults();
   using namespace trainer;
   CLI::App app("Training steps, measured by bench.py");
   bench::TrainingOptions options;

@@ -3,6 +3,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh --parity
-cmake --preset release -DTRAINER_BUILD_BENCH=ON >/dev/null
+cmake --preset release >/dev/null
 cmake --build --preset release --target trainer bench_step bench_ranks bench_input bench_checkpoint
 exec .deps/venv/bin/python bench/bench.py "$@"

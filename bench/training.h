@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/load.h"
+#include "device/library_defaults.h"
 #include "engine/train_step.h"
 #include "session/registries.h"
 #include "session/session.h"

@@ -13,9 +13,9 @@ from pathlib import Path
 
 MODULE_LISTS = ("src/CMakeLists.txt", "models/CMakeLists.txt", "datasets/CMakeLists.txt")
 MODULE = re.compile(r"\btrainer_module\(\s*(?P<name>\w+)(?P<arguments>[^)]*)\)")
-# The executable (src/main.cpp) and the shared library of src/cuda are not defined by trainer_module.
-OTHER_TARGETS = {"trainer": "main", "trainer_cuda": "cuda"}
-LINKS_OF_OTHERS = re.compile(r"\btarget_link_libraries\(\s*(?P<name>trainer|trainer_cuda) (?P<arguments>[^)]*)\)")
+# The executable (src/main.cpp) and the shared libraries of src/cuda and src/images are not defined by trainer_module.
+OTHER_TARGETS = {"trainer": "main", "trainer_cuda": "cuda", "trainer_images": "images"}
+LINKS_OF_OTHERS = re.compile(r"\btarget_link_libraries\(\s*(?P<name>trainer|trainer_cuda|trainer_images) (?P<arguments>[^)]*)\)")
 
 DESIGN = "docs/design.md"
 TABLE_BEGIN = "<!-- modules and what they may include: written by scripts/check_includes.py --write -->"

@@ -83,7 +83,7 @@ check_format() {
 
 check_includes() { "$root/scripts/check_includes.py"; }
 
-check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh scripts/slurm/*.sbatch docker/*.sh); }
+check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh scripts/gpu_kit/*.sh scripts/slurm/*.sbatch docker/*.sh); }
 
 # Prints the Debian mirror of this machine's apt; nothing on another system, where debootstrap uses its default.
 debian_mirror() {

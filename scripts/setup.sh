@@ -9,7 +9,7 @@ usage: scripts/setup.sh [--cuda] [--parity] [--dev]
   --cuda    also the NVIDIA libraries and headers (about 1.9 GB to download); by itself where an NVIDIA driver is found
   --parity  --cuda, and a small Python environment that imports the very same LibTorch (for tests/parity and bench/)
   --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh, and what the tests of Slurm, MPI and
-            containers need
+            containers and of the kit for GPUs need
 environment:
   TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and fetch none
   TRAINER_WITH_OPENCV=OFF    build without image files; OpenCV is then not installed
@@ -45,11 +45,11 @@ missing_packages() {
 
 install_packages() {
   local packages=(g++ cmake ninja-build ccache mold git ca-certificates python3-venv libspdlog-dev libyaml-cpp-dev libcli11-dev
-    nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev libgtest-dev libgmock-dev
+    nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev libgtest-dev libgmock-dev
     libgloo-dev libdeflate-dev)
   if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then
-    packages+=(clang-format clang-tidy clang shellcheck iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini)
+    packages+=(clang-format clang-tidy clang shellcheck iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf)
   fi
   local missing as_root=()
   mapfile -t missing < <(missing_packages "${packages[@]}")

@@ -10,6 +10,7 @@
 #include "base/signal.h"
 #include "base/text.h"
 #include "commands/arguments.h"
+#include "device/library_defaults.h"
 #include "distributed/first_line.h"
 #include "engine/out_of_memory.h"
 #include "session/version.h"
@@ -88,6 +89,7 @@ ExitCode run(const std::vector<std::string>& args) {
   const auto report_to_torchrun = [](const std::string& text, ExitCode exit_code) {
     supervision::write_error_file(world::process_environment()(world::kErrorFileVariable).value_or(""), text, exit_code);
   };
+  device::set_library_defaults();
   try {
     return find_and_run(args);
   } catch (const CLI::Success&) {

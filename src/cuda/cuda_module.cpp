@@ -2,6 +2,7 @@
 
 #include "device/cuda_module.h"
 
+#include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -23,6 +24,22 @@ std::string refusal() {
 }
 
 int compute_capability_major(int device) { return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(device))->major; }
+
+std::string device_refusal(int device) {
+  try {
+    const c10::Device place(c10::kCUDA, static_cast<c10::DeviceIndex>(device));
+    // The first kernel; a device that LibTorch has no code for fails here.
+    const auto two = at::ones({2}, place).sum().item<float>();
+    if (two == 2) return "";
+    return fmt::format("it computes 1 + 1 = {}", two);
+  } catch (const std::exception& error) {
+    const auto* properties = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(device));
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+    const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+    return fmt::format("{} (compute capability {}.{}): {}", properties->name, properties->major, properties->minor,
+                       text.substr(0, text.find('\n')));
+  }
+}
 
 uint64_t peak_memory(int device) {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
@@ -48,7 +65,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Sto
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::device::CudaModule* trainer_cuda_module() {
-  static constexpr trainer::device::CudaModule kModule{&device_count, &refusal,    &compute_capability_major, &peak_memory,
+  static constexpr trainer::device::CudaModule kModule{&device_count, &refusal,    &compute_capability_major, &device_refusal, &peak_memory,
                                                        &pci_bus_id,   &set_device, &make_nccl_backend};
   return &kModule;
 }

@@ -21,6 +21,8 @@ struct CudaModule {
   // Why CUDA cannot be used, such as a driver that is too old, in the CUDA runtime's own words; empty if it can, or if there is no GPU.
   std::string (*refusal)() = nullptr;
   int (*compute_capability_major)(int device) = nullptr;
+  // Why LibTorch cannot compute on this device, such as an architecture that it was not built for; empty if it can. Names the device.
+  std::string (*device_refusal)(int device) = nullptr;
   // Peak number of bytes that the caching allocator has held for tensors.
   uint64_t (*peak_memory)(int device) = nullptr;
   // "0000:3b:00.0"
@@ -40,9 +42,8 @@ struct CudaAccess {
   std::string refusal = {};            // why not, and the remedy, if there is an NVIDIA driver
 };
 
-// Opens the module if there is an NVIDIA driver, which makes CUDA available to LibTorch. Must be called before any other use of LibTorch
-// and before threads start, because LibTorch looks for its CUDA libraries once and caches the result. The module is never closed.
-// `allocator`: settings in the format of PYTORCH_CUDA_ALLOC_CONF, which LibTorch reads when it is opened; empty: those of the environment.
-CudaAccess open_cuda_module(const std::string& allocator);
+// Opens the module if there is an NVIDIA driver, which makes CUDA available to LibTorch. Must be called before any other use of LibTorch,
+// which looks for its CUDA libraries once and caches the result. The module is never closed.
+CudaAccess open_cuda_module();
 
 }  // namespace trainer::device

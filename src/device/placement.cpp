@@ -6,7 +6,6 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <limits>
 
@@ -54,6 +53,10 @@ Placement choose_placement(const config::RuntimeSection& runtime, const config::
     placement.device = torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(index));
     placement.cuda = cuda.module;
     cuda.module->set_device(index);
+    if (const auto refusal = cuda.module->device_refusal(index); !refusal.empty()) {
+      throw UsageError(fmt::format("{} cannot be used: {}; set runtime.device: cpu, or CUDA_VISIBLE_DEVICES to another GPU",
+                                   placement.device.str(), refusal));
+    }
   }
   const bool float64 = runtime.dtype == config::DtypeChoice::kFloat64;
   placement.dtype = float64 ? torch::kFloat64 : torch::kFloat32;
@@ -78,8 +81,6 @@ void configure_cpu_allocator() {
   constexpr int kNever = std::numeric_limits<int>::max();
   mallopt(M_MMAP_THRESHOLD, kNever);
   mallopt(M_TRIM_THRESHOLD, kNever);
-  // LibTorch reads this at its first large allocation.
-  setenv("THP_MEM_ALLOC_ENABLE", "1", 0);
 }
 
 void apply_placement(const Placement& placement, const config::RuntimeSection& runtime) {
@@ -88,8 +89,10 @@ void apply_placement(const Placement& placement, const config::RuntimeSection& r
   context.setDeterministicAlgorithms(runtime.deterministic, /*warn_only=*/false);
   context.setDeterministicCuDNN(runtime.deterministic);
   context.setBenchmarkCuDNN(runtime.cudnn_benchmark && !runtime.deterministic);
-  // cuBLAS is deterministic only with a fixed workspace, and reads this when it is first used.
-  if (runtime.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  if (const auto& allow = runtime.allow_tf32.value) {
+    context.setAllowTF32CuBLAS(*allow);
+    context.setAllowTF32CuDNN(*allow);
+  }
 }
 
 uint64_t memory_in_use(const Placement& placement) {

@@ -37,8 +37,8 @@ Placement choose_placement(const config::RuntimeSection& runtime, const config::
 // One line for the log: "cpu, 2 threads, bfloat16 autocast, channels_last".
 std::string to_string(const Placement& placement);
 
-// Makes the C library keep freed memory for the next step and request huge pages: otherwise page faults cost up to a third of a small
-// network's step. Must be called before the first tensor is created.
+// Makes the C library keep freed memory for the next step: otherwise page faults cost up to a third of a small network's step. Must be
+// called before the first tensor is created.
 void configure_cpu_allocator();
 
 // Configures LibTorch accordingly: threads, determinism, cuDNN. Call once per process.

@@ -12,6 +12,8 @@ std::string describe(const ActivityState& state) {
   switch (state.phase) {
     case Phase::kStartUp:
       return "start-up";
+    case Phase::kConnect:
+      return "the set-up of NCCL (NCCL_DEBUG=INFO in the environment shows its steps)";
     case Phase::kLoading:
       return fmt::format("loading of step {}", state.step);
     case Phase::kStep:

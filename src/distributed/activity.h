@@ -14,7 +14,7 @@
 
 namespace trainer::distributed {
 
-enum class Phase { kStartUp, kLoading, kStep, kValidation, kCheckpoint, kEnd };
+enum class Phase { kStartUp, kConnect, kLoading, kStep, kValidation, kCheckpoint, kEnd };
 
 struct ActivityState {
   Phase phase = Phase::kStartUp;
@@ -25,7 +25,7 @@ struct ActivityState {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ActivityState, phase, step, is_waiting, num_changes, file)
 
-// "start-up", "loading of step 12", "step 12", "validation", "checkpoint".
+// "start-up", "the set-up of NCCL (…)", "loading of step 12", "step 12", "validation", "checkpoint".
 std::string describe(const ActivityState& state);
 // "start-up, reading FILE"
 std::string describe_with_file(const ActivityState& state);

@@ -89,6 +89,14 @@ torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
     with_peer_errors("all_gather", [&] { exchange_->all_gather(tensor, all); });
     return all;
   }
+  if (tensor.is_cuda() && group_->getBackendType() == c10d::ProcessGroup::BackendType::NCCL) {
+    // The other form copies each rank's part once more.
+    run("all_gather", [&] {
+      auto input = tensor.contiguous();
+      return group_->_allgather_base(all, input);
+    });
+    return all;
+  }
   run("all_gather", [&] {
     std::vector<std::vector<torch::Tensor>> outputs{all.unbind(0)};
     std::vector<torch::Tensor> inputs{tensor.contiguous()};
@@ -110,6 +118,11 @@ void ProcessGroup::scatter(const torch::Tensor& parts, const torch::Tensor& part
     options.rootRank = source;
     return group_->scatter(outputs, inputs, options);
   });
+}
+
+torch::Tensor ProcessGroup::to_host(const torch::Tensor& tensor) const {
+  const Activity::Wait wait(tensor.is_cpu() ? nullptr : activity_.get());
+  return tensor.cpu();
 }
 
 std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) const {

@@ -48,6 +48,8 @@ class ProcessGroup {
   torch::Tensor all_gather(const torch::Tensor& tensor) const;
   // Writes this rank's part of `parts` [size, …] to `part`. Only `source` reads `parts`; `part` has the same shape on all ranks.
   void scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
+  // A copy in the host's memory. On a GPU this waits until the collectives before it have finished, as waiting for the other ranks.
+  torch::Tensor to_host(const torch::Tensor& tensor) const;
   // Bytes of any length, by rank.
   std::vector<std::string> all_gather_bytes(const std::string& bytes) const;
   std::string broadcast_bytes(const std::string& bytes, int source = 0) const;

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <ranges>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/error.h"
+#include "base/plural.h"
+#include "distributed/first_line.h"
 #include "distributed/gloo.h"
 
 namespace trainer::distributed {
@@ -39,7 +42,13 @@ ProcessGroups::ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, in
 }
 
 ProcessGroups::~ProcessGroups() {
-  for (const auto& group : groups_) group->abort();
+  for (const auto& group : groups_) {
+    try {
+      group->abort();
+    } catch (const std::exception&) {
+      // NCCL reports the failure again that has ended the run.
+    }
+  }
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroups::new_group(std::vector<int> ranks) {
@@ -72,9 +81,7 @@ std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks) 
   group->setGroupName(name);
   if (with_nccl) {
     group->setBoundDeviceId(options_.device);
-    add(torch::kCUDA, BackendType::NCCL,
-        options_.cuda->make_nccl_backend(c10::make_intrusive<c10d::PrefixStore>("cuda", store), rank, size, options_.device,
-                                         options_.timeout));
+    add(torch::kCUDA, BackendType::NCCL, connect_nccl(store, rank, size));
   } else if (options_.device.is_cuda()) {
     add(torch::kCUDA, BackendType::GLOO, gloo);
   }
@@ -83,9 +90,52 @@ std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks) 
   return groups_.back();
 }
 
+c10::intrusive_ptr<c10d::Backend> ProcessGroups::connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
+  const Activity::Wait wait(options_.activity.get());
+  try {
+    const auto backend = options_.cuda->make_nccl_backend(c10::make_intrusive<c10d::PrefixStore>("cuda", store), rank, size,
+                                                          options_.device, options_.timeout);
+    // Otherwise in the first collective, where a network that does not work could not be told from a rank that hangs.
+    backend->eagerConnectSingleDevice(options_.device);
+    const std::lock_guard lock(mutex_);
+    nccl_backends_.push_back(backend);
+    return backend;
+  } catch (const std::exception& error) {
+    rethrow_own_error(error);
+    throw PeerError(fmt::format("rank {}: NCCL cannot connect {}: {}; NCCL_DEBUG=INFO in the environment shows its steps", rank_,
+                                counted(size, "GPU"), first_line(error)));
+  }
+}
+
+std::string ProcessGroups::connection_error() const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& backend : nccl_backends_) {
+    const char* what = nullptr;
+    switch (backend->getError()) {
+      case c10d::ErrorType::SUCCESS:
+        continue;
+      case c10d::ErrorType::TIMEOUT:
+        what = "a collective has timed out";
+        break;
+      case c10d::ErrorType::COMM_ERROR:
+        what = "a connection is lost";
+        break;
+      case c10d::ErrorType::REMOTE_ERROR:
+        what = "another rank has an error";
+        break;
+    }
+    return fmt::format("rank {}: NCCL reports that {}; look for a rank that ended or hangs", rank_, what);
+  }
+  return "";
+}
+
 void ProcessGroups::shutdown() {
   if (groups_.empty()) return;
   world_->barrier();
+  {
+    const std::lock_guard lock(mutex_);
+    nccl_backends_.clear();
+  }
   for (; !groups_.empty(); groups_.pop_back()) groups_.back()->c10d_group()->shutdown();
 }
 

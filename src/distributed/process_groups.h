@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
@@ -32,7 +33,8 @@ class ProcessGroups {
  public:
   // For one process, without sockets.
   ProcessGroups();
-  // Collective over `world_size` processes that share the store (prefixed for this run by the caller).
+  // Collective over `world_size` processes that share the store (prefixed for this run by the caller). With NCCL, connects the GPUs, which
+  // counts as waiting for the other ranks. Throws PeerError.
   ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options);
   ~ProcessGroups();
   ProcessGroups(const ProcessGroups&) = delete;
@@ -40,6 +42,8 @@ class ProcessGroups {
 
   // All processes.
   const std::shared_ptr<ProcessGroup>& world() const { return world_; }
+  // What NCCL reports about its connections; empty: all work. May be called by any thread until shutdown() or the destructor begins.
+  std::string connection_error() const;
   // All ranks, as given.
   const std::vector<RankInfo>& ranks() const { return options_.ranks; }
 
@@ -52,12 +56,15 @@ class ProcessGroups {
 
  private:
   std::shared_ptr<ProcessGroup> make_group(std::vector<int> ranks);
+  c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
 
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_ = 0;
   GroupOptions options_;
   int num_made_ = 0;
   std::vector<std::shared_ptr<ProcessGroup>> groups_;  // groups that this process is a member of, oldest first
+  mutable std::mutex mutex_;
+  std::vector<c10::intrusive_ptr<c10d::Backend>> nccl_backends_;  // guarded by the mutex
   std::shared_ptr<ProcessGroup> world_;
 };
 

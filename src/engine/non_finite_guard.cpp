@@ -1,11 +1,14 @@
 #include "engine/non_finite_guard.h"
 
+#include <map>
+#include <utility>
+
 namespace trainer::engine {
 namespace {
 
 void copy_all(const std::vector<torch::Tensor>& to, const std::vector<torch::Tensor>& from) {
   const torch::NoGradGuard no_grad;
-  if (!to.empty()) at::_foreach_copy_(to, from);
+  at::_foreach_copy_(to, from);
 }
 
 }  // namespace
@@ -13,17 +16,22 @@ void copy_all(const std::vector<torch::Tensor>& to, const std::vector<torch::Ten
 NonFiniteGuard::NonFiniteGuard(Parts& parts, task::TrainMeter& meter)
     : parts_(parts),
       meter_(meter),
-      buffers_(parts.model->buffers()),
       non_finite_step_(torch::full({}, -1, torch::dtype(torch::kInt64).device(parts.placement.device))),
       non_finite_scale_(torch::zeros({}, torch::dtype(torch::kFloat32).device(parts.placement.device))),
       finite_losses_(torch::zeros({}, torch::dtype(torch::kFloat32).device(parts.placement.device))) {
-  for (const auto& buffer : buffers_) saved_buffers_.push_back(torch::empty_like(buffer));
+  std::map<torch::ScalarType, Buffers> by_type;
+  for (const auto& buffer : parts.model->buffers()) {
+    auto& buffers = by_type[buffer.scalar_type()];
+    buffers.of_model.push_back(buffer);
+    buffers.saved.push_back(torch::empty_like(buffer));
+  }
+  for (auto& [type, buffers] : by_type) buffers_.push_back(std::move(buffers));
 }
 
 void NonFiniteGuard::begin_step(int64_t step) {
   step_ = step;
   meter_.mark();
-  copy_all(saved_buffers_, buffers_);
+  for (const auto& buffers : buffers_) copy_all(buffers.saved, buffers.of_model);
 }
 
 torch::Tensor NonFiniteGuard::mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss) {
@@ -67,7 +75,7 @@ bool NonFiniteGuard::had_non_finite_loss() const { return finite_losses_.isnan()
 
 void NonFiniteGuard::undo() {
   meter_.rewind();
-  copy_all(buffers_, saved_buffers_);
+  for (const auto& buffers : buffers_) copy_all(buffers.of_model, buffers.saved);
   non_finite_step_.fill_(-1);
   finite_losses_.zero_();
 }

@@ -40,12 +40,16 @@ class NonFiniteGuard {
  private:
   Parts& parts_;
   task::TrainMeter& meter_;
-  std::vector<torch::Tensor> buffers_;        // of the model
-  std::vector<torch::Tensor> saved_buffers_;  // their values before the step
-  int64_t step_ = 0;                          // the current step
-  torch::Tensor non_finite_step_;             // int64 scalar on the device, -1: none
-  torch::Tensor non_finite_scale_;            // float32 scalar on the device
-  torch::Tensor finite_losses_;               // float32 scalar on the device: 0, or NaN once a loss was not finite
+  // Buffers of one type, which one kernel copies on a GPU.
+  struct Buffers {
+    std::vector<torch::Tensor> of_model;
+    std::vector<torch::Tensor> saved;  // their values before the step
+  };
+  std::vector<Buffers> buffers_;
+  int64_t step_ = 0;                // the current step
+  torch::Tensor non_finite_step_;   // int64 scalar on the device, -1: none
+  torch::Tensor non_finite_scale_;  // float32 scalar on the device
+  torch::Tensor finite_losses_;     // float32 scalar on the device: 0, or NaN once a loss was not finite
 };
 
 }  // namespace trainer::engine

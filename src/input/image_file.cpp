@@ -1,36 +1,35 @@
 #include "input/image_file.h"
 
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <string>
+
 #include "base/error.h"
 #include "base/file.h"
-
-#if TRAINER_WITH_OPENCV
-#include <opencv2/imgcodecs.hpp>
-#include <opencv2/imgproc.hpp>
-#endif
+#include "input/image_module.h"
 
 namespace trainer::input {
+namespace {
 
-#if TRAINER_WITH_OPENCV
+// Never closed.
+const ImageModule& image_module() {
+  // Found beside the executable, by its run path.
+  void* library = dlopen("libtrainer_images.so", RTLD_NOW | RTLD_LOCAL);
+  const auto entry = library == nullptr ? nullptr : reinterpret_cast<ImageModuleEntry>(dlsym(library, kImageModuleEntry));
+  if (entry != nullptr) return *entry();
+  throw UsageError(
+      fmt::format("image files need OpenCV, but the module for them cannot be loaded: {}; build with -DTRAINER_WITH_OPENCV=ON", dlerror()));
+}
+
+}  // namespace
 
 void write_image_file(const std::filesystem::path& path, const RgbImage& image) {
   if (const auto refusal = describe_irregular(path); !refusal.empty()) throw Error("cannot write " + path.string() + ": " + refusal);
-  const cv::Mat rgb(image.height, image.width, CV_8UC3, const_cast<uint8_t*>(image.pixels.data()));
-  cv::Mat bgr;
-  cv::cvtColor(rgb, bgr, cv::COLOR_RGB2BGR);
-  try {
-    if (cv::imwrite(path.string(), bgr)) return;
-  } catch (const cv::Exception& error) {
-    throw UsageError("cannot write " + path.string() + ": " + error.err + "; use a name that ends in .png or .jpg");
-  }
+  std::string refusal;
+  if (image_module().write(path.string(), image, refusal)) return;
+  if (!refusal.empty()) throw UsageError("cannot write " + path.string() + ": " + refusal + "; use a name that ends in .png or .jpg");
   throw Error("cannot write " + path.string() + "; does the folder exist, and may this user write there?");
 }
-
-#else
-
-void write_image_file(const std::filesystem::path& path, const RgbImage&) {
-  throw UsageError("cannot write " + path.string() + ": this trainer was built without OpenCV; build with -DTRAINER_WITH_OPENCV=ON");
-}
-
-#endif
 
 }  // namespace trainer::input

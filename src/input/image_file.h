@@ -1,5 +1,5 @@
 #pragma once
-// Image files, written with OpenCV. In a build without OpenCV (TRAINER_WITH_OPENCV=OFF), every call throws UsageError.
+// Image files, written by the image module. In a build without OpenCV (TRAINER_WITH_OPENCV=OFF), every call throws UsageError.
 
 #include <cstdint>
 #include <filesystem>

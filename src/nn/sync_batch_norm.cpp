@@ -126,9 +126,10 @@ torch::Tensor local_statistics(const torch::Tensor& x, double eps) {
 
 Statistics join(const torch::Tensor& x, const LayerState& layer) {
   const int64_t num_channels = x.size(1);
-  torch::Tensor all = layer.group->all_gather(local_statistics(x, layer.eps));
-  // Empty parts are sorted last because the kernel divides by the running count. Python drops them, which must wait for the device.
-  all = all.index_select(0, at::argsort(all.select(1, 2 * num_channels), /*stable=*/true, /*dim=*/0, /*descending=*/true));
+  // The kernel below divides by the number of values so far. Python drops empty parts, which has to wait for the device; here the sampler
+  // gives the first rank a part whenever it gives one to any rank.
+  TORCH_CHECK(x.numel() > 0 || layer.group->rank() > 0, "the first rank's part of the batch is empty: ", x.sizes());
+  const torch::Tensor all = layer.group->all_gather(local_statistics(x, layer.eps));
   const torch::Tensor counts = all.select(1, 2 * num_channels).contiguous();
   // Two values on this rank are enough; the sum over all ranks would wait for the device.
   if (num_values(x) < 2) check_count(counts.sum().item<double>(), x, *layer.group);

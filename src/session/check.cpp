@@ -8,6 +8,7 @@
 
 #include "base/plural.h"
 #include "datasets/registry.h"
+#include "device/allocator_settings.h"
 #include "input/transforms.h"
 #include "models/registry.h"
 #include "nn/loss.h"
@@ -90,6 +91,10 @@ void check_optimizer(const config::Experiment& experiment, config::Findings& fin
 }  // namespace
 
 void check_components(const config::Experiment& experiment, config::Findings& findings) {
+  if (findings.are_readable({"runtime"})) {
+    const auto refusal = device::refusal_of_allocator(experiment.runtime.cuda_allocator);
+    if (!refusal.empty()) findings.refuse("runtime.cuda_allocator", refusal);
+  }
   optim::check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;

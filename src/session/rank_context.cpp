@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "checkpoint/store.h"
+#include "device/allocator_settings.h"
 #include "distributed/run_secret.h"
 #include "session/registries.h"
 #include "session/version.h"
@@ -119,10 +120,11 @@ RankContext::RankContext(config::Experiment experiment, const device::HostShare&
 void RankContext::choose_placement(const device::HostShare& share) {
   device::configure_cpu_allocator();
   device::CudaAccess cuda;
-  if (experiment_.runtime.device != config::DeviceChoice::kCpu) cuda = device::open_cuda_module(experiment_.runtime.cuda_allocator);
+  if (experiment_.runtime.device != config::DeviceChoice::kCpu) cuda = device::open_cuda_module();
   if (experiment_.runtime.device == config::DeviceChoice::kAuto && !cuda.refusal.empty()) {
     logger_->warn("there is an NVIDIA driver, but training runs on the CPU: {}", cuda.refusal);
   }
+  if (cuda.module != nullptr) device::apply_allocator(experiment_.runtime.cuda_allocator);
   placement_ = device::choose_placement(experiment_.runtime, experiment_.amp, experiment_.dataloader.pin_memory, share, cuda);
   device::apply_placement(placement_, experiment_.runtime);
 }
@@ -164,7 +166,15 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
                                             .activity = process_->monitor().activity(),
                                             .ranks = meeting.ranks};
     const auto store = meeting.group_store ? meeting.group_store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
+    const bool with_nccl = distributed::uses_nccl(options);
+    if (with_nccl) options.activity->enter(distributed::Phase::kConnect);
     groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
+    if (with_nccl) {
+      options.activity->enter(distributed::Phase::kStartUp);
+      connection_watch_ = std::make_unique<supervision::ConnectionWatch>(
+          [this] { return groups_->connection_error(); },
+          [&monitor = process_->monitor()](const std::string& error) { monitor.leave_after_lost_connection(error); });
+    }
   }
   ranks_ = engine::make_ranks(*groups_);
   ranks_.activity = process_->monitor().activity();
@@ -178,15 +188,28 @@ ExitCode RankContext::run(const std::function<ExitCode()>& work) {
     // Until all ranks have done their work, a rank that is lost is a failure; afterwards ranks end at different times.
     ranks_.world->barrier();
     monitor.end();
+    connection_watch_.reset();
     try {
       groups_->shutdown();
     } catch (const PeerError&) {
       // A rank was lost when nothing was left to do.
     }
     return exit_code;
-  } catch (const AgreedError& error) {
+  } catch (const std::exception& error) {
     if (!checkpoint_folder_) throw;
-    monitor.report(error.what(), error.exit_code());
+    return end_failed(error);
+  }
+}
+
+void RankContext::end_failed_gpu(const std::exception& error) {
+  if (process_ != nullptr && placement_.cuda != nullptr) end_failed(error);
+}
+
+ExitCode RankContext::end_failed(const std::exception& error) {
+  auto& monitor = process_->monitor();
+  const auto exit_code = exit_code_of(error);
+  if (dynamic_cast<const AgreedError*>(&error) != nullptr) {
+    monitor.report(error.what(), exit_code);
     // Exit together, because launchers report the first process that exits as the root cause.
     try {
       barrier_.on_all_ranks([] {});
@@ -194,17 +217,11 @@ ExitCode RankContext::run(const std::function<ExitCode()>& work) {
       // The error that all ranks agreed on has been reported already.
     }
     monitor.end();
-    return end_failed(error.exit_code());
-  } catch (const std::exception& error) {
-    if (!checkpoint_folder_) throw;
-    monitor.report(monitor.explain(error), exit_code_of(error));
-    return end_failed(exit_code_of(error));
+  } else {
+    monitor.report(monitor.explain(error), exit_code);
   }
-}
-
-ExitCode RankContext::end_failed(ExitCode exit_code) {
   const bool can_resume = exit_code == ExitCode::kFailure || exit_code == ExitCode::kPeer;
-  if (can_resume && !checkpoint_folder_->empty()) {
+  if (can_resume && checkpoint_folder_ && !checkpoint_folder_->empty()) {
     const auto checkpoints = checkpoint::list_checkpoints(*checkpoint_folder_);
     if (checkpoints.empty()) {
       logger_->info("no checkpoint is saved yet: the same command starts again from the first step");
@@ -212,12 +229,13 @@ ExitCode RankContext::end_failed(ExitCode exit_code) {
       logger_->info("the same command resumes from {}", checkpoints.front().string());
     }
   }
-  if (process_->rank_env().world_size > 1) {
-    // The other ranks detect the failure when this process's connections close; destructors would wait for the other ranks first.
+  if (process_->rank_env().world_size > 1 || placement_.cuda != nullptr) {
+    // The other ranks detect the failure when this process's connections close; destructors would wait for the other ranks first. And
+    // after an error of a GPU, freeing the memory that it used would fail in a destructor.
     logger_->flush();
     _exit(static_cast<int>(exit_code));
   }
-  process_->monitor().end();
+  monitor.end();
   groups_->shutdown();
   return exit_code;
 }

@@ -14,6 +14,7 @@
 #include "distributed/startup_barrier.h"
 #include "engine/parts.h"
 #include "session/rank_process.h"
+#include "supervision/connection_watch.h"
 
 namespace trainer::session {
 
@@ -31,7 +32,10 @@ class RankContext {
   // Collective, on the context of a RankProcess: runs `work`, which destroys all that it creates, then shuts the process groups down.
   // After begin_run(), an error is reported here and its exit code returned; if there are several ranks, a failed one ends its process
   // immediately, because the others detect the failure by its closed connections.
+  // If the rank uses a GPU, `work` has to call end_failed_gpu() before it destroys anything.
   ExitCode run(const std::function<ExitCode()>& work);
+  // On a rank that uses a GPU: reports the error and ends the process. Otherwise it has no effect.
+  void end_failed_gpu(const std::exception& error);
   // The run has a log from now on, so that its errors are logged instead of being thrown to main. `checkpoint_folder`: on the rank that
   // saves, else empty.
   void begin_run(const std::filesystem::path& checkpoint_folder) { checkpoint_folder_ = checkpoint_folder; }
@@ -52,7 +56,7 @@ class RankContext {
   void choose_placement(const device::HostShare& share);
   void choose_placement_together(distributed::Meeting& meeting);
   void make_groups(const distributed::Meeting& meeting);
-  ExitCode end_failed(ExitCode exit_code);
+  ExitCode end_failed(const std::exception& error);
 
   RankProcess* process_ = nullptr;
   std::shared_ptr<Logger> logger_;
@@ -62,6 +66,7 @@ class RankContext {
   int local_rank_ = 0;
   device::Placement placement_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
+  std::unique_ptr<supervision::ConnectionWatch> connection_watch_;  // with NCCL
   engine::Ranks ranks_;
   std::optional<std::filesystem::path> checkpoint_folder_;  // set by begin_run()
 };

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <thread>
 
 #include "base/crash.h"
@@ -18,8 +17,6 @@ namespace trainer::session {
 namespace {
 
 std::shared_ptr<Logger> set_up_process(int rank) {
-  // LibTorch would print a stack trace for a lost connection; this program reports it in one sentence.
-  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
   c10::initLogging();
   install_crash_handlers();
   install_stop_handlers();

@@ -199,7 +199,14 @@ bool Session::train(reporting::Sink& reporter, const std::function<bool()>& shou
     const auto checkpoint = broadcast(resume_from_, std::move(start_.checkpoint), *context_.ranks().world);
     context_.barrier().on_all_ranks([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
   }
-  return trainer.run();
+  try {
+    return trainer.run();
+  } catch (const std::exception& error) {
+    // A checkpoint is complete even if the training has failed since.
+    if (saver_ && context_.placement().cuda != nullptr) saver_->finish();
+    context_.end_failed_gpu(error);
+    throw;
+  }
 }
 
 }  // namespace trainer::session

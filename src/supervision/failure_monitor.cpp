@@ -142,6 +142,12 @@ std::string FailureMonitor::explain(const std::exception& error) {
   return failure ? to_string(*failure) + std::string(launch::kThisRankExits) : error.what();
 }
 
+void FailureMonitor::leave_after_lost_connection(const std::string& error) {
+  report(explain(PeerError(error)), ExitCode::kPeer);
+  logger_->flush();
+  _exit(static_cast<int>(ExitCode::kPeer));
+}
+
 void FailureMonitor::end() {
   if (detector_) detector_->finish();
 }

@@ -36,6 +36,8 @@ class FailureMonitor {
   std::string explain(const std::exception& error);
   // Logs the error that ends this rank, and writes it to torchrun's error file. Empty text: another rank reports it.
   void report(const std::string& text, ExitCode exit_code);
+  // NCCL has reported, as `error`, that a connection broke: ends the process.
+  [[noreturn]] void leave_after_lost_connection(const std::string& error);
   // The run ends normally.
   void end();
 

@@ -47,7 +47,7 @@ bool MainThreadWatch::check() {
   const auto with_file =
       uses_file ? std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - file.since) : milliseconds(0);
   // In training, a step or a checkpoint may take longer; the training loop ends the run after it.
-  const bool is_start_up = state.phase == distributed::Phase::kStartUp;
+  const bool is_start_up = state.phase == distributed::Phase::kStartUp || state.phase == distributed::Phase::kConnect;
   const auto since_stop = time_since_stop_signal();
   const bool is_late = since_stop && (*since_stop >= limits_.stop || is_stop_repeated());
   if (is_late && (is_start_up || with_file >= limits_.stop)) {

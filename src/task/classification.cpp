@@ -59,8 +59,8 @@ class ClassMeter : public ValidationMeter {
     for (const auto& tensor : {hits_, confusion_}) {
       if (tensor.numel() > 0) group.all_reduce(tensor);
     }
-    const auto hits = hits_.cpu();
-    const auto confusion = confusion_.cpu();
+    const auto hits = group.to_host(hits_);
+    const auto confusion = group.to_host(confusion_);
     const auto* next_hits = hits.const_data_ptr<int64_t>();
     const auto num_samples = static_cast<double>(measured.num_samples);
     for (const auto& metric : metrics_) {

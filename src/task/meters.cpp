@@ -23,7 +23,7 @@ void TrainMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, co
 Measurement TrainMeter::read(const distributed::ProcessGroup& group) const {
   const auto sums = sums_.clone();
   group.all_reduce(sums);
-  const auto host = sums.cpu();
+  const auto host = group.to_host(sums);
   const auto* values = host.const_data_ptr<double>();
   const double num_samples = values[host.numel() - 1];
   Measurement measured{.num_samples = static_cast<int64_t>(num_samples)};
@@ -52,7 +52,7 @@ void ValidationMeter::add(int64_t number, const torch::Tensor& loss, const torch
 Measurement ValidationMeter::read(const distributed::ProcessGroup& group) {
   // Each batch belongs to one rank; the other ranks add zeros.
   group.all_reduce(sums_);
-  const auto host = sums_.cpu();
+  const auto host = group.to_host(sums_);
   const auto* values = host.const_data_ptr<double>();
   const auto num_batches = host.numel() - 1;
   double sum = 0;

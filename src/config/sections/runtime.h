@@ -14,6 +14,7 @@ struct RuntimeSection {
   Auto<int64_t> threads = {};
   bool deterministic = false;
   bool cudnn_benchmark = true;
+  Auto<bool> allow_tf32 = {};
   Auto<bool> channels_last = {};
   std::string cuda_allocator = {};
 
@@ -28,15 +29,21 @@ struct RuntimeSection {
               .unit = "threads",
               .doc = "Compute threads of this process; auto: the cores that it may use (affinity, cgroup, Slurm) divided by the ranks on "
                      "this host."});
-    keys.add("deterministic", deterministic, {.doc = "Refuse operations that are not deterministic."});
+    keys.add(
+        "deterministic", deterministic,
+        {.doc = "Refuse operations that are not deterministic; on a GPU, two runs on GPUs of the same model are then equal bit for bit."});
     keys.add("cudnn_benchmark", cudnn_benchmark,
              {.doc = "Let cuDNN try its algorithms on the first steps and keep the fastest; off under deterministic."});
+    keys.add(
+        "allow_tf32", allow_tf32,
+        {.doc = "Round float32 inputs to TF32's 10 bits of mantissa on a GPU, which is faster; auto: in convolutions, but not in matrix "
+                "products, as PyTorch does."});
     keys.add("channels_last", channels_last,
              {.doc = "Images and filters in NHWC order in memory; auto: where the network gains from it, but never for float64."});
     keys.add(
         "cuda_allocator", cuda_allocator,
         {.doc = "Settings of the GPU's memory allocator, in the format of PYTORCH_CUDA_ALLOC_CONF (\"expandable_segments:True\"); empty: "
-                "those of the environment variable."});
+                "those of the environment variable, which alone can choose another backend."});
   }
 };
 

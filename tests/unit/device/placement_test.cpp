@@ -18,6 +18,7 @@ int hopper(int) { return 9; }
 int volta(int) { return 7; }
 uint64_t peak(int) { return 12345; }
 void set_device(int) {}
+std::string works(int) { return ""; }
 
 CudaModule gpus(int (*count)(), int (*major)(int)) {
   CudaModule module;
@@ -25,6 +26,7 @@ CudaModule gpus(int (*count)(), int (*major)(int)) {
   module.compute_capability_major = major;
   module.peak_memory = &peak;
   module.set_device = &set_device;
+  module.device_refusal = &works;
   return module;
 }
 
@@ -80,6 +82,20 @@ TEST(Placement, ABrokenDriverIsNamedWhenAGpuIsAskedFor) {
   }
 }
 
+TEST(Placement, AGpuThatLibTorchCannotUseIsRefusedByName) {
+  auto old_gpu = gpus(&two_devices, &volta);
+  old_gpu.device_refusal = [](int) { return std::string("Tesla V100 (compute capability 7.0): CUDA error: no kernel image is available"); };
+  try {
+    place({}, {}, &old_gpu);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "cuda:0 cannot be used: Tesla V100 (compute capability 7.0): CUDA error: no kernel image is available; set "
+                 "runtime.device: cpu, or CUDA_VISIBLE_DEVICES to another GPU");
+  }
+  EXPECT_TRUE(place({.device = config::DeviceChoice::kCpu}, {}, &old_gpu).device.is_cpu());
+}
+
 TEST(Placement, Float16UsesTheGradScaler) {
   const config::AmpSection float16{.dtype = config::AmpDtype::kFloat16};
   EXPECT_EQ(place({}, float16).autocast_dtype, std::nullopt) << "float16 is slow on a CPU, so auto does not use autocast";
@@ -124,6 +140,15 @@ TEST(Placement, IsApplied) {
   EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
   EXPECT_FALSE(at::globalContext().deterministicAlgorithmsWarnOnly());
   EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
+  // PyTorch's defaults.
+  EXPECT_TRUE(at::globalContext().allowTF32CuDNN());
+  EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
+  for (const bool allow : {true, false}) {
+    runtime.allow_tf32 = {allow};
+    apply_placement(placement, runtime);
+    EXPECT_EQ(at::globalContext().allowTF32CuDNN(), allow);
+    EXPECT_EQ(at::globalContext().allowTF32CuBLAS(), allow);
+  }
   EXPECT_GT(memory_in_use(placement), 10'000'000U);
 }
 

@@ -20,7 +20,7 @@ trainer_module(config SOURCES config/load.cpp
 trainer_module(world LINKS trainer_base)  # a comment
 trainer_module(run LINKS trainer_base)
 trainer_module(input TORCH LINKS trainer_base trainer_config Threads::Threads)
-target_link_libraries(trainer_input PRIVATE trainer_opencv)
+target_link_libraries(trainer_images PRIVATE trainer_base_headers trainer_opencv trainer_warnings)
 trainer_module(engine TORCH LINKS trainer_base trainer_models trainer_datasets trainer_deflate)
 trainer_module(session TORCH LINKS trainer_base trainer_models trainer_datasets)
 add_executable(trainer main.cpp)
@@ -68,7 +68,7 @@ class CheckIncludes(unittest.TestCase):
     def test_links_are_read(self):
         links = {name: " ".join(module.links) for name, module in MODULES.items()}
         self.assertEqual({"base": "", "config": "base", "world": "base", "run": "base", "input": "base config", "engine": "base models datasets", "session": "base models datasets",
-                          "models": "base config", "datasets": "base input", "main": "base engine", "cuda": "base"}, links)
+                          "models": "base config", "datasets": "base input", "main": "base engine", "images": "base", "cuda": "base"}, links)
         self.assertEqual({"input", "engine", "session", "models", "cuda"}, {name for name, module in MODULES.items() if module.with_torch})
 
     def test_every_include_without_a_link_is_refused(self):

@@ -1,0 +1,21 @@
+#pragma once
+// The interface to the module images/, a separate shared library: OpenCV and the hundred libraries that it needs are loaded only when an
+// image file is used.
+
+#include <string>
+
+#include "input/image_file.h"
+
+namespace trainer::input {
+
+// The module's functions; filled in by images/image_module.cpp.
+struct ImageModule {
+  // Returns whether the file was written. Otherwise `refusal` says why its format is not possible; empty: the file system refused it.
+  bool (*write)(const std::string& path, const RgbImage& image, std::string& refusal);
+};
+
+// Name and type of the module's one exported function.
+inline constexpr const char* kImageModuleEntry = "trainer_image_module";
+using ImageModuleEntry = const ImageModule* (*)();
+
+}  // namespace trainer::input

@@ -1,0 +1,223 @@
+// What only a GPU can show about single parts of the program; tests/gpu/*.py run the whole program. Without a GPU they are skipped, or fail
+// under TRAINER_REQUIRE_GPU=1.
+
+#include <c10/cuda/CUDAFunctions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <limits>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "device/cuda_module.h"
+#include "engine/copy_event.h"
+#include "engine/train_step.h"
+#include "nn/sync_batch_norm.h"
+#include "tests/testing/ranks.h"
+#include "tests/testing/small_run.h"
+
+namespace trainer {
+namespace {
+
+const std::string kText =
+    "experiment: gpu\n"
+    "model: {name: resnet20}\n"
+    "dataset: {name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 320, num_validation: 16}\n"
+    "dataloader: {batch_size: 16, num_workers: 2}\n"
+    "optimizer: {name: sgd, lr: 0.01, momentum: 0.9}\n"
+    "runtime: {device: cuda, threads: 1}\n"
+    "training: {epochs: 1}\n"
+    "logging: {every_steps: 1}\n";
+
+// The session of a run on the GPU.
+struct GpuSession {
+  explicit GpuSession(const std::vector<std::string>& overrides)
+      : context(testing::SmallSession::load(kText, overrides), {.num_cpus = 2}, make_quiet_logger()), session(context) {}
+
+  engine::Parts& parts() { return session.parts(); }
+
+  session::RankContext context;
+  session::Session session;
+};
+
+class Gpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto& access = cuda();
+    if (access.module != nullptr) return;
+    const auto reason = access.refusal.empty() ? "there is no NVIDIA driver, or it shows no GPU" : access.refusal;
+    const char* required = std::getenv("TRAINER_REQUIRE_GPU");
+    if (required != nullptr && std::string(required) == "1") FAIL() << "TRAINER_REQUIRE_GPU=1, but " << reason;
+    GTEST_SKIP() << reason;
+  }
+
+  static const device::CudaAccess& cuda() {
+    static const auto access = device::open_cuda_module();
+    return access;
+  }
+  const torch::Device kDevice{torch::kCUDA, 0};
+};
+
+// While it exists, every call that makes the host wait for the GPU throws.
+class NoSync {
+ public:
+  NoSync() { c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_ERROR); }
+  ~NoSync() { c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED); }
+  NoSync(const NoSync&) = delete;
+  NoSync& operator=(const NoSync&) = delete;
+};
+
+TEST_F(Gpu, AStepDoesNotMakeTheHostWait) {
+  const std::vector<std::vector<std::string>> cases = {{"amp.enabled=false"},
+                                                       {"amp.enabled=true"},
+                                                       {"amp={enabled: true, dtype: float16}"},
+                                                       {"training.max_grad_norm=1.0"},
+                                                       {"training.ema={decay: 0.9}"},
+                                                       {"training.accumulation_steps=2"},
+                                                       {"optimizer={name: adamw, lr: 0.001}"},
+                                                       {"optimizer={name: sam, lr: 0.01}"}};
+  for (const auto& overrides : cases) {
+    GpuSession session(overrides);
+    auto& parts = session.parts();
+    const auto& experiment = session.context.experiment();
+    auto meter = parts.task->make_train_meter(kDevice);
+    engine::TrainStep step(parts, 0, experiment.training.max_grad_norm, meter);
+    parts.model->train();
+    const auto part = engine::rest_of_epoch(parts.plan, 0);
+    parts.begin(part, 0);
+    for (int64_t number = 0; number < part.num_steps; ++number) {
+      const auto run = [&] {
+        step.run(engine::micro_steps_of(parts.plan, part, 0, number), [&]() -> const input::Batch& { return parts.next(); }, 0.01, {});
+      };
+      // The first steps allocate memory and choose algorithms.
+      if (number < 5) {
+        run();
+        continue;
+      }
+      const NoSync no_sync;
+      EXPECT_NO_THROW(run()) << overrides.front() << ", step " << number;
+    }
+    EXPECT_EQ(meter.read(*parts.ranks.world).num_samples, 320) << overrides.front();
+  }
+}
+
+TEST_F(Gpu, ABatchIsCopiedBeforeItsMemoryIsWrittenAgain) {
+  for (const char* workers : {"dataloader.num_workers=0", "dataloader.num_workers=4"}) {
+    std::vector<torch::Tensor> copies[2];
+    for (const bool pins : {false, true}) {
+      GpuSession session({workers, std::string("dataloader.pin_memory=") + (pins ? "true" : "false"), "amp.enabled=false"});
+      auto& parts = session.parts();
+      const auto part = engine::rest_of_epoch(parts.plan, 0);
+      parts.begin(part, 0);
+      const auto factor = torch::rand({4096, 4096}, kDevice);
+      auto product = factor;
+      for (int64_t number = 0; number < part.num_batches; ++number) {
+        // The GPU reaches the copies of this batch long after the host has queued them.
+        for (int i = 0; pins && i < 20; ++i) product = (product.mm(factor) / 4096).clone();
+        copies[pins ? 1 : 0].push_back(engine::copy_to_device(parts.next(), kDevice).images);
+      }
+    }
+    ASSERT_EQ(copies[0].size(), 20U);
+    EXPECT_TRUE(testing::bitwise_equal(copies[0], copies[1])) << workers;
+  }
+}
+
+// Makes the weights so large before one step that its loss is not finite, and restores them after it.
+class LargeWeights : public engine::TrainingHook {
+ public:
+  explicit LargeWeights(engine::Parts& parts) : parts_(parts) {}
+
+  void before_step(int64_t step) override {
+    const torch::NoGradGuard no_grad;
+    const auto parameters = parts_.model->parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (step == 3) saved_.push_back(parameters[i].clone());
+      if (step == 3) torch::Tensor(parameters[i]).fill_(std::numeric_limits<float>::max());
+      if (step == 4) torch::Tensor(parameters[i]).copy_(saved_[i]);
+    }
+  }
+
+ private:
+  engine::Parts& parts_;
+  std::vector<torch::Tensor> saved_;
+};
+
+TEST_F(Gpu, Float16SkipsOneStepOfANanLoss) {
+  GpuSession session({"amp={enabled: true, dtype: float16, init_scale: 1024.0}"});
+  LargeWeights hook(session.parts());
+  testing::Recorder events;
+  EXPECT_TRUE(session.session.train(events, [] { return false; }, {&hook}));
+  EXPECT_EQ(session.parts().grad_scaler->num_skipped(), 1);
+  EXPECT_EQ(session.parts().grad_scaler->current_scale().item<double>(), 512);
+  for (const auto& line : events.train) EXPECT_TRUE(std::isfinite(testing::loss_of(line))) << line.step;
+}
+
+TEST_F(Gpu, CollectivesOfNcclWithOneRank) {
+  const auto activity = std::make_shared<distributed::Activity>();
+  distributed::ProcessGroups groups(c10::make_intrusive<c10d::HashStore>(), 0, 1,
+                                    {.backend = config::BackendChoice::kNccl,
+                                     .device = kDevice,
+                                     .cuda = cuda().module,
+                                     .activity = activity,
+                                     .ranks = {distributed::this_process()}});
+  const auto& world = *groups.world();
+  const auto values = torch::arange(6, kDevice).to(torch::kFloat32);
+  const auto sum = values.clone();
+  world.all_reduce(sum);
+  EXPECT_TRUE(world.to_host(sum).equal(values.cpu()));
+  const auto all = world.all_gather(values.view({2, 3}));
+  EXPECT_EQ(all.sizes(), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_TRUE(all[0].equal(values.view({2, 3})));
+  world.broadcast(sum);
+  world.barrier();
+  EXPECT_EQ(groups.connection_error(), "");
+  groups.shutdown();
+}
+
+// Of two ranks as threads, whose collectives gloo runs on the one GPU, against a single process with the joined batch.
+TEST_F(Gpu, SynchronisedStatisticsOfUnevenParts) {
+  constexpr int64_t kChannels = 8;
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    for (const int64_t second : {0, 1, 4}) {
+      torch::manual_seed(3);
+      const auto images = torch::randn({4 + second, kChannels, 5, 6}, kDevice).to(dtype).contiguous(at::MemoryFormat::ChannelsLast);
+      const auto weights = torch::randn_like(images);
+      struct Result {
+        torch::Tensor output, gradient, mean, var;
+      };
+      const auto normalise = [&](nn::BatchNorm2d& norm, int64_t begin, int64_t end) {
+        norm.to(kDevice);
+        const auto x = images.slice(0, begin, end).detach().clone(at::MemoryFormat::ChannelsLast).requires_grad_();
+        const auto y = norm.forward(x);
+        (y * weights.slice(0, begin, end)).sum().backward();
+        return Result{y.detach(), x.grad(), norm.running_mean.clone(), norm.running_var.clone()};
+      };
+      nn::BatchNorm2d single(kChannels);
+      const auto expected = normalise(single, 0, 4 + second);
+      Result parts[2];
+      testing::run_ranks(2, kDevice, [&](distributed::ProcessGroups& groups) {
+        const int rank = groups.world()->rank();
+        nn::SyncBatchNorm norm(kChannels, groups.world());
+        parts[rank] = normalise(norm, rank == 0 ? 0 : 4, rank == 0 ? 4 : 4 + second);
+      });
+      // bfloat16 has 8 bits of mantissa, and values of up to 4; float32 sums are ordered differently.
+      const double tolerance = dtype == torch::kBFloat16 ? 0.04 : 1e-4;
+      EXPECT_TRUE(torch::cat({parts[0].output, parts[1].output}).allclose(expected.output, 0, tolerance)) << dtype << " " << second;
+      EXPECT_TRUE(torch::cat({parts[0].gradient, parts[1].gradient}).allclose(expected.gradient, 0, tolerance)) << dtype << " " << second;
+      for (const auto& part : parts) {
+        EXPECT_TRUE(part.mean.allclose(expected.mean, 0, 1e-4)) << dtype << " " << second;
+        EXPECT_TRUE(part.var.allclose(expected.var, 0, 1e-4)) << dtype << " " << second;
+      }
+    }
+  }
+}
+
+TEST_F(Gpu, MemoryAndPlaceOfTheDevice) {
+  const auto tensor = torch::ones({1 << 20}, kDevice);
+  EXPECT_GE(cuda().module->peak_memory(0), uint64_t{1} << 22);
+  EXPECT_THAT(cuda().module->pci_bus_id(0), ::testing::MatchesRegex("[0-9a-f]+:[0-9a-f]+:[0-9a-f]+\\.0"));
+  EXPECT_EQ(cuda().module->device_refusal(0), "");
+}
+
+}  // namespace
+}  // namespace trainer

@@ -1,0 +1,88 @@
+// How the groups use NCCL, with a backend in its place that needs no GPU.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "base/error.h"
+#include "distributed/process_groups.h"
+
+namespace trainer::distributed::test {
+namespace {
+
+using ::testing::ThrowsMessage;
+
+class FakeNccl : public c10d::Backend {
+ public:
+  using Backend::Backend;
+
+  static inline c10d::ErrorType error = c10d::ErrorType::SUCCESS;
+  static inline bool can_connect = true;
+  static inline std::shared_ptr<Activity> activity;
+  static inline std::vector<at::Device> connected;
+
+  const std::string getBackendName() const override { return "nccl"; }
+  void setSequenceNumberForGroup() override {}
+  c10d::ErrorType getError() override { return error; }
+  void eagerConnectSingleDevice(at::Device device) override {
+    EXPECT_TRUE(activity->read().is_waiting);
+    if (!can_connect) throw std::runtime_error("NCCL error: unhandled system error");
+    connected.push_back(device);
+  }
+  void abort() override { throw std::runtime_error("NCCL error: remote process exited"); }
+};
+
+class NcclTest : public ::testing::Test {
+ protected:
+  NcclTest() {
+    FakeNccl::error = c10d::ErrorType::SUCCESS;
+    FakeNccl::can_connect = true;
+    FakeNccl::activity = std::make_shared<Activity>();
+    FakeNccl::connected.clear();
+    module_.make_nccl_backend = [](c10::intrusive_ptr<c10d::Store>, int rank, int size, c10::Device,
+                                   std::chrono::milliseconds) -> c10::intrusive_ptr<c10d::Backend> {
+      return c10::make_intrusive<FakeNccl>(rank, size);
+    };
+  }
+
+  std::unique_ptr<ProcessGroups> make_groups() {
+    return std::make_unique<ProcessGroups>(
+        c10::make_intrusive<c10d::HashStore>(), 0, 1,
+        GroupOptions{.device = kDevice, .cuda = &module_, .activity = FakeNccl::activity, .ranks = {this_process()}});
+  }
+
+  const torch::Device kDevice{torch::kCUDA, 0};
+  device::CudaModule module_;
+};
+
+TEST_F(NcclTest, ConnectsEachGroupWhenItIsMadeAndWaitsMeanwhile) {
+  const auto groups = make_groups();
+  EXPECT_EQ(FakeNccl::connected, std::vector{kDevice});
+  groups->new_group({0});
+  EXPECT_EQ(FakeNccl::connected, std::vector({kDevice, kDevice}));
+  EXPECT_FALSE(FakeNccl::activity->read().is_waiting);
+}
+
+TEST_F(NcclTest, AFailedConnectionIsAPeerError) {
+  FakeNccl::can_connect = false;
+  EXPECT_THAT([&] { make_groups(); },
+              ThrowsMessage<PeerError>("rank 0: NCCL cannot connect 1 GPU: NCCL error: unhandled system error; NCCL_DEBUG=INFO in the "
+                                       "environment shows its steps"));
+}
+
+TEST_F(NcclTest, ErrorsOfTheConnectionsAreFound) {
+  const auto groups = make_groups();
+  EXPECT_EQ(groups->connection_error(), "");
+  const std::vector<std::pair<c10d::ErrorType, std::string>> errors = {{c10d::ErrorType::TIMEOUT, "a collective has timed out"},
+                                                                       {c10d::ErrorType::COMM_ERROR, "a connection is lost"},
+                                                                       {c10d::ErrorType::REMOTE_ERROR, "another rank has an error"}};
+  for (const auto& [error, text] : errors) {
+    FakeNccl::error = error;
+    EXPECT_EQ(groups->connection_error(), "rank 0: NCCL reports that " + text + "; look for a rank that ended or hangs");
+  }
+}
+
+}  // namespace
+}  // namespace trainer::distributed::test
