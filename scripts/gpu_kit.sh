@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Collects what tests and measures this program on a machine with a GPU that has nothing but Python, its torch package and a driver.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+limit_mb=40
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/gpu_kit.sh [--output FOLDER]
+  --output FOLDER  the folder of the kit, which is made anew; default: build/gpu_kit
+Copy the folder to a machine with NVIDIA GPUs, x86-64, glibc 2.34 or newer and the torch package of the same version as here, and call
+run.sh there; run.sh --help says what it can do.
+TEXT
+}
+
+fail() { echo "gpu_kit: $*" >&2; exit 1; }
+output="$root/build/gpu_kit"
+while [ "$#" -gt 0 ]; do
+  case "$1" in
+    --output) output=$(realpath -m -- "${2:?--output needs a folder}") && shift ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage >&2; echo "gpu_kit: unknown argument '$1'" >&2; exit 2 ;;
+  esac
+  shift
+done
+programs=(trainer gpu_test bench_step)
+modules=(libtrainer_cuda.so libtrainer_faults.so)
+
+# path_of NAME: of a built program or module.
+path_of() { find "$(build_folder)" -maxdepth 2 -name "$1" -type f -print -quit; }
+
+# The libraries of this distribution that the programs need. Every system has those of the compiler and the C library, and the torch
+# package has LibTorch's.
+libraries() {
+  local name
+  for name in "${programs[@]}" "${modules[@]}"; do ldd "$(path_of "$name")"; done |
+    sed -n 's|^\s*\(\S*\) => \(/\(usr/\)\?lib/\S*\) .*|\1 \2|p' | sort -u |
+    grep -vE '^(libc|libm|libdl|librt|libpthread|libresolv|libutil|ld-linux[^ ]*|libstdc\+\+|libgcc_s)\.so'
+}
+
+collect() {
+  local name path temporary
+  if [ -e "$output" ] && ! [ -e "$output/kit.json" ]; then fail "$output exists and is not a kit; name another folder"; fi
+  rm -rf "$output"
+  mkdir -p "$output"/{bin,tests,bench,datasets}
+  for name in "${programs[@]}" "${modules[@]}"; do
+    path=$(path_of "$name")
+    [ -n "$path" ] || fail "$name was not built; does this build have the CUDA module (scripts/setup.sh --cuda)?"
+    install --strip "$path" "$output/bin/$name"
+    # In this form the path holds for the libraries of libraries too. LibTorch is found by LD_LIBRARY_PATH, which run.sh sets.
+    # shellcheck disable=SC2016  # expanded by the loader
+    patchelf --force-rpath --set-rpath '$ORIGIN:$ORIGIN/../lib' "$output/bin/$name"
+  done
+  temporary=$(mktemp -d)
+  while read -r name path; do cp -L "$path" "$temporary/$name"; done < <(libraries)
+  tar --directory "$temporary" --owner=0 --group=0 --sort=name -cJf "$output/lib.tar.xz" .
+  rm -rf "$temporary"
+  cp -r "$root"/configs "$output/"
+  cp -r "$root"/datasets/cifar10_sample "$output/datasets/"
+  cp -r "$root"/bench/{*.py,gpu.sh,peers} "$output/bench/"
+  for name in gpu testing golden; do
+    mkdir "$output/tests/$name"
+    cp "$root/tests/$name"/*.py "$output/tests/$name/"
+  done
+  cp "$root"/scripts/gpu_kit/* "$output/"
+  find "$output" -name __pycache__ -prune -exec rm -rf {} +
+  python3 - "$output/kit.json" "$(sed -n 's/^torch==//p' "$root/scripts/requirements/torch.txt")" \
+    "$(git -C "$root" describe --always --dirty --abbrev=12 --exclude='*')" <<'TEXT'
+import json, pathlib, sys
+pathlib.Path(sys.argv[1]).write_text(json.dumps({"torch": sys.argv[2], "commit": sys.argv[3]}, indent=1) + "\n")
+TEXT
+}
+
+stage set-up set_up --cuda
+command -v patchelf >/dev/null || fail "patchelf is missing; install it with: apt-get install patchelf"
+stage configure configure
+stage build build_targets "${programs[@]}" trainer_faults
+stage collect collect
+size=$(du -sm --apparent-size "$output" | cut -f 1)
+[ "$size" -le "$limit_mb" ] || fail "$output has $size MB, more than $limit_mb"
+echo "$output: $size MB"

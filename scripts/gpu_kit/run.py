@@ -1,0 +1,180 @@
+"""Tests and measures the program on this machine's GPUs: `run.sh --help`."""
+
+import argparse
+import ctypes
+import datetime
+import json
+import os
+import pathlib
+import platform
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+KIT = pathlib.Path(__file__).resolve().parent
+BIN = KIT / "bin"
+TRAINER = BIN / "trainer"
+# For one test program or the measurements.
+LIMIT_SECONDS = 540
+TEXT = """parts:
+  quick   the tests of single parts, and a short training
+  tests   all tests
+  bench   the measurements against Python
+  all     tests, then bench
+exit codes: 0 all passed, 1 something failed, 2 there is no GPU, or no LibTorch that fits
+"""
+LIBTORCH_FACTS = """
+import json, torch
+print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "folder": torch.__path__[0]}))
+"""
+
+
+class Refusal(Exception):
+    """The machine lacks something that the kit needs."""
+
+
+def read_first_line(path):
+    try:
+        return path.read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return None
+
+
+def find_libtorch(python, wanted):
+    found = subprocess.run([python, "-c", LIBTORCH_FACTS], capture_output=True, text=True)
+    if found.returncode != 0:
+        reason = (found.stderr.strip().splitlines() or ["no message"])[-1]
+        raise Refusal(f"{python} cannot import torch: {reason}; install torch {wanted}, or name another Python with --python")
+    torch = json.loads(found.stdout.splitlines()[-1])
+    if torch["version"].split("+")[0] != wanted:
+        raise Refusal(f"{python} has torch {torch['version']}, but the kit was built for {wanted}; name another Python with --python")
+    if not torch["cuda"]:
+        raise Refusal(f"torch {torch['version']} of {python} is for CPUs only; install the one with CUDA")
+    return torch
+
+
+def gpus():
+    """The names of the GPUs that this process may use, and why there are none."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return [], "no NVIDIA driver (libcuda.so.1) is installed here"
+    status = driver.cuInit(0)
+    if status != 0:
+        text = ctypes.c_char_p()
+        driver.cuGetErrorString(status, ctypes.byref(text))
+        return [], f"the NVIDIA driver reports: {(text.value or b'an unknown error').decode()}"
+    count = ctypes.c_int()
+    driver.cuDeviceGetCount(ctypes.byref(count))
+    names = []
+    for number in range(count.value):
+        name = ctypes.create_string_buffer(256)
+        driver.cuDeviceGetName(name, len(name), number)
+        names.append(name.value.decode())
+    return names, "" if names else "the NVIDIA driver shows none to this process"
+
+
+class Kit:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.results = {"time": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "steps": [],
+                        "kit": json.loads((KIT / "kit.json").read_text())}
+
+    def save(self):
+        self.arguments.results.write_text(json.dumps(self.results, indent=1) + "\n")
+
+    def prepare(self):
+        """Unpacks the libraries, finds LibTorch, and prints what this machine has."""
+        if not (KIT / "lib").exists():
+            with tarfile.open(KIT / "lib.tar.xz") as archive:
+                # The filter is missing in older Pythons.
+                archive.extractall(KIT / "lib", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        torch = find_libtorch(self.arguments.python, self.results["kit"]["torch"])
+        paths = [f"{torch['folder']}/lib", *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(paths), "TRAINER_BINARY": str(TRAINER), "PYTHONDONTWRITEBYTECODE": "1",
+                            "TRAINER_FAULTS": str(BIN / "libtrainer_faults.so"), "TRAINER_REQUIRE_GPU": "1"}
+        version = subprocess.run([TRAINER, "--version"], env=self.environment, capture_output=True, text=True)
+        if version.returncode != 0:
+            raise Refusal(f"the program does not start here: {version.stderr.strip()}")
+        names, reason = gpus()
+        self.no_gpu = reason
+        self.results["machine"] = {
+            "system": f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {' '.join(platform.libc_ver())}",
+            "python": platform.python_version(), "torch": torch, "trainer": version.stdout.splitlines(), "gpus": names,
+            "driver": read_first_line(pathlib.Path("/proc/driver/nvidia/version")), "cores": len(os.sched_getaffinity(0))}
+        machine = self.results["machine"]
+        print(f"system   {machine['system']}, Python {machine['python']}, {machine['cores']} cores")
+        print(f"LibTorch {torch['version']} in {torch['folder']}")
+        print(f"program  {', '.join(machine['trainer'])}")
+        print(f"driver   {machine['driver'] or 'none'}")
+        print(f"GPUs     {', '.join(names) or 'none'}", flush=True)
+        self.save()
+
+    def step(self, name, command, cwd=KIT):
+        """Runs a command; its output is shown if it fails. Returns whether it succeeded."""
+        print(f"{name} ...", end=" ", flush=True)
+        start = time.monotonic()
+        with subprocess.Popen([str(word) for word in command], cwd=cwd, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors="replace", start_new_session=True) as process:
+            try:
+                output, _ = process.communicate(timeout=LIMIT_SECONDS)
+                status = "passed" if process.returncode == 0 else f"failed with {process.returncode}"
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, _ = process.communicate()
+                status = f"killed after {LIMIT_SECONDS} s"
+        seconds = round(time.monotonic() - start, 1)
+        print(f"{status}, {seconds} s", flush=True)
+        if status != "passed":
+            print(output, flush=True)
+        self.results["steps"].append({"name": name, "command": [str(word) for word in command], "status": status, "seconds": seconds,
+                                      "output": output[-20000:]})
+        self.save()
+        return status == "passed"
+
+    def train(self, device):
+        with tempfile.TemporaryDirectory(prefix="trainer-kit-") as folder:
+            return self.step(f"training on {device}", [TRAINER, "--config", KIT / "configs/quickstart.yaml", "--run-dir", f"{folder}/run",
+                                                       "training.epochs=1", f"runtime.device={device}"])
+
+    def run(self):
+        self.prepare()
+        passed = self.train("cpu")
+        if self.no_gpu:
+            raise Refusal(f"no GPU: {self.no_gpu}")
+        part = self.arguments.part
+        if part in ("quick", "tests", "all"):
+            passed = self.step("gpu_test", [BIN / "gpu_test", "--gtest_brief=1"]) and passed
+            passed = self.train("cuda") and passed
+        if part in ("tests", "all"):
+            for test in sorted((KIT / "tests/gpu").glob("test_*.py")):
+                passed = self.step(test.name, [self.arguments.python, test]) and passed
+        if part in ("bench", "all"):
+            figures = self.arguments.results.with_name(f"{self.arguments.results.stem}_bench.json")
+            passed = self.step("bench", [KIT / "bench/gpu.sh", "--bin", BIN, "--python", self.arguments.python, "--output", figures]) and passed
+            print(self.results["steps"][-1]["output"])
+        return 0 if passed else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run.sh", description=__doc__, epilog=TEXT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=["quick", "tests", "bench", "all"], default="quick", help="default: %(default)s")
+    parser.add_argument("--python", default="python3", help="the Python whose torch package is used; default: %(default)s")
+    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results.json"), help="the file to write; default: %(default)s")
+    kit = Kit(parser.parse_args())
+    try:
+        status = kit.run()
+    except Refusal as refusal:
+        print(refusal)
+        kit.results["refusal"] = str(refusal)
+        status = 2
+    kit.save()
+    print(f"results: {kit.arguments.results.resolve()}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
