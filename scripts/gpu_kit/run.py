@@ -44,7 +44,8 @@ def read_first_line(path):
 
 
 def find_libtorch(python, wanted):
-    found = subprocess.run([python, "-c", LIBTORCH_FACTS], capture_output=True, text=True)
+    # Python would also import a torch.py of the current folder.
+    found = subprocess.run([python, "-c", LIBTORCH_FACTS], cwd=KIT, capture_output=True, text=True)
     if found.returncode != 0:
         reason = (found.stderr.strip().splitlines() or ["no message"])[-1]
         raise Refusal(f"{python} cannot import torch: {reason}; install torch {wanted}, or name another Python with --python")

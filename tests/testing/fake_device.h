@@ -4,6 +4,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace trainer::testing {
 
@@ -18,8 +19,9 @@ class FakeDevice : public c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::Privat
 
   static inline thread_local double given = 0;  // seconds of work
   static inline thread_local double done = 0;
-  static inline thread_local int num_events = 0;  // that exist
-  static inline thread_local int num_waits = 0;   // for events that the device had not reached
+  static inline thread_local int num_events = 0;             // that exist
+  static inline thread_local int num_waits = 0;              // for events that the device had not reached
+  static inline thread_local std::function<void()> on_wait;  // called when the host waits for an event
 
   void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
     if (*event == nullptr) ++num_events;
@@ -33,6 +35,7 @@ class FakeDevice : public c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::Privat
   bool queryEvent(void* event) const override { return *static_cast<double*>(event) <= done; }
   void synchronizeEvent(void* event) const override {
     if (!queryEvent(event)) ++num_waits;
+    if (on_wait) on_wait();
     done = std::max(done, *static_cast<double*>(event));
   }
   double elapsedTime(void* first, void* second, c10::DeviceIndex) const override {

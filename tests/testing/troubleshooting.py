@@ -7,7 +7,7 @@ import re
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
 # The placeholders in messages, which the page explains.
 PLACEHOLDERS = {"RANK": r"\d+", "SIZE": r"\d+", "PROCESS": r"\d+", "HOST": r"\S+", "STEP": r"\d+", "SECONDS": r"[\d.]+m?\d*s",
-                "PHASE": r"(?:start-up|(?:loading of )?step \d+|validation|checkpoint)", "ADDRESS": r"\S+:\d+", "PORT": r"\d+", "FILE": r"\S+",
+                "PHASE": r"(?:start-up|the set-up of NCCL|(?:loading of )?step \d+|validation|checkpoint)", "ADDRESS": r"\S+:\d+", "PORT": r"\d+", "FILE": r"\S+",
                 "CODE": r"\d+", "NUMBER": r"\d+", "TEXT": r"\S.*"}
 # In the column of exit codes, if the run continues.
 CONTINUES = "continues"

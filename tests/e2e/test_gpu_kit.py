@@ -1,0 +1,96 @@
+"""The kit for machines with a GPU, in a root folder of a newer Debian that has only Python and the torch package: no network, no driver.
+TRAINER_BUILD_DIR is the build."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "testing"))
+from equal_runs import needs
+
+RELEASE, PYTHON = "trixie", "3.13"
+VENV = ROOT / ".deps" / "venv"
+# What `import torch` needs of Python, in packages without compiled code.
+PURE_PACKAGES = ["filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "sympy", "typing_extensions.py"]
+
+
+def setUpModule():
+    needs([program for program in ("debootstrap", "patchelf", "unshare") if shutil.which(program) is None])
+    if os.geteuid() != 0:
+        raise unittest.SkipTest("debootstrap and chroot need root")
+    if not list(VENV.glob("lib/python3*/site-packages/nvidia/cublas*")) and not list(VENV.glob("lib/python3*/site-packages/nvidia/cudnn")):
+        raise unittest.SkipTest("the CUDA libraries are missing: scripts/setup.sh --parity fetches them")
+
+
+class GpuKitTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-gpu-kit-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.root = pathlib.Path(folder.name, "root")
+        cls.run_checked([ROOT / "scripts" / "gpu_kit.sh", "--output", pathlib.Path(folder.name, "kit")])
+        mirror = cls.run_checked(["bash", "-c", f"source {ROOT}/scripts/common.sh; debian_mirror"]).stdout.split()
+        cls.run_checked(["debootstrap", "--variant=minbase", "--include=python3", RELEASE, cls.root, *mirror])
+        packages = cls.root / "usr" / "local" / "lib" / f"python{PYTHON}" / "dist-packages"
+        version = next(line for line in (ROOT / "scripts" / "requirements" / "torch.txt").read_text().splitlines() if line.startswith("torch=="))
+        cls.run_checked([VENV / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile",
+                         "--no-cache-dir", "--target", packages, "--python-version", PYTHON, "--only-binary=:all:", version])
+        [installed] = VENV.glob("lib/python3*/site-packages")
+        for name in PURE_PACKAGES:
+            copy = shutil.copytree if (installed / name).is_dir() else shutil.copy
+            copy(installed / name, packages / name)
+        shutil.move(pathlib.Path(folder.name, "kit"), cls.root / "kit")
+        # Only inside the mount namespace of each command.
+        (packages / "nvidia").mkdir()
+        cls.nvidia = installed / "nvidia", packages / "nvidia"
+
+    @staticmethod
+    def run_checked(command):
+        run = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        if run.returncode != 0:
+            raise AssertionError(f"{command}: {run.stdout[-3000:]}{run.stderr[-3000:]}")
+        return run
+
+    def inside(self, command):
+        """Runs a command in the root folder, without a network."""
+        source, target = self.nvidia
+        mounts = f"mount --bind '{source}' '{target}' && mount -t proc proc '{self.root}/proc' && mount --rbind /dev '{self.root}/dev'"
+        script = f"{mounts} && exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root chroot '{self.root}' bash -c 'cd /tmp && {command}'"
+        return subprocess.run(["unshare", "--mount", "--net", "bash", "-c", script], capture_output=True, text=True, timeout=300)
+
+    def test_everything_works_up_to_the_missing_gpu(self):
+        run = self.inside("/kit/run.sh all")
+        self.assertEqual(run.returncode, 2, run.stdout + run.stderr)
+        self.assertIn("Debian GNU/Linux 13", run.stdout)
+        self.assertIn("training on cpu ... passed", run.stdout)
+        self.assertIn("no GPU: no NVIDIA driver (libcuda.so.1) is installed here", run.stdout)
+        results = json.loads((self.root / "tmp" / "results.json").read_text())
+        self.assertEqual([(step["name"], step["status"]) for step in results["steps"]], [("training on cpu", "passed")])
+        self.assertEqual(results["machine"]["gpus"], [])
+        # The programs of the tests start, too.
+        start = "LD_LIBRARY_PATH=$(python3 -c \"import torch; print(torch.__path__[0])\")/lib"
+        self.assertIn("SKIPPED", self.inside(f"{start} /kit/bin/gpu_test").stdout)
+        self.assertIn("--network is required", self.inside(f"{start} /kit/bin/bench_step").stderr)
+        bench = self.inside("/kit/bench/gpu.sh --bin /kit/bin")
+        self.assertEqual(bench.returncode, 2, bench.stdout + bench.stderr)
+        self.assertIn("no GPU", bench.stdout + bench.stderr)
+
+    def test_a_libtorch_that_does_not_fit(self):
+        for python, reason in (("raise ImportError(\"no module\")", "cannot import torch: ImportError: no module; install torch 2.11.0, or name another Python with --python"),
+                               ("__version__ = \"1.13.1\"; __path__ = [\"/\"]\nclass version: cuda = \"11\"",
+                                "has torch 1.13.1, but the kit was built for 2.11.0; name another Python with --python")):
+            (self.root / "other").mkdir(exist_ok=True)
+            (self.root / "other" / "torch.py").write_text(python + "\n")
+            run = self.inside("PYTHONPATH=/other /kit/run.sh")
+            self.assertEqual(run.returncode, 2, run.stdout + run.stderr)
+            self.assertIn(reason, run.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
