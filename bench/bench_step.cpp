@@ -1,21 +1,32 @@
-// Training steps of the program in one process, for bench.py.
+// Training steps of the program in one process, for bench.py and gpu.py.
 
 #include "bench/serve.h"
 #include "bench/training.h"
+#include "checkpoint/pytorch_file.h"
+#include "state/view.h"
 
 int main(int argc, char** argv) {
-  trainer::device::set_library_defaults();
   using namespace trainer;
-  CLI::App app("Training steps, measured by bench.py");
+  device::set_library_defaults();
+  CLI::App app("Training steps, measured by bench.py and gpu.py");
   bench::TrainingOptions options;
   options.add_to(app);
+  std::string given;
+  app.add_option("--losses", given, "only print the loss of a step with each batch of this file, which torch.save has written");
   CLI11_PARSE(app, argc, argv);
 
   bench::SingleProcess process(options);
+  const auto& placement = process.parts.placement;
   bench::Training training(process.parts, options);
-  bench::serve({{"network", options.network}, {"input", options.source}, {"placement", device::to_string(process.parts.placement)}},
-               [&](int64_t count) {
-                 training.run(count);
-                 return nlohmann::json::object();
-               });
+  if (!given.empty()) {
+    const auto tree = checkpoint::read_pytorch_file(given);
+    const state::View view(tree, given);
+    for (const double loss : training.losses(view.at("images").tensor(), view.at("targets").tensor())) fmt::print("{:.9g} ", loss);
+    fmt::print("\n");
+    return 0;
+  }
+  bench::serve({{"network", options.network}, {"input", options.source}, {"placement", device::to_string(placement)}}, [&](int64_t count) {
+    const double queued = training.run(count);
+    return nlohmann::json{{"queued", queued}, {"peak_memory", device::memory_in_use(placement)}};
+  });
 }

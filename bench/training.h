@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,11 +24,13 @@ struct TrainingOptions {
   std::string source = "pipeline";
   std::string data;
   int64_t batch_size = 128;
+  int64_t image_size = 32;  // of ready batches
   std::vector<std::string> overrides;
 
   void add_to(CLI::App& app) {
     app.add_option("--network", network)->required();
     app.add_option("--batch-size", batch_size, "of this process");
+    app.add_option("--size", image_size, "height and width of the images of ready batches");
     app.add_option("--input", source)->check(CLI::IsMember({"resident", "pipeline"}));
     app.add_option("--data", data)->required();
     app.add_option("overrides", overrides, "key=value of the experiment");
@@ -48,15 +52,22 @@ inline config::Experiment make_experiment(const TrainingOptions& options) {
   return config::load_text(text, "bench", overrides, registries);
 }
 
-// An endless source of batches: eight ready ones in memory, or those of the loader.
+// An endless source of batches: ready ones in the memory of the device, or those of the loader.
 class BatchSource {
  public:
-  BatchSource(engine::Parts& parts, bool resident) : parts_(parts) {
-    const auto& placement = parts.placement;
-    for (int i = 0; resident && i < 8; ++i) {
-      const auto images = torch::randn({parts.plan.batch_size, 3, 32, 32}).to(placement.input_dtype).contiguous(placement.memory_format);
-      resident_.push_back({images, torch::randint(0, 10, {parts.plan.batch_size}, torch::kInt64), parts.plan.batch_size});
+  // `image_size`: empty: the loader's.
+  BatchSource(engine::Parts& parts, std::optional<int64_t> image_size) : parts_(parts) {
+    for (int i = 0; image_size && i < 8; ++i) {
+      add(torch::randn({parts.plan.batch_size, 3, *image_size, *image_size}),
+          torch::randint(0, 10, {parts.plan.batch_size}, torch::kInt64));
     }
+  }
+
+  // Adds a ready batch.
+  void add(const torch::Tensor& images, const torch::Tensor& targets) {
+    const auto& placement = parts_.placement;
+    resident_.push_back({images.to(placement.device, placement.input_dtype).contiguous(placement.memory_format),
+                         targets.to(placement.device), images.size(0)});
   }
 
   const input::Batch& next() {
@@ -88,7 +99,7 @@ class Training {
  public:
   Training(engine::Parts& parts, const TrainingOptions& options)
       : parts_(parts),
-        batches_(parts, options.source == "resident"),
+        batches_(parts, options.source == "resident" ? std::optional(options.image_size) : std::nullopt),
         meter_(parts.task->make_train_meter(parts.placement.device)),
         train_step_(parts, 0, std::nullopt, meter_) {
     parts.model->train();
@@ -107,13 +118,30 @@ class Training {
     if (!std::isfinite(meter_.read(*parts_.ranks.world).metrics[0].value))
       throw std::runtime_error("the loss is not finite: the figures would mean nothing");
   }
-  void run(
+  // Returns the seconds until all steps were queued; on a CPU that is the time of the steps.
+  double run(
       int64_t num_steps, const std::function<void(int64_t)>& before_step = [](int64_t) {}) {
+    const auto start = std::chrono::steady_clock::now();
     for (int64_t i = 0; i < num_steps; ++i) {
       before_step(step_);
       step();
     }
+    const std::chrono::duration<double> queued = std::chrono::steady_clock::now() - start;
     check();
+    return queued.count();
+  }
+
+  // The loss of a step with each of these batches: `images` [n, batch size, 3, size, size], `targets` [n, batch size]. Before any other
+  // step, and without ready batches of its own.
+  std::vector<double> losses(const torch::Tensor& images, const torch::Tensor& targets) {
+    std::vector<double> losses;
+    for (int64_t i = 0; i < images.size(0); ++i) batches_.add(images[i], targets[i]);
+    for (int64_t i = 0; i < images.size(0); ++i) {
+      meter_.reset();
+      step();
+      losses.push_back(meter_.read(*parts_.ranks.world).metrics[0].value);
+    }
+    return losses;
   }
 
  private:
