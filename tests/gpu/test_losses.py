@@ -1,0 +1,81 @@
+"""The losses of runs on one GPU: against those of the CPU, in each precision, and with NCCL."""
+
+import re
+import unittest
+
+from gpu_case import EXACT, RESNET, GpuCase, synthetic
+
+OPTIMIZERS = {
+    "sgd": "optimizer={name: sgd, lr: 0.001, momentum: 0.9, weight_decay: 0.01, nesterov: true}",
+    "adam": "optimizer={name: adam, lr: 0.001, weight_decay: 0.01}",
+    "adamw": "optimizer={name: adamw, lr: 0.001, weight_decay: 0.1}",
+    "sam": "optimizer={name: sam, lr: 0.001, momentum: 0.9, rho: 0.1}",
+}
+
+
+def validation_losses(run):
+    """With the parameters and, if there is one, with their moving average."""
+    return [event[key] for event in run.events("validation") for key in ("loss", "ema_loss") if key in event]
+
+
+class LossesTest(GpuCase):
+    def assert_as_on_the_cpu(self, *overrides):
+        """Returns the losses of the validation and of training."""
+        gpu, cpu = (self.train(*EXACT, *overrides, device=device) for device in ("cuda", "cpu"))
+        self.assert_near(gpu.losses(), cpu.losses())
+        self.assert_near(validation_losses(gpu), validation_losses(cpu))
+        return validation_losses(gpu), gpu.losses()
+
+    def test_every_optimizer(self):
+        names = re.findall(r"(?m)^(\w+)", self.call("list", "optimizers").stdout)
+        self.assertGreaterEqual(set(names), set(OPTIMIZERS))
+        seen = []
+        for name in names:
+            with self.subTest(name):
+                _, losses = self.assert_as_on_the_cpu(OPTIMIZERS.get(name, f"optimizer={{name: {name}, lr: 0.001}}"))
+                # They make different steps, or this would not tell one from another.
+                self.assertNotIn(losses[-1], seen)
+                seen.append(losses[-1])
+
+    def test_clipping_accumulation_and_averaging(self):
+        _, plain = self.assert_as_on_the_cpu()
+        for overrides in (["training.max_grad_norm=0.1"], ["training.accumulation_steps=2"]):
+            with self.subTest(overrides):
+                _, losses = self.assert_as_on_the_cpu(*overrides)
+                self.assertGreater(abs(losses[-1] - plain[-1]), 1e-5, "the setting has no effect")
+        validated, losses = self.assert_as_on_the_cpu("training.ema={decay: 0.9}")
+        self.assert_near(losses, plain)
+        self.assertEqual(len(validated), 2)
+        self.assertGreater(abs(validated[1] - validated[0]), 1e-5, "the average is not another network")
+
+    def test_one_process_over_nccl(self):
+        over_nccl, alone = self.train(*EXACT, "distributed.backend=nccl"), self.train(*EXACT)
+        self.assert_near(over_nccl.losses(), alone.losses())
+        self.assert_near(validation_losses(over_nccl), validation_losses(alone))
+
+    def test_the_default_precision(self):
+        overrides = [*RESNET, *synthetic(200), "dataloader.global_batch_size=50"]
+        default = self.train(*overrides)
+        exact = self.train(*overrides, "runtime.dtype=float64", device="cpu")
+        # bfloat16 has 8 bits, so each of 20 layers rounds its outputs by up to 0.2 %, at random. A loss of 2.5, the mean over 50 images, then
+        # differs by some 0.001; bfloat16 on a CPU gives 0.0014. Weights that are not updated would give 0.03.
+        self.assert_near(default.losses(), exact.losses(), bound=0.01)
+        self.assert_near(validation_losses(default), validation_losses(exact), bound=0.01)
+
+    def test_float16_with_the_grad_scaler(self):
+        start_scale = 2.0**28
+        run = self.train("training.epochs=2", f"amp={{enabled: true, dtype: float16, init_scale: {start_scale}, growth_interval: 20}}")
+        first, last = run.events("train")[0], run.events("train")[-1]
+        # The gradients of the outputs are up to 1 / 50 and overflow at 65504, so about 2**21 is small enough: seven halvings, of 80 steps.
+        self.assertGreater(first["skipped_steps"], 3)
+        self.assertLess(last["skipped_steps"], 20)
+        self.assertLess(last["grad_scale"], start_scale)
+        self.assertLess(last["loss"], first["loss"])
+
+    def test_auto_uses_the_gpu_and_learns(self):
+        losses = self.train("training.epochs=2", device="auto").losses()
+        self.assertLess(losses[-1], losses[0])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
