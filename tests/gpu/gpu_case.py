@@ -1,5 +1,5 @@
-"""A test case for runs of the program on an NVIDIA GPU. Without a GPU it is skipped, or fails under TRAINER_REQUIRE_GPU=1. TRAINER_BINARY is
-the program, TRAINER_FAULTS the library that makes ranks slow."""
+"""A test case for runs of the program on an NVIDIA GPU. Without a GPU it is skipped, or fails under TRAINER_REQUIRE_GPU=1. TRAINER_BINARY
+is the program, TRAINER_FAULTS the library that makes ranks slow."""
 
 import ctypes
 import functools
@@ -17,7 +17,7 @@ from launches import BINARY, CONFIG, FAULTS, ROOT  # noqa: E402
 
 # Only a run that hangs takes longer.
 LIMIT_SECONDS = 180
-# The same arithmetic in float64 in another order: losses differ by rounding errors of about 1e-15, slightly amplified in each of the few steps.
+# The same arithmetic in float64 in another order: losses differ by rounding errors of about 1e-15, slightly amplified in each of a few steps.
 ROUNDING = 1e-8
 TWO_RANKS = ("launch", "--nproc-per-node", "2")
 RESNET = ["model={name: resnet20}", "lr_scheduler={name: constant}", "optimizer.lr=0.001", "training.epochs=1", "logging.every_steps=1"]

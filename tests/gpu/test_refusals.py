@@ -11,7 +11,7 @@ LARGE_OUTPUTS = ["model={name: demo_linear, in_features: 4, out_features: 400000
 
 
 # A run that is not refused ends soon.
-SHORT = ["model={name: demo_conv, num_classes: 10}", "training.epochs=1"]
+SHORT = ["model={name: demo_conv, num_classes: 10}", "optimizer.lr=0.001", "training.epochs=1"]
 
 
 class RefusalsTest(GpuCase):
@@ -24,8 +24,8 @@ class RefusalsTest(GpuCase):
         for backend in ("auto", "nccl"):
             with self.subTest(backend):
                 run = self.start(*SHORT, f"distributed.backend={backend}", launcher=TWO_RANKS)
-                self.assert_refused(run, r"ranks 0 and 1 have the same GPU [0-9a-f:.]+ on \S+, which NCCL does not support; start one process "
-                                    r"per GPU, or set distributed\.backend: gloo$")
+                self.assert_refused(run, r"ranks 0 and 1 have the same GPU [0-9a-f:.]+ on \S+, which NCCL does not support; start one "
+                                    r"process per GPU, or set distributed\.backend: gloo$")
 
     def test_hidden_gpus(self):
         hidden = {"CUDA_VISIBLE_DEVICES": ""}

@@ -4,7 +4,7 @@ import unittest
 
 from gpu_case import EXACT, RESNET, GpuCase, synthetic
 
-# The last batch of an epoch has three images, so that one rank gets two of them and the other one; or one image, so that the other gets none.
+# The last batch of an epoch has three images, of which one rank gets two and the other one; or one image, so that the other gets none.
 UNEVEN_PARTS = {"uneven": 19, "empty": 17}
 
 
@@ -26,8 +26,8 @@ class SharedGpuTest(GpuCase):
     def test_statistics_of_uneven_parts_in_bfloat16(self):
         for name, num_train in UNEVEN_PARTS.items():
             with self.subTest(name):
-                # Each layer rounds to 8 bits, up to 0.2 %, where the joined batch and its parts are rounded differently. On a CPU the losses
-                # then differ by up to 0.0035; they differ by 0.02 to 0.04 if each rank normalises by its own statistics.
+                # Each layer rounds to 8 bits, up to 0.2 %, and rounds the joined batch and its parts differently. On a CPU the losses then
+                # differ by up to 0.0035; they differ by 0.02 to 0.04 if each rank normalises by its own statistics.
                 self.assert_as_one_process(0.01, *with_last_part(num_train), "amp.enabled=true", "runtime.channels_last=true")
 
     def test_compressed_gradients(self):
@@ -36,8 +36,8 @@ class SharedGpuTest(GpuCase):
         for dtype in ("float16", "bfloat16"):
             with self.subTest(dtype):
                 losses = self.train_two_ranks(*overrides, f"distributed.gradient_compression={dtype}").losses()
-                # bfloat16 rounds a gradient by up to 0.4 %, float16 by less. The loss falls by up to 0.3 in the first four steps, and this may
-                # differ by as much.
+                # bfloat16 rounds a gradient by up to 0.4 %, float16 by less. The loss falls by up to 0.3 in the first four steps, and that
+                # may differ by as much.
                 self.assert_near(losses[:4], plain[:4], bound=0.002)
                 self.assertGreater(abs(losses[3] - plain[3]), 1e-8, "the setting has no effect")
                 # The second epoch has the same images.
@@ -51,8 +51,8 @@ class SharedGpuTest(GpuCase):
                 warnings = self.train_two_ranks(*overrides, fault=fault).events("warning")
                 self.assertGreater(len(warnings), 0)
                 for warning in warnings:
-                    self.assertRegex(warning["message"],
-                                     rf"^rank {rank} \(process \d+ on \S+, cuda:0\) is slow: .*; the largest difference is in its {cause} \(")
+                    self.assertRegex(warning["message"], rf"^rank {rank} \(process \d+ on \S+, cuda:0\) is slow: .*; the largest "
+                                     rf"difference is in its {cause} \(")
 
 
 if __name__ == "__main__":
