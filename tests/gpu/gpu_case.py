@@ -17,7 +17,7 @@ from launches import BINARY, CONFIG, FAULTS, ROOT  # noqa: E402
 
 # Only a run that hangs takes longer.
 LIMIT_SECONDS = 180
-# The same arithmetic in float64 in another order: losses differ by rounding errors of about 1e-15, slightly amplified in each of a few steps.
+# The same arithmetic in float64 in another order: losses differ by rounding errors of about 1e-15, amplified a little in each of few steps.
 ROUNDING = 1e-8
 TWO_RANKS = ("launch", "--nproc-per-node", "2")
 RESNET = ["model={name: resnet20}", "lr_scheduler={name: constant}", "optimizer.lr=0.001", "training.epochs=1", "logging.every_steps=1"]
