@@ -135,7 +135,8 @@ class Bench:
         for number in range(4):
             with tempfile.TemporaryDirectory() as folder:
                 run_dir = pathlib.Path(folder) / "run"
-                ours = [self.options.bin / "trainer", "--config", ROOT / "bench" / "start.yaml", f"runtime.device={self.options.device}", "--run-dir", run_dir]
+                ours = [self.options.bin / "trainer", "--config", ROOT / "bench" / "start.yaml", f"runtime.device={self.options.device}",
+                        "--run-dir", run_dir]
                 peer = [self.options.python, PEERS / "gpu_start.py", self.options.device]
                 seconds = {"ours": first_step(ours, False, run_dir)[0], "Python, eager": first_step(peer, False)[0]}
             if number > 0:  # the first round only reads the files into the page cache

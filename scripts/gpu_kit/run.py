@@ -1,7 +1,6 @@
 """Tests and measures the program on this machine's GPUs: `run.sh --help`."""
 
 import argparse
-import ctypes
 import datetime
 import json
 import os
@@ -15,6 +14,9 @@ import tempfile
 import time
 
 KIT = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(KIT / "tests" / "testing"))
+from gpus import visible_gpus  # noqa: E402
+
 BIN = KIT / "bin"
 TRAINER = BIN / "trainer"
 # For one test program or the measurements.
@@ -57,27 +59,6 @@ def find_libtorch(python, wanted):
     return torch
 
 
-def gpus():
-    """The names of the GPUs that this process may use, and why there are none."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return [], "no NVIDIA driver (libcuda.so.1) is installed here"
-    status = driver.cuInit(0)
-    if status != 0:
-        text = ctypes.c_char_p()
-        driver.cuGetErrorString(status, ctypes.byref(text))
-        return [], f"the NVIDIA driver reports: {(text.value or b'an unknown error').decode()}"
-    count = ctypes.c_int()
-    driver.cuDeviceGetCount(ctypes.byref(count))
-    names = []
-    for number in range(count.value):
-        name = ctypes.create_string_buffer(256)
-        driver.cuDeviceGetName(name, len(name), number)
-        names.append(name.value.decode())
-    return names, "" if names else "the NVIDIA driver shows none to this process"
-
-
 class Kit:
     def __init__(self, arguments):
         self.arguments = arguments
@@ -100,7 +81,7 @@ class Kit:
         version = subprocess.run([TRAINER, "--version"], env=self.environment, capture_output=True, text=True)
         if version.returncode != 0:
             raise Refusal(f"the program does not start here: {version.stderr.strip()}")
-        names, reason = gpus()
+        names, reason = visible_gpus()
         self.no_gpu = reason
         self.results["machine"] = {
             "system": f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {' '.join(platform.libc_ver())}",

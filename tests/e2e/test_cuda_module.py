@@ -10,11 +10,12 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from gpus import visible_gpus  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULE = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("libtrainer_cuda.so")
-HAS_GPU = pathlib.Path("/proc/driver/nvidia").exists()
+HAS_GPU = bool(visible_gpus()[0])
 needs_module = unittest.skipUnless(MODULE.exists(), "the module was not built: scripts/setup.sh --cuda fetches what it needs")
 
 

@@ -82,7 +82,8 @@ class GpuKitTest(unittest.TestCase):
         self.assertIn("no GPU", bench.stdout + bench.stderr)
 
     def test_a_libtorch_that_does_not_fit(self):
-        for python, reason in (("raise ImportError(\"no module\")", "cannot import torch: ImportError: no module; install torch 2.11.0, or name another Python with --python"),
+        for python, reason in (("raise ImportError(\"no module\")",
+                                "cannot import torch: ImportError: no module; install torch 2.11.0, or name another Python with --python"),
                                ("__version__ = \"1.13.1\"; __path__ = [\"/\"]\nclass version: cuda = \"11\"",
                                 "has torch 1.13.1, but the kit was built for 2.11.0; name another Python with --python")):
             (self.root / "other").mkdir(exist_ok=True)

@@ -1,8 +1,6 @@
 """A test case for runs of the program on an NVIDIA GPU. Without a GPU it is skipped, or fails under TRAINER_REQUIRE_GPU=1. TRAINER_BINARY
 is the program, TRAINER_FAULTS the library that makes ranks slow."""
 
-import ctypes
-import functools
 import json
 import os
 import pathlib
@@ -13,6 +11,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from equal_runs import ENVIRONMENT, results_of, tensors  # noqa: E402
+from gpus import visible_gpus  # noqa: E402
 from launches import BINARY, CONFIG, FAULTS, ROOT  # noqa: E402
 
 # Only a run that hangs takes longer.
@@ -33,32 +32,15 @@ def synthetic(num_train):
 EXACT = [*RESNET, *synthetic(80), "dataloader.global_batch_size=20", "runtime.dtype=float64"]
 
 
-@functools.cache
-def ask_driver():
-    """The number of GPUs that this process may use, and why there is none."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0, "there is no NVIDIA driver"
-    status = driver.cuInit(0)
-    if status != 0:
-        text = ctypes.c_char_p()
-        driver.cuGetErrorString(status, ctypes.byref(text))
-        return 0, f"the NVIDIA driver reports: {(text.value or b'an unknown error').decode()}"
-    count = ctypes.c_int()
-    driver.cuDeviceGetCount(ctypes.byref(count))
-    return count.value, "" if count.value else "the NVIDIA driver shows no GPU to this process"
-
-
 def num_gpus():
-    return ask_driver()[0]
+    return len(visible_gpus()[0])
 
 
 def need_gpus(number):
     """Skips a test class that needs more GPUs. That no GPU is there fails under TRAINER_REQUIRE_GPU=1."""
     if num_gpus() >= number:
         return
-    reason = ask_driver()[1] or f"needs {number} GPUs, and this process may use {num_gpus()}"
+    reason = visible_gpus()[1] or f"needs {number} GPUs, and this process may use {num_gpus()}"
     if num_gpus() == 0 and os.environ.get("TRAINER_REQUIRE_GPU") == "1":
         raise AssertionError(f"TRAINER_REQUIRE_GPU=1, but {reason}")
     raise unittest.SkipTest(reason)
