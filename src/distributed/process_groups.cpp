@@ -38,7 +38,7 @@ ProcessGroups::ProcessGroups() : world_(std::make_shared<ProcessGroup>()) {}
 ProcessGroups::ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options)
     : store_(std::move(store)), rank_(rank), options_(std::move(options)) {
   const auto ranks = std::views::iota(0, world_size);
-  world_ = make_group({ranks.begin(), ranks.end()});
+  world_ = make_group({ranks.begin(), ranks.end()}, options_.device);
 }
 
 ProcessGroups::~ProcessGroups() {
@@ -51,16 +51,20 @@ ProcessGroups::~ProcessGroups() {
   }
 }
 
-std::shared_ptr<ProcessGroup> ProcessGroups::new_group(std::vector<int> ranks) {
+std::shared_ptr<ProcessGroup> ProcessGroups::add_group(std::vector<int> ranks, torch::Device device) {
   std::ranges::sort(ranks);
   const bool is_valid =
       !ranks.empty() && ranks.front() >= 0 && ranks.back() < world_->size() && std::ranges::adjacent_find(ranks) == ranks.end();
   TORCH_CHECK(is_valid, "invalid group of ranks ", ranks, " in a world of ", world_->size());
   if (world_->c10d_group() == nullptr) return world_;
-  return make_group(std::move(ranks));
+  return make_group(std::move(ranks), device);
 }
 
-std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks) {
+std::shared_ptr<ProcessGroup> ProcessGroups::new_group(std::vector<int> ranks) { return add_group(std::move(ranks), options_.device); }
+
+std::shared_ptr<ProcessGroup> ProcessGroups::new_cpu_group(std::vector<int> ranks) { return add_group(std::move(ranks), torch::kCPU); }
+
+std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks, torch::Device device) {
   // The number is the same on every rank because every rank calls this for every group.
   const auto name = fmt::format("group{}", num_made_++);
   const auto member = std::ranges::find(ranks, rank_);
@@ -70,19 +74,19 @@ std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks) 
 
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
-  const auto add = [&](torch::DeviceType device, BackendType type, const c10::intrusive_ptr<c10d::Backend>& backend) {
+  const auto add = [&](torch::DeviceType place, BackendType type, const c10::intrusive_ptr<c10d::Backend>& backend) {
     set_sequence_number(*backend);
-    group->setBackend(device, type, backend);
+    group->setBackend(place, type, backend);
   };
   const auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("cpu", store), rank, size, options_.gloo_interface,
                                       options_.gloo_address, options_.timeout);
-  const bool with_nccl = uses_nccl(options_);
+  const bool with_nccl = device.is_cuda() && uses_nccl(options_);
   group->setDefaultBackend(with_nccl ? BackendType::NCCL : BackendType::GLOO);
   group->setGroupName(name);
   if (with_nccl) {
-    group->setBoundDeviceId(options_.device);
+    group->setBoundDeviceId(device);
     add(torch::kCUDA, BackendType::NCCL, connect_nccl(store, rank, size));
-  } else if (options_.device.is_cuda()) {
+  } else if (device.is_cuda()) {
     add(torch::kCUDA, BackendType::GLOO, gloo);
   }
   add(torch::kCPU, BackendType::GLOO, gloo);

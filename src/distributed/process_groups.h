@@ -50,12 +50,15 @@ class ProcessGroups {
   // Collective over all processes, members or not; `ranks` (world ranks, in any order) must be the same on all. Returns null in a process
   // that is not a member. A member's rank in the group is its position in the ascending list.
   std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
+  // The same for tensors on the CPU only: it does not connect the GPUs.
+  std::shared_ptr<ProcessGroup> new_cpu_group(std::vector<int> ranks);
 
   // Collective: waits for all ranks, then shuts down every group, newest first. Without it, or after a failure, the destructor aborts them.
   void shutdown();
 
  private:
-  std::shared_ptr<ProcessGroup> make_group(std::vector<int> ranks);
+  std::shared_ptr<ProcessGroup> add_group(std::vector<int> ranks, torch::Device device);
+  std::shared_ptr<ProcessGroup> make_group(std::vector<int> ranks, torch::Device device);
   c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
 
   c10::intrusive_ptr<c10d::Store> store_;

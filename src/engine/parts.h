@@ -31,8 +31,8 @@ struct Ranks {
   // What this rank does, for the detection of failures and stragglers.
   std::shared_ptr<distributed::Activity> activity = std::make_shared<distributed::Activity>();
 };
-// Collective.
-Ranks make_ranks(distributed::ProcessGroups& groups);
+// Collective. `synchronises_statistics`: whether batch statistics need a group, whose connections cost memory on a GPU.
+Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistics = true);
 
 // The samples of training or of validation, and how they become batches. Members refer to those before them.
 struct DataSource {

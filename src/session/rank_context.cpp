@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "base/text.h"
 #include "checkpoint/store.h"
 #include "device/allocator_settings.h"
 #include "distributed/run_secret.h"
@@ -153,32 +155,36 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
     refuse_shared_gpus(meeting.ranks);
     if (local_rank_ == 0) warn_of_small_shared_memory(meeting.ranks, rank_env.rank, *logger_);
   }
+  const auto activity = process_->monitor().activity();
+  const distributed::GroupOptions options{.backend = section.backend,
+                                          .device = placement_.device,
+                                          .cuda = placement_.cuda,
+                                          .gloo_interface = rank_env.gloo_interface,
+                                          .gloo_address = meeting.address,
+                                          .timeout = std::chrono::seconds(section.timeout_seconds),
+                                          .activity = activity,
+                                          .ranks = meeting.ranks};
   // One process needs no backend unless the configuration names one.
-  if (!meeting.store && section.backend == config::BackendChoice::kAuto) {
-    groups_ = std::make_unique<distributed::ProcessGroups>();
-  } else {
-    const distributed::GroupOptions options{.backend = section.backend,
-                                            .device = placement_.device,
-                                            .cuda = placement_.cuda,
-                                            .gloo_interface = rank_env.gloo_interface,
-                                            .gloo_address = meeting.address,
-                                            .timeout = std::chrono::seconds(section.timeout_seconds),
-                                            .activity = process_->monitor().activity(),
-                                            .ranks = meeting.ranks};
+  const bool needs_backend = meeting.store || section.backend != config::BackendChoice::kAuto;
+  const bool with_nccl = needs_backend && distributed::uses_nccl(options);
+  const auto start = std::chrono::steady_clock::now();
+  if (with_nccl) activity->enter(distributed::Phase::kConnect);
+  if (needs_backend) {
     const auto store = meeting.group_store ? meeting.group_store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
-    const bool with_nccl = distributed::uses_nccl(options);
-    if (with_nccl) options.activity->enter(distributed::Phase::kConnect);
     groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
-    if (with_nccl) {
-      options.activity->enter(distributed::Phase::kStartUp);
-      connection_watch_ = std::make_unique<supervision::ConnectionWatch>(
-          [this] { return groups_->connection_error(); },
-          [&monitor = process_->monitor()](const std::string& error) { monitor.leave_after_lost_connection(error); });
-    }
+  } else {
+    groups_ = std::make_unique<distributed::ProcessGroups>();
   }
-  ranks_ = engine::make_ranks(*groups_);
-  ranks_.activity = process_->monitor().activity();
+  ranks_ = engine::make_ranks(*groups_, experiment_.distributed.sync_batch_norm);
+  ranks_.activity = activity;
   ranks_.infos = meeting.ranks;
+  if (!with_nccl) return;
+  activity->enter(distributed::Phase::kStartUp);
+  logger_->info("NCCL has connected {} in {}", counted(rank_env.world_size, "GPU"),
+                format_duration(std::chrono::steady_clock::now() - start));
+  connection_watch_ = std::make_unique<supervision::ConnectionWatch>(
+      [this] { return groups_->connection_error(); },
+      [&monitor = process_->monitor()](const std::string& error) { monitor.leave_after_lost_connection(error); });
 }
 
 ExitCode RankContext::run(const std::function<ExitCode()>& work) {

@@ -79,6 +79,13 @@ TEST_F(HeartbeatLogTest, MeasuresHowLongAllRanksWait) {
   EXPECT_EQ(read().all_wait, 0s);
 }
 
+TEST_F(HeartbeatLogTest, RanksWhoseGpusDoNotConnectWaitForEachOther) {
+  enter(Phase::kConnect, /*is_waiting=*/true);
+  read();
+  read();
+  EXPECT_EQ(read().all_wait, 2s);
+}
+
 TEST_F(HeartbeatLogTest, ALongStartUpOrEndIsNotStuck) {
   for (const auto phase : {Phase::kStartUp, Phase::kEnd}) {
     enter(phase, /*is_waiting=*/false);
