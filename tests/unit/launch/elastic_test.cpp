@@ -162,7 +162,8 @@ TEST(Elastic, AStopRequestWhileWaiting) {
   Launchers launchers(kRank);
   launchers.limits.min_nodes = 3;
   const auto first = launchers.start(0), other = launchers.start(1);
-  usleep(300'000);
+  // A request before it has joined, which takes milliseconds on an idle machine, would stop only this launcher.
+  sleep(3);
   kill(other, SIGTERM);
   EXPECT_EQ(launchers.wait(other), 75);
   EXPECT_EQ(launchers.wait(first), 75);
