@@ -59,7 +59,11 @@ class ContainerTest(unittest.TestCase):
     @classmethod
     def clean_up(cls):
         cls.podman("rm", "--all", "--force")
-        subprocess.run(["umount", "--recursive", cls.work / "store/overlay"], stderr=subprocess.DEVNULL)
+        # podman leaves processes behind that clean up after a container, and hold the storage.
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and subprocess.run(["pgrep", "--full", cls.work], stdout=subprocess.DEVNULL).returncode == 0:
+            time.sleep(0.1)
+        subprocess.run(["umount", "--recursive", "--lazy", cls.work / "store/overlay"], stderr=subprocess.DEVNULL)
         shutil.rmtree(cls.work)
 
     @classmethod
