@@ -1,0 +1,441 @@
+#include "nn/winograd/kernels.h"
+
+#include <algorithm>
+
+// Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/winograd/kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace trainer::nn::winograd::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The loops over these small constant numbers must be unrolled: otherwise the sums are kept in memory instead of registers.
+#define TRAINER_UNROLL _Pragma("GCC unroll 16")
+
+// The matrices of an algorithm: input d -> Bᵀ d B, weight g -> G g Gᵀ, sums m -> Aᵀ m A, and for the gradient of the weights y -> A y Aᵀ.
+// Each function transforms one column or row; values are `in_step` and `out_step` apart.
+template <int kTile>
+struct Algorithm;
+
+template <>
+struct Algorithm<2> {
+  static constexpr double kWeights[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+
+  template <class V>
+  static HWY_INLINE void input(const V* d, int in, V* o, int out) {
+    o[0] = hn::Sub(d[0], d[2 * in]);
+    o[out] = hn::Add(d[in], d[2 * in]);
+    o[2 * out] = hn::Sub(d[2 * in], d[in]);
+    o[3 * out] = hn::Sub(d[in], d[3 * in]);
+  }
+  template <class V>
+  static HWY_INLINE void output(const V* m, int in, V* o, int out) {
+    o[0] = hn::Add(hn::Add(m[0], m[in]), m[2 * in]);
+    o[out] = hn::Sub(hn::Sub(m[in], m[2 * in]), m[3 * in]);
+  }
+  template <class V>
+  static HWY_INLINE void gradient(const V* y, int in, V* o, int out) {
+    const V y0 = y[0], y1 = y[in];
+    o[0] = y0;
+    o[out] = hn::Add(y0, y1);
+    o[2 * out] = hn::Sub(y0, y1);
+    o[3 * out] = hn::Neg(y1);
+  }
+};
+
+template <>
+struct Algorithm<4> {
+  static constexpr double kWeights[6][3] = {{1.0 / 4, 0, 0},
+                                            {-1.0 / 6, -1.0 / 6, -1.0 / 6},
+                                            {-1.0 / 6, 1.0 / 6, -1.0 / 6},
+                                            {1.0 / 24, 1.0 / 12, 1.0 / 6},
+                                            {1.0 / 24, -1.0 / 12, 1.0 / 6},
+                                            {0, 0, 1}};
+
+  template <class V>
+  static HWY_INLINE void input(const V* d, int in, V* o, int out) {
+    const hn::DFromV<V> tag;
+    const V two = hn::Set(tag, 2), four = hn::Set(tag, 4), five = hn::Set(tag, 5);
+    const V d0 = d[0], d1 = d[in], d2 = d[2 * in], d3 = d[3 * in], d4 = d[4 * in], d5 = d[5 * in];
+    o[0] = hn::MulAdd(four, d0, hn::NegMulAdd(five, d2, d4));
+    const V a = hn::NegMulAdd(four, d2, d4), b = hn::NegMulAdd(four, d1, d3);
+    o[out] = hn::Add(a, b);
+    o[2 * out] = hn::Sub(a, b);
+    const V e = hn::Sub(d4, d2), f = hn::Mul(two, hn::Sub(d3, d1));
+    o[3 * out] = hn::Add(e, f);
+    o[4 * out] = hn::Sub(e, f);
+    o[5 * out] = hn::MulAdd(four, d1, hn::NegMulAdd(five, d3, d5));
+  }
+  template <class V>
+  static HWY_INLINE void output(const V* m, int in, V* o, int out) {
+    const hn::DFromV<V> tag;
+    const V two = hn::Set(tag, 2), four = hn::Set(tag, 4), eight = hn::Set(tag, 8);
+    const V a = hn::Add(m[in], m[2 * in]), b = hn::Sub(m[in], m[2 * in]);
+    const V c = hn::Add(m[3 * in], m[4 * in]), d = hn::Sub(m[3 * in], m[4 * in]);
+    o[0] = hn::Add(hn::Add(m[0], a), c);
+    o[out] = hn::MulAdd(two, d, b);
+    o[2 * out] = hn::MulAdd(four, c, a);
+    o[3 * out] = hn::Add(hn::MulAdd(eight, d, b), m[5 * in]);
+  }
+  template <class V>
+  static HWY_INLINE void gradient(const V* y, int in, V* o, int out) {
+    const hn::DFromV<V> tag;
+    const V two = hn::Set(tag, 2), four = hn::Set(tag, 4), eight = hn::Set(tag, 8);
+    const V y0 = y[0], y1 = y[in], y2 = y[2 * in], y3 = y[3 * in];
+    const V e = hn::Add(y0, y2), f = hn::Add(y1, y3);
+    const V g = hn::MulAdd(four, y2, y0), h = hn::MulAdd(eight, y3, hn::Mul(two, y1));
+    o[0] = y0;
+    o[out] = hn::Add(e, f);
+    o[2 * out] = hn::Sub(e, f);
+    o[3 * out] = hn::Add(g, h);
+    o[4 * out] = hn::Sub(g, h);
+    o[5 * out] = y3;
+  }
+};
+
+// Sixteen registers hold 6 × 2 sums, two columns and a factor; thirty-two hold 12 × 2.
+constexpr int kMaxRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 12 : 6;
+
+// rows × vectors of c = (or +=) a · b. a(r, k) is at a[r * a_row + k * a_step], b(k, j) at b[k * b_step + j], c(r, j) at c[r * c_row + j].
+template <int kRows, int kVectors, bool kAdds, class D, class T = hn::TFromD<D>>
+HWY_INLINE void multiply_block(D tag, const T* HWY_RESTRICT a, int64_t a_row, int64_t a_step, const T* HWY_RESTRICT b, int64_t b_step,
+                               T* HWY_RESTRICT c, int64_t c_row, int64_t depth) {
+  using V = hn::Vec<D>;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+  V sums[kRows * kVectors];
+  TRAINER_UNROLL for (int r = 0; r < kRows; ++r) {
+    TRAINER_UNROLL for (int v = 0; v < kVectors; ++v) {
+      sums[r * kVectors + v] = kAdds ? hn::LoadU(tag, c + r * c_row + v * kLanes) : hn::Zero(tag);
+    }
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    V columns[kVectors];
+    TRAINER_UNROLL for (int v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(tag, b + v * kLanes);
+    TRAINER_UNROLL for (int r = 0; r < kRows; ++r) {
+      const V factor = hn::Set(tag, a[r * a_row]);
+      TRAINER_UNROLL for (int v = 0; v < kVectors; ++v) sums[r * kVectors + v] = hn::MulAdd(factor, columns[v], sums[r * kVectors + v]);
+    }
+    a += a_step;
+    b += b_step;
+  }
+  TRAINER_UNROLL for (int r = 0; r < kRows; ++r) {
+    TRAINER_UNROLL for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r * kVectors + v], tag, c + r * c_row + v * kLanes);
+  }
+}
+
+// The same for any number of rows.
+template <int kVectors, bool kAdds, int kRows = kMaxRows, class D, class T = hn::TFromD<D>>
+HWY_INLINE void multiply_rows(D tag, int64_t num_rows, const T* a, int64_t a_row, int64_t a_step, const T* b, int64_t b_step, T* c,
+                              int64_t c_row, int64_t depth) {
+  for (; num_rows >= kRows; num_rows -= kRows, a += kRows * a_row, c += kRows * c_row) {
+    multiply_block<kRows, kVectors, kAdds>(tag, a, a_row, a_step, b, b_step, c, c_row, depth);
+  }
+  if constexpr (kRows > 1) {
+    if (num_rows > 0)
+      multiply_rows<kVectors, kAdds, (kRows > 6 ? 6 : kRows - 1)>(tag, num_rows, a, a_row, a_step, b, b_step, c, c_row, depth);
+  }
+}
+
+// Calls act(tag, number of vectors, first column) for blocks of columns that cover `num_columns`, a multiple of kChannels.
+template <class T, class Act>
+HWY_INLINE void for_each_column_block(int64_t num_columns, const Act& act) {
+  const hn::CappedTag<T, 16> wide;
+  const hn::CappedTag<T, kChannels> narrow;
+  constexpr int64_t kWide = static_cast<int64_t>(hn::MaxLanes(wide));
+  constexpr int64_t kNarrow = static_cast<int64_t>(hn::MaxLanes(narrow));
+  int64_t column = 0;
+  for (; column + 2 * kWide <= num_columns; column += 2 * kWide) act(wide, std::integral_constant<int, 2>(), column);
+  for (; column < num_columns; column += kNarrow) act(narrow, std::integral_constant<int, 1>(), column);
+}
+
+template <class T>
+using ChannelTag = hn::CappedTag<T, kChannels>;
+
+// The place of a tile.
+struct Place {
+  int64_t image, row, column;  // row and column: of its first output
+};
+
+template <int kTile>
+HWY_INLINE Place place_of(const Shape& shape, int64_t tile) {
+  const int64_t across = tiles_along(shape.width, Tile{kTile});
+  const int64_t in_image = across * tiles_along(shape.height, Tile{kTile});
+  const int64_t rest = tile % in_image;
+  return {tile / in_image, rest / across * kTile, rest % across * kTile};
+}
+
+// Bᵀ d B of a tile for all channels; position q goes to values[q * plane + channel].
+template <int kTile, class T>
+HWY_INLINE void transform_input(const Shape& shape, int64_t num_channels, const T* input, const Place& place, T* values, int64_t plane) {
+  constexpr int kSide = kTile + 2;
+  const ChannelTag<T> tag;
+  using V = hn::Vec<ChannelTag<T>>;
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(tag));
+  const T* image = input + place.image * shape.height * shape.width * num_channels;
+  for (int64_t channel = 0; channel < num_channels; channel += kLanes) {
+    V d[kSide * kSide];
+    V u[kSide * kSide];
+    TRAINER_UNROLL for (int i = 0; i < kSide; ++i) {
+      const int64_t row = place.row + i - 1;
+      TRAINER_UNROLL for (int j = 0; j < kSide; ++j) {
+        const int64_t column = place.column + j - 1;
+        const bool is_inside = row >= 0 && row < shape.height && column >= 0 && column < shape.width;
+        d[i * kSide + j] = is_inside ? hn::LoadU(tag, image + (row * shape.width + column) * num_channels + channel) : hn::Zero(tag);
+      }
+    }
+    TRAINER_UNROLL for (int j = 0; j < kSide; ++j) Algorithm<kTile>::input(d + j, kSide, u + j, kSide);
+    TRAINER_UNROLL for (int i = 0; i < kSide; ++i) Algorithm<kTile>::input(u + i * kSide, 1, d + i * kSide, 1);
+    TRAINER_UNROLL for (int q = 0; q < kSide * kSide; ++q) hn::StoreU(d[q], tag, values + q * plane + channel);
+  }
+}
+
+// A y Aᵀ of a tile for all channels.
+template <int kTile, class T>
+HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, const T* gradient, const Place& place, T* values,
+                                   int64_t plane) {
+  constexpr int kSide = kTile + 2;
+  const ChannelTag<T> tag;
+  using V = hn::Vec<ChannelTag<T>>;
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(tag));
+  const T* image = gradient + place.image * shape.height * shape.width * num_channels;
+  for (int64_t channel = 0; channel < num_channels; channel += kLanes) {
+    V y[kTile * kTile];
+    V u[kSide * kTile];
+    V d[kSide * kSide];
+    TRAINER_UNROLL for (int i = 0; i < kTile; ++i) {
+      TRAINER_UNROLL for (int j = 0; j < kTile; ++j) {
+        const int64_t row = place.row + i;
+        const int64_t column = place.column + j;
+        const bool is_inside = row < shape.height && column < shape.width;
+        y[i * kTile + j] = is_inside ? hn::LoadU(tag, image + (row * shape.width + column) * num_channels + channel) : hn::Zero(tag);
+      }
+    }
+    TRAINER_UNROLL for (int j = 0; j < kTile; ++j) Algorithm<kTile>::gradient(y + j, kTile, u + j, kTile);
+    TRAINER_UNROLL for (int i = 0; i < kSide; ++i) Algorithm<kTile>::gradient(u + i * kTile, 1, d + i * kSide, 1);
+    TRAINER_UNROLL for (int q = 0; q < kSide * kSide; ++q) hn::StoreU(d[q], tag, values + q * plane + channel);
+  }
+}
+
+// Aᵀ m A of a tile for one vector of channels; position q is at sums[q * plane].
+template <int kTile, class D, class T = hn::TFromD<D>>
+HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64_t plane, const Place& place, T* output) {
+  constexpr int kSide = kTile + 2;
+  using V = hn::Vec<D>;
+  V m[kSide * kSide];
+  V u[kTile * kSide];
+  V y[kTile * kTile];
+  TRAINER_UNROLL for (int q = 0; q < kSide * kSide; ++q) m[q] = hn::LoadU(tag, sums + q * plane);
+  TRAINER_UNROLL for (int j = 0; j < kSide; ++j) Algorithm<kTile>::output(m + j, kSide, u + j, kSide);
+  TRAINER_UNROLL for (int i = 0; i < kTile; ++i) Algorithm<kTile>::output(u + i * kSide, 1, y + i * kTile, 1);
+  T* image = output + place.image * shape.height * shape.width * shape.out_channels;
+  for (int i = 0; i < kTile && place.row + i < shape.height; ++i) {
+    for (int j = 0; j < kTile && place.column + j < shape.width; ++j) {
+      hn::StoreU(y[i * kTile + j], tag, image + ((place.row + i) * shape.width + place.column + j) * shape.out_channels);
+    }
+  }
+}
+
+template <int kTile, class T>
+void convolve_tiles(const Shape& shape, const T* input, const T* weights, T* output, int64_t begin, int64_t end, T* workspace) {
+  constexpr int kPositions = (kTile + 2) * (kTile + 2);
+  const int64_t num_in = shape.in_channels;
+  const int64_t num_out = shape.out_channels;
+  const int64_t count = end - begin;
+  const int64_t plane = count * num_in;
+  T* sums = workspace + kPositions * plane;
+  for (int64_t t = 0; t < count; ++t) {
+    transform_input<kTile>(shape, num_in, input, place_of<kTile>(shape, begin + t), workspace + t * num_in, plane);
+  }
+  for_each_column_block<T>(num_out, [&](auto tag, auto num_vectors, int64_t column) {
+    constexpr int kVectors = decltype(num_vectors)::value;
+    constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(decltype(tag)()));
+    constexpr int64_t kWidth = kVectors * kLanes;
+    for (int64_t q = 0; q < kPositions; ++q) {
+      multiply_rows<kVectors, /*kAdds=*/false>(tag, count, workspace + q * plane, num_in, 1, weights + (q * num_out + column) * num_in,
+                                               kWidth, sums + q * count * kWidth, kWidth, num_in);
+    }
+    for (int64_t t = 0; t < count; ++t) {
+      const auto place = place_of<kTile>(shape, begin + t);
+      for (int v = 0; v < kVectors; ++v) {
+        transform_output<kTile>(tag, shape, sums + t * kWidth + v * kLanes, count * kWidth, place, output + column + v * kLanes);
+      }
+    }
+  });
+}
+
+// The block of columns that holds an output channel: its first column and its width.
+template <class T>
+std::pair<int64_t, int64_t> block_of(int64_t num_columns, int64_t column) {
+  constexpr int64_t kWide = 2 * static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, 16>()));
+  constexpr int64_t kNarrow = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, kChannels>()));
+  const int64_t width = column < num_columns / kWide * kWide ? kWide : kNarrow;
+  return {column / width * width, width};
+}
+
+// G g Gᵀ. The weights of a block of output channels lie together: [positions][block][in][channels of the block].
+template <int kTile, class T>
+void transform_weight_channels(const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) {
+  constexpr int kSide = kTile + 2;
+  const ChannelTag<T> tag;
+  using V = hn::Vec<ChannelTag<T>>;
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(tag));
+  const int64_t num_in = shape.in_channels;
+  const int64_t num_out = shape.out_channels;
+  for (int64_t in = begin; in < end; ++in) {
+    for (int64_t out = 0; out < num_out; out += kLanes) {
+      V g[9];
+      for (int p = 0; p < 9; ++p) {
+        if (is_reversed) {
+          g[p] = hn::LoadU(tag, weight + (in * 9 + 8 - p) * num_out + out);
+        } else {
+          HWY_ALIGN T values[kLanes];
+          for (int64_t lane = 0; lane < kLanes; ++lane) values[lane] = weight[((out + lane) * 9 + p) * num_in + in];
+          g[p] = hn::Load(tag, values);
+        }
+      }
+      V rows[kSide * 3];
+      const auto& matrix = Algorithm<kTile>::kWeights;
+      const auto combine = [&](const double* factors, V a, V b, V c) {
+        const auto set = [&](double value) { return hn::Set(tag, static_cast<T>(value)); };
+        return hn::MulAdd(set(factors[0]), a, hn::MulAdd(set(factors[1]), b, hn::Mul(set(factors[2]), c)));
+      };
+      for (int i = 0; i < kSide; ++i) {
+        for (int j = 0; j < 3; ++j) rows[i * 3 + j] = combine(matrix[i], g[j], g[3 + j], g[6 + j]);
+      }
+      const auto [block, width] = block_of<T>(num_out, out);
+      for (int i = 0; i < kSide; ++i) {
+        for (int j = 0; j < kSide; ++j) {
+          const V value = combine(matrix[j], rows[i * 3], rows[i * 3 + 1], rows[i * 3 + 2]);
+          hn::StoreU(value, tag, transformed + ((i * kSide + j) * num_out + block) * num_in + in * width + out - block);
+        }
+      }
+    }
+  }
+}
+
+template <int kTile, class T>
+void add_products(const Shape& shape, const T* input, const T* output_gradient, T* sums, int64_t begin, int64_t end, T* workspace) {
+  constexpr int kPositions = (kTile + 2) * (kTile + 2);
+  const int64_t num_in = shape.in_channels;
+  const int64_t num_out = shape.out_channels;
+  const int64_t count = end - begin;
+  T* gradients = workspace + kPositions * count * num_in;
+  for (int64_t t = 0; t < count; ++t) {
+    const auto place = place_of<kTile>(shape, begin + t);
+    transform_input<kTile>(shape, num_in, input, place, workspace + t * num_in, count * num_in);
+    transform_gradient<kTile>(shape, num_out, output_gradient, place, gradients + t * num_out, count * num_out);
+  }
+  for (int64_t q = 0; q < kPositions; ++q) {
+    for_each_column_block<T>(num_in, [&](auto tag, auto num_vectors, int64_t column) {
+      multiply_rows<decltype(num_vectors)::value, /*kAdds=*/true>(tag, num_out, gradients + q * count * num_out, 1, num_out,
+                                                                  workspace + q * count * num_in + column, num_in,
+                                                                  sums + q * num_out * num_in + column, num_in, count);
+    });
+  }
+}
+
+// Gᵀ u G.
+template <int kTile, class T>
+void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) {
+  constexpr int kSide = kTile + 2;
+  const ChannelTag<T> tag;
+  using V = hn::Vec<ChannelTag<T>>;
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(tag));
+  const int64_t num_in = shape.in_channels;
+  const int64_t plane = shape.out_channels * num_in;
+  const auto& matrix = Algorithm<kTile>::kWeights;
+  const auto set = [&](double value) { return hn::Set(tag, static_cast<T>(value)); };
+  for (int64_t out = begin; out < end; ++out) {
+    for (int64_t in = 0; in < num_in; in += kLanes) {
+      V u[kSide * kSide];
+      for (int q = 0; q < kSide * kSide; ++q) {
+        const T* first = sums + q * plane + out * num_in + in;
+        u[q] = hn::LoadU(tag, first);
+        for (int64_t s = 1; s < num_sums; ++s) u[q] = hn::Add(u[q], hn::LoadU(tag, first + s * kSide * kSide * plane));
+      }
+      V rows[3 * kSide];
+      for (int r = 0; r < 3; ++r) {
+        for (int j = 0; j < kSide; ++j) {
+          V sum = hn::Zero(tag);
+          for (int i = 0; i < kSide; ++i) sum = hn::MulAdd(set(matrix[i][r]), u[i * kSide + j], sum);
+          rows[r * kSide + j] = sum;
+        }
+      }
+      for (int r = 0; r < 3; ++r) {
+        for (int c = 0; c < 3; ++c) {
+          V sum = hn::Zero(tag);
+          for (int j = 0; j < kSide; ++j) sum = hn::MulAdd(set(matrix[j][c]), rows[r * kSide + j], sum);
+          hn::StoreU(sum, tag, gradient + (out * 9 + r * 3 + c) * num_in + in);
+        }
+      }
+    }
+  }
+}
+
+// Highway exports functions, not templates: one of each for each type.
+#define TRAINER_KERNELS(Name, T)                                                                                                          \
+  void Name##Weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) {      \
+    const auto act = tile == Tile::k2 ? &transform_weight_channels<2, T> : &transform_weight_channels<4, T>;                              \
+    act(shape, weight, is_reversed, transformed, begin, end);                                                                             \
+  }                                                                                                                                       \
+  void Name##Convolve(Tile tile, const Shape& shape, const T* input, const T* weights, T* output, int64_t begin, int64_t end, T* space) { \
+    const auto act = tile == Tile::k2 ? &convolve_tiles<2, T> : &convolve_tiles<4, T>;                                                    \
+    act(shape, input, weights, output, begin, end, space);                                                                                \
+  }                                                                                                                                       \
+  void Name##Products(Tile tile, const Shape& shape, const T* input, const T* gradient, T* sums, int64_t begin, int64_t end, T* space) {  \
+    const auto act = tile == Tile::k2 ? &add_products<2, T> : &add_products<4, T>;                                                        \
+    act(shape, input, gradient, sums, begin, end, space);                                                                                 \
+  }                                                                                                                                       \
+  void Name##Finish(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) {            \
+    const auto act = tile == Tile::k2 ? &finish_gradient<2, T> : &finish_gradient<4, T>;                                                  \
+    act(shape, sums, num_sums, gradient, begin, end);                                                                                     \
+  }
+TRAINER_KERNELS(Float, float)
+TRAINER_KERNELS(Double, double)
+
+}  // namespace trainer::nn::winograd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trainer::nn::winograd {
+
+#define TRAINER_DISPATCH(Name, T)                                                                                                        \
+  HWY_EXPORT(Name##Weights);                                                                                                             \
+  HWY_EXPORT(Name##Convolve);                                                                                                            \
+  HWY_EXPORT(Name##Products);                                                                                                            \
+  HWY_EXPORT(Name##Finish);                                                                                                              \
+  template <>                                                                                                                            \
+  void transform_weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) { \
+    HWY_DYNAMIC_DISPATCH(Name##Weights)(tile, shape, weight, is_reversed, transformed, begin, end);                                      \
+  }                                                                                                                                      \
+  template <>                                                                                                                            \
+  void convolve(Tile tile, const Shape& shape, const T* input, const T* weights, T* output, int64_t begin, int64_t end, T* workspace) {  \
+    HWY_DYNAMIC_DISPATCH(Name##Convolve)(tile, shape, input, weights, output, begin, end, workspace);                                    \
+  }                                                                                                                                      \
+  template <>                                                                                                                            \
+  void add_weight_products(Tile tile, const Shape& shape, const T* input, const T* output_gradient, T* sums, int64_t begin, int64_t end, \
+                           T* workspace) {                                                                                               \
+    HWY_DYNAMIC_DISPATCH(Name##Products)(tile, shape, input, output_gradient, sums, begin, end, workspace);                              \
+  }                                                                                                                                      \
+  template <>                                                                                                                            \
+  void finish_weight_gradient(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) { \
+    HWY_DYNAMIC_DISPATCH(Name##Finish)(tile, shape, sums, num_sums, gradient, begin, end);                                               \
+  }
+TRAINER_DISPATCH(Float, float)
+TRAINER_DISPATCH(Double, double)
+
+int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block) {
+  // The sums of one block of columns; the widest has two vectors of 16.
+  constexpr int64_t kWidest = 32;
+  return num_positions(tile) * tiles_per_block * (shape.in_channels + kWidest);
+}
+
+int64_t weight_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block) {
+  return num_positions(tile) * tiles_per_block * (shape.in_channels + shape.out_channels);
+}
+
+}  // namespace trainer::nn::winograd
+#endif

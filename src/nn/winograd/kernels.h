@@ -1,0 +1,63 @@
+#pragma once
+// Winograd's algorithm for 3×3 convolutions with stride 1 and padding 1 (Lavin and Gray 2015, "Fast Algorithms for Convolutional Neural
+// Networks"): forward, and the gradients of input and weights. Images are cut into tiles of m×m outputs, F(m×m, 3×3), which take
+// (m + 2)² multiplications for each pair of channels instead of 9 m².
+//
+// Tensors are dense and channels_last: images [N][H][W][channels], weights [out][3][3][in]. These functions compute a part of the work on
+// the calling thread; convolution.cpp distributes the parts. Without LibTorch, so that the compiler sees only loops.
+
+#include <cstdint>
+
+namespace trainer::nn::winograd {
+
+// F(2×2, 3×3) rounds no more than the direct algorithm, F(4×4, 3×3) three to six times more.
+enum class Tile : int64_t { k2 = 2, k4 = 4 };
+
+struct Shape {
+  int64_t num_images = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t in_channels = 0;   // a multiple of kChannels
+  int64_t out_channels = 0;  // a multiple of kChannels
+};
+
+inline constexpr int64_t kChannels = 8;
+
+constexpr int64_t side(Tile tile) { return static_cast<int64_t>(tile) + 2; }
+// Multiplications for each tile and pair of channels.
+constexpr int64_t num_positions(Tile tile) { return side(tile) * side(tile); }
+constexpr int64_t tiles_along(int64_t size, Tile tile) { return (size + static_cast<int64_t>(tile) - 1) / static_cast<int64_t>(tile); }
+constexpr int64_t num_tiles(const Shape& shape, Tile tile) {
+  return shape.num_images * tiles_along(shape.height, tile) * tiles_along(shape.width, tile);
+}
+
+// The shape of the convolution that computes the gradient of the input from that of the output.
+constexpr Shape reversed(const Shape& shape) {
+  return {shape.num_images, shape.height, shape.width, shape.out_channels, shape.in_channels};
+}
+
+// Weights for convolve(): [positions][in][out], of `shape`; they are transformed once for each call of the layer.
+// `weight`: of the layer, [out][3][3][in]; if `is_reversed`, [in][3][3][out] of this shape, which is turned by 180 degrees.
+// Computes the input channels [begin, end).
+template <class T>
+void transform_weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end);
+
+// Values of `workspace` that convolve() needs for blocks of so many tiles.
+int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block);
+// The output for the tiles [begin, end), at most tiles_per_block of them.
+template <class T>
+void convolve(Tile tile, const Shape& shape, const T* input, const T* transformed_weights, T* output, int64_t begin, int64_t end,
+              T* workspace);
+
+// Values of `workspace` that add_weight_products() needs.
+int64_t weight_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block);
+// Adds the products of the tiles [begin, end), at most tiles_per_block of them, to `sums`: [positions][out][in].
+template <class T>
+void add_weight_products(Tile tile, const Shape& shape, const T* input, const T* output_gradient, T* sums, int64_t begin, int64_t end,
+                         T* workspace);
+// The gradient [out][3][3][in] of the output channels [begin, end) from `num_sums` sums, which lie behind each other and are added in this
+// order.
+template <class T>
+void finish_weight_gradient(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end);
+
+}  // namespace trainer::nn::winograd
