@@ -317,21 +317,24 @@ void transform_weight_channels(const Shape& shape, const T* weight, bool is_reve
 }
 
 template <int kTile, class T>
-void add_products(const Shape& shape, const T* input, const T* output_gradient, T* sums, int64_t begin, int64_t end, T* workspace) {
-  constexpr int kPositions = (kTile + 2) * (kTile + 2);
+void transform_tiles(const Shape& shape, const T* input, const T* output_gradient, int64_t first, int64_t count, int64_t begin, int64_t end,
+                     T* inputs, T* gradients) {
+  for (int64_t t = begin - first; t < end - first; ++t) {
+    const auto place = place_of<kTile>(shape, first + t);
+    transform_input<kTile>(shape, shape.in_channels, input, place, inputs + t * shape.in_channels, count * shape.in_channels);
+    transform_gradient<kTile>(shape, shape.out_channels, output_gradient, place, gradients + t * shape.out_channels,
+                              count * shape.out_channels);
+  }
+}
+
+template <class T>
+void add_products(const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin, int64_t end) {
   const int64_t num_in = shape.in_channels;
   const int64_t num_out = shape.out_channels;
-  const int64_t count = end - begin;
-  T* gradients = workspace + kPositions * count * num_in;
-  for (int64_t t = 0; t < count; ++t) {
-    const auto place = place_of<kTile>(shape, begin + t);
-    transform_input<kTile>(shape, num_in, input, place, workspace + t * num_in, count * num_in);
-    transform_gradient<kTile>(shape, num_out, output_gradient, place, gradients + t * num_out, count * num_out);
-  }
-  for (int64_t q = 0; q < kPositions; ++q) {
+  for (int64_t q = begin; q < end; ++q) {
     for_each_column_block<T>(num_in, [&](auto tag, auto num_vectors, int64_t column) {
       multiply_rows<decltype(num_vectors)::value, /*kAdds=*/true>(tag, num_out, gradients + q * count * num_out, 1, num_out,
-                                                                  workspace + q * count * num_in + column, num_in,
+                                                                  inputs + q * count * num_in + column, num_in,
                                                                   sums + q * num_out * num_in + column, num_in, count);
     });
   }
@@ -376,22 +379,26 @@ void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gra
 }
 
 // Highway exports functions, not templates: one of each for each type.
-#define TRAINER_KERNELS(Name, T)                                                                                                          \
-  void Name##Weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) {      \
-    const auto act = tile == Tile::k2 ? &transform_weight_channels<2, T> : &transform_weight_channels<4, T>;                              \
-    act(shape, weight, is_reversed, transformed, begin, end);                                                                             \
-  }                                                                                                                                       \
-  void Name##Convolve(Tile tile, const Shape& shape, const T* input, const T* weights, T* output, int64_t begin, int64_t end, T* space) { \
-    const auto act = tile == Tile::k2 ? &convolve_tiles<2, T> : &convolve_tiles<4, T>;                                                    \
-    act(shape, input, weights, output, begin, end, space);                                                                                \
-  }                                                                                                                                       \
-  void Name##Products(Tile tile, const Shape& shape, const T* input, const T* gradient, T* sums, int64_t begin, int64_t end, T* space) {  \
-    const auto act = tile == Tile::k2 ? &add_products<2, T> : &add_products<4, T>;                                                        \
-    act(shape, input, gradient, sums, begin, end, space);                                                                                 \
-  }                                                                                                                                       \
-  void Name##Finish(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) {            \
-    const auto act = tile == Tile::k2 ? &finish_gradient<2, T> : &finish_gradient<4, T>;                                                  \
-    act(shape, sums, num_sums, gradient, begin, end);                                                                                     \
+#define TRAINER_KERNELS(Name, T)                                                                                                           \
+  void Name##Weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) {       \
+    const auto act = tile == Tile::k2 ? &transform_weight_channels<2, T> : &transform_weight_channels<4, T>;                               \
+    act(shape, weight, is_reversed, transformed, begin, end);                                                                              \
+  }                                                                                                                                        \
+  void Name##Convolve(Tile tile, const Shape& shape, const T* input, const T* weights, T* output, int64_t begin, int64_t end, T* space) {  \
+    const auto act = tile == Tile::k2 ? &convolve_tiles<2, T> : &convolve_tiles<4, T>;                                                     \
+    act(shape, input, weights, output, begin, end, space);                                                                                 \
+  }                                                                                                                                        \
+  void Name##Transform(Tile tile, const Shape& shape, const T* input, const T* gradient, int64_t first, int64_t count, int64_t begin,      \
+                       int64_t end, T* inputs, T* gradients) {                                                                             \
+    const auto act = tile == Tile::k2 ? &transform_tiles<2, T> : &transform_tiles<4, T>;                                                   \
+    act(shape, input, gradient, first, count, begin, end, inputs, gradients);                                                              \
+  }                                                                                                                                        \
+  void Name##Products(Tile, const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin, int64_t end) { \
+    add_products(shape, inputs, gradients, count, sums, begin, end);                                                                       \
+  }                                                                                                                                        \
+  void Name##Finish(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) {             \
+    const auto act = tile == Tile::k2 ? &finish_gradient<2, T> : &finish_gradient<4, T>;                                                   \
+    act(shape, sums, num_sums, gradient, begin, end);                                                                                      \
   }
 TRAINER_KERNELS(Float, float)
 TRAINER_KERNELS(Double, double)
@@ -405,6 +412,7 @@ namespace trainer::nn::winograd {
 #define TRAINER_DISPATCH(Name, T)                                                                                                        \
   HWY_EXPORT(Name##Weights);                                                                                                             \
   HWY_EXPORT(Name##Convolve);                                                                                                            \
+  HWY_EXPORT(Name##Transform);                                                                                                           \
   HWY_EXPORT(Name##Products);                                                                                                            \
   HWY_EXPORT(Name##Finish);                                                                                                              \
   template <>                                                                                                                            \
@@ -416,9 +424,14 @@ namespace trainer::nn::winograd {
     HWY_DYNAMIC_DISPATCH(Name##Convolve)(tile, shape, input, weights, output, begin, end, workspace);                                    \
   }                                                                                                                                      \
   template <>                                                                                                                            \
-  void add_weight_products(Tile tile, const Shape& shape, const T* input, const T* output_gradient, T* sums, int64_t begin, int64_t end, \
-                           T* workspace) {                                                                                               \
-    HWY_DYNAMIC_DISPATCH(Name##Products)(tile, shape, input, output_gradient, sums, begin, end, workspace);                              \
+  void transform_block(Tile tile, const Shape& shape, const T* input, const T* output_gradient, int64_t first, int64_t count,            \
+                       int64_t begin, int64_t end, T* inputs, T* gradients) {                                                            \
+    HWY_DYNAMIC_DISPATCH(Name##Transform)(tile, shape, input, output_gradient, first, count, begin, end, inputs, gradients);             \
+  }                                                                                                                                      \
+  template <>                                                                                                                            \
+  void add_weight_products(Tile tile, const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin,    \
+                           int64_t end) {                                                                                                \
+    HWY_DYNAMIC_DISPATCH(Name##Products)(tile, shape, inputs, gradients, count, sums, begin, end);                                       \
   }                                                                                                                                      \
   template <>                                                                                                                            \
   void finish_weight_gradient(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) { \
@@ -431,10 +444,6 @@ int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_bloc
   // The sums of one block of columns; the widest has two vectors of 16.
   constexpr int64_t kWidest = 32;
   return num_positions(tile) * tiles_per_block * (shape.in_channels + kWidest);
-}
-
-int64_t weight_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block) {
-  return num_positions(tile) * tiles_per_block * (shape.in_channels + shape.out_channels);
 }
 
 }  // namespace trainer::nn::winograd

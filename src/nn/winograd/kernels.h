@@ -49,12 +49,15 @@ template <class T>
 void convolve(Tile tile, const Shape& shape, const T* input, const T* transformed_weights, T* output, int64_t begin, int64_t end,
               T* workspace);
 
-// Values of `workspace` that add_weight_products() needs.
-int64_t weight_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block);
-// Adds the products of the tiles [begin, end), at most tiles_per_block of them, to `sums`: [positions][out][in].
+// The gradient of the weights is computed for blocks of `count` tiles, beginning with the tile `first`. Transforms the tiles [begin, end)
+// of such a block: `inputs` [positions][count][in], `gradients` [positions][count][out].
 template <class T>
-void add_weight_products(Tile tile, const Shape& shape, const T* input, const T* output_gradient, T* sums, int64_t begin, int64_t end,
-                         T* workspace);
+void transform_block(Tile tile, const Shape& shape, const T* input, const T* output_gradient, int64_t first, int64_t count, int64_t begin,
+                     int64_t end, T* inputs, T* gradients);
+// Adds the products of a transformed block to `sums`, [positions][out][in], at the positions [begin, end).
+template <class T>
+void add_weight_products(Tile tile, const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin,
+                         int64_t end);
 // The gradient [out][3][3][in] of the output channels [begin, end) from `num_sums` sums, which lie behind each other and are added in this
 // order.
 template <class T>

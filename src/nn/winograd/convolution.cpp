@@ -1,0 +1,161 @@
+#include "nn/winograd/convolution.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace trainer::nn::winograd {
+namespace {
+
+using torch::autograd::AutogradContext;
+
+constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// More tiles reuse the transformed weights more often; fewer keep the transformed images in the cache.
+int64_t tiles_per_block(int64_t num_channels) { return std::clamp<int64_t>(num_channels * 3 / 8, 24, 96) / 12 * 12; }
+
+// Memory of the calling thread, kept for the next call.
+template <class T>
+T* thread_memory(int64_t size) {
+  thread_local std::vector<T> memory;
+  if (static_cast<int64_t>(memory.size()) < size) memory.resize(static_cast<size_t>(size));
+  return memory.data();
+}
+
+Shape shape_of(const torch::Tensor& x, const torch::Tensor& weight) {
+  return {.num_images = x.size(0), .height = x.size(2), .width = x.size(3), .in_channels = weight.size(1), .out_channels = weight.size(0)};
+}
+
+// The output of a convolution of `shape`; with `is_reversed`, `weight` is that of the convolution whose input gradient this is.
+torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Shape& shape, bool is_reversed, Tile tile) {
+  auto output = at::empty({shape.num_images, shape.out_channels, shape.height, shape.width}, x.options(), kLayout);
+  const auto transformed = at::empty({num_positions(tile) * shape.in_channels * shape.out_channels}, x.options());
+  const int64_t block = tiles_per_block(shape.in_channels);
+  const int64_t count = num_tiles(shape, tile);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "winograd", [&] {
+    const auto* input = x.const_data_ptr<scalar_t>();
+    const auto* given = weight.const_data_ptr<scalar_t>();
+    auto* weights = transformed.data_ptr<scalar_t>();
+    auto* result = output.data_ptr<scalar_t>();
+    at::parallel_for(0, shape.in_channels, 1,
+                     [&](int64_t begin, int64_t end) { transform_weights(tile, shape, given, is_reversed, weights, begin, end); });
+    at::parallel_for(0, ceil_div(count, block), 1, [&](int64_t begin, int64_t end) {
+      auto* workspace = thread_memory<scalar_t>(convolve_workspace(tile, shape, block));
+      for (int64_t i = begin; i < end; ++i) {
+        convolve(tile, shape, input, weights, result, i * block, std::min((i + 1) * block, count), workspace);
+      }
+    });
+  });
+  return output;
+}
+
+// Each thread sums over its own blocks of tiles. Returns the sums [parts, positions, out, in].
+template <class T>
+torch::Tensor sum_by_thread(const T* x, const T* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
+  const int64_t block = tiles_per_block(shape.in_channels);
+  const int64_t count = num_tiles(shape, tile);
+  const int64_t num_blocks = ceil_div(count, block);
+  const int64_t num_parts = std::clamp<int64_t>(num_blocks, 1, at::get_num_threads());
+  const int64_t size = num_positions(tile) * shape.in_channels * shape.out_channels;
+  auto sums = at::empty({num_parts * size}, options);
+  auto* all = sums.data_ptr<T>();
+  at::parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
+    auto* inputs = thread_memory<T>(num_positions(tile) * block * (shape.in_channels + shape.out_channels));
+    auto* gradients = inputs + num_positions(tile) * block * shape.in_channels;
+    for (int64_t part = begin; part < end; ++part) {
+      auto* mine = all + part * size;
+      std::fill(mine, mine + size, T(0));
+      for (int64_t i = part * num_blocks / num_parts; i < (part + 1) * num_blocks / num_parts; ++i) {
+        const int64_t first = i * block;
+        const int64_t last = std::min(first + block, count);
+        transform_block(tile, shape, x, dy, first, last - first, first, last, inputs, gradients);
+        add_weight_products(tile, shape, inputs, gradients, last - first, mine, 0, num_positions(tile));
+      }
+    }
+  });
+  return sums.view({num_parts, size});
+}
+
+// All threads transform a large block, then each sums at its own positions: for so many channels that a copy of the sums for each thread
+// would be large.
+template <class T>
+torch::Tensor sum_by_position(const T* x, const T* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
+  constexpr int64_t kBlockBytes = 16 * 1024 * 1024;
+  const int64_t count = num_tiles(shape, tile);
+  const int64_t tile_values = num_positions(tile) * (shape.in_channels + shape.out_channels);
+  const int64_t block = std::clamp<int64_t>(kBlockBytes / (tile_values * static_cast<int64_t>(sizeof(T))), 1, std::max<int64_t>(count, 1));
+  auto sums = at::zeros({1, num_positions(tile) * shape.in_channels * shape.out_channels}, options);
+  const auto transformed = at::empty({block * tile_values}, options);
+  auto* inputs = transformed.data_ptr<T>();
+  auto* gradients = inputs + num_positions(tile) * block * shape.in_channels;
+  auto* all = sums.data_ptr<T>();
+  for (int64_t first = 0; first < count; first += block) {
+    const int64_t last = std::min(first + block, count);
+    at::parallel_for(first, last, 1, [&](int64_t begin, int64_t end) {
+      transform_block(tile, shape, x, dy, first, last - first, begin, end, inputs, gradients);
+    });
+    at::parallel_for(0, num_positions(tile), 1, [&](int64_t begin, int64_t end) {
+      add_weight_products(tile, shape, inputs, gradients, last - first, all, begin, end);
+    });
+  }
+  return sums;
+}
+
+torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, const Shape& shape, Tile tile) {
+  constexpr int64_t kLargeSums = 1024 * 1024;
+  auto gradient = at::empty({shape.out_channels, shape.in_channels, 3, 3}, x.options(), kLayout);
+  const bool is_large = num_positions(tile) * shape.in_channels * shape.out_channels > kLargeSums;
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "winograd", [&] {
+    const auto* input = x.const_data_ptr<scalar_t>();
+    const auto* given = dy.const_data_ptr<scalar_t>();
+    const auto sum = is_large ? &sum_by_position<scalar_t> : &sum_by_thread<scalar_t>;
+    const auto sums = sum(input, given, shape, tile, x.options().memory_format(std::nullopt));
+    at::parallel_for(0, shape.out_channels, 1, [&](int64_t begin, int64_t end) {
+      finish_weight_gradient(tile, shape, sums.template const_data_ptr<scalar_t>(), sums.size(0), gradient.data_ptr<scalar_t>(), begin,
+                             end);
+    });
+  });
+  return gradient;
+}
+
+class Convolution : public torch::autograd::Function<Convolution> {
+ public:
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight, int64_t tile) {
+    context->save_for_backward({x, weight});
+    context->saved_data["tile"] = tile;
+    return run(x, weight, shape_of(x, weight), /*is_reversed=*/false, Tile{tile});
+  }
+
+  static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto& x = saved[0];
+    const auto& weight = saved[1];
+    const Tile tile{context->saved_data["tile"].toInt()};
+    const auto shape = shape_of(x, weight);
+    const auto dy = gradients[0].contiguous(kLayout);
+    torch::Tensor dx, dw;
+    if (context->needs_input_grad(0)) dx = run(dy, weight, reversed(shape), /*is_reversed=*/true, tile);
+    if (context->needs_input_grad(1)) dw = weight_gradient(x, dy, shape, tile);
+    return {dx, dw, torch::Tensor()};
+  }
+};
+
+}  // namespace
+
+bool takes(const torch::Tensor& x, const torch::Tensor& weight) {
+  const bool is_possible_type = x.scalar_type() == torch::kFloat32 || x.scalar_type() == torch::kFloat64;
+  return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == x.scalar_type() && weight.size(2) == 3 &&
+         weight.size(3) == 3 && weight.size(0) % kChannels == 0 && weight.size(1) % kChannels == 0;
+}
+
+torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, Tile tile) {
+  TORCH_CHECK(takes(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
+  return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), static_cast<int64_t>(tile));
+}
+
+}  // namespace trainer::nn::winograd

@@ -1,0 +1,17 @@
+#pragma once
+// 3×3 convolutions by Winograd's algorithm on the CPU, as an operator with gradients.
+
+#include <torch/types.h>
+
+#include "nn/winograd/kernels.h"
+
+namespace trainer::nn::winograd {
+
+// Whether convolve() takes these: float32 or float64 on the CPU, a kernel of 3×3, numbers of channels that are multiples of kChannels.
+bool takes(const torch::Tensor& x, const torch::Tensor& weight);
+
+// at::conv2d(x, weight, {}, /*stride=*/1, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; both in any memory format. The
+// result is channels_last. The bits depend on the number of threads, but not on their timing.
+torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, Tile tile);
+
+}  // namespace trainer::nn::winograd

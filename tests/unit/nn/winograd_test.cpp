@@ -1,0 +1,94 @@
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "nn/winograd/convolution.h"
+
+namespace trainer::nn::winograd {
+namespace {
+
+struct Case {
+  int64_t images, height, width, in, out;
+};
+
+// Interior tiles and tails, blocks of columns of each width, channels for which the sums are split by thread and by position.
+constexpr Case kCases[] = {{2, 8, 8, 16, 16}, {3, 5, 7, 8, 24}, {1, 1, 1, 8, 8},     {1, 4, 4, 32, 48},  {2, 9, 3, 40, 8},
+                           {2, 1, 6, 16, 32}, {0, 8, 8, 16, 8}, {1, 4, 4, 256, 256}, {5, 32, 32, 16, 16}};
+
+struct Result {
+  torch::Tensor y, dx, dw;
+};
+
+template <class Convolve>
+Result differentiate(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& dy, const Convolve& convolve) {
+  const auto input = x.detach().clone().requires_grad_();
+  const auto parameter = weight.detach().clone().requires_grad_();
+  const auto y = convolve(input, parameter);
+  y.backward(dy);
+  return {y.detach(), input.grad(), parameter.grad()};
+}
+
+// Root of the mean squared difference, relative to the root of the mean square.
+double distance(const torch::Tensor& a, const torch::Tensor& b) {
+  if (b.numel() == 0) return 0;
+  const auto exact = b.to(torch::kFloat64);
+  return ((a.to(torch::kFloat64) - exact).norm() / exact.norm().clamp_min(1e-300)).item<double>();
+}
+
+double largest_distance(const Case& c, torch::ScalarType dtype, Tile tile) {
+  torch::manual_seed(1);
+  const auto x = torch::randn({c.images, c.in, c.height, c.width}, torch::kFloat64).to(dtype);
+  const auto weight = torch::randn({c.out, c.in, 3, 3}, torch::kFloat64).to(dtype);
+  const auto dy = torch::randn({c.images, c.out, c.height, c.width}, torch::kFloat64).to(dtype);
+  const auto direct = [](const auto& input, const auto& parameter) { return at::conv2d(input, parameter, {}, 1, 1); };
+  const auto expected = differentiate(x.to(torch::kFloat64), weight.to(torch::kFloat64), dy.to(torch::kFloat64), direct);
+  const auto actual =
+      differentiate(x, weight, dy, [&](const auto& input, const auto& parameter) { return convolve(input, parameter, tile); });
+  EXPECT_EQ(actual.y.sizes(), expected.y.sizes());
+  return std::max({distance(actual.y, expected.y), distance(actual.dx, expected.dx), distance(actual.dw, expected.dw)});
+}
+
+TEST(Winograd, EqualsTheDirectAlgorithmInFloat64) {
+  for (const auto tile : {Tile::k2, Tile::k4}) {
+    for (const auto& c : kCases) EXPECT_LT(largest_distance(c, torch::kFloat64, tile), 1e-13) << c.in << " " << c.out << " " << c.height;
+  }
+}
+
+TEST(Winograd, RoundsLittleInFloat32) {
+  // F(2×2) rounds as the direct algorithm does; F(4×4) three to six times more.
+  for (const auto& c : kCases) {
+    EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k2), 1e-6) << c.in << " " << c.out << " " << c.height;
+    EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k4), 6e-6) << c.in << " " << c.out << " " << c.height;
+  }
+}
+
+TEST(Winograd, IsTheSameInEachCall) {
+  for (const auto tile : {Tile::k2, Tile::k4}) {
+    for (const int64_t channels : {16, 256}) {
+      const auto x = torch::randn({3, channels, 9, 10});
+      const auto weight = torch::randn({channels, channels, 3, 3});
+      const auto dy = torch::randn({3, channels, 9, 10});
+      const auto run = [&] {
+        return differentiate(x, weight, dy, [&](const auto& input, const auto& parameter) { return convolve(input, parameter, tile); });
+      };
+      const auto first = run();
+      for (int i = 0; i < 3; ++i) {
+        const auto again = run();
+        EXPECT_TRUE(again.y.equal(first.y));
+        EXPECT_TRUE(again.dx.equal(first.dx));
+        EXPECT_TRUE(again.dw.equal(first.dw));
+      }
+    }
+  }
+}
+
+TEST(Winograd, TakesOnlyWhatItCanCompute) {
+  const auto x = torch::zeros({1, 8, 4, 4});
+  EXPECT_TRUE(takes(x, torch::zeros({16, 8, 3, 3})));
+  EXPECT_FALSE(takes(x, torch::zeros({16, 8, 1, 1})));
+  EXPECT_FALSE(takes(x, torch::zeros({10, 8, 3, 3})));
+  EXPECT_FALSE(takes(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3})));
+  EXPECT_FALSE(takes(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16)));
+}
+
+}  // namespace
+}  // namespace trainer::nn::winograd
