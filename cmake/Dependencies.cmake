@@ -3,7 +3,7 @@ find_package(spdlog REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(HWY REQUIRED)
+find_package(hwy REQUIRED)
 find_package(CURL REQUIRED)
 find_package(LibArchive REQUIRED)
 # Only its reader of tar.gz is used. The shared library would make every start load libxml2 and 30 MB of ICU.
