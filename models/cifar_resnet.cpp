@@ -27,8 +27,8 @@ class CifarBlock : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor y = bn1_->forward(conv1_->forward(x)).relu_();
-    return bn2_->forward(conv2_->forward(y)).add_(shortcut(x)).relu_();
+    const torch::Tensor y = bn1_->forward_relu(conv1_->forward(x));
+    return bn2_->forward_relu(conv2_->forward(y), shortcut(x));
   }
 
  private:
@@ -59,7 +59,7 @@ class CifarResNet : public Model {
   }
 
   torch::Tensor forward(const torch::Tensor& x) override {
-    torch::Tensor y = bn1_->forward(conv1_->forward(x)).relu_();
+    torch::Tensor y = bn1_->forward_relu(conv1_->forward(x));
     y = layer3_->forward(layer2_->forward(layer1_->forward(y)));
     return fc_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1));
   }

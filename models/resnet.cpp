@@ -54,9 +54,8 @@ class BasicBlock : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    torch::Tensor y = bn1_->forward(conv1_->forward(x)).relu_();
-    y = bn2_->forward(conv2_->forward(y));
-    return y.add_(downsample_ ? downsample_->forward(x) : x).relu_();
+    const torch::Tensor y = bn1_->forward_relu(conv1_->forward(x));
+    return bn2_->forward_relu(conv2_->forward(y), downsample_ ? downsample_->forward(x) : x);
   }
 
   nn::BatchNorm2d& last_norm() { return *bn2_; }
@@ -83,10 +82,9 @@ class Bottleneck : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    torch::Tensor y = bn1_->forward(conv1_->forward(x)).relu_();
-    y = bn2_->forward(conv2_->forward(y)).relu_();
-    y = bn3_->forward(conv3_->forward(y));
-    return y.add_(downsample_ ? downsample_->forward(x) : x).relu_();
+    torch::Tensor y = bn1_->forward_relu(conv1_->forward(x));
+    y = bn2_->forward_relu(conv2_->forward(y));
+    return bn3_->forward_relu(conv3_->forward(y), downsample_ ? downsample_->forward(x) : x);
   }
 
   nn::BatchNorm2d& last_norm() { return *bn3_; }
@@ -117,7 +115,7 @@ class ResNet : public Model {
   }
 
   torch::Tensor forward(const torch::Tensor& x) override {
-    torch::Tensor y = bn1_->forward(conv1_->forward(x)).relu_();
+    torch::Tensor y = bn1_->forward_relu(conv1_->forward(x));
     if (options_.stem == ResNetStem::kImagenet) y = at::max_pool2d(y, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
     y = layer4_->forward(layer3_->forward(layer2_->forward(layer1_->forward(y))));
     return fc_->forward(dropout_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1)));

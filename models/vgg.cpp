@@ -40,16 +40,39 @@ constexpr std::array<int64_t, 5> kStageChannels = {64, 128, 256, 512, 512};
 
 torch::nn::ReLU relu_in_place() { return torch::nn::ReLU(torch::nn::ReLUOptions(/*inplace=*/true)); }
 
-torch::nn::Sequential make_features(const ConvolutionsPerStage& convolutions_per_stage, const nn::NormFactory& norm) {
-  torch::nn::Sequential features;
+// A convolution with the normalisation behind it, and then a ReLU.
+struct FeatureLayer {
+  std::shared_ptr<nn::Conv2d> convolution;
+  nn::BatchNormPtr norm;
+
+  torch::Tensor forward(const torch::Tensor& x) const { return norm->forward_relu(convolution->forward(x)); }
+};
+
+// Each stage ends with a max-pool.
+using Stages = std::array<std::vector<FeatureLayer>, 5>;
+
+Stages make_stages(const ConvolutionsPerStage& convolutions_per_stage, const nn::NormFactory& norm) {
+  Stages stages;
   int64_t in_channels = 3;
   for (size_t stage = 0; stage < kStageChannels.size(); ++stage) {
     const int64_t channels = kStageChannels[stage];
     for (int64_t i = 0; i < convolutions_per_stage[stage]; ++i) {
-      features->push_back(std::make_shared<nn::Conv2d>(in_channels, channels, 3, nn::Conv2dOptions{.padding = 1, .bias = true}));
-      features->push_back(norm(channels));
-      features->push_back(relu_in_place());
+      stages[stage].push_back(
+          {std::make_shared<nn::Conv2d>(in_channels, channels, 3, nn::Conv2dOptions{.padding = 1, .bias = true}), norm(channels)});
       in_channels = channels;
+    }
+  }
+  return stages;
+}
+
+// torchvision's list of the same layers, which gives the parameters their names.
+torch::nn::Sequential list_features(const Stages& stages) {
+  torch::nn::Sequential features;
+  for (const auto& stage : stages) {
+    for (const auto& layer : stage) {
+      features->push_back(layer.convolution);
+      features->push_back(layer.norm);
+      features->push_back(relu_in_place());
     }
     features->push_back(torch::nn::MaxPool2d(2));
   }
@@ -69,8 +92,8 @@ torch::nn::Sequential make_classifier(const VggOptions& options, const BuildCont
 class Vgg : public Model {
  public:
   Vgg(const ConvolutionsPerStage& convolutions_per_stage, const VggOptions& options, const BuildContext& context)
-      : Model(options), options_(options) {
-    features_ = register_module("features", make_features(convolutions_per_stage, context.norm));
+      : Model(options), options_(options), stages_(make_stages(convolutions_per_stage, context.norm)) {
+    register_module("features", list_features(stages_));
     classifier_ = register_module("classifier", make_classifier(options, context));
     nn::init_convolutions_(*this, context.init_generator);
     for (const auto& module : classifier_->modules(/*include_self=*/false)) {
@@ -82,13 +105,19 @@ class Vgg : public Model {
   }
 
   torch::Tensor forward(const torch::Tensor& x) override {
+    torch::Tensor y = x;
+    for (const auto& stage : stages_) {
+      for (const auto& layer : stage) y = layer.forward(y);
+      y = at::max_pool2d(y, /*kernel_size=*/2);
+    }
     const int64_t pooled_size = options_.head == VggHead::kImagenet ? 7 : 1;
-    return classifier_->forward(at::adaptive_avg_pool2d(features_->forward(x), {pooled_size, pooled_size}).flatten(1));
+    return classifier_->forward(at::adaptive_avg_pool2d(y, {pooled_size, pooled_size}).flatten(1));
   }
 
  private:
   VggOptions options_;
-  torch::nn::Sequential features_, classifier_;
+  Stages stages_;
+  torch::nn::Sequential classifier_;
 };
 
 }  // namespace

@@ -43,8 +43,8 @@ class WideBlock : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor activated = bn1_->forward(x).relu_();
-    const torch::Tensor y = bn2_->forward(conv1_->forward(activated)).relu_();
+    const torch::Tensor activated = bn1_->forward_relu(x);
+    const torch::Tensor y = bn2_->forward_relu(conv1_->forward(activated));
     return conv2_->forward(dropout_->forward(y)).add_(shortcut_ ? shortcut_->forward(activated) : x);
   }
 
@@ -70,7 +70,7 @@ class WideResNet : public Model {
 
   torch::Tensor forward(const torch::Tensor& x) override {
     torch::Tensor y = layer3_->forward(layer2_->forward(layer1_->forward(conv1_->forward(x))));
-    y = bn_->forward(y).relu_();
+    y = bn_->forward_relu(y);
     return fc_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1));
   }
 

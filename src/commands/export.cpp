@@ -65,7 +65,11 @@ ExitCode export_model(const std::vector<std::string>& args) {
   const auto tree = checkpoint::read_any(source);
   const state::View file(tree, source);
   const auto experiment = read_experiment(file, source);
-  const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {}));
+  auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {});
+  // Only LibTorch's own operators can be traced.
+  placement.convolution = config::ConvolutionChoice::kDirect;
+  placement.fuse = false;
+  const auto network = session::build_network(experiment, placement);
   engine::load_weights(read_weights(file, ema), source, *network.model);
   write(output, format, experiment, *network.model);
   print("{}: {} of {}, {}\n", output.string(), experiment.model.component.name, source, ema ? "averaged parameters" : "parameters");

@@ -35,6 +35,13 @@ const char* autocast_text(const Placement& placement) {
   return *placement.autocast_dtype == torch::kFloat16 ? " with float16 autocast and GradScaler" : " with bfloat16 autocast";
 }
 
+config::ConvolutionChoice choose_convolution(const config::RuntimeSection& runtime, const Placement& placement) {
+  const bool is_possible = placement.device.is_cpu() && placement.dtype == torch::kFloat32 && !placement.autocast_dtype &&
+                           placement.memory_format == torch::MemoryFormat::ChannelsLast && !runtime.deterministic;
+  if (!is_possible) return config::ConvolutionChoice::kDirect;
+  return runtime.convolution == config::ConvolutionChoice::kAuto ? config::ConvolutionChoice::kWinograd2 : runtime.convolution;
+}
+
 }  // namespace
 
 bool cpu_has_fast_bfloat16() { return __builtin_cpu_supports("avx512bf16"); }
@@ -66,6 +73,8 @@ Placement choose_placement(const config::RuntimeSection& runtime, const config::
   // Autocast's own cast of the images is one small kernel; the loader does not write float16.
   placement.input_dtype = float16 ? placement.dtype : placement.autocast_dtype.value_or(placement.dtype);
   if (runtime.channels_last.value.value_or(!float64)) placement.memory_format = torch::MemoryFormat::ChannelsLast;
+  placement.convolution = choose_convolution(runtime, placement);
+  placement.fuse = placement.device.is_cpu() && runtime.fuse == config::FuseChoice::kAuto;
   placement.num_threads = static_cast<int>(runtime.threads.value.value_or(share.num_cpus));
   placement.pin_memory = pin_memory.value.value_or(placement.cuda != nullptr) && placement.cuda != nullptr;
   return placement;

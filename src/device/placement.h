@@ -14,10 +14,12 @@ namespace trainer::device {
 
 struct Placement {
   torch::Device device{torch::kCPU};
-  torch::ScalarType dtype = torch::kFloat32;                            // of parameters
-  torch::ScalarType input_dtype = torch::kFloat32;                      // of images: autocast's type if autocast is on
-  torch::MemoryFormat memory_format = torch::MemoryFormat::Contiguous;  // of images and 4-D parameters
-  std::optional<torch::ScalarType> autocast_dtype;                      // empty: no autocast
+  torch::ScalarType dtype = torch::kFloat32;                                   // of parameters
+  torch::ScalarType input_dtype = torch::kFloat32;                             // of images: autocast's type if autocast is on
+  torch::MemoryFormat memory_format = torch::MemoryFormat::Contiguous;         // of images and 4-D parameters
+  std::optional<torch::ScalarType> autocast_dtype;                             // empty: no autocast
+  config::ConvolutionChoice convolution = config::ConvolutionChoice::kDirect;  // never kAuto
+  bool fuse = false;                                                           // runtime.fuse
   int num_threads = 1;
   bool pin_memory = false;
   const CudaModule* cuda = nullptr;  // when `device` is a GPU

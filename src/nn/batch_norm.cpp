@@ -2,7 +2,10 @@
 
 #include <c10/util/StringUtil.h>
 
+#include <tuple>
+
 #include "base/error.h"
+#include "nn/fused_norm/fused_norm.h"
 #include "nn/layer_observer.h"
 
 namespace trainer::nn {
@@ -15,20 +18,46 @@ BatchNorm2d::BatchNorm2d(int64_t num_channels, double eps, std::optional<double>
   num_batches_tracked = register_buffer("num_batches_tracked", torch::zeros({}, torch::kInt64));
 }
 
-torch::Tensor BatchNorm2d::forward(const torch::Tensor& x) {
+torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
+  const bool is_empty = x.numel() == 0 && joined_group() == nullptr;
+  // An observer sees the normalised values, in which a ReLU could hide an infinite one.
+  if (is_fused_ && !is_empty && !has_observer() && fused_norm::takes(x, residual, weight)) return apply_fused(x, residual, relu);
+  auto y = observed(*this, normalise(x));
+  if (residual.defined()) y = y.add_(residual);
+  return relu ? y.relu_() : y;
+}
+
+torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
+  fused_norm::Layer layer{.weight = weight, .bias = bias, .running_mean = running_mean, .running_var = running_var, .eps = eps_};
+  if (is_training()) {
+    layer.is_training = true;
+    layer.group = joined_group();
+    if (!layer.group) check_count(x);
+    layer.batch_weight = next_batch_weight();
+    std::tie(layer.running_mean, layer.running_var) = statistics_to_update();
+  }
+  auto y = fused_norm::normalise(x, residual, layer, relu);
+  if (is_training()) count_batch();
+  return y;
+}
+
+torch::Tensor BatchNorm2d::normalise(const torch::Tensor& x) {
   double batch_weight = 0;
   auto statistics = std::pair(running_mean, running_var);
   if (is_training() && x.numel() > 0) {
-    if (x.numel() == x.size(1)) {
-      throw UsageError(c10::str("batch normalisation cannot train on one value per channel (its input is ", x.sizes(),
-                                "); use a larger dataloader.batch_size or larger images"));
-    }
+    check_count(x);
     batch_weight = next_batch_weight();
     statistics = statistics_to_update();
     count_batch();
   }
-  return observed(*this, at::batch_norm(x, weight, bias, statistics.first, statistics.second, is_training(), batch_weight, eps_,
-                                        at::globalContext().userEnabledCuDNN()));
+  return at::batch_norm(x, weight, bias, statistics.first, statistics.second, is_training(), batch_weight, eps_,
+                        at::globalContext().userEnabledCuDNN());
+}
+
+void BatchNorm2d::check_count(const torch::Tensor& x) const {
+  if (x.numel() != x.size(1)) return;
+  throw UsageError(c10::str("batch normalisation cannot train on one value per channel (its input is ", x.sizes(),
+                            "); use a larger dataloader.batch_size or larger images"));
 }
 
 double BatchNorm2d::next_batch_weight() const {
@@ -71,6 +100,12 @@ FrozenStatistics::~FrozenStatistics() {
 
 NormFactory local_batch_norm() {
   return [](int64_t num_channels) { return std::make_shared<BatchNorm2d>(num_channels); };
+}
+
+void use_fused_norm(const torch::nn::Module& network) {
+  for (const auto& module : network.modules(/*include_self=*/false)) {
+    if (auto* layer = dynamic_cast<BatchNorm2d*>(module.get())) layer->use_fused_operator();
+  }
 }
 
 }  // namespace trainer::nn

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "distributed/process_group.h"
+
 namespace trainer::nn {
 
 // Normalises [N, C, H, W] over N, H, W. Parameter and buffer names are PyTorch's: weight, bias, running_mean, running_var,
@@ -20,7 +22,12 @@ class BatchNorm2d : public torch::nn::Module {
   explicit BatchNorm2d(int64_t num_channels, double eps = 1e-5, std::optional<double> momentum = 0.1);
   // Throws UsageError in training when a channel has a single value, because its variance is undefined. An empty batch gives an empty
   // output and zero gradients, and does not change the running statistics.
-  virtual torch::Tensor forward(const torch::Tensor& x);
+  torch::Tensor forward(const torch::Tensor& x) { return apply(x, {}, /*relu=*/false); }
+  // relu(forward(x) + residual), with nothing added if `residual` is undefined.
+  torch::Tensor forward_relu(const torch::Tensor& x, const torch::Tensor& residual = {}) { return apply(x, residual, /*relu=*/true); }
+  // From now on computes by one operator (nn/fused_norm), where that takes the input, instead of one for each of normalisation, addition
+  // and ReLU.
+  void use_fused_operator() { is_fused_ = true; }
 
   // As in Python's Module.to, but not in LibTorch's, num_batches_tracked stays int64.
   using torch::nn::Module::to;
@@ -39,8 +46,16 @@ class BatchNorm2d : public torch::nn::Module {
   void count_batch();
   // The running mean and variance for a batch in training to update: copies if it must not change those of the layer.
   std::pair<torch::Tensor, torch::Tensor> statistics_to_update() const;
+  // The ranks whose batches are normalised together in training; null: this rank's batch alone.
+  virtual std::shared_ptr<const distributed::ProcessGroup> joined_group() const { return nullptr; }
+  virtual torch::Tensor normalise(const torch::Tensor& x);
 
  private:
+  torch::Tensor apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
+  torch::Tensor apply_fused(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
+  void check_count(const torch::Tensor& x) const;
+
+  bool is_fused_ = false;
   double eps_;
   std::optional<double> momentum_;
   bool updates_statistics_ = true;
@@ -63,5 +78,8 @@ class FrozenStatistics {
 using NormFactory = std::function<BatchNormPtr(int64_t num_channels)>;
 
 NormFactory local_batch_norm();
+
+// Calls BatchNorm2d::use_fused_operator of every batch normalisation below `network`.
+void use_fused_norm(const torch::nn::Module& network);
 
 }  // namespace trainer::nn

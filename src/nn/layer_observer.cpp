@@ -16,6 +16,8 @@ LayerObserver::LayerObserver(See see) : see_(std::move(see)) {
 
 LayerObserver::~LayerObserver() { current = nullptr; }
 
+bool has_observer() { return current != nullptr; }
+
 torch::Tensor observed(const torch::nn::Module& layer, torch::Tensor output) {
   if (current != nullptr) current->see_(layer, output);
   return output;

@@ -22,6 +22,9 @@ class LayerObserver {
   See see_;
 };
 
+// Whether this thread has an observer.
+bool has_observer();
+
 // Every layer passes its output through this function.
 torch::Tensor observed(const torch::nn::Module& layer, torch::Tensor output);
 

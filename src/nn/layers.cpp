@@ -10,7 +10,12 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
   if (options.bias) bias = register_parameter("bias", torch::empty({out_channels}));
 }
 
-torch::Tensor Conv2d::forward(const torch::Tensor& x) { return observed(*this, at::conv2d(x, weight, bias, stride_, padding_)); }
+torch::Tensor Conv2d::forward(const torch::Tensor& x) {
+  if (tile_ && stride_ == 1 && padding_ == 1 && winograd::is_faster(x, weight, *tile_)) {
+    return observed(*this, winograd::convolve(x, weight, bias, *tile_));
+  }
+  return observed(*this, at::conv2d(x, weight, bias, stride_, padding_));
+}
 
 std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride) {
   return std::make_shared<Conv2d>(in_channels, out_channels, 3, Conv2dOptions{.stride = stride, .padding = 1});
@@ -18,6 +23,12 @@ std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64
 
 std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64_t stride) {
   return std::make_shared<Conv2d>(in_channels, out_channels, 1, Conv2dOptions{.stride = stride});
+}
+
+void use_winograd(const torch::nn::Module& network, winograd::Tile tile) {
+  for (const auto& module : network.modules(/*include_self=*/false)) {
+    if (auto* convolution = module->as<Conv2d>()) convolution->use_winograd(tile);
+  }
 }
 
 Linear::Linear(int64_t in_features, int64_t out_features) {

@@ -6,6 +6,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+
+#include "nn/winograd/convolution.h"
 
 namespace trainer::nn {
 
@@ -20,11 +23,14 @@ class Conv2d : public torch::nn::Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
   torch::Tensor forward(const torch::Tensor& x);  // [N, C, H, W]
+  // Computes by Winograd's algorithm from now on where that is faster (winograd::is_faster).
+  void use_winograd(winograd::Tile tile) { tile_ = tile; }
 
   torch::Tensor weight;
   torch::Tensor bias;  // undefined without bias
 
  private:
+  std::optional<winograd::Tile> tile_;
   int64_t stride_;
   int64_t padding_;
 };
@@ -32,6 +38,9 @@ class Conv2d : public torch::nn::Module {
 // The two convolutions of residual networks, without bias; the 3×3 one pads by 1.
 std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
 std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
+
+// Calls Conv2d::use_winograd of every convolution below `network`.
+void use_winograd(const torch::nn::Module& network, winograd::Tile tile);
 
 // torch.nn.Linear, with a bias.
 class Linear : public torch::nn::Module {

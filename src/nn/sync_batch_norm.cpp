@@ -1,11 +1,8 @@
 #include "nn/sync_batch_norm.h"
 
-#include <c10/util/StringUtil.h>
-
 #include <utility>
 
-#include "base/error.h"
-#include "nn/layer_observer.h"
+#include "nn/batch_statistics.h"
 
 namespace trainer::nn {
 namespace {
@@ -21,21 +18,10 @@ struct LayerState {
   double eps;
 };
 
-// Statistics of the joined batch, [C]. `counts`: values per channel; on the CPU the total of all ranks, on CUDA one int32 per rank.
-struct Statistics {
-  torch::Tensor mean, invstd, counts;
-};
-
 // Gradients of this rank's part of the batch; `weight` and `bias` are [C], `input` is undefined if it is not needed.
 struct Gradients {
   torch::Tensor input, weight, bias;
 };
-
-void check_count(double count, const torch::Tensor& x, const distributed::ProcessGroup& group) {
-  if (count >= 2) return;
-  throw UsageError(c10::str("batch normalisation cannot train on less than two values per channel over all ", group.size(),
-                            " ranks together (its input here is ", x.sizes(), "); use a larger dataloader.batch_size or larger images"));
-}
 
 // The CPU implementation, from ATen's kernels for BatchNorm2d.
 namespace composed {
@@ -54,19 +40,9 @@ torch::Tensor local_moments(const torch::Tensor& x, const LayerState& layer) {
   return moments;
 }
 
-Statistics join(const torch::Tensor& x, const LayerState& layer) {
-  const int64_t num_channels = x.size(1);
-  const torch::Tensor all = layer.group->all_gather(local_moments(x, layer));
-  const torch::Tensor means = all.narrow(1, 0, num_channels);
-  const torch::Tensor counts = all.narrow(1, 2 * num_channels, 1);
-  const torch::Tensor count = counts.sum(0);
-  const auto num_values = count.item<double>();
-  check_count(num_values, x, *layer.group);
-  const torch::Tensor mean = (means * counts).sum(0) / count;
-  const torch::Tensor var = ((all.narrow(1, num_channels, num_channels) + (means - mean).square()) * counts).sum(0) / count;
-  layer.running_mean.lerp_(mean.to(layer.running_mean.scalar_type()), layer.batch_weight);
-  layer.running_var.lerp_((var * (num_values / (num_values - 1))).to(layer.running_var.scalar_type()), layer.batch_weight);
-  return {mean, (var + layer.eps).rsqrt(), count};
+BatchStatistics join(const torch::Tensor& x, const LayerState& layer) {
+  return join_statistics(local_moments(x, layer), layer.running_mean, layer.running_var, layer.batch_weight, layer.eps, layer.group.get(),
+                         x.sizes());
 }
 
 // (x − mean) · scale + shift of each channel, in the type and layout of x: as batch normalisation in evaluation with a variance of 1.
@@ -77,11 +53,11 @@ torch::Tensor scale_channels(const torch::Tensor& x, const torch::Tensor& mean, 
                                            /*training=*/false, /*momentum=*/0, /*eps=*/0));
 }
 
-torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const Statistics& batch) {
+torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const BatchStatistics& batch) {
   return scale_channels(x, batch.mean, batch.invstd * weight, bias, weight.scalar_type());
 }
 
-Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight, const Statistics& batch,
+Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight, const BatchStatistics& batch,
                         bool needs_input, const distributed::ProcessGroup& group) {
   const torch::Dtype dtype = weight.scalar_type();
   Gradients gradients{{}, torch::zeros_like(weight), torch::zeros_like(weight)};
@@ -95,7 +71,7 @@ Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const t
   group.sum_in_rank_order({&sums, 1});
   // dx = (dy − mean of dy − (x − mean) · invstd · mean of dy (x − mean) · invstd) · invstd · weight
   const torch::Tensor dy_scale = batch.invstd * weight;
-  const torch::Tensor mean_scale = dy_scale.neg() / batch.counts;
+  const torch::Tensor mean_scale = dy_scale.neg() / batch.count;
   gradients.input = scale_channels(x, batch.mean, mean_scale * batch.invstd * sums[0], mean_scale * sums[1], dtype);
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape[1] = x.size(1);
@@ -124,7 +100,7 @@ torch::Tensor local_statistics(const torch::Tensor& x, double eps) {
   return local;
 }
 
-Statistics join(const torch::Tensor& x, const LayerState& layer) {
+BatchStatistics join(const torch::Tensor& x, const LayerState& layer) {
   const int64_t num_channels = x.size(1);
   // The kernel below divides by the number of values so far. Python drops empty parts, which has to wait for the device; here the sampler
   // gives the first rank a part whenever it gives one to any rank.
@@ -132,20 +108,20 @@ Statistics join(const torch::Tensor& x, const LayerState& layer) {
   const torch::Tensor all = layer.group->all_gather(local_statistics(x, layer.eps));
   const torch::Tensor counts = all.select(1, 2 * num_channels).contiguous();
   // Two values on this rank are enough; the sum over all ranks would wait for the device.
-  if (num_values(x) < 2) check_count(counts.sum().item<double>(), x, *layer.group);
+  if (num_values(x) < 2) check_count(counts.sum().item<double>(), x.sizes(), *layer.group);
   const auto [mean, invstd] = at::batch_norm_gather_stats_with_counts(
       x, all.narrow(1, 0, num_channels), all.narrow(1, num_channels, num_channels), layer.running_mean, layer.running_var,
       layer.batch_weight, layer.eps, counts.to(layer.running_mean.scalar_type()));
   return {mean, invstd, counts.to(torch::kInt32)};
 }
 
-torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const Statistics& batch,
+torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const BatchStatistics& batch,
                         double eps) {
   if (x.numel() == 0) return torch::empty_like(x);
   return at::batch_norm_elemt(x, weight, bias, batch.mean, batch.invstd, eps);
 }
 
-Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight, const Statistics& batch,
+Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight, const BatchStatistics& batch,
                         bool needs_input, const distributed::ProcessGroup& group) {
   const int64_t num_channels = x.size(1);
   Gradients gradients{{}, torch::zeros_like(weight), torch::zeros_like(weight)};
@@ -161,25 +137,20 @@ Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const t
   gradients.input = x.numel() == 0 ? torch::empty_like(x)
                                    : at::batch_norm_backward_elemt(dy, x, batch.mean, batch.invstd, weight.to(batch.mean.scalar_type()),
                                                                    sums.narrow(0, 0, num_channels),
-                                                                   sums.narrow(0, num_channels, num_channels), batch.counts);
+                                                                   sums.narrow(0, num_channels, num_channels), batch.count);
   return gradients;
 }
 
 }  // namespace fused
-
-struct GroupHolder : torch::CustomClassHolder {
-  explicit GroupHolder(GroupPtr held) : group(std::move(held)) {}
-  GroupPtr group;
-};
 
 class Normalisation : public torch::autograd::Function<Normalisation> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                                const LayerState& layer) {
     const torch::Tensor x = input.contiguous(input.suggest_memory_format());
-    const Statistics batch = x.is_cuda() ? fused::join(x, layer) : composed::join(x, layer);
-    context->save_for_backward({x, weight, batch.mean, batch.invstd, batch.counts});
-    context->saved_data["group"] = c10::IValue::make_capsule(c10::make_intrusive<GroupHolder>(layer.group));
+    const BatchStatistics batch = x.is_cuda() ? fused::join(x, layer) : composed::join(x, layer);
+    context->save_for_backward({x, weight, batch.mean, batch.invstd, batch.count});
+    context->saved_data["group"] = hold_group(layer.group);
     return x.is_cuda() ? fused::normalise(x, weight, bias, batch, layer.eps) : composed::normalise(x, weight, bias, batch);
   }
 
@@ -187,10 +158,10 @@ class Normalisation : public torch::autograd::Function<Normalisation> {
     const auto saved = context->get_saved_variables();
     const torch::Tensor& x = saved[0];
     const torch::Tensor& weight = saved[1];
-    const auto holder = c10::static_intrusive_pointer_cast<GroupHolder>(context->saved_data["group"].toCapsule());
+    const auto group = held_group(context->saved_data["group"]);
     const torch::Tensor dy = output_gradients[0].contiguous(x.suggest_memory_format());
     const auto differentiate = x.is_cuda() ? fused::differentiate : composed::differentiate;
-    const Gradients gradients = differentiate(dy, x, weight, {saved[2], saved[3], saved[4]}, context->needs_input_grad(0), *holder->group);
+    const Gradients gradients = differentiate(dy, x, weight, {saved[2], saved[3], saved[4]}, context->needs_input_grad(0), *group);
     const auto if_needed = [&](const torch::Tensor& gradient, size_t index) {
       return context->needs_input_grad(index) ? gradient : torch::Tensor();
     };
@@ -203,14 +174,14 @@ class Normalisation : public torch::autograd::Function<Normalisation> {
 SyncBatchNorm::SyncBatchNorm(int64_t num_channels, GroupPtr group, double eps, std::optional<double> momentum)
     : BatchNorm2d(num_channels, eps, momentum), group_(std::move(group)) {}
 
-torch::Tensor SyncBatchNorm::forward(const torch::Tensor& x) {
-  if (!is_training() || group_->size() == 1) return BatchNorm2d::forward(x);
+torch::Tensor SyncBatchNorm::normalise(const torch::Tensor& x) {
+  if (!is_training() || !is_joined()) return BatchNorm2d::normalise(x);
   TORCH_CHECK(x.dim() >= 2 && x.size(1) == weight.numel(), "batch normalisation of ", weight.numel(), " channels got an input of ",
               x.sizes());
   const auto [mean, var] = statistics_to_update();
   torch::Tensor y = Normalisation::apply(x, weight, bias, LayerState{group_, mean, var, next_batch_weight(), eps()});
   count_batch();
-  return observed(*this, y);
+  return y;
 }
 
 NormFactory sync_batch_norm(std::shared_ptr<const distributed::ProcessGroup> group) {

@@ -20,10 +20,13 @@ class SyncBatchNorm : public BatchNorm2d {
  public:
   SyncBatchNorm(int64_t num_channels, std::shared_ptr<const distributed::ProcessGroup> group, double eps = 1e-5,
                 std::optional<double> momentum = 0.1);
-  // In training, throws UsageError on all ranks when a channel has fewer than two values over all ranks together.
-  torch::Tensor forward(const torch::Tensor& x) override;
+  // In training, forward throws UsageError on all ranks when a channel has fewer than two values over all ranks together.
   // Whether the group has more than one rank.
   bool is_joined() const { return group_->size() > 1; }
+
+ protected:
+  std::shared_ptr<const distributed::ProcessGroup> joined_group() const override { return is_joined() ? group_ : nullptr; }
+  torch::Tensor normalise(const torch::Tensor& x) override;
 
  private:
   std::shared_ptr<const distributed::ProcessGroup> group_;

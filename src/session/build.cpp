@@ -13,6 +13,7 @@
 #include "engine/copy_event.h"
 #include "engine/out_of_memory.h"
 #include "models/registry.h"
+#include "nn/layers.h"
 #include "nn/loss.h"
 #include "nn/sync_batch_norm.h"
 
@@ -48,10 +49,14 @@ std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, 
 }
 
 void place_model(models::Model& model, const device::Placement& placement) {
+  using config::ConvolutionChoice;
   model.to(placement.device, placement.dtype);
   for (auto& parameter : model.parameters()) {
     if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(placement.memory_format));
   }
+  if (placement.fuse) nn::use_fused_norm(model);
+  if (placement.convolution == ConvolutionChoice::kWinograd2) nn::use_winograd(model, nn::winograd::Tile::k2);
+  if (placement.convolution == ConvolutionChoice::kWinograd4) nn::use_winograd(model, nn::winograd::Tile::k4);
 }
 
 // Two ascending lists of the indices 0 to size - 1: a fraction `part` of them, chosen by the seed alone, and the others.
@@ -123,6 +128,7 @@ engine::Network build_network_unguarded(const config::Experiment& experiment, co
   network.task = task::make_task(nn::loss_registry().make(experiment.loss.component));
   if (!experiment.runtime.channels_last.value && !network.model->prefers_channels_last()) {
     network.placement.memory_format = torch::MemoryFormat::Contiguous;
+    network.placement.convolution = config::ConvolutionChoice::kDirect;
   }
   place_model(*network.model, network.placement);
   network.optimizer = optim::make_optimizer(experiment.optimizer.component,

@@ -7,6 +7,8 @@ namespace trainer::config {
 
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class DtypeChoice { kFloat32, kFloat64 };
+enum class ConvolutionChoice { kAuto, kDirect, kWinograd2, kWinograd4 };
+enum class FuseChoice { kAuto, kOff };
 
 struct RuntimeSection {
   DeviceChoice device = DeviceChoice::kAuto;
@@ -16,6 +18,8 @@ struct RuntimeSection {
   bool cudnn_benchmark = true;
   Auto<bool> allow_tf32 = {};
   Auto<bool> channels_last = {};
+  ConvolutionChoice convolution = ConvolutionChoice::kAuto;
+  FuseChoice fuse = FuseChoice::kAuto;
   std::string cuda_allocator = {};
 
   void describe(KeyTable& keys) {
@@ -40,6 +44,18 @@ struct RuntimeSection {
                 "products, as PyTorch does."});
     keys.add("channels_last", channels_last,
              {.doc = "Images and filters in NHWC order in memory; auto: where the network gains from it, but never for float64."});
+    keys.add_choice(
+        "convolution", convolution,
+        {{"auto", ConvolutionChoice::kAuto},
+         {"direct", ConvolutionChoice::kDirect},
+         {"winograd2", ConvolutionChoice::kWinograd2},
+         {"winograd4", ConvolutionChoice::kWinograd4}},
+        {.doc = "Algorithm of 3×3 convolutions with stride 1, on a CPU in float32 and channels_last: direct, or Winograd's with "
+                "tiles of 2×2 (rounds no more than direct) or 4×4 (faster, rounds three to six times more), for the layers "
+                "that gain from it; auto: winograd2. Always direct elsewhere, under autocast and under deterministic."});
+    keys.add_choice("fuse", fuse, {{"auto", FuseChoice::kAuto}, {"off", FuseChoice::kOff}},
+                    {.doc = "auto: on a CPU, batch normalisation, the addition of a residual and the ReLU behind it are one operator; off: "
+                            "LibTorch's operators, one after the other."});
     keys.add(
         "cuda_allocator", cuda_allocator,
         {.doc = "Settings of the GPU's memory allocator, in the format of PYTORCH_CUDA_ALLOC_CONF (\"expandable_segments:True\"); empty: "

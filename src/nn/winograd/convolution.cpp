@@ -32,7 +32,8 @@ Shape shape_of(const torch::Tensor& x, const torch::Tensor& weight) {
 }
 
 // The output of a convolution of `shape`; with `is_reversed`, `weight` is that of the convolution whose input gradient this is.
-torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Shape& shape, bool is_reversed, Tile tile) {
+torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const Shape& shape, bool is_reversed,
+                  Tile tile) {
   auto output = at::empty({shape.num_images, shape.out_channels, shape.height, shape.width}, x.options(), kLayout);
   const auto transformed = at::empty({num_positions(tile) * shape.in_channels * shape.out_channels}, x.options());
   const int64_t block = tiles_per_block(shape.in_channels);
@@ -40,6 +41,7 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Sha
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "winograd", [&] {
     const auto* input = x.const_data_ptr<scalar_t>();
     const auto* given = weight.const_data_ptr<scalar_t>();
+    const auto* added = bias.defined() ? bias.const_data_ptr<scalar_t>() : nullptr;
     auto* weights = transformed.data_ptr<scalar_t>();
     auto* result = output.data_ptr<scalar_t>();
     at::parallel_for(0, shape.in_channels, 1,
@@ -47,7 +49,7 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Sha
     at::parallel_for(0, ceil_div(count, block), 1, [&](int64_t begin, int64_t end) {
       auto* workspace = thread_memory<scalar_t>(convolve_workspace(tile, shape, block));
       for (int64_t i = begin; i < end; ++i) {
-        convolve(tile, shape, input, weights, result, i * block, std::min((i + 1) * block, count), workspace);
+        convolve(tile, shape, input, weights, added, result, i * block, std::min((i + 1) * block, count), workspace);
       }
     });
   });
@@ -125,10 +127,12 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
 
 class Convolution : public torch::autograd::Function<Convolution> {
  public:
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight, int64_t tile) {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                               int64_t tile) {
     context->save_for_backward({x, weight});
     context->saved_data["tile"] = tile;
-    return run(x, weight, shape_of(x, weight), /*is_reversed=*/false, Tile{tile});
+    context->saved_data["has_bias"] = bias.defined();
+    return run(x, weight, bias, shape_of(x, weight), /*is_reversed=*/false, Tile{tile});
   }
 
   static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& gradients) {
@@ -138,10 +142,11 @@ class Convolution : public torch::autograd::Function<Convolution> {
     const Tile tile{context->saved_data["tile"].toInt()};
     const auto shape = shape_of(x, weight);
     const auto dy = gradients[0].contiguous(kLayout);
-    torch::Tensor dx, dw;
-    if (context->needs_input_grad(0)) dx = run(dy, weight, reversed(shape), /*is_reversed=*/true, tile);
+    torch::Tensor dx, dw, dbias;
+    if (context->needs_input_grad(0)) dx = run(dy, weight, {}, reversed(shape), /*is_reversed=*/true, tile);
     if (context->needs_input_grad(1)) dw = weight_gradient(x, dy, shape, tile);
-    return {dx, dw, torch::Tensor()};
+    if (context->saved_data["has_bias"].toBool()) dbias = dy.sum({0, 2, 3});
+    return {dx, dw, dbias, torch::Tensor()};
   }
 };
 
@@ -153,9 +158,11 @@ bool takes(const torch::Tensor& x, const torch::Tensor& weight) {
          weight.size(3) == 3 && weight.size(0) % kChannels == 0 && weight.size(1) % kChannels == 0;
 }
 
-torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, Tile tile) {
+bool is_faster(const torch::Tensor& x, const torch::Tensor& weight, Tile /*tile*/) { return takes(x, weight); }
+
+torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile) {
   TORCH_CHECK(takes(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
-  return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), static_cast<int64_t>(tile));
+  return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), bias, static_cast<int64_t>(tile));
 }
 
 }  // namespace trainer::nn::winograd

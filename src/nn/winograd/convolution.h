@@ -10,8 +10,12 @@ namespace trainer::nn::winograd {
 // Whether convolve() takes these: float32 or float64 on the CPU, a kernel of 3×3, numbers of channels that are multiples of kChannels.
 bool takes(const torch::Tensor& x, const torch::Tensor& weight);
 
-// at::conv2d(x, weight, {}, /*stride=*/1, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; both in any memory format. The
-// result is channels_last. The bits depend on the number of threads, but not on their timing.
-torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, Tile tile);
+// Whether convolve() is faster than LibTorch's convolution. Of the shape of one image and the number of channels only, so that the result
+// for an image does not depend on the size of its batch.
+bool is_faster(const torch::Tensor& x, const torch::Tensor& weight, Tile tile);
+
+// at::conv2d(x, weight, bias, /*stride=*/1, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; both in any memory format;
+// `bias`: [out], or undefined. The result is channels_last. The bits depend on the number of threads, but not on their timing.
+torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile);
 
 }  // namespace trainer::nn::winograd

@@ -219,11 +219,10 @@ HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, con
   }
 }
 
-// Aᵀ m A of a tile for one vector of channels; position q is at sums[q * plane].
-template <int kTile, class D, class T = hn::TFromD<D>>
-HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64_t plane, const Place& place, T* output) {
+// Aᵀ m A of a tile for one vector of channels, plus `bias`; position q is at sums[q * plane].
+template <int kTile, class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
+HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64_t plane, const Place& place, V bias, T* output) {
   constexpr int kSide = kTile + 2;
-  using V = hn::Vec<D>;
   V m[kSide * kSide];
   V u[kTile * kSide];
   V y[kTile * kTile];
@@ -233,13 +232,14 @@ HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64
   T* image = output + place.image * shape.height * shape.width * shape.out_channels;
   for (int i = 0; i < kTile && place.row + i < shape.height; ++i) {
     for (int j = 0; j < kTile && place.column + j < shape.width; ++j) {
-      hn::StoreU(y[i * kTile + j], tag, image + ((place.row + i) * shape.width + place.column + j) * shape.out_channels);
+      hn::StoreU(hn::Add(y[i * kTile + j], bias), tag, image + ((place.row + i) * shape.width + place.column + j) * shape.out_channels);
     }
   }
 }
 
 template <int kTile, class T>
-void convolve_tiles(const Shape& shape, const T* input, const T* weights, T* output, int64_t begin, int64_t end, T* workspace) {
+void convolve_tiles(const Shape& shape, const T* input, const T* weights, const T* bias, T* output, int64_t begin, int64_t end,
+                    T* workspace) {
   constexpr int kPositions = (kTile + 2) * (kTile + 2);
   const int64_t num_in = shape.in_channels;
   const int64_t num_out = shape.out_channels;
@@ -257,10 +257,12 @@ void convolve_tiles(const Shape& shape, const T* input, const T* weights, T* out
       multiply_rows<kVectors, /*kAdds=*/false>(tag, count, workspace + q * plane, num_in, 1, weights + (q * num_out + column) * num_in,
                                                kWidth, sums + q * count * kWidth, kWidth, num_in);
     }
+    hn::Vec<decltype(tag)> added[kVectors];
+    for (int v = 0; v < kVectors; ++v) added[v] = bias != nullptr ? hn::LoadU(tag, bias + column + v * kLanes) : hn::Zero(tag);
     for (int64_t t = 0; t < count; ++t) {
       const auto place = place_of<kTile>(shape, begin + t);
       for (int v = 0; v < kVectors; ++v) {
-        transform_output<kTile>(tag, shape, sums + t * kWidth + v * kLanes, count * kWidth, place, output + column + v * kLanes);
+        transform_output<kTile>(tag, shape, sums + t * kWidth + v * kLanes, count * kWidth, place, added[v], output + column + v * kLanes);
       }
     }
   });
@@ -384,9 +386,10 @@ void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gra
     const auto act = tile == Tile::k2 ? &transform_weight_channels<2, T> : &transform_weight_channels<4, T>;                               \
     act(shape, weight, is_reversed, transformed, begin, end);                                                                              \
   }                                                                                                                                        \
-  void Name##Convolve(Tile tile, const Shape& shape, const T* input, const T* weights, T* output, int64_t begin, int64_t end, T* space) {  \
+  void Name##Convolve(Tile tile, const Shape& shape, const T* input, const T* weights, const T* bias, T* output, int64_t begin,            \
+                      int64_t end, T* space) {                                                                                             \
     const auto act = tile == Tile::k2 ? &convolve_tiles<2, T> : &convolve_tiles<4, T>;                                                     \
-    act(shape, input, weights, output, begin, end, space);                                                                                 \
+    act(shape, input, weights, bias, output, begin, end, space);                                                                           \
   }                                                                                                                                        \
   void Name##Transform(Tile tile, const Shape& shape, const T* input, const T* gradient, int64_t first, int64_t count, int64_t begin,      \
                        int64_t end, T* inputs, T* gradients) {                                                                             \
@@ -420,8 +423,9 @@ namespace trainer::nn::winograd {
     HWY_DYNAMIC_DISPATCH(Name##Weights)(tile, shape, weight, is_reversed, transformed, begin, end);                                      \
   }                                                                                                                                      \
   template <>                                                                                                                            \
-  void convolve(Tile tile, const Shape& shape, const T* input, const T* weights, T* output, int64_t begin, int64_t end, T* workspace) {  \
-    HWY_DYNAMIC_DISPATCH(Name##Convolve)(tile, shape, input, weights, output, begin, end, workspace);                                    \
+  void convolve(Tile tile, const Shape& shape, const T* input, const T* weights, const T* bias, T* output, int64_t begin, int64_t end,   \
+                T* workspace) {                                                                                                          \
+    HWY_DYNAMIC_DISPATCH(Name##Convolve)(tile, shape, input, weights, bias, output, begin, end, workspace);                              \
   }                                                                                                                                      \
   template <>                                                                                                                            \
   void transform_block(Tile tile, const Shape& shape, const T* input, const T* output_gradient, int64_t first, int64_t count,            \

@@ -42,7 +42,7 @@ double largest_distance(const Case& c, torch::ScalarType dtype, Tile tile) {
   const auto direct = [](const auto& input, const auto& parameter) { return at::conv2d(input, parameter, {}, 1, 1); };
   const auto expected = differentiate(x.to(torch::kFloat64), weight.to(torch::kFloat64), dy.to(torch::kFloat64), direct);
   const auto actual =
-      differentiate(x, weight, dy, [&](const auto& input, const auto& parameter) { return convolve(input, parameter, tile); });
+      differentiate(x, weight, dy, [&](const auto& input, const auto& parameter) { return convolve(input, parameter, {}, tile); });
   EXPECT_EQ(actual.y.sizes(), expected.y.sizes());
   return std::max({distance(actual.y, expected.y), distance(actual.dx, expected.dx), distance(actual.dw, expected.dw)});
 }
@@ -68,7 +68,7 @@ TEST(Winograd, IsTheSameInEachCall) {
       const auto weight = torch::randn({channels, channels, 3, 3});
       const auto dy = torch::randn({3, channels, 9, 10});
       const auto run = [&] {
-        return differentiate(x, weight, dy, [&](const auto& input, const auto& parameter) { return convolve(input, parameter, tile); });
+        return differentiate(x, weight, dy, [&](const auto& input, const auto& parameter) { return convolve(input, parameter, {}, tile); });
       };
       const auto first = run();
       for (int i = 0; i < 3; ++i) {

@@ -1,0 +1,222 @@
+#include "nn/fused_norm/fused_norm.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "nn/batch_statistics.h"
+#include "nn/fused_norm/kernels.h"
+
+namespace trainer::nn::fused_norm {
+namespace {
+
+using torch::autograd::AutogradContext;
+
+constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
+
+int64_t num_rows(const torch::Tensor& x) { return x.numel() / x.size(1); }
+
+template <class T>
+const T* data_or_null(const torch::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
+}
+
+// Rows are divided among the threads in the same way in each call, so that sums over them have the same bits.
+struct Parts {
+  int64_t num_rows;
+  int64_t num_parts;
+
+  explicit Parts(int64_t rows) : num_rows(rows) {
+    constexpr int64_t kFewRows = 256;
+    num_parts = std::clamp<int64_t>(rows / kFewRows, 1, at::get_num_threads());
+  }
+  int64_t begin(int64_t part) const { return num_rows * part / num_parts; }
+  int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
+
+  // Calls act(part) for each part, at the same time.
+  template <class Act>
+  void run(const Act& act) const {
+    at::parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
+      for (int64_t part = first; part < last; ++part) act(part);
+    });
+  }
+};
+
+template <class T>
+Operation<T> operation_of(const torch::Tensor& scale, const torch::Tensor& shift, bool relu) {
+  return {.scale = scale.const_data_ptr<T>(), .shift = shift.const_data_ptr<T>(), .relu = relu};
+}
+
+// Mean and biased variance of each channel of this rank's part, and its number of values per channel, in float64.
+torch::Tensor local_moments(const torch::Tensor& x) {
+  const int64_t num_channels = x.size(1);
+  const Parts parts(num_rows(x));
+  const auto each = at::zeros({parts.num_parts, 2 * num_channels + 1}, torch::kFloat64);
+  auto* values = each.data_ptr<double>();
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "fused_norm", [&] {
+    const auto* input = x.const_data_ptr<scalar_t>();
+    parts.run([&](int64_t part) {
+      const int64_t rows = parts.size(part);
+      if (rows == 0) return;
+      double* mean = values + part * (2 * num_channels + 1);
+      double* variance = mean + num_channels;
+      moments(input + parts.begin(part) * num_channels, rows, num_channels, mean, variance);
+      for (int64_t c = 0; c < num_channels; ++c) variance[c] /= static_cast<double>(rows);
+      mean[2 * num_channels] = static_cast<double>(rows);
+    });
+  });
+  return parts.num_parts == 1 ? each[0] : merge_moments(each);
+}
+
+void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& scale, const torch::Tensor& shift,
+                    bool relu, const torch::Tensor& y) {
+  const int64_t num_channels = x.size(1);
+  const Parts parts(num_rows(x));
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "fused_norm", [&] {
+    const auto operation = operation_of<scalar_t>(scale, shift, relu);
+    const auto* input = x.const_data_ptr<scalar_t>();
+    const auto* added = data_or_null<scalar_t>(residual);
+    auto* output = y.data_ptr<scalar_t>();
+    parts.run([&](int64_t part) {
+      const int64_t first = parts.begin(part) * num_channels;
+      fused_norm::normalise(operation, input + first, added == nullptr ? nullptr : added + first, output + first, parts.size(part),
+                            num_channels);
+    });
+  });
+}
+
+// The sums [2, C] of dy and of dy * (x - mean) over this rank's part, in float64; `masked` gets dy after the ReLU.
+torch::Tensor gradient_sums(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& y, const torch::Tensor& scale,
+                            const torch::Tensor& shift, const torch::Tensor& mean, bool relu, const torch::Tensor& masked) {
+  const int64_t num_channels = x.size(1);
+  const Parts parts(num_rows(x));
+  const auto each = at::empty({parts.num_parts, 2, num_channels}, torch::kFloat64);
+  auto* sums = each.data_ptr<double>();
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "fused_norm", [&] {
+    const auto operation = operation_of<scalar_t>(scale, shift, relu);
+    const auto* gradient = dy.const_data_ptr<scalar_t>();
+    const auto* input = x.const_data_ptr<scalar_t>();
+    const auto* output = data_or_null<scalar_t>(y);
+    const auto* centre = mean.const_data_ptr<scalar_t>();
+    auto* stored = masked.defined() ? masked.data_ptr<scalar_t>() : nullptr;
+    parts.run([&](int64_t part) {
+      const int64_t first = parts.begin(part) * num_channels;
+      double* sum = sums + part * 2 * num_channels;
+      fused_norm::gradient_sums(operation, gradient + first, input + first, output == nullptr ? nullptr : output + first, centre,
+                                stored == nullptr ? nullptr : stored + first, parts.size(part), num_channels, sum, sum + num_channels);
+    });
+  });
+  return each.sum(0);
+}
+
+torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& scale, const torch::Tensor& shift,
+                             bool relu, const torch::Tensor& dy_factor, const torch::Tensor& x_factor, const torch::Tensor& constant) {
+  const int64_t num_channels = x.size(1);
+  const Parts parts(num_rows(x));
+  auto dx = at::empty_like(x);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "fused_norm", [&] {
+    const auto operation = operation_of<scalar_t>(scale, shift, relu);
+    const auto* gradient = dy.const_data_ptr<scalar_t>();
+    const auto* input = x.const_data_ptr<scalar_t>();
+    const auto* a = dy_factor.const_data_ptr<scalar_t>();
+    const auto* b = x_factor.const_data_ptr<scalar_t>();
+    const auto* c = constant.const_data_ptr<scalar_t>();
+    auto* result = dx.data_ptr<scalar_t>();
+    parts.run([&](int64_t part) {
+      const int64_t first = parts.begin(part) * num_channels;
+      fused_norm::input_gradient(operation, gradient + first, input + first, a, b, c, result + first, parts.size(part), num_channels);
+    });
+  });
+  return dx;
+}
+
+class FusedNorm : public torch::autograd::Function<FusedNorm> {
+ public:
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight,
+                               const torch::Tensor& bias, const Layer& layer, bool relu) {
+    const auto dtype = weight.scalar_type();
+    const auto batch = statistics(x, layer);
+    // (x - mean) * invstd * weight + bias
+    const auto exact_scale = batch.invstd * weight;
+    const auto scale = exact_scale.to(dtype);
+    const auto shift = (bias - batch.mean * exact_scale).to(dtype);
+    auto y = at::empty_like(x);
+    normalise_rows(x, residual, scale, shift, relu, y);
+    const bool has_residual = residual.defined();
+    context->save_for_backward({x, relu && has_residual ? y : torch::Tensor(), batch.mean, batch.invstd, batch.count, scale, shift});
+    context->saved_data["relu"] = relu;
+    context->saved_data["has_residual"] = has_residual;
+    context->saved_data["is_training"] = layer.is_training;
+    context->saved_data["group"] = hold_group(layer.group);
+    return y;
+  }
+
+  static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& output_gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto& x = saved[0];
+    const auto& y = saved[1];
+    const auto& mean = saved[2];
+    const auto& invstd = saved[3];
+    const auto& count = saved[4];
+    const auto& scale = saved[5];
+    const auto& shift = saved[6];
+    const auto group = held_group(context->saved_data["group"]);
+    const auto dtype = scale.scalar_type();
+    bool relu = context->saved_data["relu"].toBool();
+    auto dy = output_gradients[0].contiguous(kLayout);
+    const auto masked = y.defined() ? at::empty_like(x) : torch::Tensor();
+    const auto local_sums = gradient_sums(dy, x, y, scale, shift, mean.to(dtype), relu, masked);
+    if (masked.defined()) {
+      dy = masked;
+      relu = false;
+    }
+    const auto dweight = (local_sums[1] * invstd).to(dtype);
+    const auto dbias = local_sums[0].to(dtype);
+    torch::Tensor dx;
+    if (context->needs_input_grad(0)) {
+      auto x_factor = at::zeros_like(mean);
+      auto constant = at::zeros_like(mean);
+      if (context->saved_data["is_training"].toBool()) {
+        auto sums = local_sums.clone();
+        if (group) group->sum_in_rank_order({&sums, 1});
+        // dx = (dy - mean of dy - (x - mean) * invstd² * mean of dy (x - mean)) * invstd * weight
+        const auto exact_scale = scale.to(torch::kFloat64);
+        x_factor = -exact_scale * invstd.square() * sums[1] / count;
+        constant = -exact_scale * sums[0] / count - x_factor * mean;
+      }
+      dx = input_gradient(dy, x, scale, shift, relu, scale, x_factor.to(dtype), constant.to(dtype));
+    }
+    const auto dresidual = context->saved_data["has_residual"].toBool() ? dy : torch::Tensor();
+    return {dx, dresidual, dweight, dbias, torch::Tensor(), torch::Tensor()};
+  }
+
+ private:
+  static BatchStatistics statistics(const torch::Tensor& x, const Layer& layer) {
+    if (!layer.is_training) {
+      return {layer.running_mean.to(torch::kFloat64), (layer.running_var.to(torch::kFloat64) + layer.eps).rsqrt(),
+              at::ones({1}, torch::kFloat64)};
+    }
+    return join_statistics(local_moments(x), layer.running_mean, layer.running_var, layer.batch_weight, layer.eps, layer.group.get(),
+                           x.sizes());
+  }
+};
+
+}  // namespace
+
+bool takes(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight) {
+  const auto is_dense = [&](const torch::Tensor& tensor) {
+    return tensor.is_cpu() && tensor.scalar_type() == weight.scalar_type() && tensor.dim() == 4 && tensor.is_contiguous(kLayout);
+  };
+  const bool is_possible_type = weight.scalar_type() == torch::kFloat32 || weight.scalar_type() == torch::kFloat64;
+  return is_possible_type && is_dense(x) && x.size(1) == weight.numel() && x.size(1) % kChannels == 0 &&
+         (!residual.defined() || (is_dense(residual) && residual.sizes() == x.sizes()));
+}
+
+torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, bool relu) {
+  return FusedNorm::apply(x, residual, layer.weight, layer.bias, layer, relu);
+}
+
+}  // namespace trainer::nn::fused_norm

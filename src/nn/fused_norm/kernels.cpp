@@ -1,0 +1,217 @@
+#include "nn/fused_norm/kernels.h"
+
+#include <algorithm>
+
+// Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/fused_norm/kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace trainer::nn::fused_norm::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// So many rows are added in T before they are added in float64; they stay in the first-level cache.
+constexpr int64_t kRows = 32;
+
+// Calls act(tag, first channel) for each vector of channels.
+template <class T, class Act>
+HWY_INLINE void for_each_vector(int64_t num_channels, const Act& act) {
+  const hn::CappedTag<T, 16> wide;
+  const hn::CappedTag<T, kChannels> narrow;
+  constexpr int64_t kWide = static_cast<int64_t>(hn::MaxLanes(wide));
+  constexpr int64_t kNarrow = static_cast<int64_t>(hn::MaxLanes(narrow));
+  int64_t channel = 0;
+  for (; channel + kWide <= num_channels; channel += kWide) act(wide, channel);
+  for (; channel < num_channels; channel += kNarrow) act(narrow, channel);
+}
+
+// Calls act(first row, number of rows) for blocks of rows.
+template <class Act>
+HWY_INLINE void for_each_block(int64_t num_rows, const Act& act) {
+  for (int64_t row = 0; row < num_rows; row += kRows) act(row, std::min(kRows, num_rows - row));
+}
+
+template <class T>
+void moments_of(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {
+  std::fill_n(mean, num_channels, 0.0);
+  std::fill_n(squares, num_channels, 0.0);
+  for_each_block(num_rows, [&](int64_t row, int64_t count) {
+    for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+      constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(decltype(tag)()));
+      const T* first = x + row * num_channels + channel;
+      auto sum = hn::Zero(tag);
+      for (int64_t r = 0; r < count; ++r) sum = hn::Add(sum, hn::LoadU(tag, first + r * num_channels));
+      const auto centre = hn::Mul(sum, hn::Set(tag, T(1) / static_cast<T>(count)));
+      // `centre` is rounded, so the differences from it do not add up to 0.
+      auto rest = hn::Zero(tag);
+      auto square = hn::Zero(tag);
+      for (int64_t r = 0; r < count; ++r) {
+        const auto difference = hn::Sub(hn::LoadU(tag, first + r * num_channels), centre);
+        rest = hn::Add(rest, difference);
+        square = hn::MulAdd(difference, difference, square);
+      }
+      HWY_ALIGN T centres[kLanes];
+      HWY_ALIGN T rests[kLanes];
+      HWY_ALIGN T block_squares[kLanes];
+      hn::Store(centre, tag, centres);
+      hn::Store(rest, tag, rests);
+      hn::Store(square, tag, block_squares);
+      // Chan, Golub and LeVeque 1979: the moments of two parts together.
+      const auto inverse = 1.0 / static_cast<double>(count);
+      const auto share = static_cast<double>(count) / static_cast<double>(row + count);
+      const auto weight = static_cast<double>(row) * share;
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        const double rest_of_lane = rests[lane];
+        const double delta = centres[lane] + rest_of_lane * inverse - mean[channel + lane];
+        mean[channel + lane] += delta * share;
+        squares[channel + lane] += block_squares[lane] - rest_of_lane * rest_of_lane * inverse + delta * delta * weight;
+      }
+    });
+  });
+}
+
+// Not Max, which gives 0 for NaN on some processors.
+template <class D, class V>
+HWY_INLINE V positive_or_zero(D tag, V value) {
+  return hn::IfThenZeroElse(hn::Lt(value, hn::Zero(tag)), value);
+}
+
+template <bool kHasResidual, bool kRelu, class T>
+void normalise_rows(const Operation<T>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels) {
+  for_each_block(num_rows, [&](int64_t row, int64_t count) {
+    for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+      const auto scale = hn::LoadU(tag, operation.scale + channel);
+      const auto shift = hn::LoadU(tag, operation.shift + channel);
+      for (int64_t r = row; r < row + count; ++r) {
+        const int64_t i = r * num_channels + channel;
+        auto value = hn::MulAdd(hn::LoadU(tag, x + i), scale, shift);
+        if constexpr (kHasResidual) value = hn::Add(value, hn::LoadU(tag, residual + i));
+        if constexpr (kRelu) value = positive_or_zero(tag, value);
+        hn::StoreU(value, tag, y + i);
+      }
+    });
+  });
+}
+
+// Where dy passes the ReLU.
+enum class Mask { kNone, kOfOutput, kOfInput };
+
+template <Mask kMask, bool kStores, class T>
+void add_gradients(const Operation<T>& operation, const T* dy, const T* x, const T* y, const T* mean, T* masked, int64_t num_rows,
+                   int64_t num_channels, double* sum_dy, double* sum_dy_x) {
+  std::fill_n(sum_dy, num_channels, 0.0);
+  std::fill_n(sum_dy_x, num_channels, 0.0);
+  for_each_block(num_rows, [&](int64_t row, int64_t count) {
+    for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+      constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(decltype(tag)()));
+      const auto scale = hn::LoadU(tag, operation.scale + channel);
+      const auto shift = hn::LoadU(tag, operation.shift + channel);
+      const auto centre = hn::LoadU(tag, mean + channel);
+      const auto zero = hn::Zero(tag);
+      auto sum = zero;
+      auto product = zero;
+      for (int64_t r = row; r < row + count; ++r) {
+        const int64_t i = r * num_channels + channel;
+        const auto input = hn::LoadU(tag, x + i);
+        auto gradient = hn::LoadU(tag, dy + i);
+        if constexpr (kMask == Mask::kOfOutput) gradient = hn::IfThenElseZero(hn::Gt(hn::LoadU(tag, y + i), zero), gradient);
+        if constexpr (kMask == Mask::kOfInput) gradient = hn::IfThenElseZero(hn::Gt(hn::MulAdd(input, scale, shift), zero), gradient);
+        if constexpr (kStores) hn::StoreU(gradient, tag, masked + i);
+        sum = hn::Add(sum, gradient);
+        product = hn::MulAdd(gradient, hn::Sub(input, centre), product);
+      }
+      HWY_ALIGN T sums[kLanes];
+      HWY_ALIGN T products[kLanes];
+      hn::Store(sum, tag, sums);
+      hn::Store(product, tag, products);
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        sum_dy[channel + lane] += sums[lane];
+        sum_dy_x[channel + lane] += products[lane];
+      }
+    });
+  });
+}
+
+template <bool kRelu, class T>
+void combine_gradients(const Operation<T>& operation, const T* dy, const T* x, const T* dy_factor, const T* x_factor, const T* constant,
+                       T* dx, int64_t num_rows, int64_t num_channels) {
+  for_each_block(num_rows, [&](int64_t row, int64_t count) {
+    for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+      const auto scale = hn::LoadU(tag, operation.scale + channel);
+      const auto shift = hn::LoadU(tag, operation.shift + channel);
+      const auto a = hn::LoadU(tag, dy_factor + channel);
+      const auto b = hn::LoadU(tag, x_factor + channel);
+      const auto c = hn::LoadU(tag, constant + channel);
+      for (int64_t r = row; r < row + count; ++r) {
+        const int64_t i = r * num_channels + channel;
+        const auto input = hn::LoadU(tag, x + i);
+        auto gradient = hn::LoadU(tag, dy + i);
+        if constexpr (kRelu) gradient = hn::IfThenElseZero(hn::Gt(hn::MulAdd(input, scale, shift), hn::Zero(tag)), gradient);
+        hn::StoreU(hn::MulAdd(gradient, a, hn::MulAdd(input, b, c)), tag, dx + i);
+      }
+    });
+  });
+}
+
+// Highway exports functions, not templates: one of each for each type.
+#define TRAINER_KERNELS(Name, T)                                                                                                     \
+  void Name##Moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {                            \
+    moments_of(x, num_rows, num_channels, mean, squares);                                                                            \
+  }                                                                                                                                  \
+  void Name##Normalise(const Operation<T>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels) { \
+    const auto act = residual != nullptr ? (operation.relu ? &normalise_rows<true, true, T> : &normalise_rows<true, false, T>)       \
+                                         : (operation.relu ? &normalise_rows<false, true, T> : &normalise_rows<false, false, T>);    \
+    act(operation, x, residual, y, num_rows, num_channels);                                                                          \
+  }                                                                                                                                  \
+  void Name##Sums(const Operation<T>& operation, const T* dy, const T* x, const T* y, const T* mean, T* masked, int64_t num_rows,    \
+                  int64_t num_channels, double* sum_dy, double* sum_dy_x) {                                                          \
+    auto act = &add_gradients<Mask::kNone, false, T>;                                                                                \
+    if (operation.relu && y == nullptr) act = &add_gradients<Mask::kOfInput, false, T>;                                              \
+    if (operation.relu && y != nullptr) act = &add_gradients<Mask::kOfOutput, false, T>;                                             \
+    if (operation.relu && y != nullptr && masked != nullptr) act = &add_gradients<Mask::kOfOutput, true, T>;                         \
+    act(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);                                                \
+  }                                                                                                                                  \
+  void Name##Input(const Operation<T>& operation, const T* dy, const T* x, const T* dy_factor, const T* x_factor, const T* constant, \
+                   T* dx, int64_t num_rows, int64_t num_channels) {                                                                  \
+    const auto act = operation.relu ? &combine_gradients<true, T> : &combine_gradients<false, T>;                                    \
+    act(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);                                                \
+  }
+TRAINER_KERNELS(Float, float)
+TRAINER_KERNELS(Double, double)
+
+}  // namespace trainer::nn::fused_norm::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trainer::nn::fused_norm {
+
+#define TRAINER_DISPATCH(Name, T)                                                                                                       \
+  HWY_EXPORT(Name##Moments);                                                                                                            \
+  HWY_EXPORT(Name##Normalise);                                                                                                          \
+  HWY_EXPORT(Name##Sums);                                                                                                               \
+  HWY_EXPORT(Name##Input);                                                                                                              \
+  template <>                                                                                                                           \
+  void moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {                                     \
+    HWY_DYNAMIC_DISPATCH(Name##Moments)(x, num_rows, num_channels, mean, squares);                                                      \
+  }                                                                                                                                     \
+  template <>                                                                                                                           \
+  void normalise(const Operation<T>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels) {          \
+    HWY_DYNAMIC_DISPATCH(Name##Normalise)(operation, x, residual, y, num_rows, num_channels);                                           \
+  }                                                                                                                                     \
+  template <>                                                                                                                           \
+  void gradient_sums(const Operation<T>& operation, const T* dy, const T* x, const T* y, const T* mean, T* masked, int64_t num_rows,    \
+                     int64_t num_channels, double* sum_dy, double* sum_dy_x) {                                                          \
+    HWY_DYNAMIC_DISPATCH(Name##Sums)(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);                      \
+  }                                                                                                                                     \
+  template <>                                                                                                                           \
+  void input_gradient(const Operation<T>& operation, const T* dy, const T* x, const T* dy_factor, const T* x_factor, const T* constant, \
+                      T* dx, int64_t num_rows, int64_t num_channels) {                                                                  \
+    HWY_DYNAMIC_DISPATCH(Name##Input)(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);                     \
+  }
+TRAINER_DISPATCH(Float, float)
+TRAINER_DISPATCH(Double, double)
+
+}  // namespace trainer::nn::fused_norm
+#endif

@@ -1,0 +1,40 @@
+#pragma once
+// The loops of batch normalisation fused with a ReLU and a residual addition, over tensors that are dense and channels_last: rows of
+// `num_channels` values, a multiple of kChannels. Each function computes some rows on the calling thread; fused_norm.cpp distributes the
+// rows. Without LibTorch, so that the compiler sees only loops.
+
+#include <cstdint>
+
+namespace trainer::nn::fused_norm {
+
+inline constexpr int64_t kChannels = 8;
+
+// What is computed for each channel c: y = x * scale[c] + shift[c] (+ residual), then max(y, 0) if `relu`.
+template <class T>
+struct Operation {
+  const T* scale;
+  const T* shift;
+  bool relu = false;
+};
+
+// The mean of each channel, and the sum of squared differences from it. Sums have the precision of float64.
+template <class T>
+void moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares);
+
+// `residual` may be null.
+template <class T>
+void normalise(const Operation<T>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels);
+
+// For each channel the sum of dy and that of dy * (x - mean), after the ReLU: where that gave 0, dy counts as 0. Where the ReLU gave 0 is
+// read from `y`, or computed from x if `y` is null, which is possible without a residual. If `masked` is not null, it gets these dy.
+template <class T>
+void gradient_sums(const Operation<T>& operation, const T* dy, const T* x, const T* y, const T* mean, T* masked, int64_t num_rows,
+                   int64_t num_channels, double* sum_dy, double* sum_dy_x);
+
+// dx = dy * dy_factor + x * x_factor + constant, with one of each for a channel. dy counts as 0 where a ReLU without a residual gave 0;
+// with `masked` of gradient_sums as dy, the operation has none.
+template <class T>
+void input_gradient(const Operation<T>& operation, const T* dy, const T* x, const T* dy_factor, const T* x_factor, const T* constant, T* dx,
+                    int64_t num_rows, int64_t num_channels);
+
+}  // namespace trainer::nn::fused_norm
