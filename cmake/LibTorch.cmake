@@ -1,5 +1,6 @@
 # Imported targets for LibTorch, written by hand, because Torch's package file fails for a CUDA wheel without a matching nvcc.
 #   torch::cpu    libtorch_cpu and libc10, all that the executable links
+#   torch::openmp LibTorch's OpenMP library; sources that call at::parallel_for need the compiler's flag -fopenmp too
 #   torch::cuda   libtorch_cuda, libc10_cuda and the CUDA headers; only if all of them are found
 
 if(NOT TRAINER_TORCH_DIR AND DEFINED ENV{TRAINER_TORCH_DIR})
@@ -25,6 +26,14 @@ target_compile_options(torch::cpu INTERFACE
 # The dependencies of libtorch_cpu are found at run time by its own search paths, not by the linker.
 target_link_options(torch::cpu INTERFACE -Wl,--allow-shlib-undefined)
 target_link_libraries(torch::cpu INTERFACE "${_torch}/lib/libtorch_cpu.so" "${_torch}/lib/libc10.so")
+
+# Not the distribution's library, which would have threads of its own beside LibTorch's.
+file(GLOB _openmp "${_torch}/lib/libgomp*.so*")
+if(NOT _openmp)
+  message(FATAL_ERROR "LibTorch in ${_torch} has no OpenMP library (lib/libgomp*.so*)")
+endif()
+add_library(torch::openmp INTERFACE IMPORTED GLOBAL)
+target_link_libraries(torch::openmp INTERFACE ${_openmp})
 
 set(TRAINER_CUDA_INCLUDE_DIR "" CACHE PATH "Folder with the headers of CUDA, its libraries and NCCL; default: searched for")
 file(GLOB _wheels "${_torch}/../nvidia/cu[0-9]*/include" "${_torch}/../nvidia/nccl/include")

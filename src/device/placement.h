@@ -39,6 +39,9 @@ Placement choose_placement(const config::RuntimeSection& runtime, const config::
 // One line for the log: "cpu, 2 threads, bfloat16 autocast, channels_last".
 std::string to_string(const Placement& placement);
 
+// As in runtime.convolution.
+const char* to_string(config::ConvolutionChoice choice);
+
 // Makes the C library keep freed memory for the next step: otherwise page faults cost up to a third of a small network's step. Must be
 // called before the first tensor is created.
 void configure_cpu_allocator();

@@ -11,8 +11,10 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
 }
 
 torch::Tensor Conv2d::forward(const torch::Tensor& x) {
-  if (tile_ && stride_ == 1 && padding_ == 1 && winograd::is_faster(x, weight, *tile_)) {
-    return observed(*this, winograd::convolve(x, weight, bias, *tile_));
+  if (largest_tile_ && stride_ == 1 && padding_ == 1) {
+    if (const auto tile = winograd::fastest_tile(x, weight, *largest_tile_)) {
+      return observed(*this, winograd::convolve(x, weight, bias, *tile));
+    }
   }
   return observed(*this, at::conv2d(x, weight, bias, stride_, padding_));
 }
@@ -25,9 +27,9 @@ std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64
   return std::make_shared<Conv2d>(in_channels, out_channels, 1, Conv2dOptions{.stride = stride});
 }
 
-void use_winograd(const torch::nn::Module& network, winograd::Tile tile) {
+void use_winograd(const torch::nn::Module& network, winograd::Tile largest_tile) {
   for (const auto& module : network.modules(/*include_self=*/false)) {
-    if (auto* convolution = module->as<Conv2d>()) convolution->use_winograd(tile);
+    if (auto* convolution = module->as<Conv2d>()) convolution->use_winograd(largest_tile);
   }
 }
 

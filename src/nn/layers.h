@@ -23,14 +23,14 @@ class Conv2d : public torch::nn::Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
   torch::Tensor forward(const torch::Tensor& x);  // [N, C, H, W]
-  // Computes by Winograd's algorithm from now on where that is faster (winograd::is_faster).
-  void use_winograd(winograd::Tile tile) { tile_ = tile; }
+  // Computes by Winograd's algorithm from now on where that is faster (winograd::fastest_tile).
+  void use_winograd(winograd::Tile largest_tile) { largest_tile_ = largest_tile; }
 
   torch::Tensor weight;
   torch::Tensor bias;  // undefined without bias
 
  private:
-  std::optional<winograd::Tile> tile_;
+  std::optional<winograd::Tile> largest_tile_;
   int64_t stride_;
   int64_t padding_;
 };
@@ -40,7 +40,7 @@ std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64
 std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
 
 // Calls Conv2d::use_winograd of every convolution below `network`.
-void use_winograd(const torch::nn::Module& network, winograd::Tile tile);
+void use_winograd(const torch::nn::Module& network, winograd::Tile largest_tile);
 
 // torch.nn.Linear, with a bias.
 class Linear : public torch::nn::Module {

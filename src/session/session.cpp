@@ -22,7 +22,8 @@ constexpr const char* kFinished = "finished";
 // Batch normalisation sends two values of 8 bytes for each channel and a count; this is enough for the widest layers.
 constexpr int64_t kStatisticsBytes = 256 * 1024;
 
-std::string environment_json(const std::vector<std::string>& command_line, const std::vector<distributed::RankInfo>& ranks) {
+std::string environment_json(const std::vector<std::string>& command_line, const device::Placement& placement,
+                             const std::vector<distributed::RankInfo>& ranks) {
   auto entries = nlohmann::ordered_json::array();
   for (const auto& rank : ranks) {
     entries.push_back({{"host", rank.host},
@@ -38,6 +39,8 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"git_revision", git_revision()},
       {"libtorch_version", libtorch_version()},
       {"compiler", compiler_version()},
+      {"convolution", device::to_string(placement.convolution)},
+      {"fused_operators", placement.fuse},
       {"world_size", ranks.size()},
       {"ranks", std::move(entries)},
   };
@@ -70,7 +73,7 @@ void Session::build() {
   warn_of_plan(data.plan);
   barrier.on_all_ranks([&] { init_weights(*network.model); });
   barrier.on_rank0([&] {
-    begin_run_directory();
+    begin_run_directory(network.placement);
     return std::string();
   });
   join_ranks(std::move(network), std::move(data));
@@ -92,12 +95,12 @@ std::string Session::open_run_directory() {
   return start_.checkpoint ? start_.checkpoint->file.string() : "";
 }
 
-void Session::begin_run_directory() {
+void Session::begin_run_directory(const device::Placement& placement) {
   if (!directory_) return;
   has_begun_ = true;
   discard_later_files(*directory_, start_);
   write_file_atomically(directory_->config_file(), context_.config_text());
-  write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, context_.rank_infos()));
+  write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, placement, context_.rank_infos()));
 }
 
 void Session::open_log() {

@@ -29,10 +29,10 @@ config::Experiment experiment_of(const nlohmann::json& case_json) {
   const auto text = fmt::format(
       "experiment: losses\nmodel: {{name: {}{}}}\ndataset: {{name: synthetic, shape: [3, 32, 32]}}\noptimizer: {}}}\ntraining: {{epochs: "
       "1}}\n"
-      "runtime: {{device: cpu, dtype: {}, threads: 1, channels_last: false}}\namp: {{enabled: false}}\n"
+      "runtime: {{device: cpu, dtype: {}, threads: 1, channels_last: {}, convolution: {}}}\namp: {{enabled: false}}\n"
       "distributed: {{sync_batch_norm: {}}}\n",
       network, network == "resnet18" ? ", stem: cifar" : "", optimizer, case_json.at("dtype").get<std::string>(),
-      case_json.value("sync_batch_norm", true));
+      case_json.contains("convolution"), case_json.value("convolution", "direct"), case_json.value("sync_batch_norm", true));
   return config::load_text(text, "case", {}, registries);
 }
 
@@ -76,7 +76,7 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   auto result = case_json;
   result["losses"] = nlohmann::json::array();
   for (int64_t step = 0; step < steps; ++step) {
-    const input::Batch batch{images[step], labels[step], images.size(1)};
+    const input::Batch batch{images[step].contiguous(parts.placement.memory_format), labels[step], images.size(1)};
     train_step.run(
         {{.step = step, .num_group_samples = batch_size}}, [&]() -> const input::Batch& { return batch; }, lr);
     result["losses"].push_back(*reporting::value_of(meter.read(*ranks.world).metrics, "loss"));

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "nn/batch_statistics.h"
@@ -14,6 +15,10 @@ namespace trainer::nn::fused_norm {
 namespace {
 
 using torch::autograd::AutogradContext;
+
+#ifndef INTRA_OP_PARALLEL
+#error "at::parallel_for uses only the calling thread unless this file is compiled with -fopenmp"
+#endif
 
 constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
@@ -135,8 +140,8 @@ torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, co
 
 class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight,
-                               const torch::Tensor& bias, const Layer& layer, bool relu) {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const std::optional<torch::Tensor>& residual,
+                               const torch::Tensor& weight, const torch::Tensor& bias, const Layer& layer, bool relu) {
     const auto dtype = weight.scalar_type();
     const auto batch = statistics(x, layer);
     // (x - mean) * invstd * weight + bias
@@ -144,8 +149,8 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
     const auto scale = exact_scale.to(dtype);
     const auto shift = (bias - batch.mean * exact_scale).to(dtype);
     auto y = at::empty_like(x);
-    normalise_rows(x, residual, scale, shift, relu, y);
-    const bool has_residual = residual.defined();
+    normalise_rows(x, residual.value_or(torch::Tensor()), scale, shift, relu, y);
+    const bool has_residual = residual.has_value();
     context->save_for_backward({x, relu && has_residual ? y : torch::Tensor(), batch.mean, batch.invstd, batch.count, scale, shift});
     context->saved_data["relu"] = relu;
     context->saved_data["has_residual"] = has_residual;
@@ -216,7 +221,9 @@ bool takes(const torch::Tensor& x, const torch::Tensor& residual, const torch::T
 }
 
 torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, bool relu) {
-  return FusedNorm::apply(x, residual, layer.weight, layer.bias, layer, relu);
+  // An autograd function does not take undefined tensors.
+  const auto given = residual.defined() ? std::optional(residual) : std::nullopt;
+  return FusedNorm::apply(x, given, layer.weight, layer.bias, layer, relu);
 }
 
 }  // namespace trainer::nn::fused_norm

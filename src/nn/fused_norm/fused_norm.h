@@ -17,7 +17,7 @@ struct Layer {
   double eps = 0;
   bool is_training = false;
   // In training, the statistics are those of the joined batch of this group; null: of this rank's batch.
-  std::shared_ptr<const distributed::ProcessGroup> group;
+  std::shared_ptr<const distributed::ProcessGroup> group = {};
 };
 
 // Whether normalise() takes these: float32 or float64 on the CPU, dense in channels_last, a number of channels that is a multiple of

@@ -5,6 +5,8 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
 #include <vector>
 
 namespace trainer::nn::winograd {
@@ -14,10 +16,23 @@ using torch::autograd::AutogradContext;
 
 constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
+#ifndef INTRA_OP_PARALLEL
+#error "at::parallel_for uses only the calling thread unless this file is compiled with -fopenmp"
+#endif
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // More tiles reuse the transformed weights more often; fewer keep the transformed images in the cache.
 int64_t tiles_per_block(int64_t num_channels) { return std::clamp<int64_t>(num_channels * 3 / 8, 24, 96) / 12 * 12; }
+
+// Calls act(i) for each i below `count` on all threads; a thread that is slower, because another process uses its core, takes fewer.
+template <class Act>
+void for_each_in_any_order(int64_t count, const Act& act) {
+  std::atomic<int64_t> next = 0;
+  at::parallel_for(0, std::min<int64_t>(count, at::get_num_threads()), 1, [&](int64_t /*begin*/, int64_t /*end*/) {
+    for (int64_t i = next++; i < count; i = next++) act(i);
+  });
+}
 
 // Memory of the calling thread, kept for the next call.
 template <class T>
@@ -46,11 +61,9 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const tor
     auto* result = output.data_ptr<scalar_t>();
     at::parallel_for(0, shape.in_channels, 1,
                      [&](int64_t begin, int64_t end) { transform_weights(tile, shape, given, is_reversed, weights, begin, end); });
-    at::parallel_for(0, ceil_div(count, block), 1, [&](int64_t begin, int64_t end) {
+    for_each_in_any_order(ceil_div(count, block), [&](int64_t i) {
       auto* workspace = thread_memory<scalar_t>(convolve_workspace(tile, shape, block));
-      for (int64_t i = begin; i < end; ++i) {
-        convolve(tile, shape, input, weights, added, result, i * block, std::min((i + 1) * block, count), workspace);
-      }
+      convolve(tile, shape, input, weights, added, result, i * block, std::min((i + 1) * block, count), workspace);
     });
   });
   return output;
@@ -127,12 +140,12 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
 
 class Convolution : public torch::autograd::Function<Convolution> {
  public:
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
-                               int64_t tile) {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight,
+                               const std::optional<torch::Tensor>& bias, int64_t tile) {
     context->save_for_backward({x, weight});
     context->saved_data["tile"] = tile;
-    context->saved_data["has_bias"] = bias.defined();
-    return run(x, weight, bias, shape_of(x, weight), /*is_reversed=*/false, Tile{tile});
+    context->saved_data["has_bias"] = bias.has_value();
+    return run(x, weight, bias.value_or(torch::Tensor()), shape_of(x, weight), /*is_reversed=*/false, Tile{tile});
   }
 
   static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& gradients) {
@@ -158,11 +171,23 @@ bool takes(const torch::Tensor& x, const torch::Tensor& weight) {
          weight.size(3) == 3 && weight.size(0) % kChannels == 0 && weight.size(1) % kChannels == 0;
 }
 
-bool is_faster(const torch::Tensor& x, const torch::Tensor& weight, Tile /*tile*/) { return takes(x, weight); }
+std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& weight, Tile largest) {
+  if (!takes(x, weight)) return std::nullopt;
+  const auto smallest_side = std::min(x.size(2), x.size(3));
+  // Measured (docs/performance.md): larger transformed weights do not stay in the cache.
+  constexpr int64_t kMostWeights = 4'500'000;
+  if (largest == Tile::k4 && smallest_side > 2 && num_positions(Tile::k4) * weight.size(0) * weight.size(1) <= kMostWeights)
+    return Tile::k4;
+  constexpr int64_t kFewChannels = 16;
+  if (smallest_side > 1 && std::min(weight.size(0), weight.size(1)) >= kFewChannels) return Tile::k2;
+  return std::nullopt;
+}
 
 torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile) {
   TORCH_CHECK(takes(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
-  return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), bias, static_cast<int64_t>(tile));
+  // An autograd function does not take undefined tensors.
+  const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
+  return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), given, static_cast<int64_t>(tile));
 }
 
 }  // namespace trainer::nn::winograd

@@ -3,6 +3,8 @@
 
 #include <torch/types.h>
 
+#include <optional>
+
 #include "nn/winograd/kernels.h"
 
 namespace trainer::nn::winograd {
@@ -10,9 +12,9 @@ namespace trainer::nn::winograd {
 // Whether convolve() takes these: float32 or float64 on the CPU, a kernel of 3×3, numbers of channels that are multiples of kChannels.
 bool takes(const torch::Tensor& x, const torch::Tensor& weight);
 
-// Whether convolve() is faster than LibTorch's convolution. Of the shape of one image and the number of channels only, so that the result
-// for an image does not depend on the size of its batch.
-bool is_faster(const torch::Tensor& x, const torch::Tensor& weight, Tile tile);
+// The tile, at most `largest`, with which convolve() is fastest; empty if LibTorch's convolution is faster, or if convolve() does not take
+// these. A function of the size of an image and the numbers of channels only, so that the result for an image does not depend on its batch.
+std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& weight, Tile largest);
 
 // at::conv2d(x, weight, bias, /*stride=*/1, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; both in any memory format;
 // `bias`: [out], or undefined. The result is channels_last. The bits depend on the number of threads, but not on their timing.

@@ -119,6 +119,31 @@ TEST(Placement, ExplicitValuesAreUsed) {
   EXPECT_EQ(to_string(mixed), "cpu, 3 threads, float32 with bfloat16 autocast");
 }
 
+TEST(Placement, WinogradsAlgorithmIsForFloat32OnACpu) {
+  using config::ConvolutionChoice;
+  const auto convolution = [](const config::RuntimeSection& runtime, const config::AmpSection& amp = {}, const CudaModule* cuda = nullptr) {
+    return std::string(to_string(place(runtime, amp, cuda).convolution));
+  };
+  const config::AmpSection no_amp{.enabled = {false}};
+  const auto two_gpus = gpus(&two_devices, &volta);
+  EXPECT_EQ(convolution({}, no_amp), "winograd2");
+  EXPECT_EQ(convolution({.convolution = ConvolutionChoice::kDirect}, no_amp), "direct");
+  const ConvolutionChoice winograd4 = ConvolutionChoice::kWinograd4;
+  EXPECT_EQ(convolution({.convolution = winograd4}, no_amp), "winograd4");
+  EXPECT_EQ(convolution({.convolution = winograd4}, {.enabled = {true}}), "direct");
+  EXPECT_EQ(convolution({.dtype = config::DtypeChoice::kFloat64, .channels_last = {true}, .convolution = winograd4}, no_amp), "direct");
+  EXPECT_EQ(convolution({.channels_last = {false}, .convolution = winograd4}, no_amp), "direct");
+  EXPECT_EQ(convolution({.deterministic = true, .convolution = winograd4}, no_amp), "direct");
+  EXPECT_EQ(convolution({.convolution = winograd4}, no_amp, &two_gpus), "direct");
+}
+
+TEST(Placement, OperatorsAreFusedOnACpu) {
+  const auto two_gpus = gpus(&two_devices, &volta);
+  EXPECT_TRUE(place({}).fuse);
+  EXPECT_FALSE(place({.fuse = config::FuseChoice::kOff}).fuse);
+  EXPECT_FALSE(place({}, {}, &two_gpus).fuse);
+}
+
 TEST(Placement, AMissingGpu) {
   try {
     place({.device = config::DeviceChoice::kCuda});

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "checkpoint/pytorch_file.h"
+#include "nn/layers.h"
 #include "state/module.h"
 #include "tests/testing/string_output.h"
 #include "tests/unit/models/build_model.h"
@@ -44,13 +45,14 @@ struct NormLog {
 class LoggingNorm : public nn::BatchNorm2d {
  public:
   LoggingNorm(int64_t num_channels, std::shared_ptr<NormLog> log) : BatchNorm2d(num_channels), log_(std::move(log)) { ++log_->num_layers; }
-  torch::Tensor forward(const torch::Tensor& x) override {
-    ++log_->num_forwards;
-    log_->all_channels_last = log_->all_channels_last && x.is_contiguous(torch::MemoryFormat::ChannelsLast);
-    return BatchNorm2d::forward(x);
-  }
 
  private:
+  torch::Tensor normalise(const torch::Tensor& x) override {
+    ++log_->num_forwards;
+    log_->all_channels_last = log_->all_channels_last && x.is_contiguous(torch::MemoryFormat::ChannelsLast);
+    return BatchNorm2d::normalise(x);
+  }
+
   std::shared_ptr<NormLog> log_;
 };
 
@@ -116,6 +118,38 @@ TEST_P(EveryModel, IsTheSameNetworkForTheSameSeedAlsoInChannelsLast) {
   EXPECT_TRUE(at::allclose(again->forward(input), expected, 1e-3, 1e-4));
   EXPECT_EQ(log->num_forwards, num_norms);
   EXPECT_TRUE(log->all_channels_last);
+}
+
+// Output and gradients of the parameters after a step in training, then the output in evaluation, in float64 and channels_last.
+std::vector<torch::Tensor> results_of(Model& model) {
+  model.to(torch::kFloat64);
+  for (auto& parameter : model.parameters()) {
+    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(torch::MemoryFormat::ChannelsLast));
+  }
+  torch::Tensor input = input_of(model, 3).to(torch::kFloat64);
+  if (input.dim() == 4) input = input.contiguous(torch::MemoryFormat::ChannelsLast);
+  const auto output = model.forward(input);
+  output.square().mean().backward();
+  std::vector<torch::Tensor> results = {output.detach()};
+  for (const auto& parameter : model.parameters()) results.push_back(parameter.grad());
+  model.eval();
+  results.push_back(model.forward(input).detach());
+  return results;
+}
+
+TEST_P(EveryModel, WinogradsAlgorithmAndFusedOperatorsComputeTheSame) {
+  const auto expected = results_of(*build_light(GetParam()));
+  for (const auto tile : {nn::winograd::Tile::k2, nn::winograd::Tile::k4}) {
+    const auto model = build_light(GetParam());
+    nn::use_winograd(*model, tile);
+    nn::use_fused_norm(*model);
+    const auto actual = results_of(*model);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      // Another order of roundings is amplified by each layer, in resnet152 to 1e-8.
+      EXPECT_LT((actual[i] - expected[i]).norm().item<double>(), 1e-6 * expected[i].norm().item<double>() + 1e-10) << i;
+    }
+  }
 }
 
 TEST_P(EveryModel, IsSavedAndLoadedExactly) {

@@ -81,6 +81,34 @@ TEST(Winograd, IsTheSameInEachCall) {
   }
 }
 
+TEST(Winograd, AddsABias) {
+  torch::manual_seed(1);
+  const auto x = torch::randn({2, 16, 5, 6}, torch::kFloat64);
+  const auto weight = torch::randn({24, 16, 3, 3}, torch::kFloat64);
+  const auto dy = torch::randn({2, 24, 5, 6}, torch::kFloat64);
+  for (const auto tile : {Tile::k2, Tile::k4}) {
+    const auto bias = torch::randn({24}, torch::kFloat64).requires_grad_();
+    const auto y = convolve(x, weight, bias, tile);
+    EXPECT_LT(distance(y.detach(), at::conv2d(x, weight, bias.detach(), 1, 1)), 1e-13);
+    y.backward(dy);
+    EXPECT_LT(distance(bias.grad(), dy.sum({0, 2, 3})), 1e-13);
+  }
+}
+
+TEST(Winograd, TheTileDependsOnTheLayerOnly) {
+  const auto choose = [](int64_t images, int64_t channels, int64_t side, Tile largest) {
+    return fastest_tile(torch::zeros({images, channels, side, side}), torch::zeros({channels, channels, 3, 3}), largest);
+  };
+  EXPECT_EQ(choose(2, 16, 32, Tile::k2), Tile::k2);
+  EXPECT_EQ(choose(128, 64, 32, Tile::k4), Tile::k4);
+  EXPECT_EQ(choose(1, 64, 32, Tile::k4), Tile::k4);
+  EXPECT_EQ(choose(2, 8, 32, Tile::k2), std::nullopt);
+  EXPECT_EQ(choose(2, 10, 32, Tile::k4), std::nullopt);
+  EXPECT_EQ(choose(2, 512, 4, Tile::k4), Tile::k2) << "the transformed weights are too large";
+  EXPECT_EQ(choose(2, 64, 2, Tile::k4), Tile::k2) << "a tile would be larger than the image";
+  EXPECT_EQ(choose(2, 64, 1, Tile::k4), std::nullopt);
+}
+
 TEST(Winograd, TakesOnlyWhatItCanCompute) {
   const auto x = torch::zeros({1, 8, 4, 4});
   EXPECT_TRUE(takes(x, torch::zeros({16, 8, 3, 3})));

@@ -1,0 +1,201 @@
+#include "nn/fused_norm/fused_norm.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+#include "nn/layer_observer.h"
+#include "nn/sync_batch_norm.h"
+#include "tests/testing/ranks.h"
+
+namespace trainer::nn::test {
+namespace {
+
+// Few and many rows, numbers of channels with each mixture of vectors, numbers of rows that no block divides.
+const std::vector<std::vector<int64_t>> kFusedShapes = {{2, 8, 3, 5}, {1, 24, 2, 3}, {5, 16, 32, 31}, {3, 40, 17, 19}, {2, 512, 4, 4}};
+
+struct FusedCase {
+  bool relu = true;
+  bool has_residual = false;
+  bool is_training = true;
+};
+
+constexpr FusedCase kFusedCases[] = {{true, false, true},  {true, true, true},  {false, false, true},
+                                     {true, false, false}, {true, true, false}, {false, false, false}};
+
+std::string name_of(const FusedCase& fused_case, at::IntArrayRef shape) {
+  return c10::str(shape, fused_case.relu ? " relu" : "", fused_case.has_residual ? " residual" : "",
+                  fused_case.is_training ? " training" : " evaluation");
+}
+
+torch::Tensor fused_values(at::IntArrayRef shape, uint64_t seed, torch::ScalarType dtype) {
+  return (at::randn(shape, at::detail::createCPUGenerator(seed), torch::kFloat64) * 2 + 0.7)
+      .to(dtype)
+      .contiguous(torch::MemoryFormat::ChannelsLast);
+}
+
+void set_state(BatchNorm2d& norm, torch::ScalarType dtype) {
+  const int64_t num_channels = norm.weight.numel();
+  norm.to(dtype);
+  const torch::NoGradGuard no_grad;
+  norm.weight.copy_(at::linspace(-0.5, 2.0, num_channels));
+  norm.bias.copy_(at::linspace(-1.0, 1.0, num_channels));
+  norm.running_mean.copy_(at::linspace(0.0, 1.0, num_channels));
+  norm.running_var.copy_(at::linspace(1.0, 5.0, num_channels));
+}
+
+// Output, gradients of input, residual, weight and bias, and the running statistics.
+std::vector<torch::Tensor> pass_through(BatchNorm2d& norm, const FusedCase& fused_case, at::IntArrayRef shape, torch::ScalarType dtype) {
+  set_state(norm, dtype);
+  norm.train(fused_case.is_training);
+  const auto x = fused_values(shape, 1, dtype).requires_grad_();
+  const auto residual = fused_case.has_residual ? fused_values(shape, 2, dtype).requires_grad_() : torch::Tensor();
+  const auto y = fused_case.relu ? norm.forward_relu(x, residual) : norm.forward(x);
+  y.backward(fused_values(shape, 3, dtype));
+  std::vector<torch::Tensor> results = {y.detach(), x.grad(), norm.weight.grad(), norm.bias.grad(), norm.running_mean, norm.running_var};
+  if (residual.defined()) results.push_back(residual.grad());
+  return results;
+}
+
+BatchNorm2d fused_norm_of(int64_t num_channels) {
+  BatchNorm2d norm(num_channels);
+  norm.use_fused_operator();
+  return norm;
+}
+
+double relative_distance(const torch::Tensor& actual, const torch::Tensor& expected) {
+  const auto exact = expected.to(torch::kFloat64);
+  return ((actual.to(torch::kFloat64) - exact).norm() / exact.norm().clamp_min(1e-300)).item<double>();
+}
+
+TEST(FusedNorm, EqualsTheOperatorsOneAfterTheOther) {
+  for (const auto& shape : kFusedShapes) {
+    for (const auto& fused_case : kFusedCases) {
+      BatchNorm2d plain(shape[1]);
+      auto fused = fused_norm_of(shape[1]);
+      auto fused_float = fused_norm_of(shape[1]);
+      const auto expected = pass_through(plain, fused_case, shape, torch::kFloat64);
+      const auto exact = pass_through(fused, fused_case, shape, torch::kFloat64);
+      const auto rounded = pass_through(fused_float, fused_case, shape, torch::kFloat32);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_LT(relative_distance(exact[i], expected[i]), 1e-13) << name_of(fused_case, shape) << ", result " << i;
+        // A few times the rounding of float32, 6e-8.
+        EXPECT_LT(relative_distance(rounded[i], expected[i]), 5e-7) << name_of(fused_case, shape) << ", result " << i;
+      }
+    }
+  }
+}
+
+TEST(FusedNorm, HasTheGradientsOfItsOutput) {
+  for (const auto& fused_case : kFusedCases) {
+    auto norm = fused_norm_of(8);
+    norm.to(torch::kFloat64);
+    norm.train(fused_case.is_training);
+    norm.set_updates_statistics(false);
+    auto x = fused_values({2, 8, 2, 3}, 1, torch::kFloat64);
+    const auto residual = fused_case.has_residual ? fused_values({2, 8, 2, 3}, 2, torch::kFloat64) : torch::Tensor();
+    const auto direction = fused_values({2, 8, 2, 3}, 3, torch::kFloat64);
+    const auto weights = fused_values({2, 8, 2, 3}, 4, torch::kFloat64);
+    const auto loss = [&](const torch::Tensor& input) {
+      return ((fused_case.relu ? norm.forward_relu(input, residual) : norm.forward(input)) * weights).sum();
+    };
+    const auto input = x.clone().requires_grad_();
+    loss(input).backward();
+    constexpr double kStep = 1e-6;
+    const auto difference = (loss(x + kStep * direction) - loss(x - kStep * direction)) / (2 * kStep);
+    EXPECT_NEAR((input.grad() * direction).sum().item<double>(), difference.item<double>(), 1e-6) << name_of(fused_case, x.sizes());
+  }
+}
+
+TEST(FusedNorm, IsTheSameInEachCall) {
+  const FusedCase fused_case{.has_residual = true};
+  auto first_norm = fused_norm_of(16);
+  const auto first = pass_through(first_norm, fused_case, kFusedShapes[2], torch::kFloat32);
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    auto norm = fused_norm_of(16);
+    const auto again = pass_through(norm, fused_case, kFusedShapes[2], torch::kFloat32);
+    for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(again[i].equal(first[i])) << i;
+  }
+}
+
+TEST(FusedNorm, RanksComputeWhatOneRankDoes) {
+  const std::vector<int64_t> shards = {3, 0, 2};
+  for (const bool has_residual : {false, true}) {
+    BatchNorm2d whole(8);
+    const auto expected = pass_through(whole, {.has_residual = has_residual}, {5, 8, 3, 5}, torch::kFloat64);
+    std::vector<std::vector<torch::Tensor>> results(shards.size());
+    testing::run_ranks(static_cast<int>(shards.size()), [&](distributed::ProcessGroups& groups) {
+      const auto rank = static_cast<size_t>(groups.world()->rank());
+      const int64_t first = rank == 0 ? 0 : 3;
+      SyncBatchNorm norm(8, groups.world());
+      set_state(norm, torch::kFloat64);
+      norm.use_fused_operator();
+      const auto part = [&](uint64_t seed) {
+        return fused_values({5, 8, 3, 5}, seed, torch::kFloat64).narrow(0, first, shards[rank]).clone(torch::MemoryFormat::ChannelsLast);
+      };
+      const auto x = part(1).requires_grad_();
+      const auto y = norm.forward_relu(x, has_residual ? part(2) : torch::Tensor());
+      y.backward(part(3));
+      results[rank] = {y.detach(), x.grad(), norm.weight.grad(), norm.bias.grad(), norm.running_mean, norm.running_var};
+    });
+    const auto joined = [&](size_t i) { return at::cat({results[0][i], results[1][i], results[2][i]}); };
+    const auto sum = [&](size_t i) { return results[0][i] + results[1][i] + results[2][i]; };
+    EXPECT_LT(relative_distance(joined(0), expected[0]), 1e-13);
+    EXPECT_LT(relative_distance(joined(1), expected[1]), 1e-13);
+    EXPECT_LT(relative_distance(sum(2), expected[2]), 1e-13);
+    EXPECT_LT(relative_distance(sum(3), expected[3]), 1e-13);
+    for (const auto& of_rank : results) {
+      EXPECT_LT(relative_distance(of_rank[4], expected[4]), 1e-13);
+      EXPECT_LT(relative_distance(of_rank[5], expected[5]), 1e-13);
+      EXPECT_TRUE(of_rank[4].equal(results[0][4]) && of_rank[5].equal(results[0][5]));
+    }
+  }
+}
+
+TEST(FusedNorm, KeepsValuesThatAreNotFinite) {
+  auto norm = fused_norm_of(8);
+  norm.eval();
+  const auto x = at::zeros({1, 8, 1, 2}).contiguous(torch::MemoryFormat::ChannelsLast);
+  x[0][3][0][1] = std::numeric_limits<float>::quiet_NaN();
+  const auto y = norm.forward_relu(x);
+  EXPECT_TRUE(y[0][3][0][1].isnan().item<bool>());
+  EXPECT_EQ(y.isnan().sum().item<int64_t>(), 1);
+}
+
+TEST(FusedNorm, AnObserverSeesTheNormalisedValues) {
+  auto norm = fused_norm_of(8);
+  norm.eval();
+  const auto x = fused_values({2, 8, 2, 2}, 1, torch::kFloat32);
+  bool saw_negative_values = false;
+  const LayerObserver observer(
+      [&](const torch::nn::Module&, const torch::Tensor& output) { saw_negative_values = (output < 0).any().item<bool>(); });
+  EXPECT_FALSE((norm.forward_relu(x - 1) < 0).any().item<bool>());
+  EXPECT_TRUE(saw_negative_values);
+}
+
+TEST(FusedNorm, BatchesWithoutAVarianceAreRefusedAndEmptyOnesAreNot) {
+  auto norm = fused_norm_of(8);
+  const auto of_size = [](int64_t size) { return at::zeros({size, 8, 1, 1}).contiguous(torch::MemoryFormat::ChannelsLast); };
+  EXPECT_THROW(norm.forward_relu(of_size(1)), UsageError);
+  EXPECT_EQ(norm.forward_relu(of_size(0)).numel(), 0);
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 0);
+}
+
+TEST(FusedNorm, TakesOnlyWhatItCanCompute) {
+  const auto weight = at::ones({8});
+  const auto x = at::zeros({2, 8, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast);
+  EXPECT_TRUE(fused_norm::takes(x, {}, weight));
+  EXPECT_TRUE(fused_norm::takes(x, x, weight));
+  EXPECT_FALSE(fused_norm::takes(x.contiguous(), {}, weight));
+  EXPECT_FALSE(fused_norm::takes(x, x.contiguous(), weight));
+  EXPECT_FALSE(fused_norm::takes(x, x.slice(0, 0, 1), weight));
+  EXPECT_FALSE(fused_norm::takes(x.to(torch::kBFloat16), {}, weight));
+  EXPECT_FALSE(fused_norm::takes(at::zeros({2, 6, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast), {}, at::ones({6})));
+}
+
+}  // namespace
+}  // namespace trainer::nn::test
