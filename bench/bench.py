@@ -17,8 +17,12 @@ import time
 import harness
 from harness import ALLOCATOR, PEERS, ROOT, Worker, add_ratios, alternate, busy_cores, cpu, peak_memory_mb, python_worker, summary
 
-PARTS = ["step", "ranks", "input", "checkpoint", "start"]
+PARTS = ["step", "evaluation", "busy", "ranks", "input", "checkpoint", "start"]
 BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128}
+# Algorithms of convolutions (runtime.convolution) that are measured. demo_conv has no convolution that they change.
+CONVOLUTIONS = {"demo_conv": ["auto"], "resnet20": ["auto", "winograd4"], "resnet18": ["auto", "winograd4"]}
+# What others run on the same machine: so many trainings, each with Python's default settings.
+BUSY = {"network": "demo_conv", "batch_size": 64, "trainings": 2}
 LAYOUTS = [("float32", False), ("float32", True), ("bfloat16", True)]  # dtype, channels_last
 PLAIN = {"input": "pil", "item": True}
 RANKS = 2
@@ -59,6 +63,23 @@ class BestPython:
         return "rows" if channels_last else "pixels"
 
 
+def step_worker(options, network, source, *arguments):
+    size = BATCH_SIZE[network]
+    argv = [options.bin / "bench_step", "--network", network, "--batch-size", size, "--input", source, "--data", options.data]
+    return Worker("ours", [*argv, *arguments], size)
+
+
+def measure_evaluation(options, best, network):
+    size = BATCH_SIZE[network]
+    settings = best.step(network)
+    allocator = settings.pop("allocator")
+    for convolution in CONVOLUTIONS[network]:
+        peer = {"network": network, "batch_size": size, **settings, "input": "resident", "evaluate": True}
+        workers = [step_worker(options, network, "resident", "--evaluate", f"runtime.convolution={convolution}")]
+        workers.append(python_worker("best Python", "step.py", peer, size, allocator))
+        yield f"evaluation: {network} x {size}, convolution {convolution}", alternate(workers, options.rounds, options.seconds)
+
+
 def measure_step(options, best, network):
     """Two results: with ready batches in memory, and with input, from the data set's bytes to the update."""
     size = BATCH_SIZE[network]
@@ -67,17 +88,37 @@ def measure_step(options, best, network):
     allocator = settings.pop("allocator")
     augmentation = best.augmentation("bfloat16" if settings["bfloat16"] else "float32", settings["channels_last"])
 
-    def ours(source):
-        argv = [options.bin / "bench_step", "--network", network, "--batch-size", size, "--input", source, "--data", options.data]
-        return Worker("ours", argv, size)
+    def ours(source, convolution="auto"):
+        return step_worker(options, network, source, f"runtime.convolution={convolution}")
 
     def peer(source):
         return python_worker("best Python", "step.py", {**common, **settings, "input": source}, size, allocator)
 
-    workers = [ours("resident"), peer("resident")]
-    yield f"training step: {network} x {size}", alternate(workers, options.rounds, options.seconds)
+    for convolution in CONVOLUTIONS[network]:
+        workers = [ours("resident", convolution), peer("resident")]
+        yield f"training step: {network} x {size}, convolution {convolution}", alternate(workers, options.rounds, options.seconds)
     workers = [ours("pipeline"), peer(augmentation), python_worker("plain Python", "step.py", {**common, **PLAIN}, size)]
     yield f"training with input: {network} x {size}", alternate(workers, options.rounds, options.seconds)
+
+
+def measure_busy(options, best, network):
+    """A training step beside trainings of others, which use all cores."""
+    size = BATCH_SIZE[network]
+    settings = best.step(network)
+    allocator = settings.pop("allocator")
+    busy = {"network": BUSY["network"], "batch_size": BUSY["batch_size"], "input": "resident"}
+    others = [python_worker("other", "step.py", busy, BUSY["batch_size"]) for _ in range(BUSY["trainings"])]
+    try:
+        for other in others:
+            other.begin(10**9)
+        peer = {"network": network, "batch_size": size, **settings, "input": "resident"}
+        workers = [step_worker(options, network, "resident"), python_worker("best Python", "step.py", peer, size, allocator)]
+        result = alternate(workers, options.rounds, options.seconds)
+    finally:
+        for other in others:
+            other.kill()
+    del result["foreign_cores"]
+    yield f"training step beside {len(others)} other trainings: {network} x {size}", result
 
 
 def measure_ranks(options, best, network):
@@ -277,6 +318,12 @@ def measure(options, best):
     if "step" in options.parts:
         for network in options.networks:
             yield from measure_step(options, best, network)
+    if "evaluation" in options.parts:
+        for network in options.networks:
+            yield from measure_evaluation(options, best, network)
+    if "busy" in options.parts:
+        for network in options.networks:
+            yield from measure_busy(options, best, network)
     if "ranks" in options.parts:
         for network in options.networks:
             yield from measure_ranks(options, best, network)
@@ -303,7 +350,7 @@ def print_result(title, result):
         print_checkpoint(result)
     else:
         print_contenders(result, digits=2 if result["unit"] == "s" else 0)
-    if max(result["foreign_cores"]) > 0.2:
+    if max(result.get("foreign_cores", [0])) > 0.2:
         print(f"  other processes kept up to {max(result['foreign_cores']):.1f} cores busy: do not trust these figures")
     sys.stdout.flush()
 

@@ -13,6 +13,8 @@ int main(int argc, char** argv) {
   options.add_to(app);
   std::string given;
   app.add_option("--losses", given, "only print the loss of a step with each batch of this file, which torch.save has written");
+  bool evaluates = false;
+  app.add_flag("--evaluate", evaluates, "evaluate instead of training");
   CLI11_PARSE(app, argc, argv);
 
   bench::SingleProcess process(options);
@@ -26,6 +28,10 @@ int main(int argc, char** argv) {
     return 0;
   }
   bench::serve({{"network", options.network}, {"input", options.source}, {"placement", device::to_string(placement)}}, [&](int64_t count) {
+    if (evaluates) {
+      training.evaluate(count);
+      return nlohmann::json{{"peak_memory", device::memory_in_use(placement)}};
+    }
     const double queued = training.run(count);
     return nlohmann::json{{"queued", queued}, {"peak_memory", device::memory_in_use(placement)}};
   });

@@ -106,10 +106,18 @@ class Worker:
             raise SystemExit(f"bench: {' '.join(self.process.args)} ended with status {self.process.wait()}")
         return line
 
-    def ask(self, steps):
+    def begin(self, steps):
         self.process.stdin.write(f"go {steps}\n")
         self.process.stdin.flush()
+
+    def ask(self, steps):
+        self.begin(steps)
         return json.loads(self.answer())
+
+    def kill(self):
+        for process in self.processes:
+            process.kill()
+            process.communicate()
 
     def seconds_for(self, steps):
         return self.ask(steps)["seconds"]

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "amp/autocast.h"
 #include "config/load.h"
 #include "device/library_defaults.h"
 #include "engine/train_step.h"
@@ -129,6 +130,21 @@ class Training {
     const std::chrono::duration<double> queued = std::chrono::steady_clock::now() - start;
     check();
     return queued.count();
+  }
+
+  // Evaluates the network on so many batches, as the validation does.
+  void evaluate(int64_t num_batches) {
+    const auto& placement = parts_.placement;
+    const torch::InferenceMode inference;
+    parts_.model->eval();
+    const auto meter = parts_.task->make_validation_meter(placement.device, /*num_classes=*/10, num_batches);
+    for (int64_t i = 0; i < num_batches; ++i) {
+      const auto& batch = batches_.next();
+      const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
+      const auto pass = parts_.task->forward(*parts_.model, batch.images, batch.targets);
+      meter->add(i, pass.loss, pass.outputs, batch.targets, batch.size);
+    }
+    meter->read(*parts_.ranks.world);
   }
 
   // The loss of a step with each of these batches: `images` [n, batch size, 3, size, size], `targets` [n, batch size]. Before any other

@@ -1,11 +1,6 @@
 // Runs the command of the command line, reports its error, and returns the exit code.
 
-#include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <CLI/Error.hpp>
-#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -16,15 +11,6 @@
 #include "commands/command.h"
 
 namespace {
-
-// Runs before the initialisation of the libraries, which takes a large part of a second. The program unblocks the stop signals when it has
-// its handlers. Calls nothing that needs an initialised library.
-void block_stop_signals(int, char**, char**) {
-  const auto bit = [](int signal_number) { return uint64_t{1} << (signal_number - 1); };
-  const uint64_t signals = bit(SIGINT) | bit(SIGTERM) | bit(SIGUSR1) | bit(SIGHUP);
-  syscall(SYS_rt_sigprocmask, SIG_BLOCK, &signals, nullptr, sizeof signals);
-}
-[[gnu::used, gnu::section(".preinit_array")]] void (*const before_libraries)(int, char**, char**) = &block_stop_signals;
 
 int report_error(const std::string& message, trainer::ExitCode exit_code) {
   // Another rank reports it.

@@ -26,6 +26,7 @@ def make_parser(description):
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--bfloat16", action="store_true", help="autocast")
     parser.add_argument("--optimizer", choices=["default", "loop", "foreach", "fused"], default="default")
+    parser.add_argument("--evaluate", action="store_true", help="evaluate instead of training")
     parser.add_argument("--item", action="store_true", help="read the loss at every step")
     return parser
 
@@ -81,6 +82,19 @@ def take_steps(options, network, optimizer, batches):
     return total
 
 
+def evaluate(options, network, batches):
+    """Returns the sum of the losses; counts the images that are classified correctly, too."""
+    network.eval()
+    total, correct = torch.zeros(()), torch.zeros((), dtype=torch.int64)
+    with torch.inference_mode():
+        for images, labels in batches:
+            with torch.autocast("cpu", torch.bfloat16, enabled=options.bfloat16):
+                outputs = network(images)
+                total += F.cross_entropy(outputs, labels)
+            correct += (outputs.argmax(1) == labels).sum()
+    return total
+
+
 def check(total):
     if not total.isfinite():
         raise SystemExit("the loss is not finite: the figures would mean nothing")
@@ -92,7 +106,12 @@ def main():
     optimizer = make_optimizer(options, network.parameters())
     batches = make_batches(options)
     settings = {**vars(options), "threads": torch.get_num_threads()}
-    serve(settings, lambda steps: check(take_steps(options, network, optimizer, itertools.islice(batches, steps))))
+
+    def run(steps):
+        some = itertools.islice(batches, steps)
+        check(evaluate(options, network, some) if options.evaluate else take_steps(options, network, optimizer, some))
+
+    serve(settings, run)
 
 
 if __name__ == "__main__":

@@ -139,16 +139,14 @@ std::vector<torch::Tensor> results_of(Model& model) {
 
 TEST_P(EveryModel, WinogradsAlgorithmAndFusedOperatorsComputeTheSame) {
   const auto expected = results_of(*build_light(GetParam()));
-  for (const auto tile : {nn::winograd::Tile::k2, nn::winograd::Tile::k4}) {
-    const auto model = build_light(GetParam());
-    nn::use_winograd(*model, tile);
-    nn::use_fused_norm(*model);
-    const auto actual = results_of(*model);
-    ASSERT_EQ(actual.size(), expected.size());
-    for (size_t i = 0; i < actual.size(); ++i) {
-      // Another order of roundings is amplified by each layer, in resnet152 to 1e-8.
-      EXPECT_LT((actual[i] - expected[i]).norm().item<double>(), 1e-6 * expected[i].norm().item<double>() + 1e-10) << i;
-    }
+  const auto model = build_light(GetParam());
+  nn::use_winograd(*model, nn::winograd::Tile::k4);  // k2 in layers of small images
+  nn::use_fused_norm(*model);
+  const auto actual = results_of(*model);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    // Another order of roundings is amplified by each layer, in resnet152 to 1e-8.
+    EXPECT_LT((actual[i] - expected[i]).norm().item<double>(), 1e-6 * expected[i].norm().item<double>() + 1e-10) << i;
   }
 }
 

@@ -1,0 +1,100 @@
+// Times of the networks' 3×3 convolutions by each algorithm: forward, gradient of the input, gradient of the weights. Prints a table.
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "nn/winograd/convolution.h"
+
+namespace {
+
+using trainer::nn::winograd::Tile;
+
+struct Layer {
+  const char* network;
+  int64_t batch_size, channels, side;
+};
+
+constexpr Layer kLayers[] = {{"resnet20", 128, 16, 32},          {"resnet20", 128, 32, 16},        {"resnet20", 128, 64, 8},
+                             {"resnet18", 128, 64, 32},          {"resnet18", 128, 128, 16},       {"resnet18", 128, 256, 8},
+                             {"resnet18", 128, 512, 4},          {"vgg16_bn", 128, 512, 2},        {"wide_resnet 28-10", 32, 160, 32},
+                             {"wide_resnet 28-10", 32, 320, 16}, {"wide_resnet 28-10", 32, 640, 8}};
+
+constexpr std::array kAlgorithms = {"direct", "winograd2", "winograd4"};
+
+torch::Tensor convolve(size_t algorithm, const torch::Tensor& x, const torch::Tensor& weight) {
+  if (algorithm == 0) return at::conv2d(x, weight, {}, /*stride=*/1, /*padding=*/1);
+  return trainer::nn::winograd::convolve(x, weight, {}, algorithm == 1 ? Tile::k2 : Tile::k4);
+}
+
+double milliseconds(const std::function<void()>& act) {
+  const auto start = std::chrono::steady_clock::now();
+  act();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+struct Times {
+  double forward, input_gradient, weight_gradient;
+};
+
+Times measure(size_t algorithm, const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& dy) {
+  Times times{};
+  times.forward = milliseconds([&] { convolve(algorithm, x, weight); });
+  const auto of_x = convolve(algorithm, x.detach().requires_grad_(), weight);
+  const auto of_weight = convolve(algorithm, x, weight.detach().requires_grad_());
+  times.input_gradient = milliseconds([&] { of_x.backward(dy); });
+  times.weight_gradient = milliseconds([&] { of_weight.backward(dy); });
+  return times;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+void print_layer(const Layer& layer, int64_t rounds) {
+  const auto random = [](at::IntArrayRef shape) { return torch::randn(shape).contiguous(torch::MemoryFormat::ChannelsLast); };
+  const auto x = random({layer.batch_size, layer.channels, layer.side, layer.side});
+  const auto weight = random({layer.channels, layer.channels, 3, 3});
+  const auto dy = torch::randn_like(x);
+  std::array<std::array<std::vector<double>, 4>, kAlgorithms.size()> samples;
+  for (int64_t round = -1; round < rounds; ++round) {
+    for (size_t algorithm = 0; algorithm < kAlgorithms.size(); ++algorithm) {
+      const auto times = measure(algorithm, x, weight, dy);
+      if (round < 0) continue;  // warm-up
+      const double sum = times.forward + times.input_gradient + times.weight_gradient;
+      const std::array values = {times.forward, times.input_gradient, times.weight_gradient, sum};
+      for (size_t i = 0; i < values.size(); ++i) samples[algorithm][i].push_back(values[i]);
+    }
+  }
+  fmt::print("| {} | {} × {} × {}² |", layer.network, layer.batch_size, layer.channels, layer.side);
+  for (size_t algorithm = 0; algorithm < kAlgorithms.size(); ++algorithm) {
+    const auto& of_algorithm = samples[algorithm];
+    fmt::print(" {:.1f} / {:.1f} / {:.1f} |", median(of_algorithm[0]), median(of_algorithm[1]), median(of_algorithm[2]));
+    if (algorithm == 0) continue;
+    std::vector<double> ratios;
+    for (size_t i = 0; i < of_algorithm[3].size(); ++i) ratios.push_back(samples[0][3][i] / of_algorithm[3][i]);
+    fmt::print(" {:.2f} |", median(ratios));
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Times of 3×3 convolutions by each algorithm; in a round, the algorithms take turns");
+  int64_t rounds = 9;
+  app.add_option("--rounds", rounds);
+  CLI11_PARSE(app, argc, argv);
+  fmt::print("{} threads; ms for forward / gradient of the input / gradient of the weights, medians of {} rounds\n\n",
+             at::get_num_threads(), rounds);
+  fmt::print("| network | images × channels × size | direct | winograd2 | ratio | winograd4 | ratio |\n|---|---|---|---|---|---|---|\n");
+  for (const auto& layer : kLayers) print_layer(layer, rounds);
+}
