@@ -300,6 +300,14 @@ class CheckpointsTest(LaunchCase):
             self.assertEqual(code, 0, err)
             self.assertRegex(out, r"^equal, bit for bit: 14 steps without interruption, and 7 \+ 7 steps with a checkpoint between them, in \d+ tensors")
 
+    def test_verify_resume_with_each_algorithm_of_convolutions(self):
+        for convolution in ("direct", "winograd2", "winograd4"):
+            with self.subTest(convolution):
+                out, err, code = self.run_tool("verify-resume", *RUN, "model={name: resnet20, num_classes: 10}", "amp.enabled=false",
+                                               f"runtime.convolution={convolution}", "--steps", "6")
+                self.assertEqual(code, 0, err)
+                self.assertIn("equal, bit for bit", out)
+
     def test_verify_resume_reports_startup_errors_once(self):
         absent = self.folder / "absent.pt"
         for launcher in ([], ["launch", "--nproc-per-node", "2", "--"]):

@@ -368,6 +368,17 @@ class TrainerTest(unittest.TestCase):
                 process.send_signal(signal.SIGTERM)
                 err = process.communicate(timeout=60)[1]
                 self.assertEqual(process.returncode, code, err)
+                self.assertIn("Name:\ttrainer\n", status)
+
+    def test_threads_that_wait_leave_their_core_to_other_processes(self):
+        """The OpenMP library has read the variable that the program has set for it, unless the user has set one."""
+        inherited = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+        for variables, count in (({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")):
+            with self.subTest(**variables):
+                env = {**inherited, "OMP_DISPLAY_ENV": "verbose", **variables}
+                run = subprocess.run([BINARY, "list", "models"], env=env, capture_output=True, text=True, timeout=60)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertEqual(re.search(r"GOMP_SPINCOUNT = '(\w+)'", run.stderr)[1], count)
 
     def test_the_error_for_missing_data_states_the_remedy(self):
         run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")

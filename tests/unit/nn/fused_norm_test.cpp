@@ -1,6 +1,7 @@
 #include "nn/fused_norm/fused_norm.h"
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -88,6 +89,23 @@ TEST(FusedNorm, EqualsTheOperatorsOneAfterTheOther) {
       }
     }
   }
+}
+
+TEST(FusedNorm, IsExactWithTheInstructionsOfEachKindOfProcessor) {
+  const auto choose_again = [](int64_t targets) {
+    hwy::SetSupportedTargetsForTest(targets);
+    hwy::GetChosenTarget().DeInit();
+  };
+  const FusedCase fused_case{.has_residual = true};
+  BatchNorm2d plain(40);
+  const auto expected = pass_through(plain, fused_case, kFusedShapes[3], torch::kFloat64);
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    choose_again(target);
+    auto fused = fused_norm_of(40);
+    const auto actual = pass_through(fused, fused_case, kFusedShapes[3], torch::kFloat64);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_LT(relative_distance(actual[i], expected[i]), 1e-13) << hwy::TargetName(target);
+  }
+  choose_again(0);
 }
 
 TEST(FusedNorm, HasTheGradientsOfItsOutput) {

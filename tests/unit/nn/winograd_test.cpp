@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 #include <torch/torch.h>
 
 #include "nn/winograd/convolution.h"
@@ -59,6 +60,21 @@ TEST(Winograd, RoundsLittleInFloat32) {
     EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k2), 1e-6) << c.in << " " << c.out << " " << c.height;
     EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k4), 6e-6) << c.in << " " << c.out << " " << c.height;
   }
+}
+
+TEST(Winograd, IsExactWithTheInstructionsOfEachKindOfProcessor) {
+  const auto choose_again = [](int64_t targets) {
+    hwy::SetSupportedTargetsForTest(targets);
+    hwy::GetChosenTarget().DeInit();
+  };
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    choose_again(target);
+    for (const auto tile : {Tile::k2, Tile::k4}) {
+      EXPECT_LT(largest_distance(kCases[1], torch::kFloat64, tile), 1e-13) << hwy::TargetName(target);
+      EXPECT_LT(largest_distance(kCases[3], torch::kFloat32, tile), 6e-6) << hwy::TargetName(target);
+    }
+  }
+  choose_again(0);
 }
 
 TEST(Winograd, IsTheSameInEachCall) {
