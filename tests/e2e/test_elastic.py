@@ -48,10 +48,14 @@ class ElasticTest(LaunchCase):
                 return
         self.fail(f"no line with {sign}:\n{self.outputs.get(process)}")
 
-    def end_all(self, processes, code):
-        """Waits until the launches have ended with this exit code; returns the whole stderr of each."""
+    def end_all(self, processes, code, lost=None):
+        """Waits until the launches have ended with this exit code; returns the whole stderr of each. What the launch on a `lost` host has
+        printed is shown if they end with another code."""
         rests = [process.communicate(timeout=120)[1] for process in processes]
         outputs = [self.outputs.get(process, "") + rest for process, rest in zip(processes, rests)]
+        if lost and any(process.returncode != code for process in processes):
+            lost.kill()
+            outputs.append(self.outputs.get(lost, "") + lost.communicate()[1])
         for process, err in zip(processes, outputs):
             self.assertEqual(process.returncode, code, "\n".join(outputs))
             self.assert_nothing_left(process, err)
@@ -74,7 +78,7 @@ class ElasticTest(LaunchCase):
         first, other, lost = self.start_all("--max-restarts", "1")
         self.wait_for(lambda: self.steps_done() > 10)
         self.hosts.unplug("node-c")
-        err, _ = self.end_all([first, other], 0)
+        err, _ = self.end_all([first, other], 0, lost)
         row.check(self, err)
         self.assertIn("node 2 (node-c) is lost: restart 1 of 1\n", err)
         self.assertIn("attempt 1: 2 nodes with 2 ranks, from rank 0 on node 0\n", err)
