@@ -27,8 +27,8 @@ class CifarBlock : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor y = bn1_->forward_relu(conv1_->forward(x));
-    return bn2_->forward_relu(conv2_->forward(y), shortcut(x));
+    const torch::Tensor y = nn::convolve_normalise_relu(*conv1_, *bn1_, x);
+    return nn::convolve_normalise_relu(*conv2_, *bn2_, y, shortcut(x));
   }
 
  private:
@@ -59,7 +59,7 @@ class CifarResNet : public Model {
   }
 
   torch::Tensor forward(const torch::Tensor& x) override {
-    torch::Tensor y = bn1_->forward_relu(conv1_->forward(x));
+    torch::Tensor y = nn::convolve_normalise_relu(*conv1_, *bn1_, x);
     y = layer3_->forward(layer2_->forward(layer1_->forward(y)));
     return fc_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1));
   }

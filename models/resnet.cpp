@@ -54,8 +54,8 @@ class BasicBlock : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor y = bn1_->forward_relu(conv1_->forward(x));
-    return bn2_->forward_relu(conv2_->forward(y), downsample_ ? downsample_->forward(x) : x);
+    const torch::Tensor y = nn::convolve_normalise_relu(*conv1_, *bn1_, x);
+    return nn::convolve_normalise_relu(*conv2_, *bn2_, y, downsample_ ? downsample_->forward(x) : x);
   }
 
   nn::BatchNorm2d& last_norm() { return *bn2_; }
@@ -82,9 +82,9 @@ class Bottleneck : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    torch::Tensor y = bn1_->forward_relu(conv1_->forward(x));
-    y = bn2_->forward_relu(conv2_->forward(y));
-    return bn3_->forward_relu(conv3_->forward(y), downsample_ ? downsample_->forward(x) : x);
+    torch::Tensor y = nn::convolve_normalise_relu(*conv1_, *bn1_, x);
+    y = nn::convolve_normalise_relu(*conv2_, *bn2_, y);
+    return nn::convolve_normalise_relu(*conv3_, *bn3_, y, downsample_ ? downsample_->forward(x) : x);
   }
 
   nn::BatchNorm2d& last_norm() { return *bn3_; }
@@ -115,7 +115,7 @@ class ResNet : public Model {
   }
 
   torch::Tensor forward(const torch::Tensor& x) override {
-    torch::Tensor y = bn1_->forward_relu(conv1_->forward(x));
+    torch::Tensor y = nn::convolve_normalise_relu(*conv1_, *bn1_, x);
     if (options_.stem == ResNetStem::kImagenet) y = at::max_pool2d(y, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
     y = layer4_->forward(layer3_->forward(layer2_->forward(layer1_->forward(y))));
     return fc_->forward(dropout_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1)));

@@ -45,7 +45,7 @@ struct FeatureLayer {
   std::shared_ptr<nn::Conv2d> convolution;
   nn::BatchNormPtr norm;
 
-  torch::Tensor forward(const torch::Tensor& x) const { return norm->forward_relu(convolution->forward(x)); }
+  torch::Tensor forward(const torch::Tensor& x) const { return nn::convolve_normalise_relu(*convolution, *norm, x); }
 };
 
 // Each stage ends with a max-pool.

@@ -44,7 +44,7 @@ class WideBlock : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& x) {
     const torch::Tensor activated = bn1_->forward_relu(x);
-    const torch::Tensor y = bn2_->forward_relu(conv1_->forward(activated));
+    const torch::Tensor y = nn::convolve_normalise_relu(*conv1_, *bn2_, activated);
     return conv2_->forward(dropout_->forward(y)).add_(shortcut_ ? shortcut_->forward(activated) : x);
   }
 

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "nn/fused_norm/fused_norm.h"
 #include "nn/layer_observer.h"
 
 namespace trainer::nn {
@@ -27,8 +26,16 @@ torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& re
   return relu ? y.relu_() : y;
 }
 
+fused_norm::Layer BatchNorm2d::evaluation_layer() const {
+  return {.weight = weight, .bias = bias, .running_mean = running_mean, .running_var = running_var, .eps = eps_};
+}
+
+fused_norm::ScaleAndShift BatchNorm2d::evaluation_scale_and_shift() const {
+  return fused_norm::evaluation_scale_and_shift(evaluation_layer());
+}
+
 torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
-  fused_norm::Layer layer{.weight = weight, .bias = bias, .running_mean = running_mean, .running_var = running_var, .eps = eps_};
+  auto layer = evaluation_layer();
   if (is_training()) {
     layer.is_training = true;
     layer.group = joined_group();

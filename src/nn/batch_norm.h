@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "distributed/process_group.h"
+#include "nn/fused_norm/fused_norm.h"
 
 namespace trainer::nn {
 
@@ -28,6 +29,9 @@ class BatchNorm2d : public torch::nn::Module {
   // From now on computes by one operator (nn/fused_norm), where that takes the input, instead of one for each of normalisation, addition
   // and ReLU.
   void use_fused_operator() { is_fused_ = true; }
+  bool uses_fused_operator() const { return is_fused_; }
+  // In evaluation the layer computes x * scale + shift, [C] each.
+  fused_norm::ScaleAndShift evaluation_scale_and_shift() const;
 
   // As in Python's Module.to, but not in LibTorch's, num_batches_tracked stays int64.
   using torch::nn::Module::to;
@@ -52,6 +56,7 @@ class BatchNorm2d : public torch::nn::Module {
 
  private:
   torch::Tensor apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
+  fused_norm::Layer evaluation_layer() const;
   torch::Tensor apply_fused(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
   void check_count(const torch::Tensor& x) const;
 

@@ -11,12 +11,23 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
 }
 
 torch::Tensor Conv2d::forward(const torch::Tensor& x) {
-  if (largest_tile_ && stride_ == 1 && padding_ == 1) {
-    if (const auto tile = winograd::fastest_tile(x, weight, *largest_tile_)) {
-      return observed(*this, winograd::convolve(x, weight, bias, *tile));
-    }
-  }
-  return observed(*this, at::conv2d(x, weight, bias, stride_, padding_));
+  const auto tile = winograd_tile(x);
+  return observed(*this, tile ? winograd::convolve(x, weight, bias, *tile) : at::conv2d(x, weight, bias, stride_, padding_));
+}
+
+std::optional<winograd::Tile> Conv2d::winograd_tile(const torch::Tensor& x) const {
+  if (!largest_tile_ || stride_ != 1 || padding_ != 1) return std::nullopt;
+  return winograd::fastest_tile(x, weight, *largest_tile_);
+}
+
+torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual) {
+  const bool may_fold = norm.uses_fused_operator() && !norm.is_training() && !at::GradMode::is_enabled() && !has_observer();
+  const auto tile = may_fold ? convolution.winograd_tile(x) : std::nullopt;
+  if (!tile) return norm.forward_relu(convolution.forward(x), residual);
+  const auto [scale, shift] = norm.evaluation_scale_and_shift();
+  const auto bias = convolution.bias.defined() ? shift + convolution.bias * scale : shift;
+  return winograd::convolve_without_gradients(x, convolution.weight * scale.view({-1, 1, 1, 1}),
+                                              {.bias = bias, .residual = residual, .relu = true}, *tile);
 }
 
 std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "nn/batch_norm.h"
 #include "nn/winograd/convolution.h"
 
 namespace trainer::nn {
@@ -26,6 +27,9 @@ class Conv2d : public torch::nn::Module {
   // Computes by Winograd's algorithm from now on where that is faster (winograd::fastest_tile).
   void use_winograd(winograd::Tile largest_tile) { largest_tile_ = largest_tile; }
 
+  // The tile of Winograd's algorithm for this input; empty: LibTorch's convolution.
+  std::optional<winograd::Tile> winograd_tile(const torch::Tensor& x) const;
+
   torch::Tensor weight;
   torch::Tensor bias;  // undefined without bias
 
@@ -38,6 +42,10 @@ class Conv2d : public torch::nn::Module {
 // The two convolutions of residual networks, without bias; the 3×3 one pads by 1.
 std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
 std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
+
+// relu(norm(convolution(x)) + residual), with nothing added if `residual` is undefined. In evaluation without gradients, if both layers use
+// kernels of this program, it is one convolution with other weights.
+torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual = {});
 
 // Calls Conv2d::use_winograd of every convolution below `network`.
 void use_winograd(const torch::nn::Module& network, winograd::Tile largest_tile);

@@ -138,16 +138,28 @@ torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, co
   return dx;
 }
 
+BatchStatistics joined_statistics(const torch::Tensor& x, const Layer& layer) {
+  return join_statistics(local_moments(x), layer.running_mean, layer.running_var, layer.batch_weight, layer.eps, layer.group.get(),
+                         x.sizes());
+}
+
+BatchStatistics running_statistics(const Layer& layer) {
+  return {layer.running_mean.to(torch::kFloat64), (layer.running_var.to(torch::kFloat64) + layer.eps).rsqrt(),
+          at::ones({1}, torch::kFloat64)};
+}
+
+// (x - mean) * invstd * weight + bias
+ScaleAndShift scale_and_shift(const BatchStatistics& batch, const torch::Tensor& weight, const torch::Tensor& bias) {
+  const auto scale = batch.invstd * weight;
+  return {scale.to(weight.scalar_type()), (bias - batch.mean * scale).to(weight.scalar_type())};
+}
+
 class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const std::optional<torch::Tensor>& residual,
                                const torch::Tensor& weight, const torch::Tensor& bias, const Layer& layer, bool relu) {
-    const auto dtype = weight.scalar_type();
-    const auto batch = statistics(x, layer);
-    // (x - mean) * invstd * weight + bias
-    const auto exact_scale = batch.invstd * weight;
-    const auto scale = exact_scale.to(dtype);
-    const auto shift = (bias - batch.mean * exact_scale).to(dtype);
+    const auto batch = layer.is_training ? joined_statistics(x, layer) : running_statistics(layer);
+    const auto [scale, shift] = scale_and_shift(batch, weight, bias);
     auto y = at::empty_like(x);
     normalise_rows(x, residual.value_or(torch::Tensor()), scale, shift, relu, y);
     const bool has_residual = residual.has_value();
@@ -197,16 +209,6 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
     const auto dresidual = context->saved_data["has_residual"].toBool() ? dy : torch::Tensor();
     return {dx, dresidual, dweight, dbias, torch::Tensor(), torch::Tensor()};
   }
-
- private:
-  static BatchStatistics statistics(const torch::Tensor& x, const Layer& layer) {
-    if (!layer.is_training) {
-      return {layer.running_mean.to(torch::kFloat64), (layer.running_var.to(torch::kFloat64) + layer.eps).rsqrt(),
-              at::ones({1}, torch::kFloat64)};
-    }
-    return join_statistics(local_moments(x), layer.running_mean, layer.running_var, layer.batch_weight, layer.eps, layer.group.get(),
-                           x.sizes());
-  }
 };
 
 }  // namespace
@@ -218,6 +220,11 @@ bool takes(const torch::Tensor& x, const torch::Tensor& residual, const torch::T
   const bool is_possible_type = weight.scalar_type() == torch::kFloat32 || weight.scalar_type() == torch::kFloat64;
   return is_possible_type && is_dense(x) && x.size(1) == weight.numel() && x.size(1) % kChannels == 0 &&
          (!residual.defined() || (is_dense(residual) && residual.sizes() == x.sizes()));
+}
+
+ScaleAndShift evaluation_scale_and_shift(const Layer& layer) {
+  const torch::NoGradGuard no_grad;
+  return scale_and_shift(running_statistics(layer), layer.weight, layer.bias);
 }
 
 torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, bool relu) {

@@ -24,6 +24,13 @@ struct Layer {
 // kChannels. `residual` may be undefined.
 bool takes(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight);
 
+// Batch normalisation as x * scale + shift, [C] each.
+struct ScaleAndShift {
+  torch::Tensor scale, shift;
+};
+// In evaluation, without gradients.
+ScaleAndShift evaluation_scale_and_shift(const Layer& layer);
+
 // Batch normalisation of x [N, C, H, W], plus `residual` if it is defined, then a ReLU if `relu`. As at::batch_norm, with sums in float64.
 // Collective in training with a group: one all_gather, and in backward one sum. Throws UsageError in training when a channel has fewer
 // than two values in the joined batch.

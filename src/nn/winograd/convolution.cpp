@@ -47,7 +47,7 @@ Shape shape_of(const torch::Tensor& x, const torch::Tensor& weight) {
 }
 
 // The output of a convolution of `shape`; with `is_reversed`, `weight` is that of the convolution whose input gradient this is.
-torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const Shape& shape, bool is_reversed,
+torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, const Shape& shape, bool is_reversed,
                   Tile tile) {
   auto output = at::empty({shape.num_images, shape.out_channels, shape.height, shape.width}, x.options(), kLayout);
   const auto transformed = at::empty({num_positions(tile) * shape.in_channels * shape.out_channels}, x.options());
@@ -56,14 +56,15 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const tor
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "winograd", [&] {
     const auto* input = x.const_data_ptr<scalar_t>();
     const auto* given = weight.const_data_ptr<scalar_t>();
-    const auto* added = bias.defined() ? bias.const_data_ptr<scalar_t>() : nullptr;
+    const auto data_or_null = [](const torch::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr<scalar_t>() : nullptr; };
+    const Epilogue<scalar_t> epilogue{data_or_null(addends.bias), data_or_null(addends.residual), addends.relu};
     auto* weights = transformed.data_ptr<scalar_t>();
     auto* result = output.data_ptr<scalar_t>();
     at::parallel_for(0, shape.in_channels, 1,
                      [&](int64_t begin, int64_t end) { transform_weights(tile, shape, given, is_reversed, weights, begin, end); });
     for_each_in_any_order(ceil_div(count, block), [&](int64_t i) {
       auto* workspace = thread_memory<scalar_t>(convolve_workspace(tile, shape, block));
-      convolve(tile, shape, input, weights, added, result, i * block, std::min((i + 1) * block, count), workspace);
+      convolve(tile, shape, input, weights, epilogue, result, i * block, std::min((i + 1) * block, count), workspace);
     });
   });
   return output;
@@ -145,7 +146,7 @@ class Convolution : public torch::autograd::Function<Convolution> {
     context->save_for_backward({x, weight});
     context->saved_data["tile"] = tile;
     context->saved_data["has_bias"] = bias.has_value();
-    return run(x, weight, bias.value_or(torch::Tensor()), shape_of(x, weight), /*is_reversed=*/false, Tile{tile});
+    return run(x, weight, {.bias = bias.value_or(torch::Tensor())}, shape_of(x, weight), /*is_reversed=*/false, Tile{tile});
   }
 
   static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& gradients) {
@@ -188,6 +189,13 @@ torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, cons
   // An autograd function does not take undefined tensors.
   const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
   return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), given, static_cast<int64_t>(tile));
+}
+
+torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile) {
+  TORCH_CHECK(takes(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
+  const torch::NoGradGuard no_grad;
+  const Addends dense{addends.bias, addends.residual.defined() ? addends.residual.contiguous(kLayout) : torch::Tensor(), addends.relu};
+  return run(x.contiguous(kLayout), weight.contiguous(kLayout), dense, shape_of(x, weight), /*is_reversed=*/false, tile);
 }
 
 }  // namespace trainer::nn::winograd

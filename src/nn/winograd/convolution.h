@@ -20,4 +20,14 @@ std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& we
 // `bias`: [out], or undefined. The result is channels_last. The bits depend on the number of threads, but not on their timing.
 torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile);
 
+// What follows a convolution in evaluation; tensors may be undefined.
+struct Addends {
+  torch::Tensor bias = {};      // [out]
+  torch::Tensor residual = {};  // of the output's size
+  bool relu = false;
+};
+
+// The convolution plus the addends, then the ReLU, as one operator without gradients.
+torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile);
+
 }  // namespace trainer::nn::winograd

@@ -83,27 +83,35 @@ HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, con
   }
 }
 
-// Aᵀ m A of a tile for one vector of channels, plus `bias`; position q is at sums[q * plane].
-template <int kTile, class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
-HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64_t plane, const Place& place, V bias, T* output) {
+// Aᵀ m A of a tile for one vector of output channels, which begins with `channel`, and the epilogue; position q is at sums[q * plane].
+template <int kTile, class D, class T = hn::TFromD<D>>
+HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64_t plane, const Place& place, int64_t channel,
+                                 const Epilogue<T>& epilogue, T* output) {
   constexpr int kSide = kTile + 2;
+  using V = hn::Vec<D>;
   V m[kSide * kSide];
   V u[kTile * kSide];
   V y[kTile * kTile];
   TRAINER_UNROLL for (int q = 0; q < kSide * kSide; ++q) m[q] = hn::LoadU(tag, sums + q * plane);
   TRAINER_UNROLL for (int j = 0; j < kSide; ++j) Algorithm<kTile>::output(m + j, kSide, u + j, kSide);
   TRAINER_UNROLL for (int i = 0; i < kTile; ++i) Algorithm<kTile>::output(u + i * kSide, 1, y + i * kTile, 1);
-  T* image = output + place.image * shape.height * shape.width * shape.out_channels;
+  const V bias = epilogue.bias != nullptr ? hn::LoadU(tag, epilogue.bias + channel) : hn::Zero(tag);
+  const int64_t image = place.image * shape.height * shape.width;
   for (int i = 0; i < kTile && place.row + i < shape.height; ++i) {
     for (int j = 0; j < kTile && place.column + j < shape.width; ++j) {
-      hn::StoreU(hn::Add(y[i * kTile + j], bias), tag, image + ((place.row + i) * shape.width + place.column + j) * shape.out_channels);
+      const int64_t offset = (image + (place.row + i) * shape.width + place.column + j) * shape.out_channels + channel;
+      V value = hn::Add(y[i * kTile + j], bias);
+      if (epilogue.residual != nullptr) value = hn::Add(value, hn::LoadU(tag, epilogue.residual + offset));
+      // Not Max, which gives 0 for NaN on some processors.
+      if (epilogue.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(tag)), value);
+      hn::StoreU(value, tag, output + offset);
     }
   }
 }
 
 template <int kTile, class T>
-void convolve_tiles(const Shape& shape, const T* input, const T* weights, const T* bias, T* output, int64_t begin, int64_t end,
-                    T* workspace) {
+void convolve_tiles(const Shape& shape, const T* input, const T* weights, const Epilogue<T>& epilogue, T* output, int64_t begin,
+                    int64_t end, T* workspace) {
   constexpr int kPositions = (kTile + 2) * (kTile + 2);
   const int64_t num_in = shape.in_channels;
   const int64_t num_out = shape.out_channels;
@@ -121,12 +129,10 @@ void convolve_tiles(const Shape& shape, const T* input, const T* weights, const 
       multiply_rows<kVectors, /*kAdds=*/false>(tag, count, workspace + q * plane, num_in, 1, weights + (q * num_out + column) * num_in,
                                                kWidth, sums + q * count * kWidth, kWidth, num_in);
     }
-    hn::Vec<decltype(tag)> added[kVectors];
-    for (int v = 0; v < kVectors; ++v) added[v] = bias != nullptr ? hn::LoadU(tag, bias + column + v * kLanes) : hn::Zero(tag);
     for (int64_t t = 0; t < count; ++t) {
       const auto place = place_of<kTile>(shape, begin + t);
       for (int v = 0; v < kVectors; ++v) {
-        transform_output<kTile>(tag, shape, sums + t * kWidth + v * kLanes, count * kWidth, place, added[v], output + column + v * kLanes);
+        transform_output<kTile>(tag, shape, sums + t * kWidth + v * kLanes, count * kWidth, place, column + v * kLanes, epilogue, output);
       }
     }
   });
@@ -250,10 +256,10 @@ void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gra
     const auto act = tile == Tile::k2 ? &transform_weight_channels<2, T> : &transform_weight_channels<4, T>;                               \
     act(shape, weight, is_reversed, transformed, begin, end);                                                                              \
   }                                                                                                                                        \
-  void Name##Convolve(Tile tile, const Shape& shape, const T* input, const T* weights, const T* bias, T* output, int64_t begin,            \
-                      int64_t end, T* space) {                                                                                             \
+  void Name##Convolve(Tile tile, const Shape& shape, const T* input, const T* weights, const Epilogue<T>& epilogue, T* output,             \
+                      int64_t begin, int64_t end, T* space) {                                                                              \
     const auto act = tile == Tile::k2 ? &convolve_tiles<2, T> : &convolve_tiles<4, T>;                                                     \
-    act(shape, input, weights, bias, output, begin, end, space);                                                                           \
+    act(shape, input, weights, epilogue, output, begin, end, space);                                                                       \
   }                                                                                                                                        \
   void Name##Transform(Tile tile, const Shape& shape, const T* input, const T* gradient, int64_t first, int64_t count, int64_t begin,      \
                        int64_t end, T* inputs, T* gradients) {                                                                             \
@@ -287,9 +293,9 @@ namespace trainer::nn::winograd {
     HWY_DYNAMIC_DISPATCH(Name##Weights)(tile, shape, weight, is_reversed, transformed, begin, end);                                      \
   }                                                                                                                                      \
   template <>                                                                                                                            \
-  void convolve(Tile tile, const Shape& shape, const T* input, const T* weights, const T* bias, T* output, int64_t begin, int64_t end,   \
-                T* workspace) {                                                                                                          \
-    HWY_DYNAMIC_DISPATCH(Name##Convolve)(tile, shape, input, weights, bias, output, begin, end, workspace);                              \
+  void convolve(Tile tile, const Shape& shape, const T* input, const T* weights, const Epilogue<T>& epilogue, T* output, int64_t begin,  \
+                int64_t end, T* workspace) {                                                                                             \
+    HWY_DYNAMIC_DISPATCH(Name##Convolve)(tile, shape, input, weights, epilogue, output, begin, end, workspace);                          \
   }                                                                                                                                      \
   template <>                                                                                                                            \
   void transform_block(Tile tile, const Shape& shape, const T* input, const T* output_gradient, int64_t first, int64_t count,            \

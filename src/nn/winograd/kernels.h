@@ -44,10 +44,18 @@ void transform_weights(Tile tile, const Shape& shape, const T* weight, bool is_r
 
 // Values of `workspace` that convolve() needs for blocks of so many tiles.
 int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block);
-// The output for the tiles [begin, end), at most tiles_per_block of them. `bias` of each output channel may be null.
+// What is done with each value of the output before it is written; pointers may be null.
 template <class T>
-void convolve(Tile tile, const Shape& shape, const T* input, const T* transformed_weights, const T* bias, T* output, int64_t begin,
-              int64_t end, T* workspace);
+struct Epilogue {
+  const T* bias = nullptr;      // of each output channel
+  const T* residual = nullptr;  // is added; of the output's size
+  bool relu = false;
+};
+
+// The output for the tiles [begin, end), at most tiles_per_block of them.
+template <class T>
+void convolve(Tile tile, const Shape& shape, const T* input, const T* transformed_weights, const Epilogue<T>& epilogue, T* output,
+              int64_t begin, int64_t end, T* workspace);
 
 // The gradient of the weights is computed for blocks of `count` tiles, beginning with the tile `first`. Transforms the tiles [begin, end)
 // of such a block: `inputs` [positions][count][in], `gradients` [positions][count][out].

@@ -133,7 +133,8 @@ std::vector<torch::Tensor> results_of(Model& model) {
   std::vector<torch::Tensor> results = {output.detach()};
   for (const auto& parameter : model.parameters()) results.push_back(parameter.grad());
   model.eval();
-  results.push_back(model.forward(input).detach());
+  const torch::NoGradGuard no_grad;
+  results.push_back(model.forward(input));
   return results;
 }
 
