@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Trains with each algorithm of convolutions and several seeds, and prints the accuracies of the last epochs: whether networks that are
+trained with an algorithm that rounds more are as accurate. Takes hours. Runs that have ended are not repeated, and those that were
+interrupted are continued; all are in build/accuracy."""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+
+import harness
+from harness import ROOT
+
+CHOICES = ["direct", "winograd2", "winograd4"]
+
+
+def run_dir(options, convolution, seed):
+    return ROOT / "build" / "accuracy" / f"{options.config.stem}_{options.epochs}_epochs" / convolution / f"seed_{seed}"
+
+
+def top1_of(folder):
+    """The accuracy of the last epoch in per cent; None if the run has not ended."""
+    summary = folder / "summary.json"
+    if not summary.exists() or json.loads(summary.read_text())["reason"] != "done":
+        return None
+    events = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return 100 * [event["top1"] for event in events if event["event"] == "validation"][-1]
+
+
+def train(options, convolution, seed):
+    folder = run_dir(options, convolution, seed)
+    command = [options.bin / "trainer", "--config", options.config, "--run-dir", folder, f"seed={seed}", f"training.epochs={options.epochs}",
+               f"dataset.root={options.data}", f"runtime.convolution={convolution}", "amp.enabled=false", *options.settings]
+    print(" ".join(map(str, command)), flush=True)
+    subprocess.run(command, check=True)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", help="folder of our programs")
+    parser.add_argument("--config", type=pathlib.Path, default=ROOT / "configs" / "cifar10_resnet20.yaml")
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--seeds", type=int, default=5, help="seeds 1 to N")
+    parser.add_argument("--choices", nargs="+", choices=CHOICES, default=CHOICES)
+    parser.add_argument("--data", default=harness.default_data(), help="folder of the CIFAR-10 files (default: %(default)s)")
+    parser.add_argument("settings", nargs="*", help="key=value of the experiment")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    # Seed by seed, so that an interrupted measurement has the same seeds of each choice.
+    for seed in range(1, options.seeds + 1):
+        for convolution in options.choices:
+            if top1_of(run_dir(options, convolution, seed)) is None:
+                train(options, convolution, seed)
+    print("\n| runtime.convolution | top1 of each seed, % | mean | deviation |\n|---|---|---|---|")
+    for convolution in options.choices:
+        values = [top1_of(run_dir(options, convolution, seed)) for seed in range(1, options.seeds + 1)]
+        deviation = statistics.stdev(values) if len(values) > 1 else 0
+        print(f"| {convolution} | {', '.join(f'{value:.2f}' for value in values)} | {statistics.mean(values):.2f} | {deviation:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
