@@ -69,15 +69,20 @@ def step_worker(options, network, source, *arguments):
     return Worker("ours", [*argv, *arguments], size)
 
 
-def measure_evaluation(options, best, network):
+def step_peer(options, best, network, source, **more):
     size = BATCH_SIZE[network]
     settings = best.step(network)
     allocator = settings.pop("allocator")
+    chosen = {"network": network, "batch_size": size, "data": options.data, **settings, "input": source, **more}
+    return python_worker("best Python", "step.py", chosen, size, allocator)
+
+
+def measure_evaluation(options, best, network):
     for convolution in CONVOLUTIONS[network]:
-        peer = {"network": network, "batch_size": size, **settings, "input": "resident", "evaluate": True}
         workers = [step_worker(options, network, "resident", "--evaluate", f"runtime.convolution={convolution}")]
-        workers.append(python_worker("best Python", "step.py", peer, size, allocator))
-        yield f"evaluation: {network} x {size}, convolution {convolution}", alternate(workers, options.rounds, options.seconds)
+        workers.append(step_peer(options, best, network, "resident", evaluate=True))
+        title = f"evaluation: {network} x {BATCH_SIZE[network]}, convolution {convolution}"
+        yield title, alternate(workers, options.rounds, options.seconds)
 
 
 def measure_step(options, best, network):
@@ -85,40 +90,30 @@ def measure_step(options, best, network):
     size = BATCH_SIZE[network]
     common = {"network": network, "batch_size": size, "data": options.data}
     settings = best.step(network)
-    allocator = settings.pop("allocator")
     augmentation = best.augmentation("bfloat16" if settings["bfloat16"] else "float32", settings["channels_last"])
-
-    def ours(source, convolution="auto"):
-        return step_worker(options, network, source, f"runtime.convolution={convolution}")
-
-    def peer(source):
-        return python_worker("best Python", "step.py", {**common, **settings, "input": source}, size, allocator)
-
     for convolution in CONVOLUTIONS[network]:
-        workers = [ours("resident", convolution), peer("resident")]
+        ours = step_worker(options, network, "resident", f"runtime.convolution={convolution}")
+        workers = [ours, step_peer(options, best, network, "resident")]
         yield f"training step: {network} x {size}, convolution {convolution}", alternate(workers, options.rounds, options.seconds)
-    workers = [ours("pipeline"), peer(augmentation), python_worker("plain Python", "step.py", {**common, **PLAIN}, size)]
+    workers = [step_worker(options, network, "pipeline"), step_peer(options, best, network, augmentation)]
+    workers.append(python_worker("plain Python", "step.py", {**common, **PLAIN}, size))
     yield f"training with input: {network} x {size}", alternate(workers, options.rounds, options.seconds)
 
 
 def measure_busy(options, best, network):
     """A training step beside trainings of others, which use all cores."""
-    size = BATCH_SIZE[network]
-    settings = best.step(network)
-    allocator = settings.pop("allocator")
     busy = {"network": BUSY["network"], "batch_size": BUSY["batch_size"], "input": "resident"}
     others = [python_worker("other", "step.py", busy, BUSY["batch_size"]) for _ in range(BUSY["trainings"])]
     try:
         for other in others:
             other.begin(10**9)
-        peer = {"network": network, "batch_size": size, **settings, "input": "resident"}
-        workers = [step_worker(options, network, "resident"), python_worker("best Python", "step.py", peer, size, allocator)]
+        workers = [step_worker(options, network, "resident"), step_peer(options, best, network, "resident")]
         result = alternate(workers, options.rounds, options.seconds)
     finally:
         for other in others:
             other.kill()
     del result["foreign_cores"]
-    yield f"training step beside {len(others)} other trainings: {network} x {size}", result
+    yield f"training step beside {len(others)} other trainings: {network} x {BATCH_SIZE[network]}", result
 
 
 def measure_ranks(options, best, network):

@@ -55,7 +55,7 @@ int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std:
 class Overlap : public engine::TrainingHook {
  public:
   Overlap(engine::Parts& parts, bench::Training& training)
-      : world_(*parts.ranks.world), training_(training), bucket_sizes_(parts.data_parallel->bucket_sizes()) {
+      : world_(*parts.ranks.world), data_parallel_(*parts.data_parallel), training_(training), bucket_sizes_(data_parallel_.bucket_sizes()) {
     for (const auto& parameter : parts.model->parameters()) {
       parameter.register_hook([this](const torch::Tensor&) { last_gradient_ = now(); });
     }
@@ -95,6 +95,10 @@ class Overlap : public engine::TrainingHook {
  private:
   // Like the Reducer: starts all collectives, then waits for all.
   void exchange() const {
+    if (data_parallel_.exchange() == distributed::GradientExchange::kSharedMemory) {
+      for (const auto& bucket : buckets_) world_.begin_sum(bucket);
+      return world_.finish_sums();
+    }
     std::vector<c10::intrusive_ptr<c10d::Work>> works;
     for (const auto& bucket : buckets_) {
       std::vector<torch::Tensor> tensors{bucket};
@@ -111,6 +115,7 @@ class Overlap : public engine::TrainingHook {
   }
 
   const distributed::ProcessGroup& world_;
+  const distributed::DataParallel& data_parallel_;
   bench::Training& training_;
   std::vector<int64_t> bucket_sizes_;
   std::vector<torch::Tensor> buckets_;

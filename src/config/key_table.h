@@ -11,6 +11,7 @@
 //     }
 //   };
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -79,6 +80,11 @@ struct Check {
 // The spelling of each value of an enum, for KeyTable::add_choice.
 template <class E>
 using Choices = std::vector<std::pair<std::string, E>>;
+
+template <class E>
+const std::string& spelling_of(E value, const Choices<E>& choices) {
+  return std::ranges::find(choices, value, &std::pair<std::string, E>::second)->first;
+}
 
 // The types of the members that KeyTable::add binds.
 template <class T, class... Types>

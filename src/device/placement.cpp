@@ -86,17 +86,6 @@ std::string to_string(const Placement& placement) {
                      autocast_text(placement), placement.memory_format == torch::MemoryFormat::ChannelsLast ? ", channels_last" : "");
 }
 
-const char* to_string(config::ConvolutionChoice choice) {
-  switch (choice) {
-    case config::ConvolutionChoice::kWinograd2:
-      return "winograd2";
-    case config::ConvolutionChoice::kWinograd4:
-      return "winograd4";
-    default:
-      return "direct";
-  }
-}
-
 void configure_cpu_allocator() {
   constexpr int kNever = std::numeric_limits<int>::max();
   mallopt(M_MMAP_THRESHOLD, kNever);

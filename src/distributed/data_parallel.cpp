@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "distributed/first_line.h"
-#include "distributed/shared_memory_group.h"
+#include "distributed/shared_memory.h"
 
 namespace trainer::distributed {
 
@@ -60,6 +60,8 @@ namespace {
 
 // As in PyTorch: a small first bucket, so that sending starts early.
 constexpr int64_t kFirstBucketBytes = 1024 * 1024;
+// Gradients of at most this many bytes over all ranks together are summed after backward.
+constexpr int64_t kSmallBytes = int64_t{4} * 1024 * 1024;
 // Rank 0 broadcasts parameters and buffers coalesced up to this size.
 constexpr size_t kBroadcastBytes = size_t{250} * 1024 * 1024;
 
@@ -118,10 +120,12 @@ class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const Pr
   std::shared_ptr<SentBuckets> sent_;
 };
 
-// Sums all buckets in rank order when the last one is full: for gradients so small that overlap with backward does not pay.
-class SmallAllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
+// Sums all buckets in rank order. Large ones are summed in shared memory while backward runs, small ones when the last one is full, because
+// overlap with backward does not pay for them.
+class SumInRankOrderHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
-  using CppCommHookInterface::CppCommHookInterface;
+  SumInRankOrderHook(std::shared_ptr<const ProcessGroup> group, bool during_backward)
+      : CppCommHookInterface(std::move(group)), during_backward_(during_backward) {}
 
   Future runHook(c10d::GradBucket& bucket) override {
     note_first(bucket, *state_);
@@ -129,10 +133,15 @@ class SmallAllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<con
     if (bucket.getIndex() == 0) waiting_.clear();
     waiting_.push_back({bucket.getBuffer(), c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())});
     auto future = waiting_.back().summed;
+    if (during_backward_) state_->begin_sum(bucket.getBuffer());
     if (!bucket.isLast()) return future;
-    std::vector<torch::Tensor> buffers;
-    for (const auto& [buffer, summed] : waiting_) buffers.push_back(buffer);
-    state_->sum_in_rank_order(buffers);
+    if (during_backward_) {
+      state_->finish_sums();
+    } else {
+      std::vector<torch::Tensor> buffers;
+      for (const auto& [buffer, summed] : waiting_) buffers.push_back(buffer);
+      state_->sum_in_rank_order(buffers);
+    }
     for (const auto& [buffer, summed] : waiting_) summed->markCompleted(buffer);
     return future;
   }
@@ -142,8 +151,15 @@ class SmallAllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<con
     torch::Tensor buffer;
     Future summed;
   };
+  bool during_backward_;
   std::vector<Bucket> waiting_;
 };
+
+// `num_bytes`: of the gradients of all ranks.
+GradientExchange choose_exchange(bool is_on_cpu, int64_t num_bytes, config::GradientCompression compression) {
+  if (!is_on_cpu || compression != config::GradientCompression::kNone) return GradientExchange::kAllReduce;
+  return num_bytes <= kSmallBytes ? GradientExchange::kAfterBackward : GradientExchange::kSharedMemory;
+}
 
 std::optional<torch::ScalarType> dtype_of(config::GradientCompression compression) {
   switch (compression) {
@@ -172,7 +188,7 @@ void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Te
 }  // namespace
 
 DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const config::DistributedSection& options,
-                           int64_t small_bytes)
+                           std::optional<GradientExchange> exchange)
     : group_(std::move(group)), options_(options) {
   if (!group_->c10d_group()) return;
   for (const auto& parameter : model.named_parameters()) {
@@ -188,13 +204,13 @@ DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGrou
   std::vector<torch::Tensor> all = buffers_;
   for (const auto& parameter : model.parameters()) all.push_back(parameter.detach());
   broadcast_from_first(*group_, all);
-  make_reducer(small_bytes);
+  make_reducer(exchange);
   if (!options_.find_unused_parameters) settle_buckets();
 }
 
 DataParallel::~DataParallel() = default;
 
-void DataParallel::make_reducer(int64_t small_bytes) {
+void DataParallel::make_reducer(std::optional<GradientExchange> exchange) {
   const auto cap = std::max<int64_t>(1, static_cast<int64_t>(options_.bucket_cap_mb * 1024 * 1024));
   const int64_t first_cap = std::min(cap, kFirstBucketBytes);
   const std::vector<bool> is_sparse(parameters_.size(), false);
@@ -210,11 +226,14 @@ void DataParallel::make_reducer(int64_t small_bytes) {
   sent_ = std::make_shared<SentBuckets>();
   int64_t num_bytes = 0;
   for (const auto& parameter : parameters_) num_bytes += static_cast<int64_t>(parameter.nbytes());
-  const bool is_small = num_bytes * group_->size() <= small_bytes && parameters_.front().is_cpu();
-  if (is_small && options_.gradient_compression == config::GradientCompression::kNone) {
-    // There are at most as many buckets as parameters.
-    group_->share_memory(num_bytes + SharedMemoryGroup::kAlignment * static_cast<int64_t>(parameters_.size()));
-    reducer_->register_comm_hook(std::make_unique<SmallAllreduceHook>(group_));
+  exchange_ =
+      exchange.value_or(choose_exchange(parameters_.front().is_cpu(), num_bytes * group_->size(), options_.gradient_compression));
+  // There are at most as many buckets as parameters.
+  const int64_t room = num_bytes + SharedMemory::kAlignment * static_cast<int64_t>(parameters_.size());
+  if (exchange_ == GradientExchange::kSharedMemory && !group_->share_memory_for_sums(room)) exchange_ = GradientExchange::kAllReduce;
+  if (exchange_ == GradientExchange::kAfterBackward) group_->share_memory(room);
+  if (exchange_ != GradientExchange::kAllReduce) {
+    reducer_->register_comm_hook(std::make_unique<SumInRankOrderHook>(group_, exchange_ == GradientExchange::kSharedMemory));
     return;
   }
   reducer_->register_comm_hook(std::make_unique<AllreduceHook>(group_, dtype_of(options_.gradient_compression), sent_));

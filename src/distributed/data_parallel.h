@@ -8,6 +8,7 @@
 #include <torch/torch.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,17 +23,21 @@ namespace trainer::distributed {
 
 class SentBuckets;
 
+enum class GradientExchange {
+  kAllReduce,     // c10d's all_reduce of each bucket while backward runs
+  kSharedMemory,  // the same through shared memory, in rank order; for gradients on the CPU of ranks on one host
+  kAfterBackward  // one sum in rank order after backward, through shared memory on one host; for gradients on the CPU that are so small
+                  // that sockets and their threads cost more than overlap with backward saves
+};
+
 class DataParallel {
  public:
-  // CPU gradients of at most this many bytes over all ranks together are summed in rank order after backward, through shared memory if
-  // the ranks run on one host: for so few bytes, sockets and their threads cost more than overlap with backward saves.
-  static constexpr int64_t kSmallBytes = int64_t{4} * 1024 * 1024;
-
   // Collective. Checks that the parameters have the same shapes on all ranks, and broadcasts the parameters and buffers of rank 0. The
-  // model must already be on its device and in its memory format, and must outlive this object. In a group of one without sockets, omits
-  // all checks and communication, here and later. Throws Error when no parameter is trained.
+  // exchange of gradients is chosen by their size and place unless it is given. The model must already be on its device and in its memory
+  // format, and must outlive this object. In a group of one without sockets, omits all checks and communication, here and later. Throws
+  // Error when no parameter is trained.
   DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const config::DistributedSection& options,
-               int64_t small_bytes = kSmallBytes);
+               std::optional<GradientExchange> exchange = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -48,17 +53,19 @@ class DataParallel {
   // Collective: broadcasts the buffers of rank 0. Call before validation and checkpoints.
   void sync_buffers() const;
 
+  GradientExchange exchange() const { return exchange_; }
   // The number of elements of each bucket, in the order in which backward sends them.
   std::vector<int64_t> bucket_sizes() const;
 
  private:
-  void make_reducer(int64_t small_bytes);
+  void make_reducer(std::optional<GradientExchange> exchange);
   void check_all_used() const;
   // The Reducer rebuilds its buckets after its first backward pass: run one before training.
   void settle_buckets();
 
   std::shared_ptr<ProcessGroup> group_;
   config::DistributedSection options_;
+  GradientExchange exchange_ = GradientExchange::kAllReduce;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> buffers_;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "distributed/first_line.h"
 #include "distributed/shared_memory_group.h"
+#include "distributed/shared_memory_sum.h"
 
 namespace trainer::distributed {
 namespace {
@@ -153,6 +154,19 @@ void ProcessGroup::share_memory(int64_t num_bytes) {
   if (group_) exchange_ = SharedMemoryGroup::make(*this, num_bytes, timeout_);
 }
 
+bool ProcessGroup::share_memory_for_sums(int64_t num_bytes) {
+  if (group_) sums_ = SharedMemorySum::make(*this, num_bytes, timeout_);
+  return sums_ != nullptr;
+}
+
+void ProcessGroup::begin_sum(const torch::Tensor& tensor) const {
+  with_peer_errors("sum", [&] { sums_->begin(tensor); });
+}
+
+void ProcessGroup::finish_sums() const {
+  with_peer_errors("sum", [&] { sums_->finish(); });
+}
+
 bool ProcessGroup::has_room_for(std::span<const torch::Tensor> tensors) const {
   const auto is_on_cpu = [](const torch::Tensor& tensor) { return tensor.is_cpu(); };
   return exchange_ && std::ranges::all_of(tensors, is_on_cpu) && exchange_->has_room_for(tensors);
@@ -160,6 +174,7 @@ bool ProcessGroup::has_room_for(std::span<const torch::Tensor> tensors) const {
 
 void ProcessGroup::abort() const {
   if (exchange_) exchange_->leave();
+  if (sums_) sums_->leave();
   if (group_) group_->abort();
 }
 

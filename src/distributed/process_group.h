@@ -23,6 +23,7 @@ class Work;
 namespace trainer::distributed {
 
 class SharedMemoryGroup;
+class SharedMemorySum;
 
 class ProcessGroup {
  public:
@@ -58,7 +59,14 @@ class ProcessGroup {
   // From now on, if all ranks run on one host, sum_in_rank_order and all_gather use shared memory for CPU tensors of up to `num_bytes` in
   // total per rank (each tensor rounded up to 64 bytes).
   void share_memory(int64_t num_bytes);
-  bool shares_memory() const { return exchange_ != nullptr; }
+  // The same for begin_sum and finish_sums, for tensors of up to `num_bytes` in total between two calls of finish_sums. Returns whether all
+  // ranks run on one host; otherwise the two must not be called.
+  bool share_memory_for_sums(int64_t num_bytes);
+  bool shares_memory() const { return exchange_ || sums_; }
+
+  // Begins to sum a contiguous CPU tensor in place, in rank order; the caller may compute something else before finish_sums().
+  void begin_sum(const torch::Tensor& tensor) const;
+  void finish_sums() const;
 
   // Ends running collectives with an error, here and soon on the other ranks. For a rank that has failed.
   void abort() const;
@@ -78,6 +86,7 @@ class ProcessGroup {
   std::shared_ptr<Activity> activity_;
   int rank_ = 0;
   std::unique_ptr<SharedMemoryGroup> exchange_;
+  std::unique_ptr<SharedMemorySum> sums_;
 };
 
 }  // namespace trainer::distributed

@@ -1,215 +1,54 @@
 #include "distributed/shared_memory_group.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <linux/futex.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <climits>
-#include <filesystem>
-#include <random>
-
-#include "base/descriptor.h"
-#include "distributed/process_group.h"
-
 namespace trainer::distributed {
-namespace {
-
-// Spins before the first system call, for ranks that are slightly late: about 30 microseconds.
-constexpr int kSpins = 1000;
-// How often a waiting rank checks whether the other one is still alive.
-constexpr timespec kLivenessInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
-
-constexpr int64_t kAlignment = SharedMemoryGroup::kAlignment;
-
-int64_t align(int64_t num_bytes) { return (num_bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-// std::atomic's wait() works only between threads of one process.
-void sleep_while_equal(const std::atomic<uint32_t>& value, uint32_t expected) {
-  syscall(SYS_futex, &value, FUTEX_WAIT, expected, &kLivenessInterval, nullptr, 0);
-}
-
-void set_and_wake(std::atomic<uint32_t>& value, uint32_t now) {
-  value.store(now, std::memory_order_release);
-  syscall(SYS_futex, &value, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-std::string random_name() {
-  std::random_device random;
-  return fmt::format("trainer-{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
-
-}  // namespace
 
 void add_in_rank_order(torch::Tensor total, int size, const std::function<torch::Tensor(int rank)>& part) {
   if (size > 1) at::add_out(total, part(0), part(1));
   for (int rank = 2; rank < size; ++rank) total.add_(part(rank));
 }
 
-// An anonymous file in memory: the kernel frees it when the last process that has it open ends, even after a crash. Each rank holds a
-// lock on the byte at its rank's offset while it is alive.
-class SharedMemoryGroup::Mapping {
- public:
-  // Creates the file. fd() is -1 if that fails.
-  Mapping(const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
-    file_ = Descriptor(memfd_create(name.c_str(), MFD_CLOEXEC));
-    // Allocate now: a later write without room would be a bus error.
-    if (fd() >= 0 && posix_fallocate(fd(), 0, num_bytes) != 0) file_.close();
-    map();
-  }
-  // Opens the file that another process of this host has created.
-  Mapping(const std::string& path, const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
-    // On another host, the same path may lead to an unrelated file of another process.
-    std::error_code error;
-    if (std::filesystem::read_symlink(path, error) == fmt::format("/memfd:{} (deleted)", name))
-      file_ = Descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC));
-    map();
-  }
-  ~Mapping() {
-    if (data_ != nullptr) munmap(data_, num_bytes_);
-  }
-
-  int fd() const { return file_.number(); }
-  char* data() const { return static_cast<char*>(data_); }
-
-  bool lock(int rank) const {
-    auto request = lock_of(rank);
-    return data_ != nullptr && fcntl(fd(), F_OFD_SETLK, &request) == 0;
-  }
-  void unlock(int rank) const {
-    auto request = lock_of(rank, F_UNLCK);
-    fcntl(fd(), F_OFD_SETLK, &request);
-  }
-  // Whether another rank holds the lock.
-  bool is_locked(int rank) const {
-    auto request = lock_of(rank);
-    return fcntl(fd(), F_OFD_GETLK, &request) == 0 && request.l_type != F_UNLCK;
-  }
-
- private:
-  static flock lock_of(int rank, int16_t type = F_WRLCK) {
-    return {.l_type = type, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1, .l_pid = 0};
-  }
-  void map() {
-    if (fd() < 0) return;
-    auto* data = mmap(nullptr, num_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd(), 0);
-    if (data != MAP_FAILED) data_ = data;
-  }
-
-  size_t num_bytes_;
-  Descriptor file_;
-  void* data_ = nullptr;
-};
-
-// One rank's counters, at the beginning of the memory: the number of the last exchange (sum or all_gather) whose part it has written, and
-// of the last one that it has read from the others. Each is on a separate cache line.
-struct SharedMemoryGroup::Progress {
-  alignas(kAlignment) std::atomic<uint32_t> written;
-  alignas(kAlignment) std::atomic<uint32_t> read;
-};
-
 std::unique_ptr<SharedMemoryGroup> SharedMemoryGroup::make(const ProcessGroup& group, int64_t num_bytes,
                                                            std::chrono::milliseconds timeout) {
-  const int64_t room = align(num_bytes);
-  const int64_t size = group.size() * (room + static_cast<int64_t>(sizeof(Progress)));
-  const bool is_first = group.rank() == 0;
-  std::unique_ptr<Mapping> mapping;
-  std::string name, path;
-  if (is_first) {
-    name = random_name();
-    mapping = std::make_unique<Mapping>(name, size);
-    path = fmt::format("/proc/{}/fd/{}", getpid(), mapping->fd());
-  }
-  name = group.broadcast_bytes(name);
-  path = group.broadcast_bytes(path);
-  if (!is_first) mapping = std::make_unique<Mapping>(path, name, size);
-  const auto all_have_it = torch::tensor({mapping->lock(group.rank()) ? 1 : 0});
-  group.all_reduce(all_have_it, c10d::ReduceOp::MIN);
-  if (all_have_it.item<int>() == 0) return nullptr;
-  return std::unique_ptr<SharedMemoryGroup>(new SharedMemoryGroup(std::move(mapping), group.rank(), group.size(), room, timeout));
+  auto memory = SharedMemory::make(group, num_bytes, timeout);
+  return memory ? std::unique_ptr<SharedMemoryGroup>(new SharedMemoryGroup(std::move(memory))) : nullptr;
 }
 
-SharedMemoryGroup::SharedMemoryGroup(std::unique_ptr<Mapping> mapping, int rank, int size, int64_t room, std::chrono::milliseconds timeout)
-    : mapping_(std::move(mapping)), rank_(rank), size_(size), room_(room), timeout_(timeout) {}
-
-SharedMemoryGroup::~SharedMemoryGroup() = default;
-
-SharedMemoryGroup::Progress& SharedMemoryGroup::progress(int rank) const { return reinterpret_cast<Progress*>(mapping_->data())[rank]; }
-
 torch::Tensor SharedMemoryGroup::slot(int rank, int64_t offset, const torch::Tensor& like) const {
-  const auto begin = size_ * static_cast<int64_t>(sizeof(Progress)) + rank * room_ + offset;
-  return torch::from_blob(mapping_->data() + begin, like.sizes(), like.options());
+  return torch::from_blob(memory_->part_of(rank) + offset, like.sizes(), like.options());
 }
 
 bool SharedMemoryGroup::has_room_for(std::span<const torch::Tensor> tensors) const {
   int64_t num_bytes = 0;
-  for (const auto& tensor : tensors) num_bytes += align(static_cast<int64_t>(tensor.nbytes()));
-  return num_bytes <= room_;
+  for (const auto& tensor : tensors) num_bytes += SharedMemory::align(static_cast<int64_t>(tensor.nbytes()));
+  return num_bytes <= memory_->num_bytes();
 }
 
 void SharedMemoryGroup::sum(std::span<const torch::Tensor> tensors) {
   write(tensors);
   int64_t offset = 0;
   for (const auto& tensor : tensors) {
-    add_in_rank_order(tensor, size_, [&](int rank) { return slot(rank, offset, tensor); });
-    offset += align(static_cast<int64_t>(tensor.nbytes()));
+    add_in_rank_order(tensor, memory_->size(), [&](int rank) { return slot(rank, offset, tensor); });
+    offset += SharedMemory::align(static_cast<int64_t>(tensor.nbytes()));
   }
   end_reading();
 }
 
 void SharedMemoryGroup::all_gather(const torch::Tensor& tensor, const torch::Tensor& all) {
   write({&tensor, 1});
-  for (int rank = 0; rank < size_; ++rank) all[rank].copy_(slot(rank, 0, tensor));
+  for (int rank = 0; rank < memory_->size(); ++rank) all[rank].copy_(slot(rank, 0, tensor));
   end_reading();
 }
 
 void SharedMemoryGroup::write(std::span<const torch::Tensor> tensors) {
-  for (int rank = 0; rank < size_; ++rank) wait_for(rank, &Progress::read, round_);
+  memory_->wait_for_all(SharedMemory::kRead, round_);
   ++round_;
   int64_t offset = 0;
   for (const auto& tensor : tensors) {
-    slot(rank_, offset, tensor).copy_(tensor);
-    offset += align(static_cast<int64_t>(tensor.nbytes()));
+    slot(memory_->rank(), offset, tensor).copy_(tensor);
+    offset += SharedMemory::align(static_cast<int64_t>(tensor.nbytes()));
   }
-  set_and_wake(progress(rank_).written, round_);
-  for (int rank = 0; rank < size_; ++rank) wait_for(rank, &Progress::written, round_);
-}
-
-void SharedMemoryGroup::end_reading() { set_and_wake(progress(rank_).read, round_); }
-
-void SharedMemoryGroup::wait_for(int rank, std::atomic<uint32_t> Progress::*counter, uint32_t round) const {
-  const auto& value = progress(rank).*counter;
-  // Counters wrap around.
-  const auto has_arrived = [&] { return static_cast<int32_t>(value.load(std::memory_order_acquire) - round) >= 0; };
-  for (int i = 0; i < kSpins; ++i) {
-    if (has_arrived()) return;
-    pause();
-  }
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  while (!has_arrived()) {
-    if (has_left_) throw std::runtime_error("the group was aborted on this rank");
-    // It may have written the awaited value just before it left.
-    if (!mapping_->is_locked(rank) && !has_arrived()) throw std::runtime_error(fmt::format("rank {} has left the group", rank));
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error(
-          fmt::format("rank {} did not take part within {} s", rank, std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()));
-    }
-    const auto seen = value.load(std::memory_order_relaxed);
-    if (static_cast<int32_t>(seen - round) < 0) sleep_while_equal(value, seen);
-  }
-}
-
-void SharedMemoryGroup::leave() {
-  has_left_ = true;
-  mapping_->unlock(rank_);
+  memory_->set(SharedMemory::kWritten, round_);
+  memory_->wait_for_all(SharedMemory::kWritten, round_);
 }
 
 }  // namespace trainer::distributed

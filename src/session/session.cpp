@@ -10,7 +10,7 @@
 #include "base/file_access.h"
 #include "base/plural.h"
 #include "checkpoint/store.h"
-#include "distributed/shared_memory_group.h"
+#include "distributed/shared_memory.h"
 #include "engine/init_from.h"
 #include "session/build.h"
 #include "session/version.h"
@@ -39,7 +39,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"git_revision", git_revision()},
       {"libtorch_version", libtorch_version()},
       {"compiler", compiler_version()},
-      {"convolution", device::to_string(placement.convolution)},
+      {"convolution", config::spelling_of(placement.convolution, config::kConvolutionChoices)},
       {"fused_operators", placement.fuse},
       {"world_size", ranks.size()},
       {"ranks", std::move(entries)},
@@ -162,7 +162,7 @@ void Session::join_ranks(engine::Network network, engine::Data data) {
   auto data_parallel = std::make_unique<distributed::DataParallel>(*network.model, ranks.world, experiment.distributed);
   auto ema = experiment.training.ema ? std::make_unique<optim::Ema>(*network.model, *experiment.training.ema) : nullptr;
   // If the gradients of each step are summed in shared memory, the flags of stop requests are too.
-  if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemoryGroup::kAlignment);
+  if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemory::kAlignment);
   parts_ = std::make_unique<engine::Parts>(
       engine::Parts{{std::move(network)}, {std::move(data)}, ranks, std::move(data_parallel), std::move(ema)});
 }

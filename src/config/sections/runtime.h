@@ -8,6 +8,10 @@ namespace trainer::config {
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class DtypeChoice { kFloat32, kFloat64 };
 enum class ConvolutionChoice { kAuto, kDirect, kWinograd2, kWinograd4 };
+inline const Choices<ConvolutionChoice> kConvolutionChoices = {{"auto", ConvolutionChoice::kAuto},
+                                                               {"direct", ConvolutionChoice::kDirect},
+                                                               {"winograd2", ConvolutionChoice::kWinograd2},
+                                                               {"winograd4", ConvolutionChoice::kWinograd4}};
 enum class FuseChoice { kAuto, kOff };
 
 struct RuntimeSection {
@@ -45,11 +49,7 @@ struct RuntimeSection {
     keys.add("channels_last", channels_last,
              {.doc = "Images and filters in NHWC order in memory; auto: where the network gains from it, but never for float64."});
     keys.add_choice(
-        "convolution", convolution,
-        {{"auto", ConvolutionChoice::kAuto},
-         {"direct", ConvolutionChoice::kDirect},
-         {"winograd2", ConvolutionChoice::kWinograd2},
-         {"winograd4", ConvolutionChoice::kWinograd4}},
+        "convolution", convolution, kConvolutionChoices,
         {.doc = "Algorithm of 3×3 convolutions with stride 1, on a CPU in float32 and channels_last: direct, or Winograd's with "
                 "tiles of 2×2 (rounds no more than direct) or 4×4 (faster, rounds three to six times more), for the layers "
                 "that gain from it; auto: winograd2. Always direct elsewhere, under autocast and under deterministic."});

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 
 #include "nn/batch_statistics.h"
 #include "nn/fused_norm/kernels.h"

@@ -78,6 +78,12 @@ HWY_INLINE V positive_or_zero(D tag, V value) {
   return hn::IfThenZeroElse(hn::Lt(value, hn::Zero(tag)), value);
 }
 
+// The gradient of a ReLU with this input or output: for NaN that of the output, as LibTorch's.
+template <class D, class V>
+HWY_INLINE V passed_by_relu(D tag, V value, V gradient) {
+  return hn::IfThenZeroElse(hn::Le(value, hn::Zero(tag)), gradient);
+}
+
 template <bool kHasResidual, bool kRelu, class T>
 void normalise_rows(const Operation<T>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels) {
   for_each_block(num_rows, [&](int64_t row, int64_t count) {
@@ -116,8 +122,8 @@ void add_gradients(const Operation<T>& operation, const T* dy, const T* x, const
         const int64_t i = r * num_channels + channel;
         const auto input = hn::LoadU(tag, x + i);
         auto gradient = hn::LoadU(tag, dy + i);
-        if constexpr (kMask == Mask::kOfOutput) gradient = hn::IfThenElseZero(hn::Gt(hn::LoadU(tag, y + i), zero), gradient);
-        if constexpr (kMask == Mask::kOfInput) gradient = hn::IfThenElseZero(hn::Gt(hn::MulAdd(input, scale, shift), zero), gradient);
+        if constexpr (kMask == Mask::kOfOutput) gradient = passed_by_relu(tag, hn::LoadU(tag, y + i), gradient);
+        if constexpr (kMask == Mask::kOfInput) gradient = passed_by_relu(tag, hn::MulAdd(input, scale, shift), gradient);
         if constexpr (kStores) hn::StoreU(gradient, tag, masked + i);
         sum = hn::Add(sum, gradient);
         product = hn::MulAdd(gradient, hn::Sub(input, centre), product);
@@ -148,7 +154,7 @@ void combine_gradients(const Operation<T>& operation, const T* dy, const T* x, c
         const int64_t i = r * num_channels + channel;
         const auto input = hn::LoadU(tag, x + i);
         auto gradient = hn::LoadU(tag, dy + i);
-        if constexpr (kRelu) gradient = hn::IfThenElseZero(hn::Gt(hn::MulAdd(input, scale, shift), hn::Zero(tag)), gradient);
+        if constexpr (kRelu) gradient = passed_by_relu(tag, hn::MulAdd(input, scale, shift), gradient);
         hn::StoreU(hn::MulAdd(gradient, a, hn::MulAdd(input, b, c)), tag, dx + i);
       }
     });

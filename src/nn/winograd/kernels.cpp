@@ -31,6 +31,21 @@ HWY_INLINE Place place_of(const Shape& shape, int64_t tile) {
   return {tile / in_image, rest / across * kTile, rest % across * kTile};
 }
 
+// kSize × kSize pixels of an image, zero outside of it, of one vector of channels, which begins with `channel`.
+template <int kSize, class D, class T = hn::TFromD<D>>
+HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, const T* images, int64_t image, int64_t first_row,
+                            int64_t first_column, int64_t channel, hn::Vec<D>* pixels) {
+  const T* begin = images + image * shape.height * shape.width * num_channels + channel;
+  TRAINER_UNROLL for (int i = 0; i < kSize; ++i) {
+    const int64_t row = first_row + i;
+    TRAINER_UNROLL for (int j = 0; j < kSize; ++j) {
+      const int64_t column = first_column + j;
+      const bool is_inside = row >= 0 && row < shape.height && column >= 0 && column < shape.width;
+      pixels[i * kSize + j] = is_inside ? hn::LoadU(tag, begin + (row * shape.width + column) * num_channels) : hn::Zero(tag);
+    }
+  }
+}
+
 // Bᵀ d B of a tile for all channels; position q goes to values[q * plane + channel].
 template <int kTile, class T>
 HWY_INLINE void transform_input(const Shape& shape, int64_t num_channels, const T* input, const Place& place, T* values, int64_t plane) {
@@ -38,18 +53,10 @@ HWY_INLINE void transform_input(const Shape& shape, int64_t num_channels, const 
   const ChannelTag<T> tag;
   using V = hn::Vec<ChannelTag<T>>;
   constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(tag));
-  const T* image = input + place.image * shape.height * shape.width * num_channels;
   for (int64_t channel = 0; channel < num_channels; channel += kLanes) {
     V d[kSide * kSide];
     V u[kSide * kSide];
-    TRAINER_UNROLL for (int i = 0; i < kSide; ++i) {
-      const int64_t row = place.row + i - 1;
-      TRAINER_UNROLL for (int j = 0; j < kSide; ++j) {
-        const int64_t column = place.column + j - 1;
-        const bool is_inside = row >= 0 && row < shape.height && column >= 0 && column < shape.width;
-        d[i * kSide + j] = is_inside ? hn::LoadU(tag, image + (row * shape.width + column) * num_channels + channel) : hn::Zero(tag);
-      }
-    }
+    load_pixels<kSide>(tag, shape, num_channels, input, place.image, place.row - 1, place.column - 1, channel, d);
     TRAINER_UNROLL for (int j = 0; j < kSide; ++j) Algorithm<kTile>::input(d + j, kSide, u + j, kSide);
     TRAINER_UNROLL for (int i = 0; i < kSide; ++i) Algorithm<kTile>::input(u + i * kSide, 1, d + i * kSide, 1);
     TRAINER_UNROLL for (int q = 0; q < kSide * kSide; ++q) hn::StoreU(d[q], tag, values + q * plane + channel);
@@ -64,19 +71,11 @@ HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, con
   const ChannelTag<T> tag;
   using V = hn::Vec<ChannelTag<T>>;
   constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(tag));
-  const T* image = gradient + place.image * shape.height * shape.width * num_channels;
   for (int64_t channel = 0; channel < num_channels; channel += kLanes) {
     V y[kTile * kTile];
     V u[kSide * kTile];
     V d[kSide * kSide];
-    TRAINER_UNROLL for (int i = 0; i < kTile; ++i) {
-      TRAINER_UNROLL for (int j = 0; j < kTile; ++j) {
-        const int64_t row = place.row + i;
-        const int64_t column = place.column + j;
-        const bool is_inside = row < shape.height && column < shape.width;
-        y[i * kTile + j] = is_inside ? hn::LoadU(tag, image + (row * shape.width + column) * num_channels + channel) : hn::Zero(tag);
-      }
-    }
+    load_pixels<kTile>(tag, shape, num_channels, gradient, place.image, place.row, place.column, channel, y);
     TRAINER_UNROLL for (int j = 0; j < kTile; ++j) Algorithm<kTile>::gradient(y + j, kTile, u + j, kTile);
     TRAINER_UNROLL for (int i = 0; i < kSide; ++i) Algorithm<kTile>::gradient(u + i * kTile, 1, d + i * kSide, 1);
     TRAINER_UNROLL for (int q = 0; q < kSide * kSide; ++q) hn::StoreU(d[q], tag, values + q * plane + channel);

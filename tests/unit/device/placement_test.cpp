@@ -122,7 +122,7 @@ TEST(Placement, ExplicitValuesAreUsed) {
 TEST(Placement, WinogradsAlgorithmIsForFloat32OnACpu) {
   using config::ConvolutionChoice;
   const auto convolution = [](const config::RuntimeSection& runtime, const config::AmpSection& amp = {}, const CudaModule* cuda = nullptr) {
-    return std::string(to_string(place(runtime, amp, cuda).convolution));
+    return config::spelling_of(place(runtime, amp, cuda).convolution, config::kConvolutionChoices);
   };
   const config::AmpSection no_amp{.enabled = {false}};
   const auto two_gpus = gpus(&two_devices, &volta);

@@ -57,12 +57,12 @@ class TwoLayers : public torch::nn::Module {
 };
 
 TEST(OwnWork, EndsWhenTheFirstBucketIsReady) {
-  for (const int64_t small_bytes : {int64_t{0}, DataParallel::kSmallBytes}) {
+  for (const auto exchange : {GradientExchange::kAllReduce, GradientExchange::kSharedMemory, GradientExchange::kAfterBackward}) {
     testing::run_ranks(2, [&](ProcessGroups& groups) {
       TwoLayers model;
       config::DistributedSection options;
       options.bucket_cap_mb = 0.001;
-      DataParallel parallel(model, groups.world(), options, small_bytes);
+      DataParallel parallel(model, groups.world(), options, exchange);
       ASSERT_EQ(parallel.bucket_sizes().size(), 2U);
       auto& activity = *groups.world()->activity();
       activity.time_own_work(FakeDevice::kDevice);
@@ -77,7 +77,7 @@ TEST(OwnWork, EndsWhenTheFirstBucketIsReady) {
       }
       activity.enter(Phase::kEnd);
       // All of the first micro-step, and the second one until its first bucket.
-      EXPECT_EQ(activity.read_own_work().compute, (1 + 2 + 100) + (1 + 2)) << "small_bytes " << small_bytes;
+      EXPECT_EQ(activity.read_own_work().compute, (1 + 2 + 100) + (1 + 2)) << "exchange " << static_cast<int>(exchange);
     });
   }
 }

@@ -44,8 +44,7 @@ std::vector<torch::Tensor> gradients_of_one_process() {
   return {network.first.grad(), network.second.grad()};
 }
 
-// With 0 every bucket is summed separately through sockets; with the default all are summed together through shared memory.
-constexpr std::array kSmallBytes{int64_t{0}, DataParallel::kSmallBytes};
+constexpr std::array kExchanges{GradientExchange::kAllReduce, GradientExchange::kSharedMemory, GradientExchange::kAfterBackward};
 
 double difference(const torch::Tensor& a, const torch::Tensor& b) { return ((a - b).abs().max() / b.abs().max()).item<double>(); }
 
@@ -65,10 +64,17 @@ void backward_of_part(DataParallel& parallel, Network& network, int rank, int wo
   parallel.backward(loss, outputs, is_last);
 }
 
+std::vector<std::pair<GradientExchange, bool>> exchanges_with_and_without_views() {
+  std::vector<std::pair<GradientExchange, bool>> all;
+  for (const auto exchange : kExchanges) {
+    for (const bool as_view : {true, false}) all.emplace_back(exchange, as_view);
+  }
+  return all;
+}
+
 TEST(DataParallel, GradientsOfUnevenPartsEqualThoseOfTheJoinedBatch) {
   const auto expected = gradients_of_one_process();
-  for (const auto& [as_view, small_bytes] :
-       {std::pair(true, kSmallBytes[0]), {true, kSmallBytes[1]}, {false, kSmallBytes[0]}, {false, kSmallBytes[1]}}) {
+  for (const auto& [exchange, as_view] : exchanges_with_and_without_views()) {
     for (const bool find_unused : {true, false}) {
       for (const double bucket_cap_mb : {25.0, 0.004}) {
         for (const int world_size : {1, 2, 3, 4}) {
@@ -81,7 +87,7 @@ TEST(DataParallel, GradientsOfUnevenPartsEqualThoseOfTheJoinedBatch) {
             options.gradient_as_bucket_view = as_view;
             options.find_unused_parameters = find_unused;
             options.bucket_cap_mb = bucket_cap_mb;
-            DataParallel parallel(network, groups.world(), options, small_bytes);
+            DataParallel parallel(network, groups.world(), options, exchange);
             for (int step = 0; step < 3; ++step) {
               network.zero_grad();
               backward_of_part(parallel, network, rank, world_size);
@@ -93,7 +99,7 @@ TEST(DataParallel, GradientsOfUnevenPartsEqualThoseOfTheJoinedBatch) {
           for (const auto& gradients : all) {
             for (size_t i = 0; i < expected.size(); ++i) {
               EXPECT_LE(difference(gradients[i], expected[i]), 1e-13)
-                  << world_size << " ranks, view " << as_view << ", small " << small_bytes;
+                  << world_size << " ranks, view " << as_view << ", exchange " << static_cast<int>(exchange);
               EXPECT_TRUE(gradients[i].equal(all.front()[i])) << "the bits differ between ranks";
             }
           }
@@ -157,22 +163,49 @@ TEST(DataParallel, GradientsStayLocalUntilTheLastMicroStep) {
 
 // The group's sequence number counts the collectives of each rank that go through sockets.
 TEST(DataParallel, AStepSynchronisesOnceHoweverManyMicroStepsItHas) {
-  for (const int64_t small_bytes : kSmallBytes) {
+  for (const auto exchange : kExchanges) {
     run_ranks(2, [&](ProcessGroups& groups) {
       const int rank = groups.world()->rank();
       Network network(rank);
       config::DistributedSection options;
       options.broadcast_buffers = false;
       options.bucket_cap_mb = 0.004;
-      DataParallel parallel(network, groups.world(), options, small_bytes);
+      DataParallel parallel(network, groups.world(), options, exchange);
       const auto num_collectives = [&] { return groups.world()->c10d_group()->getSequenceNumberForGroup(); };
       for (const int num_micro_steps : {1, 2, 5}) {
         const auto before = num_collectives();
         for (int i = 0; i < num_micro_steps; ++i) backward_of_part(parallel, network, rank, 2, i == 0, i + 1 == num_micro_steps);
-        EXPECT_EQ(num_collectives() - before, small_bytes > 0 ? 0 : parallel.bucket_sizes().size()) << num_micro_steps << " micro-steps";
+        const auto expected = exchange == GradientExchange::kAllReduce ? parallel.bucket_sizes().size() : 0;
+        EXPECT_EQ(num_collectives() - before, expected) << num_micro_steps << " micro-steps";
       }
     });
   }
+}
+
+// Two numbers have the same sum in any order; for more ranks, c10d adds in another order.
+TEST(DataParallel, TwoRanksComputeTheSameBitsWithEachExchange) {
+  std::vector<torch::Tensor> first;
+  for (const auto exchange : kExchanges) {
+    run_ranks(2, [&](ProcessGroups& groups) {
+      const int rank = groups.world()->rank();
+      Network network(rank);
+      config::DistributedSection options;
+      options.bucket_cap_mb = 0.004;
+      DataParallel parallel(network, groups.world(), options, exchange);
+      backward_of_part(parallel, network, rank, 2);
+      if (rank != 0) return;
+      if (first.empty()) first = {network.first.grad().clone(), network.second.grad().clone()};
+      EXPECT_TRUE(network.first.grad().equal(first[0]) && network.second.grad().equal(first[1]));
+    });
+  }
+}
+
+TEST(DataParallel, LargeGradientsAreSummedInSharedMemory) {
+  run_ranks(2, [](ProcessGroups& groups) {
+    torch::nn::Linear network(1024, 1024);
+    DataParallel parallel(*network, groups.world(), {});
+    EXPECT_EQ(parallel.exchange(), GradientExchange::kSharedMemory);
+  });
 }
 
 TEST(DataParallel, CompressedGradientsAreRounded) {
@@ -237,12 +270,12 @@ TEST(DataParallel, ParametersThatAreFrozenLaterAreNamed) {
 }
 
 // The error of rank 0 when rank 1 does not take part in a step.
-std::string error_of_a_lost_rank(int64_t small_bytes) {
+std::string error_of_a_lost_rank(GradientExchange exchange) {
   std::string message;
   const auto lose_a_rank = [&] {
     run_ranks(2, [&](ProcessGroups& groups) {
       Network network(0);
-      DataParallel parallel(network, groups.world(), {}, small_bytes);
+      DataParallel parallel(network, groups.world(), {}, exchange);
       if (groups.world()->rank() == 1) throw std::runtime_error("this rank is lost");
       parallel.before_forward(false, true);
       const auto outputs = network.forward(samples(0, 2));
@@ -259,8 +292,9 @@ std::string error_of_a_lost_rank(int64_t small_bytes) {
 }
 
 TEST(DataParallel, ARankLostDuringBackwardIsAPeerError) {
-  EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[0]), HasSubstr("rank 0: all_reduce of gradients failed"));
-  EXPECT_THAT(error_of_a_lost_rank(kSmallBytes[1]), HasSubstr("rank 0: sum among ranks 0, 1 failed: rank 1 has left the group"));
+  EXPECT_THAT(error_of_a_lost_rank(GradientExchange::kAllReduce), HasSubstr("rank 0: all_reduce of gradients failed"));
+  for (const auto exchange : {GradientExchange::kSharedMemory, GradientExchange::kAfterBackward})
+    EXPECT_THAT(error_of_a_lost_rank(exchange), HasSubstr("rank 0: sum among ranks 0, 1 failed: rank 1 has left the group"));
 }
 
 TEST(DataParallel, AModelWithoutTrainedParameters) {

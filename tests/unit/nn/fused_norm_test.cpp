@@ -184,6 +184,23 @@ TEST(FusedNorm, KeepsValuesThatAreNotFinite) {
   EXPECT_EQ(y.isnan().sum().item<int64_t>(), 1);
 }
 
+TEST(FusedNorm, GradientsPassWhereTheOutputIsNotFinite) {
+  for (const bool has_residual : {false, true}) {
+    std::vector<torch::Tensor> gradients;
+    for (const bool is_fused : {false, true}) {
+      BatchNorm2d norm(8);
+      if (is_fused) norm.use_fused_operator();
+      norm.eval();
+      auto x = at::ones({1, 8, 1, 2}).contiguous(torch::MemoryFormat::ChannelsLast);
+      x[0][3][0][1] = std::numeric_limits<float>::quiet_NaN();
+      const auto residual = has_residual ? at::ones_like(x) : torch::Tensor();
+      norm.forward_relu(x, residual).sum().backward();
+      gradients.push_back(norm.bias.grad());
+    }
+    EXPECT_TRUE(gradients[0].equal(gradients[1])) << gradients[0] << gradients[1];
+  }
+}
+
 TEST(FusedNorm, AnObserverSeesTheNormalisedValues) {
   auto norm = fused_norm_of(8);
   norm.eval();
