@@ -55,7 +55,10 @@ int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std:
 class Overlap : public engine::TrainingHook {
  public:
   Overlap(engine::Parts& parts, bench::Training& training)
-      : world_(*parts.ranks.world), data_parallel_(*parts.data_parallel), training_(training), bucket_sizes_(data_parallel_.bucket_sizes()) {
+      : world_(*parts.ranks.world),
+        data_parallel_(*parts.data_parallel),
+        training_(training),
+        bucket_sizes_(data_parallel_.bucket_sizes()) {
     for (const auto& parameter : parts.model->parameters()) {
       parameter.register_hook([this](const torch::Tensor&) { last_gradient_ = now(); });
     }

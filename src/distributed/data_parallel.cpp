@@ -120,11 +120,11 @@ class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const Pr
   std::shared_ptr<SentBuckets> sent_;
 };
 
-// Sums all buckets in rank order. Large ones are summed in shared memory while backward runs, small ones when the last one is full, because
-// overlap with backward does not pay for them.
-class SumInRankOrderHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
+// Sums large buckets in shared memory while backward runs, and small ones when the last one is full, because overlap with backward does not
+// pay for them.
+class HostSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
-  SumInRankOrderHook(std::shared_ptr<const ProcessGroup> group, bool during_backward)
+  HostSumHook(std::shared_ptr<const ProcessGroup> group, bool during_backward)
       : CppCommHookInterface(std::move(group)), during_backward_(during_backward) {}
 
   Future runHook(c10d::GradBucket& bucket) override {
@@ -226,14 +226,13 @@ void DataParallel::make_reducer(std::optional<GradientExchange> exchange) {
   sent_ = std::make_shared<SentBuckets>();
   int64_t num_bytes = 0;
   for (const auto& parameter : parameters_) num_bytes += static_cast<int64_t>(parameter.nbytes());
-  exchange_ =
-      exchange.value_or(choose_exchange(parameters_.front().is_cpu(), num_bytes * group_->size(), options_.gradient_compression));
+  exchange_ = exchange.value_or(choose_exchange(parameters_.front().is_cpu(), num_bytes * group_->size(), options_.gradient_compression));
   // There are at most as many buckets as parameters.
   const int64_t room = num_bytes + SharedMemory::kAlignment * static_cast<int64_t>(parameters_.size());
   if (exchange_ == GradientExchange::kSharedMemory && !group_->share_memory_for_sums(room)) exchange_ = GradientExchange::kAllReduce;
   if (exchange_ == GradientExchange::kAfterBackward) group_->share_memory(room);
   if (exchange_ != GradientExchange::kAllReduce) {
-    reducer_->register_comm_hook(std::make_unique<SumInRankOrderHook>(group_, exchange_ == GradientExchange::kSharedMemory));
+    reducer_->register_comm_hook(std::make_unique<HostSumHook>(group_, exchange_ == GradientExchange::kSharedMemory));
     return;
   }
   reducer_->register_comm_hook(std::make_unique<AllreduceHook>(group_, dtype_of(options_.gradient_compression), sent_));

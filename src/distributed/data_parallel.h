@@ -25,7 +25,7 @@ class SentBuckets;
 
 enum class GradientExchange {
   kAllReduce,     // c10d's all_reduce of each bucket while backward runs
-  kSharedMemory,  // the same through shared memory, in rank order; for gradients on the CPU of ranks on one host
+  kSharedMemory,  // the same sums through shared memory; for gradients on the CPU of ranks on one host
   kAfterBackward  // one sum in rank order after backward, through shared memory on one host; for gradients on the CPU that are so small
                   // that sockets and their threads cost more than overlap with backward saves
 };

@@ -67,7 +67,7 @@ void ProcessGroup::sum_in_rank_order(std::span<const torch::Tensor> tensors) con
   }
   for (const auto& tensor : tensors) {
     const auto all = all_gather(tensor);
-    add_in_rank_order(tensor, size(), [&](int rank) { return all[rank]; });
+    add_in_order(tensor, size(), [&](int rank) { return all[rank]; });
   }
 }
 

@@ -64,7 +64,8 @@ class ProcessGroup {
   bool share_memory_for_sums(int64_t num_bytes);
   bool shares_memory() const { return exchange_ || sums_; }
 
-  // Begins to sum a contiguous CPU tensor in place, in rank order; the caller may compute something else before finish_sums().
+  // Begins to sum a contiguous CPU tensor in place, with the bits of all_reduce; the caller may compute something else before
+  // finish_sums().
   void begin_sum(const torch::Tensor& tensor) const;
   void finish_sums() const;
 

@@ -2,9 +2,9 @@
 
 namespace trainer::distributed {
 
-void add_in_rank_order(torch::Tensor total, int size, const std::function<torch::Tensor(int rank)>& part) {
+void add_in_order(torch::Tensor total, int size, const std::function<torch::Tensor(int index)>& part) {
   if (size > 1) at::add_out(total, part(0), part(1));
-  for (int rank = 2; rank < size; ++rank) total.add_(part(rank));
+  for (int i = 2; i < size; ++i) total.add_(part(i));
 }
 
 std::unique_ptr<SharedMemoryGroup> SharedMemoryGroup::make(const ProcessGroup& group, int64_t num_bytes,
@@ -27,7 +27,7 @@ void SharedMemoryGroup::sum(std::span<const torch::Tensor> tensors) {
   write(tensors);
   int64_t offset = 0;
   for (const auto& tensor : tensors) {
-    add_in_rank_order(tensor, memory_->size(), [&](int rank) { return slot(rank, offset, tensor); });
+    add_in_order(tensor, memory_->size(), [&](int rank) { return slot(rank, offset, tensor); });
     offset += SharedMemory::align(static_cast<int64_t>(tensor.nbytes()));
   }
   end_reading();

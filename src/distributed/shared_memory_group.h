@@ -14,7 +14,7 @@ namespace trainer::distributed {
 
 // Writes part(0) + part(1) + … to `total`, added in this order, so that the bits do not depend on how the parts were received. With one
 // part, which is already in `total`, does nothing.
-void add_in_rank_order(torch::Tensor total, int size, const std::function<torch::Tensor(int rank)>& part);
+void add_in_order(torch::Tensor total, int size, const std::function<torch::Tensor(int index)>& part);
 
 class SharedMemoryGroup {
  public:

@@ -5,6 +5,11 @@
 #include "distributed/shared_memory_group.h"
 
 namespace trainer::distributed {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
 
 std::unique_ptr<SharedMemorySum> SharedMemorySum::make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout) {
   auto memory = SharedMemory::make(group, num_bytes, timeout);
@@ -52,9 +57,14 @@ bool SharedMemorySum::is_ready(SharedMemory::Counter counter, size_t index, bool
 
 void SharedMemorySum::add_own_share(const Pending& pending) {
   const int own = memory_->rank();
+  const int size = memory_->size();
   const auto share = share_of(own, pending.tensor);
   const auto sum = shared(own, own, pending);
-  add_in_rank_order(sum, memory_->size(), [&](int rank) { return rank == own ? share : shared(rank, own, pending); });
+  const auto summand = [&](int i) {
+    const int rank = (own - 1 - i + size) % size;
+    return rank == own ? share : shared(rank, own, pending);
+  };
+  add_in_order(sum, size, summand);
   share.copy_(sum);
 }
 
@@ -65,11 +75,14 @@ void SharedMemorySum::read_other_shares(const Pending& pending) {
 }
 
 torch::Tensor SharedMemorySum::share_of(int rank, const torch::Tensor& tensor) const {
-  // Whole cache lines.
-  const int64_t unit = SharedMemory::kAlignment / static_cast<int64_t>(tensor.element_size());
-  const auto begin_of = [&](int64_t r) { return std::min(tensor.numel(), tensor.numel() * r / memory_->size() / unit * unit); };
-  const int64_t end = rank + 1 == memory_->size() ? tensor.numel() : begin_of(rank + 1);
-  return tensor.slice(0, begin_of(rank), end);
+  // As in gloo, which sends segments of at most this size, at least two for each rank.
+  constexpr int64_t kLargestSegment = 1024 * 1024;
+  const int64_t size = memory_->size();
+  const auto num_bytes = static_cast<int64_t>(tensor.nbytes());
+  const int64_t per_rank = ceil_div(std::max(ceil_div(num_bytes, kLargestSegment), 2 * size), size);
+  const int64_t segment = ceil_div(ceil_div(num_bytes, per_rank * size), static_cast<int64_t>(tensor.element_size()));
+  const auto begin_of = [&](int64_t r) { return std::min(tensor.numel(), r * per_rank * segment); };
+  return tensor.slice(0, begin_of(rank), begin_of(rank + 1));
 }
 
 torch::Tensor SharedMemorySum::shared(int writer, int rank, const Pending& pending) const {

@@ -1,7 +1,8 @@
 #pragma once
 // Sums of large tensors over the ranks of one host, in shared memory, while the caller computes: a reduce-scatter and an all-gather that
-// begin() and finish() work on, without threads of their own, which would need a core. Each rank adds one part of every tensor, in rank
-// order, so that all ranks have the same bits, whatever the timing.
+// begin() and finish() work on, without threads of their own, which would need a core. Each rank adds one part of every tensor. The parts
+// and the order of the additions are those of gloo's ring (gloo/allreduce.cc), so that the bits do not depend on whether ranks share a
+// host.
 
 #include <torch/types.h>
 
