@@ -11,7 +11,6 @@
 //     }
 //   };
 
-#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -21,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/choices.h"
 #include "config/node.h"
 #include "config/registry.h"
 
@@ -76,15 +76,6 @@ struct Check {
   bool is_warning = false;
   std::function<std::string()> find;  // what is wrong; empty: nothing
 };
-
-// The spelling of each value of an enum, for KeyTable::add_choice.
-template <class E>
-using Choices = std::vector<std::pair<std::string, E>>;
-
-template <class E>
-const std::string& spelling_of(E value, const Choices<E>& choices) {
-  return std::ranges::find(choices, value, &std::pair<std::string, E>::second)->first;
-}
 
 // The types of the members that KeyTable::add binds.
 template <class T, class... Types>

@@ -36,6 +36,15 @@ template <int kSize, class D, class T = hn::TFromD<D>>
 HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, const T* images, int64_t image, int64_t first_row,
                             int64_t first_column, int64_t channel, hn::Vec<D>* pixels) {
   const T* begin = images + image * shape.height * shape.width * num_channels + channel;
+  const bool is_all_inside =
+      first_row >= 0 && first_row + kSize <= shape.height && first_column >= 0 && first_column + kSize <= shape.width;
+  if (is_all_inside) {
+    begin += (first_row * shape.width + first_column) * num_channels;
+    TRAINER_UNROLL for (int i = 0; i < kSize; ++i, begin += shape.width * num_channels) {
+      TRAINER_UNROLL for (int j = 0; j < kSize; ++j) pixels[i * kSize + j] = hn::LoadU(tag, begin + j * num_channels);
+    }
+    return;
+  }
   TRAINER_UNROLL for (int i = 0; i < kSize; ++i) {
     const int64_t row = first_row + i;
     TRAINER_UNROLL for (int j = 0; j < kSize; ++j) {
