@@ -66,7 +66,7 @@ class BestPython:
 def step_worker(options, network, source, *arguments):
     size = BATCH_SIZE[network]
     argv = [options.bin / "bench_step", "--network", network, "--batch-size", size, "--input", source, "--data", options.data]
-    return Worker("ours", [*argv, *arguments], size)
+    return our_worker("ours", [*argv, *arguments], size)
 
 
 def step_peer(options, best, network, source, **more):
@@ -129,7 +129,7 @@ def measure_ranks(options, best, network):
     def ours(name, source, num_ranks=RANKS, sync_batch_norm="false"):
         argv = [options.bin / ("bench_ranks" if num_ranks > 1 else "bench_step"), "--network", network, "--input", source]
         argv += ["--batch-size", together // num_ranks, "--data", options.data, f"distributed.sync_batch_norm={sync_batch_norm}"]
-        return Worker(name, argv, together, num_ranks=num_ranks)
+        return our_worker(name, argv, together, num_ranks=num_ranks)
 
     def peer(name, chosen, allocator=False, environment=None):
         return python_worker(name, "ranks.py", {**common, **chosen}, together, allocator, RANKS, environment)
@@ -153,7 +153,7 @@ def hidden_share(answers):
 def overlap_worker(options, bucket_cap_mb):
     argv = [options.bin / "bench_ranks", "--overlap", "--network", OVERLAP["network"], "--batch-size", OVERLAP["batch_size"]]
     argv += ["--input", "resident", "--data", options.data, "distributed.sync_batch_norm=false"]
-    return Worker(f"{bucket_cap_mb} MiB", [*argv, f"distributed.bucket_cap_mb={bucket_cap_mb}"], None, num_ranks=RANKS)
+    return our_worker(f"{bucket_cap_mb} MiB", [*argv, f"distributed.bucket_cap_mb={bucket_cap_mb}"], None, num_ranks=RANKS)
 
 
 def measure_overlap(options):
@@ -183,7 +183,7 @@ def measure_overlap(options):
 def measure_watch(options, network):
     """The cost of failure detection and of the agreement to stop in per cent of a step: median and quartiles over many turns."""
     argv = [options.bin / "bench_ranks", "--watch", "--network", network, "--batch-size", RANK_BATCH_SIZE, "--input", "resident"]
-    worker = Worker(network, [*argv, "--data", options.data, "distributed.sync_batch_norm=false"], None, num_ranks=RANKS)
+    worker = our_worker(network, [*argv, "--data", options.data, "distributed.sync_batch_norm=false"], None, num_ranks=RANKS)
     worker.calibrate(2 * WATCH["seconds"])
     costs, step_seconds, foreign = [], [], []
     for _ in range(WATCH["turns_per_round"] * options.rounds):
@@ -204,7 +204,7 @@ def measure_input(options, best, dtype, channels_last):
     size = 128
     common = {"batch_size": size, "dtype": dtype, "channels_last": channels_last, "data": options.data}
     argv = [options.bin / "bench_input", "--batch-size", size, "--dtype", dtype, "--data", options.data]
-    workers = [Worker("ours", argv + ["--channels-last"] * channels_last, size)]
+    workers = [our_worker("ours", argv + ["--channels-last"] * channels_last, size)]
     pipelines = {"plain Python": "pil", "best Python": best.augmentation(dtype, channels_last), "normalized before": "normalized"}
     for name, pipeline in pipelines.items():
         workers.append(python_worker(name, "input.py", {**common, "pipeline": pipeline}, size, allocator=pipeline != "pil"))
@@ -227,7 +227,7 @@ def measure_checkpoint(options, best):
         argv = [options.bin / "bench_checkpoint", "--input", "resident", "--data", options.data, "--folder", new_folder()]
         for key, value in common.items():
             argv += [f"--{key.replace('_', '-')}", value]
-        workers = [Worker("ours", argv, None)]
+        workers = [our_worker("ours", argv, None)]
         for name, method in methods.items():
             chosen = {**common, **settings, "input": "resident", "method": method, "folder": new_folder()}
             workers.append(python_worker(name, "checkpoint.py", chosen, None, allocator))

@@ -140,6 +140,11 @@ class Worker:
         return memory
 
 
+def our_worker(name, argv, images_per_step, num_ranks=1):
+    # As the program sets it for itself (src/main.cpp).
+    return Worker(name, argv, images_per_step, num_ranks=num_ranks, environment={"GOMP_SPINCOUNT": "10000"})
+
+
 def python_worker(name, script, options, images_per_step, allocator=False, num_ranks=1, environment=None):
     """options: long option to value; True adds the option without a value, False and None omit it."""
     argv = [sys.executable, PEERS / script]

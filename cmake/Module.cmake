@@ -22,6 +22,12 @@ option(TRAINER_UNITY_BUILD "Compile the sources of a module that include LibTorc
 function(trainer_use_torch target)
   target_link_libraries(${target} PUBLIC torch::cpu)
   target_precompile_headers(${target} REUSE_FROM trainer_torch_header)
+  # The precompiled header is accepted only with the same code generation, and executables would be compiled with -fPIE.
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL EXECUTABLE)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
   # No ccache: it would hash the precompiled header of 700 MB for each source.
   set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "" UNITY_BUILD ${TRAINER_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()

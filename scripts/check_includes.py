@@ -13,7 +13,7 @@ from pathlib import Path
 
 MODULE_LISTS = ("src/CMakeLists.txt", "models/CMakeLists.txt", "datasets/CMakeLists.txt")
 MODULE = re.compile(r"\btrainer_module\(\s*(?P<name>\w+)(?P<arguments>[^)]*)\)")
-# The executable (src/main.cpp, src/before_libraries.cpp) and the shared libraries of src/cuda and src/images are not defined by trainer_module.
+# The executable (src/main.cpp, src/no_reverse_lookup.cpp) and the shared libraries of src/cuda and src/images are not defined by trainer_module.
 OTHER_TARGETS = {"trainer": "main", "trainer_cuda": "cuda", "trainer_images": "images"}
 LINKS_OF_OTHERS = re.compile(r"\btarget_link_libraries\(\s*(?P<name>trainer|trainer_cuda|trainer_images) (?P<arguments>[^)]*)\)")
 
@@ -85,7 +85,7 @@ class File:
         self.text = text
         self.num_lines = self.text.count("\n")
         parts = Path(path).parts
-        if path in ("src/main.cpp", "src/before_libraries.cpp"):
+        if path in ("src/main.cpp", "src/no_reverse_lookup.cpp"):
             self.module = "main"
         elif parts[0] == "src":
             self.module = parts[1]

@@ -1,38 +1,41 @@
-// Runs the command of the command line, reports its error, and returns the exit code.
+// Answers what needs no LibTorch; for everything else loads the library with the commands.
 
-#include <CLI/Error.hpp>
 #include <cstdio>
-#include <exception>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/printable.h"
-#include "commands/command.h"
+#include "base/signal.h"
+#include "cli/answers.h"
+#include "cli/launch.h"
+#include "cli/report_error.h"
+#include "cli/training_library.h"
 
 namespace {
 
-int report_error(const std::string& message, trainer::ExitCode exit_code) {
-  // Another rank reports it.
-  if (message.empty()) return static_cast<int>(exit_code);
-  // The problems of a configuration are one line each and name their positions.
-  const bool is_list = message.find('\n') != std::string::npos;
-  std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", trainer::printable(message).c_str());
-  return static_cast<int>(exit_code);
+// LibTorch's threads wait for each other by looking at a variable again and again, by default for milliseconds. If another process uses one
+// of the cores, the threads that wait keep the one that they wait for from running. The OpenMP library reads how often they look when it is
+// loaded. docs/performance.md has the measurements behind the value.
+void limit_busy_waiting() {
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return static_cast<int>(trainer::commands::run({argv + 1, argv + argc}));
-  } catch (const CLI::CallForHelp&) {
-    return static_cast<int>(trainer::ExitCode::kDone);
-  } catch (const CLI::ParseError& error) {
-    return report_error(error.what(), trainer::ExitCode::kUsage);
-  } catch (const trainer::Error& error) {
-    return report_error(error.what(), error.exit_code());
-  } catch (const std::exception& error) {
-    return report_error(error.what(), trainer::ExitCode::kFailure);
+  // Until the commands have their handlers: loading LibTorch takes a large part of a second.
+  trainer::block_stop_signals();
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  if (const auto* text = trainer::cli::find_answer(trainer::cli::all_answers(), args)) {
+    std::fwrite(text->data(), 1, text->size(), stdout);
+    return 0;
   }
+  return trainer::cli::run_and_report([&] {
+    if (!args.empty() && args.front() == "launch") {
+      trainer::unblock_stop_signals();
+      return trainer::cli::launch({args.begin() + 1, args.end()});
+    }
+    limit_busy_waiting();
+    return static_cast<trainer::ExitCode>(trainer::cli::load_training_library()(args));
+  });
 }

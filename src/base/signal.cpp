@@ -32,6 +32,13 @@ extern "C" void note_stop_signal(int signal_number) {
   }
 }
 
+void mask_stop_signals(int how) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal_number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaddset(&signals, signal_number);
+  pthread_sigmask(how, &signals, nullptr);
+}
+
 }  // namespace
 
 void install_stop_handlers() {
@@ -47,12 +54,8 @@ void install_stop_handlers() {
   unblock_stop_signals();
 }
 
-void unblock_stop_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal_number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaddset(&signals, signal_number);
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-}
+void block_stop_signals() { mask_stop_signals(SIG_BLOCK); }
+void unblock_stop_signals() { mask_stop_signals(SIG_UNBLOCK); }
 
 int stop_signal() { return requested_signal; }
 bool is_stop_repeated() { return is_repeated; }

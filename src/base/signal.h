@@ -1,12 +1,13 @@
 #pragma once
 // Stop requests by signal. The handler only records the signal; the training loop checks for it at step boundaries and stops cleanly.
-// main.cpp blocks the stop signals before the libraries are initialised, so that a request during that time is not lost.
 
 #include <chrono>
 #include <optional>
 
 namespace trainer {
 
+// Keeps stop signals waiting until install_stop_handlers() or unblock_stop_signals(), so that none is lost or ends the process in between.
+void block_stop_signals();
 // Installs handlers for SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored, SIGHUP. A SIGINT one second or more after the first stop signal
 // ends the process immediately (earlier ones do not: the same SIGINT may arrive twice, from the terminal and from the launcher). Unblocks
 // these signals. To be called once, by main.

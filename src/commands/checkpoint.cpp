@@ -6,7 +6,7 @@
 #include "base/plural.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/read_file.h"
-#include "commands/arguments.h"
+#include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
 #include "distributed/first_line.h"
@@ -96,7 +96,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   std::vector<state::Tree> models;
   std::optional<std::string> config;
   for (const auto& path : files) {
-    refuse_to_overwrite(path, output);
+    cli::refuse_to_overwrite(path, output);
     const auto tree = checkpoint::read_any(path);
     if (const auto text = state::View(tree, path.string()).find("config")) config = text->text();
     models.push_back(model_of(tree));
@@ -130,7 +130,7 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
   const auto* diff = add("diff", "show the differences of two files; the exit code is 1 if there are any", 2, 2);
   auto* average = add("average", "write the mean of several models", 1, kMany);
   average->add_option("--output", output, "where to write it")->required()->type_name("FILE");
-  parse(app, args);
+  cli::parse(app, args);
 
   if (info->parsed()) print_info(files.front());
   if (verify->parsed()) return verify_files(files);

@@ -9,7 +9,8 @@
 
 #include "base/signal.h"
 #include "base/text.h"
-#include "commands/arguments.h"
+#include "cli/arguments.h"
+#include "cli/launch.h"
 #include "device/library_defaults.h"
 #include "distributed/first_line.h"
 #include "engine/out_of_memory.h"
@@ -22,7 +23,7 @@ namespace {
 
 constexpr std::array kCommands = {
     Command{"train", "train as described in an experiment file; the default command", &train},
-    Command{"launch", "train with one process per GPU, or several on the CPU", &launch},
+    Command{"launch", "train with one process per GPU, or several on the CPU", &cli::launch},
     Command{"config", "show the reference of all keys, or a file with its defaults", &config},
     Command{"data", "show images of a data set as the network sees them", &data},
     Command{"checkpoint", "show, check, compare and average checkpoints", &checkpoint},
@@ -41,13 +42,13 @@ void print_help() {
   text +=
       "\n`trainer COMMAND --help` or `trainer help COMMAND` shows its arguments. Exit codes: 0 done, 1 failure while running, "
       "2 command line or configuration, 3 data, 4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n";
-  fmt::print("{}", wrap_help(text));
+  fmt::print("{}", cli::wrap_help(text));
 }
 
 const Command& find_command(const std::string& name) {
   const auto found = std::ranges::find_if(kCommands, [&](const Command& command) { return name == command.name; });
   if (found != kCommands.end()) return *found;
-  if (is_yaml_file(name)) throw UsageError(fmt::format("\"{}\" is not a command; did you mean --config {}?", name, name));
+  if (cli::is_yaml_file(name)) throw UsageError(fmt::format("\"{}\" is not a command; did you mean --config {}?", name, name));
   std::vector<std::string> names = {"help"};
   for (const auto& command : kCommands) names.emplace_back(command.name);
   const auto near = nearest_name(name, names);
@@ -84,6 +85,8 @@ ExitCode find_and_run(std::vector<std::string> args) {
 }
 
 }  // namespace
+
+std::span<const Command> all_commands() { return kCommands; }
 
 ExitCode run(const std::vector<std::string>& args) {
   const auto report_to_torchrun = [](const std::string& text, ExitCode exit_code) {

@@ -1,6 +1,7 @@
 #pragma once
 // The commands of the command line.
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,6 @@ struct Command {
 };
 
 ExitCode train(const std::vector<std::string>& args);
-ExitCode launch(const std::vector<std::string>& args);
 ExitCode config(const std::vector<std::string>& args);
 ExitCode data(const std::vector<std::string>& args);
 ExitCode replay(const std::vector<std::string>& args);
@@ -25,6 +25,9 @@ ExitCode export_model(const std::vector<std::string>& args);
 ExitCode checkpoint(const std::vector<std::string>& args);
 ExitCode verify_resume(const std::vector<std::string>& args);
 ExitCode list(const std::vector<std::string>& args);
+
+// In the order of the help.
+std::span<const Command> all_commands();
 
 // Runs the command that the arguments name; arguments without a name belong to `train`. Also writes errors to torchrun's error file.
 ExitCode run(const std::vector<std::string>& args);

@@ -1,5 +1,5 @@
 #include "base/printable.h"
-#include "commands/arguments.h"
+#include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
 #include "config/reference.h"
@@ -17,9 +17,9 @@ ExitCode config(const std::vector<std::string>& args) {
 
   auto* show = app.add_subcommand("show", "show a file with its overrides and defaults, as training uses it");
   config::ExperimentSource source;
-  add_experiment(*show, source);
+  cli::add_experiment(*show, source);
 
-  parse(app, args);
+  cli::parse(app, args);
   const auto registries = session::all_registries();
   if (reference->parsed()) {
     print("{}", format == "text" ? config::reference_text(registries) : config::reference_markdown(registries));

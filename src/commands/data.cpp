@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/log.h"
-#include "commands/arguments.h"
+#include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
 #include "datasets/registry.h"
@@ -57,12 +57,12 @@ ExitCode data(const std::vector<std::string>& args) {
   app.require_subcommand(1);
   auto* show = app.add_subcommand("show", "write a picture of training images, transformed as in training");
   config::ExperimentSource source;
-  add_experiment(*show, source);
+  cli::add_experiment(*show, source);
   std::filesystem::path output;
   int64_t count = 64;
   show->add_option("--output", output, "the picture (.png or .jpg)")->required()->type_name("FILE");
   show->add_option("--count", count, "number of images")->check(CLI::Range(int64_t{1}, int64_t{10000}));
-  parse(app, args);
+  cli::parse(app, args);
 
   const auto experiment = config::load(source.file, source.overrides, session::all_registries());
   const auto logger = make_console_logger();

@@ -2,7 +2,7 @@
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/safetensors.h"
-#include "commands/arguments.h"
+#include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
 #include "datasets/registry.h"
@@ -59,9 +59,9 @@ ExitCode export_model(const std::vector<std::string>& args) {
       ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript"}));
   app.add_option("--output", output, "where to write it")->required()->type_name("FILE");
   app.add_flag("--ema", ema, "export the averaged parameters");
-  parse(app, args);
+  cli::parse(app, args);
 
-  refuse_to_overwrite(source, output);
+  cli::refuse_to_overwrite(source, output);
   const auto tree = checkpoint::read_any(source);
   const state::View file(tree, source);
   const auto experiment = read_experiment(file, source);

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "commands/arguments.h"
+#include "cli/arguments.h"
 #include "commands/command.h"
 #include "session/registries.h"
 
@@ -21,7 +21,7 @@ ExitCode list(const std::vector<std::string>& args) {
   std::vector<std::string> names;
   for (const auto& kind : kinds) names.push_back(kind.first);
   app.add_option("family", which, "one of " + CLI::detail::join(names, ", "))->required()->check(CLI::IsMember(names));
-  parse(app, args);
+  cli::parse(app, args);
   for (const auto& [name, registry] : kinds) {
     if (name != which) continue;
     for (const auto& component : registry->components()) fmt::print("{:<24} {}\n", component.name, component.doc);

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "base/log.h"
-#include "commands/arguments.h"
+#include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
 #include "engine/non_finite_search.h"
@@ -80,7 +80,7 @@ ExitCode replay(const std::vector<std::string>& args) {
   std::vector<std::string> overrides;
   app.add_option("folder", folder, "the folder in which the run saved the step")->required()->type_name("DIR");
   app.add_option("overrides", overrides, "keys to try with other values, such as amp.enabled=false")->type_name("key=value");
-  parse(app, args);
+  cli::parse(app, args);
 
   const auto record = engine::read_step(folder);
   session::RankContext context(load_experiment(folder, record, std::move(overrides)),

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "base/signal.h"
-#include "commands/arguments.h"
+#include "cli/arguments.h"
 #include "commands/command.h"
 #include "reporting/checked_reporter.h"
 #include "reporting/sinks.h"
@@ -24,7 +24,7 @@ struct TrainArguments {
 TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
   TrainArguments arguments;
   CLI::App app("Trains as described in an experiment file.", "trainer train");
-  add_experiment(app, arguments.experiment);
+  cli::add_experiment(app, arguments.experiment);
   app.add_option("--run-dir", arguments.run_directory, "folder of the run; default: <output_dir>/<experiment>")->type_name("DIR");
   app.add_option("--resume", arguments.resume,
                  "auto: resume from the newest complete checkpoint in the run's folder, if there is one; none: start a new run; or a "
@@ -42,7 +42,7 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
   app.add_option("--init-method,--init_method", arguments.rank_env.init_method,
                  "where the processes meet: env://, tcp://HOST:PORT or file:///PATH")
       ->type_name("URL");
-  parse(app, args);
+  cli::parse(app, args);
   return arguments;
 }
 

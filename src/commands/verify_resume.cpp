@@ -8,7 +8,7 @@
 #include "base/signal.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/store.h"
-#include "commands/arguments.h"
+#include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
 #include "engine/training_hook.h"
@@ -78,11 +78,11 @@ void compare(const session::Checkpoint& straight, const session::Checkpoint& res
 ExitCode verify_resume(const std::vector<std::string>& args) {
   CLI::App app("Checks that a run that is stopped and resumed equals an uninterrupted run, bit for bit.", "trainer verify-resume");
   config::ExperimentSource source;
-  add_experiment(app, source);
+  cli::add_experiment(app, source);
   int64_t num_steps = 10;
   app.add_option("--steps", num_steps, "number of optimizer steps; the run is resumed after half of them")
       ->check(CLI::Range(int64_t{2}, int64_t{1'000'000'000}));
-  parse(app, args);
+  cli::parse(app, args);
 
   session::RankProcess process;
   return process.run([&] {

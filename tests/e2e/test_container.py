@@ -186,7 +186,7 @@ class ContainerTest(unittest.TestCase):
             self.assertEqual(run.returncode, 0, run.stderr)
             return run.stdout.splitlines()
 
-        found = output("ldd /opt/trainer/bin/trainer /opt/trainer/lib/trainer/torch/lib/*; find / -xdev -type f 2>/dev/null; true")
+        found = output("ldd /opt/trainer/bin/trainer /opt/trainer/lib/trainer/*.so /opt/trainer/lib/trainer/torch/lib/*; find / -xdev -type f 2>/dev/null; true")
         self.assertEqual([line for line in found if "not found" in line], [])
         files = {pathlib.PurePath(line) for line in found if line.startswith("/")}
         names = {file.name for file in files}

@@ -20,7 +20,7 @@ class InstallTest(unittest.TestCase):
             program = prefix / "bin" / "trainer"
             brought = {file.name for file in (prefix / "lib").rglob("*.so*")}
             self.assertIn("libtorch_cpu.so", brought)
-            found = subprocess.run(["ldd", program, prefix / "lib/trainer/torch/lib/libtorch_cpu.so"], capture_output=True, text=True).stdout
+            found = subprocess.run(["ldd", program, prefix / "lib/trainer/libtrainer_training.so", prefix / "lib/trainer/torch/lib/libtorch_cpu.so"], capture_output=True, text=True).stdout
             for line in found.splitlines():
                 name, _, path = line.strip().partition(" => ")
                 if name in brought:

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -358,7 +359,7 @@ class TrainerTest(unittest.TestCase):
     def test_a_stop_request_before_the_program_starts(self):
         """While the libraries are initialised, the signal is blocked. A run then stops; another command ends by the signal."""
         run = ["--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir]
-        for command, code in ((run, 75), (["list", "models"], -signal.SIGTERM)):
+        for command, code in ((run, 75), (["config", "show", "--config", LINEAR], -signal.SIGTERM)):
             with self.subTest(command=command[0]):
                 process = start(*command)
                 is_blocked = False
@@ -376,7 +377,7 @@ class TrainerTest(unittest.TestCase):
         for variables, count in (({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")):
             with self.subTest(**variables):
                 env = {**inherited, "OMP_DISPLAY_ENV": "verbose", **variables}
-                run = subprocess.run([BINARY, "list", "models"], env=env, capture_output=True, text=True, timeout=60)
+                run = subprocess.run([BINARY, "config", "show", "--config", LINEAR], env=env, capture_output=True, text=True, timeout=60)
                 self.assertEqual(run.returncode, 0, run.stderr)
                 self.assertEqual(re.search(r"GOMP_SPINCOUNT = '(\w+)'", run.stderr)[1], count)
 
@@ -531,6 +532,17 @@ class TrainerTest(unittest.TestCase):
         if not pathlib.Path("/proc/driver/nvidia/version").exists():
             for library in ("libtorch_cuda", "libcublas", "libcudnn", "libnccl", "libtrainer_cuda"):
                 self.assertNotIn(library, maps)
+
+    def test_answers_without_libtorch(self):
+        alone = self.folder / "trainer"
+        shutil.copy(BINARY, alone)
+        for arguments in (["--help"], ["help", "train"], ["train", "--help"], ["list", "models"], ["config", "reference"], ["--version"], ["launch", "--help"]):
+            run = subprocess.run([alone, *arguments], capture_output=True, text=True)
+            self.assertEqual((run.returncode, run.stderr), (0, ""), arguments)
+            self.assertGreater(len(run.stdout), 60, arguments)
+        run = subprocess.run([alone, "--config", LINEAR], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("error: the part of this program that trains cannot be loaded: libtrainer_training.so: cannot open shared object file", run.stderr)
 
 
 if __name__ == "__main__":

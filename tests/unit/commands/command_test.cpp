@@ -5,7 +5,7 @@
 #include <CLI/Error.hpp>
 #include <sstream>
 
-#include "commands/arguments.h"
+#include "cli/arguments.h"
 
 namespace trainer::commands {
 namespace {
@@ -117,15 +117,15 @@ TEST(Commands, PrintTheirHelp) {
 }
 
 TEST(WrapHelp, TheRestOfALineIsIndentedLikeItsDescription) {
-  EXPECT_EQ(wrap_help("short\n\n  --run-dir DIR     one two three four five six seven eight nine ten eleven twelve\n"),
+  EXPECT_EQ(cli::wrap_help("short\n\n  --run-dir DIR     one two three four five six seven eight nine ten eleven twelve\n"),
             "short\n\n"
             "  --run-dir DIR     one two three four five six seven eight nine ten eleven\n"
             "                    twelve\n");
-  EXPECT_EQ(wrap_help("one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen\n"),
+  EXPECT_EQ(cli::wrap_help("one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen\n"),
             "one two three four five six seven eight nine ten eleven twelve thirteen\n"
             "fourteen fifteen\n");
   const std::string word(100, 'x');
-  EXPECT_EQ(wrap_help(word + "\n"), word + "\n");
+  EXPECT_EQ(cli::wrap_help(word + "\n"), word + "\n");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "commands/arguments.h"
+#include "cli/arguments.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace trainer::commands {
+namespace trainer::cli {
 namespace {
 
 constexpr const char* kConfig = "--config";
@@ -143,4 +143,4 @@ bool is_yaml_file(std::string_view argument) {
   return !argument.starts_with("-") && argument.find('=') == argument.npos && (argument.ends_with(".yaml") || argument.ends_with(".yml"));
 }
 
-}  // namespace trainer::commands
+}  // namespace trainer::cli

@@ -9,7 +9,7 @@
 
 #include "config/load.h"
 
-namespace trainer::commands {
+namespace trainer::cli {
 
 // Parses the arguments after a command's name; `app` is named like the command ("trainer train"). Prints the help and throws CallForHelp
 // if it is requested. Throws UsageError if they are wrong: an unknown option is reported before anything that is missing.
@@ -27,4 +27,4 @@ void refuse_to_overwrite(const std::filesystem::path& input, const std::filesyst
 // Whether the argument looks like the name of an experiment file.
 bool is_yaml_file(std::string_view argument);
 
-}  // namespace trainer::commands
+}  // namespace trainer::cli

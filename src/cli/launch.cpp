@@ -1,18 +1,19 @@
+#include "cli/launch.h"
+
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <optional>
 
 #include "base/log.h"
-#include "commands/arguments.h"
-#include "commands/command.h"
+#include "cli/arguments.h"
 #include "launch/elastic.h"
 #include "launch/elastic_options.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
 #include "world/host_resources.h"
 
-namespace trainer::commands {
+namespace trainer::cli {
 namespace {
 
 struct LaunchArguments {
@@ -171,4 +172,4 @@ ExitCode launch(const std::vector<std::string>& args) {
   }
 }
 
-}  // namespace trainer::commands
+}  // namespace trainer::cli

@@ -1,0 +1,24 @@
+#pragma once
+// What the program prints for command lines whose answers depend on the build alone, such as `trainer --help` and `trainer list models`.
+// commands/write_answers.cpp writes them while the program is built, so that LibTorch need not be loaded for them, which takes a large part
+// of a second.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainer::cli {
+
+struct Answer {
+  std::string_view command_line;  // the arguments with a space between two
+  std::string_view text;
+};
+
+// Those that were written during the build.
+std::span<const Answer> all_answers();
+
+// The text for these arguments; null if it is not known.
+const std::string_view* find_answer(std::span<const Answer> answers, const std::vector<std::string>& args);
+
+}  // namespace trainer::cli

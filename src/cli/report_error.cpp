@@ -1,0 +1,38 @@
+#include "cli/report_error.h"
+
+#include <CLI/Error.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "base/printable.h"
+
+namespace trainer::cli {
+namespace {
+
+int report_error(const std::string& message, ExitCode exit_code) {
+  // Another rank reports it.
+  if (message.empty()) return static_cast<int>(exit_code);
+  // The problems of a configuration are one line each and name their positions.
+  const bool is_list = message.find('\n') != std::string::npos;
+  std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", printable(message).c_str());
+  return static_cast<int>(exit_code);
+}
+
+}  // namespace
+
+int run_and_report(const std::function<ExitCode()>& command) {
+  try {
+    return static_cast<int>(command());
+  } catch (const CLI::CallForHelp&) {
+    return static_cast<int>(ExitCode::kDone);
+  } catch (const CLI::ParseError& error) {
+    return report_error(error.what(), ExitCode::kUsage);
+  } catch (const Error& error) {
+    return report_error(error.what(), error.exit_code());
+  } catch (const std::exception& error) {
+    return report_error(error.what(), ExitCode::kFailure);
+  }
+}
+
+}  // namespace trainer::cli

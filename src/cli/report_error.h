@@ -1,0 +1,12 @@
+#pragma once
+
+#include <functional>
+
+#include "base/error.h"
+
+namespace trainer::cli {
+
+// Runs a command. Prints its error to stderr, if there is one, and returns the exit code of the process. Does not throw.
+int run_and_report(const std::function<ExitCode()>& command);
+
+}  // namespace trainer::cli
