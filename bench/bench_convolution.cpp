@@ -10,11 +10,11 @@
 #include <functional>
 #include <vector>
 
-#include "nn/winograd/convolution.h"
+#include "nn/convolution/winograd.h"
 
 namespace {
 
-using trainer::nn::winograd::Tile;
+using trainer::nn::convolution::Tile;
 
 struct Layer {
   const char* network;
@@ -30,7 +30,7 @@ constexpr std::array kAlgorithms = {"direct", "winograd2", "winograd4"};
 
 torch::Tensor convolve(size_t algorithm, const torch::Tensor& x, const torch::Tensor& weight) {
   if (algorithm == 0) return at::conv2d(x, weight, {}, /*stride=*/1, /*padding=*/1);
-  return trainer::nn::winograd::convolve(x, weight, {}, algorithm == 1 ? Tile::k2 : Tile::k4);
+  return trainer::nn::convolution::convolve(x, weight, {}, algorithm == 1 ? Tile::k2 : Tile::k4);
 }
 
 double milliseconds(const std::function<void()>& act) {

@@ -1,5 +1,6 @@
 #include "nn/layers.h"
 
+#include "nn/convolution/strided.h"
 #include "nn/layer_observer.h"
 
 namespace trainer::nn {
@@ -11,13 +12,16 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
 }
 
 torch::Tensor Conv2d::forward(const torch::Tensor& x) {
-  const auto tile = winograd_tile(x);
-  return observed(*this, tile ? winograd::convolve(x, weight, bias, *tile) : at::conv2d(x, weight, bias, stride_, padding_));
+  if (const auto tile = winograd_tile(x)) return observed(*this, convolution::convolve(x, weight, bias, *tile));
+  if (largest_tile_ && stride_ > 1 && padding_ == 1 && convolution::takes_strided(x, weight)) {
+    return observed(*this, convolution::convolve_strided(x, weight, bias, stride_));
+  }
+  return observed(*this, at::conv2d(x, weight, bias, stride_, padding_));
 }
 
-std::optional<winograd::Tile> Conv2d::winograd_tile(const torch::Tensor& x) const {
+std::optional<convolution::Tile> Conv2d::winograd_tile(const torch::Tensor& x) const {
   if (!largest_tile_ || stride_ != 1 || padding_ != 1) return std::nullopt;
-  return winograd::fastest_tile(x, weight, *largest_tile_);
+  return convolution::fastest_tile(x, weight, *largest_tile_);
 }
 
 torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual) {
@@ -26,8 +30,8 @@ torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, co
   if (!tile) return norm.forward_relu(convolution.forward(x), residual);
   const auto [scale, shift] = norm.evaluation_scale_and_shift();
   const auto bias = convolution.bias.defined() ? shift + convolution.bias * scale : shift;
-  return winograd::convolve_without_gradients(x, convolution.weight * scale.view({-1, 1, 1, 1}),
-                                              {.bias = bias, .residual = residual, .relu = true}, *tile);
+  return convolution::convolve_without_gradients(x, convolution.weight * scale.view({-1, 1, 1, 1}),
+                                                 {.bias = bias, .residual = residual, .relu = true}, *tile);
 }
 
 std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride) {
@@ -38,7 +42,7 @@ std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64
   return std::make_shared<Conv2d>(in_channels, out_channels, 1, Conv2dOptions{.stride = stride});
 }
 
-void use_winograd(const torch::nn::Module& network, winograd::Tile largest_tile) {
+void use_winograd(const torch::nn::Module& network, convolution::Tile largest_tile) {
   for (const auto& module : network.modules(/*include_self=*/false)) {
     if (auto* convolution = module->as<Conv2d>()) convolution->use_winograd(largest_tile);
   }

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "nn/batch_norm.h"
-#include "nn/winograd/convolution.h"
+#include "nn/convolution/winograd.h"
 
 namespace trainer::nn {
 
@@ -24,17 +24,18 @@ class Conv2d : public torch::nn::Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
   torch::Tensor forward(const torch::Tensor& x);  // [N, C, H, W]
-  // Computes by Winograd's algorithm from now on where that is faster (winograd::fastest_tile).
-  void use_winograd(winograd::Tile largest_tile) { largest_tile_ = largest_tile; }
+  // Uses the kernels of this program from now on where they are faster: Winograd's algorithm (convolution::fastest_tile), and the gradient
+  // of the weights of a strided 3×3 convolution.
+  void use_winograd(convolution::Tile largest_tile) { largest_tile_ = largest_tile; }
 
   // The tile of Winograd's algorithm for this input; empty: LibTorch's convolution.
-  std::optional<winograd::Tile> winograd_tile(const torch::Tensor& x) const;
+  std::optional<convolution::Tile> winograd_tile(const torch::Tensor& x) const;
 
   torch::Tensor weight;
   torch::Tensor bias;  // undefined without bias
 
  private:
-  std::optional<winograd::Tile> largest_tile_;
+  std::optional<convolution::Tile> largest_tile_;
   int64_t stride_;
   int64_t padding_;
 };
@@ -48,7 +49,7 @@ std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64
 torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual = {});
 
 // Calls Conv2d::use_winograd of every convolution below `network`.
-void use_winograd(const torch::nn::Module& network, winograd::Tile largest_tile);
+void use_winograd(const torch::nn::Module& network, convolution::Tile largest_tile);
 
 // torch.nn.Linear, with a bias.
 class Linear : public torch::nn::Module {

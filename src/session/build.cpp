@@ -55,8 +55,8 @@ void place_model(models::Model& model, const device::Placement& placement) {
     if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(placement.memory_format));
   }
   if (placement.fuse) nn::use_fused_norm(model);
-  if (placement.convolution == ConvolutionChoice::kWinograd2) nn::use_winograd(model, nn::winograd::Tile::k2);
-  if (placement.convolution == ConvolutionChoice::kWinograd4) nn::use_winograd(model, nn::winograd::Tile::k4);
+  if (placement.convolution == ConvolutionChoice::kWinograd2) nn::use_winograd(model, nn::convolution::Tile::k2);
+  if (placement.convolution == ConvolutionChoice::kWinograd4) nn::use_winograd(model, nn::convolution::Tile::k4);
 }
 
 // Two ascending lists of the indices 0 to size - 1: a fraction `part` of them, chosen by the seed alone, and the others.

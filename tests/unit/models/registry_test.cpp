@@ -141,7 +141,7 @@ std::vector<torch::Tensor> results_of(Model& model) {
 TEST_P(EveryModel, WinogradsAlgorithmAndFusedOperatorsComputeTheSame) {
   const auto expected = results_of(*build_light(GetParam()));
   const auto model = build_light(GetParam());
-  nn::use_winograd(*model, nn::winograd::Tile::k4);  // k2 in layers of small images
+  nn::use_winograd(*model, nn::convolution::Tile::k4);  // k2 in layers of small images
   nn::use_fused_norm(*model);
   const auto actual = results_of(*model);
   ASSERT_EQ(actual.size(), expected.size());

@@ -1,4 +1,4 @@
-#include "nn/winograd/convolution.h"
+#include "nn/convolution/winograd.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-namespace trainer::nn::winograd {
+namespace trainer::nn::convolution {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -198,4 +198,4 @@ torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Te
   return run(x.contiguous(kLayout), weight.contiguous(kLayout), dense, shape_of(x, weight), /*is_reversed=*/false, tile);
 }
 
-}  // namespace trainer::nn::winograd
+}  // namespace trainer::nn::convolution

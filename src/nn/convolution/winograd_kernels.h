@@ -4,11 +4,13 @@
 // (m + 2)² multiplications for each pair of channels instead of 9 m².
 //
 // Tensors are dense and channels_last: images [N][H][W][channels], weights [out][3][3][in]. These functions compute a part of the work on
-// the calling thread; convolution.cpp distributes the parts. Without LibTorch, so that the compiler sees only loops.
+// the calling thread; winograd.cpp distributes the parts. Without LibTorch, so that the compiler sees only loops.
 
 #include <cstdint>
 
-namespace trainer::nn::winograd {
+#include "nn/convolution/channels.h"
+
+namespace trainer::nn::convolution {
 
 // F(2×2, 3×3) rounds no more than the direct algorithm, F(4×4, 3×3) three to six times more.
 enum class Tile : int64_t { k2 = 2, k4 = 4 };
@@ -20,8 +22,6 @@ struct Shape {
   int64_t in_channels = 0;   // a multiple of kChannels
   int64_t out_channels = 0;  // a multiple of kChannels
 };
-
-inline constexpr int64_t kChannels = 8;
 
 constexpr int64_t side(Tile tile) { return static_cast<int64_t>(tile) + 2; }
 // Multiplications for each tile and pair of channels.
@@ -71,4 +71,4 @@ void add_weight_products(Tile tile, const Shape& shape, const T* inputs, const T
 template <class T>
 void finish_weight_gradient(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end);
 
-}  // namespace trainer::nn::winograd
+}  // namespace trainer::nn::convolution

@@ -1,18 +1,18 @@
-#include "nn/winograd/kernels.h"
+#include "nn/convolution/winograd_kernels.h"
 
 #include <algorithm>
 
 // Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "nn/winograd/kernels.cpp"
+#define HWY_TARGET_INCLUDE "nn/convolution/winograd_kernels.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "nn/winograd/products-inl.h"
-#include "nn/winograd/transforms-inl.h"
+#include "nn/convolution/products-inl.h"
+#include "nn/convolution/transforms-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace trainer::nn::winograd::HWY_NAMESPACE {
+namespace trainer::nn::convolution::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
@@ -134,8 +134,8 @@ void convolve_tiles(const Shape& shape, const T* input, const T* weights, const 
     constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(decltype(tag)()));
     constexpr int64_t kWidth = kVectors * kLanes;
     for (int64_t q = 0; q < kPositions; ++q) {
-      multiply_rows<kVectors, /*kAdds=*/false>(tag, count, workspace + q * plane, num_in, 1, weights + (q * num_out + column) * num_in,
-                                               kWidth, sums + q * count * kWidth, kWidth, num_in);
+      multiply_rows<kVectors, /*kAdds=*/false>(tag, count, workspace + q * plane, num_in, weights + (q * num_out + column) * num_in,
+                                               sums + q * count * kWidth, kWidth, Line{num_in, 1, kWidth});
     }
     for (int64_t t = 0; t < count; ++t) {
       const auto place = place_of<kTile>(shape, begin + t);
@@ -213,9 +213,9 @@ void add_products(const Shape& shape, const T* inputs, const T* gradients, int64
   const int64_t num_out = shape.out_channels;
   for (int64_t q = begin; q < end; ++q) {
     for_each_column_block<T>(num_in, [&](auto tag, auto num_vectors, int64_t column) {
-      multiply_rows<decltype(num_vectors)::value, /*kAdds=*/true>(tag, num_out, gradients + q * count * num_out, 1, num_out,
-                                                                  inputs + q * count * num_in + column, num_in,
-                                                                  sums + q * num_out * num_in + column, num_in, count);
+      multiply_rows<decltype(num_vectors)::value, /*kAdds=*/true>(
+          tag, num_out, gradients + q * count * num_out, 1, inputs + q * count * num_in + column, sums + q * num_out * num_in + column,
+          num_in, Line{count, num_out, num_in});
     });
   }
 }
@@ -284,11 +284,11 @@ void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gra
 TRAINER_KERNELS(Float, float)
 TRAINER_KERNELS(Double, double)
 
-}  // namespace trainer::nn::winograd::HWY_NAMESPACE
+}  // namespace trainer::nn::convolution::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace trainer::nn::winograd {
+namespace trainer::nn::convolution {
 
 #define TRAINER_DISPATCH(Name, T)                                                                                                        \
   HWY_EXPORT(Name##Weights);                                                                                                             \
@@ -328,5 +328,5 @@ int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_bloc
   return num_positions(tile) * tiles_per_block * (shape.in_channels + kWidest);
 }
 
-}  // namespace trainer::nn::winograd
+}  // namespace trainer::nn::convolution
 #endif

@@ -1,16 +1,16 @@
 // The transforms of a tile by the matrices of Winograd's algorithm.
 // Included once for each kind of processor, as Highway's own headers of this name are.
-#if defined(TRAINER_NN_WINOGRAD_TRANSFORMS_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef TRAINER_NN_WINOGRAD_TRANSFORMS_INL_H
-#undef TRAINER_NN_WINOGRAD_TRANSFORMS_INL_H
+#if defined(TRAINER_NN_CONVOLUTION_TRANSFORMS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRAINER_NN_CONVOLUTION_TRANSFORMS_INL_H
+#undef TRAINER_NN_CONVOLUTION_TRANSFORMS_INL_H
 #else
-#define TRAINER_NN_WINOGRAD_TRANSFORMS_INL_H
+#define TRAINER_NN_CONVOLUTION_TRANSFORMS_INL_H
 #endif
 
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace trainer::nn::winograd::HWY_NAMESPACE {
+namespace trainer::nn::convolution::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // The matrices of an algorithm: input d -> Bᵀ d B, weight g -> G g Gᵀ, sums m -> Aᵀ m A, and for the gradient of the weights y -> A y Aᵀ.
@@ -94,6 +94,6 @@ struct Algorithm<4> {
   }
 };
 
-}  // namespace trainer::nn::winograd::HWY_NAMESPACE
+}  // namespace trainer::nn::convolution::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif

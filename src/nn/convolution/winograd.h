@@ -5,9 +5,9 @@
 
 #include <optional>
 
-#include "nn/winograd/kernels.h"
+#include "nn/convolution/winograd_kernels.h"
 
-namespace trainer::nn::winograd {
+namespace trainer::nn::convolution {
 
 // Whether convolve() takes these: float32 or float64 on the CPU, a kernel of 3×3, numbers of channels that are multiples of kChannels.
 bool takes(const torch::Tensor& x, const torch::Tensor& weight);
@@ -30,4 +30,4 @@ struct Addends {
 // The convolution plus the addends, then the ReLU, as one operator without gradients.
 torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile);
 
-}  // namespace trainer::nn::winograd
+}  // namespace trainer::nn::convolution

@@ -2,9 +2,9 @@
 #include <hwy/targets.h>
 #include <torch/torch.h>
 
-#include "nn/winograd/convolution.h"
+#include "nn/convolution/winograd.h"
 
-namespace trainer::nn::winograd {
+namespace trainer::nn::convolution {
 namespace {
 
 struct Case {
@@ -135,4 +135,4 @@ TEST(Winograd, TakesOnlyWhatItCanCompute) {
 }
 
 }  // namespace
-}  // namespace trainer::nn::winograd
+}  // namespace trainer::nn::convolution

@@ -1,0 +1,101 @@
+// Products of matrices in registers.
+// Included once for each kind of processor, as Highway's own headers of this name are.
+#if defined(TRAINER_NN_CONVOLUTION_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRAINER_NN_CONVOLUTION_PRODUCTS_INL_H
+#undef TRAINER_NN_CONVOLUTION_PRODUCTS_INL_H
+#else
+#define TRAINER_NN_CONVOLUTION_PRODUCTS_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "nn/convolution/channels.h"
+
+// The loops over small constant numbers must be unrolled: otherwise the sums are kept in memory instead of registers.
+#ifndef TRAINER_UNROLL
+#define TRAINER_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace trainer::nn::convolution::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Sixteen registers hold 6 × 2 sums, two columns and a factor; thirty-two hold 12 × 2.
+constexpr int kMaxRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 12 : 6;
+
+// The steps k of a product along one line: a(r, k) is `a_step` behind a(r, k - 1), b(k, j) `b_step` behind b(k - 1, j).
+struct Line {
+  int64_t count, a_step, b_step;
+};
+// Planes of lines of steps.
+struct Planes {
+  Line planes, lines, steps;
+};
+
+template <class Act, class T>
+HWY_INLINE void for_each_line(const Line& line, const T* a, const T* b, const Act& act) {
+  act(line, a, b);
+}
+template <class Act, class T>
+HWY_INLINE void for_each_line(const Planes& all, const T* a, const T* b, const Act& act) {
+  for (int64_t i = 0; i < all.planes.count; ++i, a += all.planes.a_step, b += all.planes.b_step) {
+    for (int64_t j = 0; j < all.lines.count; ++j) act(all.steps, a + j * all.lines.a_step, b + j * all.lines.b_step);
+  }
+}
+
+// rows × vectors of c = (or +=) a · b. a(r, 0) is at a[r * a_row], c(r, j) at c[r * c_row + j].
+template <int kRows, int kVectors, bool kAdds, class D, class Steps, class T = hn::TFromD<D>>
+HWY_INLINE void multiply_block(D tag, const T* HWY_RESTRICT a, int64_t a_row, const T* HWY_RESTRICT b, T* HWY_RESTRICT c, int64_t c_row,
+                               const Steps& steps) {
+  using V = hn::Vec<D>;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+  V sums[kRows * kVectors];
+  TRAINER_UNROLL for (int r = 0; r < kRows; ++r) {
+    TRAINER_UNROLL for (int v = 0; v < kVectors; ++v) {
+      sums[r * kVectors + v] = kAdds ? hn::LoadU(tag, c + r * c_row + v * kLanes) : hn::Zero(tag);
+    }
+  }
+  for_each_line(steps, a, b, [&](const Line& line, const T* HWY_RESTRICT of_a, const T* HWY_RESTRICT of_b) HWY_ATTR {
+    for (int64_t k = 0; k < line.count; ++k, of_a += line.a_step, of_b += line.b_step) {
+      V columns[kVectors];
+      TRAINER_UNROLL for (int v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(tag, of_b + v * kLanes);
+      TRAINER_UNROLL for (int r = 0; r < kRows; ++r) {
+        const V factor = hn::Set(tag, of_a[r * a_row]);
+        TRAINER_UNROLL for (int v = 0; v < kVectors; ++v) sums[r * kVectors + v] = hn::MulAdd(factor, columns[v], sums[r * kVectors + v]);
+      }
+    }
+  });
+  TRAINER_UNROLL for (int r = 0; r < kRows; ++r) {
+    TRAINER_UNROLL for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r * kVectors + v], tag, c + r * c_row + v * kLanes);
+  }
+}
+
+// The same for any number of rows.
+template <int kVectors, bool kAdds, int kRows = kMaxRows, class D, class Steps, class T = hn::TFromD<D>>
+HWY_INLINE void multiply_rows(D tag, int64_t num_rows, const T* a, int64_t a_row, const T* b, T* c, int64_t c_row, const Steps& steps) {
+  for (; num_rows >= kRows; num_rows -= kRows, a += kRows * a_row, c += kRows * c_row) {
+    multiply_block<kRows, kVectors, kAdds>(tag, a, a_row, b, c, c_row, steps);
+  }
+  if constexpr (kRows > 1) {
+    if (num_rows > 0) multiply_rows<kVectors, kAdds, (kRows > 6 ? 6 : kRows - 1)>(tag, num_rows, a, a_row, b, c, c_row, steps);
+  }
+}
+
+// Calls act(tag, number of vectors, first column) for blocks of columns that cover `num_columns`, a multiple of kChannels.
+template <class T, class Act>
+HWY_INLINE void for_each_column_block(int64_t num_columns, const Act& act) {
+  const hn::CappedTag<T, 16> wide;
+  const hn::CappedTag<T, kChannels> narrow;
+  constexpr int64_t kWide = static_cast<int64_t>(hn::MaxLanes(wide));
+  constexpr int64_t kNarrow = static_cast<int64_t>(hn::MaxLanes(narrow));
+  int64_t column = 0;
+  for (; column + 2 * kWide <= num_columns; column += 2 * kWide) act(wide, std::integral_constant<int, 2>(), column);
+  for (; column < num_columns; column += kNarrow) act(narrow, std::integral_constant<int, 1>(), column);
+}
+
+}  // namespace trainer::nn::convolution::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
