@@ -17,10 +17,14 @@ import time
 import harness
 from harness import ALLOCATOR, PEERS, ROOT, Worker, add_ratios, alternate, busy_cores, cpu, peak_memory_mb, python_worker, summary
 
-PARTS = ["step", "evaluation", "busy", "ranks", "input", "checkpoint", "start"]
-BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128}
+PARTS = ["step", "evaluation", "batches", "busy", "ranks", "input", "checkpoint", "start"]
+BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "vgg16_bn": 128, "wide_resnet": 32}
+# The others take minutes for a round; they are measured if they are named.
+DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
 # Algorithms of convolutions (runtime.convolution) that are measured. demo_conv has no convolution that they change.
-CONVOLUTIONS = {"demo_conv": ["auto"], "resnet20": ["auto", "winograd4"], "resnet18": ["auto", "winograd4"]}
+CONVOLUTIONS = {"demo_conv": ["auto"], **{name: ["auto", "winograd4"] for name in ("resnet20", "resnet18", "vgg16_bn", "wide_resnet")}}
+# Batch sizes of the part "batches".
+BATCHES = {"resnet20": [8, 16, 32, 64, 128, 256, 512], "resnet18": [4, 8, 16, 32, 64, 128]}
 # What others run on the same machine: so many trainings, each with Python's default settings.
 BUSY = {"network": "demo_conv", "batch_size": 64, "trainings": 2}
 LAYOUTS = [("float32", False), ("float32", True), ("bfloat16", True)]  # dtype, channels_last
@@ -63,14 +67,14 @@ class BestPython:
         return "rows" if channels_last else "pixels"
 
 
-def step_worker(options, network, source, *arguments):
-    size = BATCH_SIZE[network]
+def step_worker(options, network, source, *arguments, size=None):
+    size = size or BATCH_SIZE[network]
     argv = [options.bin / "bench_step", "--network", network, "--batch-size", size, "--input", source, "--data", options.data]
     return our_worker("ours", [*argv, *arguments], size)
 
 
-def step_peer(options, best, network, source, **more):
-    size = BATCH_SIZE[network]
+def step_peer(options, best, network, source, size=None, **more):
+    size = size or BATCH_SIZE[network]
     settings = best.step(network)
     allocator = settings.pop("allocator")
     chosen = {"network": network, "batch_size": size, "data": options.data, **settings, "input": source, **more}
@@ -98,6 +102,12 @@ def measure_step(options, best, network):
     workers = [step_worker(options, network, "pipeline"), step_peer(options, best, network, augmentation)]
     workers.append(python_worker("plain Python", "step.py", {**common, **PLAIN}, size))
     yield f"training with input: {network} x {size}", alternate(workers, options.rounds, options.seconds)
+
+
+def measure_batches(options, best, network):
+    for size in BATCHES.get(network, []):
+        workers = [step_worker(options, network, "resident", size=size), step_peer(options, best, network, "resident", size=size)]
+        yield f"training step, batch size {size}: {network}", alternate(workers, options.rounds, options.seconds)
 
 
 def measure_busy(options, best, network):
@@ -316,6 +326,9 @@ def measure(options, best):
     if "evaluation" in options.parts:
         for network in options.networks:
             yield from measure_evaluation(options, best, network)
+    if "batches" in options.parts:
+        for network in options.networks:
+            yield from measure_batches(options, best, network)
     if "busy" in options.parts:
         for network in options.networks:
             yield from measure_busy(options, best, network)
@@ -331,6 +344,18 @@ def measure(options, best):
         yield measure_checkpoint(options, best)
     if "start" in options.parts:
         yield measure_start(options)
+
+
+def peak_gflops(options):
+    return float(subprocess.run([options.bin / "bench_peak"], check=True, capture_output=True, text=True).stdout)
+
+
+def add_peak_shares(result, peak):
+    """The part of the machine's peak that each contender reaches, if the direct algorithm's operations are counted for all of them."""
+    counts = (c.get("settings", {}).get("flops_per_image") for c in result["contenders"])
+    flops = next(filter(None, counts), None)
+    for contender in result["contenders"] if flops else []:
+        contender["peak_share"] = contender["median"] * flops / (peak * 1e9)
 
 
 def print_result(title, result):
@@ -351,11 +376,12 @@ def print_result(title, result):
 
 
 def print_contenders(result, digits):
-    print(f"  {'':20}{'median':>10}{'min - max':>22}{'MB':>8}    our speed / theirs")
+    print(f"  {'':20}{'median':>10}{'min - max':>22}{'MB':>8}{'of peak':>10}    our speed / theirs")
     for c in result["contenders"]:
         spread = f"{c['min']:,.{digits}f} - {c['max']:,.{digits}f}"
         ratio = "{median:.2f} ({min:.2f} - {max:.2f})".format(**c["ratio"]) if "ratio" in c else ""
-        print(f"  {c['name']:20}{c['median']:>10,.{digits}f}{spread:>22}{c['memory_mb']:>8,.0f}    {ratio}")
+        share = f"{100 * c['peak_share']:.0f} %" if "peak_share" in c else ""
+        print(f"  {c['name']:20}{c['median']:>10,.{digits}f}{spread:>22}{c['memory_mb']:>8,.0f}{share:>10}    {ratio}")
 
 
 def print_checkpoint(result):
@@ -378,7 +404,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", help="folder of our programs")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--networks", nargs="+", choices=BATCH_SIZE, default=list(BATCH_SIZE))
+    parser.add_argument("--networks", nargs="+", choices=BATCH_SIZE, default=DEFAULT_NETWORKS)
     parser.add_argument("--data", default=harness.default_data(), help="folder of the CIFAR-10 files (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=4, help="of one turn of one contender (default: %(default)s)")
@@ -390,12 +416,15 @@ def main():
     options.bin = options.bin.resolve()
     best = BestPython()
     report = {"machine": harness.machine(), "data": options.data, "rounds": options.rounds, "best_python": best.source, "results": {}}
-    for key, value in {**report["machine"], "data": options.data, "best Python from": best.source}.items():
+    report["peak_gflops"] = peak_gflops(options)
+    known = {"peak, float32 GFLOP/s": report["peak_gflops"], "data": options.data, "best Python from": best.source}
+    for key, value in {**report["machine"], **known}.items():
         print(f"{key}: {value}")
     output = ROOT / "build" / "bench" / (time.strftime("%Y%m%d_%H%M%S") + ".json")
     output.parent.mkdir(parents=True, exist_ok=True)
     for title, result in measure(options, best):
         report["results"][title] = add_ratios(result) if result["unit"] in ("images/s", "s") else result
+        add_peak_shares(result, report["peak_gflops"])
         print_result(title, result)
         output.write_text(json.dumps(report, indent=1) + "\n")
     print(f"\nratios are our speed relative to theirs in the same round; everything is in {output.relative_to(ROOT)}")

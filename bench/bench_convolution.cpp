@@ -1,4 +1,5 @@
-// Times of the networks' 3×3 convolutions by each algorithm: forward, gradient of the input, gradient of the weights. Prints a table.
+// Times of the networks' 3×3 convolutions: with stride 1 by each algorithm, forward, gradient of the input and gradient of the weights;
+// with stride 2 the gradient of the weights. Prints tables.
 
 #include <fmt/format.h>
 #include <torch/torch.h>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "nn/convolution/strided.h"
 #include "nn/convolution/winograd.h"
 
 namespace {
@@ -25,6 +27,16 @@ constexpr Layer kLayers[] = {{"resnet20", 128, 16, 32},          {"resnet20", 12
                              {"resnet18", 128, 64, 32},          {"resnet18", 128, 128, 16},       {"resnet18", 128, 256, 8},
                              {"resnet18", 128, 512, 4},          {"vgg16_bn", 128, 512, 2},        {"wide_resnet 28-10", 32, 160, 32},
                              {"wide_resnet 28-10", 32, 320, 16}, {"wide_resnet 28-10", 32, 640, 8}};
+
+struct StridedLayer {
+  const char* network;
+  int64_t batch_size, in_channels, out_channels, side;
+};
+
+constexpr StridedLayer kStridedLayers[] = {{"resnet20", 128, 16, 32, 32},          {"resnet20", 128, 32, 64, 16},
+                                           {"resnet18", 128, 64, 128, 32},         {"resnet18", 128, 128, 256, 16},
+                                           {"resnet18", 128, 256, 512, 8},         {"wide_resnet 28-10", 32, 160, 320, 32},
+                                           {"wide_resnet 28-10", 32, 320, 640, 16}};
 
 constexpr std::array kAlgorithms = {"direct", "winograd2", "winograd4"};
 
@@ -58,8 +70,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+torch::Tensor random(at::IntArrayRef shape) { return torch::randn(shape).contiguous(torch::MemoryFormat::ChannelsLast); }
+
 void print_layer(const Layer& layer, int64_t rounds) {
-  const auto random = [](at::IntArrayRef shape) { return torch::randn(shape).contiguous(torch::MemoryFormat::ChannelsLast); };
   const auto x = random({layer.batch_size, layer.channels, layer.side, layer.side});
   const auto weight = random({layer.channels, layer.channels, 3, 3});
   const auto dy = torch::randn_like(x);
@@ -86,6 +99,31 @@ void print_layer(const Layer& layer, int64_t rounds) {
   std::fflush(stdout);
 }
 
+void print_strided_layer(const StridedLayer& layer, int64_t rounds) {
+  const auto x = random({layer.batch_size, layer.in_channels, layer.side, layer.side});
+  const auto weight = random({layer.out_channels, layer.in_channels, 3, 3}).requires_grad_();
+  const auto dy = random({layer.batch_size, layer.out_channels, layer.side / 2, layer.side / 2});
+  const std::array<std::function<torch::Tensor()>, 2> convolve = {
+      [&] { return at::conv2d(x, weight, {}, /*stride=*/2, /*padding=*/1); },
+      [&] { return trainer::nn::convolution::convolve_strided(x, weight, {}, /*stride=*/2); }};
+  std::array<std::vector<double>, 2> times;
+  std::vector<double> ratios;
+  for (int64_t round = -1; round < rounds; ++round) {
+    std::array<double, 2> of_round{};
+    for (size_t i = 0; i < convolve.size(); ++i) {
+      weight.mutable_grad() = torch::Tensor();
+      const auto y = convolve[i]();
+      of_round[i] = milliseconds([&] { y.backward(dy); });
+    }
+    if (round < 0) continue;  // warm-up
+    for (size_t i = 0; i < times.size(); ++i) times[i].push_back(of_round[i]);
+    ratios.push_back(of_round[0] / of_round[1]);
+  }
+  fmt::print("| {} | {} × {} → {} × {}² | {:.1f} | {:.1f} | {:.2f} |\n", layer.network, layer.batch_size, layer.in_channels,
+             layer.out_channels, layer.side, median(times[0]), median(times[1]), median(ratios));
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -97,4 +135,7 @@ int main(int argc, char** argv) {
              at::get_num_threads(), rounds);
   fmt::print("| network | images × channels × size | direct | winograd2 | ratio | winograd4 | ratio |\n|---|---|---|---|---|---|---|\n");
   for (const auto& layer : kLayers) print_layer(layer, rounds);
+  fmt::print(
+      "\nstride 2, gradient of the weights\n\n| network | images × channels × size | LibTorch's | ours | ratio |\n|---|---|---|---|---|\n");
+  for (const auto& layer : kStridedLayers) print_strided_layer(layer, rounds);
 }

@@ -49,6 +49,7 @@ inline config::Experiment make_experiment(const TrainingOptions& options) {
       options.network, options.data, options.batch_size);
   auto overrides = options.overrides;
   if (options.network == "resnet18") overrides.push_back("model.stem=cifar");
+  if (options.network == "vgg16_bn") overrides.push_back("model.head=cifar");
   static const auto registries = session::all_registries();
   return config::load_text(text, "bench", overrides, registries);
 }

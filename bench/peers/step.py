@@ -3,17 +3,18 @@ faster. worker.py explains the protocol."""
 
 import argparse
 import itertools
-import pathlib
-import sys
+import logging
 
 import torch
 import torch.nn.functional as F
+from cpu_networks import NETWORKS
 from data import AUGMENTATIONS, Cifar10, batches_of, pil_loader, read_training_set
 from torch.utils.data.distributed import DistributedSampler
 from worker import serve
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
-from networks import NETWORKS
+# It would warn that there is no Triton.
+logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
+from torch.utils.flop_counter import FlopCounterMode
 
 
 def make_parser(description):
@@ -100,12 +101,24 @@ def check(total):
         raise SystemExit("the loss is not finite: the figures would mean nothing")
 
 
+def flops_per_image(options, network):
+    """Of matrix products and convolutions by the direct algorithm, forward and backward, or forward only in an evaluation."""
+    image = torch.randn(2, 3, 32, 32)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        outputs = network(image)
+        if not options.evaluate:
+            outputs.sum().backward()
+    network.zero_grad()
+    return counter.get_total_flops() / len(image)
+
+
 def main():
     options = make_parser(__doc__).parse_args()
     network = make_network(options)
     optimizer = make_optimizer(options, network.parameters())
     batches = make_batches(options)
-    settings = {**vars(options), "threads": torch.get_num_threads()}
+    settings = {**vars(options), "threads": torch.get_num_threads(), "flops_per_image": flops_per_image(options, network)}
 
     def run(steps):
         some = itertools.islice(batches, steps)

@@ -13,7 +13,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import harness
-from bench import BATCH_SIZE, LAYOUTS, layout_name
+from bench import BATCH_SIZE, DEFAULT_NETWORKS, LAYOUTS, layout_name
 from data import AUGMENTATIONS, read_training_set
 
 
@@ -78,7 +78,7 @@ def check_augmentations(data):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--networks", nargs="*", choices=BATCH_SIZE, default=list(BATCH_SIZE))
+    parser.add_argument("--networks", nargs="*", choices=BATCH_SIZE, default=DEFAULT_NETWORKS)
     parser.add_argument("--data", default=harness.default_data())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2, help="of one measurement")

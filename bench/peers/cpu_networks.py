@@ -1,0 +1,21 @@
+"""The networks of step.py and ranks.py by their names: those of the tests, and larger ones. Their arithmetic is that of models/."""
+
+import pathlib
+import sys
+
+import torchvision
+from gpu_networks import WideResNet
+from torch import nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
+from networks import NETWORKS as TESTED
+
+
+def vgg16_cifar():
+    network = torchvision.models.vgg16_bn()
+    network.avgpool = nn.AdaptiveAvgPool2d(1)
+    network.classifier = nn.Sequential(nn.Dropout(0.5), nn.Linear(512, 10))
+    return network
+
+
+NETWORKS = {**TESTED, "vgg16_bn": vgg16_cifar, "wide_resnet": WideResNet}
