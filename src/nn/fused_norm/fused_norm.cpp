@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <type_traits>
 
 #include "nn/batch_statistics.h"
 #include "nn/fused_norm/kernels.h"
@@ -23,9 +24,25 @@ constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
 int64_t num_rows(const torch::Tensor& x) { return x.numel() / x.size(1); }
 
+// How the kernels call the type of a tensor.
 template <class T>
-const T* data_or_null(const torch::Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
+using Stored = std::conditional_t<std::is_same_v<T, c10::BFloat16>, BFloat16, T>;
+static_assert(sizeof(BFloat16) == sizeof(c10::BFloat16));
+
+// Null if the tensor is undefined.
+template <class S>
+const S* values_of(const torch::Tensor& tensor) {
+  return tensor.defined() ? static_cast<const S*>(tensor.const_data_ptr()) : nullptr;
+}
+template <class S>
+S* mutable_values_of(const torch::Tensor& tensor) {
+  return tensor.defined() ? static_cast<S*>(tensor.mutable_data_ptr()) : nullptr;
+}
+
+// Calls act(S()) with the type of a tensor's values.
+template <class Act>
+void dispatch(torch::ScalarType dtype, const Act& act) {
+  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, dtype, "fused_norm", [&] { act(Stored<scalar_t>()); });
 }
 
 // Rows are divided among the threads in the same way in each call, so that sums over them have the same bits.
@@ -49,9 +66,9 @@ struct Parts {
   }
 };
 
-template <class T>
-Operation<T> operation_of(const torch::Tensor& scale, const torch::Tensor& shift, bool relu) {
-  return {.scale = scale.const_data_ptr<T>(), .shift = shift.const_data_ptr<T>(), .relu = relu};
+template <class S>
+Operation<Computed<S>> operation_of(const torch::Tensor& scale, const torch::Tensor& shift, bool relu) {
+  return {.scale = values_of<Computed<S>>(scale), .shift = values_of<Computed<S>>(shift), .relu = relu};
 }
 
 // Mean and biased variance of each channel of this rank's part, and its number of values per channel, in float64.
@@ -60,8 +77,8 @@ torch::Tensor local_moments(const torch::Tensor& x) {
   const Parts parts(num_rows(x));
   const auto each = at::zeros({parts.num_parts, 2 * num_channels + 1}, torch::kFloat64);
   auto* values = each.data_ptr<double>();
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "fused_norm", [&] {
-    const auto* input = x.const_data_ptr<scalar_t>();
+  dispatch(x.scalar_type(), [&]<class S>(S) {
+    const auto* input = values_of<S>(x);
     parts.run([&](int64_t part) {
       const int64_t rows = parts.size(part);
       if (rows == 0) return;
@@ -79,11 +96,11 @@ void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const
                     bool relu, const torch::Tensor& y) {
   const int64_t num_channels = x.size(1);
   const Parts parts(num_rows(x));
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "fused_norm", [&] {
-    const auto operation = operation_of<scalar_t>(scale, shift, relu);
-    const auto* input = x.const_data_ptr<scalar_t>();
-    const auto* added = data_or_null<scalar_t>(residual);
-    auto* output = y.data_ptr<scalar_t>();
+  dispatch(x.scalar_type(), [&]<class S>(S) {
+    const auto operation = operation_of<S>(scale, shift, relu);
+    const auto* input = values_of<S>(x);
+    const auto* added = values_of<S>(residual);
+    auto* output = mutable_values_of<S>(y);
     parts.run([&](int64_t part) {
       const int64_t first = parts.begin(part) * num_channels;
       fused_norm::normalise(operation, input + first, added == nullptr ? nullptr : added + first, output + first, parts.size(part),
@@ -99,13 +116,13 @@ torch::Tensor gradient_sums(const torch::Tensor& dy, const torch::Tensor& x, con
   const Parts parts(num_rows(x));
   const auto each = at::empty({parts.num_parts, 2, num_channels}, torch::kFloat64);
   auto* sums = each.data_ptr<double>();
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "fused_norm", [&] {
-    const auto operation = operation_of<scalar_t>(scale, shift, relu);
-    const auto* gradient = dy.const_data_ptr<scalar_t>();
-    const auto* input = x.const_data_ptr<scalar_t>();
-    const auto* output = data_or_null<scalar_t>(y);
-    const auto* centre = mean.const_data_ptr<scalar_t>();
-    auto* stored = masked.defined() ? masked.data_ptr<scalar_t>() : nullptr;
+  dispatch(x.scalar_type(), [&]<class S>(S) {
+    const auto operation = operation_of<S>(scale, shift, relu);
+    const auto* gradient = values_of<S>(dy);
+    const auto* input = values_of<S>(x);
+    const auto* output = values_of<S>(y);
+    const auto* centre = values_of<Computed<S>>(mean);
+    auto* stored = mutable_values_of<S>(masked);
     parts.run([&](int64_t part) {
       const int64_t first = parts.begin(part) * num_channels;
       double* sum = sums + part * 2 * num_channels;
@@ -121,14 +138,14 @@ torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, co
   const int64_t num_channels = x.size(1);
   const Parts parts(num_rows(x));
   auto dx = at::empty_like(x);
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "fused_norm", [&] {
-    const auto operation = operation_of<scalar_t>(scale, shift, relu);
-    const auto* gradient = dy.const_data_ptr<scalar_t>();
-    const auto* input = x.const_data_ptr<scalar_t>();
-    const auto* a = dy_factor.const_data_ptr<scalar_t>();
-    const auto* b = x_factor.const_data_ptr<scalar_t>();
-    const auto* c = constant.const_data_ptr<scalar_t>();
-    auto* result = dx.data_ptr<scalar_t>();
+  dispatch(x.scalar_type(), [&]<class S>(S) {
+    const auto operation = operation_of<S>(scale, shift, relu);
+    const auto* gradient = values_of<S>(dy);
+    const auto* input = values_of<S>(x);
+    const auto* a = values_of<Computed<S>>(dy_factor);
+    const auto* b = values_of<Computed<S>>(x_factor);
+    const auto* c = values_of<Computed<S>>(constant);
+    auto* result = mutable_values_of<S>(dx);
     parts.run([&](int64_t part) {
       const int64_t first = parts.begin(part) * num_channels;
       fused_norm::input_gradient(operation, gradient + first, input + first, a, b, c, result + first, parts.size(part), num_channels);
@@ -213,11 +230,13 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
 }  // namespace
 
 bool takes(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight) {
+  const auto dtype = x.scalar_type();
   const auto is_dense = [&](const torch::Tensor& tensor) {
-    return tensor.is_cpu() && tensor.scalar_type() == weight.scalar_type() && tensor.dim() == 4 && tensor.is_contiguous(kLayout);
+    return tensor.is_cpu() && tensor.scalar_type() == dtype && tensor.dim() == 4 && tensor.is_contiguous(kLayout);
   };
-  const bool is_possible_type = weight.scalar_type() == torch::kFloat32 || weight.scalar_type() == torch::kFloat64;
-  return is_possible_type && is_dense(x) && x.size(1) == weight.numel() && x.size(1) % kChannels == 0 &&
+  const auto computed = dtype == torch::kBFloat16 ? torch::kFloat32 : dtype;
+  const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
+  return is_possible_type && weight.scalar_type() == computed && is_dense(x) && x.size(1) == weight.numel() && x.size(1) % kChannels == 0 &&
          (!residual.defined() || (is_dense(residual) && residual.sizes() == x.sizes()));
 }
 

@@ -15,6 +15,35 @@ namespace hn = hwy::HWY_NAMESPACE;
 // So many rows are added in T before they are added in float64; they stay in the first-level cache.
 constexpr int64_t kRows = 32;
 
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load(D tag, const T* from) {
+  return hn::LoadU(tag, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D tag, const BFloat16* from) {
+  const hn::Rebind<uint16_t, D> halves;
+  const hn::Rebind<uint32_t, D> words;
+  return hn::BitCast(tag, hn::ShiftLeft<16>(hn::PromoteTo(words, hn::LoadU(halves, &from->bits))));
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void store(hn::Vec<D> value, D tag, T* to) {
+  hn::StoreU(value, tag, to);
+}
+// Rounds to the nearest, halves to even.
+template <class D>
+HWY_INLINE void store(hn::Vec<D> value, D /*tag*/, BFloat16* to) {
+  const hn::Rebind<uint16_t, D> halves;
+  const hn::Rebind<uint32_t, D> words;
+  const hn::Rebind<int32_t, D> integers;
+  const auto bits = hn::BitCast(words, value);
+  const auto is_odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(is_odd, hn::Set(words, 0x7FFF))));
+  // Rounding could turn a NaN into a number.
+  const auto result = hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(value)), hn::Set(words, 0x7FC0), rounded);
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, result)), halves, &to->bits);
+}
+
 // Calls act(tag, first channel) for each vector of channels.
 template <class T, class Act>
 HWY_INLINE void for_each_vector(int64_t num_channels, const Act& act) {
@@ -33,22 +62,23 @@ HWY_INLINE void for_each_block(int64_t num_rows, const Act& act) {
   for (int64_t row = 0; row < num_rows; row += kRows) act(row, std::min(kRows, num_rows - row));
 }
 
-template <class T>
-void moments_of(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {
+template <class S>
+void moments_of(const S* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {
+  using T = Computed<S>;
   std::fill_n(mean, num_channels, 0.0);
   std::fill_n(squares, num_channels, 0.0);
   for_each_block(num_rows, [&](int64_t row, int64_t count) {
-    for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+    for_each_vector<Computed<S>>(num_channels, [&](auto tag, int64_t channel) {
       constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(decltype(tag)()));
-      const T* first = x + row * num_channels + channel;
+      const S* first = x + row * num_channels + channel;
       auto sum = hn::Zero(tag);
-      for (int64_t r = 0; r < count; ++r) sum = hn::Add(sum, hn::LoadU(tag, first + r * num_channels));
+      for (int64_t r = 0; r < count; ++r) sum = hn::Add(sum, load(tag, first + r * num_channels));
       const auto centre = hn::Mul(sum, hn::Set(tag, T(1) / static_cast<T>(count)));
       // `centre` is rounded, so the differences from it do not add up to 0.
       auto rest = hn::Zero(tag);
       auto square = hn::Zero(tag);
       for (int64_t r = 0; r < count; ++r) {
-        const auto difference = hn::Sub(hn::LoadU(tag, first + r * num_channels), centre);
+        const auto difference = hn::Sub(load(tag, first + r * num_channels), centre);
         rest = hn::Add(rest, difference);
         square = hn::MulAdd(difference, difference, square);
       }
@@ -84,18 +114,18 @@ HWY_INLINE V passed_by_relu(D tag, V value, V gradient) {
   return hn::IfThenZeroElse(hn::Le(value, hn::Zero(tag)), gradient);
 }
 
-template <bool kHasResidual, bool kRelu, class T>
-void normalise_rows(const Operation<T>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels) {
+template <bool kHasResidual, bool kRelu, class S>
+void normalise_rows(const Operation<Computed<S>>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels) {
   for_each_block(num_rows, [&](int64_t row, int64_t count) {
-    for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+    for_each_vector<Computed<S>>(num_channels, [&](auto tag, int64_t channel) {
       const auto scale = hn::LoadU(tag, operation.scale + channel);
       const auto shift = hn::LoadU(tag, operation.shift + channel);
       for (int64_t r = row; r < row + count; ++r) {
         const int64_t i = r * num_channels + channel;
-        auto value = hn::MulAdd(hn::LoadU(tag, x + i), scale, shift);
-        if constexpr (kHasResidual) value = hn::Add(value, hn::LoadU(tag, residual + i));
+        auto value = hn::MulAdd(load(tag, x + i), scale, shift);
+        if constexpr (kHasResidual) value = hn::Add(value, load(tag, residual + i));
         if constexpr (kRelu) value = positive_or_zero(tag, value);
-        hn::StoreU(value, tag, y + i);
+        store(value, tag, y + i);
       }
     });
   });
@@ -104,13 +134,13 @@ void normalise_rows(const Operation<T>& operation, const T* x, const T* residual
 // Where dy passes the ReLU.
 enum class Mask { kNone, kOfOutput, kOfInput };
 
-template <Mask kMask, bool kStores, class T>
-void add_gradients(const Operation<T>& operation, const T* dy, const T* x, const T* y, const T* mean, T* masked, int64_t num_rows,
-                   int64_t num_channels, double* sum_dy, double* sum_dy_x) {
+template <Mask kMask, bool kStores, class S>
+void add_gradients(const Operation<Computed<S>>& operation, const S* dy, const S* x, const S* y, const Computed<S>* mean, S* masked,
+                   int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x) {
   std::fill_n(sum_dy, num_channels, 0.0);
   std::fill_n(sum_dy_x, num_channels, 0.0);
   for_each_block(num_rows, [&](int64_t row, int64_t count) {
-    for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+    for_each_vector<Computed<S>>(num_channels, [&](auto tag, int64_t channel) {
       constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(decltype(tag)()));
       const auto scale = hn::LoadU(tag, operation.scale + channel);
       const auto shift = hn::LoadU(tag, operation.shift + channel);
@@ -120,16 +150,16 @@ void add_gradients(const Operation<T>& operation, const T* dy, const T* x, const
       auto product = zero;
       for (int64_t r = row; r < row + count; ++r) {
         const int64_t i = r * num_channels + channel;
-        const auto input = hn::LoadU(tag, x + i);
-        auto gradient = hn::LoadU(tag, dy + i);
-        if constexpr (kMask == Mask::kOfOutput) gradient = passed_by_relu(tag, hn::LoadU(tag, y + i), gradient);
+        const auto input = load(tag, x + i);
+        auto gradient = load(tag, dy + i);
+        if constexpr (kMask == Mask::kOfOutput) gradient = passed_by_relu(tag, load(tag, y + i), gradient);
         if constexpr (kMask == Mask::kOfInput) gradient = passed_by_relu(tag, hn::MulAdd(input, scale, shift), gradient);
-        if constexpr (kStores) hn::StoreU(gradient, tag, masked + i);
+        if constexpr (kStores) store(gradient, tag, masked + i);
         sum = hn::Add(sum, gradient);
         product = hn::MulAdd(gradient, hn::Sub(input, centre), product);
       }
-      HWY_ALIGN T sums[kLanes];
-      HWY_ALIGN T products[kLanes];
+      HWY_ALIGN Computed<S> sums[kLanes];
+      HWY_ALIGN Computed<S> products[kLanes];
       hn::Store(sum, tag, sums);
       hn::Store(product, tag, products);
       for (int64_t lane = 0; lane < kLanes; ++lane) {
@@ -140,11 +170,11 @@ void add_gradients(const Operation<T>& operation, const T* dy, const T* x, const
   });
 }
 
-template <bool kRelu, class T>
-void combine_gradients(const Operation<T>& operation, const T* dy, const T* x, const T* dy_factor, const T* x_factor, const T* constant,
-                       T* dx, int64_t num_rows, int64_t num_channels) {
+template <bool kRelu, class S>
+void combine_gradients(const Operation<Computed<S>>& operation, const S* dy, const S* x, const Computed<S>* dy_factor,
+                       const Computed<S>* x_factor, const Computed<S>* constant, S* dx, int64_t num_rows, int64_t num_channels) {
   for_each_block(num_rows, [&](int64_t row, int64_t count) {
-    for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+    for_each_vector<Computed<S>>(num_channels, [&](auto tag, int64_t channel) {
       const auto scale = hn::LoadU(tag, operation.scale + channel);
       const auto shift = hn::LoadU(tag, operation.shift + channel);
       const auto a = hn::LoadU(tag, dy_factor + channel);
@@ -152,40 +182,42 @@ void combine_gradients(const Operation<T>& operation, const T* dy, const T* x, c
       const auto c = hn::LoadU(tag, constant + channel);
       for (int64_t r = row; r < row + count; ++r) {
         const int64_t i = r * num_channels + channel;
-        const auto input = hn::LoadU(tag, x + i);
-        auto gradient = hn::LoadU(tag, dy + i);
+        const auto input = load(tag, x + i);
+        auto gradient = load(tag, dy + i);
         if constexpr (kRelu) gradient = passed_by_relu(tag, hn::MulAdd(input, scale, shift), gradient);
-        hn::StoreU(hn::MulAdd(gradient, a, hn::MulAdd(input, b, c)), tag, dx + i);
+        store(hn::MulAdd(gradient, a, hn::MulAdd(input, b, c)), tag, dx + i);
       }
     });
   });
 }
 
 // Highway exports functions, not templates: one of each for each type.
-#define TRAINER_KERNELS(Name, T)                                                                                                     \
-  void Name##Moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {                            \
-    moments_of(x, num_rows, num_channels, mean, squares);                                                                            \
-  }                                                                                                                                  \
-  void Name##Normalise(const Operation<T>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels) { \
-    const auto act = residual != nullptr ? (operation.relu ? &normalise_rows<true, true, T> : &normalise_rows<true, false, T>)       \
-                                         : (operation.relu ? &normalise_rows<false, true, T> : &normalise_rows<false, false, T>);    \
-    act(operation, x, residual, y, num_rows, num_channels);                                                                          \
-  }                                                                                                                                  \
-  void Name##Sums(const Operation<T>& operation, const T* dy, const T* x, const T* y, const T* mean, T* masked, int64_t num_rows,    \
-                  int64_t num_channels, double* sum_dy, double* sum_dy_x) {                                                          \
-    auto act = &add_gradients<Mask::kNone, false, T>;                                                                                \
-    if (operation.relu && y == nullptr) act = &add_gradients<Mask::kOfInput, false, T>;                                              \
-    if (operation.relu && y != nullptr) act = &add_gradients<Mask::kOfOutput, false, T>;                                             \
-    if (operation.relu && y != nullptr && masked != nullptr) act = &add_gradients<Mask::kOfOutput, true, T>;                         \
-    act(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);                                                \
-  }                                                                                                                                  \
-  void Name##Input(const Operation<T>& operation, const T* dy, const T* x, const T* dy_factor, const T* x_factor, const T* constant, \
-                   T* dx, int64_t num_rows, int64_t num_channels) {                                                                  \
-    const auto act = operation.relu ? &combine_gradients<true, T> : &combine_gradients<false, T>;                                    \
-    act(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);                                                \
+#define TRAINER_KERNELS(Name, T)                                                                                                    \
+  void Name##Moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {                           \
+    moments_of(x, num_rows, num_channels, mean, squares);                                                                           \
+  }                                                                                                                                 \
+  void Name##Normalise(const Operation<Computed<T>>& operation, const T* x, const T* residual, T* y, int64_t num_rows,              \
+                       int64_t num_channels) {                                                                                      \
+    const auto act = residual != nullptr ? (operation.relu ? &normalise_rows<true, true, T> : &normalise_rows<true, false, T>)      \
+                                         : (operation.relu ? &normalise_rows<false, true, T> : &normalise_rows<false, false, T>);   \
+    act(operation, x, residual, y, num_rows, num_channels);                                                                         \
+  }                                                                                                                                 \
+  void Name##Sums(const Operation<Computed<T>>& operation, const T* dy, const T* x, const T* y, const Computed<T>* mean, T* masked, \
+                  int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x) {                                       \
+    auto act = &add_gradients<Mask::kNone, false, T>;                                                                               \
+    if (operation.relu && y == nullptr) act = &add_gradients<Mask::kOfInput, false, T>;                                             \
+    if (operation.relu && y != nullptr) act = &add_gradients<Mask::kOfOutput, false, T>;                                            \
+    if (operation.relu && y != nullptr && masked != nullptr) act = &add_gradients<Mask::kOfOutput, true, T>;                        \
+    act(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);                                               \
+  }                                                                                                                                 \
+  void Name##Input(const Operation<Computed<T>>& operation, const T* dy, const T* x, const Computed<T>* dy_factor,                  \
+                   const Computed<T>* x_factor, const Computed<T>* constant, T* dx, int64_t num_rows, int64_t num_channels) {       \
+    const auto act = operation.relu ? &combine_gradients<true, T> : &combine_gradients<false, T>;                                   \
+    act(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);                                               \
   }
 TRAINER_KERNELS(Float, float)
 TRAINER_KERNELS(Double, double)
+TRAINER_KERNELS(BFloat, BFloat16)
 
 }  // namespace trainer::nn::fused_norm::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -193,31 +225,32 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trainer::nn::fused_norm {
 
-#define TRAINER_DISPATCH(Name, T)                                                                                                       \
-  HWY_EXPORT(Name##Moments);                                                                                                            \
-  HWY_EXPORT(Name##Normalise);                                                                                                          \
-  HWY_EXPORT(Name##Sums);                                                                                                               \
-  HWY_EXPORT(Name##Input);                                                                                                              \
-  template <>                                                                                                                           \
-  void moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {                                     \
-    HWY_DYNAMIC_DISPATCH(Name##Moments)(x, num_rows, num_channels, mean, squares);                                                      \
-  }                                                                                                                                     \
-  template <>                                                                                                                           \
-  void normalise(const Operation<T>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels) {          \
-    HWY_DYNAMIC_DISPATCH(Name##Normalise)(operation, x, residual, y, num_rows, num_channels);                                           \
-  }                                                                                                                                     \
-  template <>                                                                                                                           \
-  void gradient_sums(const Operation<T>& operation, const T* dy, const T* x, const T* y, const T* mean, T* masked, int64_t num_rows,    \
-                     int64_t num_channels, double* sum_dy, double* sum_dy_x) {                                                          \
-    HWY_DYNAMIC_DISPATCH(Name##Sums)(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);                      \
-  }                                                                                                                                     \
-  template <>                                                                                                                           \
-  void input_gradient(const Operation<T>& operation, const T* dy, const T* x, const T* dy_factor, const T* x_factor, const T* constant, \
-                      T* dx, int64_t num_rows, int64_t num_channels) {                                                                  \
-    HWY_DYNAMIC_DISPATCH(Name##Input)(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);                     \
+#define TRAINER_DISPATCH(Name, T)                                                                                                        \
+  HWY_EXPORT(Name##Moments);                                                                                                             \
+  HWY_EXPORT(Name##Normalise);                                                                                                           \
+  HWY_EXPORT(Name##Sums);                                                                                                                \
+  HWY_EXPORT(Name##Input);                                                                                                               \
+  template <>                                                                                                                            \
+  void moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {                                      \
+    HWY_DYNAMIC_DISPATCH(Name##Moments)(x, num_rows, num_channels, mean, squares);                                                       \
+  }                                                                                                                                      \
+  template <>                                                                                                                            \
+  void normalise(const Operation<Computed<T>>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels) { \
+    HWY_DYNAMIC_DISPATCH(Name##Normalise)(operation, x, residual, y, num_rows, num_channels);                                            \
+  }                                                                                                                                      \
+  template <>                                                                                                                            \
+  void gradient_sums(const Operation<Computed<T>>& operation, const T* dy, const T* x, const T* y, const Computed<T>* mean, T* masked,   \
+                     int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x) {                                         \
+    HWY_DYNAMIC_DISPATCH(Name##Sums)(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);                       \
+  }                                                                                                                                      \
+  template <>                                                                                                                            \
+  void input_gradient(const Operation<Computed<T>>& operation, const T* dy, const T* x, const Computed<T>* dy_factor,                    \
+                      const Computed<T>* x_factor, const Computed<T>* constant, T* dx, int64_t num_rows, int64_t num_channels) {         \
+    HWY_DYNAMIC_DISPATCH(Name##Input)(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);                      \
   }
 TRAINER_DISPATCH(Float, float)
 TRAINER_DISPATCH(Double, double)
+TRAINER_DISPATCH(BFloat, BFloat16)
 
 }  // namespace trainer::nn::fused_norm
 #endif

@@ -2,12 +2,22 @@
 // The loops of batch normalisation fused with a ReLU and a residual addition, over tensors that are dense and channels_last: rows of
 // `num_channels` values, a multiple of kChannels. Each function computes some rows on the calling thread; fused_norm.cpp distributes the
 // rows. Without LibTorch, so that the compiler sees only loops.
+//
+// S: the type of the tensors, float, double or BFloat16. What belongs to a channel has the type that is computed with, Computed<S>.
 
 #include <cstdint>
+#include <type_traits>
 
 namespace trainer::nn::fused_norm {
 
 inline constexpr int64_t kChannels = 8;
+
+struct BFloat16 {
+  uint16_t bits;  // the upper half of a float
+};
+
+template <class S>
+using Computed = std::conditional_t<std::is_same_v<S, BFloat16>, float, S>;
 
 // What is computed for each channel c: y = x * scale[c] + shift[c] (+ residual), then max(y, 0) if `relu`.
 template <class T>
@@ -18,23 +28,23 @@ struct Operation {
 };
 
 // The mean of each channel, and the sum of squared differences from it. Sums have the precision of float64.
-template <class T>
-void moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares);
+template <class S>
+void moments(const S* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares);
 
 // `residual` may be null.
-template <class T>
-void normalise(const Operation<T>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels);
+template <class S>
+void normalise(const Operation<Computed<S>>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels);
 
 // For each channel the sum of dy and that of dy * (x - mean), after the ReLU: where that gave 0, dy counts as 0. Where the ReLU gave 0 is
 // read from `y`, or computed from x if `y` is null, which is possible without a residual. If `masked` is not null, it gets these dy.
-template <class T>
-void gradient_sums(const Operation<T>& operation, const T* dy, const T* x, const T* y, const T* mean, T* masked, int64_t num_rows,
-                   int64_t num_channels, double* sum_dy, double* sum_dy_x);
+template <class S>
+void gradient_sums(const Operation<Computed<S>>& operation, const S* dy, const S* x, const S* y, const Computed<S>* mean, S* masked,
+                   int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x);
 
 // dx = dy * dy_factor + x * x_factor + constant, with one of each for a channel. dy counts as 0 where a ReLU without a residual gave 0;
 // with `masked` of gradient_sums as dy, the operation has none.
-template <class T>
-void input_gradient(const Operation<T>& operation, const T* dy, const T* x, const T* dy_factor, const T* x_factor, const T* constant, T* dx,
-                    int64_t num_rows, int64_t num_channels);
+template <class S>
+void input_gradient(const Operation<Computed<S>>& operation, const S* dy, const S* x, const Computed<S>* dy_factor,
+                    const Computed<S>* x_factor, const Computed<S>* constant, S* dx, int64_t num_rows, int64_t num_channels);
 
 }  // namespace trainer::nn::fused_norm

@@ -2,6 +2,7 @@
 #include <hwy/targets.h>
 #include <torch/torch.h>
 
+#include "nn/convolution/strided.h"
 #include "nn/convolution/winograd.h"
 
 namespace trainer::nn::convolution {
@@ -62,19 +63,27 @@ TEST(Winograd, RoundsLittleInFloat32) {
   }
 }
 
-TEST(Winograd, IsExactWithTheInstructionsOfEachKindOfProcessor) {
+// Calls act(name) with the instructions of each kind of processor that this one understands.
+template <class Act>
+void for_each_kind_of_processor(const Act& act) {
   const auto choose_again = [](int64_t targets) {
     hwy::SetSupportedTargetsForTest(targets);
     hwy::GetChosenTarget().DeInit();
   };
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     choose_again(target);
-    for (const auto tile : {Tile::k2, Tile::k4}) {
-      EXPECT_LT(largest_distance(kCases[1], torch::kFloat64, tile), 1e-13) << hwy::TargetName(target);
-      EXPECT_LT(largest_distance(kCases[3], torch::kFloat32, tile), 6e-6) << hwy::TargetName(target);
-    }
+    act(hwy::TargetName(target));
   }
   choose_again(0);
+}
+
+TEST(Winograd, IsExactWithTheInstructionsOfEachKindOfProcessor) {
+  for_each_kind_of_processor([](const char* name) {
+    for (const auto tile : {Tile::k2, Tile::k4}) {
+      EXPECT_LT(largest_distance(kCases[1], torch::kFloat64, tile), 1e-13) << name;
+      EXPECT_LT(largest_distance(kCases[3], torch::kFloat32, tile), 6e-6) << name;
+    }
+  });
 }
 
 TEST(Winograd, IsTheSameInEachCall) {
@@ -132,6 +141,74 @@ TEST(Winograd, TakesOnlyWhatItCanCompute) {
   EXPECT_FALSE(takes(x, torch::zeros({10, 8, 3, 3})));
   EXPECT_FALSE(takes(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3})));
   EXPECT_FALSE(takes(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16)));
+}
+
+struct StridedCase {
+  int64_t images, height, width, in, out, stride;
+};
+
+// Odd and even sizes, kernels that reach over each edge, images smaller than a kernel, parts of all and of few output channels.
+constexpr StridedCase kStridedCases[] = {{2, 8, 8, 16, 32, 2},  {3, 7, 9, 8, 24, 2}, {1, 1, 1, 8, 8, 2},  {2, 2, 1, 8, 5, 2},
+                                         {2, 9, 11, 40, 50, 3}, {0, 8, 8, 16, 8, 2}, {1, 4, 4, 64, 3, 2}, {9, 16, 16, 32, 64, 2}};
+
+double largest_distance(const StridedCase& c, torch::ScalarType dtype) {
+  torch::manual_seed(1);
+  const auto x = torch::randn({c.images, c.in, c.height, c.width}, torch::kFloat64).to(dtype);
+  const auto weight = torch::randn({c.out, c.in, 3, 3}, torch::kFloat64).to(dtype);
+  const auto direct = [&](const auto& input, const auto& parameter) { return at::conv2d(input, parameter, {}, c.stride, 1); };
+  const auto dy = torch::randn_like(direct(x, weight), torch::kFloat64).to(dtype);
+  const auto expected = differentiate(x.to(torch::kFloat64), weight.to(torch::kFloat64), dy.to(torch::kFloat64), direct);
+  const auto actual = differentiate(
+      x, weight, dy, [&](const auto& input, const auto& parameter) { return convolve_strided(input, parameter, {}, c.stride); });
+  EXPECT_EQ(actual.y.sizes(), expected.y.sizes());
+  return std::max({distance(actual.y, expected.y), distance(actual.dx, expected.dx), distance(actual.dw, expected.dw)});
+}
+
+TEST(StridedConvolution, EqualsLibTorchsOperator) {
+  for (const auto& c : kStridedCases) {
+    EXPECT_LT(largest_distance(c, torch::kFloat64), 1e-13) << c.in << " " << c.out << " " << c.height;
+    EXPECT_LT(largest_distance(c, torch::kFloat32), 1e-6) << c.in << " " << c.out << " " << c.height;
+  }
+}
+
+TEST(StridedConvolution, IsExactWithTheInstructionsOfEachKindOfProcessor) {
+  for_each_kind_of_processor([](const char* name) { EXPECT_LT(largest_distance(kStridedCases[4], torch::kFloat64), 1e-13) << name; });
+}
+
+TEST(StridedConvolution, TheBitsDoNotDependOnTheNumberOfThreads) {
+  const auto x = torch::randn({5, 32, 9, 10});
+  const auto weight = torch::randn({64, 32, 3, 3});
+  const auto dy = torch::randn({5, 64, 5, 5});
+  const int num_threads = at::get_num_threads();
+  std::vector<torch::Tensor> gradients;
+  for (const int threads : {1, 2, 5}) {
+    at::set_num_threads(threads);
+    const auto run = [](const auto& input, const auto& parameter) { return convolve_strided(input, parameter, {}, 2); };
+    gradients.push_back(differentiate(x, weight, dy, run).dw);
+  }
+  at::set_num_threads(num_threads);
+  EXPECT_TRUE(gradients[1].equal(gradients[0]));
+  EXPECT_TRUE(gradients[2].equal(gradients[0]));
+}
+
+TEST(StridedConvolution, AddsABias) {
+  torch::manual_seed(1);
+  const auto x = torch::randn({2, 16, 5, 6}, torch::kFloat64);
+  const auto weight = torch::randn({24, 16, 3, 3}, torch::kFloat64);
+  const auto bias = torch::randn({24}, torch::kFloat64).requires_grad_();
+  const auto y = convolve_strided(x, weight, bias, 2);
+  EXPECT_TRUE(y.detach().equal(at::conv2d(x, weight, bias.detach(), 2, 1)));
+  const auto dy = torch::randn_like(y);
+  y.backward(dy);
+  EXPECT_LT(distance(bias.grad(), dy.sum({0, 2, 3})), 1e-13);
+}
+
+TEST(StridedConvolution, TakesOnlyWhatItCanCompute) {
+  const auto x = torch::zeros({1, 8, 4, 4});
+  EXPECT_TRUE(takes_strided(x, torch::zeros({5, 8, 3, 3})));
+  EXPECT_FALSE(takes_strided(x, torch::zeros({16, 8, 1, 1})));
+  EXPECT_FALSE(takes_strided(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3})));
+  EXPECT_FALSE(takes_strided(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16)));
 }
 
 }  // namespace
