@@ -36,7 +36,7 @@ double multiply_and_add(int64_t rounds, float* result) {
   }
   V total = sums[0];
   for (int i = 1; i < kSums; ++i) total = hn::Add(total, sums[i]);
-  *result = hn::ReduceSum(tag, total);
+  *result = hn::GetLane(hn::SumOfLanes(tag, total));
   return 2.0 * kSums * static_cast<double>(hn::Lanes(tag)) * static_cast<double>(rounds);
 }
 

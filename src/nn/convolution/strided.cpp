@@ -24,7 +24,7 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
                            .in_channels = x.size(1),
                            .out_channels = weight.size(0),
                            .stride = stride};
-  auto gradient = at::zeros(weight.sizes(), x.options().memory_format(at::MemoryFormat::ChannelsLast));
+  auto gradient = at::empty(weight.sizes(), x.options(), at::MemoryFormat::ChannelsLast).zero_();
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "strided_weight_gradient", [&] {
     const auto* input = x.const_data_ptr<scalar_t>();
     const auto* given = dy.const_data_ptr<scalar_t>();

@@ -49,17 +49,23 @@ void set_state(BatchNorm2d& norm, torch::ScalarType dtype) {
   norm.running_var.copy_(at::linspace(1.0, 5.0, num_channels));
 }
 
-// Output, gradients of input, residual, weight and bias, and the running statistics.
-std::vector<torch::Tensor> pass_through(BatchNorm2d& norm, const FusedCase& fused_case, at::IntArrayRef shape, torch::ScalarType dtype) {
-  set_state(norm, dtype);
+// Output, gradients of input, residual, weight and bias, and the running statistics. All values are representable in `rounding` too.
+std::vector<torch::Tensor> pass_through(BatchNorm2d& norm, const FusedCase& fused_case, at::IntArrayRef shape, torch::ScalarType dtype,
+                                        torch::ScalarType rounding) {
+  set_state(norm, dtype == torch::kBFloat16 ? torch::kFloat32 : dtype);
   norm.train(fused_case.is_training);
-  const auto x = fused_values(shape, 1, dtype).requires_grad_();
-  const auto residual = fused_case.has_residual ? fused_values(shape, 2, dtype).requires_grad_() : torch::Tensor();
+  const auto values = [&](uint64_t seed) { return fused_values(shape, seed, rounding).to(dtype); };
+  const auto x = values(1).requires_grad_();
+  const auto residual = fused_case.has_residual ? values(2).requires_grad_() : torch::Tensor();
   const auto y = fused_case.relu ? norm.forward_relu(x, residual) : norm.forward(x);
-  y.backward(fused_values(shape, 3, dtype));
+  y.backward(values(3));
   std::vector<torch::Tensor> results = {y.detach(), x.grad(), norm.weight.grad(), norm.bias.grad(), norm.running_mean, norm.running_var};
   if (residual.defined()) results.push_back(residual.grad());
   return results;
+}
+
+std::vector<torch::Tensor> pass_through(BatchNorm2d& norm, const FusedCase& fused_case, at::IntArrayRef shape, torch::ScalarType dtype) {
+  return pass_through(norm, fused_case, shape, dtype, dtype);
 }
 
 BatchNorm2d fused_norm_of(int64_t num_channels) {
@@ -89,6 +95,42 @@ TEST(FusedNorm, EqualsTheOperatorsOneAfterTheOther) {
       }
     }
   }
+}
+
+TEST(FusedNorm, RoundsOnlyItsResultsToBFloat16) {
+  for (const auto& shape : kFusedShapes) {
+    for (const auto& fused_case : kFusedCases) {
+      BatchNorm2d plain(shape[1]);
+      auto fused = fused_norm_of(shape[1]);
+      const auto expected = pass_through(plain, fused_case, shape, torch::kFloat64, torch::kBFloat16);
+      const auto actual = pass_through(fused, fused_case, shape, torch::kBFloat16);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        // A rounding to bfloat16 changes a value by 2^-8 of it at most.
+        const double bound = actual[i].scalar_type() == torch::kBFloat16 ? 1.0 / 256 : 5e-7;
+        EXPECT_LT(relative_distance(actual[i], expected[i]), bound) << name_of(fused_case, shape) << ", result " << i;
+      }
+    }
+  }
+}
+
+TEST(FusedNorm, RoundsToBFloat16AsLibTorch) {
+  BatchNorm2d norm(8, /*eps=*/0);
+  norm.use_fused_operator();
+  norm.eval();
+  auto x = fused_values({4, 8, 5, 5}, 1, torch::kBFloat16);
+  auto residual = fused_values({4, 8, 5, 5}, 2, torch::kBFloat16) * 0.01;
+  // Halfway between two values above an even one and an odd one, and the largest value plus less and more than half of a step.
+  const float numbers[][2] = {{1, 1.0F / 256}, {1 + 1.0F / 128, 1.0F / 256}, {3.3895e38F, 6e35F}, {3.3895e38F, 7e35F}};
+  for (int i = 0; i < 4; ++i) {
+    x[0][i][0][0] = numbers[i][0];
+    residual[0][i][0][0] = numbers[i][1];
+  }
+  x[1][2][0][0] = std::numeric_limits<float>::infinity();
+  x[1][3][0][0] = std::numeric_limits<float>::quiet_NaN();
+  const auto expected = (x.to(torch::kFloat32) + residual.to(torch::kFloat32)).relu().to(torch::kBFloat16);
+  const auto actual = norm.forward_relu(x, residual);
+  EXPECT_TRUE(actual.isnan().equal(expected.isnan()));
+  EXPECT_TRUE(actual.nan_to_num().equal(expected.nan_to_num()));
 }
 
 TEST(FusedNorm, IsExactWithTheInstructionsOfEachKindOfProcessor) {
@@ -228,7 +270,10 @@ TEST(FusedNorm, TakesOnlyWhatItCanCompute) {
   EXPECT_FALSE(fused_norm::takes(x.contiguous(), {}, weight));
   EXPECT_FALSE(fused_norm::takes(x, x.contiguous(), weight));
   EXPECT_FALSE(fused_norm::takes(x, x.slice(0, 0, 1), weight));
-  EXPECT_FALSE(fused_norm::takes(x.to(torch::kBFloat16), {}, weight));
+  EXPECT_TRUE(fused_norm::takes(x.to(torch::kBFloat16), {}, weight));
+  EXPECT_FALSE(fused_norm::takes(x.to(torch::kBFloat16), x, weight));
+  EXPECT_FALSE(fused_norm::takes(x.to(torch::kBFloat16), {}, weight.to(torch::kBFloat16)));
+  EXPECT_FALSE(fused_norm::takes(x.to(torch::kFloat16), {}, weight));
   EXPECT_FALSE(fused_norm::takes(at::zeros({2, 6, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast), {}, at::ones({6})));
 }
 
