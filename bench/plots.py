@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Draws the plots of docs/performance.md from the tables of docs/results.md, so that both show the same figures.
+Needs matplotlib: .deps/venv/bin/python -m pip install matplotlib"""
+
+import pathlib
+import re
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results.md"
+IMAGES = ROOT / "docs" / "images"
+COLOURS = {"direct": "#9a9a9a", "winograd2": "#4c78a8", "winograd4": "#f58518", "ours": "#4c78a8", "best Python": "#9a9a9a"}
+
+
+def table(header):
+    """The rows of the first table whose header begins with these columns."""
+    lines = iter(RESULTS.read_text().splitlines())
+    start = "| " + " | ".join(header) + " |"
+    if not any(line.startswith(start) for line in lines):
+        raise SystemExit(f"{RESULTS} has no table that begins with {start}")
+    next(lines)
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            return rows
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def number(cell):
+    return float(re.match(r"[\d.,]+", cell)[0].replace(",", ""))
+
+
+def save(figure, name):
+    figure.tight_layout()
+    # No date and no random names, so that equal figures give equal files.
+    figure.savefig(IMAGES / name, bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+    print(IMAGES / name)
+
+
+def draw_layers():
+    """Forward and both gradients together, for each layer relative to the direct algorithm."""
+    rows = table(["network", "images × channels × size", "direct"])
+    figure, axes = plt.subplots(figsize=(8, 4))
+    for i, (name, column) in enumerate({"direct": 2, "winograd2": 3, "winograd4": 5}.items()):
+        share = [sum(map(float, row[column].split("/"))) / sum(map(float, row[2].split("/"))) for row in rows]
+        axes.bar([x + (i - 1) * 0.27 for x in range(len(rows))], share, 0.25, label=name, color=COLOURS[name])
+    axes.set_xticks(range(len(rows)), [f"{row[0]}\n{row[1]}" for row in rows], rotation=60, ha="right", fontsize=7)
+    axes.set_ylabel("time relative to direct")
+    axes.legend()
+    save(figure, "convolution_layers.svg")
+
+
+def draw_batches():
+    rows = table(["network", "batch size", "ours", "best Python"])
+    networks = list(dict.fromkeys(row[0] for row in rows))
+    figure, all_axes = plt.subplots(1, len(networks), figsize=(8, 3.2), squeeze=False)
+    for network, axes in zip(networks, all_axes[0]):
+        mine = [row for row in rows if row[0] == network]
+        for column, name in ((2, "ours"), (3, "best Python")):
+            axes.plot([number(row[1]) for row in mine], [number(row[column]) for row in mine], "o-", label=name, color=COLOURS[name])
+        axes.set_xscale("log", base=2)
+        axes.set_ylim(bottom=0)
+        axes.set_title(network, fontsize=9)
+        axes.set_xlabel("batch size")
+    all_axes[0][0].set_ylabel("images/s")
+    all_axes[0][0].legend()
+    save(figure, "batch_sizes.svg")
+
+
+def draw_peers():
+    rows = table(["images/s", "`runtime.convolution`", "ours"])
+    figure, axes = plt.subplots(figsize=(8, 0.4 + 0.3 * len(rows)))
+    labels = [f"{row[0]}, {row[1].strip('`')}" for row in rows]
+    ratios = [re.match(r"([\d.]+) \(([\d.]+)–([\d.]+)\)", row[6]) for row in rows]
+    values = [float(ratio[1]) for ratio in ratios]
+    spread = [[value - float(ratio[2]) for value, ratio in zip(values, ratios)], [float(ratio[3]) - value for value, ratio in zip(values, ratios)]]
+    axes.barh(range(len(rows)), values, xerr=spread, color=COLOURS["ours"], ecolor="#333333", height=0.6)
+    axes.axvline(1, color="#333333", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), labels, fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel("our speed relative to the best Python (median, extremes)")
+    save(figure, "peers.svg")
+
+
+def main():
+    plt.rcParams.update({"svg.hashsalt": "trainer", "svg.fonttype": "none", "font.size": 9})
+    IMAGES.mkdir(exist_ok=True)
+    draw_layers()
+    draw_batches()
+    draw_peers()
+
+
+if __name__ == "__main__":
+    main()
