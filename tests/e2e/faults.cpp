@@ -7,7 +7,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <dlfcn.h>
 #include <signal.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -18,6 +17,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace {
@@ -43,10 +43,10 @@ at::Tensor fail(const std::string& action, const at::Tensor& loss) {
 
 void be_slow() { std::this_thread::sleep_for(std::chrono::milliseconds(500)); }
 
-// The base address of the library or program that contains this address.
-const void* base_of(const void* address) {
+// Whether the address is in the library that the program loads for training.
+bool is_of_program(const void* address) {
   Dl_info info;
-  return dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
+  return dladdr(address, &info) != 0 && std::string_view(info.dli_fname).ends_with("libtrainer_training.so");
 }
 
 }  // namespace
@@ -108,9 +108,8 @@ void std::condition_variable::notify_one() noexcept {
   static const auto real =
       reinterpret_cast<void (*)(std::condition_variable*)>(dlsym(RTLD_NEXT, "_ZNSt18condition_variable10notify_oneEv"));
   const Fault& fault = planted_fault();
-  static const auto* const program = base_of(reinterpret_cast<void*>(getauxval(AT_ENTRY)));
   static std::atomic<int> num_ready = 0;
-  const bool is_loading = gettid() != getpid() && base_of(__builtin_return_address(0)) == program;
+  const bool is_loading = gettid() != getpid() && is_of_program(__builtin_return_address(0));
   if (is_loading && fault.number >= 0 && fault.phase == "loading" && num_ready++ >= fault.number) be_slow();
   real(this);
 }
