@@ -282,7 +282,14 @@ TEST(Launcher, ASecondRequestByInterruptOrTerminationKills) {
   for (const auto& [first, second] : {std::pair(SIGINT, SIGINT), std::pair(SIGTERM, SIGTERM), std::pair(SIGUSR1, SIGTERM)}) {
     TimeLimits limits;
     limits.between_requests = std::chrono::milliseconds(0);
-    LauncherProcess launcher(2, "trap 'echo stop >&9' INT TERM USR1; echo ready >&9; " + kWaitForever, limits);
+    // The process that the shell waits for ignores the requests, which the launcher sends to it too.
+    LauncherProcess launcher(2, R"(
+      trap '' TERM INT USR1
+      (exec 9>&- 2>&-; read line <&7) &
+      trap 'echo stop >&9' TERM INT USR1
+      echo ready >&9
+      until wait $!; do :; done)",
+                             limits);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
     launcher.send(first);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "stop");
