@@ -3,7 +3,7 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <sstream>
@@ -68,10 +68,12 @@ std::string text_on_terminal(uint16_t columns, Print print) {
   print();
   std::fflush(stderr);
   ::dup2(before, STDERR_FILENO);
-  std::string text(4096, '\0');
-  const auto size_read = ::read(ours, text.data(), text.size());
-  text.resize(static_cast<size_t>(std::max<ssize_t>(size_read, 0)));
-  for (const int descriptor : {ours, theirs, before}) ::close(descriptor);
+  // Only when nobody has the terminal open any more does reading end, after all that was written.
+  for (const int descriptor : {theirs, before}) ::close(descriptor);
+  std::string text;
+  std::array<char, 4096> part;
+  for (ssize_t length = 0; (length = ::read(ours, part.data(), part.size())) > 0;) text.append(part.data(), static_cast<size_t>(length));
+  ::close(ours);
   std::erase(text, '\r');
   return text;
 }
