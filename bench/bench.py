@@ -15,14 +15,14 @@ import tempfile
 import time
 
 import harness
-from harness import ALLOCATOR, PEERS, ROOT, Worker, add_ratios, alternate, busy_cores, cpu, peak_memory_mb, python_worker, summary
+from harness import ALLOCATOR, PEERS, ROOT, add_ratios, alternate, busy_cores, cpu, our_worker, peak_memory_mb, python_worker, summary
 
 PARTS = ["step", "evaluation", "batches", "busy", "ranks", "input", "checkpoint", "start"]
-BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "vgg16_bn": 128, "wide_resnet": 32}
+BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "airbench": 500, "vgg16_bn": 128, "wide_resnet": 32}
 # The others take minutes for a round; they are measured if they are named.
 DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
 # Algorithms of convolutions (runtime.convolution) that are measured. demo_conv has no convolution that they change.
-CONVOLUTIONS = {"demo_conv": ["auto"], **{name: ["auto", "winograd4"] for name in ("resnet20", "resnet18", "vgg16_bn", "wide_resnet")}}
+CONVOLUTIONS = {"demo_conv": ["auto"], **{name: ["auto", "winograd4"] for name in ("resnet20", "resnet18", "airbench", "vgg16_bn", "wide_resnet")}}
 # Batch sizes of the part "batches".
 BATCHES = {"resnet20": [8, 16, 32, 64, 128, 256, 512], "resnet18": [4, 8, 16, 32, 64, 128]}
 # What others run on the same machine: so many trainings, each with Python's default settings.
@@ -45,19 +45,20 @@ def layout_name(dtype, channels_last):
 
 
 class BestPython:
-    """The fastest settings in the sweep for this kind of CPU; without a sweep, settings that were fastest in every other sweep."""
+    """The fastest settings in the sweep for this kind of CPU; without a sweep, settings that were fastest in every other sweep. With
+    `float32`, without autocast."""
 
-    def __init__(self):
+    def __init__(self, float32):
+        self.bfloat16 = cpu.has_fast_bfloat16() and not float32
         path = harness.sweep_file()
         self.sweep = json.loads(path.read_text()) if path.exists() else {"step": {}, "input": {}}
         self.source = str(path.relative_to(ROOT)) if path.exists() else "defaults (no sweep for this kind of CPU)"
 
     def step(self, network):
         found = self.sweep["step"].get(network)
-        if found:
-            return dict(found[0]["settings"])
-        bfloat16 = cpu.has_fast_bfloat16()
-        return {"threads": harness.num_cores(), "channels_last": True, "bfloat16": bfloat16, "optimizer": "fused", "allocator": True}
+        defaults = {"threads": harness.num_cores(), "channels_last": True, "optimizer": "fused", "allocator": True}
+        settings = found[0]["settings"] if found else {**defaults, "bfloat16": self.bfloat16}
+        return {**settings, "bfloat16": settings["bfloat16"] and self.bfloat16}
 
     def augmentation(self, dtype, channels_last):
         """The fastest augmentation that keeps uint8 images."""
@@ -67,10 +68,14 @@ class BestPython:
         return "rows" if channels_last else "pixels"
 
 
+def dtype_settings(options):
+    return ["amp.enabled=false"] if options.float32 else []
+
+
 def step_worker(options, network, source, *arguments, size=None):
     size = size or BATCH_SIZE[network]
     argv = [options.bin / "bench_step", "--network", network, "--batch-size", size, "--input", source, "--data", options.data]
-    return our_worker("ours", [*argv, *arguments], size)
+    return our_worker("ours", [*argv, *arguments, *dtype_settings(options)], size)
 
 
 def step_peer(options, best, network, source, size=None, **more):
@@ -139,6 +144,7 @@ def measure_ranks(options, best, network):
     def ours(name, source, num_ranks=RANKS, sync_batch_norm="false"):
         argv = [options.bin / ("bench_ranks" if num_ranks > 1 else "bench_step"), "--network", network, "--input", source]
         argv += ["--batch-size", together // num_ranks, "--data", options.data, f"distributed.sync_batch_norm={sync_batch_norm}"]
+        argv += dtype_settings(options)
         return our_worker(name, argv, together, num_ranks=num_ranks)
 
     def peer(name, chosen, allocator=False, environment=None):
@@ -408,13 +414,14 @@ def parse_arguments():
     parser.add_argument("--data", default=harness.default_data(), help="folder of the CIFAR-10 files (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=4, help="of one turn of one contender (default: %(default)s)")
+    parser.add_argument("--float32", action="store_true", help="no autocast on either side, also on a processor that is faster with it")
     return parser.parse_args()
 
 
 def main():
     options = parse_arguments()
     options.bin = options.bin.resolve()
-    best = BestPython()
+    best = BestPython(options.float32)
     report = {"machine": harness.machine(), "data": options.data, "rounds": options.rounds, "best_python": best.source, "results": {}}
     report["peak_gflops"] = peak_gflops(options)
     known = {"peak, float32 GFLOP/s": report["peak_gflops"], "data": options.data, "best Python from": best.source}
