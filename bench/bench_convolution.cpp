@@ -40,8 +40,9 @@ constexpr StridedLayer kStridedLayers[] = {{"resnet20", 128, 16, 32, 32},       
 
 constexpr std::array kAlgorithms = {"direct", "winograd2", "winograd4"};
 
+// For images in bfloat16, LibTorch's convolution converts the weight, as under autocast.
 torch::Tensor convolve(size_t algorithm, const torch::Tensor& x, const torch::Tensor& weight) {
-  if (algorithm == 0) return at::conv2d(x, weight, {}, /*stride=*/1, /*padding=*/1);
+  if (algorithm == 0) return at::conv2d(x, weight.to(x.scalar_type()), {}, /*stride=*/1, /*padding=*/1);
   return trainer::nn::convolution::convolve(x, weight, {}, algorithm == 1 ? Tile::k2 : Tile::k4);
 }
 
@@ -72,8 +73,8 @@ double median(std::vector<double> values) {
 
 torch::Tensor random(at::IntArrayRef shape) { return torch::randn(shape).contiguous(torch::MemoryFormat::ChannelsLast); }
 
-void print_layer(const Layer& layer, int64_t rounds) {
-  const auto x = random({layer.batch_size, layer.channels, layer.side, layer.side});
+void print_layer(const Layer& layer, torch::ScalarType dtype, int64_t rounds) {
+  const auto x = random({layer.batch_size, layer.channels, layer.side, layer.side}).to(dtype);
   const auto weight = random({layer.channels, layer.channels, 3, 3});
   const auto dy = torch::randn_like(x);
   std::array<std::array<std::vector<double>, 4>, kAlgorithms.size()> samples;
@@ -129,12 +130,15 @@ void print_strided_layer(const StridedLayer& layer, int64_t rounds) {
 int main(int argc, char** argv) {
   CLI::App app("Times of 3×3 convolutions by each algorithm; in a round, the algorithms take turns");
   int64_t rounds = 9;
+  bool bfloat16 = false;
   app.add_option("--rounds", rounds);
+  app.add_flag("--bfloat16", bfloat16, "images in bfloat16, as under autocast (stride 1 only)");
   CLI11_PARSE(app, argc, argv);
   fmt::print("{} threads; ms for forward / gradient of the input / gradient of the weights, medians of {} rounds\n\n",
              at::get_num_threads(), rounds);
   fmt::print("| network | images × channels × size | direct | winograd2 | ratio | winograd4 | ratio |\n|---|---|---|---|---|---|---|\n");
-  for (const auto& layer : kLayers) print_layer(layer, rounds);
+  for (const auto& layer : kLayers) print_layer(layer, bfloat16 ? torch::kBFloat16 : torch::kFloat32, rounds);
+  if (bfloat16) return 0;
   fmt::print(
       "\nstride 2, gradient of the weights\n\n| network | images × channels × size | LibTorch's | ours | ratio |\n|---|---|---|---|---|\n");
   for (const auto& layer : kStridedLayers) print_strided_layer(layer, rounds);

@@ -36,15 +36,21 @@ const char* autocast_text(const Placement& placement) {
 }
 
 config::ConvolutionChoice choose_convolution(const config::RuntimeSection& runtime, const Placement& placement) {
-  const bool is_possible = placement.device.is_cpu() && placement.dtype == torch::kFloat32 && !placement.autocast_dtype &&
+  using config::ConvolutionChoice;
+  const bool is_bfloat16 = placement.autocast_dtype == torch::kBFloat16;
+  const bool is_possible = placement.device.is_cpu() && placement.dtype == torch::kFloat32 && (is_bfloat16 || !placement.autocast_dtype) &&
                            placement.memory_format == torch::MemoryFormat::ChannelsLast && !runtime.deterministic;
-  if (!is_possible) return config::ConvolutionChoice::kDirect;
-  return runtime.convolution == config::ConvolutionChoice::kAuto ? config::ConvolutionChoice::kWinograd2 : runtime.convolution;
+  if (!is_possible) return ConvolutionChoice::kDirect;
+  if (runtime.convolution != ConvolutionChoice::kAuto) return runtime.convolution;
+  if (!is_bfloat16) return ConvolutionChoice::kWinograd2;
+  // The rounding of the larger tile in float32 is nothing beside that of bfloat16. AMX multiplies faster than any algorithm saves.
+  return cpu_has_amx() ? ConvolutionChoice::kDirect : ConvolutionChoice::kWinograd4;
 }
 
 }  // namespace
 
 bool cpu_has_fast_bfloat16() { return __builtin_cpu_supports("avx512bf16"); }
+bool cpu_has_amx() { return __builtin_cpu_supports("amx-bf16"); }
 
 Placement choose_placement(const config::RuntimeSection& runtime, const config::AmpSection& amp, const config::Auto<bool>& pin_memory,
                            const HostShare& share, const CudaAccess& cuda) {

@@ -54,5 +54,7 @@ uint64_t memory_in_use(const Placement& placement);
 
 // True when the processor computes bfloat16 natively: avx512_bf16, which every processor with AMX has too.
 bool cpu_has_fast_bfloat16();
+// True when it has AMX, an order of magnitude faster in bfloat16 than in float32.
+bool cpu_has_amx();
 
 }  // namespace trainer::device

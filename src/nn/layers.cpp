@@ -1,9 +1,20 @@
 #include "nn/layers.h"
 
+#include <ATen/autocast_mode.h>
+
 #include "nn/convolution/strided.h"
 #include "nn/layer_observer.h"
 
 namespace trainer::nn {
+namespace {
+
+// As autocast does for LibTorch's convolution.
+torch::Tensor in_autocast_type(const torch::Tensor& x) {
+  const bool is_cast = x.is_cpu() && x.scalar_type() == torch::kFloat32 && at::autocast::is_autocast_enabled(at::kCPU);
+  return is_cast ? x.to(at::autocast::get_autocast_dtype(at::kCPU)) : x;
+}
+
+}  // namespace
 
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options)
     : stride_(options.stride), padding_(options.padding) {
@@ -11,7 +22,8 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
   if (options.bias) bias = register_parameter("bias", torch::empty({out_channels}));
 }
 
-torch::Tensor Conv2d::forward(const torch::Tensor& x) {
+torch::Tensor Conv2d::forward(const torch::Tensor& input) {
+  const auto x = largest_tile_ ? in_autocast_type(input) : input;
   if (const auto tile = winograd_tile(x)) return observed(*this, convolution::convolve(x, weight, bias, *tile));
   if (largest_tile_ && stride_ > 1 && padding_ == 1 && convolution::takes_strided(x, weight)) {
     return observed(*this, convolution::convolve_strided(x, weight, bias, stride_));
@@ -26,11 +38,12 @@ std::optional<convolution::Tile> Conv2d::winograd_tile(const torch::Tensor& x) c
 
 torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual) {
   const bool may_fold = norm.uses_fused_operator() && !norm.is_training() && !at::GradMode::is_enabled() && !has_observer();
-  const auto tile = may_fold ? convolution.winograd_tile(x) : std::nullopt;
-  if (!tile) return norm.forward_relu(convolution.forward(x), residual);
+  const auto input = may_fold ? in_autocast_type(x) : x;
+  const auto tile = may_fold ? convolution.winograd_tile(input) : std::nullopt;
+  if (!tile) return norm.forward_relu(convolution.forward(input), residual);
   const auto [scale, shift] = norm.evaluation_scale_and_shift();
   const auto bias = convolution.bias.defined() ? shift + convolution.bias * scale : shift;
-  return convolution::convolve_without_gradients(x, convolution.weight * scale.view({-1, 1, 1, 1}),
+  return convolution::convolve_without_gradients(input, convolution.weight * scale.view({-1, 1, 1, 1}),
                                                  {.bias = bias, .residual = residual, .relu = true}, *tile);
 }
 
@@ -48,9 +61,9 @@ void use_winograd(const torch::nn::Module& network, convolution::Tile largest_ti
   }
 }
 
-Linear::Linear(int64_t in_features, int64_t out_features) {
+Linear::Linear(int64_t in_features, int64_t out_features, bool has_bias) {
   weight = register_parameter("weight", torch::empty({out_features, in_features}));
-  bias = register_parameter("bias", torch::empty({out_features}));
+  if (has_bias) bias = register_parameter("bias", torch::empty({out_features}));
 }
 
 torch::Tensor Linear::forward(const torch::Tensor& x) { return observed(*this, at::linear(x, weight, bias)); }

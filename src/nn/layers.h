@@ -23,12 +23,12 @@ struct Conv2dOptions {
 class Conv2d : public torch::nn::Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
-  torch::Tensor forward(const torch::Tensor& x);  // [N, C, H, W]
+  torch::Tensor forward(const torch::Tensor& input);  // [N, C, H, W]
   // Uses the kernels of this program from now on where they are faster: Winograd's algorithm (convolution::fastest_tile), and the gradient
   // of the weights of a strided 3×3 convolution.
   void use_winograd(convolution::Tile largest_tile) { largest_tile_ = largest_tile; }
 
-  // The tile of Winograd's algorithm for this input; empty: LibTorch's convolution.
+  // The tile of Winograd's algorithm for this input, which under autocast has its type already; empty: LibTorch's convolution.
   std::optional<convolution::Tile> winograd_tile(const torch::Tensor& x) const;
 
   torch::Tensor weight;
@@ -51,13 +51,14 @@ torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, co
 // Calls Conv2d::use_winograd of every convolution below `network`.
 void use_winograd(const torch::nn::Module& network, convolution::Tile largest_tile);
 
-// torch.nn.Linear, with a bias.
+// torch.nn.Linear.
 class Linear : public torch::nn::Module {
  public:
-  Linear(int64_t in_features, int64_t out_features);
+  Linear(int64_t in_features, int64_t out_features, bool has_bias = true);
   torch::Tensor forward(const torch::Tensor& x);  // [N, in_features]
 
-  torch::Tensor weight, bias;
+  torch::Tensor weight;
+  torch::Tensor bias;  // undefined without bias
 };
 
 }  // namespace trainer::nn

@@ -1,6 +1,5 @@
 #include "nn/convolution/winograd.h"
 
-#include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
@@ -8,6 +7,8 @@
 #include <atomic>
 #include <optional>
 #include <vector>
+
+#include "nn/stored_tensor.h"
 
 namespace trainer::nn::convolution {
 namespace {
@@ -50,20 +51,20 @@ Shape shape_of(const torch::Tensor& x, const torch::Tensor& weight) {
 torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, const Shape& shape, bool is_reversed,
                   Tile tile) {
   auto output = at::empty({shape.num_images, shape.out_channels, shape.height, shape.width}, x.options(), kLayout);
-  const auto transformed = at::empty({num_positions(tile) * shape.in_channels * shape.out_channels}, x.options());
+  const auto transformed = at::empty({num_positions(tile) * shape.in_channels * shape.out_channels}, weight.options());
   const int64_t block = tiles_per_block(shape.in_channels);
   const int64_t count = num_tiles(shape, tile);
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "winograd", [&] {
-    const auto* input = x.const_data_ptr<scalar_t>();
-    const auto* given = weight.const_data_ptr<scalar_t>();
-    const auto data_or_null = [](const torch::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr<scalar_t>() : nullptr; };
-    const Epilogue<scalar_t> epilogue{data_or_null(addends.bias), data_or_null(addends.residual), addends.relu};
-    auto* weights = transformed.data_ptr<scalar_t>();
-    auto* result = output.data_ptr<scalar_t>();
+  dispatch_stored(x.scalar_type(), [&]<class S>(S) {
+    using T = Computed<S>;
+    const auto* input = values_of<S>(x);
+    const auto* given = values_of<T>(weight);
+    const Epilogue<S> epilogue{values_of<T>(addends.bias), values_of<S>(addends.residual), addends.relu};
+    auto* weights = mutable_values_of<T>(transformed);
+    auto* result = mutable_values_of<S>(output);
     at::parallel_for(0, shape.in_channels, 1,
                      [&](int64_t begin, int64_t end) { transform_weights(tile, shape, given, is_reversed, weights, begin, end); });
     for_each_in_any_order(ceil_div(count, block), [&](int64_t i) {
-      auto* workspace = thread_memory<scalar_t>(convolve_workspace(tile, shape, block));
+      auto* workspace = thread_memory<T>(convolve_workspace(tile, shape, block));
       convolve(tile, shape, input, weights, epilogue, result, i * block, std::min((i + 1) * block, count), workspace);
     });
   });
@@ -71,8 +72,8 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
 }
 
 // Each thread sums over its own blocks of tiles. Returns the sums [parts, positions, out, in].
-template <class T>
-torch::Tensor sum_by_thread(const T* x, const T* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
+template <class S, class T = Computed<S>>
+torch::Tensor sum_by_thread(const S* x, const S* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
   const int64_t block = tiles_per_block(shape.in_channels);
   const int64_t count = num_tiles(shape, tile);
   const int64_t num_blocks = ceil_div(count, block);
@@ -99,8 +100,8 @@ torch::Tensor sum_by_thread(const T* x, const T* dy, const Shape& shape, Tile ti
 
 // All threads transform a large block, then each sums at its own positions: for so many channels that a copy of the sums for each thread
 // would be large.
-template <class T>
-torch::Tensor sum_by_position(const T* x, const T* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
+template <class S, class T = Computed<S>>
+torch::Tensor sum_by_position(const S* x, const S* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
   constexpr int64_t kBlockBytes = 16 * 1024 * 1024;
   const int64_t count = num_tiles(shape, tile);
   const int64_t tile_values = num_positions(tile) * (shape.in_channels + shape.out_channels);
@@ -124,16 +125,15 @@ torch::Tensor sum_by_position(const T* x, const T* dy, const Shape& shape, Tile 
 
 torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, const Shape& shape, Tile tile) {
   constexpr int64_t kLargeSums = 1024 * 1024;
-  auto gradient = at::empty({shape.out_channels, shape.in_channels, 3, 3}, x.options(), kLayout);
+  const auto options = x.options().dtype(computed_type(x.scalar_type())).memory_format(std::nullopt);
+  auto gradient = at::empty({shape.out_channels, shape.in_channels, 3, 3}, options, kLayout);
   const bool is_large = num_positions(tile) * shape.in_channels * shape.out_channels > kLargeSums;
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "winograd", [&] {
-    const auto* input = x.const_data_ptr<scalar_t>();
-    const auto* given = dy.const_data_ptr<scalar_t>();
-    const auto sum = is_large ? &sum_by_position<scalar_t> : &sum_by_thread<scalar_t>;
-    const auto sums = sum(input, given, shape, tile, x.options().memory_format(std::nullopt));
+  dispatch_stored(x.scalar_type(), [&]<class S>(S) {
+    const auto sum = is_large ? &sum_by_position<S> : &sum_by_thread<S>;
+    const auto sums = sum(values_of<S>(x), values_of<S>(dy), shape, tile, options);
     at::parallel_for(0, shape.out_channels, 1, [&](int64_t begin, int64_t end) {
-      finish_weight_gradient(tile, shape, sums.template const_data_ptr<scalar_t>(), sums.size(0), gradient.data_ptr<scalar_t>(), begin,
-                             end);
+      using T = Computed<S>;
+      finish_weight_gradient(tile, shape, values_of<T>(sums), sums.size(0), mutable_values_of<T>(gradient), begin, end);
     });
   });
   return gradient;
@@ -159,7 +159,7 @@ class Convolution : public torch::autograd::Function<Convolution> {
     torch::Tensor dx, dw, dbias;
     if (context->needs_input_grad(0)) dx = run(dy, weight, {}, reversed(shape), /*is_reversed=*/true, tile);
     if (context->needs_input_grad(1)) dw = weight_gradient(x, dy, shape, tile);
-    if (context->saved_data["has_bias"].toBool()) dbias = dy.sum({0, 2, 3});
+    if (context->saved_data["has_bias"].toBool()) dbias = dy.sum({0, 2, 3}, /*keepdim=*/false, weight.scalar_type());
     return {dx, dw, dbias, torch::Tensor()};
   }
 };
@@ -167,20 +167,29 @@ class Convolution : public torch::autograd::Function<Convolution> {
 }  // namespace
 
 bool takes(const torch::Tensor& x, const torch::Tensor& weight) {
-  const bool is_possible_type = x.scalar_type() == torch::kFloat32 || x.scalar_type() == torch::kFloat64;
-  return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == x.scalar_type() && weight.size(2) == 3 &&
-         weight.size(3) == 3 && weight.size(0) % kChannels == 0 && weight.size(1) % kChannels == 0;
+  const auto computed = computed_type(x.scalar_type());
+  const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
+  return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == computed && weight.size(2) == 3 && weight.size(3) == 3 &&
+         weight.size(0) % kChannels == 0 && weight.size(1) % kChannels == 0;
 }
 
 std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& weight, Tile largest) {
   if (!takes(x, weight)) return std::nullopt;
   const auto smallest_side = std::min(x.size(2), x.size(3));
+  const auto fewest_channels = std::min(weight.size(0), weight.size(1));
   // Measured (docs/performance.md): larger transformed weights do not stay in the cache.
   constexpr int64_t kMostWeights = 4'500'000;
-  if (largest == Tile::k4 && smallest_side > 2 && num_positions(Tile::k4) * weight.size(0) * weight.size(1) <= kMostWeights)
-    return Tile::k4;
+  const bool can_be_large =
+      largest == Tile::k4 && smallest_side > 2 && num_positions(Tile::k4) * weight.size(0) * weight.size(1) <= kMostWeights;
+  if (x.scalar_type() == torch::kBFloat16) {
+    // LibTorch multiplies bfloat16 twice as fast as float32. Only large tiles save more than that, unless many of them reach over the edge.
+    constexpr int64_t kFewBFloat16Channels = 64;
+    const bool is_filled = 8 * x.size(2) * x.size(3) >= 7 * 16 * tiles_along(x.size(2), Tile::k4) * tiles_along(x.size(3), Tile::k4);
+    return can_be_large && is_filled && fewest_channels >= kFewBFloat16Channels ? std::optional(Tile::k4) : std::nullopt;
+  }
+  if (can_be_large) return Tile::k4;
   constexpr int64_t kFewChannels = 16;
-  if (smallest_side > 1 && std::min(weight.size(0), weight.size(1)) >= kFewChannels) return Tile::k2;
+  if (smallest_side > 1 && fewest_channels >= kFewChannels) return Tile::k2;
   return std::nullopt;
 }
 
@@ -194,7 +203,8 @@ torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, cons
 torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile) {
   TORCH_CHECK(takes(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
   const torch::NoGradGuard no_grad;
-  const Addends dense{addends.bias, addends.residual.defined() ? addends.residual.contiguous(kLayout) : torch::Tensor(), addends.relu};
+  const Addends dense{addends.bias, addends.residual.defined() ? addends.residual.to(x.scalar_type()).contiguous(kLayout) : torch::Tensor(),
+                      addends.relu};
   return run(x.contiguous(kLayout), weight.contiguous(kLayout), dense, shape_of(x, weight), /*is_reversed=*/false, tile);
 }
 

@@ -9,7 +9,8 @@
 
 namespace trainer::nn::convolution {
 
-// Whether convolve() takes these: float32 or float64 on the CPU, a kernel of 3×3, numbers of channels that are multiples of kChannels.
+// Whether convolve() takes these: float32 or float64 on the CPU, or x in bfloat16 and the weight in float32; a kernel of 3×3, numbers of
+// channels that are multiples of kChannels.
 bool takes(const torch::Tensor& x, const torch::Tensor& weight);
 
 // The tile, at most `largest`, with which convolve() is fastest; empty if LibTorch's convolution is faster, or if convolve() does not take
@@ -17,7 +18,8 @@ bool takes(const torch::Tensor& x, const torch::Tensor& weight);
 std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& weight, Tile largest);
 
 // at::conv2d(x, weight, bias, /*stride=*/1, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; both in any memory format;
-// `bias`: [out], or undefined. The result is channels_last. The bits depend on the number of threads, but not on their timing.
+// `bias`: [out], or undefined. The result is channels_last and has the type of x; what is computed from bfloat16 is computed in float32,
+// and the weight is not rounded. The bits depend on the number of threads, but not on their timing.
 torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile);
 
 // What follows a convolution in evaluation; tensors may be undefined.

@@ -10,10 +10,13 @@
 
 #include "nn/convolution/products-inl.h"
 #include "nn/convolution/transforms-inl.h"
+#include "nn/stored-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::convolution::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using nn::HWY_NAMESPACE::load;
+using nn::HWY_NAMESPACE::store;
 
 template <class T>
 using ChannelTag = hn::CappedTag<T, kChannels>;
@@ -32,16 +35,16 @@ HWY_INLINE Place place_of(const Shape& shape, int64_t tile) {
 }
 
 // kSize × kSize pixels of an image, zero outside of it, of one vector of channels, which begins with `channel`.
-template <int kSize, class D, class T = hn::TFromD<D>>
-HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, const T* images, int64_t image, int64_t first_row,
+template <int kSize, class D, class S>
+HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, const S* images, int64_t image, int64_t first_row,
                             int64_t first_column, int64_t channel, hn::Vec<D>* pixels) {
-  const T* begin = images + image * shape.height * shape.width * num_channels + channel;
+  const S* begin = images + image * shape.height * shape.width * num_channels + channel;
   const bool is_all_inside =
       first_row >= 0 && first_row + kSize <= shape.height && first_column >= 0 && first_column + kSize <= shape.width;
   if (is_all_inside) {
     begin += (first_row * shape.width + first_column) * num_channels;
     TRAINER_UNROLL for (int i = 0; i < kSize; ++i, begin += shape.width * num_channels) {
-      TRAINER_UNROLL for (int j = 0; j < kSize; ++j) pixels[i * kSize + j] = hn::LoadU(tag, begin + j * num_channels);
+      TRAINER_UNROLL for (int j = 0; j < kSize; ++j) pixels[i * kSize + j] = load(tag, begin + j * num_channels);
     }
     return;
   }
@@ -50,14 +53,14 @@ HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, con
     TRAINER_UNROLL for (int j = 0; j < kSize; ++j) {
       const int64_t column = first_column + j;
       const bool is_inside = row >= 0 && row < shape.height && column >= 0 && column < shape.width;
-      pixels[i * kSize + j] = is_inside ? hn::LoadU(tag, begin + (row * shape.width + column) * num_channels) : hn::Zero(tag);
+      pixels[i * kSize + j] = is_inside ? load(tag, begin + (row * shape.width + column) * num_channels) : hn::Zero(tag);
     }
   }
 }
 
 // Bᵀ d B of a tile for all channels; position q goes to values[q * plane + channel].
-template <int kTile, class T>
-HWY_INLINE void transform_input(const Shape& shape, int64_t num_channels, const T* input, const Place& place, T* values, int64_t plane) {
+template <int kTile, class S, class T = Computed<S>>
+HWY_INLINE void transform_input(const Shape& shape, int64_t num_channels, const S* input, const Place& place, T* values, int64_t plane) {
   constexpr int kSide = kTile + 2;
   const ChannelTag<T> tag;
   using V = hn::Vec<ChannelTag<T>>;
@@ -73,8 +76,8 @@ HWY_INLINE void transform_input(const Shape& shape, int64_t num_channels, const 
 }
 
 // A y Aᵀ of a tile for all channels.
-template <int kTile, class T>
-HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, const T* gradient, const Place& place, T* values,
+template <int kTile, class S, class T = Computed<S>>
+HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, const S* gradient, const Place& place, T* values,
                                    int64_t plane) {
   constexpr int kSide = kTile + 2;
   const ChannelTag<T> tag;
@@ -92,9 +95,9 @@ HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, con
 }
 
 // Aᵀ m A of a tile for one vector of output channels, which begins with `channel`, and the epilogue; position q is at sums[q * plane].
-template <int kTile, class D, class T = hn::TFromD<D>>
+template <int kTile, class D, class S, class T = Computed<S>>
 HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64_t plane, const Place& place, int64_t channel,
-                                 const Epilogue<T>& epilogue, T* output) {
+                                 const Epilogue<S>& epilogue, S* output) {
   constexpr int kSide = kTile + 2;
   using V = hn::Vec<D>;
   V m[kSide * kSide];
@@ -109,16 +112,16 @@ HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64
     for (int j = 0; j < kTile && place.column + j < shape.width; ++j) {
       const int64_t offset = (image + (place.row + i) * shape.width + place.column + j) * shape.out_channels + channel;
       V value = hn::Add(y[i * kTile + j], bias);
-      if (epilogue.residual != nullptr) value = hn::Add(value, hn::LoadU(tag, epilogue.residual + offset));
+      if (epilogue.residual != nullptr) value = hn::Add(value, load(tag, epilogue.residual + offset));
       // Not Max, which gives 0 for NaN on some processors.
       if (epilogue.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(tag)), value);
-      hn::StoreU(value, tag, output + offset);
+      store(value, tag, output + offset);
     }
   }
 }
 
-template <int kTile, class T>
-void convolve_tiles(const Shape& shape, const T* input, const T* weights, const Epilogue<T>& epilogue, T* output, int64_t begin,
+template <int kTile, class S, class T = Computed<S>>
+void convolve_tiles(const Shape& shape, const S* input, const T* weights, const Epilogue<S>& epilogue, S* output, int64_t begin,
                     int64_t end, T* workspace) {
   constexpr int kPositions = (kTile + 2) * (kTile + 2);
   const int64_t num_in = shape.in_channels;
@@ -196,8 +199,8 @@ void transform_weight_channels(const Shape& shape, const T* weight, bool is_reve
   }
 }
 
-template <int kTile, class T>
-void transform_tiles(const Shape& shape, const T* input, const T* output_gradient, int64_t first, int64_t count, int64_t begin, int64_t end,
+template <int kTile, class S, class T = Computed<S>>
+void transform_tiles(const Shape& shape, const S* input, const S* output_gradient, int64_t first, int64_t count, int64_t begin, int64_t end,
                      T* inputs, T* gradients) {
   for (int64_t t = begin - first; t < end - first; ++t) {
     const auto place = place_of<kTile>(shape, first + t);
@@ -259,20 +262,25 @@ void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gra
 }
 
 // Highway exports functions, not templates: one of each for each type.
-#define TRAINER_KERNELS(Name, T)                                                                                                           \
+#define TRAINER_IMAGE_KERNELS(Name, S)                                                                                                   \
+  void Name##Convolve(Tile tile, const Shape& shape, const S* input, const Computed<S>* weights, const Epilogue<S>& epilogue, S* output, \
+                      int64_t begin, int64_t end, Computed<S>* space) {                                                                  \
+    const auto act = tile == Tile::k2 ? &convolve_tiles<2, S> : &convolve_tiles<4, S>;                                                   \
+    act(shape, input, weights, epilogue, output, begin, end, space);                                                                     \
+  }                                                                                                                                      \
+  void Name##Transform(Tile tile, const Shape& shape, const S* input, const S* gradient, int64_t first, int64_t count, int64_t begin,    \
+                       int64_t end, Computed<S>* inputs, Computed<S>* gradients) {                                                       \
+    const auto act = tile == Tile::k2 ? &transform_tiles<2, S> : &transform_tiles<4, S>;                                                 \
+    act(shape, input, gradient, first, count, begin, end, inputs, gradients);                                                            \
+  }
+TRAINER_IMAGE_KERNELS(BFloat, BFloat16)
+TRAINER_IMAGE_KERNELS(Float, float)
+TRAINER_IMAGE_KERNELS(Double, double)
+
+#define TRAINER_WEIGHT_KERNELS(Name, T)                                                                                                    \
   void Name##Weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) {       \
     const auto act = tile == Tile::k2 ? &transform_weight_channels<2, T> : &transform_weight_channels<4, T>;                               \
     act(shape, weight, is_reversed, transformed, begin, end);                                                                              \
-  }                                                                                                                                        \
-  void Name##Convolve(Tile tile, const Shape& shape, const T* input, const T* weights, const Epilogue<T>& epilogue, T* output,             \
-                      int64_t begin, int64_t end, T* space) {                                                                              \
-    const auto act = tile == Tile::k2 ? &convolve_tiles<2, T> : &convolve_tiles<4, T>;                                                     \
-    act(shape, input, weights, epilogue, output, begin, end, space);                                                                       \
-  }                                                                                                                                        \
-  void Name##Transform(Tile tile, const Shape& shape, const T* input, const T* gradient, int64_t first, int64_t count, int64_t begin,      \
-                       int64_t end, T* inputs, T* gradients) {                                                                             \
-    const auto act = tile == Tile::k2 ? &transform_tiles<2, T> : &transform_tiles<4, T>;                                                   \
-    act(shape, input, gradient, first, count, begin, end, inputs, gradients);                                                              \
   }                                                                                                                                        \
   void Name##Products(Tile, const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin, int64_t end) { \
     add_products(shape, inputs, gradients, count, sums, begin, end);                                                                       \
@@ -281,8 +289,8 @@ void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gra
     const auto act = tile == Tile::k2 ? &finish_gradient<2, T> : &finish_gradient<4, T>;                                                   \
     act(shape, sums, num_sums, gradient, begin, end);                                                                                      \
   }
-TRAINER_KERNELS(Float, float)
-TRAINER_KERNELS(Double, double)
+TRAINER_WEIGHT_KERNELS(Float, float)
+TRAINER_WEIGHT_KERNELS(Double, double)
 
 }  // namespace trainer::nn::convolution::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -290,25 +298,30 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trainer::nn::convolution {
 
-#define TRAINER_DISPATCH(Name, T)                                                                                                        \
+#define TRAINER_IMAGE_DISPATCH(Name, S)                                                                                            \
+  HWY_EXPORT(Name##Convolve);                                                                                                      \
+  HWY_EXPORT(Name##Transform);                                                                                                     \
+  template <>                                                                                                                      \
+  void convolve(Tile tile, const Shape& shape, const S* input, const Computed<S>* weights, const Epilogue<S>& epilogue, S* output, \
+                int64_t begin, int64_t end, Computed<S>* workspace) {                                                              \
+    HWY_DYNAMIC_DISPATCH(Name##Convolve)(tile, shape, input, weights, epilogue, output, begin, end, workspace);                    \
+  }                                                                                                                                \
+  template <>                                                                                                                      \
+  void transform_block(Tile tile, const Shape& shape, const S* input, const S* output_gradient, int64_t first, int64_t count,      \
+                       int64_t begin, int64_t end, Computed<S>* inputs, Computed<S>* gradients) {                                  \
+    HWY_DYNAMIC_DISPATCH(Name##Transform)(tile, shape, input, output_gradient, first, count, begin, end, inputs, gradients);       \
+  }
+TRAINER_IMAGE_DISPATCH(BFloat, BFloat16)
+TRAINER_IMAGE_DISPATCH(Float, float)
+TRAINER_IMAGE_DISPATCH(Double, double)
+
+#define TRAINER_WEIGHT_DISPATCH(Name, T)                                                                                                 \
   HWY_EXPORT(Name##Weights);                                                                                                             \
-  HWY_EXPORT(Name##Convolve);                                                                                                            \
-  HWY_EXPORT(Name##Transform);                                                                                                           \
   HWY_EXPORT(Name##Products);                                                                                                            \
   HWY_EXPORT(Name##Finish);                                                                                                              \
   template <>                                                                                                                            \
   void transform_weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) { \
     HWY_DYNAMIC_DISPATCH(Name##Weights)(tile, shape, weight, is_reversed, transformed, begin, end);                                      \
-  }                                                                                                                                      \
-  template <>                                                                                                                            \
-  void convolve(Tile tile, const Shape& shape, const T* input, const T* weights, const Epilogue<T>& epilogue, T* output, int64_t begin,  \
-                int64_t end, T* workspace) {                                                                                             \
-    HWY_DYNAMIC_DISPATCH(Name##Convolve)(tile, shape, input, weights, epilogue, output, begin, end, workspace);                          \
-  }                                                                                                                                      \
-  template <>                                                                                                                            \
-  void transform_block(Tile tile, const Shape& shape, const T* input, const T* output_gradient, int64_t first, int64_t count,            \
-                       int64_t begin, int64_t end, T* inputs, T* gradients) {                                                            \
-    HWY_DYNAMIC_DISPATCH(Name##Transform)(tile, shape, input, output_gradient, first, count, begin, end, inputs, gradients);             \
   }                                                                                                                                      \
   template <>                                                                                                                            \
   void add_weight_products(Tile tile, const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin,    \
@@ -319,8 +332,8 @@ namespace trainer::nn::convolution {
   void finish_weight_gradient(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) { \
     HWY_DYNAMIC_DISPATCH(Name##Finish)(tile, shape, sums, num_sums, gradient, begin, end);                                               \
   }
-TRAINER_DISPATCH(Float, float)
-TRAINER_DISPATCH(Double, double)
+TRAINER_WEIGHT_DISPATCH(Float, float)
+TRAINER_WEIGHT_DISPATCH(Double, double)
 
 int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block) {
   // The sums of one block of columns; the widest has two vectors of 16.

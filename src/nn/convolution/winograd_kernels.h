@@ -5,10 +5,14 @@
 //
 // Tensors are dense and channels_last: images [N][H][W][channels], weights [out][3][3][in]. These functions compute a part of the work on
 // the calling thread; winograd.cpp distributes the parts. Without LibTorch, so that the compiler sees only loops.
+//
+// S: the type of images and their gradients, float, double or BFloat16. Weights, transformed tiles and sums have the type that is computed
+// with, T = Computed<S>.
 
 #include <cstdint>
 
 #include "nn/convolution/channels.h"
+#include "nn/stored.h"
 
 namespace trainer::nn::convolution {
 
@@ -45,23 +49,23 @@ void transform_weights(Tile tile, const Shape& shape, const T* weight, bool is_r
 // Values of `workspace` that convolve() needs for blocks of so many tiles.
 int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block);
 // What is done with each value of the output before it is written; pointers may be null.
-template <class T>
+template <class S>
 struct Epilogue {
-  const T* bias = nullptr;      // of each output channel
-  const T* residual = nullptr;  // is added; of the output's size
+  const Computed<S>* bias = nullptr;  // of each output channel
+  const S* residual = nullptr;        // is added; of the output's size
   bool relu = false;
 };
 
 // The output for the tiles [begin, end), at most tiles_per_block of them.
-template <class T>
-void convolve(Tile tile, const Shape& shape, const T* input, const T* transformed_weights, const Epilogue<T>& epilogue, T* output,
-              int64_t begin, int64_t end, T* workspace);
+template <class S>
+void convolve(Tile tile, const Shape& shape, const S* input, const Computed<S>* transformed_weights, const Epilogue<S>& epilogue, S* output,
+              int64_t begin, int64_t end, Computed<S>* workspace);
 
 // The gradient of the weights is computed for blocks of `count` tiles, beginning with the tile `first`. Transforms the tiles [begin, end)
 // of such a block: `inputs` [positions][count][in], `gradients` [positions][count][out].
-template <class T>
-void transform_block(Tile tile, const Shape& shape, const T* input, const T* output_gradient, int64_t first, int64_t count, int64_t begin,
-                     int64_t end, T* inputs, T* gradients);
+template <class S>
+void transform_block(Tile tile, const Shape& shape, const S* input, const S* output_gradient, int64_t first, int64_t count, int64_t begin,
+                     int64_t end, Computed<S>* inputs, Computed<S>* gradients);
 // Adds the products of a transformed block to `sums`, [positions][out][in], at the positions [begin, end).
 template <class T>
 void add_weight_products(Tile tile, const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin,

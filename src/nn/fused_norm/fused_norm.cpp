@@ -10,6 +10,7 @@
 
 #include "nn/batch_statistics.h"
 #include "nn/fused_norm/kernels.h"
+#include "nn/stored_tensor.h"
 
 namespace trainer::nn::fused_norm {
 namespace {
@@ -23,27 +24,6 @@ using torch::autograd::AutogradContext;
 constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
 int64_t num_rows(const torch::Tensor& x) { return x.numel() / x.size(1); }
-
-// How the kernels call the type of a tensor.
-template <class T>
-using Stored = std::conditional_t<std::is_same_v<T, c10::BFloat16>, BFloat16, T>;
-static_assert(sizeof(BFloat16) == sizeof(c10::BFloat16));
-
-// Null if the tensor is undefined.
-template <class S>
-const S* values_of(const torch::Tensor& tensor) {
-  return tensor.defined() ? static_cast<const S*>(tensor.const_data_ptr()) : nullptr;
-}
-template <class S>
-S* mutable_values_of(const torch::Tensor& tensor) {
-  return tensor.defined() ? static_cast<S*>(tensor.mutable_data_ptr()) : nullptr;
-}
-
-// Calls act(S()) with the type of a tensor's values.
-template <class Act>
-void dispatch(torch::ScalarType dtype, const Act& act) {
-  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, dtype, "fused_norm", [&] { act(Stored<scalar_t>()); });
-}
 
 // Rows are divided among the threads in the same way in each call, so that sums over them have the same bits.
 struct Parts {
@@ -77,7 +57,7 @@ torch::Tensor local_moments(const torch::Tensor& x) {
   const Parts parts(num_rows(x));
   const auto each = at::zeros({parts.num_parts, 2 * num_channels + 1}, torch::kFloat64);
   auto* values = each.data_ptr<double>();
-  dispatch(x.scalar_type(), [&]<class S>(S) {
+  dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     const auto* input = values_of<S>(x);
     parts.run([&](int64_t part) {
       const int64_t rows = parts.size(part);
@@ -96,7 +76,7 @@ void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const
                     bool relu, const torch::Tensor& y) {
   const int64_t num_channels = x.size(1);
   const Parts parts(num_rows(x));
-  dispatch(x.scalar_type(), [&]<class S>(S) {
+  dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     const auto operation = operation_of<S>(scale, shift, relu);
     const auto* input = values_of<S>(x);
     const auto* added = values_of<S>(residual);
@@ -116,7 +96,7 @@ torch::Tensor gradient_sums(const torch::Tensor& dy, const torch::Tensor& x, con
   const Parts parts(num_rows(x));
   const auto each = at::empty({parts.num_parts, 2, num_channels}, torch::kFloat64);
   auto* sums = each.data_ptr<double>();
-  dispatch(x.scalar_type(), [&]<class S>(S) {
+  dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     const auto operation = operation_of<S>(scale, shift, relu);
     const auto* gradient = values_of<S>(dy);
     const auto* input = values_of<S>(x);
@@ -138,7 +118,7 @@ torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, co
   const int64_t num_channels = x.size(1);
   const Parts parts(num_rows(x));
   auto dx = at::empty_like(x);
-  dispatch(x.scalar_type(), [&]<class S>(S) {
+  dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     const auto operation = operation_of<S>(scale, shift, relu);
     const auto* gradient = values_of<S>(dy);
     const auto* input = values_of<S>(x);
@@ -234,7 +214,7 @@ bool takes(const torch::Tensor& x, const torch::Tensor& residual, const torch::T
   const auto is_dense = [&](const torch::Tensor& tensor) {
     return tensor.is_cpu() && tensor.scalar_type() == dtype && tensor.dim() == 4 && tensor.is_contiguous(kLayout);
   };
-  const auto computed = dtype == torch::kBFloat16 ? torch::kFloat32 : dtype;
+  const auto computed = computed_type(dtype);
   const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
   return is_possible_type && weight.scalar_type() == computed && is_dense(x) && x.size(1) == weight.numel() && x.size(1) % kChannels == 0 &&
          (!residual.defined() || (is_dense(residual) && residual.sizes() == x.sizes()));

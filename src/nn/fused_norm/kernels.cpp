@@ -8,41 +8,16 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "nn/stored-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::fused_norm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using nn::HWY_NAMESPACE::load;
+using nn::HWY_NAMESPACE::store;
 
 // So many rows are added in T before they are added in float64; they stay in the first-level cache.
 constexpr int64_t kRows = 32;
-
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> load(D tag, const T* from) {
-  return hn::LoadU(tag, from);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> load(D tag, const BFloat16* from) {
-  const hn::Rebind<uint16_t, D> halves;
-  const hn::Rebind<uint32_t, D> words;
-  return hn::BitCast(tag, hn::ShiftLeft<16>(hn::PromoteTo(words, hn::LoadU(halves, &from->bits))));
-}
-
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void store(hn::Vec<D> value, D tag, T* to) {
-  hn::StoreU(value, tag, to);
-}
-// Rounds to the nearest, halves to even.
-template <class D>
-HWY_INLINE void store(hn::Vec<D> value, D /*tag*/, BFloat16* to) {
-  const hn::Rebind<uint16_t, D> halves;
-  const hn::Rebind<uint32_t, D> words;
-  const hn::Rebind<int32_t, D> integers;
-  const auto bits = hn::BitCast(words, value);
-  const auto is_odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(is_odd, hn::Set(words, 0x7FFF))));
-  // Rounding could turn a NaN into a number.
-  const auto result = hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(value)), hn::Set(words, 0x7FC0), rounded);
-  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, result)), halves, &to->bits);
-}
 
 // Calls act(tag, first channel) for each vector of channels.
 template <class T, class Act>

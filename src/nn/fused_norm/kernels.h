@@ -6,18 +6,12 @@
 // S: the type of the tensors, float, double or BFloat16. What belongs to a channel has the type that is computed with, Computed<S>.
 
 #include <cstdint>
-#include <type_traits>
+
+#include "nn/stored.h"
 
 namespace trainer::nn::fused_norm {
 
 inline constexpr int64_t kChannels = 8;
-
-struct BFloat16 {
-  uint16_t bits;  // the upper half of a float
-};
-
-template <class S>
-using Computed = std::conditional_t<std::is_same_v<S, BFloat16>, float, S>;
 
 // What is computed for each channel c: y = x * scale[c] + shift[c] (+ residual), then max(y, 0) if `relu`.
 template <class T>

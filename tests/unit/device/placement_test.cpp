@@ -119,7 +119,7 @@ TEST(Placement, ExplicitValuesAreUsed) {
   EXPECT_EQ(to_string(mixed), "cpu, 3 threads, float32 with bfloat16 autocast");
 }
 
-TEST(Placement, WinogradsAlgorithmIsForFloat32OnACpu) {
+TEST(Placement, WinogradsAlgorithmIsForFloat32AndBFloat16OnACpu) {
   using config::ConvolutionChoice;
   const auto convolution = [](const config::RuntimeSection& runtime, const config::AmpSection& amp = {}, const CudaModule* cuda = nullptr) {
     return config::spelling_of(place(runtime, amp, cuda).convolution, config::kConvolutionChoices);
@@ -130,7 +130,10 @@ TEST(Placement, WinogradsAlgorithmIsForFloat32OnACpu) {
   EXPECT_EQ(convolution({.convolution = ConvolutionChoice::kDirect}, no_amp), "direct");
   const ConvolutionChoice winograd4 = ConvolutionChoice::kWinograd4;
   EXPECT_EQ(convolution({.convolution = winograd4}, no_amp), "winograd4");
-  EXPECT_EQ(convolution({.convolution = winograd4}, {.enabled = {true}}), "direct");
+  const config::AmpSection bfloat16{.enabled = {true}, .dtype = config::AmpDtype::kBfloat16};
+  EXPECT_EQ(convolution({}, bfloat16), cpu_has_amx() ? "direct" : "winograd4");
+  EXPECT_EQ(convolution({.convolution = ConvolutionChoice::kWinograd2}, bfloat16), "winograd2");
+  EXPECT_EQ(convolution({.convolution = winograd4}, {.enabled = {true}, .dtype = config::AmpDtype::kFloat16}), "direct");
   EXPECT_EQ(convolution({.dtype = config::DtypeChoice::kFloat64, .channels_last = {true}, .convolution = winograd4}, no_amp), "direct");
   EXPECT_EQ(convolution({.channels_last = {false}, .convolution = winograd4}, no_amp), "direct");
   EXPECT_EQ(convolution({.deterministic = true, .convolution = winograd4}, no_amp), "direct");

@@ -63,6 +63,30 @@ TEST(Winograd, RoundsLittleInFloat32) {
   }
 }
 
+// In float32 from values in bfloat16, whose rounding at the end is all that a result loses.
+double largest_bfloat16_distance(const Case& c, Tile tile) {
+  torch::manual_seed(1);
+  const auto x = torch::randn({c.images, c.in, c.height, c.width}).to(torch::kBFloat16);
+  const auto weight = torch::randn({c.out, c.in, 3, 3});
+  const auto dy = torch::randn({c.images, c.out, c.height, c.width}).to(torch::kBFloat16);
+  const auto convolve_by_tiles = [&](const auto& input, const auto& parameter) { return convolve(input, parameter, {}, tile); };
+  const auto actual = differentiate(x, weight, dy, convolve_by_tiles);
+  const auto expected = differentiate(x.to(torch::kFloat32), weight, dy.to(torch::kFloat32), convolve_by_tiles);
+  EXPECT_EQ(actual.y.scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(actual.dx.scalar_type(), torch::kBFloat16);
+  EXPECT_TRUE(at::equal(actual.dw, expected.dw));
+  EXPECT_TRUE(at::equal(actual.y, expected.y.to(torch::kBFloat16)));
+  EXPECT_TRUE(at::equal(actual.dx, expected.dx.to(torch::kBFloat16)));
+  return std::max(distance(actual.y, expected.y), distance(actual.dx, expected.dx));
+}
+
+TEST(Winograd, ComputesBFloat16InFloat32) {
+  for (const auto tile : {Tile::k2, Tile::k4}) {
+    // Half a unit in the last of 8 bits, at most.
+    for (const auto& c : kCases) EXPECT_LT(largest_bfloat16_distance(c, tile), 1.0 / 256) << c.in << " " << c.out << " " << c.height;
+  }
+}
+
 // Calls act(name) with the instructions of each kind of processor that this one understands.
 template <class Act>
 void for_each_kind_of_processor(const Act& act) {
@@ -132,6 +156,14 @@ TEST(Winograd, TheTileDependsOnTheLayerOnly) {
   EXPECT_EQ(choose(2, 512, 4, Tile::k4), Tile::k2) << "the transformed weights are too large";
   EXPECT_EQ(choose(2, 64, 2, Tile::k4), Tile::k2) << "a tile would be larger than the image";
   EXPECT_EQ(choose(2, 64, 1, Tile::k4), std::nullopt);
+  const auto choose_for_bfloat16 = [](int64_t channels, int64_t side, Tile largest) {
+    return fastest_tile(torch::zeros({2, channels, side, side}, torch::kBFloat16), torch::zeros({channels, channels, 3, 3}), largest);
+  };
+  EXPECT_EQ(choose_for_bfloat16(64, 32, Tile::k4), Tile::k4);
+  EXPECT_EQ(choose_for_bfloat16(64, 32, Tile::k2), std::nullopt);
+  EXPECT_EQ(choose_for_bfloat16(32, 32, Tile::k4), std::nullopt);
+  EXPECT_EQ(choose_for_bfloat16(512, 32, Tile::k4), std::nullopt);
+  EXPECT_EQ(choose_for_bfloat16(64, 7, Tile::k4), std::nullopt) << "a quarter of the tiles' outputs would be outside";
 }
 
 TEST(Winograd, TakesOnlyWhatItCanCompute) {
@@ -141,6 +173,7 @@ TEST(Winograd, TakesOnlyWhatItCanCompute) {
   EXPECT_FALSE(takes(x, torch::zeros({10, 8, 3, 3})));
   EXPECT_FALSE(takes(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3})));
   EXPECT_FALSE(takes(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16)));
+  EXPECT_TRUE(takes(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3})));
 }
 
 struct StridedCase {

@@ -1,5 +1,6 @@
 #include "nn/layers.h"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
 namespace trainer::nn::test {
@@ -41,6 +42,53 @@ TEST(Layers, ConvolutionsOfResidualNetworksKeepOrHalveTheSize) {
   EXPECT_EQ(conv1x1(2, 5)->forward(x).sizes(), (std::vector<int64_t>{1, 5, 8, 8}));
   EXPECT_EQ(conv1x1(2, 5, 2)->forward(x).sizes(), (std::vector<int64_t>{1, 5, 4, 4}));
   EXPECT_EQ(conv3x3(2, 5)->parameters().size(), 1U);
+}
+
+// Autocast of bfloat16 on the CPU while it exists.
+struct BFloat16Autocast {
+  BFloat16Autocast() {
+    at::autocast::set_autocast_dtype(at::kCPU, torch::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+  }
+  ~BFloat16Autocast() {
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+  }
+};
+
+TEST(Layers, UnderAutocastWinogradsAlgorithmTakesAndGivesBFloat16) {
+  const auto x = torch::randn({2, 64, 8, 8}).contiguous(torch::MemoryFormat::ChannelsLast);
+  const auto run = [&](bool winograd) {
+    torch::manual_seed(1);
+    const auto convolution = conv3x3(64, 64);
+    BatchNorm2d norm(64);
+    if (winograd) {
+      convolution->use_winograd(convolution::Tile::k4);
+      norm.use_fused_operator();
+    }
+    {
+      const torch::NoGradGuard no_grad;
+      convolution->weight.normal_(0, 0.05);
+    }
+    const BFloat16Autocast autocast;
+    const auto input = x.clone().requires_grad_();
+    const auto y = convolve_normalise_relu(*convolution, norm, input);
+    EXPECT_EQ(y.scalar_type(), torch::kBFloat16);
+    y.square().sum().backward();
+    EXPECT_EQ(input.grad().scalar_type(), torch::kFloat32);
+    norm.eval();
+    const torch::NoGradGuard no_grad;
+    const auto evaluated = convolve_normalise_relu(*convolution, norm, x, y.detach());
+    EXPECT_EQ(evaluated.scalar_type(), torch::kBFloat16);
+    return std::vector<torch::Tensor>{y.detach(), input.grad(), convolution->weight.grad(), evaluated};
+  };
+  const auto expected = run(false);
+  const auto actual = run(true);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const auto exact = expected[i].to(torch::kFloat32);
+    // A few roundings to 8 bits on the way.
+    EXPECT_LT((actual[i].to(torch::kFloat32) - exact).norm().item<double>(), 0.02 * exact.norm().item<double>()) << i;
+  }
 }
 
 TEST(Layers, ConstructorsDrawNoRandomNumbers) {

@@ -1,0 +1,34 @@
+#pragma once
+// The values of tensors for kernels that do not include LibTorch.
+
+#include <ATen/Dispatch.h>
+#include <torch/types.h>
+
+#include <type_traits>
+
+#include "nn/stored.h"
+
+namespace trainer::nn {
+
+// Calls act(S()) with the type of a tensor's values: float, double or BFloat16.
+template <class Act>
+void dispatch_stored(torch::ScalarType dtype, const Act& act) {
+  static_assert(sizeof(BFloat16) == sizeof(c10::BFloat16));
+  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, dtype, "dispatch_stored",
+                                 [&] { act(std::conditional_t<std::is_same_v<scalar_t, c10::BFloat16>, BFloat16, scalar_t>()); });
+}
+
+// The type of what is computed for tensors of `dtype`: Computed<S>.
+inline torch::ScalarType computed_type(torch::ScalarType dtype) { return dtype == torch::kBFloat16 ? torch::kFloat32 : dtype; }
+
+// Null if the tensor is undefined.
+template <class S>
+const S* values_of(const torch::Tensor& tensor) {
+  return tensor.defined() ? static_cast<const S*>(tensor.const_data_ptr()) : nullptr;
+}
+template <class S>
+S* mutable_values_of(const torch::Tensor& tensor) {
+  return tensor.defined() ? static_cast<S*>(tensor.mutable_data_ptr()) : nullptr;
+}
+
+}  // namespace trainer::nn
