@@ -33,6 +33,11 @@ class Model : public torch::nn::Module {
   // Whether the network is faster with NHWC memory order; runtime.channels_last: auto uses this value.
   virtual bool prefers_channels_last() const { return true; }
 
+  // A network with initial values that depend on data: how many images fit() needs; 0: none.
+  virtual int64_t num_fitted_images() const { return 0; }
+  // Computes these values from the first images of the training set, [N, C, H, W] on the CPU, as validation sees them.
+  virtual void fit(const torch::Tensor& /*images*/) {}
+
  private:
   std::vector<int64_t> input_shape_;
   int64_t num_outputs_;

@@ -10,6 +10,7 @@
 #include "datasets/registry.h"
 #include "input/image_file.h"
 #include "input/transforms.h"
+#include "session/random_streams.h"
 #include "session/registries.h"
 
 namespace trainer::commands {
@@ -31,11 +32,11 @@ input::RgbImage draw_grid(const config::Experiment& experiment, const input::Dat
   input::RgbImage grid{rows * (height + kMargin) + kMargin, columns * (width + kMargin) + kMargin, {}};
   grid.pixels.assign(static_cast<size_t>(grid.height) * static_cast<size_t>(grid.width) * 3, 255);
 
+  const input::EpochSeeds seeds(session::augmentation_seed(experiment), /*epoch=*/0);
   input::Scratch scratch;
   std::vector<float> values(static_cast<size_t>(channels) * static_cast<size_t>(height) * static_cast<size_t>(width));
   for (int64_t i = 0; i < count; ++i) {
-    pipeline.write(dataset.read(i, scratch), CounterRandom(static_cast<uint64_t>(experiment.seed), static_cast<uint64_t>(i)),
-                   values.data());
+    pipeline.write(dataset.read(i, scratch), seeds, i, values.data());
     const int top = kMargin + static_cast<int>(i) / columns * (height + kMargin);
     const int left = kMargin + static_cast<int>(i) % columns * (width + kMargin);
     for (int y = 0; y < height; ++y) {

@@ -8,7 +8,7 @@
 namespace trainer::engine {
 namespace {
 
-std::optional<task::Measurement> evaluate_model(Parts& parts, const std::function<bool()>& should_stop) {
+std::optional<task::Measurement> evaluate_model(Parts& parts, config::TestTimeAugmentation tta, const std::function<bool()>& should_stop) {
   const auto& placement = parts.placement;
   const auto& dataset = parts.validation.dataset();
   const auto& world = *parts.ranks.world;
@@ -32,7 +32,7 @@ std::optional<task::Measurement> evaluate_model(Parts& parts, const std::functio
     if (batch == nullptr) continue;
     const auto [images, targets] = copy_to_device(*batch, placement.device);
     const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
-    const auto pass = parts.task->forward(*parts.model, images, targets);
+    const auto pass = parts.task->evaluate(*parts.model, images, targets, tta);
     meter->add(first + world.rank(), pass.loss, pass.outputs, targets, batch->size);
   }
   parts.model->train();
@@ -41,12 +41,12 @@ std::optional<task::Measurement> evaluate_model(Parts& parts, const std::functio
 
 }  // namespace
 
-std::optional<Evaluation> evaluate(Parts& parts, const std::function<bool()>& should_stop) {
-  const auto model = evaluate_model(parts, should_stop);
+std::optional<Evaluation> evaluate(Parts& parts, config::TestTimeAugmentation tta, const std::function<bool()>& should_stop) {
+  const auto model = evaluate_model(parts, tta, should_stop);
   if (!model) return std::nullopt;
   if (!parts.ema) return Evaluation{.model = *model, .ema = {}};
   const optim::AveragedParameters averaged(*parts.ema);
-  const auto ema = evaluate_model(parts, should_stop);
+  const auto ema = evaluate_model(parts, tta, should_stop);
   if (!ema) return std::nullopt;
   return Evaluation{.model = *model, .ema = ema};
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 
@@ -125,6 +126,22 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
 
 InitReport init_model(const config::ModelSection& section, torch::nn::Module& model) {
   return init_model(checkpoint::read_any(section.init_from), section.init_from, section.init_strict, model);
+}
+
+void fit_model(models::Model& model, const Data& data) {
+  const auto& dataset = data.train.dataset();
+  const auto num_images = std::min(model.num_fitted_images(), dataset.size());
+  if (num_images == 0) return;
+  const auto& pipeline = *data.validation.pipeline;
+  auto shape = pipeline.output_shape();
+  shape.insert(shape.begin(), num_images);
+  const auto layout = pipeline.layout().channels_last ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous;
+  const auto images = torch::empty(shape, torch::TensorOptions(pipeline.layout().dtype).memory_format(layout));
+  input::Scratch scratch;
+  for (int64_t i = 0; i < num_images; ++i) {
+    pipeline.write(dataset.read(i, scratch), {/*seed=*/0, /*epoch=*/0}, i, images[i].data_ptr());
+  }
+  model.fit(images);
 }
 
 }  // namespace trainer::engine

@@ -1,11 +1,12 @@
 #pragma once
-// Loads weights from a file.
+// Initial weights that come from a file or from the training data.
 
 #include <torch/torch.h>
 
 #include <string>
 
 #include "config/sections/model.h"
+#include "engine/parts.h"
 #include "state/tree.h"
 
 namespace trainer::engine {
@@ -26,5 +27,8 @@ struct InitReport {
 InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model);
 // From the file model.init_from.
 InitReport init_model(const config::ModelSection& section, torch::nn::Module& model);
+
+// Model::fit() with the first training images, transformed like those of validation. Does nothing for a network that needs none.
+void fit_model(models::Model& model, const Data& data);
 
 }  // namespace trainer::engine

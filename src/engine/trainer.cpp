@@ -260,7 +260,7 @@ void Trainer::log_interval(int64_t step_in_epoch) {
 
 bool Trainer::validate() {
   const auto start = Clock::now();
-  const auto evaluation = evaluate(parts_, [this] { return stop_agreed(); });
+  const auto evaluation = evaluate(parts_, experiment_.validation.tta, [this] { return stop_agreed(); });
   if (!evaluation) return false;
   reporting::ValidationEvent event{.epoch = run_.progress.epoch,
                                    .num_epochs = parts_.plan.num_epochs,

@@ -108,7 +108,7 @@ class DataLoader::State {
       slot.number = -1;
       if (slot.copied) slot.copied->wait();
     }
-    epoch_seed_ = mix_seed(options_.seed, static_cast<uint64_t>(epoch));
+    seeds_ = {options_.seed, epoch};
     indices_ = std::move(indices);
     num_batches_ = num_batches.value_or(num_filled);
     num_taken_ = num_released_ = next_ = 0;
@@ -190,7 +190,7 @@ class DataLoader::State {
       try {
         if (i + 1 < size) dataset_.prefetch(indices[i + 1]);
         const Sample sample = dataset_.read(index, scratch);
-        pipeline_.write(sample, CounterRandom(epoch_seed_, static_cast<uint64_t>(index)), entry(slot.images, i));
+        pipeline_.write(sample, seeds_, index, entry(slot.images, i));
         write_target(sample, dataset_.info(), options_.target_dtype, entry(slot.targets, i));
       } catch (const c10::Error& error) {
         slot.error = fmt::format("sample {}: {}", index, error.what_without_backtrace());
@@ -211,7 +211,7 @@ class DataLoader::State {
   int64_t next_ = 0;  // the batch that next() returns next
 
   // State of the epoch; changed only while no worker is busy.
-  uint64_t epoch_seed_ = 0;
+  EpochSeeds seeds_{options_.seed, 0};
   std::vector<int64_t> indices_;
 
   std::mutex mutex_;               // guards the members below and each slot's number

@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <type_traits>
 #include <variant>
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "base/random.h"
 #include "input/image_write.h"
 
 namespace trainer::input {
@@ -26,6 +29,25 @@ struct Frame {
   bool cut = false;  // the image may be only a part of the stored one
 };
 
+// The random numbers of a sample in its epoch, and those that it has in all epochs alike.
+class SampleRandom : public CounterRandom {
+ public:
+  // `seeds` must outlive it.
+  SampleRandom(const EpochSeeds& seeds, int64_t index)
+      : CounterRandom(seeds.of_epoch, static_cast<uint64_t>(index)), seeds_(seeds), index_(index) {}
+
+  int64_t epoch() const { return seeds_.epoch; }
+  CounterRandom& of_all_epochs() {
+    if (!of_all_epochs_) of_all_epochs_.emplace(seeds_.of_all_epochs, static_cast<uint64_t>(index_));
+    return *of_all_epochs_;
+  }
+
+ private:
+  const EpochSeeds& seeds_;
+  int64_t index_;
+  std::optional<CounterRandom> of_all_epochs_;  // made when a transform asks for it, because few do
+};
+
 // The keys of a transform that moves the window, and the transform itself. Several threads call apply() concurrently.
 class ImageTransform : public config::Options {
  public:
@@ -33,7 +55,7 @@ class ImageTransform : public config::Options {
   virtual Frame plan(Frame frame) const = 0;
   // What is hardly meant so, though it can be applied to `frame`; empty: nothing.
   virtual std::string warning(const Frame& /*frame*/) const { return ""; }
-  virtual void apply(ImageView& image, CounterRandom& random) const = 0;
+  virtual void apply(ImageView& image, SampleRandom& random) const = 0;
 };
 
 class RandomCrop final : public ImageTransform {
@@ -74,7 +96,7 @@ class RandomCrop final : public ImageTransform {
                        padding_, frame.height, frame.width);
   }
 
-  void apply(ImageView& image, CounterRandom& random) const override {
+  void apply(ImageView& image, SampleRandom& random) const override {
     const int size = static_cast<int>(size_);
     const int top = draw_offset(image.window_height, random);
     const int left = draw_offset(image.window_width, random);
@@ -101,16 +123,21 @@ class RandomHorizontalFlip final : public ImageTransform {
  public:
   void describe(config::KeyTable& keys) override {
     keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is mirrored."});
+    keys.add("alternate", alternate_,
+             {.doc = "Mirror each image in every second epoch, so that any two successive epochs show it once as it is and once mirrored; "
+                     "p is the probability that it is mirrored in the first epoch."});
   }
 
   Frame plan(Frame frame) const override { return frame; }
 
-  void apply(ImageView& image, CounterRandom& random) const override {
-    if (random.next_bool(p_)) image.mirrored = !image.mirrored;
+  void apply(ImageView& image, SampleRandom& random) const override {
+    const bool mirrors = alternate_ ? random.of_all_epochs().next_bool(p_) != (random.epoch() % 2 == 1) : random.next_bool(p_);
+    if (mirrors) image.mirrored = !image.mirrored;
   }
 
  private:
   double p_ = 0.5;
+  bool alternate_ = false;
 };
 
 // Not an ImageTransform, because it is applied while pixels are written.
@@ -243,12 +270,13 @@ struct Pipeline::State {
     if (layout.dtype == torch::kFloat32) arithmetic = exact_arithmetic(mean, std);
   }
 
-  void write_pixels(const Sample& sample, CounterRandom random, void* out) const {
+  void write_pixels(const Sample& sample, const EpochSeeds& seeds, int64_t index, void* out) const {
     ImageView image = sample.image;
     TORCH_CHECK(image == ImageView::whole(image.pixels, static_cast<int>(info.shape[0]), static_cast<int>(info.shape[1]),
                                           static_cast<int>(info.shape[2])),
                 "the image has ", image.channels, " x ", image.height, " x ", image.width, " pixels, the data set ",
                 fmt::format("{}", fmt::join(info.shape, " x ")));
+    SampleRandom random(seeds, index);
     for (const auto& transform : image_transforms) transform->apply(image, random);
     const auto write = [&]<class T>(const std::vector<T>& values) {
       write_image<T>(image, values, arithmetic, layout.channels_last, static_cast<T*>(out));
@@ -284,15 +312,20 @@ std::vector<TransformFinding> check_transforms(const std::vector<config::Compone
   return findings;
 }
 
+EpochSeeds::EpochSeeds(uint64_t seed, int64_t epoch)
+    : epoch(epoch),
+      of_epoch(mix_seed(seed, static_cast<uint64_t>(epoch))),
+      of_all_epochs(mix_seed(seed, std::numeric_limits<uint64_t>::max())) {}
+
 Pipeline::Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout)
     : state_(std::make_shared<const State>(components, info, layout)) {}
 
 const std::vector<int64_t>& Pipeline::output_shape() const { return state_->output_shape; }
 const BatchLayout& Pipeline::layout() const { return state_->layout; }
 
-void Pipeline::write(const Sample& sample, CounterRandom random, void* out) const {
+void Pipeline::write(const Sample& sample, const EpochSeeds& seeds, int64_t index, void* out) const {
   if (state_->info.is_image) {
-    state_->write_pixels(sample, random, out);
+    state_->write_pixels(sample, seeds, index, out);
   } else {
     state_->write_values(sample, out);
   }

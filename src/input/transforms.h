@@ -4,11 +4,11 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "config/key_table.h"
 #include "input/dataset.h"
 
@@ -32,6 +32,15 @@ struct TransformFinding {
 // The first transform of the list that cannot be applied to samples of such a data set, and the warnings of those before it.
 std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info);
 
+// The seeds of all samples' random numbers in one epoch.
+struct EpochSeeds {
+  EpochSeeds(uint64_t seed, int64_t epoch);
+
+  int64_t epoch;
+  uint64_t of_epoch;
+  uint64_t of_all_epochs;  // the same in each epoch
+};
+
 // Immutable and thread-safe; copies share their state.
 class Pipeline {
  public:
@@ -42,8 +51,9 @@ class Pipeline {
   // Shape of one transformed sample.
   const std::vector<int64_t>& output_shape() const;
   const BatchLayout& layout() const;
-  // Writes one transformed sample to `out`, which must have room for it in the layout's dtype. All randomness is drawn from `random`.
-  void write(const Sample& sample, CounterRandom random, void* out) const;
+  // Writes one transformed sample to `out`, which must have room for it in the layout's dtype. All randomness is a function of `seeds` and
+  // of `index`, the sample's number in the data set.
+  void write(const Sample& sample, const EpochSeeds& seeds, int64_t index, void* out) const;
 
  private:
   friend std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info);

@@ -9,8 +9,9 @@
 
 namespace trainer::nn {
 
-BatchNorm2d::BatchNorm2d(int64_t num_channels, double eps, std::optional<double> momentum) : eps_(eps), momentum_(momentum) {
-  weight = register_parameter("weight", torch::ones({num_channels}));
+BatchNorm2d::BatchNorm2d(int64_t num_channels, const BatchNormOptions& options) : options_(options) {
+  const auto ones = torch::ones({num_channels});
+  weight = options.learns_weight ? register_parameter("weight", ones) : register_buffer("weight", ones);
   bias = register_parameter("bias", torch::zeros({num_channels}));
   running_mean = register_buffer("running_mean", torch::zeros({num_channels}));
   running_var = register_buffer("running_var", torch::ones({num_channels}));
@@ -27,7 +28,7 @@ torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& re
 }
 
 fused_norm::Layer BatchNorm2d::evaluation_layer() const {
-  return {.weight = weight, .bias = bias, .running_mean = running_mean, .running_var = running_var, .eps = eps_};
+  return {.weight = weight, .bias = bias, .running_mean = running_mean, .running_var = running_var, .eps = eps()};
 }
 
 fused_norm::ScaleAndShift BatchNorm2d::evaluation_scale_and_shift() const {
@@ -57,7 +58,7 @@ torch::Tensor BatchNorm2d::normalise(const torch::Tensor& x) {
     statistics = statistics_to_update();
     count_batch();
   }
-  return at::batch_norm(x, weight, bias, statistics.first, statistics.second, is_training(), batch_weight, eps_,
+  return at::batch_norm(x, weight, bias, statistics.first, statistics.second, is_training(), batch_weight, eps(),
                         at::globalContext().userEnabledCuDNN());
 }
 
@@ -68,7 +69,7 @@ void BatchNorm2d::check_count(const torch::Tensor& x) const {
 }
 
 double BatchNorm2d::next_batch_weight() const {
-  return momentum_ ? *momentum_ : 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>() + 1);
+  return options_.momentum ? *options_.momentum : 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>() + 1);
 }
 
 std::pair<torch::Tensor, torch::Tensor> BatchNorm2d::statistics_to_update() const {
@@ -106,7 +107,8 @@ FrozenStatistics::~FrozenStatistics() {
 }
 
 NormFactory local_batch_norm() {
-  return [](int64_t num_channels) { return std::make_shared<BatchNorm2d>(num_channels); };
+  return NormFactory(
+      [](int64_t num_channels, const BatchNormOptions& options) { return std::make_shared<BatchNorm2d>(num_channels, options); });
 }
 
 void use_fused_norm(const torch::nn::Module& network) {

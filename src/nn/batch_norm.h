@@ -15,12 +15,18 @@
 
 namespace trainer::nn {
 
+// torch.nn.BatchNorm2d's, with its defaults.
+struct BatchNormOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;  // empty: the running statistics are the plain average over all batches
+  bool learns_weight = true;             // false: the weight stays 1; it is a buffer then, not a parameter
+};
+
 // Normalises [N, C, H, W] over N, H, W. Parameter and buffer names are PyTorch's: weight, bias, running_mean, running_var,
-// num_batches_tracked. Semantics of torch.nn.BatchNorm2d (eps 1e-5, momentum 0.1, affine, tracking running statistics). Without a
-// momentum, the running statistics are the plain average over all batches.
+// num_batches_tracked. Semantics of torch.nn.BatchNorm2d (affine, tracking running statistics).
 class BatchNorm2d : public torch::nn::Module {
  public:
-  explicit BatchNorm2d(int64_t num_channels, double eps = 1e-5, std::optional<double> momentum = 0.1);
+  explicit BatchNorm2d(int64_t num_channels, const BatchNormOptions& options = {});
   // Throws UsageError in training when a channel has a single value, because its variance is undefined. An empty batch gives an empty
   // output and zero gradients, and does not change the running statistics.
   torch::Tensor forward(const torch::Tensor& x) { return apply(x, {}, /*relu=*/false); }
@@ -44,7 +50,7 @@ class BatchNorm2d : public torch::nn::Module {
   torch::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 
  protected:
-  double eps() const { return eps_; }
+  double eps() const { return options_.eps; }
   // The weight of the next batch in the running statistics.
   double next_batch_weight() const;
   void count_batch();
@@ -60,9 +66,8 @@ class BatchNorm2d : public torch::nn::Module {
   torch::Tensor apply_fused(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
   void check_count(const torch::Tensor& x) const;
 
+  BatchNormOptions options_;
   bool is_fused_ = false;
-  double eps_;
-  std::optional<double> momentum_;
   bool updates_statistics_ = true;
 };
 
@@ -80,7 +85,18 @@ class FrozenStatistics {
  private:
   std::vector<BatchNormPtr> layers_;
 };
-using NormFactory = std::function<BatchNormPtr(int64_t num_channels)>;
+
+// Makes the norm layers of a network, all of one kind.
+class NormFactory {
+ public:
+  using Make = std::function<BatchNormPtr(int64_t num_channels, const BatchNormOptions& options)>;
+
+  explicit NormFactory(Make make) : make_(std::move(make)) {}
+  BatchNormPtr operator()(int64_t num_channels, const BatchNormOptions& options = {}) const { return make_(num_channels, options); }
+
+ private:
+  Make make_;
+};
 
 NormFactory local_batch_norm();
 

@@ -171,8 +171,8 @@ class Normalisation : public torch::autograd::Function<Normalisation> {
 
 }  // namespace
 
-SyncBatchNorm::SyncBatchNorm(int64_t num_channels, GroupPtr group, double eps, std::optional<double> momentum)
-    : BatchNorm2d(num_channels, eps, momentum), group_(std::move(group)) {}
+SyncBatchNorm::SyncBatchNorm(int64_t num_channels, GroupPtr group, const BatchNormOptions& options)
+    : BatchNorm2d(num_channels, options), group_(std::move(group)) {}
 
 torch::Tensor SyncBatchNorm::normalise(const torch::Tensor& x) {
   if (!is_training() || !is_joined()) return BatchNorm2d::normalise(x);
@@ -185,7 +185,9 @@ torch::Tensor SyncBatchNorm::normalise(const torch::Tensor& x) {
 }
 
 NormFactory sync_batch_norm(std::shared_ptr<const distributed::ProcessGroup> group) {
-  return [group = std::move(group)](int64_t num_channels) { return std::make_shared<SyncBatchNorm>(num_channels, group); };
+  return NormFactory([group = std::move(group)](int64_t num_channels, const BatchNormOptions& options) {
+    return std::make_shared<SyncBatchNorm>(num_channels, group, options);
+  });
 }
 
 }  // namespace trainer::nn

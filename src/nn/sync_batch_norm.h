@@ -2,7 +2,6 @@
 // Batch normalisation over the joined batch of all ranks of a process group: torch.nn.SyncBatchNorm, also on the CPU.
 
 #include <memory>
-#include <optional>
 
 #include "distributed/process_group.h"
 #include "nn/batch_norm.h"
@@ -18,8 +17,7 @@ namespace trainer::nn {
 // float64 on the CPU and in float32 on CUDA (float64 for a float64 input).
 class SyncBatchNorm : public BatchNorm2d {
  public:
-  SyncBatchNorm(int64_t num_channels, std::shared_ptr<const distributed::ProcessGroup> group, double eps = 1e-5,
-                std::optional<double> momentum = 0.1);
+  SyncBatchNorm(int64_t num_channels, std::shared_ptr<const distributed::ProcessGroup> group, const BatchNormOptions& options = {});
   // In training, forward throws UsageError on all ranks when a channel has fewer than two values over all ranks together.
   // Whether the group has more than one rank.
   bool is_joined() const { return group_->size() > 1; }

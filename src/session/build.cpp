@@ -16,12 +16,10 @@
 #include "nn/layers.h"
 #include "nn/loss.h"
 #include "nn/sync_batch_norm.h"
+#include "session/random_streams.h"
 
 namespace trainer::session {
 namespace {
-
-// Independent streams of random numbers from the seed of the configuration.
-enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream };
 
 // Returns the result of `build`. Throws UsageError when memory does not suffice for `what`.
 template <class Build>
@@ -101,7 +99,7 @@ void make_loader(engine::DataSource& source, const std::vector<config::Component
                                .prefetch = experiment.dataloader.prefetch,
                                .pin_memory = placement.pin_memory,
                                .target_dtype = placement.dtype,
-                               .seed = mix_seed(static_cast<uint64_t>(experiment.seed), kAugmentStream)};
+                               .seed = augmentation_seed(experiment)};
   // From other memory, the driver copies before it returns.
   if (placement.device.is_cuda() && placement.pin_memory) {
     options.make_copy_event = [device = placement.device, activity] { return std::make_unique<engine::DeviceCopyEvent>(device, activity); };

@@ -77,6 +77,14 @@ bool check_inputs(const config::Experiment& experiment, const models::ModelOptio
   return false;
 }
 
+void check_views(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
+  const auto tta = experiment.validation.tta;
+  if (!findings.are_readable({"validation"}) || tta == config::TestTimeAugmentation::kNone || info.is_image) return;
+  findings.refuse("validation.tta",
+                  fmt::format("{} needs images, but {} holds none; set validation.tta: none",
+                              tta == config::TestTimeAugmentation::kFlip ? "flip" : "flip_and_shift", experiment.dataset.component.name));
+}
+
 void check_optimizer(const config::Experiment& experiment, config::Findings& findings) {
   if (!findings.are_readable({"optimizer", "training"})) return;
   const auto& name = experiment.optimizer.component.name;
@@ -100,6 +108,7 @@ void check_components(const config::Experiment& experiment, config::Findings& fi
   if (!findings.are_consistent({"dataset"})) return;
   const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
   check_task(experiment, info, findings);
+  check_views(experiment, info, findings);
   const char* const train_key = "dataset.train_transforms";
   const char* const validation_key = "dataset.validation_transforms";
   const auto train_shape = check_transforms(train_key, experiment.dataset.train_transforms, info, findings);

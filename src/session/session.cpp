@@ -71,7 +71,7 @@ void Session::build() {
   context_.begin_run(directory_ ? directory_->checkpoint_folder() : "");
   auto data = open_data(network);
   warn_of_plan(data.plan);
-  barrier.on_all_ranks([&] { init_weights(*network.model); });
+  barrier.on_all_ranks([&] { init_weights(*network.model, data); });
   barrier.on_rank0([&] {
     begin_run_directory(network.placement);
     return std::string();
@@ -146,10 +146,12 @@ void Session::warn_of_plan(const engine::Plan& plan) const {
                          context_.experiment().place_of("training.accumulation_steps"), plan.accumulation_steps, plan.batches_per_epoch);
 }
 
-// Only rank 0 reads the file; DataParallel sends its model to all ranks.
-void Session::init_weights(models::Model& model) const {
+// Only on rank 0; DataParallel sends its model to all ranks.
+void Session::init_weights(models::Model& model, const engine::Data& data) const {
   const auto& section = context_.experiment().model;
-  if (context_.rank() != 0 || !resume_from_.empty() || section.init_from.empty()) return;
+  if (context_.rank() != 0 || !resume_from_.empty()) return;
+  engine::fit_model(model, data);
+  if (section.init_from.empty()) return;
   const auto report = engine::init_model(section, model);
   context_.logger().info("{}", report.text);
   if (!report.warning.empty()) context_.logger().warn("{}: {}", context_.experiment().place_of("model.init_from"), report.warning);

@@ -59,7 +59,7 @@ class Session {
   void open_log();
   engine::Data open_data(const engine::Network& network);
   void warn_of_plan(const engine::Plan& plan) const;
-  void init_weights(models::Model& model) const;
+  void init_weights(models::Model& model, const engine::Data& data) const;
   void join_ranks(engine::Network network, engine::Data data);
   void open_saver();
   engine::SaveTargets save_targets();

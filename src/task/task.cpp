@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "task/classification.h"
+#include "task/views.h"
 
 namespace trainer::task {
 namespace {
@@ -42,9 +43,17 @@ void add_missing(std::vector<reporting::MetricInfo>& to, const std::vector<repor
 }  // namespace
 
 Task::Pass Task::forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const {
-  auto outputs = model.forward(images);
+  return with_loss(model.forward(images), targets);
+}
+
+Task::Pass Task::evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets,
+                          config::TestTimeAugmentation tta) const {
+  return with_loss(average_over_views(images, tta, [&model](const torch::Tensor& view) { return model.forward(view); }), targets);
+}
+
+Task::Pass Task::with_loss(torch::Tensor outputs, const torch::Tensor& targets) const {
   // A mean over no samples is NaN, but the gradient of an empty batch is zero.
-  auto loss = images.size(0) > 0 ? (*loss_)(outputs, targets) : outputs.sum() * 0;
+  auto loss = outputs.size(0) > 0 ? (*loss_)(outputs, targets) : outputs.sum() * 0;
   return {.outputs = std::move(outputs), .loss = std::move(loss)};
 }
 

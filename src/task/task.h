@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/registry.h"
+#include "config/sections/training.h"
 #include "models/model.h"
 #include "nn/loss.h"
 #include "reporting/metric.h"
@@ -45,6 +46,9 @@ class Task {
 
   // `images` and `targets` are on the model's device. The caller sets autocast and train or eval mode.
   virtual Pass forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const;
+  // The same of a validation batch, with outputs averaged over the views of `tta` (views.h). A task overrides both or neither.
+  virtual Pass evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets,
+                        config::TestTimeAugmentation tta) const;
 
   // The metrics of training and of validation, the loss first.
   virtual reporting::MetricColumns metrics() const = 0;
@@ -59,6 +63,8 @@ class Task {
   virtual std::vector<Mismatch> mismatches(const Setup& setup) const = 0;
 
  private:
+  Pass with_loss(torch::Tensor outputs, const torch::Tensor& targets) const;
+
   std::unique_ptr<nn::Loss> loss_;
 };
 

@@ -32,7 +32,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from networks import NETWORKS, fill
 
-BATCH = {"demo_conv": 16, "resnet20": 8, "resnet18": 4}  # small, because float64 has no fast convolutions
+BATCH = {"demo_conv": 16, "resnet20": 8, "resnet18": 4, "airbench": 4}  # small, because float64 has no fast convolutions
 OPTIMIZERS = {
     "sgd": {"lr": 0.001, "momentum": 0.9, "weight_decay": 5e-4},
     "adamw": {"lr": 0.001, "weight_decay": 0.01},

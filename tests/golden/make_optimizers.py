@@ -80,6 +80,54 @@ class Sam(torch.optim.SGD):
         super().step()
 
 
+class Muon(torch.optim.Optimizer):
+    """Muon (Jordan et al. 2024) for weights with four dimensions, SGD with Nesterov momentum for the other parameters."""
+
+    DEFAULTS = {
+        "lr": 0.02,
+        "momentum": 0.95,
+        "nesterov": True,
+        "ns_steps": 5,
+        "normalize_weights": False,
+        "linear_lr": 0.1,
+        "bias_lr": 0.1,
+        "sgd_momentum": 0.9,
+        "sgd_weight_decay": 0.0,
+    }
+
+    def __init__(self, params, fused, **options):
+        super().__init__(params, {**self.DEFAULTS, **options})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    (self.update_convolution if param.dim() == 4 else self.update_other)(param, group)
+
+    def direction(self, param, gradient, momentum, nesterov):
+        state = self.state[param]
+        state["momentum_buffer"] = momentum * state.get("momentum_buffer", 0) + gradient
+        return gradient + momentum * state["momentum_buffer"] if nesterov else state["momentum_buffer"]
+
+    def update_convolution(self, param, group):
+        direction = self.direction(param, param.grad, group["momentum"], group["nesterov"])
+        if group["normalize_weights"]:
+            param *= param.size(0) ** 0.5 / param.norm()
+        # A polynomial of odd powers of a matrix is that of its singular values.
+        u, values, v = torch.linalg.svd(direction.flatten(1), full_matrices=False)
+        values /= values.square().sum().sqrt() + 1e-7
+        for _ in range(group["ns_steps"]):
+            values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
+        param -= group["lr"] * (u @ values.diag() @ v).reshape(param.shape)
+
+    def update_other(self, param, group):
+        full_lr = group["linear_lr"] if param.dim() >= 2 else group["bias_lr"]
+        gradient = param.grad + group["sgd_weight_decay"] / full_lr * param
+        direction = self.direction(param, gradient, group["sgd_momentum"], nesterov=True)
+        param -= full_lr * group["lr"] / self.defaults["lr"] * direction
+
+
 SGD, Adam, AdamW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 
 # name -> (optimizer, first update in which `bias` has a gradient)
@@ -99,10 +147,27 @@ CASES = {
     "sam": (one_group(Sam, rho=0.05, lr=0.1), 0),
     "sam_momentum": (one_group(Sam, rho=0.5, lr=0.1, momentum=0.9, dampening=0.25, weight_decay=0.02), 0),
     "sam_late_gradient": (one_group(Sam, rho=0.5, lr=0.1, momentum=0.9), 2),
+    "muon": (one_group(Muon), 0),
+    "muon_options": (
+        one_group(
+            Muon,
+            lr=0.24,
+            momentum=0.6,
+            nesterov=False,
+            ns_steps=3,
+            normalize_weights=True,
+            linear_lr=0.6,
+            bias_lr=0.05,
+            sgd_momentum=0.85,
+            sgd_weight_decay=0.01,
+        ),
+        0,
+    ),
+    "muon_late_gradient": (one_group(Muon, sgd_weight_decay=0.05), 2),
 }
 
-# PyTorch's fused SGD fails if only some of the parameters have momentum buffers.
-WITHOUT_FUSED = {"sgd_late_gradient", "sam_late_gradient"}
+# PyTorch's fused SGD fails if only some of the parameters have momentum buffers; the class Muon has one implementation.
+WITHOUT_FUSED = {"sgd_late_gradient", "sam_late_gradient", "muon", "muon_options", "muon_late_gradient"}
 
 
 def main():

@@ -68,7 +68,58 @@ def resnet18_cifar():
     return network
 
 
-NETWORKS = {"demo_conv": DemoConv, "resnet20": lambda: CifarResNet(20), "resnet18": resnet18_cifar}
+class AirbenchNorm(nn.BatchNorm2d):
+    """Batch normalisation whose weight stays 1."""
+
+    def __init__(self, channels):
+        super().__init__(channels, eps=1e-12, momentum=0.4)
+        del self.weight
+        self.register_buffer("weight", torch.ones(channels))
+
+
+class AirbenchBlock(nn.Module):
+    def __init__(self, in_channels, channels):
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
+        self.norm1 = AirbenchNorm(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm2 = AirbenchNorm(channels)
+
+    def forward(self, x):
+        x = F.gelu(self.norm1(F.max_pool2d(self.conv1(x), 2)))
+        return F.gelu(self.norm2(self.conv2(x)))
+
+
+class Whitening(nn.Module):
+    """The first layer of Airbench before it has seen data."""
+
+    def __init__(self):
+        super().__init__()
+        identity = torch.eye(12)
+        self.register_buffer("weight", torch.cat([identity, -identity]).reshape(24, 3, 2, 2))
+        self.bias = nn.Parameter(torch.zeros(24))
+
+    def forward(self, x):
+        return F.gelu(F.conv2d(x, self.weight, self.bias))
+
+
+class Airbench(nn.Module):
+    """The network of Jordan's airbench94_muon."""
+
+    def __init__(self):
+        super().__init__()
+        self.whiten = Whitening()
+        self.block1 = AirbenchBlock(24, 64)
+        self.block2 = AirbenchBlock(64, 256)
+        self.block3 = AirbenchBlock(256, 256)
+        self.head = nn.Linear(256, 10, bias=False)
+
+    def forward(self, x):
+        x = self.block3(self.block2(self.block1(self.whiten(x))))
+        return self.head(F.max_pool2d(x, 3).flatten(1)) / 256
+
+
+NETWORKS = {"demo_conv": DemoConv, "resnet20": lambda: CifarResNet(20), "resnet18": resnet18_cifar, "airbench": Airbench}
 
 
 def fill(network, seed):

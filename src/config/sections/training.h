@@ -5,6 +5,7 @@
 namespace trainer::config {
 
 enum class OnNonFinite { kStop, kSkip };
+enum class TestTimeAugmentation { kNone, kFlip, kFlipAndShift };
 
 struct EmaSection {
   double decay = 0.999;
@@ -52,11 +53,20 @@ struct TrainingSection {
 struct ValidationSection {
   int64_t every_epochs = 1;
   int64_t batch_size = 256;
+  TestTimeAugmentation tta = TestTimeAugmentation::kNone;
 
   void describe(KeyTable& keys) {
     keys.add("every_epochs", every_epochs,
              {.min = 1, .unit = "epochs", .doc = "Epochs between two validations; there is always one after the last epoch."});
     keys.add("batch_size", batch_size, {.min = 1, .unit = "images", .doc = "Images in a validation batch."});
+    keys.add_choice("tta", tta,
+                    {{"none", TestTimeAugmentation::kNone},
+                     {"flip", TestTimeAugmentation::kFlip},
+                     {"flip_and_shift", TestTimeAugmentation::kFlipAndShift}},
+                    {.doc = "Test-time augmentation: the network's outputs are averaged over several views of each image. flip: the image "
+                            "and its mirror image; flip_and_shift: also the image shifted by one pixel, down and right or up and left, "
+                            "and the mirror images of these; the four count as much as the first two. Validation takes two or six times "
+                            "as long."});
   }
 };
 

@@ -183,23 +183,25 @@ TEST(Ranks, AveragedParametersEqualThoseOfOneProcess) {
 // One process evaluates the parameters that three ranks trained, so that a difference can only come from the evaluation.
 TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   const auto text = experiment_text(kResNet);
-  const auto evaluate_with = [&](const Ranks& ranks) {
-    testing::SmallSession session(text, {}, ranks);
-    return evaluate(session.parts(), [] { return false; }).value().model;
-  };
-  const auto one = evaluate_with({});
-  EXPECT_EQ(one.num_samples, 23);
-  for (const int world_size : {2, 3, 4}) {
-    testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
-      const auto scores = evaluate_with(make_ranks(groups));
-      EXPECT_EQ(testing::loss_of(scores), testing::loss_of(one));
-      EXPECT_EQ(scores.num_samples, one.num_samples);
-      for (const char* name : {"top1", "top5", "macro_f1"}) {
-        EXPECT_TRUE(testing::value_of(scores, name)) << name;
-        EXPECT_EQ(testing::value_of(scores, name), testing::value_of(one, name)) << name;
-      }
-      EXPECT_EQ(scores.confusion, one.confusion);
-    });
+  for (const auto tta : {config::TestTimeAugmentation::kNone, config::TestTimeAugmentation::kFlipAndShift}) {
+    const auto evaluate_with = [&](const Ranks& ranks) {
+      testing::SmallSession session(text, {}, ranks);
+      return evaluate(session.parts(), tta, [] { return false; }).value().model;
+    };
+    const auto one = evaluate_with({});
+    EXPECT_EQ(one.num_samples, 23);
+    for (const int world_size : {2, 3, 4}) {
+      testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
+        const auto scores = evaluate_with(make_ranks(groups));
+        EXPECT_EQ(testing::loss_of(scores), testing::loss_of(one));
+        EXPECT_EQ(scores.num_samples, one.num_samples);
+        for (const char* name : {"top1", "top5", "macro_f1"}) {
+          EXPECT_TRUE(testing::value_of(scores, name)) << name;
+          EXPECT_EQ(testing::value_of(scores, name), testing::value_of(one, name)) << name;
+        }
+        EXPECT_EQ(scores.confusion, one.confusion);
+      });
+    }
   }
 }
 

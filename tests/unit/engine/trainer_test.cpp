@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "session/build.h"
@@ -180,6 +181,50 @@ TEST(Trainer, AveragedParametersAreEvaluatedToo) {
   EXPECT_NEAR(ema_value_of(last, "loss").value(), loss_of(last), 1e-12);
   EXPECT_EQ(ema_value_of(last, "top1"), value_of(last, "top1"));
   EXPECT_EQ(ema_value_of(last, "top5"), value_of(last, "top5"));
+}
+
+// The loss and top1 of the validation set, from outputs averaged over the six views of flip_and_shift.
+std::pair<double, double> scores_of_six_views(Parts& parts) {
+  const torch::InferenceMode inference;
+  parts.model->eval();
+  const int64_t num_samples = parts.validation.dataset().size();
+  std::vector<int64_t> indices(static_cast<size_t>(num_samples));
+  std::iota(indices.begin(), indices.end(), 0);
+  parts.validation.loader->start_epoch(0, indices);
+  double loss = 0;
+  int64_t num_right = 0;
+  while (const auto* batch = parts.validation.loader->next()) {
+    const auto padded = at::reflection_pad2d(batch->images, {1, 1, 1, 1});
+    std::vector<torch::Tensor> outputs;
+    for (const int64_t offset : {0, 1, 1, 2}) {  // the image itself has the weight of two others
+      const auto view = padded.slice(2, offset, offset + 32).slice(3, offset, offset + 32);
+      for (const auto& side : {view, view.flip(-1)}) outputs.push_back(parts.model->forward(side.contiguous()));
+    }
+    const auto mean = torch::stack(outputs).mean(0);
+    loss += at::cross_entropy_loss(mean, batch->targets, {}, at::Reduction::Sum).item<double>();
+    num_right += mean.argmax(1).eq(batch->targets).sum().item<int64_t>();
+  }
+  return {loss / static_cast<double>(num_samples), static_cast<double>(num_right) / static_cast<double>(num_samples)};
+}
+
+TEST(Trainer, ValidationAveragesTheOutputsOfTheViews) {
+  const std::vector<std::string> overrides = {"model={name: demo_conv}", "runtime.dtype=float64", "optimizer.lr=0.001",
+                                              "training.ema={decay: 0.9}"};
+  auto with_views = overrides;
+  with_views.emplace_back("validation.tta=flip_and_shift");
+  const auto run = train_text(images_text(), with_views);
+  const auto without = train_text(images_text(), overrides);
+  expect_equal_runs(run, without);
+  const auto& validation = *run.events.end.final_validation;
+  EXPECT_GT(std::abs(loss_of(validation) - loss_of(*without.events.end.final_validation)), 1e-6);
+  auto& parts = run.parts();
+  const auto [loss, top1] = scores_of_six_views(parts);
+  EXPECT_NEAR(loss_of(validation), loss, 1e-10);
+  EXPECT_EQ(value_of(validation, "top1"), top1);
+  const optim::AveragedParameters averaged(*parts.ema);
+  const auto [ema_loss, ema_top1] = scores_of_six_views(parts);
+  EXPECT_NEAR(ema_value_of(validation, "loss").value(), ema_loss, 1e-10);
+  EXPECT_EQ(ema_value_of(validation, "top1"), ema_top1);
 }
 
 TEST(Trainer, GradientClippingAndAdamWTrain) {

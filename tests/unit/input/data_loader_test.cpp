@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "tests/testing/read_component.h"
 
 namespace trainer::input {
@@ -194,6 +195,35 @@ TEST(DataLoader, ResultsDependOnSeedEpochAndIndexOnly) {
   EXPECT_TRUE(torch::equal(load(1, 1, 1, 1, 2, {41, 3}), torch::stack({reference[41], reference[3]})));
   EXPECT_FALSE(torch::equal(load(4, 1, 1, 2, 2, first_indices(50)), reference));
   EXPECT_FALSE(torch::equal(load(4, 1, 1, 1, 3, first_indices(50)), reference));
+}
+
+TEST(DataLoader, AnAlternatingFlipMirrorsEachImageInEverySecondEpoch) {
+  const CountingImages dataset(50);
+  const auto pipeline_of = [&](const char* transforms) {
+    return Pipeline(trainer::testing::read_components(transform_registry(), transforms), dataset.info(), {});
+  };
+  const auto stored = pipeline_of("[]");
+  const auto pipeline = pipeline_of("[random_horizontal_flip: {alternate: true}]");
+  const auto load = [&](const Pipeline& transforms, int64_t num_workers, int64_t epoch) {
+    DataLoader loader(dataset, transforms, {.batch_size = 4, .num_workers = num_workers, .seed = 1});
+    loader.start_epoch(epoch, first_indices(50));
+    return torch::cat(load_all(loader).images);
+  };
+  const auto as_stored = load(stored, 0, 0);
+  const auto first = load(pipeline, 0, 0);
+  int64_t num_mirrored = 0;
+  for (int64_t i = 0; i < 50; ++i) {
+    if (torch::equal(first[i], as_stored[i])) continue;
+    EXPECT_TRUE(torch::equal(first[i], as_stored[i].flip(-1))) << i;
+    ++num_mirrored;
+  }
+  EXPECT_NEAR(num_mirrored, 25, 11.7);  // 3.3 standard deviations
+  for (const int64_t num_workers : {0, 1, 3}) {
+    for (int64_t epoch = 0; epoch < 4; ++epoch) {
+      EXPECT_TRUE(torch::equal(load(pipeline, num_workers, epoch), epoch % 2 == 0 ? first : first.flip(-1)))
+          << num_workers << " workers, epoch " << epoch;
+    }
+  }
 }
 
 TEST(DataLoader, EachSampleHasDifferentRandomNumbers) {

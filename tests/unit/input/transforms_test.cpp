@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "input/image_write.h"
 #include "tests/testing/read_component.h"
 
@@ -89,10 +90,15 @@ StoredImage flip_image(const StoredImage& from, double p, CounterRandom& random)
   return build_image(from.channels, from.height, from.width, [&](int c, int y, int x) { return from.at(c, y, from.width - 1 - x); });
 }
 
+// The random numbers of a sample in its epoch.
+CounterRandom stream_of(uint64_t seed, int64_t epoch, int64_t index) {
+  return {mix_seed(seed, static_cast<uint64_t>(epoch)), static_cast<uint64_t>(index)};
+}
+
 // Pixel values that the pipeline writes in float64 without normalisation.
-std::vector<uint8_t> written_pixels(const Pipeline& pipeline, const Sample& sample, CounterRandom random) {
+std::vector<uint8_t> written_pixels(const Pipeline& pipeline, const Sample& sample, const EpochSeeds& seeds, int64_t index) {
   std::vector<double> out(static_cast<size_t>(c10::multiply_integers(pipeline.output_shape())));
-  pipeline.write(sample, random, out.data());
+  pipeline.write(sample, seeds, index, out.data());
   std::vector<uint8_t> pixels;
   for (const double value : out) pixels.push_back(static_cast<uint8_t>(std::lround(value * 255.0)));
   return pixels;
@@ -128,11 +134,12 @@ TEST(Transforms, ListsEqualPaddingCroppingAndMirroringOneByOne) {
   const auto image = random_image(3, 5, 7);
   for (const auto& [yaml, reference] : compositions) {
     const auto pipeline = make_pipeline(yaml, image_info(3, 5, 7));
-    for (uint64_t key = 0; key < 100; ++key) {
-      CounterRandom random(3, key);
+    for (int64_t index = 0; index < 100; ++index) {
+      const int64_t epoch = index % 7;
+      auto random = stream_of(3, epoch, index);
       const auto expected = reference(image, random);
       EXPECT_EQ(pipeline.output_shape(), (std::vector<int64_t>{3, expected.height, expected.width}));
-      ASSERT_EQ(written_pixels(pipeline, image.sample(), CounterRandom(3, key)), expected.pixels) << yaml << " key " << key;
+      ASSERT_EQ(written_pixels(pipeline, image.sample(), {3, epoch}, index), expected.pixels) << yaml << " sample " << index;
     }
   }
 }
@@ -146,12 +153,12 @@ TEST(Transforms, EachOfTheRegistryIsAppliedToAnImage) {
   };
   const auto image = random_image(3, 5, 7);
   std::vector<double> plain(3 * 5 * 7);
-  make_pipeline("[]", image_info(3, 5, 7)).write(image.sample(), CounterRandom(3, 1), plain.data());
+  make_pipeline("[]", image_info(3, 5, 7)).write(image.sample(), {3, 0}, 1, plain.data());
   for (const auto& name : transform_registry().names()) {
     ASSERT_TRUE(examples.contains(name)) << name << " has no example in this test";
     const auto pipeline = make_pipeline(examples.at(name), image_info(3, 5, 7));
     std::vector<double> out(static_cast<size_t>(c10::multiply_integers(pipeline.output_shape())), std::nan(""));
-    pipeline.write(image.sample(), CounterRandom(3, 1), out.data());
+    pipeline.write(image.sample(), {3, 0}, 1, out.data());
     EXPECT_NE(out, plain) << name;
     EXPECT_TRUE(std::ranges::all_of(out, [](double value) { return std::isfinite(value); })) << name;
   }
@@ -162,7 +169,7 @@ TEST(Transforms, EveryCropPositionIsEquallyFrequent) {
   const StoredImage image{1, 2, 2, {10, 20, 30, 40}};
   const auto pipeline = make_pipeline("[random_crop: {size: 2, padding: 1}]", image_info(1, 2, 2));
   std::map<std::vector<uint8_t>, int> counts;
-  for (uint64_t key = 0; key < kDraws; ++key) ++counts[written_pixels(pipeline, image.sample(), CounterRandom(1, key))];
+  for (int64_t i = 0; i < kDraws; ++i) ++counts[written_pixels(pipeline, image.sample(), {1, 0}, i)];
   ASSERT_EQ(counts.size(), 9U);
   double chi_squared = 0;
   for (const auto& [pixels, count] : counts) chi_squared += std::pow(count - kDraws / 9.0, 2) / (kDraws / 9.0);
@@ -175,10 +182,45 @@ TEST(Transforms, FlipsWithTheGivenProbability) {
   for (const double p : {0.0, 0.2, 0.5, 1.0}) {
     const auto pipeline = make_pipeline(fmt::format("[random_horizontal_flip: {{p: {}}}]", p), image_info(1, 1, 2));
     int flips = 0;
-    for (uint64_t key = 0; key < kDraws; ++key) {
-      if (written_pixels(pipeline, image.sample(), CounterRandom(1, key))[0] == 255) ++flips;
+    for (int64_t i = 0; i < kDraws; ++i) {
+      if (written_pixels(pipeline, image.sample(), {1, 0}, i)[0] == 255) ++flips;
     }
     EXPECT_NEAR(flips, p * kDraws, 3.3 * std::sqrt(p * (1 - p) * kDraws)) << p;
+  }
+}
+
+TEST(Transforms, AnAlternatingFlipMirrorsEachImageInEverySecondEpoch) {
+  constexpr int kImages = 4000;
+  const StoredImage image{1, 1, 2, {0, 255}};
+  for (const double p : {0.0, 0.2, 0.5, 1.0}) {
+    const auto pipeline = make_pipeline(fmt::format("[random_horizontal_flip: {{p: {}, alternate: true}}]", p), image_info(1, 1, 2));
+    int flips = 0;
+    for (int64_t i = 0; i < kImages; ++i) {
+      const auto is_mirrored = [&](int64_t epoch) { return written_pixels(pipeline, image.sample(), {1, epoch}, i)[0] == 255; };
+      const bool first = is_mirrored(0);
+      if (first) ++flips;
+      for (int64_t epoch = 1; epoch < 5; ++epoch) EXPECT_EQ(is_mirrored(epoch), first != (epoch % 2 == 1)) << "image " << i;
+    }
+    EXPECT_NEAR(flips, p * kImages, 3.3 * std::sqrt(p * (1 - p) * kImages)) << p;
+  }
+}
+
+TEST(Transforms, AnAlternatingFlipDoesNotChangeTheNumbersOfOtherTransforms) {
+  const auto image = random_image(3, 5, 7);
+  const std::string flip = "random_horizontal_flip: {p: 0, alternate: true}";
+  const std::string crop = "random_crop: {size: 7, padding: 3}";
+  const auto flip_first = make_pipeline(fmt::format("[{}, {}]", flip, crop), image_info(3, 5, 7));
+  const auto crop_first = make_pipeline(fmt::format("[{}, {}]", crop, flip), image_info(3, 5, 7));
+  for (int64_t i = 0; i < 40; ++i) {
+    const int64_t epoch = i % 4;
+    const double mirrored = epoch % 2 == 1 ? 1 : 0;
+    CounterRandom unused(0, 0);
+    auto random = stream_of(3, epoch, i);
+    EXPECT_EQ(written_pixels(flip_first, image.sample(), {3, epoch}, i),
+              crop_image(flip_image(image, mirrored, unused), 7, 3, Padding::kZero, random).pixels);
+    random = stream_of(3, epoch, i);
+    EXPECT_EQ(written_pixels(crop_first, image.sample(), {3, epoch}, i),
+              flip_image(crop_image(image, 7, 3, Padding::kZero, random), mirrored, unused).pixels);
   }
 }
 
@@ -195,7 +237,7 @@ TEST(Transforms, NormalizesInEachLayout) {
           make_pipeline("[normalize: {mean: [0.5, 0.4, 0.3], std: [0.2, 0.25, 0.3]}]", image_info(3, 4, 6), {dtype, channels_last});
       torch::Tensor out = torch::empty({1, 3, 4, 6}, torch::TensorOptions(dtype),
                                        channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
-      pipeline.write(image.sample(), CounterRandom(0, 0), out.data_ptr());
+      pipeline.write(image.sample(), {0, 0}, 0, out.data_ptr());
       EXPECT_TRUE(torch::equal(out[0], expected)) << dtype << " channels_last " << channels_last;
     }
   }
@@ -212,7 +254,7 @@ TEST(Transforms, WithoutImagesValuesAreConvertedAndReordered) {
       EXPECT_EQ(pipeline.output_shape(), info.shape);
       torch::Tensor out = torch::empty({1, 2, 1, 3}, torch::TensorOptions(dtype),
                                        channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
-      pipeline.write(sample, CounterRandom(0, 0), out.data_ptr());
+      pipeline.write(sample, {0, 0}, 0, out.data_ptr());
       EXPECT_TRUE(torch::equal(out[0], torch::tensor(values).view({2, 1, 3}).to(dtype))) << dtype << " channels_last " << channels_last;
     }
   }
@@ -224,7 +266,7 @@ TEST(Transforms, FeatureVectorsIgnoreTheMemoryOrder) {
   sample.values = values;
   const Pipeline pipeline({}, {.shape = {4}, .is_image = false}, {torch::kFloat32, true});
   std::vector<float> out(4);
-  pipeline.write(sample, CounterRandom(0, 0), out.data());
+  pipeline.write(sample, {0, 0}, 0, out.data());
   EXPECT_EQ(out, values);
 }
 
@@ -302,9 +344,10 @@ TEST(Transforms, KeysAreChecked) {
 TEST(Transforms, RefusesASampleThatDoesNotFitTheDataset) {
   const auto image = random_image(3, 4, 4);
   std::vector<double> out(3 * 5 * 5);
-  EXPECT_THAT([&] { make_pipeline("[]", image_info(3, 5, 5)).write(image.sample(), CounterRandom(0, 0), out.data()); },
+  const EpochSeeds seeds(0, 0);
+  EXPECT_THAT([&] { make_pipeline("[]", image_info(3, 5, 5)).write(image.sample(), seeds, 0, out.data()); },
               ThrowsMessage<c10::Error>(HasSubstr("the image has 3 x 4 x 4 pixels, the data set 3 x 5 x 5")));
-  EXPECT_THAT([&] { Pipeline({}, {.shape = {8}, .is_image = false}, {}).write(Sample{}, CounterRandom(0, 0), out.data()); },
+  EXPECT_THAT([&] { Pipeline({}, {.shape = {8}, .is_image = false}, {}).write(Sample{}, seeds, 0, out.data()); },
               ThrowsMessage<c10::Error>(HasSubstr("the sample has 0 values, the data set 8")));
 }
 

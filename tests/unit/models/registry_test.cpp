@@ -44,7 +44,10 @@ struct NormLog {
 
 class LoggingNorm : public nn::BatchNorm2d {
  public:
-  LoggingNorm(int64_t num_channels, std::shared_ptr<NormLog> log) : BatchNorm2d(num_channels), log_(std::move(log)) { ++log_->num_layers; }
+  LoggingNorm(int64_t num_channels, const nn::BatchNormOptions& options, std::shared_ptr<NormLog> log)
+      : BatchNorm2d(num_channels, options), log_(std::move(log)) {
+    ++log_->num_layers;
+  }
 
  private:
   torch::Tensor normalise(const torch::Tensor& x) override {
@@ -96,7 +99,9 @@ TEST_P(EveryModel, IsTheSameNetworkForTheSameSeedAlsoInChannelsLast) {
   const auto model = build_light(GetParam());
   const auto log = std::make_shared<NormLog>();
   BuildContext context = make_context();
-  context.norm = [log](int64_t num_channels) { return std::make_shared<LoggingNorm>(num_channels, log); };
+  context.norm = nn::NormFactory([log](int64_t num_channels, const nn::BatchNormOptions& options) {
+    return std::make_shared<LoggingNorm>(num_channels, options, log);
+  });
   const auto again = build_light(GetParam(), context);
   const auto parameters = model->parameters();
   auto parameters_again = again->parameters();

@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(MemoryFormats, BatchNormAgainstTorch,
                          ::testing::Values(torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast));
 
 TEST(BatchNorm, UsesEpsAndMomentum) {
-  BatchNorm2d norm(kNormChannels, /*eps=*/1.0, /*momentum=*/1.0);
+  BatchNorm2d norm(kNormChannels, {.eps = 1.0, .momentum = 1.0});
   const torch::Tensor x = norm_input(1, torch::kFloat32);
   const torch::Tensor mean = x.mean({0, 2, 3});
   const torch::Tensor y = norm.forward(x);
@@ -161,7 +161,7 @@ TEST(BatchNorm, WhileStatisticsAreFrozenBatchesDoNotUpdateThem) {
 }
 
 TEST(BatchNorm, WithoutMomentumAveragesAllBatches) {
-  BatchNorm2d norm(kNormChannels, 1e-5, std::nullopt);
+  BatchNorm2d norm(kNormChannels, {.momentum = std::nullopt});
   norm.to(torch::kFloat64);
   torch::Tensor mean = torch::zeros({kNormChannels}, torch::kFloat64);
   torch::Tensor var = torch::zeros({kNormChannels}, torch::kFloat64);

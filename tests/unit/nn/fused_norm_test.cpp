@@ -114,7 +114,7 @@ TEST(FusedNorm, RoundsOnlyItsResultsToBFloat16) {
 }
 
 TEST(FusedNorm, RoundsToBFloat16AsLibTorch) {
-  BatchNorm2d norm(8, /*eps=*/0);
+  BatchNorm2d norm(8, {.eps = 0});
   norm.use_fused_operator();
   norm.eval();
   auto x = fused_values({4, 8, 5, 5}, 1, torch::kBFloat16);

@@ -100,7 +100,7 @@ std::vector<Outcome> synchronised(const Steps& steps) {
   std::vector<Outcome> outcomes(steps.shards.size());
   run_ranks(num_ranks, [&](ProcessGroups& groups) {
     const int rank = groups.world()->rank();
-    SyncBatchNorm norm(kChannels, groups.world(), kEps, steps.momentum);
+    SyncBatchNorm norm(kChannels, groups.world(), {.eps = kEps, .momentum = steps.momentum});
     outcomes[static_cast<size_t>(rank)] =
         take_steps(norm, steps, [&](const torch::Tensor& joined) { return shard_of(joined, steps.shards, rank); });
   });
@@ -111,7 +111,7 @@ std::vector<Outcome> synchronised(const Steps& steps) {
 Outcome joined(Steps steps) {
   steps.input_dtype = torch::kFloat64;
   steps.weight_dtype = torch::kFloat64;
-  BatchNorm2d norm(kChannels, kEps, steps.momentum);
+  BatchNorm2d norm(kChannels, {.eps = kEps, .momentum = steps.momentum});
   return take_steps(norm, steps, [](const torch::Tensor& batch) { return batch; });
 }
 
@@ -256,7 +256,7 @@ TEST(SyncBatchNorm, SmallDeviationsFromALargeMean) {
   expect_near(sum(ranks, &Outcome::weight_gradient), expected.weight_gradient, tolerance, "gradient of the weight");
 
   steps.input_dtype = steps.weight_dtype = torch::kFloat32;
-  BatchNorm2d norm(kChannels, kEps, steps.momentum);
+  BatchNorm2d norm(kChannels, {.eps = kEps, .momentum = steps.momentum});
   const std::vector<Outcome> one{take_steps(norm, steps, [](const torch::Tensor& batch) { return batch; })};
   const auto several = synchronised(steps);
   const auto expect_no_worse = [](const torch::Tensor& actual, const torch::Tensor& by_one, const torch::Tensor& exact, const char* what) {
@@ -351,7 +351,7 @@ TEST(SyncBatchNorm, AcceptsStridedInputsAndGradients) {
   std::vector<torch::Tensor> outputs(2), gradients(2);
   run_ranks(2, [&](ProcessGroups& groups) {
     const int rank = groups.world()->rank();
-    SyncBatchNorm norm(kChannels, groups.world(), kEps);
+    SyncBatchNorm norm(kChannels, groups.world(), {.eps = kEps});
     norm.to(torch::kFloat64);
     {
       const torch::NoGradGuard no_grad;

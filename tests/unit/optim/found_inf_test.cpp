@@ -18,6 +18,8 @@ const std::vector<std::string> kSkippingOptimizers = {
     "{name: adamw, lr: 0.01}",
     "{name: sam, rho: 0.5, momentum: 0.9}",
     "{name: sam, rho: 0.5, momentum: 0.9, dampening: 0.5}",
+    "{name: muon, lr: 0.1, normalize_weights: true, sgd_weight_decay: 0.01}",
+    "{name: muon, nesterov: false, sgd_momentum: 0}",
 };
 
 // Parameters after the golden problem's updates; the kernels skip an attempt before each update in `overflows`.

@@ -13,6 +13,7 @@ const std::vector<std::string> kWithWeightDecay = {
     "{name: adam, lr: 0.01, weight_decay: 0.1}",
     "{name: adamw, lr: 0.01, weight_decay: 0.1}",
     "{name: sam, lr: 0.1, momentum: 0.9, weight_decay: 0.1}",
+    "{name: muon, lr: 0.1, normalize_weights: true, sgd_weight_decay: 0.01}",
 };
 
 // The golden problem in which the bias has its first gradient at update 2, but with a gradient of zeros before.
@@ -37,6 +38,7 @@ TEST(SkipZeroGrads, MatchesPythonWithoutAGradient) {
       {"sgd_late_gradient", "{name: sgd, lr: 0.1, momentum: 0.9, dampening: 0.5}"},
       {"adam_late_gradient", "{name: adam, lr: 0.01}"},
       {"adamw_late_gradient", "{name: adamw, lr: 0.01, weight_decay: 0.1}"},
+      {"muon_late_gradient", "{name: muon, sgd_weight_decay: 0.05}"},
   };
   for (const auto& [name, yaml] : cases) {
     EXPECT_LT(difference_from_late_gradient(name, yaml, /*skip_zero_grads=*/true), 1e-12) << name;

@@ -18,6 +18,8 @@ const std::vector<std::string> kOptimizers = {
     "{name: adam, lr: 0.01, weight_decay: 0.1}",
     "{name: adamw, lr: 0.01}",
     "{name: sam, rho: 0.5, momentum: 0.9, dampening: 0.5}",
+    "{name: muon, lr: 0.1, normalize_weights: true, sgd_weight_decay: 0.01}",
+    "{name: muon, nesterov: false, sgd_momentum: 0}",
 };
 
 // A problem and its optimizer.
@@ -77,7 +79,7 @@ TEST(OptimizerState, ContinuesBitForBit) {
 }
 
 TEST(OptimizerState, KeepsTheLayoutOfTheParameters) {
-  for (const auto& yaml : {"{name: sgd, momentum: 0.9}", "{name: adam}"}) {
+  for (const auto& yaml : {"{name: sgd, momentum: 0.9}", "{name: adam}", "{name: muon}"}) {
     Training original(yaml, /*channels_last=*/true);
     original.step(0, 0);
     Training loaded(yaml, /*channels_last=*/true);

@@ -48,10 +48,12 @@ TEST(CheckComponents, RefusesContradictions) {
   EXPECT_EQ(findings_of({}), "");
   const std::vector<Finding> findings = {
       {{"optimizer.name=adam", "optimizer.momentum=0.9"},
-       "x.yaml:5:33: optimizer.momentum: not a key of adam, but of sgd, sam; instead of optimizer.name=adam, replace the whole section, as "
+       "x.yaml:5:33: optimizer.momentum: not a key of adam, but of sgd, sam, muon; instead of optimizer.name=adam, replace the whole "
+       "section, as "
        "in \"optimizer={name: adam}\""},
       {{"optimizer.name=adamw"},
-       "x.yaml:5:33: optimizer.momentum: not a key of adamw, but of sgd, sam; instead of optimizer.name=adamw, replace the whole section, "
+       "x.yaml:5:33: optimizer.momentum: not a key of adamw, but of sgd, sam, muon; instead of optimizer.name=adamw, replace the whole "
+       "section, "
        "as in \"optimizer={name: adamw}\""},
       {{"optimizer={name: adam, betas: [0.9]}"}, "command line: optimizer.betas: [0.9] has 1 number; give two"},
       {{"optimizer.nesterov=true", "optimizer.momentum=0"},
@@ -99,6 +101,9 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"dataset.train_transforms=[random_horizontal_flip]"},
        "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set holds no images; leave its list of "
        "transforms empty"},
+      {{"validation.tta=flip"}, "command line: validation.tta: flip needs images, but synthetic holds none; set validation.tta: none"},
+      {{"validation.tta=flip_and_shift"},
+       "command line: validation.tta: flip_and_shift needs images, but synthetic holds none; set validation.tta: none"},
       {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels"},
       {{"loss={name: mse}", "model.num_classes=100"},
        "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels\ncommand line: model.num_classes: "
@@ -169,6 +174,7 @@ TEST(CheckComponents, OneIsWrittenInTheSingular) {
 TEST(CheckComponents, TransformsThatCannotBeAppliedAreReportedAtTheirPlace) {
   const std::string fits = "dataset.train_transforms[1].random_crop.size=32";
   EXPECT_EQ(findings_of({fits}, kImages), "");
+  EXPECT_EQ(findings_of({fits, "validation.tta=flip_and_shift"}, kImages), "");
   const std::vector<Finding> findings = {
       {{}, "x.yaml:2:15: model.name: resnet20 takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms"},
       {{"dataset.train_transforms[1].random_crop.size=41"},

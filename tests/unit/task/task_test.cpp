@@ -36,6 +36,12 @@ class Twice : public models::Model {
   torch::Tensor forward(const torch::Tensor& x) override { return 2 * x; }
 };
 
+class LeftColumn : public models::Model {
+ public:
+  LeftColumn() : Model(TwiceOptions()) {}
+  torch::Tensor forward(const torch::Tensor& x) override { return x.select(3, 0).flatten(1); }
+};
+
 std::vector<std::string> names_of(const std::vector<reporting::MetricInfo>& metrics) {
   std::vector<std::string> names;
   for (const auto& metric : metrics) names.push_back(metric.name);
@@ -74,6 +80,22 @@ TEST(Task, ForwardGivesOutputsAndLoss) {
   EXPECT_TRUE(torch::equal(pass.outputs, torch::tensor({{2.0}, {6.0}})));
   EXPECT_EQ(pass.loss.item<double>(), 8);
   const auto empty = task->forward(model, torch::zeros({0, 1}), torch::zeros({0, 1}));
+  EXPECT_EQ(empty.loss.item<double>(), 0);
+}
+
+TEST(Task, EvaluateAveragesTheOutputsOfTheViewsBeforeTheLoss) {
+  LeftColumn model;
+  const auto task = make_task(std::make_unique<Distance>(false));
+  const auto images = torch::tensor({1.0, 3.0}).view({1, 1, 1, 2});
+  const auto targets = torch::tensor({{2.0}});
+  const auto none = task->evaluate(model, images, targets, config::TestTimeAugmentation::kNone);
+  EXPECT_EQ(none.outputs.item<double>(), 1);
+  EXPECT_EQ(none.loss.item<double>(), 1);
+  // The loss is 1 for each of the views.
+  const auto flip = task->evaluate(model, images, targets, config::TestTimeAugmentation::kFlip);
+  EXPECT_EQ(flip.outputs.item<double>(), 2);
+  EXPECT_EQ(flip.loss.item<double>(), 0);
+  const auto empty = task->evaluate(model, images.narrow(0, 0, 0), targets.narrow(0, 0, 0), config::TestTimeAugmentation::kFlip);
   EXPECT_EQ(empty.loss.item<double>(), 0);
 }
 

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "base/random.h"
+#include "config/experiment.h"
+
+namespace trainer::session {
+
+// Independent streams of random numbers from the seed of the configuration.
+enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream };
+
+// The seed of the random transforms of all samples.
+inline uint64_t augmentation_seed(const config::Experiment& experiment) {
+  return mix_seed(static_cast<uint64_t>(experiment.seed), kAugmentStream);
+}
+
+}  // namespace trainer::session

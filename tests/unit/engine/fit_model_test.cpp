@@ -1,0 +1,65 @@
+// Networks with initial values that depend on the training images.
+
+#include <gtest/gtest.h>
+
+#include "models/registry.h"
+#include "tests/testing/ranks.h"
+#include "tests/testing/small_run.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::engine {
+namespace {
+
+const std::string kFitText =
+    "experiment: fit\n"
+    "model: {name: airbench, widths: [8, 8, 8]}\n"
+    "dataset: {name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 40, num_validation: 8}\n"
+    "dataloader: {global_batch_size: 12}\n"
+    "runtime: {threads: 1, channels_last: false}\namp: {enabled: false}\n"
+    "training: {epochs: 1}\n";
+
+torch::Tensor first_layer_of(const Parts& parts) { return parts.model->named_buffers()["whiten.weight"].clone(); }
+
+torch::Tensor first_layer_without_data() {
+  const auto context = testing::SmallSession(kFitText).context.experiment().model.component;
+  auto generator = at::detail::createCPUGenerator(1);
+  return models::model_registry()
+      .make(context, {.init_generator = generator, .dropout_generator = generator, .norm = nn::local_batch_norm()})
+      ->named_buffers()["whiten.weight"];
+}
+
+TEST(FitModel, UsesTheFirstTrainingImages) {
+  testing::SmallSession run(kFitText);
+  auto& parts = run.parts();
+  std::vector<torch::Tensor> images;
+  input::Scratch scratch;
+  for (int64_t i = 0; i < parts.train.dataset().size(); ++i) {
+    const auto values = parts.train.dataset().read(i, scratch).values;
+    images.push_back(torch::tensor(std::vector<float>(values.begin(), values.end())).view({3, 32, 32}));
+  }
+  const auto fitted = first_layer_of(parts);
+  EXPECT_FALSE(torch::equal(fitted, first_layer_without_data()));
+  parts.model->fit(torch::stack(images));
+  EXPECT_TRUE(torch::equal(first_layer_of(parts), fitted));
+}
+
+TEST(FitModel, AllRanksStartWithTheSameValues) {
+  const auto expected = first_layer_of(testing::SmallSession(kFitText).parts());
+  testing::run_ranks(3, [&](distributed::ProcessGroups& groups) {
+    testing::SmallSession run(kFitText, {}, make_ranks(groups));
+    EXPECT_TRUE(torch::equal(first_layer_of(run.parts()), expected));
+  });
+}
+
+TEST(FitModel, AResumedRunKeepsTheValuesOfItsCheckpoint) {
+  const testing::TemporaryFolder folder;
+  const auto straight = testing::train_text(kFitText, {}, 2, {}, folder.path());
+  testing::SmallSession resumed(testing::SmallSession::load(kFitText, {}), {}, folder.path());
+  EXPECT_TRUE(torch::equal(first_layer_of(resumed.parts()), first_layer_without_data())) << "computed, although the checkpoint has them";
+  testing::Recorder events;
+  resumed.session.train(events, [] { return false; });
+  EXPECT_TRUE(torch::equal(first_layer_of(resumed.parts()), first_layer_of(straight.parts())));
+}
+
+}  // namespace
+}  // namespace trainer::engine
