@@ -12,6 +12,7 @@
 
 #include "config/load.h"
 #include "engine/train_step.h"
+#include "session/build.h"
 #include "session/registries.h"
 #include "session/session.h"
 #include "tests/testing/ranks.h"
@@ -51,6 +52,14 @@ void fill(models::Model& model, uint64_t seed) {
   }
 }
 
+// A network may have fitted its buffers to the data of the session, which Python does not have.
+void restore_buffers(models::Model& model, const models::Model& unfitted) {
+  const torch::NoGradGuard no_grad;
+  const auto from = unfitted.buffers();
+  auto to = model.buffers();
+  for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+}
+
 // The results of the case on one rank. Collective.
 nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks) {
   const auto experiment = experiment_of(case_json);
@@ -59,6 +68,7 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   auto& parts = session.parts();
   const auto seed = case_json.at("seed").get<uint64_t>();
   fill(*parts.model, seed);
+  restore_buffers(*parts.model, *session::build_network(experiment, parts.placement).model);
   parts.model->train();
 
   const auto steps = case_json.at("steps").get<int64_t>();
