@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains with each algorithm of convolutions and several seeds, and prints the accuracies of the last epochs: whether networks that are
-trained with an algorithm that rounds more are as accurate. Takes hours. Runs that have ended are not repeated, and those that were
-interrupted are continued; all are in build/accuracy."""
+trained with an algorithm that rounds more are as accurate. Takes hours, so it can be done in parts: runs in build/accuracy that were
+interrupted are continued, and what has ended is kept in results/accuracy.json and not repeated, also on another machine."""
 
 import argparse
 import json
@@ -13,27 +13,35 @@ import harness
 from harness import ROOT
 
 CHOICES = ["direct", "winograd2", "winograd4"]
+RECORD = ROOT / "bench" / "results" / "accuracy.json"
 
 
-def run_dir(options, convolution, seed):
-    return ROOT / "build" / "accuracy" / f"{options.config.stem}_{options.epochs}_epochs" / convolution / f"seed_{seed}"
+def read_record():
+    return json.loads(RECORD.read_text()) if RECORD.exists() else []
 
 
-def top1_of(folder):
-    """The accuracy of the last epoch in per cent; None if the run has not ended."""
-    summary = folder / "summary.json"
-    if not summary.exists() or json.loads(summary.read_text())["reason"] != "done":
-        return None
-    events = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return 100 * [event["top1"] for event in events if event["event"] == "validation"][-1]
+def key_of(options, convolution, seed):
+    return {"config": options.config.name, "epochs": options.epochs, "settings": options.settings, "convolution": convolution, "seed": seed}
+
+
+def find(options, convolution, seed):
+    """The recorded run, or None."""
+    key = key_of(options, convolution, seed)
+    return next((run for run in read_record() if key.items() <= run.items()), None)
 
 
 def train(options, convolution, seed):
-    folder = run_dir(options, convolution, seed)
+    """A run from its beginning, or from where it was interrupted, to its record."""
+    folder = ROOT / "build" / "accuracy" / f"{options.config.stem}_{options.epochs}_epochs" / convolution / f"seed_{seed}"
     command = [options.bin / "trainer", "--config", options.config, "--run-dir", folder, f"seed={seed}", f"training.epochs={options.epochs}",
                f"dataset.root={options.data}", f"runtime.convolution={convolution}", "amp.enabled=false", *options.settings]
     print(" ".join(map(str, command)), flush=True)
     subprocess.run(command, check=True)
+    events = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    top1 = [event["top1"] for event in events if event["event"] == "validation"][-1]
+    machine = {name: harness.machine()[name] for name in ("commit", "cpu_kind", "date")}
+    record = [*read_record(), {**key_of(options, convolution, seed), "top1": top1, **machine}]
+    RECORD.write_text("[\n" + ",\n".join(f"  {json.dumps(run)}" for run in record) + "\n]\n")
 
 
 def parse_arguments():
@@ -53,11 +61,11 @@ def main():
     # Seed by seed, so that an interrupted measurement has the same seeds of each choice.
     for seed in range(1, options.seeds + 1):
         for convolution in options.choices:
-            if top1_of(run_dir(options, convolution, seed)) is None:
+            if find(options, convolution, seed) is None:
                 train(options, convolution, seed)
     print("\n| runtime.convolution | top1 of each seed, % | mean | deviation |\n|---|---|---|---|")
     for convolution in options.choices:
-        values = [top1_of(run_dir(options, convolution, seed)) for seed in range(1, options.seeds + 1)]
+        values = [100 * find(options, convolution, seed)["top1"] for seed in range(1, options.seeds + 1)]
         deviation = statistics.stdev(values) if len(values) > 1 else 0
         print(f"| {convolution} | {', '.join(f'{value:.2f}' for value in values)} | {statistics.mean(values):.2f} | {deviation:.2f} |")
 

@@ -32,7 +32,7 @@ input::RgbImage draw_grid(const config::Experiment& experiment, const input::Dat
   input::RgbImage grid{rows * (height + kMargin) + kMargin, columns * (width + kMargin) + kMargin, {}};
   grid.pixels.assign(static_cast<size_t>(grid.height) * static_cast<size_t>(grid.width) * 3, 255);
 
-  const input::EpochSeeds seeds(session::augmentation_seed(experiment), /*epoch=*/0);
+  const input::EpochSeeds seeds(session::augmentation_seed(experiment), /*number=*/0);
   input::Scratch scratch;
   std::vector<float> values(static_cast<size_t>(channels) * static_cast<size_t>(height) * static_cast<size_t>(width));
   for (int64_t i = 0; i < count; ++i) {

@@ -312,9 +312,9 @@ std::vector<TransformFinding> check_transforms(const std::vector<config::Compone
   return findings;
 }
 
-EpochSeeds::EpochSeeds(uint64_t seed, int64_t epoch)
-    : epoch(epoch),
-      of_epoch(mix_seed(seed, static_cast<uint64_t>(epoch))),
+EpochSeeds::EpochSeeds(uint64_t seed, int64_t number)
+    : epoch(number),
+      of_epoch(mix_seed(seed, static_cast<uint64_t>(number))),
       of_all_epochs(mix_seed(seed, std::numeric_limits<uint64_t>::max())) {}
 
 Pipeline::Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout)

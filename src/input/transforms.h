@@ -34,7 +34,7 @@ std::vector<TransformFinding> check_transforms(const std::vector<config::Compone
 
 // The seeds of all samples' random numbers in one epoch.
 struct EpochSeeds {
-  EpochSeeds(uint64_t seed, int64_t epoch);
+  EpochSeeds(uint64_t seed, int64_t number);
 
   int64_t epoch;
   uint64_t of_epoch;

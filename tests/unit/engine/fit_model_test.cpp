@@ -21,10 +21,10 @@ const std::string kFitText =
 torch::Tensor first_layer_of(const Parts& parts) { return parts.model->named_buffers()["whiten.weight"].clone(); }
 
 torch::Tensor first_layer_without_data() {
-  const auto context = testing::SmallSession(kFitText).context.experiment().model.component;
+  const auto component = testing::SmallSession(kFitText).context.experiment().model.component;
   auto generator = at::detail::createCPUGenerator(1);
   return models::model_registry()
-      .make(context, {.init_generator = generator, .dropout_generator = generator, .norm = nn::local_batch_norm()})
+      .make(component, {.init_generator = generator, .dropout_generator = generator, .norm = nn::local_batch_norm()})
       ->named_buffers()["whiten.weight"];
 }
 

@@ -217,7 +217,7 @@ TEST(DataLoader, AnAlternatingFlipMirrorsEachImageInEverySecondEpoch) {
     EXPECT_TRUE(torch::equal(first[i], as_stored[i].flip(-1))) << i;
     ++num_mirrored;
   }
-  EXPECT_NEAR(num_mirrored, 25, 11.7);  // 3.3 standard deviations
+  EXPECT_NEAR(static_cast<double>(num_mirrored), 25, 11.7);  // 3.3 standard deviations
   for (const int64_t num_workers : {0, 1, 3}) {
     for (int64_t epoch = 0; epoch < 4; ++epoch) {
       EXPECT_TRUE(torch::equal(load(pipeline, num_workers, epoch), epoch % 2 == 0 ? first : first.flip(-1)))
