@@ -139,7 +139,7 @@ void fit_model(models::Model& model, const Data& data) {
   const auto images = torch::empty(shape, torch::TensorOptions(pipeline.layout().dtype).memory_format(layout));
   input::Scratch scratch;
   for (int64_t i = 0; i < num_images; ++i) {
-    pipeline.write(dataset.read(i, scratch), {/*seed=*/0, /*epoch=*/0}, i, images[i].data_ptr());
+    pipeline.write(dataset.read(i, scratch), {/*seed=*/0, /*number=*/0}, i, images[i].data_ptr());
   }
   model.fit(images);
 }
