@@ -39,8 +39,9 @@ def train(options, convolution, seed):
     subprocess.run(command, check=True)
     events = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     top1 = [event["top1"] for event in events if event["event"] == "validation"][-1]
-    machine = {name: harness.machine()[name] for name in ("commit", "cpu_kind", "date")}
-    record = [*read_record(), {**key_of(options, convolution, seed), "top1": top1, **machine}]
+    machine = harness.machine()
+    made_by = {name: machine[name] for name in ("commit", "cpu_kind", "date")}
+    record = [*read_record(), {**key_of(options, convolution, seed), "top1": top1, **made_by}]
     RECORD.write_text("[\n" + ",\n".join(f"  {json.dumps(run)}" for run in record) + "\n]\n")
 
 

@@ -1,7 +1,7 @@
 // The network of Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (2024), in the variant of its author's program
 // airbench94_muon: a fixed first layer that whitens patches of 2×2 pixels, and six convolutions that start as the identity.
 
-#include <cmath>
+#include <algorithm>
 
 #include "models/registry.h"
 #include "nn/init.h"
@@ -44,6 +44,7 @@ class Whitening : public torch::nn::Module {
     const auto identity = torch::eye(kPatchValues);
     weight_ = register_buffer("weight", to_filters(identity));
     bias_ = register_parameter("bias", torch::empty({kWhitenedChannels}));
+    // The bias starts as that of a trained layer, whose weight is not used here.
     nn::default_uniform_(weight_.clone(), bias_, generator);
   }
 

@@ -1,12 +1,10 @@
 #include "nn/fused_norm/fused_norm.h"
 
-#include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <optional>
-#include <type_traits>
 
 #include "nn/batch_statistics.h"
 #include "nn/fused_norm/kernels.h"
