@@ -12,14 +12,26 @@ namespace trainer::datasets {
 
 enum class Split { kTrain, kValidation };
 
-// A data set that is configured but not yet opened.
-struct DatasetFactory {
-  input::DatasetInfo info;  // determined by the options only, without reading files
-  // Downloads the files if configured, opens and checks them. Throws DataError that names the file and the remedy.
-  std::function<std::unique_ptr<input::Dataset>(Split split, Logger& logger)> open;
+// Lists of transforms in YAML, as in an experiment file.
+struct DefaultTransforms {
+  std::string train = "[]";
+  std::string validation = "[]";
 };
 
-// make() touches no files.
+// A data set that is configured but not yet opened.
+struct DatasetFactory {
+  input::DatasetInfo info;
+  // Downloads the files if configured, opens and checks them. Throws DataError that names the file and the remedy.
+  std::function<std::unique_ptr<input::Dataset>(Split split, Logger& logger)> open;
+  // For experiments that do not choose their own.
+  DefaultTransforms default_transforms = {};
+  // Whether it has validation samples; otherwise some of the training set are held out.
+  bool has_validation = true;
+  // Why info.num_classes is kUnknownClasses, and what to do; else empty.
+  std::string missing = {};
+};
+
+// make() reads no files; it may list the folders of a data set whose classes are its folders.
 using DatasetRegistry = config::Registry<DatasetFactory>;
 
 const DatasetRegistry& dataset_registry();

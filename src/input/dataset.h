@@ -11,20 +11,27 @@
 
 namespace trainer::input {
 
-// The properties of a data set that are known before its files are read.
+// Height and width of `DatasetInfo::shape` where they differ from image to image.
+inline constexpr int64_t kAnySize = -1;
+// `DatasetInfo::num_classes` before the files that tell it can be read.
+inline constexpr int64_t kUnknownClasses = -1;
+
+// The properties of all samples of a data set.
 struct DatasetInfo {
   std::vector<int64_t> shape;  // of one sample: {channels, height, width}, or {features}
   bool is_image = true;        // uint8 pixels, to which transforms apply; false: floating-point values that are used as they are
   int64_t num_classes = 0;     // 0: targets are floating-point vectors
   int64_t num_targets = 1;     // length of a floating-point target
+  std::vector<std::string> class_names = {};  // of each label; empty: the classes have only numbers
 };
 
 // One stored sample. Views are valid while the data set exists, or until the next read into the same scratch.
 struct Sample {
-  ImageView image;                // when info().is_image
-  std::span<const float> values;  // otherwise: the product of `shape` values
-  int64_t label = 0;              // when info().num_classes > 0
-  std::span<const float> target;  // otherwise: num_targets values
+  ImageView image;                   // when info().is_image, unless `encoded` is given
+  std::span<const uint8_t> encoded;  // the image as the bytes of an image file, which is still to be decoded
+  std::span<const float> values;     // otherwise: the product of `shape` values
+  int64_t label = 0;                 // when info().num_classes > 0
+  std::span<const float> target;     // otherwise: num_targets values
 };
 
 // Memory into which a reader may decode; one for each loader thread.
@@ -40,6 +47,8 @@ class Dataset {
   virtual int64_t size() const = 0;
   // The sample at `index`, 0 <= index < size(). Must be thread-safe: several threads call it concurrently.
   virtual Sample read(int64_t index, Scratch& scratch) const = 0;
+  // What a message calls that sample, such as its file; empty: it has only its index.
+  virtual std::string name(int64_t /*index*/) const { return ""; }
   // A hint that read(index) follows after the next read(). It hides the cache misses of shuffled samples in memory.
   virtual void prefetch(int64_t /*index*/) const {}
 };
@@ -51,6 +60,7 @@ class Subset : public Dataset {
   const DatasetInfo& info() const override { return dataset_.info(); }
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   Sample read(int64_t index, Scratch& scratch) const override { return dataset_.read(indices_[static_cast<size_t>(index)], scratch); }
+  std::string name(int64_t index) const override { return dataset_.name(indices_[static_cast<size_t>(index)]); }
   void prefetch(int64_t index) const override { dataset_.prefetch(indices_[static_cast<size_t>(index)]); }
 
  private:

@@ -1,6 +1,5 @@
 #pragma once
-// The image type of the transforms: a window into stored pixels, so that crop and flip copy nothing before the one loop that writes
-// the network's input.
+// A window into stored pixels, so that a crop or a flip copies nothing before the one loop that writes the network's input.
 
 #include <cstdint>
 
@@ -8,10 +7,13 @@ namespace trainer::input {
 
 enum class Padding { kZero, kReflect };
 
-// A window into a planar uint8 image (channel after channel, row by row). The window may extend beyond the image's edges; `padding`
-// defines the pixels there. `mirrored` reads each row of the window from right to left.
+// Planar: [channels][height][width]. Interleaved: [height][width][channels].
+enum class PixelOrder { kPlanar, kInterleaved };
+
+// A window into a uint8 image. The window may extend beyond the image's edges; `padding` defines the pixels there. `mirrored` reads each
+// row of the window from right to left.
 struct ImageView {
-  const uint8_t* pixels = nullptr;  // [channels][height][width]
+  const uint8_t* pixels = nullptr;
   int channels = 0;
   int height = 0;
   int width = 0;
@@ -21,9 +23,10 @@ struct ImageView {
   int window_width = 0;
   bool mirrored = false;
   Padding padding = Padding::kZero;
+  PixelOrder order = PixelOrder::kPlanar;
 
-  static ImageView whole(const uint8_t* pixels, int channels, int height, int width) {
-    return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero};
+  static ImageView whole(const uint8_t* pixels, int channels, int height, int width, PixelOrder order = PixelOrder::kPlanar) {
+    return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero, order};
   }
   bool operator==(const ImageView&) const = default;
 };
