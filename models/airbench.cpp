@@ -21,19 +21,17 @@ constexpr double kOutputScale = 1.0 / 256;
 // The running statistics follow the few steps of a short training.
 constexpr nn::BatchNormOptions kNormOptions{.eps = 1e-12, .momentum = 0.4, .learns_weight = false};
 
-struct AirbenchOptions : ModelOptions {
-  int64_t num_classes = 10;
+struct AirbenchOptions : ClassifierOptions {
   std::vector<int64_t> widths = {64, 256, 256};
 
   void describe(config::KeyTable& keys) override {
-    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+    describe_num_classes(keys);
     keys.add("widths", widths, {.min = 1, .doc = "Channels of each of the three blocks."});
     keys.refuse("widths", [this]() -> std::string {
       return widths.size() == 3 ? "" : c10::str("[", c10::Join(", ", widths), "] has ", widths.size(), " values; give three");
     });
   }
   std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
-  int64_t num_outputs() const override { return num_classes; }
 };
 
 // A convolution of 2×2 patches whose weight is computed from data and not trained, followed by GELU. Its first 12 channels are uncorrelated
@@ -109,7 +107,7 @@ class Airbench : public Model {
       blocks_.push_back(register_module(c10::str("block", blocks_.size() + 1), std::make_shared<AirbenchBlock>(channels, width, context)));
       channels = width;
     }
-    head_ = register_module("head", std::make_shared<nn::Linear>(channels, options.num_classes, /*has_bias=*/false));
+    head_ = register_module("head", std::make_shared<nn::Linear>(channels, options.num_outputs(), /*has_bias=*/false));
     nn::default_uniform_(head_->weight, {}, context.init_generator);
     const torch::NoGradGuard no_grad;
     head_->weight.div_(head_->weight.std());

@@ -8,12 +8,9 @@
 namespace trainer::models {
 namespace {
 
-struct CifarResNetOptions : ModelOptions {
-  int64_t num_classes = 10;
-
-  void describe(config::KeyTable& keys) override { keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."}); }
+struct CifarResNetOptions : ClassifierOptions {
+  void describe(config::KeyTable& keys) override { describe_num_classes(keys); }
   std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
-  int64_t num_outputs() const override { return num_classes; }
 };
 
 class CifarBlock : public torch::nn::Module {
@@ -53,7 +50,7 @@ class CifarResNet : public Model {
     layer1_ = register_module("layer1", make_stage(16, 16, 1, blocks_per_stage, context.norm));
     layer2_ = register_module("layer2", make_stage(16, 32, 2, blocks_per_stage, context.norm));
     layer3_ = register_module("layer3", make_stage(32, 64, 2, blocks_per_stage, context.norm));
-    fc_ = register_module("fc", std::make_shared<nn::Linear>(64, options.num_classes));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(64, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }

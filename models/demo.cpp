@@ -20,12 +20,9 @@ struct DemoLinearOptions : ModelOptions {
   std::string outputs_key() const override { return "out_features"; }
 };
 
-struct DemoConvOptions : ModelOptions {
-  int64_t num_classes = 10;
-
-  void describe(config::KeyTable& keys) override { keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."}); }
+struct DemoConvOptions : ClassifierOptions {
+  void describe(config::KeyTable& keys) override { describe_num_classes(keys); }
   std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
-  int64_t num_outputs() const override { return num_classes; }
 };
 
 class DemoLinear : public Model {
@@ -45,7 +42,7 @@ class DemoConv : public Model {
  public:
   DemoConv(const DemoConvOptions& options, const BuildContext& context) : Model(options) {
     conv_ = register_module("conv", std::make_shared<nn::Conv2d>(3, kChannels, 3, nn::Conv2dOptions{.bias = true}));
-    fc_ = register_module("fc", std::make_shared<nn::Linear>(kChannels * kOutputSize * kOutputSize, options.num_classes));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(kChannels * kOutputSize * kOutputSize, options.num_outputs()));
     nn::default_uniform_(conv_->weight, conv_->bias, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "config/registry.h"
+#include "config/key_table.h"
 #include "nn/batch_norm.h"
 
 namespace trainer::models {
@@ -18,7 +18,28 @@ struct ModelOptions : config::Options {
   virtual std::vector<int64_t> input_shape() const = 0;
   virtual int64_t num_outputs() const = 0;
   // The key that sets the number of outputs.
-  virtual std::string outputs_key() const { return "num_classes"; }
+  virtual std::string outputs_key() const = 0;
+  // Whether the experiment leaves the number of outputs to the data set; then set_num_outputs() sets it.
+  virtual bool takes_num_outputs() const { return false; }
+  virtual void set_num_outputs(int64_t /*num_outputs*/) {}
+};
+
+// The options of networks whose outputs are scores of classes.
+struct ClassifierOptions : ModelOptions {
+  config::Auto<int64_t> num_classes = {};
+
+  int64_t num_outputs() const override { return num_classes.value.value_or(kDefaultClasses); }
+  std::string outputs_key() const override { return "num_classes"; }
+  bool takes_num_outputs() const override { return !num_classes.value; }
+  void set_num_outputs(int64_t num_outputs) override { num_classes.value = num_outputs; }
+
+ protected:
+  void describe_num_classes(config::KeyTable& keys) {
+    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer; auto: one for each class of the data set."});
+  }
+
+ private:
+  static constexpr int64_t kDefaultClasses = 10;  // without a data set
 };
 
 class Model : public torch::nn::Module {

@@ -13,14 +13,13 @@ namespace {
 
 enum class ResNetStem { kImagenet, kCifar };
 
-struct ResNetOptions : ModelOptions {
-  int64_t num_classes = 10;
+struct ResNetOptions : ClassifierOptions {
   ResNetStem stem = ResNetStem::kImagenet;
   bool zero_init_last_norm = false;
   double dropout = 0.0;
 
   void describe(config::KeyTable& keys) override {
-    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+    describe_num_classes(keys);
     keys.add_choice("stem", stem, {{"imagenet", ResNetStem::kImagenet}, {"cifar", ResNetStem::kCifar}},
                     {.doc = "First layers: imagenet, a 7×7 convolution and a max-pool, both of stride 2; cifar, a 3×3 convolution."});
     keys.add("zero_init_last_norm", zero_init_last_norm, {.doc = "Start each block's last norm at 0: the block is then the identity."});
@@ -31,7 +30,6 @@ struct ResNetOptions : ModelOptions {
     if (stem == ResNetStem::kCifar) return {3, 32, 32};
     return {3, -1, -1};
   }
-  int64_t num_outputs() const override { return num_classes; }
 };
 
 // The shortcut where the shape changes: a strided 1×1 convolution and a norm layer. Otherwise null.
@@ -109,7 +107,7 @@ class ResNet : public Model {
     layer3_ = register_module("layer3", make_stage(256, 2, blocks_per_stage[2], context.norm));
     layer4_ = register_module("layer4", make_stage(512, 2, blocks_per_stage[3], context.norm));
     dropout_ = register_module("dropout", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
-    fc_ = register_module("fc", std::make_shared<nn::Linear>(stage_channels_, options.num_classes));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(stage_channels_, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }

@@ -13,13 +13,12 @@ namespace {
 
 enum class VggHead { kImagenet, kCifar };
 
-struct VggOptions : ModelOptions {
-  int64_t num_classes = 10;
+struct VggOptions : ClassifierOptions {
   VggHead head = VggHead::kImagenet;
   double dropout = 0.5;
 
   void describe(config::KeyTable& keys) override {
-    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+    describe_num_classes(keys);
     keys.add_choice("head", head, {{"imagenet", VggHead::kImagenet}, {"cifar", VggHead::kCifar}},
                     {.doc = "Last layers: imagenet, three linear layers on 7×7 features; cifar, one on the average of each channel."});
     keys.add("dropout", dropout,
@@ -32,7 +31,6 @@ struct VggOptions : ModelOptions {
     if (head == VggHead::kCifar) return {3, 32, 32};
     return {3, -1, -1};
   }
-  int64_t num_outputs() const override { return num_classes; }
 };
 
 using ConvolutionsPerStage = std::array<int64_t, 5>;
@@ -82,11 +80,11 @@ torch::nn::Sequential list_features(const Stages& stages) {
 torch::nn::Sequential make_classifier(const VggOptions& options, const BuildContext& context) {
   const auto dropout = [&] { return std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator); };
   if (options.head == VggHead::kCifar) {
-    return torch::nn::Sequential(dropout(), std::make_shared<nn::Linear>(512, options.num_classes));
+    return torch::nn::Sequential(dropout(), std::make_shared<nn::Linear>(512, options.num_outputs()));
   }
   return torch::nn::Sequential(std::make_shared<nn::Linear>(512 * 7 * 7, 4096), relu_in_place(), dropout(),  //
                                std::make_shared<nn::Linear>(4096, 4096), relu_in_place(), dropout(),         //
-                               std::make_shared<nn::Linear>(4096, options.num_classes));
+                               std::make_shared<nn::Linear>(4096, options.num_outputs()));
 }
 
 class Vgg : public Model {

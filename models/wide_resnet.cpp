@@ -11,16 +11,15 @@
 namespace trainer::models {
 namespace {
 
-struct WideResNetOptions : ModelOptions {
+struct WideResNetOptions : ClassifierOptions {
   int64_t depth = 28;
   int64_t width = 10;
-  int64_t num_classes = 10;
   double dropout = 0.0;
 
   void describe(config::KeyTable& keys) override {
     keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Layers with weights; 6n + 4 for n blocks per stage."});
     keys.add("width", width, {.min = 1, .doc = "Factor on the channels of the three stages, which are 16, 32 and 64 times it."});
-    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+    describe_num_classes(keys);
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value between a block's convolutions."});
     keys.refuse("depth", [this]() -> std::string {
@@ -28,7 +27,6 @@ struct WideResNetOptions : ModelOptions {
     });
   }
   std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
-  int64_t num_outputs() const override { return num_classes; }
 };
 
 class WideBlock : public torch::nn::Module {
@@ -63,7 +61,7 @@ class WideResNet : public Model {
     layer2_ = register_module("layer2", make_stage(channels, 2 * channels, 2, options, context));
     layer3_ = register_module("layer3", make_stage(2 * channels, 4 * channels, 2, options, context));
     bn_ = register_module("bn", context.norm(4 * channels));
-    fc_ = register_module("fc", std::make_shared<nn::Linear>(4 * channels, options.num_classes));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(4 * channels, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }

@@ -9,7 +9,7 @@
 #include "commands/output.h"
 #include "datasets/registry.h"
 #include "input/image_file.h"
-#include "input/transforms.h"
+#include "input/pipeline.h"
 #include "session/random_streams.h"
 #include "session/registries.h"
 
@@ -34,9 +34,10 @@ input::RgbImage draw_grid(const config::Experiment& experiment, const input::Dat
 
   const input::EpochSeeds seeds(session::augmentation_seed(experiment), /*number=*/0);
   input::Scratch scratch;
+  input::PictureMemory memory;
   std::vector<float> values(static_cast<size_t>(channels) * static_cast<size_t>(height) * static_cast<size_t>(width));
   for (int64_t i = 0; i < count; ++i) {
-    pipeline.write(dataset.read(i, scratch), seeds, i, values.data());
+    pipeline.write(dataset.read(i, scratch), seeds, i, memory, values.data());
     const int top = kMargin + static_cast<int>(i) / columns * (height + kMargin);
     const int left = kMargin + static_cast<int>(i) % columns * (width + kMargin);
     for (int y = 0; y < height; ++y) {

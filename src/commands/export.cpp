@@ -8,7 +8,7 @@
 #include "datasets/registry.h"
 #include "engine/init_from.h"
 #include "engine/torchscript.h"
-#include "input/transforms.h"
+#include "input/pipeline.h"
 #include "session/build.h"
 #include "session/registries.h"
 #include "state/module.h"

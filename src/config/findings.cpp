@@ -1,27 +1,35 @@
 #include "config/findings.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "config/key_path.h"
 
 namespace trainer::config {
 
-Position position_of(const Node& root, const std::string& path) {
+namespace {
+
+// The innermost node at or around `path` that is given, and whether it is the whole path.
+std::pair<const Node*, bool> innermost(const Node& root, const std::string& path) {
   const Node* node = &root;
-  Position position = root.position;
   for (const auto& step : parse_key_path(path).value_or(KeyPath{})) {
     if (step.index) {
-      if (*step.index >= node->items.size()) break;
+      if (*step.index >= node->items.size()) return {node, false};
       node = &node->items[*step.index];
     } else {
       const auto* member = node->find(step.name);
-      if (member == nullptr) break;
+      if (member == nullptr) return {node, false};
       node = &member->value;
     }
-    position = node->position;
   }
-  return position;
+  return {node, true};
 }
+
+}  // namespace
+
+Position position_of(const Node& root, const std::string& path) { return innermost(root, path).first->position; }
+
+bool Findings::is_given(const std::string& path) const { return innermost(root_, path).second; }
 
 bool Findings::are_readable(std::initializer_list<const char*> sections) const {
   return std::ranges::all_of(sections, [this](const char* section) { return problems_.is_readable(section); });

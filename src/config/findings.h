@@ -18,6 +18,8 @@ class Findings {
   // Both must outlive it.
   Findings(const Node& root, Problems& problems) : root_(root), problems_(problems) {}
 
+  // Whether the experiment gives that key.
+  bool is_given(const std::string& path) const;
   // Whether these sections were read without a problem, so that their values can be checked.
   bool are_readable(std::initializer_list<const char*> sections) const;
   // Whether also no contradiction was found in them.

@@ -205,19 +205,30 @@ Key key_of(std::string name, Auto<bool>& field, const KeyInfo& info) {
 
 template <class T>
 Key key_of(std::string name, std::vector<T>& field, const KeyInfo& info) {
-  std::vector<std::string> refused = {"1"};
+  std::vector<std::string> refused;
+  if (!info.may_be_one) refused.emplace_back("1");
   for (const auto& number : refused_numbers<T>(info)) refused.push_back("[" + number + "]");
+  auto type = fmt::format("list of {}s", kNumberType<T>);
+  auto expected = fmt::format("a list, each item {}", expected_number<T>(info));
+  if (info.may_be_one) {
+    type = fmt::format("{} or {}", kNumberType<T>, type);
+    expected = fmt::format("{}, or {}", expected_number<T>(info), expected);
+  }
   return bind_field(
-      make_key(std::move(name), fmt::format("list of {}s", kNumberType<T>), info, std::move(refused)), field,
-      fmt::format("a list, each item {}", expected_number<T>(info)),
+      make_key(std::move(name), std::move(type), info, std::move(refused)), field, std::move(expected),
       [info](const Node& node, std::vector<T>& values) {
+        if (T one{}; info.may_be_one && parse_scalar(node, info, one)) {
+          values = {one};
+          return true;
+        }
         std::vector<T> given(node.items.size());
         bool valid = node.kind == Node::Kind::kList;
         for (size_t i = 0; i < given.size(); ++i) valid = valid && parse_scalar(node.items[i], info, given[i]);
         if (valid) values = std::move(given);
         return valid;
       },
-      [](const std::vector<T>& values) {
+      [info](const std::vector<T>& values) {
+        if (info.may_be_one && values.size() == 1) return write_scalar(values.front());
         std::vector<Node> items;
         for (const auto value : values) items.push_back(write_scalar(value));
         return Node::list(std::move(items));
@@ -238,6 +249,7 @@ template void KeyTable::add(std::string, std::string&, KeyInfo);
 template void KeyTable::add(std::string, std::optional<int64_t>&, KeyInfo);
 template void KeyTable::add(std::string, std::optional<double>&, KeyInfo);
 template void KeyTable::add(std::string, Auto<int64_t>&, KeyInfo);
+template void KeyTable::add(std::string, Auto<double>&, KeyInfo);
 template void KeyTable::add(std::string, Auto<bool>&, KeyInfo);
 template void KeyTable::add(std::string, std::vector<int64_t>&, KeyInfo);
 template void KeyTable::add(std::string, std::vector<double>&, KeyInfo);

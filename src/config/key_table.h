@@ -45,6 +45,7 @@ struct KeyInfo {
   // For text that is the path of a file or folder on this host: ~ and ${NAME} are replaced when it is read.
   bool is_path = false;
   bool may_be_empty = true;  // for text
+  bool may_be_one = false;   // for a list of numbers: one number alone is a list of it
 };
 
 // One described key, bound to the struct member that it fills.
@@ -81,8 +82,8 @@ struct Check {
 template <class T, class... Types>
 concept OneOf = (std::same_as<T, Types> || ...);
 template <class T>
-concept KeyType = OneOf<T, bool, int64_t, double, std::string, std::optional<int64_t>, std::optional<double>, Auto<int64_t>, Auto<bool>,
-                        std::vector<int64_t>, std::vector<double>>;
+concept KeyType = OneOf<T, bool, int64_t, double, std::string, std::optional<int64_t>, std::optional<double>, Auto<int64_t>, Auto<double>,
+                        Auto<bool>, std::vector<int64_t>, std::vector<double>>;
 
 // The keys of one section, in the order of the reference. It refers to the section's struct, which must outlive it.
 class KeyTable {

@@ -147,7 +147,7 @@ class DataLoader::State {
   Slot* prepare_next() {
     if (next_ == num_batches_) return nullptr;
     Slot& slot = slot_of(next_);
-    prepare(slot, next_, scratch_);
+    prepare(slot, next_, memory_);
     return &slot;
   }
 
@@ -162,7 +162,7 @@ class DataLoader::State {
   }
 
   void work() {
-    Scratch scratch;
+    Memory memory;
     std::unique_lock lock(mutex_);
     const auto may_take = [this] { return num_taken_ < num_batches_ && num_taken_ < num_released_ + static_cast<int64_t>(slots_.size()); };
     while (true) {
@@ -172,7 +172,7 @@ class DataLoader::State {
       Slot& slot = slot_of(number);
       ++num_busy_;
       lock.unlock();
-      prepare(slot, number, scratch);
+      prepare(slot, number, memory);
       lock.lock();
       slot.number = number;
       --num_busy_;
@@ -180,8 +180,14 @@ class DataLoader::State {
     }
   }
 
+  // What a thread reuses from sample to sample.
+  struct Memory {
+    Scratch scratch;
+    PictureMemory picture;
+  };
+
   // Stops early when the epoch is cancelled.
-  void prepare(Slot& slot, int64_t number, Scratch& scratch) const {
+  void prepare(Slot& slot, int64_t number, Memory& memory) const {
     slot.error.reset();
     const int64_t size = batch_size(number);
     const int64_t* indices = indices_.data() + number * options_.batch_size;
@@ -189,24 +195,29 @@ class DataLoader::State {
       const int64_t index = indices[i];
       try {
         if (i + 1 < size) dataset_.prefetch(indices[i + 1]);
-        const Sample sample = dataset_.read(index, scratch);
-        pipeline_.write(sample, seeds_, index, entry(slot.images, i));
+        const Sample sample = dataset_.read(index, memory.scratch);
+        pipeline_.write(sample, seeds_, index, memory.picture, entry(slot.images, i));
         write_target(sample, dataset_.info(), options_.target_dtype, entry(slot.targets, i));
       } catch (const c10::Error& error) {
-        slot.error = fmt::format("sample {}: {}", index, error.what_without_backtrace());
+        slot.error = fmt::format("{}: {}", describe(index), error.what_without_backtrace());
         return;
       } catch (const std::exception& error) {
-        slot.error = fmt::format("sample {}: {}", index, error.what());
+        slot.error = fmt::format("{}: {}", describe(index), error.what());
         return;
       }
     }
+  }
+
+  std::string describe(int64_t index) const {
+    const auto name = dataset_.name(index);
+    return name.empty() ? fmt::format("sample {}", index) : fmt::format("sample {}, {}", index, name);
   }
 
   const Dataset& dataset_;
   const Pipeline& pipeline_;
   const LoaderOptions options_;
   std::vector<Slot> slots_;
-  Scratch scratch_;  // for batches that next() prepares
+  Memory memory_;  // for batches that next() prepares
   std::chrono::duration<double> waited_{0};
   int64_t next_ = 0;  // the batch that next() returns next
 

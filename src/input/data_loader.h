@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "input/dataset.h"
-#include "input/transforms.h"
+#include "input/pipeline.h"
 
 namespace trainer::input {
 

@@ -60,9 +60,9 @@ TRAINER_WITH_FMA void compute_row(const uint8_t* pixels, int count, const Channe
   }
 }
 
-// Writes channels that are interleaved in the output, each read from its own plane. kChannels 0: as many as the image has. `arithmetic`:
-// null, or that of a single channel.
-template <int kChannels, class T>
+// Writes channels that are interleaved in the output. kChannels 0: as many as the image has. kInterleaved: the stored pixels are
+// interleaved too; otherwise each channel is read from its own plane. `arithmetic`: null, or that of a single channel in a plane.
+template <int kChannels, bool kInterleaved, class T>
 class WindowWriter {
  public:
   WindowWriter(const ImageView& image, const uint8_t* pixels, const T* table, const ChannelArithmetic* arithmetic)
@@ -71,6 +71,8 @@ class WindowWriter {
         table_(table),
         arithmetic_(arithmetic),
         channels_(kChannels > 0 ? kChannels : image.channels),
+        column_stride_(kInterleaved ? image.channels : 1),
+        channel_stride_(kInterleaved ? 1 : static_cast<ptrdiff_t>(image.height) * image.width),
         plane_(static_cast<ptrdiff_t>(image.height) * image.width) {}
 
   void write(T* out) const {
@@ -86,7 +88,7 @@ class WindowWriter {
         continue;
       }
       const ptrdiff_t row_offset = static_cast<ptrdiff_t>(source) * image_.width;
-      const uint8_t* row = pixels_ + row_offset;
+      const uint8_t* row = pixels_ + row_offset * column_stride_;
       // Vector code is faster on whole rows: read beyond the row's ends if that is inside the plane; the padding overwrites the excess.
       const ptrdiff_t seen = row_offset + image_.left;
       const bool whole = arithmetic_ != nullptr && seen >= 0 && seen + image_.window_width <= plane_;
@@ -114,7 +116,7 @@ class WindowWriter {
       if (source == kOutside) {
         write_zero(out + x * channels_);
       } else {
-        look_up<1>(row + source, 1, out + x * channels_);
+        look_up<1>(row + source * column_stride_, 1, out + x * channels_);
       }
     }
   }
@@ -122,8 +124,8 @@ class WindowWriter {
   // Writes the window's columns begin to end, each from its source column.
   void write_inside(const uint8_t* row, int begin, int end, T* out) const {
     if (begin == end) return;
-    const uint8_t* pixels = row + source_column(begin);
-    if constexpr (kChannels == 1 && std::is_same_v<T, float>) {
+    const uint8_t* pixels = row + source_column(begin) * column_stride_;
+    if constexpr (kChannels == 1 && !kInterleaved && std::is_same_v<T, float>) {
       if (arithmetic_ != nullptr) {
         image_.mirrored ? compute_row<-1>(pixels, end - begin, *arithmetic_, out + begin)
                         : compute_row<1>(pixels, end - begin, *arithmetic_, out + begin);
@@ -138,11 +140,12 @@ class WindowWriter {
   void look_up(const uint8_t* pixels, int count, T* __restrict out) const {
     const int channels = kChannels > 0 ? kChannels : channels_;
     const T* __restrict table = table_;
-    const ptrdiff_t plane = plane_;
+    const ptrdiff_t column = kInterleaved && kChannels == 3 ? 3 : column_stride_;
+    const ptrdiff_t channel = kInterleaved ? 1 : channel_stride_;
 #pragma GCC unroll 2
     for (int x = 0; x < count; ++x) {
 #pragma GCC unroll 3
-      for (int c = 0; c < channels; ++c) out[x * channels + c] = table[c * kPixelValues + pixels[c * plane + x * kStep]];
+      for (int c = 0; c < channels; ++c) out[x * channels + c] = table[c * kPixelValues + pixels[c * channel + x * kStep * column]];
     }
   }
 
@@ -151,8 +154,27 @@ class WindowWriter {
   const T* table_;
   const ChannelArithmetic* arithmetic_;
   int channels_;
-  ptrdiff_t plane_;
+  // Distances between the stored bytes of neighbouring columns and channels.
+  ptrdiff_t column_stride_;
+  ptrdiff_t channel_stride_;
+  ptrdiff_t plane_;  // pixels of the stored image
 };
+
+// Pixels of one channel of the output.
+ptrdiff_t written_plane(const ImageView& image) { return static_cast<ptrdiff_t>(image.window_height) * image.window_width; }
+
+template <class T>
+void write_interleaved(const ImageView& image, std::span<const T> table, bool channels_last, T* out) {
+  if (channels_last && image.channels == 3) {
+    WindowWriter<3, true, T>(image, image.pixels, table.data(), nullptr).write(out);
+  } else if (channels_last) {
+    WindowWriter<0, true, T>(image, image.pixels, table.data(), nullptr).write(out);
+  } else {
+    for (int c = 0; c < image.channels; ++c) {
+      WindowWriter<1, true, T>(image, image.pixels + c, table.data() + c * kPixelValues, nullptr).write(out + c * written_plane(image));
+    }
+  }
+}
 
 }  // namespace
 
@@ -191,16 +213,19 @@ std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, st
 template <class T>
 void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
                  T* out) {
-  if (channels_last && image.channels == 3) {
-    WindowWriter<3, T>(image, image.pixels, table.data(), nullptr).write(out);
+  const bool interleaved = image.order == PixelOrder::kInterleaved && image.channels != 1;
+  if (interleaved) {
+    write_interleaved(image, table, channels_last, out);
+  } else if (channels_last && image.channels == 3) {
+    WindowWriter<3, false, T>(image, image.pixels, table.data(), nullptr).write(out);
   } else if (channels_last && image.channels != 1) {
-    WindowWriter<0, T>(image, image.pixels, table.data(), nullptr).write(out);
+    WindowWriter<0, false, T>(image, image.pixels, table.data(), nullptr).write(out);
   } else {
     const auto stored_plane = static_cast<ptrdiff_t>(image.height) * image.width;
-    const auto written_plane = static_cast<ptrdiff_t>(image.window_height) * image.window_width;
     for (int c = 0; c < image.channels; ++c) {
       const auto* channel = arithmetic.empty() ? nullptr : &arithmetic[static_cast<size_t>(c)];
-      WindowWriter<1, T>(image, image.pixels + c * stored_plane, table.data() + c * kPixelValues, channel).write(out + c * written_plane);
+      WindowWriter<1, false, T>(image, image.pixels + c * stored_plane, table.data() + c * kPixelValues, channel)
+          .write(out + c * written_plane(image));
     }
   }
 }
@@ -210,6 +235,7 @@ template std::vector<double> make_pixel_table<double>(std::span<const double>, s
 template std::vector<uint16_t> make_pixel_table<uint16_t>(std::span<const double>, std::span<const double>);
 template void write_image<float>(const ImageView&, std::span<const float>, std::span<const ChannelArithmetic>, bool, float*);
 template void write_image<double>(const ImageView&, std::span<const double>, std::span<const ChannelArithmetic>, bool, double*);
+template void write_image<uint8_t>(const ImageView&, std::span<const uint8_t>, std::span<const ChannelArithmetic>, bool, uint8_t*);
 template void write_image<uint16_t>(const ImageView&, std::span<const uint16_t>, std::span<const ChannelArithmetic>, bool, uint16_t*);
 
 }  // namespace trainer::input

@@ -69,20 +69,31 @@ std::pair<std::vector<int64_t>, std::vector<int64_t>> split_indices(int64_t size
   return {{order.begin(), middle}, {middle, order.end()}};
 }
 
+// For data sets whose classes were not known when the configuration was checked.
+void check_num_classes(const config::Experiment& experiment, const input::DatasetInfo& info) {
+  const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
+  if (info.num_classes == 0 || info.num_classes == model.num_outputs()) return;
+  throw DataError(fmt::format("{}: {} has {}, but the data set {} has {}", experiment.place_of("model." + model.outputs_key()),
+                              experiment.model.component.name, counted(model.num_outputs(), "output"), experiment.dataset.component.name,
+                              counted(info.num_classes, "class", "classes")));
+}
+
 void open_files(const config::Experiment& experiment, Logger& logger, engine::Data& data) {
   const auto& section = experiment.dataset;
   const auto dataset = datasets::dataset_registry().make(section.component);
   const auto open = [&](datasets::Split split) { return dataset.open(split, logger); };
   data.train.files = open(datasets::Split::kTrain);
-  if (section.validation_split == 0) {
+  check_num_classes(experiment, data.train.files->info());
+  const double validation_split = section.validation_split.value.value_or(0);
+  if (validation_split == 0) {
     data.validation.files = open(datasets::Split::kValidation);
     return;
   }
   data.validation.files = open(datasets::Split::kTrain);
-  const auto [held_out, rest] = split_indices(data.train.files->size(), section.validation_split, static_cast<uint64_t>(experiment.seed));
+  const auto [held_out, rest] = split_indices(data.train.files->size(), validation_split, static_cast<uint64_t>(experiment.seed));
   if (held_out.empty() || rest.empty()) {
     throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side; choose another fraction",
-                                 experiment.place_of("dataset.validation_split"), section.validation_split, data.train.files->size()));
+                                 experiment.place_of("dataset.validation_split"), validation_split, data.train.files->size()));
   }
   data.train.subset = std::make_unique<input::Subset>(*data.train.files, rest);
   data.validation.subset = std::make_unique<input::Subset>(*data.validation.files, held_out);

@@ -9,7 +9,7 @@
 #include "base/plural.h"
 #include "datasets/registry.h"
 #include "device/allocator_settings.h"
-#include "input/transforms.h"
+#include "input/pipeline.h"
 #include "models/registry.h"
 #include "nn/loss.h"
 #include "optim/lr_scheduler.h"
@@ -55,7 +55,7 @@ std::optional<std::vector<int64_t>> check_transforms(const std::string& key, con
                                                      const input::DatasetInfo& info, config::Findings& findings) {
   bool can_be_applied = true;
   for (const auto& finding : input::check_transforms(transforms, info)) {
-    const auto path = fmt::format("{}[{}]", key, finding.index);
+    const auto path = finding.index ? fmt::format("{}[{}]", key, *finding.index) : key;
     if (finding.is_warning) {
       findings.warn(path, finding.text);
     } else {
@@ -106,18 +106,21 @@ void check_components(const config::Experiment& experiment, config::Findings& fi
   optim::check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;
-  const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
-  check_task(experiment, info, findings);
+  const bool has_model = findings.are_consistent({"model"});
+  const auto* model = has_model ? dynamic_cast<const models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
+  auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+  // Compared once the data set is opened (session/build.cpp).
+  if (info.num_classes == input::kUnknownClasses && has_model) info.num_classes = model->num_outputs();
+  if (info.num_classes != input::kUnknownClasses) check_task(experiment, info, findings);
   check_views(experiment, info, findings);
   const char* const train_key = "dataset.train_transforms";
   const char* const validation_key = "dataset.validation_transforms";
   const auto train_shape = check_transforms(train_key, experiment.dataset.train_transforms, info, findings);
   const auto validation_shape = check_transforms(validation_key, experiment.dataset.validation_transforms, info, findings);
-  if (!findings.are_consistent({"model"})) return;
-  const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
-  check_outputs(experiment, model, info, findings);
-  const bool fits = !train_shape || check_inputs(experiment, model, *train_shape, train_key, findings);
-  if (fits && validation_shape) check_inputs(experiment, model, *validation_shape, validation_key, findings);
+  if (!has_model) return;
+  check_outputs(experiment, *model, info, findings);
+  const bool fits = !train_shape || check_inputs(experiment, *model, *train_shape, train_key, findings);
+  if (fits && validation_shape) check_inputs(experiment, *model, *validation_shape, validation_key, findings);
 }
 
 }  // namespace trainer::session

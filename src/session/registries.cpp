@@ -1,12 +1,13 @@
 #include "session/registries.h"
 
 #include "datasets/registry.h"
-#include "input/transforms.h"
+#include "input/transforms/transform.h"
 #include "models/registry.h"
 #include "nn/loss.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
 #include "session/check.h"
+#include "session/complete.h"
 #include "task/task.h"
 
 namespace trainer::session {
@@ -19,6 +20,7 @@ config::Registries all_registries() {
           .optimizers = optim::optimizer_registry(),
           .lr_schedulers = optim::lr_scheduler_registry(),
           .monitor = task::monitor_choices(),
+          .complete = complete_experiment,
           .check = check_components};
 }
 

@@ -7,23 +7,21 @@
 namespace trainer::models {
 namespace {
 
-struct PerceptronOptions : ModelOptions {
-  int64_t num_classes = 10;
+struct PerceptronOptions : ClassifierOptions {
   int64_t hidden_features = 64;
 
   void describe(config::KeyTable& keys) override {
-    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer."});
+    describe_num_classes(keys);
     keys.add("hidden_features", hidden_features, {.min = 1, .doc = "Outputs of the hidden layer."});
   }
   std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
-  int64_t num_outputs() const override { return num_classes; }
 };
 
 class Perceptron : public Model {
  public:
   Perceptron(const PerceptronOptions& options, const BuildContext& context) : Model(options) {
     hidden_ = register_module("hidden", std::make_shared<nn::Linear>(3 * 32 * 32, options.hidden_features));
-    output_ = register_module("output", std::make_shared<nn::Linear>(options.hidden_features, options.num_classes));
+    output_ = register_module("output", std::make_shared<nn::Linear>(options.hidden_features, options.num_outputs()));
     for (const auto& layer : {hidden_, output_}) nn::default_uniform_(layer->weight, layer->bias, context.init_generator);
   }
 

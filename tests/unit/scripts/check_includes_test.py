@@ -38,7 +38,7 @@ CLEAN = {
     "src/base/error.h": "#pragma once\n#include <string>\n",
     "src/config/load.h": '#pragma once\n#include "base/error.h"\n',
     "src/input/dataset.h": "#pragma once\n#include <span>\n",
-    "src/input/transforms.h": "#pragma once\n#include <torch/types.h>\n",
+    "src/input/pipeline.h": "#pragma once\n#include <torch/types.h>\n",
     "src/cuda/module.cpp": "#include <cuda_runtime_api.h>\n#include <ATen/cuda/CUDAContext.h>\n",
     "src/world/world.cpp": "extern char** environ;\n",
     "src/base/log.cpp": "",
@@ -112,7 +112,7 @@ class CheckIncludes(unittest.TestCase):
             self.refused("src/run/lock.cpp", f"#include <vector>\n#include <{header}>\n", 2, "run is built without LibTorch")
 
     def test_torch_through_another_module(self):
-        self.refused("datasets/cifar.cpp", '\n\n#include "input/transforms.h"\n', 3, "input/transforms.h -> torch/types.h")
+        self.refused("datasets/cifar.cpp", '\n\n#include "input/pipeline.h"\n', 3, "input/pipeline.h -> torch/types.h")
 
     def test_cuda_headers_outside_of_cuda(self):
         for header in ("cuda_runtime_api.h", "nccl.h", "cudnn.h", "cublas_v2.h", "ATen/cuda/CUDAContext.h", "c10/cuda/CUDAGuard.h",

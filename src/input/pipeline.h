@@ -1,20 +1,20 @@
 #pragma once
-// Image transforms, and the registry from which a configuration selects them. A list of transforms becomes a Pipeline, which converts a
-// stored image to the network's input in one pass.
+// A list of transforms becomes a Pipeline, which converts a stored image to the network's input.
 
 #include <torch/types.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/key_table.h"
 #include "input/dataset.h"
+#include "input/picture.h"
+#include "input/transforms/transform.h"
 
 namespace trainer::input {
-
-const config::RegistryBase& transform_registry();
 
 // The memory layout of a batch's images.
 struct BatchLayout {
@@ -24,7 +24,7 @@ struct BatchLayout {
 
 // A transform that cannot be applied, or only in a way that is hardly meant.
 struct TransformFinding {
-  size_t index = 0;  // in its list
+  std::optional<size_t> index;  // in its list; not set: the whole list
   bool is_warning = false;
   std::string text;
 };
@@ -32,28 +32,19 @@ struct TransformFinding {
 // The first transform of the list that cannot be applied to samples of such a data set, and the warnings of those before it.
 std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info);
 
-// The seeds of all samples' random numbers in one epoch.
-struct EpochSeeds {
-  EpochSeeds(uint64_t seed, int64_t number);
-
-  int64_t epoch;
-  uint64_t of_epoch;
-  uint64_t of_all_epochs;  // the same in each epoch
-};
-
 // Immutable and thread-safe; copies share their state.
 class Pipeline {
  public:
   // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
-  // data set without images, normalize not last or with another number of channels, a crop that does not fit …).
+  // data set without images, normalize not last or with another number of channels, a crop that does not fit, results of different sizes).
   Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
 
   // Shape of one transformed sample.
   const std::vector<int64_t>& output_shape() const;
   const BatchLayout& layout() const;
   // Writes one transformed sample to `out`, which must have room for it in the layout's dtype. All randomness is a function of `seeds` and
-  // of `index`, the sample's number in the data set.
-  void write(const Sample& sample, const EpochSeeds& seeds, int64_t index, void* out) const;
+  // of `index`, the sample's number in the data set. Throws std::runtime_error with the reason when the sample's image cannot be decoded.
+  void write(const Sample& sample, const EpochSeeds& seeds, int64_t index, PictureMemory& memory, void* out) const;
 
  private:
   friend std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info);

@@ -1,0 +1,82 @@
+#include "input/picture.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+#include "input/image_write.h"
+
+namespace trainer::input {
+namespace {
+
+// Each pixel value itself, for any number of channels up to the image's.
+std::vector<uint8_t> identity_table(int channels) {
+  std::vector<uint8_t> table(static_cast<size_t>(channels) * 256);
+  std::iota(table.begin(), table.end(), uint8_t{0});
+  return table;
+}
+
+}  // namespace
+
+bool Picture::is_inside() const {
+  return view_.top >= 0 && view_.left >= 0 && view_.top + view_.window_height <= view_.height &&
+         view_.left + view_.window_width <= view_.width;
+}
+
+uint8_t* Picture::allocate(int height, int width) {
+  auto& pixels = memory_.pixels[memory_.next];
+  memory_.next = 1 - memory_.next;
+  pixels.resize(static_cast<size_t>(height) * static_cast<size_t>(width) * static_cast<size_t>(view_.channels));
+  return pixels.data();
+}
+
+void Picture::copy_window() {
+  const auto window = view();
+  auto* copy = allocate(window.window_height, window.window_width);
+  write_image<uint8_t>(window, identity_table(window.channels), {}, /*channels_last=*/true, copy);
+  view_ = ImageView::whole(copy, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
+}
+
+void Picture::crop(int top, int left, int height, int width, Padding padding) {
+  const bool extends = top < 0 || left < 0 || top + height > view_.window_height || left + width > view_.window_width;
+  const bool is_whole = is_inside() && view_.window_height == view_.height && view_.window_width == view_.width;
+  // Beyond the window of an earlier crop are pixels that this crop has cut off.
+  if (extends && !is_whole) copy_window();
+  if (extends) view_.padding = padding;
+  view_.top += top;
+  view_.left += view_.mirrored ? view_.window_width - width - left : left;
+  view_.window_height = height;
+  view_.window_width = width;
+}
+
+void Picture::resize(int height, int width) {
+  if (height == view_.window_height && width == view_.window_width) return;
+  if (is_delayed_) view();
+  if (view_.mirrored || !is_inside()) copy_window();
+  resized_ = view_;
+  is_delayed_ = true;
+  view_ = ImageView::whole(nullptr, resized_.channels, height, width, PixelOrder::kInterleaved);
+}
+
+const ImageView& Picture::view() {
+  if (!is_delayed_) return view_;
+  is_delayed_ = false;
+  Box part{0, 0, view_.height, view_.width};
+  // A reflection shows pixels from outside the window.
+  if (is_inside() || view_.padding == Padding::kZero) {
+    part.top = std::clamp(view_.top, 0, view_.height);
+    part.left = std::clamp(view_.left, 0, view_.width);
+    part.height = std::clamp(view_.top + view_.window_height, part.top, view_.height) - part.top;
+    part.width = std::clamp(view_.left + view_.window_width, part.left, view_.width) - part.left;
+  }
+  auto* pixels = allocate(part.height, part.width);
+  resample(resized_, view_.height, view_.width, part, memory_.resample, pixels);
+  view_.pixels = pixels;
+  view_.top -= part.top;
+  view_.left -= part.left;
+  view_.height = part.height;
+  view_.width = part.width;
+  return view_;
+}
+
+}  // namespace trainer::input

@@ -1,0 +1,54 @@
+#pragma once
+// An image while transforms are applied to it. Crops and mirroring move a window, and a resize is delayed until the pixels are needed, so
+// that only those are computed that a later crop keeps.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "input/image.h"
+#include "input/resample.h"
+
+namespace trainer::input {
+
+// Buffers that grow as needed and are reused from picture to picture; one for each thread.
+struct PictureMemory {
+  std::vector<uint8_t> decoded;                // of an image file
+  std::array<std::vector<uint8_t>, 2> pixels;  // the last results of computations
+  std::size_t next = 0;                            // of `pixels`, to be written
+  ResampleMemory resample;
+};
+
+class Picture {
+ public:
+  // Both must outlive it. The views it gives are valid until the memory is used for another picture.
+  Picture(const ImageView& image, PictureMemory& memory) : view_(image), memory_(memory) {}
+
+  int height() const { return view_.window_height; }
+  int width() const { return view_.window_width; }
+
+  // Keeps height x width pixels, the first of them at (top, left), which may lie outside; `padding` defines the pixels there. Reflection
+  // must reach beyond an edge by less than the picture's height or width.
+  void crop(int top, int left, int height, int width, Padding padding = Padding::kZero);
+  // Left for right.
+  void mirror() { view_.mirrored = !view_.mirrored; }
+  // Antialiased and bilinear, as input/resample.h.
+  void resize(int height, int width);
+  // The picture, once everything that was delayed is computed.
+  const ImageView& view();
+
+ private:
+  // Whether the window shows nothing but stored pixels.
+  bool is_inside() const;
+  uint8_t* allocate(int height, int width);
+  // Makes the window the whole image, in memory of its own.
+  void copy_window();
+
+  ImageView view_;  // without pixels while a resize is delayed
+  ImageView resized_;  // what is still to be resized to the size of view_
+  bool is_delayed_ = false;
+  PictureMemory& memory_;
+};
+
+}  // namespace trainer::input

@@ -1,0 +1,40 @@
+#pragma once
+// Antialiased bilinear resampling that equals Pillow's Image.resize(…, BILINEAR, box) bit for bit (src/libImaging/Resample.c of Pillow, its
+// 8-bit code): torchvision's resize of PIL images.
+
+#include <cstdint>
+#include <vector>
+
+#include "input/image.h"
+
+namespace trainer::input {
+
+// A rectangle of pixels.
+struct Box {
+  int top = 0;
+  int left = 0;
+  int height = 0;
+  int width = 0;
+};
+
+// The stored pixels that one output row or column is made of, and their weights.
+struct Taps {
+  int count = 0;  // at most, for one output
+  std::vector<int> begin;
+  std::vector<int> num;
+  std::vector<int32_t> weights;  // `count` for each output, fixed-point
+};
+
+// Buffers that grow as needed and are reused from call to call; one for each thread.
+struct ResampleMemory {
+  Taps horizontal;
+  Taps vertical;
+  std::vector<double> unrounded;
+  std::vector<uint8_t> between;  // the result of the first pass
+};
+
+// Resamples the source's window to height x width pixels, and writes the part `part` of them to `out`, [part.height][part.width][channels].
+// The window must lie within the stored image, and its pixels beyond the window do not count; it must not be mirrored.
+void resample(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory, uint8_t* out);
+
+}  // namespace trainer::input

@@ -1,0 +1,85 @@
+#pragma once
+// The interface of transforms, and the registry from which an experiment file chooses them. It does not use torch.
+// To add one, add a file in this folder and its name in src/CMakeLists.txt.
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "base/random.h"
+#include "config/key_table.h"
+#include "input/picture.h"
+#include "input/transforms/normalize.h"
+
+namespace trainer::input {
+
+// Keeps windows far from the limits of int.
+inline constexpr double kMaxPixels = 32768;
+
+// The size of every image at one position in the list of transforms.
+struct Frame {
+  int height = 0;
+  int width = 0;
+  bool is_exact = true;  // false: the images have different sizes, of at least height x width
+};
+std::string to_string(const Frame& frame);  // "32 x 24 pixels", "at least 32 x 24 pixels"
+
+// The seeds of all samples' random numbers in one epoch.
+struct EpochSeeds {
+  EpochSeeds(uint64_t seed, int64_t number)
+      : epoch(number),
+        of_epoch(mix_seed(seed, static_cast<uint64_t>(number))),
+        of_all_epochs(mix_seed(seed, std::numeric_limits<uint64_t>::max())) {}
+
+  int64_t epoch;
+  uint64_t of_epoch;
+  uint64_t of_all_epochs;  // the same in each epoch
+};
+
+// The random numbers of a sample in its epoch, and those that it has in all epochs alike.
+class SampleRandom : public CounterRandom {
+ public:
+  // `seeds` must outlive it. `index`: the sample's number in the data set.
+  SampleRandom(const EpochSeeds& seeds, int64_t index)
+      : CounterRandom(seeds.of_epoch, static_cast<uint64_t>(index)), seeds_(seeds), index_(index) {}
+
+  int64_t epoch() const { return seeds_.epoch; }
+  // Uniform in [low, high).
+  double next_between(double low, double high) { return low + (high - low) * (next_uint32() * 0x1.0p-32); }
+  CounterRandom& of_all_epochs() {
+    if (!of_all_epochs_) of_all_epochs_.emplace(seeds_.of_all_epochs, static_cast<uint64_t>(index_));
+    return *of_all_epochs_;
+  }
+
+ private:
+  const EpochSeeds& seeds_;
+  int64_t index_;
+  std::optional<CounterRandom> of_all_epochs_;  // made when a transform asks for it, because few do
+};
+
+// The keys of a transform, and the transform itself. Several threads call apply() concurrently.
+class ImageTransform : public config::Options {
+ public:
+  // The frame after this transform. Throws UsageError when it cannot be applied to `frame`.
+  virtual Frame plan(Frame frame) const = 0;
+  // What is hardly meant so, though it can be applied to `frame`; empty: nothing.
+  virtual std::string warning(const Frame& /*frame*/) const { return ""; }
+  virtual void apply(Picture& picture, SampleRandom& random) const = 0;
+};
+
+// normalize is not an ImageTransform, because it is applied while the pixels are written.
+using Transform = std::variant<std::shared_ptr<const ImageTransform>, Normalize>;
+using TransformRegistry = config::Registry<Transform>;
+
+const TransformRegistry& transform_registry();
+
+// Registers an ImageTransform.
+template <class T>
+void add_image_transform(TransformRegistry& registry, std::string name, std::string doc) {
+  registry.add<T>(std::move(name), std::move(doc), [](const T& transform) { return std::make_shared<T>(transform); });
+}
+
+}  // namespace trainer::input

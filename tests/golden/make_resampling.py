@@ -1,0 +1,52 @@
+"""Writes resampling.txt: checksums of images that torchvision resized and cropped with Pillow, for tests/unit/input/resample_test.cpp.
+
+Each line: the image's height and width, a list of transforms in YAML or the box and size of a crop that is resized, and the FNV-1a (64
+bits) of the resulting pixels, row by row, channels interleaved.
+"""
+
+import pathlib
+
+import numpy
+import torchvision.transforms as T
+import torchvision.transforms.functional as F
+from PIL import Image
+
+SIZES = [(1, 9), (7, 5), (31, 47), (64, 64), (100, 75), (375, 500)]
+
+
+def fnv1a(data):
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+def image(height, width):
+    y, x, c = numpy.ogrid[:height, :width, :3]
+    return Image.fromarray(((x * 37 + y * 101 + c * 53 + x * y * 7) % 256).astype(numpy.uint8))
+
+
+def lists():
+    for size in 1, 3, 24, 64, 80:
+        yield f"resize: {{size: {size}}}, center_crop: {{size: {max(size * 7 // 8, 1)}}}", T.Compose(
+            [T.Resize(size), T.CenterCrop(max(size * 7 // 8, 1))])
+    for height, width in (5, 8), (24, 24), (90, 33), (1, 1):
+        yield f"resize: {{size: [{height}, {width}]}}", T.Resize((height, width))
+    for height, width in (4, 4), (33, 48), (64, 64), (8, 51):
+        yield f"center_crop: {{size: [{height}, {width}]}}", T.CenterCrop((height, width))
+    yield "center_crop: {size: [6, 9]}, resize: {size: [11, 4]}", T.Compose([T.CenterCrop((6, 9)), T.Resize((11, 4))])
+    yield "resize: {size: [9, 12]}, resize: {size: [20, 7]}", T.Compose([T.Resize((9, 12)), T.Resize((20, 7))])
+    yield ("resize: {size: [9, 12]}, random_horizontal_flip: {p: 1}, resize: {size: [5, 7]}, center_crop: {size: [9, 6]}",
+           T.Compose([T.Resize((9, 12)), T.RandomHorizontalFlip(1), T.Resize((5, 7)), T.CenterCrop((9, 6))]))
+
+
+with open(pathlib.Path(__file__).with_name("resampling.txt"), "w") as out:
+    for height, width in SIZES:
+        for yaml, transform in lists():
+            print(height, width, f"[{yaml}]", f"{fnv1a(transform(image(height, width)).tobytes()):016x}", sep="\t", file=out)
+        for top, left, bottom, right in (0, 0, 1, 1), (0, 0.5, 1, 1), (0.3, 0.2, 0.9, 0.7):
+            box = [int(height * top), int(width * left), max(int(height * bottom) - int(height * top), 1),
+                   max(int(width * right) - int(width * left), 1)]
+            for size in (7, 7), (32, 20), (224, 224):
+                result = F.resized_crop(image(height, width), *box, size)
+                print(height, width, *box, *size, f"{fnv1a(result.tobytes()):016x}", sep="\t", file=out)
