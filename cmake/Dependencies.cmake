@@ -39,7 +39,7 @@ if(TRAINER_BUILD_TESTS)
   endif()
 endif()
 
-# The small OpenCV packages of Debian have no CMake package file; only the large one has.
+# For image files. The small OpenCV packages of Debian have no CMake package file; only the large one has.
 if(TRAINER_WITH_OPENCV)
   find_path(TRAINER_OPENCV_INCLUDE_DIR opencv2/core.hpp PATH_SUFFIXES opencv4)
   add_library(trainer_opencv INTERFACE)
@@ -51,4 +51,9 @@ if(TRAINER_WITH_OPENCV)
     target_link_libraries(trainer_opencv INTERFACE "${TRAINER_OPENCV_${_module}}")
   endforeach()
   target_include_directories(trainer_opencv SYSTEM INTERFACE "${TRAINER_OPENCV_INCLUDE_DIR}")
+  # JPEG files are read by libjpeg itself.
+  find_package(JPEG)
+  if(NOT JPEG_FOUND)
+    message(FATAL_ERROR "libjpeg was not found. Run scripts/setup.sh, or configure with -DTRAINER_WITH_OPENCV=OFF (no image files then).")
+  endif()
 endif()

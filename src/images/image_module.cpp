@@ -1,9 +1,15 @@
-// The image module: the only code that includes OpenCV. It is a shared library that input/image_file.cpp opens.
+// The image module's entry. It is a shared library that input/image_file.cpp opens; its folder is the only code that includes OpenCV.
 
 #include "input/image_module.h"
 
+#include <new>
+#include <opencv2/core/utility.hpp>
+#include <opencv2/core/utils/logger.hpp>
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
+#include <stdexcept>
+
+#include "images/decode.h"
 
 namespace {
 
@@ -19,9 +25,24 @@ bool write(const std::string& path, const trainer::input::RgbImage& image, std::
   }
 }
 
+bool decode(std::span<const uint8_t> file, trainer::input::RgbImage& image, std::string& refusal) {
+  try {
+    trainer::images::decode(file, image);
+    return true;
+  } catch (const std::bad_alloc&) {
+    refusal = "there is too little memory for its pixels";
+  } catch (const std::exception& error) {
+    refusal = error.what();
+  }
+  return false;
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::input::ImageModule* trainer_image_module() {
-  static constexpr trainer::input::ImageModule kModule{&write};
+  static constexpr trainer::input::ImageModule kModule{&write, &decode};
+  cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
+  // The caller's threads each have their own image.
+  cv::setNumThreads(1);
   return &kModule;
 }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <stdexcept>
 #include <string>
 
 #include "base/error.h"
@@ -12,14 +13,19 @@
 namespace trainer::input {
 namespace {
 
-// Never closed.
-const ImageModule& image_module() {
+const ImageModule& load_image_module() {
   // Found beside the executable, by its run path.
   void* library = dlopen("libtrainer_images.so", RTLD_NOW | RTLD_LOCAL);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<ImageModuleEntry>(dlsym(library, kImageModuleEntry));
   if (entry != nullptr) return *entry();
   throw UsageError(
       fmt::format("image files need OpenCV, but the module for them cannot be loaded: {}; build with -DTRAINER_WITH_OPENCV=ON", dlerror()));
+}
+
+// Loaded by the first call, and never closed.
+const ImageModule& image_module() {
+  static const ImageModule& module = load_image_module();
+  return module;
 }
 
 }  // namespace
@@ -30,6 +36,15 @@ void write_image_file(const std::filesystem::path& path, const RgbImage& image) 
   if (image_module().write(path.string(), image, refusal)) return;
   if (!refusal.empty()) throw UsageError("cannot write " + path.string() + ": " + refusal + "; use a name that ends in .png or .jpg");
   throw Error("cannot write " + path.string() + "; does the folder exist, and may this user write there?");
+}
+
+ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels) {
+  std::string refusal;
+  RgbImage image;
+  image.pixels.swap(pixels);  // its memory is used again
+  if (!image_module().decode(file, image, refusal)) throw std::runtime_error(refusal);
+  pixels.swap(image.pixels);
+  return ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
 }
 
 }  // namespace trainer::input

@@ -1,9 +1,12 @@
 #pragma once
-// Image files, written by the image module. In a build without OpenCV (TRAINER_WITH_OPENCV=OFF), every call throws UsageError.
+// Image files, read and written by the image module. In a build without OpenCV (TRAINER_WITH_OPENCV=OFF), every call throws UsageError.
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <vector>
+
+#include "input/image.h"
 
 namespace trainer::input {
 
@@ -15,5 +18,11 @@ struct RgbImage {
 
 // The file name extension selects the format (.png, .jpg …). Throws Error when the file cannot be written.
 void write_image_file(const std::filesystem::path& path, const RgbImage& image);
+
+// The pixels of an image file's bytes as Pillow gives them (Image.open(file).convert("RGB"), so also without turning them as EXIF says):
+// JPEG, PNG, WebP, BMP and what else OpenCV reads. The view has three interleaved channels and is valid until `pixels` changes. Throws
+// std::runtime_error with the reason alone, since the caller knows the file; UsageError in a build without OpenCV. May be called by
+// several threads.
+ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels);
 
 }  // namespace trainer::input

@@ -2,6 +2,8 @@
 // The interface to the module images/, a separate shared library: OpenCV and the hundred libraries that it needs are loaded only when an
 // image file is used.
 
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "input/image_file.h"
@@ -12,6 +14,8 @@ namespace trainer::input {
 struct ImageModule {
   // Returns whether the file was written. Otherwise `refusal` says why its format is not possible; empty: the file system refused it.
   bool (*write)(const std::string& path, const RgbImage& image, std::string& refusal);
+  // Returns whether `image` has the pixels of these bytes of a file; `refusal` says why not. May be called by several threads.
+  bool (*decode)(std::span<const uint8_t> file, RgbImage& image, std::string& refusal);
 };
 
 // Name and type of the module's one exported function.

@@ -1,0 +1,124 @@
+#include "images/jpeg.h"
+
+#include <fmt/format.h>
+
+// jpeglib.h needs FILE and size_t.
+#include <jpeglib.h>
+
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "images/size.h"
+
+namespace trainer::images {
+namespace {
+
+[[noreturn]] void throw_truncated() { throw std::runtime_error("the file ends too early"); }
+
+// libjpeg with the whole file in memory. At its end libjpeg is told to wait for more data, so that every function reports the lack of it.
+class Decompressor {
+ public:
+  // Calls libjpeg; its errors are thrown. They jump over the frames of `function`, which must own nothing.
+  template <class Function>
+  auto call(Function function) {
+    if (setjmp(on_error_) != 0) {
+      throw std::runtime_error(fmt::format("it is damaged, or a kind of JPEG that this program does not read: {}", message_.data()));
+    }
+    return function(&info_);
+  }
+
+  explicit Decompressor(std::span<const uint8_t> file) {
+    info_.err = jpeg_std_error(&errors_);
+    errors_.error_exit = [](j_common_ptr info) {
+      auto& self = *static_cast<Decompressor*>(info->client_data);
+      info->err->format_message(info, self.message_.data());
+      std::longjmp(self.on_error_, 1);
+    };
+    errors_.emit_message = [](j_common_ptr, int) {};
+    info_.client_data = this;
+    call([](j_decompress_ptr info) { jpeg_create_decompress(info); });
+    source_.init_source = [](j_decompress_ptr) {};
+    source_.fill_input_buffer = [](j_decompress_ptr) -> boolean { return FALSE; };
+    source_.skip_input_data = [](j_decompress_ptr info, long count) {
+      const auto skipped = std::min(static_cast<size_t>(std::max(count, 0L)), info->src->bytes_in_buffer);
+      info->src->next_input_byte += skipped;
+      info->src->bytes_in_buffer -= skipped;
+    };
+    source_.resync_to_restart = jpeg_resync_to_restart;
+    source_.term_source = [](j_decompress_ptr) {};
+    source_.next_input_byte = file.data();
+    source_.bytes_in_buffer = file.size();
+    info_.src = &source_;
+  }
+  ~Decompressor() { jpeg_destroy_decompress(&info_); }
+  Decompressor(const Decompressor&) = delete;
+  Decompressor& operator=(const Decompressor&) = delete;
+  jpeg_decompress_struct& info() { return info_; }
+
+ private:
+  jpeg_decompress_struct info_{};
+  jpeg_error_mgr errors_{};
+  jpeg_source_mgr source_{};
+  std::jmp_buf on_error_{};
+  std::array<char, JMSG_LENGTH_MAX> message_{};
+};
+
+// Every group of blocks has at least one bit, unless the file is arithmetically coded.
+void check_length(const jpeg_decompress_struct& info, size_t num_bytes) {
+  const auto groups = [](JDIMENSION pixels, int blocks) { return (pixels - 1) / static_cast<unsigned>(blocks * DCTSIZE) + uint64_t{1}; };
+  const auto num_groups = groups(info.image_width, info.max_h_samp_factor) * groups(info.image_height, info.max_v_samp_factor);
+  if (!info.arith_code && num_groups > num_bytes * 8) throw_truncated();
+}
+
+void read_header(Decompressor& jpeg, size_t num_bytes) {
+  if (jpeg.call([](j_decompress_ptr info) { return jpeg_read_header(info, TRUE); }) == JPEG_SUSPENDED) throw_truncated();
+  auto& info = jpeg.info();
+  check_size(info.image_width, info.image_height);
+  check_length(info, num_bytes);
+  if (info.num_components != 1 && info.num_components != 3 && info.num_components != 4) {
+    throw std::runtime_error(fmt::format("it has {} colour components, not 1, 3 or 4", info.num_components));
+  }
+  info.out_color_space = info.num_components == 4 ? JCS_CMYK : JCS_RGB;
+}
+
+void read_row(Decompressor& jpeg, uint8_t* row) {
+  if (jpeg.call([&](j_decompress_ptr info) { return jpeg_read_scanlines(info, &row, 1); }) != 1) throw_truncated();
+}
+
+// Like Pillow, takes the inks of every file as inverted, which is how Adobe's programs write them.
+void convert_inks(const std::vector<uint8_t>& row, uint8_t* rgb) {
+  for (size_t i = 0; i < row.size(); i += 4) {
+    for (size_t c = 0; c < 3; ++c) *rgb++ = static_cast<uint8_t>((row[i + c] * row[i + 3] + 127) / 255);
+  }
+}
+
+}  // namespace
+
+bool is_jpeg(std::span<const uint8_t> file) { return file.size() >= 3 && file[0] == 0xFF && file[1] == 0xD8 && file[2] == 0xFF; }
+
+void decode_jpeg(std::span<const uint8_t> file, input::RgbImage& image) {
+  Decompressor jpeg(file);
+  read_header(jpeg, file.size());
+  if (!jpeg.call([](j_decompress_ptr info) { return jpeg_start_decompress(info); })) throw_truncated();
+  const size_t width = jpeg.info().output_width;
+  const size_t height = jpeg.info().output_height;
+  const bool is_cmyk = jpeg.info().out_color_space == JCS_CMYK;
+  image.width = static_cast<int>(width);
+  image.height = static_cast<int>(height);
+  image.pixels.resize(3 * width * height);
+  std::vector<uint8_t> inks(is_cmyk ? 4 * width : 0);
+  for (size_t y = 0; y < height; ++y) {
+    uint8_t* const row = image.pixels.data() + 3 * width * y;
+    read_row(jpeg, is_cmyk ? inks.data() : row);
+    if (is_cmyk) convert_inks(inks, row);
+  }
+  // Finds what is wrong after the last row; that the end is missing is not.
+  jpeg.call([](j_decompress_ptr info) { return jpeg_finish_decompress(info); });
+}
+
+}  // namespace trainer::images
