@@ -9,6 +9,7 @@
 #include "images/headers.h"
 #include "images/jpeg.h"
 #include "images/png.h"
+#include "images/quiet.h"
 #include "images/size.h"
 
 namespace trainer::images {
@@ -16,8 +17,9 @@ namespace {
 
 constexpr int kColour = cv::IMREAD_COLOR | cv::IMREAD_IGNORE_ORIENTATION;
 
-// An empty one where OpenCV does not know the format, or finds damage.
+// Empty where OpenCV does not know the format, or finds damage.
 cv::Mat read_by_opencv(std::span<const uint8_t> file, int flags = kColour) {
+  const QuietErrors quiet;
   try {
     return cv::imdecode(cv::Mat(1, static_cast<int>(file.size()), CV_8UC1, const_cast<uint8_t*>(file.data())), flags);
   } catch (const cv::Exception& error) {

@@ -1,0 +1,224 @@
+#include "input/image_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/random.h"
+
+namespace trainer::input {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+using Bytes = std::vector<uint8_t>;
+
+// The files of tests/golden/images that have golden pixels, by name.
+const std::map<std::string, Bytes>& golden_files() {
+  static const auto files = [] {
+    std::map<std::string, Bytes> found;
+    for (const auto& entry : std::filesystem::directory_iterator(TRAINER_SOURCE_DIR "/tests/golden/images")) {
+      if (entry.path().extension() == ".ppm") continue;
+      const auto text = read_file(entry.path());
+      found.emplace(entry.path().filename().string(), Bytes(text.begin(), text.end()));
+    }
+    return found;
+  }();
+  return files;
+}
+
+Bytes golden_file(const std::string& name) { return golden_files().at(name); }
+
+// As a binary PPM file.
+std::string decode_to_ppm(const Bytes& file) {
+  Bytes pixels;
+  const auto view = decode_image(file, pixels);
+  EXPECT_EQ(view, ImageView::whole(pixels.data(), 3, view.height, view.width, PixelOrder::kInterleaved));
+  EXPECT_EQ(pixels.size(), static_cast<size_t>(3 * view.height * view.width));
+  std::ostringstream ppm;
+  ppm << "P6\n" << view.width << " " << view.height << "\n255\n" << std::string(pixels.begin(), pixels.end());
+  return ppm.str();
+}
+
+std::string golden_ppm(const std::string& name) { return read_file(TRAINER_SOURCE_DIR "/tests/golden/images/" + name + ".ppm"); }
+
+void set_bytes(Bytes& file, size_t offset, const Bytes& bytes) {
+  std::copy(bytes.begin(), bytes.end(), file.begin() + static_cast<std::ptrdiff_t>(offset));
+}
+
+// `name`'s bytes, with others at `offset`.
+Bytes changed(const std::string& name, size_t offset, const Bytes& bytes) {
+  auto file = golden_file(name);
+  set_bytes(file, offset, bytes);
+  return file;
+}
+
+Bytes cut(const std::string& name, size_t length) {
+  auto file = golden_file(name);
+  file.resize(length);
+  return file;
+}
+
+// The offset of a marker of a JPEG file.
+size_t find_marker(const Bytes& file, uint8_t marker) {
+  const Bytes bytes = {0xFF, marker};
+  return static_cast<size_t>(std::ranges::search(file, bytes).begin() - file.begin());
+}
+
+// Baseline JPEG, whose frame's header is changed: its marker, and after it height and width.
+Bytes changed_frame(uint8_t marker, uint16_t height, uint16_t width) {
+  auto file = golden_file("baseline_420.jpg");
+  const auto frame = find_marker(file, 0xC0);
+  const auto high = [](uint16_t value) { return static_cast<uint8_t>(value >> 8); };
+  const auto low = [](uint16_t value) { return static_cast<uint8_t>(value); };
+  set_bytes(file, frame + 1, {marker});
+  set_bytes(file, frame + 5, {high(height), low(height), high(width), low(width)});
+  return file;
+}
+
+// The checksum of a PNG file's header, renewed.
+Bytes with_checksum(Bytes file) {
+  uint32_t value = ~0U;
+  for (size_t i = 12; i < 29; ++i) {
+    value ^= file[i];
+    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? 0xEDB88320U : 0);
+  }
+  value = ~value;
+  const auto byte = [&](int shift) { return static_cast<uint8_t>(value >> shift); };
+  set_bytes(file, 29, {byte(24), byte(16), byte(8), byte(0)});
+  return file;
+}
+
+void expect_refused(const Bytes& file, const std::string& reason) {
+  Bytes pixels;
+  EXPECT_THAT([&] { decode_image(file, pixels); }, ThrowsMessage<std::runtime_error>(HasSubstr(reason)));
+}
+
+class ImageFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!TRAINER_WITH_OPENCV) GTEST_SKIP() << "a build without OpenCV";
+  }
+};
+
+TEST_F(ImageFile, PixelsEqualThoseOfPillow) {
+  ASSERT_GE(golden_files().size(), 60U);
+  for (const auto& [name, file] : golden_files()) EXPECT_TRUE(decode_to_ppm(file) == golden_ppm(name)) << name;
+}
+
+TEST_F(ImageFile, ThreadsDecodeAtTheSameTime) {
+  std::vector<std::thread> threads;
+  std::vector<size_t> num_equal(4);
+  for (auto& equal : num_equal) {
+    threads.emplace_back([&equal] {
+      for (const auto& [name, file] : golden_files()) equal += decode_to_ppm(file) == golden_ppm(name) ? 1 : 0;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_THAT(num_equal, ::testing::Each(golden_files().size()));
+}
+
+TEST_F(ImageFile, MemoryOfAnotherImageIsUsedAgain) {
+  Bytes pixels(std::size_t{1} << 16, 77);
+  const auto* const memory = pixels.data();
+  const auto view = decode_image(golden_file("baseline_420.jpg"), pixels);
+  EXPECT_EQ(view.pixels, memory);
+  EXPECT_EQ(pixels.size(), static_cast<size_t>(3 * view.height * view.width));
+}
+
+TEST_F(ImageFile, WhatIsNoImageIsRefused) {
+  expect_refused({}, "it is empty");
+  const std::string no_image = "it is not an image file that this program reads (JPEG, PNG, WebP, BMP";
+  for (const std::string text : {"x", "\xFF\xD8", "a text, and not an image", "GIF89a and more"}) {
+    expect_refused(Bytes(text.begin(), text.end()), no_image);
+  }
+  expect_refused(Bytes(1000, 0), no_image);
+}
+
+TEST_F(ImageFile, DamagedAndUnusualJpegsAreRefused) {
+  expect_refused(changed_frame(0xC3, 21, 33), "it is damaged, or a kind of JPEG that this program does not read: Unsupported JPEG process");
+  expect_refused(changed_frame(0xC0, 60000, 60000), "its size of 60000 x 60000 pixels is too large: at most 65535 in each direction");
+  expect_refused(changed_frame(0xC0, 0, 33), "it is damaged");
+  // Before memory is taken for 200 million pixels.
+  for (const auto marker : {uint8_t{0xC0}, uint8_t{0xC2}}) expect_refused(changed_frame(marker, 16000, 16000), "the file ends too early");
+}
+
+TEST_F(ImageFile, DamagedAndUnusualPngsAreRefused) {
+  expect_refused(changed("mode_rgb.png", 29, {0, 0, 0, 0}), "it is damaged: a checksum is wrong");
+  expect_refused(changed("mode_rgb.png", 60, {0, 0, 0, 0}), "it is damaged: a checksum is wrong");
+  expect_refused(changed("mode_rgb.png", 12, {'I', 'D', 'A', 'T'}), "it is damaged: it does not begin with a header");
+  expect_refused(changed("mode_rgb.png", 16, {0, 1, 0, 0}), "its size of 65536 x 21 pixels is too large");
+  expect_refused(changed("mode_rgb.png", 16, {0, 0, 0, 0}), "it is damaged: its size is 0 x 21 pixels");
+  expect_refused(with_checksum(changed("mode_rgb.png", 16, {0, 0, 0x3F, 0, 0, 0, 0x3F, 0})),
+                 "it is damaged: it has too little data for 16128 x 16128 pixels");
+}
+
+TEST_F(ImageFile, DamagedAndUnusualWebpsAreRefused) {
+  expect_refused(changed("lossy_rgba.webp", 20, {0x12}), "it is an animation");
+  expect_refused(changed("lossy_rgba.webp", 24, {0xFF, 0xFF, 0, 0xFF, 0xFF, 0}), "its size of 65536 x 65536 pixels is too large");
+  expect_refused(changed("lossy_rgb.webp", 23, {0}), "it is damaged");
+}
+
+TEST_F(ImageFile, DamagedAndUnusualBmpsAreRefused) {
+  expect_refused(changed("rgb.bmp", 14, {13}), "it is not a BMP file that this program reads");
+  expect_refused(changed("rgb.bmp", 18, {0, 0, 0, 0}), "it is damaged: its size is 0 x 21 pixels");
+  expect_refused(changed("rgb.bmp", 18, {0, 0, 0, 1}), "its size of 16777216 x 21 pixels is too large");
+  expect_refused(changed("rgb.bmp", 30, {4}), "it is a BMP file of compression 4, which this program does not read");
+  expect_refused(changed("five_six_five_bits.bmp", 54, {1}), "it is a BMP file with an unusual order of the colours");
+  expect_refused(changed("palette.bmp", 46, {1, 2}), "it is damaged: it has too many colours");
+}
+
+TEST_F(ImageFile, FilesThatAreCutOffAreRefused) {
+  ::testing::internal::CaptureStderr();
+  for (const auto& [name, file] : golden_files()) {
+    // The last bytes of these add nothing to the image.
+    if (name == "more_after_end.jpg" || name == "run_lengths.bmp" || name.ends_with(".tif")) continue;
+    for (size_t length = 20; length < file.size(); length += length + 20 < file.size() ? 7 : 1) {
+      Bytes pixels;
+      EXPECT_THROW(decode_image(cut(name, length), pixels), std::runtime_error) << name << ", " << length << " bytes";
+    }
+  }
+  for (const auto* name :
+       {"baseline_420.jpg", "progressive.jpg", "mode_rgb.png", "interlaced.png", "lossy_rgb.webp", "lossless_rgba.webp", "rgb.bmp"}) {
+    for (const size_t missing : {1, 10, 100}) expect_refused(cut(name, golden_file(name).size() - missing), "the file ends too early");
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(ImageFile, DamageAnywhereIsRefusedOrGivesAnImage) {
+  ::testing::internal::CaptureStderr();
+  CounterRandom random(1, 2);
+  for (const auto& [name, file] : golden_files()) {
+    for (int i = 0; i < 100; ++i) {
+      const auto offset = random.next_below(static_cast<uint32_t>(file.size()));
+      const auto byte = static_cast<uint8_t>(file[offset] ^ (1 + random.next_below(255)));
+      SCOPED_TRACE(::testing::Message() << name << ", byte " << offset << " is " << int{byte});
+      try {
+        decode_to_ppm(changed(name, offset, {byte}));
+      } catch (const std::runtime_error& error) {
+        EXPECT_STRNE(error.what(), "");
+      }
+    }
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(ImageFileWithoutOpenCv, EveryCallThrows) {
+  if (TRAINER_WITH_OPENCV) GTEST_SKIP() << "a build with OpenCV";
+  Bytes pixels;
+  EXPECT_THAT([&] { decode_image(golden_file("grey.jpg"), pixels); }, ThrowsMessage<UsageError>(HasSubstr("image files need OpenCV")));
+}
+
+}  // namespace
+}  // namespace trainer::input
