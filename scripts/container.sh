@@ -10,7 +10,7 @@ usage: scripts/container.sh [--cuda] [--tag NAME]
   --cuda      for NVIDIA GPUs
   --tag NAME  name of the image; default: trainer, or trainer:cuda
 environment:
-  TRAINER_WITH_OPENCV=ON   with image files (default: OFF)
+  TRAINER_WITH_OPENCV=OFF  without image files
 buildah builds as root. Where no registry answers, debootstrap makes the Debian to build on. pip's certificates are those that pip
 uses outside.
 TEXT
@@ -30,7 +30,7 @@ done
 tag=${tag:-trainer${cuda:+:cuda}}
 base=docker.io/library/debian:bookworm-slim
 arguments=(--file "$root/docker/Dockerfile" --tag "$tag" --build-arg "CUDA=$cuda"
-  --build-arg "TRAINER_WITH_OPENCV=${TRAINER_WITH_OPENCV:-OFF}"
+  --build-arg "TRAINER_WITH_OPENCV=${TRAINER_WITH_OPENCV:-ON}"
   --build-arg "REVISION=$(git -C "$root" describe --always --dirty --abbrev=12 --exclude='*')")
 
 # Makes a base image like debian:bookworm-slim from apt's mirror.

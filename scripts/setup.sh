@@ -12,7 +12,7 @@ usage: scripts/setup.sh [--cuda] [--parity] [--dev]
             containers and of the kit for GPUs need
 environment:
   TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and fetch none
-  TRAINER_WITH_OPENCV=OFF    build without image files; OpenCV is then not installed
+  TRAINER_WITH_OPENCV=OFF    build without image files; OpenCV and libjpeg are then not installed
 TEXT
 }
 
@@ -47,7 +47,7 @@ install_packages() {
   local packages=(g++ cmake ninja-build ccache mold git ca-certificates python3-venv libspdlog-dev libyaml-cpp-dev libcli11-dev
     nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev libgtest-dev libgmock-dev
     libgloo-dev libdeflate-dev libhwy-dev)
-  if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
+  if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then
     packages+=(clang-format clang-tidy clang shellcheck iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf)
   fi

@@ -73,6 +73,7 @@ cv::Mat decode_webp(std::span<const uint8_t> file) {
   return require(read_by_opencv(file));
 }
 
+// Not compared with Pillow in every form; a TIFF file with transparency is darker here, because libtiff multiplies its colours by it.
 cv::Mat decode_other(std::span<const uint8_t> file) {
   auto bgr =
       require(read_by_opencv(file), "it is not an image file that this program reads (JPEG, PNG, WebP, BMP, TIFF …), or it is damaged");

@@ -26,7 +26,7 @@ class Filter final : public std::streambuf {
 };
 
 // Never destroyed: std::cerr is used until the process ends.
-void install_filter() { [[maybe_unused]] static const auto* const kInstalled = std::cerr.rdbuf(new Filter(std::cerr.rdbuf())); }
+void install_filter() { [[maybe_unused]] static const auto* const previous = std::cerr.rdbuf(new Filter(std::cerr.rdbuf())); }
 
 }  // namespace
 
