@@ -109,7 +109,9 @@ def make_pngs():
     save("palette_one_transparent.png", palette, transparency=3)
     save("palette_transparency.png", palette, transparency=bytes(range(0, 240, 6)))
     save("rgb_one_transparent.png", rgb, transparency=(255, 128, 0))
-    save("with_text.png", rgb, exif=b"Exif\0\0MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0", dpi=(72, 72), icc_profile=b"no profile")
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    save("with_text.png", rgb, exif=turned, dpi=(72, 72), icc_profile=b"no profile")
     for bits in 2, 4:
         save_png(f"grey_{bits}_bits.png", pixels(1, bits=bits), bits, 0)
     # Dark, because Pillow makes every value above 255 white.
@@ -143,7 +145,8 @@ def make_bmps():
     save("palette.bmp", palette)
     colours = padded(bytes(palette.getpalette()[i : i + 3])[::-1] for i in range(0, 48, 3))
     indices = numpy.asarray(palette)[::-1]
-    save_bmp("palette_4_bits.bmp", 4, 0, padded(numpy.packbits(numpy.unpackbits(row.reshape(-1, 1), axis=1)[:, 4:].reshape(-1)).tobytes() for row in indices), colours)
+    nibbles = (numpy.unpackbits(row.reshape(-1, 1), axis=1)[:, 4:].reshape(-1) for row in indices)
+    save_bmp("palette_4_bits.bmp", 4, 0, padded(numpy.packbits(row).tobytes() for row in nibbles), colours)
     runs = b"".join(b"".join(bytes([1, index]) for index in row) + b"\0\0" for row in indices) + b"\0\1"
     save_bmp("run_lengths.bmp", 8, 1, runs, colours + b"\0" * (1024 - len(colours)))
     red, green, blue = (pixels(3)[::-1, :, c].astype(numpy.uint16) for c in range(3))
