@@ -27,11 +27,11 @@ struct DatasetInfo {
 
 // One stored sample. Views are valid while the data set exists, or until the next read into the same scratch.
 struct Sample {
-  ImageView image;                   // when info().is_image, unless `encoded` is given
-  std::span<const uint8_t> encoded;  // the image as the bytes of an image file, which is still to be decoded
-  std::span<const float> values;     // otherwise: the product of `shape` values
-  int64_t label = 0;                 // when info().num_classes > 0
-  std::span<const float> target;     // otherwise: num_targets values
+  ImageView image;                        // when info().is_image, unless `encoded` is given
+  std::span<const uint8_t> encoded = {};  // the image as the bytes of an image file, which is still to be decoded
+  std::span<const float> values;          // otherwise: the product of `shape` values
+  int64_t label = 0;                      // when info().num_classes > 0
+  std::span<const float> target;          // otherwise: num_targets values
 };
 
 // Memory into which a reader may decode; one for each loader thread.
