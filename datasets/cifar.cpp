@@ -90,6 +90,22 @@ void check_records(const CifarLayout& layout, const MappedFile& file) {
   }
 }
 
+// Of the fine labels.
+std::vector<std::string> cifar100_class_names() {
+  return {"apple",       "aquarium_fish", "baby",         "bear",       "beaver",       "bed",        "bee",         "beetle",   "bicycle",
+          "bottle",      "bowl",          "boy",          "bridge",     "bus",          "butterfly",  "camel",       "can",      "castle",
+          "caterpillar", "cattle",        "chair",        "chimpanzee", "clock",        "cloud",      "cockroach",   "couch",    "crab",
+          "crocodile",   "cup",           "dinosaur",     "dolphin",    "elephant",     "flatfish",   "forest",      "fox",      "girl",
+          "hamster",     "house",         "kangaroo",     "keyboard",   "lamp",         "lawn_mower", "leopard",     "lion",     "lizard",
+          "lobster",     "man",           "maple_tree",   "motorcycle", "mountain",     "mouse",      "mushroom",    "oak_tree", "orange",
+          "orchid",      "otter",         "palm_tree",    "pear",       "pickup_truck", "pine_tree",  "plain",       "plate",    "poppy",
+          "porcupine",   "possum",        "rabbit",       "raccoon",    "ray",          "road",       "rocket",      "rose",     "sea",
+          "seal",        "shark",         "shrew",        "skunk",      "skyscraper",   "snail",      "snake",       "spider",   "squirrel",
+          "streetcar",   "sunflower",     "sweet_pepper", "table",      "tank",         "telephone",  "television",  "tiger",    "tractor",
+          "train",       "trout",         "tulip",        "turtle",     "wardrobe",     "whale",      "willow_tree", "wolf",     "woman",
+          "worm"};
+}
+
 MappedFile open_file(const CifarLayout& layout, const fs::path& path) {
   const FileAccess access("reading", path);
   if (!is_there(path)) fail(layout, path, "the file is missing");
@@ -110,6 +126,7 @@ const CifarLayout& cifar10_layout() {
   static const CifarLayout layout{
       .title = "CIFAR-10",
       .label_counts = {10},
+      .class_names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"},
       .train_files = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
       .validation_files = {"test_batch.bin"},
       .archive = {.url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
@@ -123,6 +140,7 @@ const CifarLayout& cifar100_layout() {
   static const CifarLayout layout{
       .title = "CIFAR-100",
       .label_counts = {20, 100},
+      .class_names = cifar100_class_names(),
       .train_files = {"train.bin"},
       .validation_files = {"test.bin"},
       .archive = {.url = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
@@ -141,7 +159,11 @@ void CifarOptions::describe(config::KeyTable& keys) {
 }
 
 input::DatasetInfo cifar_info(const CifarLayout& layout) {
-  return {.shape = {kChannels, kSide, kSide}, .is_image = true, .num_classes = layout.label_counts.back(), .num_targets = 1};
+  return {.shape = {kChannels, kSide, kSide},
+          .is_image = true,
+          .num_classes = layout.label_counts.back(),
+          .num_targets = 1,
+          .class_names = layout.class_names};
 }
 
 std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, Split split, Logger& logger) {

@@ -16,6 +16,7 @@ namespace trainer::datasets {
 struct CifarLayout {
   std::string title;              // for messages
   std::vector<int> label_counts;  // number of valid values of each label byte
+  std::vector<std::string> class_names;
   std::vector<std::string> train_files;
   std::vector<std::string> validation_files;
   ArchiveSource archive;  // archive.folder is the data set's folder
@@ -30,8 +31,7 @@ struct CifarOptions : config::Options {
   void describe(config::KeyTable& keys) override;
 };
 
-// Throws UsageError when the root folder is not set.
-input::DatasetInfo cifar_info(const CifarLayout& layout, const CifarOptions& options);
+input::DatasetInfo cifar_info(const CifarLayout& layout);
 
 // Finds the files (downloads them if they are missing and options.download is set), maps them into memory and checks every record's
 // labels. A file may hold any whole number of records. Throws DataError that names the file, the problem and the remedy.

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -130,6 +132,8 @@ TEST_F(Cifar10, DescribesItsSamples) {
   EXPECT_THAT(dataset->info().shape, ElementsAre(3, 32, 32));
   EXPECT_TRUE(dataset->info().is_image);
   EXPECT_EQ(dataset->info().num_classes, 10);
+  EXPECT_THAT(dataset->info().class_names,
+              ElementsAre("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"));
 }
 
 TEST_F(Cifar10, CutFileIsRefused) {
@@ -208,6 +212,18 @@ TEST(Cifar100, LabelIsTheFineOne) {
   EXPECT_EQ(train->read(1, scratch).label, 42);
   EXPECT_EQ(train->read(1, scratch).image.pixels[1], 13);
   EXPECT_EQ(validation->read(0, scratch).label, 7);
+}
+
+TEST(Cifar100, ClassesAreInTheOrderOfTheAlphabet) {
+  const auto info = cifar_info(cifar100_layout());
+  ASSERT_EQ(info.class_names.size(), 100U);
+  EXPECT_EQ(std::set<std::string>(info.class_names.begin(), info.class_names.end()).size(), 100U);
+  EXPECT_TRUE(std::ranges::is_sorted(info.class_names));
+  // Their labels in the published data set.
+  EXPECT_EQ(info.class_names[0], "apple");
+  EXPECT_EQ(info.class_names[1], "aquarium_fish");
+  EXPECT_EQ(info.class_names[50], "mouse");
+  EXPECT_EQ(info.class_names[99], "worm");
 }
 
 TEST(Cifar100, EitherLabelIsChecked) {
