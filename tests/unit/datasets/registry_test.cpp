@@ -86,7 +86,7 @@ TEST(DatasetRegistry, OpensTheConfiguredDataset) {
   EXPECT_EQ(dataset_registry().make(synthetic).open(Split::kValidation, *logger)->size(), 256);
 }
 
-// Writes the files that the data sets read, with one record of zeros each.
+// Writes the files that the data sets read, with one record of zeros each, and images whose bytes are zeros.
 void write_files(const std::filesystem::path& root) {
   const auto write = [&](const std::string& file, size_t record_bytes) {
     std::filesystem::create_directories((root / file).parent_path());
@@ -97,20 +97,26 @@ void write_files(const std::filesystem::path& root) {
     write(std::string("cifar-10-batches-bin/") + name, 3073);
   }
   for (const char* name : {"train.bin", "test.bin"}) write(std::string("cifar-100-binary/") + name, 3074);
+  for (const char* name : {"train/cat/1.jpg", "train/dog/2.jpg", "val/dog/3.jpg"}) write(name, 100);
 }
 
 class EveryDataset : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EveryDataset, MatchesItsInfo) {
-  const trainer::testing::TemporaryFolder folder;
-  write_files(folder.path());
-  const auto component = dataset_registry().configure(GetParam());
+// The data set with its default options, but in `root` if it has a root.
+DatasetFactory make_in(const std::string& name, const std::filesystem::path& root) {
+  const auto component = dataset_registry().configure(name);
   config::KeyTable table;
   component.options->describe(table);
   for (const auto& key : table.keys()) {
-    if (key.name == "root") set_key(component, "root", folder.path().string());
+    if (key.name == "root") set_key(component, "root", root.string());
   }
-  const auto factory = dataset_registry().make(component);
+  return dataset_registry().make(component);
+}
+
+TEST_P(EveryDataset, MatchesItsInfo) {
+  const trainer::testing::TemporaryFolder folder;
+  write_files(folder.path());
+  const auto factory = make_in(GetParam(), folder.path());
   const auto logger = make_quiet_logger();
   for (const auto split : {Split::kTrain, Split::kValidation}) {
     const auto dataset = factory.open(split, *logger);
@@ -118,11 +124,15 @@ TEST_P(EveryDataset, MatchesItsInfo) {
     EXPECT_EQ(dataset->info().is_image, factory.info.is_image);
     EXPECT_EQ(dataset->info().num_classes, factory.info.num_classes);
     EXPECT_EQ(dataset->info().num_targets, factory.info.num_targets);
+    EXPECT_EQ(dataset->info().class_names, factory.info.class_names);
     ASSERT_GT(dataset->size(), 0);
     input::Scratch scratch;
     const auto sample = dataset->read(dataset->size() - 1, scratch);
     const auto num_values = std::accumulate(factory.info.shape.begin(), factory.info.shape.end(), int64_t{1}, std::multiplies<>());
-    if (factory.info.is_image) {
+    if (!sample.encoded.empty()) {
+      EXPECT_TRUE(factory.info.is_image);
+      EXPECT_EQ(sample.encoded.size(), 100U);
+    } else if (factory.info.is_image) {
       EXPECT_EQ(sample.image, input::ImageView::whole(sample.image.pixels, static_cast<int>(factory.info.shape[0]),
                                                       static_cast<int>(factory.info.shape[1]), static_cast<int>(factory.info.shape[2])));
     } else {
@@ -130,6 +140,16 @@ TEST_P(EveryDataset, MatchesItsInfo) {
     }
     EXPECT_GE(sample.label, 0);
     EXPECT_LT(sample.label, std::max<int64_t>(factory.info.num_classes, 1));
+  }
+}
+
+TEST_P(EveryDataset, IsConfiguredWithoutItsFiles) {
+  const trainer::testing::TemporaryFolder folder;
+  for (const auto& factory : {make_in(GetParam(), folder.path() / "nowhere"), make_in(GetParam(), folder.path())}) {
+    EXPECT_EQ(factory.info.num_classes == input::kUnknownClasses, !factory.missing.empty());
+    if (!factory.info.class_names.empty()) {
+      EXPECT_EQ(static_cast<int64_t>(factory.info.class_names.size()), factory.info.num_classes);
+    }
   }
 }
 

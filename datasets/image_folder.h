@@ -1,0 +1,19 @@
+#pragma once
+// Images in one folder for each class, such as ImageNet's; image_folder_listing.h describes the layouts. The files are decoded by whoever
+// reads the samples.
+
+#include <string>
+
+#include "datasets/registry.h"
+
+namespace trainer::datasets {
+
+struct ImageFolderOptions : config::Options {
+  std::string root = "data";
+  void describe(config::KeyTable& keys) override;
+};
+
+// Lists the class folders. Without any, the factory tells what is missing, and its open() throws that as a DataError.
+DatasetFactory image_folder_factory(const ImageFolderOptions& options);
+
+}  // namespace trainer::datasets

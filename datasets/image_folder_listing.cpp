@@ -1,0 +1,288 @@
+#include "datasets/image_folder_listing.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_access.h"
+#include "base/plural.h"
+#include "base/signal.h"
+#include "base/text.h"
+
+namespace trainer::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Those of torchvision.
+const std::vector<std::string> kImageExtensions = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+
+bool is_image_name(std::string_view name) {
+  const auto equal_ignoring_case = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
+  return std::ranges::any_of(kImageExtensions, [&](const std::string& extension) {
+    return name.size() >= extension.size() &&
+           std::ranges::equal(name.substr(name.size() - extension.size()), extension, equal_ignoring_case);
+  });
+}
+
+// What the names of one folder have in common, whatever path leads to it.
+using FolderId = std::pair<dev_t, ino_t>;
+
+struct FolderEntry {
+  std::string name;
+  bool is_folder = false;  // or a link to one
+};
+
+class FolderReader {
+ public:
+  // Throws DataError, as all functions here.
+  explicit FolderReader(const std::string& path) : path_(path), access_("listing", path), stream_(::opendir(path.c_str()), ::closedir) {
+    if (!stream_) fail_to_list();
+  }
+
+  FolderId id() const {
+    struct stat status {};
+    if (::fstat(::dirfd(stream_.get()), &status) != 0) fail_to_list();
+    return {status.st_dev, status.st_ino};
+  }
+
+  // The next entry that is not hidden, in the order of the file system; empty at the end.
+  std::optional<FolderEntry> next() {
+    while (true) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream_.get());
+      if (entry == nullptr && errno != 0) fail_to_list();
+      if (entry == nullptr) return std::nullopt;
+      if (entry->d_name[0] != '.') return FolderEntry{entry->d_name, is_folder(*entry)};
+    }
+  }
+
+ private:
+  bool is_folder(const dirent& entry) const {
+    if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return entry.d_type == DT_DIR;
+    struct stat status {};
+    return ::fstatat(::dirfd(stream_.get()), entry.d_name, &status, 0) == 0 && S_ISDIR(status.st_mode);
+  }
+  [[noreturn]] void fail_to_list() const {
+    if (errno == ENOENT) throw DataError(fmt::format("there is no folder {}", path_));
+    if (errno == ENOTDIR) throw DataError(fmt::format("{} is not a folder", path_));
+    throw DataError(fmt::format("cannot list {}: {}", path_, std::generic_category().message(errno)));
+  }
+
+  std::string path_;
+  FileAccess access_;
+  std::unique_ptr<DIR, int (*)(DIR*)> stream_;
+};
+
+// The folders in a folder, sorted by their bytes.
+std::vector<std::string> list_folders(const fs::path& path) {
+  std::vector<std::string> folders;
+  FolderReader reader(path.string());
+  while (auto entry = reader.next()) {
+    if (entry->is_folder) folders.push_back(std::move(entry->name));
+  }
+  std::ranges::sort(folders);
+  return folders;
+}
+
+// That folder and all that hold it.
+std::set<FolderId> with_parents(std::string path) {
+  std::set<FolderId> folders;
+  struct stat status {};
+  // The parent of the file system's root is itself.
+  while (::stat(path.c_str(), &status) == 0 && folders.emplace(status.st_dev, status.st_ino).second) path += "/..";
+  return folders;
+}
+
+struct ClassFiles {
+  std::string images;  // paths relative to the class's folder; a '\0' ends each
+  int64_t num_others = 0;
+};
+
+// Lists the files of one class.
+class ClassLister {
+ public:
+  // `listed`: folders that are not entered.
+  ClassLister(std::string folder, std::set<FolderId> listed) : folder_(std::move(folder)), listed_(std::move(listed)) {}
+
+  ClassFiles list() {
+    std::vector<std::string> pending = {""};
+    while (!pending.empty()) {
+      const auto relative = std::move(pending.back());
+      pending.pop_back();
+      auto folders = read_folder(relative);
+      // The first by name is the next, so that the same one of several paths to a folder is used every time.
+      std::ranges::sort(folders, std::greater());
+      std::ranges::move(folders, std::back_inserter(pending));
+    }
+    ClassFiles files{.images = {}, .num_others = num_others_};
+    for (auto& [relative, names] : images_) {
+      std::ranges::sort(names);
+      for (const auto& name : names) files.images.append(joined(relative, name)).push_back('\0');
+    }
+    return files;
+  }
+
+ private:
+  static std::string joined(const std::string& folder, const std::string& name) { return folder.empty() ? name : folder + '/' + name; }
+
+  // Returns the folders in it.
+  std::vector<std::string> read_folder(const std::string& relative) {
+    std::vector<std::string> folders;
+    FolderReader reader(relative.empty() ? folder_ : joined(folder_, relative));
+    if (!listed_.insert(reader.id()).second) return folders;
+    while (auto entry = reader.next()) {
+      if (stop_signal() != 0) throw Error(fmt::format("stopped on request while listing {}", folder_), ExitCode::kStopped);
+      if (entry->is_folder) {
+        folders.push_back(joined(relative, entry->name));
+      } else if (is_image_name(entry->name)) {
+        images_[relative].push_back(std::move(entry->name));
+      } else {
+        ++num_others_;
+      }
+    }
+    return folders;
+  }
+
+  std::string folder_;
+  std::set<FolderId> listed_;
+  // Names by the folder's relative path, in whose order torchvision lists the folders: a-b comes before a/b.
+  std::map<std::string, std::vector<std::string>> images_;
+  int64_t num_others_ = 0;
+};
+
+// In the order of the names. Throws what the first of the classes that failed has thrown.
+std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, int num_threads) {
+  const auto listed = with_parents(folder.string());
+  std::vector<ClassFiles> classes(names.size());
+  std::vector<std::exception_ptr> failures(names.size());
+  std::atomic<size_t> num_begun = 0;
+  std::atomic<bool> has_failed = false;
+  const auto work = [&] {
+    while (!has_failed) {
+      const size_t i = num_begun++;
+      if (i >= names.size()) return;
+      try {
+        classes[i] = ClassLister((folder / names[i]).string(), listed).list();
+      } catch (...) {
+        failures[i] = std::current_exception();
+        has_failed = true;
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    const size_t num_workers = std::min(static_cast<size_t>(num_threads), names.size());
+    for (size_t i = 1; i < num_workers; ++i) threads.emplace_back(work);
+    work();
+  }
+  // Classes begin in their order, so those before the first failure have ended.
+  const auto failure = std::ranges::find_if(failures, [](const auto& exception) { return exception != nullptr; });
+  if (failure != failures.end()) std::rethrow_exception(*failure);
+  return classes;
+}
+
+[[noreturn]] void throw_no_images(const fs::path& folder, int64_t num_others) {
+  const auto others = num_others == 0 ? "" : fmt::format(", but {}", counted(num_others, "other file"));
+  throw DataError(fmt::format("{} has no images (files ending in {}){}; put some there, or remove the folder", folder.string(),
+                              join(kImageExtensions, " "), others));
+}
+
+std::vector<std::string> validation_classes(const ClassFolders& folders) {
+  auto names = list_folders(*folders.validation);
+  for (const auto& name : names) {
+    if (std::ranges::binary_search(folders.class_names, name)) continue;
+    throw DataError(fmt::format("{} has the class folder \"{}\", which {} has not; remove it, or add training images of that class",
+                                folders.validation->string(), name, folders.train.string()));
+  }
+  return names;
+}
+
+// The folders in `path`, of which there must be some.
+std::vector<std::string> require_folders(const fs::path& path) {
+  std::string problem = path.string() + " has no class folders";
+  try {
+    auto names = list_folders(path);
+    if (!names.empty()) return names;
+  } catch (const DataError& error) {
+    problem = error.what();
+  }
+  throw std::runtime_error(problem + "; set dataset.root to the folder that holds train/ and val/, or one folder of images for each class");
+}
+
+}  // namespace
+
+ClassFolders find_class_folders(const fs::path& root) {
+  auto folders = require_folders(root);
+  const auto has = [&folders](const std::string& name) { return std::ranges::binary_search(folders, name); };
+  if (!has("train")) return {.train = root, .validation = std::nullopt, .class_names = std::move(folders)};
+  std::vector<std::string> validation = {"val", "valid", "validation"};
+  std::erase_if(validation, std::not_fn(has));
+  if (validation.size() > 1) {
+    throw std::runtime_error(
+        fmt::format("{} has several folders for validation ({}); move all but one of them away", root.string(), join(validation, ", ")));
+  }
+  return {.train = root / "train",
+          .validation = validation.empty() ? std::nullopt : std::optional(root / validation.front()),
+          .class_names = require_folders(root / "train")};
+}
+
+void ImageList::add_class(std::string_view name, std::string_view paths) {
+  for (size_t begin = 0; begin < paths.size();) {
+    const size_t end = paths.find('\0', begin) + 1;
+    offsets_.push_back(paths_.size());
+    paths_.append(name).append("/").append(paths.substr(begin, end - begin));
+    begin = end;
+  }
+  ends_.push_back(size());
+}
+
+int64_t ImageList::label(int64_t index) const { return std::ranges::upper_bound(ends_, index) - ends_.begin(); }
+
+std::string ImageList::path(int64_t index) const { return (folder_ / (paths_.data() + offsets_[static_cast<size_t>(index)])).string(); }
+
+int64_t ImageList::num_classes_with_images() const {
+  int64_t count = 0;
+  int64_t begin = 0;
+  for (const auto end : ends_) {
+    if (end > begin) ++count;
+    begin = end;
+  }
+  return count;
+}
+
+ImageList list_images(const ClassFolders& folders, Split split, int num_threads) {
+  const auto& folder = split == Split::kTrain ? folders.train : folders.validation.value();
+  const auto names = split == Split::kTrain ? folders.class_names : validation_classes(folders);
+  auto classes = list_classes(folder, names, num_threads);
+  ImageList images(folder);
+  int64_t num_others = 0;
+  auto next = names.begin();
+  for (const auto& name : folders.class_names) {
+    ClassFiles files;
+    if (next != names.end() && *next == name) files = std::move(classes[static_cast<size_t>(next++ - names.begin())]);
+    if (split == Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.num_others);
+    images.add_class(name, files.images);
+    num_others += files.num_others;
+  }
+  if (images.size() == 0) throw_no_images(folder, num_others);
+  return images;
+}
+
+}  // namespace trainer::datasets

@@ -1,0 +1,426 @@
+#include "datasets/image_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/signal.h"
+#include "datasets/image_folder_listing.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::datasets::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr auto kRootRemedy = "; set dataset.root to the folder that holds train/ and val/, or one folder of images for each class";
+
+// A data set in a temporary folder.
+class ImageFolderTest : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name = "") const { return name.empty() ? root() : root() + "/" + name; }
+
+  // Writes files whose content is their name.
+  void write(const std::vector<std::string>& names) const {
+    for (const auto& name : names) {
+      make_folder(std::filesystem::path(name).parent_path());
+      std::ofstream(path(name)) << name;
+    }
+  }
+  void make_folder(const std::string& name) const { std::filesystem::create_directories(path(name)); }
+  void link(const std::string& target, const std::string& name) const { std::filesystem::create_symlink(target, path(name)); }
+
+  DatasetFactory factory() const {
+    ImageFolderOptions options;
+    options.root = root();
+    return image_folder_factory(options);
+  }
+  std::unique_ptr<input::Dataset> open(Split split) const { return factory().open(split, *make_quiet_logger()); }
+
+  // "LABEL PATH" of each image, relative to the data set's folder.
+  std::vector<std::string> images(Split split) const {
+    std::vector<std::string> lines;
+    const auto dataset = open(split);
+    input::Scratch scratch;
+    for (int64_t i = 0; i < dataset->size(); ++i) {
+      const auto file = dataset->name(i).substr(root().size() + 1);
+      lines.push_back(std::to_string(label_of(*dataset, i)) + ' ' + file);
+    }
+    return lines;
+  }
+
+  // The text of the DataError that opening the split throws.
+  std::string failure(Split split) const { return failure_of(factory(), split); }
+  static std::string failure_of(const DatasetFactory& factory, Split split) {
+    try {
+      factory.open(split, *make_quiet_logger());
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "no DataError";
+    return "";
+  }
+  // What factory() and both of its splits say of a data set without classes.
+  std::string what_is_missing() const {
+    const auto made = factory();
+    EXPECT_EQ(made.info.num_classes, input::kUnknownClasses);
+    EXPECT_THAT(made.info.class_names, IsEmpty());
+    EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + made.missing);
+    EXPECT_EQ(failure_of(made, Split::kValidation), "dataset.root: " + made.missing);
+    return made.missing;
+  }
+  // The reason why the first training image cannot be read.
+  static std::string read_failure(const input::Dataset& dataset) {
+    try {
+      input::Scratch scratch;
+      dataset.read(0, scratch);
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(dynamic_cast<const Error*>(&error), nullptr);
+      return error.what();
+    }
+    ADD_FAILURE() << "no error";
+    return "";
+  }
+
+  std::string root() const { return folder_.path().string(); }
+
+ private:
+  // Does not read files that are links to nothing.
+  static int64_t label_of(const input::Dataset& dataset, int64_t index) {
+    if (!std::filesystem::exists(dataset.name(index))) std::ofstream(dataset.name(index)) << "x";
+    input::Scratch scratch;
+    return dataset.read(index, scratch).label;
+  }
+
+  trainer::testing::TemporaryFolder folder_;
+};
+
+TEST_F(ImageFolderTest, TrainingAndValidationHaveFoldersOfTheirOwn) {
+  write({"train/dog/1.jpg", "train/cat/2.jpg", "train/cat/1.jpg", "train/notes.txt", "val/cat/3.jpg", "val/dog/4.jpg", "test/5.jpg"});
+  const auto made = factory();
+  EXPECT_TRUE(made.has_validation);
+  EXPECT_EQ(made.missing, "");
+  EXPECT_THAT(made.info.shape, ElementsAre(3, input::kAnySize, input::kAnySize));
+  EXPECT_TRUE(made.info.is_image);
+  EXPECT_EQ(made.info.num_classes, 2);
+  EXPECT_THAT(made.info.class_names, ElementsAre("cat", "dog"));
+  EXPECT_THAT(images(Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/2.jpg", "1 train/dog/1.jpg"));
+  EXPECT_THAT(images(Split::kValidation), ElementsAre("0 val/cat/3.jpg", "1 val/dog/4.jpg"));
+  for (const auto split : {Split::kTrain, Split::kValidation}) EXPECT_THAT(open(split)->info().class_names, ElementsAre("cat", "dog"));
+}
+
+TEST_F(ImageFolderTest, TheFolderOfValidationHasOneOfThreeNames) {
+  for (const std::string name : {"val", "valid", "validation"}) {
+    write({"train/cat/1.jpg", name + "/cat/2.jpg"});
+    EXPECT_TRUE(factory().has_validation);
+    EXPECT_THAT(images(Split::kValidation), ElementsAre("0 " + name + "/cat/2.jpg"));
+    std::filesystem::remove_all(path(name));
+  }
+}
+
+TEST_F(ImageFolderTest, SeveralFoldersForValidationAreRefused) {
+  write({"train/cat/1.jpg", "val/cat/2.jpg", "validation/cat/3.jpg"});
+  EXPECT_EQ(what_is_missing(), path() + " has several folders for validation (val, validation); move all but one of them away");
+}
+
+TEST_F(ImageFolderTest, ValidationMayBeMissing) {
+  write({"train/cat/1.jpg", "train/dog/1.jpg"});
+  const auto made = factory();
+  EXPECT_FALSE(made.has_validation);
+  EXPECT_EQ(made.info.num_classes, 2);
+  EXPECT_EQ(failure(Split::kValidation),
+            "dataset.root: " + path() + " has no images for validation, which belong into a folder val beside train");
+}
+
+TEST_F(ImageFolderTest, ClassFoldersMayBeInTheRoot) {
+  // A file named train is no folder of training images.
+  write({"dog/1.jpg", "cat/1.jpg", "train"});
+  EXPECT_FALSE(factory().has_validation);
+  EXPECT_THAT(factory().info.class_names, ElementsAre("cat", "dog"));
+  EXPECT_THAT(images(Split::kTrain), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
+}
+
+TEST_F(ImageFolderTest, ASlashAtTheEndOfTheRootChangesNothing) {
+  write({"cat/1.jpg"});
+  ImageFolderOptions options;
+  options.root = path() + "/";
+  EXPECT_EQ(image_folder_factory(options).open(Split::kTrain, *make_quiet_logger())->name(0), path("cat/1.jpg"));
+}
+
+// What torchvision's ImageFolder lists for the same files, without the hidden ones, which it would add.
+TEST_F(ImageFolderTest, ListsFilesInTheOrderOfTorchvision) {
+  write({"train/b/2.jpg",           "train/b/10.JPG",
+         "train/b/A.Png",           "train/b/a.jpeg",
+         "train/b/notes.txt",       "train/b/sub/1.webp",
+         "train/b/sub/deep/1.tif",  "train/b/sub-a/1.bmp",
+         "train/b/sub.d/1.TIFF",    "train/b/sub0/1.jpg",
+         "train/b/Z/1.ppm",         "train/b/é/1.pgm",
+         "train/b/z/jpg",           "train/b/z/1.gif",
+         "train/b/z/a.b.jpg",       "train/b/_.jpg",
+         "train/a/only/here/1.jpg", "train/C/1.jpg",
+         "train/é/1.jpg",           "elsewhere/9.png",
+         "elsewhere/more/8.png",    "one.jpg",
+         "train/.e/1.jpg",          "train/b/.f/1.jpg",
+         "train/b/.g.jpg"});
+  link("../../elsewhere", "train/b/linked");
+  link("../../one.jpg", "train/b/link.jpg");
+  link("missing.jpg", "train/b/gone.jpg");
+  link("../elsewhere", "train/d");
+  EXPECT_THAT(factory().info.class_names, ElementsAre("C", "a", "b", "d", "é"));
+  EXPECT_THAT(images(Split::kTrain),
+              ElementsAre("0 train/C/1.jpg", "1 train/a/only/here/1.jpg", "2 train/b/10.JPG", "2 train/b/2.jpg", "2 train/b/A.Png",
+                          "2 train/b/_.jpg", "2 train/b/a.jpeg", "2 train/b/gone.jpg", "2 train/b/link.jpg", "2 train/b/Z/1.ppm",
+                          "2 train/b/linked/9.png", "2 train/b/linked/more/8.png", "2 train/b/sub/1.webp", "2 train/b/sub-a/1.bmp",
+                          "2 train/b/sub.d/1.TIFF", "2 train/b/sub/deep/1.tif", "2 train/b/sub0/1.jpg", "2 train/b/z/a.b.jpg",
+                          "2 train/b/é/1.pgm", "3 train/d/9.png", "3 train/d/more/8.png", "4 train/é/1.jpg"));
+}
+
+TEST_F(ImageFolderTest, EntersNoFolderTwice) {
+  write({"train/cat/1.jpg", "train/cat/sub/2.jpg", "train/dog/3.jpg", "val/cat/4.jpg"});
+  link(".", "train/cat/itself");
+  link("..", "train/cat/sub/its_parent");
+  link("sub", "train/cat/zzz");
+  link("..", "train/cat/all_classes");
+  link("../..", "train/cat/all_splits");
+  link("/", "train/cat/everything");
+  EXPECT_THAT(images(Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/sub/2.jpg", "1 train/dog/3.jpg"));
+  // Of two paths to one folder, the first by name counts.
+  link("sub", "train/cat/aaa");
+  EXPECT_THAT(images(Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/aaa/2.jpg", "1 train/dog/3.jpg"));
+  // The same folder may belong to several classes.
+  link("../dog", "train/cat/too");
+  EXPECT_THAT(images(Split::kTrain),
+              ElementsAre("0 train/cat/1.jpg", "0 train/cat/aaa/2.jpg", "0 train/cat/too/3.jpg", "1 train/dog/3.jpg"));
+}
+
+TEST_F(ImageFolderTest, AClassWithoutValidationImagesKeepsItsLabel) {
+  write({"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "train/d/1.jpg", "val/b/1.jpg", "val/d/1.jpg", "val/d/2.jpg"});
+  make_folder("val/c");
+  EXPECT_THAT(images(Split::kValidation), ElementsAre("1 val/b/1.jpg", "3 val/d/1.jpg", "3 val/d/2.jpg"));
+  EXPECT_EQ(open(Split::kValidation)->info().num_classes, 4);
+}
+
+TEST_F(ImageFolderTest, AClassOfValidationThatTrainingLacksIsRefused) {
+  write({"train/cat/1.jpg", "val/cat/1.jpg", "val/cow/1.jpg"});
+  EXPECT_EQ(open(Split::kTrain)->size(), 1);
+  EXPECT_EQ(failure(Split::kValidation), path("val") + " has the class folder \"cow\", which " + path("train") +
+                                             " has not; remove it, or add training images of that class");
+}
+
+TEST_F(ImageFolderTest, AClassWithoutImagesIsRefused) {
+  write({"train/cat/1.jpg"});
+  make_folder("train/dog/empty");
+  EXPECT_EQ(failure(Split::kTrain),
+            path("train/dog") +
+                " has no images (files ending in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp); put some there, or "
+                "remove the folder");
+  write({"train/dog/.1.jpg", "train/dog/1.gif", "train/dog/sub/jpg"});
+  EXPECT_THAT(failure(Split::kTrain), AllOf(StartsWith(path("train/dog") + " has no images (files ending in .jpg "),
+                                            EndsWith(" .webp), but 2 other files; put some there, or remove the folder")));
+}
+
+TEST_F(ImageFolderTest, ValidationWithoutAnyImageIsRefused) {
+  write({"train/cat/1.jpg"});
+  make_folder("val");
+  EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images (files ending in .jpg "), HasSubstr("); put")));
+  write({"val/cat/1.txt"});
+  EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images ("), HasSubstr("), but 1 other file; put")));
+}
+
+TEST_F(ImageFolderTest, SaysWhatTheRootLacks) {
+  EXPECT_EQ(what_is_missing(), path() + " has no class folders" + kRootRemedy);
+  make_folder(".hidden");
+  write({"1.jpg"});
+  EXPECT_EQ(what_is_missing(), path() + " has no class folders" + kRootRemedy);
+  make_folder("train");
+  EXPECT_EQ(what_is_missing(), path("train") + " has no class folders" + kRootRemedy);
+  ImageFolderOptions options;
+  options.root = path("nowhere/data");
+  EXPECT_EQ(image_folder_factory(options).missing, "there is no folder " + options.root + kRootRemedy);
+  options.root = path("1.jpg");
+  EXPECT_EQ(image_folder_factory(options).missing, options.root + " is not a folder" + kRootRemedy);
+  EXPECT_EQ(failure_of(image_folder_factory(options), Split::kTrain), "dataset.root: " + options.root + " is not a folder" + kRootRemedy);
+}
+
+TEST_F(ImageFolderTest, FoldersThatChangeAfterTheStartAreNoticed) {
+  write({"train/cat/1.jpg"});
+  const auto made = factory();
+  write({"train/dog/1.jpg"});
+  EXPECT_EQ(failure_of(made, Split::kTrain), path("train") +
+                                                 " has 2 class folders now, but had 1 when the program started; start it again when they "
+                                                 "no longer change");
+  std::filesystem::remove_all(path("train"));
+  EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + path() + " has no class folders" + kRootRemedy);
+}
+
+// A user other than root, to whom all folders are readable.
+class OtherUser {
+ public:
+  OtherUser() : was_root_(::geteuid() == 0) {
+    if (was_root_ && ::seteuid(65534) != 0) throw std::runtime_error("cannot become another user");
+  }
+  ~OtherUser() {
+    if (was_root_ && ::seteuid(0) != 0) std::abort();
+  }
+  OtherUser(const OtherUser&) = delete;
+  OtherUser& operator=(const OtherUser&) = delete;
+
+ private:
+  const bool was_root_;
+};
+
+TEST_F(ImageFolderTest, AFolderThatCannotBeListedIsNamed) {
+  write({"train/cat/1.jpg", "train/cat/sub/2.jpg"});
+  ::chmod(path().c_str(), 0755);
+  ::chmod(path("train/cat/sub").c_str(), 0);
+  {
+    const OtherUser other;
+    EXPECT_EQ(failure(Split::kTrain), "cannot list " + path("train/cat/sub") + ": Permission denied");
+  }
+  ::chmod(path("train").c_str(), 0);
+  {
+    const OtherUser other;
+    EXPECT_EQ(what_is_missing(), "cannot list " + path("train") + ": Permission denied" + kRootRemedy);
+  }
+  for (const char* name : {"train", "train/cat/sub"}) ::chmod(path(name).c_str(), 0755);
+}
+
+TEST_F(ImageFolderTest, TheListDoesNotDependOnTheThreads) {
+  std::vector<std::string> names;
+  for (int label = 0; label < 50; ++label) {
+    for (int i = 0; i <= label % 7; ++i) names.push_back("train/c" + std::to_string(label) + "/" + std::to_string(i) + ".jpg");
+    names.push_back("train/c" + std::to_string(label) + "/sub/0.jpg");
+  }
+  write(names);
+  const auto folders = find_class_folders(root());
+  const auto expected = list_images(folders, Split::kTrain, 1);
+  EXPECT_EQ(expected.size(), static_cast<int64_t>(names.size()));
+  for (const int num_threads : {2, 8, 100}) {
+    const auto list = list_images(folders, Split::kTrain, num_threads);
+    ASSERT_EQ(list.size(), expected.size());
+    for (int64_t i = 0; i < list.size(); ++i) {
+      EXPECT_EQ(list.path(i), expected.path(i));
+      EXPECT_EQ(list.label(i), expected.label(i));
+    }
+  }
+}
+
+TEST_F(ImageFolderTest, TheFirstOfSeveralFailuresIsReported) {
+  for (int label = 10; label < 60; ++label) write({"train/c" + std::to_string(label) + "/0.jpg"});
+  const auto folders = find_class_folders(root());
+  for (const char* name : {"train/c57", "train/c31", "train/c58"}) std::filesystem::remove_all(path(name));
+  for (int i = 0; i < 20; ++i) {
+    try {
+      list_images(folders, Split::kTrain, 8);
+      ADD_FAILURE() << "no error";
+    } catch (const DataError& error) {
+      EXPECT_EQ(error.what(), "there is no folder " + path("train/c31"));
+    }
+  }
+}
+
+TEST_F(ImageFolderTest, LogsWhatItFound) {
+  write({"train/cat/1.jpg", "train/dog/1.jpg", "train/dog/2.jpg", "val/cat/1.jpg"});
+  std::ostringstream text;
+  const auto sink = std::make_shared<spdlog::sinks::ostream_sink_st>(text);
+  sink->set_pattern("%v");
+  Logger logger("test", sink);
+  factory().open(Split::kTrain, logger);
+  factory().open(Split::kValidation, logger);
+  EXPECT_EQ(text.str(), path("train") + ": 3 images in 2 classes\n" + path("val") + ": 1 image in 1 of 2 classes\n");
+}
+
+TEST_F(ImageFolderTest, ReadsWholeFiles) {
+  write({"cat/1.jpg", "dog/a_longer_name.jpg", "dog/b.jpg"});
+  const auto dataset = open(Split::kTrain);
+  input::Scratch scratch;
+  for (const int64_t index : {1, 2, 0, 1}) {
+    const auto sample = dataset->read(index, scratch);
+    EXPECT_EQ(path(std::string(sample.encoded.begin(), sample.encoded.end())), dataset->name(index));
+    EXPECT_EQ(sample.label, index == 0 ? 0 : 1);
+    EXPECT_EQ(sample.image.pixels, nullptr);
+    EXPECT_EQ(sample.encoded.data(), scratch.bytes.data());
+  }
+}
+
+TEST_F(ImageFolderTest, ThreadsReadConcurrently) {
+  write({"a/1.jpg", "a/2.jpg", "b/3.jpg", "c/4.jpg"});
+  const auto dataset = open(Split::kTrain);
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      input::Scratch scratch;
+      for (int64_t i = 0; i < 400; ++i) {
+        const auto sample = dataset->read(i % 4, scratch);
+        EXPECT_EQ(path(std::string(sample.encoded.begin(), sample.encoded.end())), dataset->name(i % 4));
+      }
+    });
+  }
+}
+
+TEST_F(ImageFolderTest, SaysWhyAFileCannotBeRead) {
+  write({"cat/1.jpg"});
+  const auto dataset = open(Split::kTrain);
+  const auto file = path("cat/1.jpg");
+  EXPECT_EQ(dataset->name(0), file);
+  std::filesystem::resize_file(file, (uintmax_t{1} << 30) + 1);
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: it has more than 1.0 GiB");
+  std::filesystem::resize_file(file, 0);
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: the file is empty");
+  std::filesystem::remove(file);
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: No such file or directory");
+  make_folder("cat/1.jpg");
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: it is a folder, not a regular file");
+  std::filesystem::remove(file);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: it is a pipe, not a regular file");
+}
+
+TEST_F(ImageFolderTest, DefaultTransformsAreThoseOfImageNet) {
+  const auto transforms = factory().default_transforms;
+  EXPECT_EQ(transforms.train,
+            "[{random_resized_crop: {size: 224}}, random_horizontal_flip, {normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, "
+            "0.225]}}]");
+  EXPECT_EQ(transforms.validation,
+            "[{resize: {size: 256}}, {center_crop: {size: 224}}, {normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}}]");
+}
+
+using ImageFolderDeathTest = ImageFolderTest;
+
+TEST_F(ImageFolderDeathTest, AStopRequestEndsTheListing) {
+  write({"train/cat/1.jpg"});
+  const auto run = [this] {
+    install_stop_handlers();
+    ::raise(SIGTERM);
+    try {
+      open(Split::kTrain);
+    } catch (const Error& error) {
+      std::fputs(error.what(), stderr);
+      ::_exit(static_cast<int>(error.exit_code()));
+    }
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(75), "^stopped on request while listing /.*/train/cat$");
+}
+
+}  // namespace
+}  // namespace trainer::datasets::test
