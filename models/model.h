@@ -18,7 +18,7 @@ struct ModelOptions : config::Options {
   virtual std::vector<int64_t> input_shape() const = 0;
   virtual int64_t num_outputs() const = 0;
   // The key that sets the number of outputs.
-  virtual std::string outputs_key() const = 0;
+  virtual std::string outputs_key() const { return "num_classes"; }
   // Whether the experiment leaves the number of outputs to the data set; then set_num_outputs() sets it.
   virtual bool takes_num_outputs() const { return false; }
   virtual void set_num_outputs(int64_t /*num_outputs*/) {}
@@ -29,7 +29,6 @@ struct ClassifierOptions : ModelOptions {
   config::Auto<int64_t> num_classes = {};
 
   int64_t num_outputs() const override { return num_classes.value.value_or(kDefaultClasses); }
-  std::string outputs_key() const override { return "num_classes"; }
   bool takes_num_outputs() const override { return !num_classes.value; }
   void set_num_outputs(int64_t num_outputs) override { num_classes.value = num_outputs; }
 

@@ -54,7 +54,7 @@ std::string repeat_step(const engine::StepRecord& record, const config::Experime
   std::string first;
   for (size_t number = 0; number < record.batches.size(); ++number) {
     const auto& indices = record.batches[number];
-    parts.train.loader->start_epoch(record.epoch, indices, /*num_batches=*/1);
+    parts.train.loader->start_epoch(record.epoch, indices, {static_cast<int64_t>(indices.size())});
     const auto& batch = *parts.train.loader->next();
     const auto count = static_cast<int64_t>(record.batches.size());
     const auto position = static_cast<int64_t>(number);

@@ -17,10 +17,10 @@ void Experiment::check(Findings& findings) const {
     findings.refuse("experiment", fmt::format("\"{}\" cannot name a folder; use letters, digits, - and _", experiment));
   }
   const auto& global_batch_size = dataloader.global_batch_size;
-  if (findings.are_readable({"dataloader", "training"}) && !dataloader.batch_size && global_batch_size &&
-      *global_batch_size % training.accumulation_steps != 0) {
-    findings.refuse("dataloader.global_batch_size", fmt::format("{} is not a multiple of training.accumulation_steps = {}",
-                                                                *global_batch_size, training.accumulation_steps));
+  if (findings.are_readable({"dataloader", "training"}) && global_batch_size && *global_batch_size < training.accumulation_steps) {
+    findings.refuse("dataloader.global_batch_size",
+                    fmt::format("{} images cannot be shared by training.accumulation_steps = {}; choose at least as many",
+                                *global_batch_size, training.accumulation_steps));
   }
   const auto warmup_epochs = lr_scheduler.warmup_epochs;
   if (findings.are_readable({"lr_scheduler", "training"}) && warmup_epochs >= static_cast<double>(training.epochs)) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
@@ -20,15 +19,20 @@ Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistic
 
 std::vector<int64_t> Data::indices_from(const EpochPart& part, int64_t step) {
   sampler->set_epoch(part.epoch);
-  auto indices = sampler->indices(part.first_sample);
-  indices.resize(std::min(indices.size(), static_cast<size_t>(part.num_batches * plan.batch_size)));
-  const auto begin = std::min(indices.size(), static_cast<size_t>(first_batch_of(plan, part, step) * plan.batch_size));
-  return {indices.begin() + static_cast<std::ptrdiff_t>(begin), indices.end()};
+  const auto indices = sampler->indices(part.first_sample);
+  const auto first = samples_before_batch(plan, part, sampler->rank(), first_batch_of(plan, part, step));
+  const auto end = samples_before_batch(plan, part, sampler->rank(), part.num_batches);
+  return {indices.begin() + first, indices.begin() + end};
 }
 
 void Data::begin(const EpochPart& part, int64_t step) {
   epoch_ = part.epoch;
-  train.loader->start_epoch(part.epoch, indices_from(part, step), part.num_batches - first_batch_of(plan, part, step));
+  std::vector<int64_t> batch_sizes;
+  for (int64_t batch = first_batch_of(plan, part, step); batch < part.num_batches; ++batch) {
+    batch_sizes.push_back(samples_before_batch(plan, part, sampler->rank(), batch + 1) -
+                          samples_before_batch(plan, part, sampler->rank(), batch));
+  }
+  train.loader->start_epoch(part.epoch, indices_from(part, step), batch_sizes);
 }
 
 const input::Batch& Data::next() {

@@ -41,23 +41,39 @@ std::string place_of_batch_size(const config::Experiment& experiment) {
                   batch_size, world_size, micro_steps, kMost));
 }
 
-int64_t batch_size_of(const config::Experiment& experiment, int world_size) {
+int64_t global_batch_size_of(const config::Experiment& experiment, int world_size) {
   const auto& loader = experiment.dataloader;
-  if (!loader.global_batch_size) return loader.batch_size.value_or(kDefaultBatchSize);
-  const auto product = product_of({world_size, experiment.training.accumulation_steps});
-  if (!product) refuse_step_size(experiment, 1, world_size);
-  const int64_t num_parts = *product;
-  if (*loader.global_batch_size % num_parts != 0) {
-    throw UsageError(
-        fmt::format("{}: {} cannot be divided among {} ranks x training.accumulation_steps = {}; choose "
-                    "a multiple of {}",
-                    experiment.place_of("dataloader.global_batch_size"), *loader.global_batch_size, world_size,
-                    experiment.training.accumulation_steps, num_parts));
+  if (loader.global_batch_size) {
+    if (*loader.global_batch_size > kMost) refuse_step_size(experiment, ceil_div(*loader.global_batch_size, world_size), world_size);
+    return *loader.global_batch_size;
   }
-  return *loader.global_batch_size / num_parts;
+  const int64_t batch_size = loader.batch_size.value_or(kDefaultBatchSize);
+  const auto product = product_of({batch_size, world_size, experiment.training.accumulation_steps});
+  if (!product) refuse_step_size(experiment, batch_size, world_size);
+  return *product;
 }
 
-int64_t joined_batch_size(const Plan& plan) { return plan.batch_size * plan.world_size; }
+// How many samples of an epoch are in its batches (of all ranks) before number `batch`. Of a step that cannot be divided among its
+// micro-steps, the first ones have one more.
+int64_t samples_before(const Plan& plan, int64_t batch) {
+  const int64_t micro_steps = plan.accumulation_steps;
+  const int64_t in_step = batch % micro_steps;
+  return batch / micro_steps * plan.global_batch_size + in_step * (plan.global_batch_size / micro_steps) +
+         std::min(in_step, plan.global_batch_size % micro_steps);
+}
+
+// The number of batches in the first `count` samples, or (`round_up`) of those that together hold them.
+int64_t batches_in(const Plan& plan, int64_t count, bool round_up) {
+  const int64_t whole_steps = count / plan.global_batch_size;
+  int64_t batches = whole_steps * plan.accumulation_steps;
+  // A step may have more micro-steps than a loop should count.
+  const int64_t left = count - whole_steps * plan.global_batch_size;
+  const int64_t size = plan.global_batch_size / plan.accumulation_steps;
+  const int64_t num_larger = plan.global_batch_size % plan.accumulation_steps;
+  const int64_t in_larger = std::min(left / (size + 1), num_larger);
+  batches += in_larger < num_larger ? in_larger : in_larger + (left - in_larger * (size + 1)) / size;
+  return round_up && samples_before(plan, batches) < count ? batches + 1 : batches;
+}
 
 }  // namespace
 
@@ -68,17 +84,17 @@ Plan make_plan(const config::Experiment& experiment, int64_t num_train, int worl
   plan.shards = experiment.dataloader.shards;
   plan.drop_last = experiment.dataloader.drop_last;
   plan.accumulation_steps = experiment.training.accumulation_steps;
-  plan.batch_size = batch_size_of(experiment, world_size);
-  const auto global_batch_size = product_of({plan.batch_size, world_size, plan.accumulation_steps});
-  if (!global_batch_size) refuse_step_size(experiment, plan.batch_size, world_size);
-  plan.global_batch_size = *global_batch_size;
+  plan.global_batch_size = global_batch_size_of(experiment, world_size);
+  plan.batch_size = ceil_div(ceil_div(plan.global_batch_size, plan.accumulation_steps), world_size);
   const auto epoch = rest_of_epoch(plan, 0);
   plan.batches_per_epoch = epoch.num_batches;
   plan.steps_per_epoch = epoch.num_steps;
   if (plan.batches_per_epoch == 0) {
-    const auto ranks = world_size == 1 ? "" : fmt::format(" on each of {} ranks", world_size);
+    const bool is_global = experiment.dataloader.global_batch_size.has_value();
+    const auto ranks = world_size == 1 || is_global ? "" : fmt::format(" on each of {} ranks", world_size);
+    const auto size = is_global ? ceil_div(plan.global_batch_size, plan.accumulation_steps) : plan.batch_size;
     throw UsageError(fmt::format("{}: {} training images are fewer than one batch of {}{}; lower it, or set dataloader.drop_last: false",
-                                 place_of_batch_size(experiment), num_train, plan.batch_size, ranks));
+                                 place_of_batch_size(experiment), num_train, size, ranks));
   }
   plan.num_epochs = experiment.training.epochs;
   const auto total_steps = product_of({plan.num_epochs, plan.steps_per_epoch});
@@ -97,9 +113,15 @@ EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step, int6
   part.first_step_in_epoch = ceil_div(num_taken, plan.global_batch_size);
   part.end_sample = input::end_of_order(plan.shards, plan.num_train, plan.world_size, num_taken);
   const int64_t num_left = part.end_sample - num_taken;
-  part.num_batches = plan.drop_last ? num_left / joined_batch_size(plan) : ceil_div(num_left, joined_batch_size(plan));
+  part.num_batches = batches_in(plan, num_left, /*round_up=*/!plan.drop_last);
   part.num_steps = ceil_div(part.num_batches, plan.accumulation_steps);
   return part;
+}
+
+int64_t samples_before_batch(const Plan& plan, const EpochPart& part, int rank, int64_t batch) {
+  const auto num_positions = std::min(samples_before(plan, batch), part.end_sample - part.first_sample);
+  // The rank takes every world_size-th position, the first of them at its number.
+  return num_positions > rank ? ceil_div(num_positions - rank, plan.world_size) : 0;
 }
 
 int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step) {
@@ -107,7 +129,7 @@ int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step) {
 }
 
 int64_t end_sample_of(const Plan& plan, const EpochPart& part, int64_t step) {
-  return std::min(part.first_sample + first_batch_of(plan, part, step + 1) * joined_batch_size(plan), part.end_sample);
+  return std::min(part.first_sample + samples_before(plan, first_batch_of(plan, part, step + 1)), part.end_sample);
 }
 
 int64_t samples_in_step(const Plan& plan, const EpochPart& part, int64_t step) {

@@ -10,7 +10,7 @@ namespace trainer::engine {
 
 struct Plan {
   int world_size = 1;
-  int64_t batch_size = 0;         // of a micro-step on one rank
+  int64_t batch_size = 0;         // of a micro-step on one rank, at most: parts of a batch differ by one where they cannot be equal
   int64_t global_batch_size = 0;  // of an optimizer step, all ranks together
   int64_t accumulation_steps = 1;
   int64_t batches_per_epoch = 0;  // the same on every rank
@@ -46,11 +46,15 @@ struct MicroStep {
   bool is_last() const { return number + 1 == count; }
 };
 
-// Throws UsageError if there are too few samples for a batch under drop_last, or if the global batch cannot be divided among the ranks.
+// Throws UsageError if there are too few samples for a batch under drop_last, or if numbers are too large.
 Plan make_plan(const config::Experiment& experiment, int64_t num_train, int world_size);
 
 // The rest of an epoch, from step number `next_step` on, when `num_taken` of its samples were taken, by any number of ranks.
 EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step = 0, int64_t num_taken = 0);
+
+// How many samples of the part a rank takes in the batches before number `batch`. The batches of all ranks together are the same positions for
+// any number of ranks.
+int64_t samples_before_batch(const Plan& plan, const EpochPart& part, int rank, int64_t batch);
 
 // Properties of a step in `part`, by its number since the start of the run.
 int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step);

@@ -94,10 +94,15 @@ class DataLoader::State {
     for (int64_t i = 0; i < options_.num_workers; ++i) threads_.emplace_back([this] { work(); });
   }
 
-  void start_epoch(int64_t epoch, std::vector<int64_t> indices, std::optional<int64_t> num_batches) {
+  void start_epoch(int64_t epoch, std::vector<int64_t> indices, const std::vector<int64_t>& batch_sizes) {
     const int64_t size = dataset_.size();
-    const int64_t num_filled = (static_cast<int64_t>(indices.size()) + options_.batch_size - 1) / options_.batch_size;
-    TORCH_CHECK(num_batches.value_or(num_filled) >= num_filled, *num_batches, " batches for ", indices.size(), " samples");
+    std::vector<int64_t> begins{0};
+    begins.reserve(batch_sizes.size() + 1);
+    for (const int64_t batch_size : batch_sizes) {
+      TORCH_CHECK(batch_size >= 0 && batch_size <= options_.batch_size, "a batch of ", batch_size, ", not of 0 to ", options_.batch_size);
+      begins.push_back(begins.back() + batch_size);
+    }
+    TORCH_CHECK(begins.back() == static_cast<int64_t>(indices.size()), "batches of ", begins.back(), " samples for ", indices.size());
     for (const int64_t index : indices) TORCH_CHECK(index >= 0 && index < size, "index ", index, " in a data set of ", size, " samples");
     std::unique_lock lock(mutex_);
     num_batches_ = 0;
@@ -110,7 +115,8 @@ class DataLoader::State {
     }
     seeds_ = {options_.seed, epoch};
     indices_ = std::move(indices);
-    num_batches_ = num_batches.value_or(num_filled);
+    begins_ = std::move(begins);
+    num_batches_ = static_cast<int64_t>(batch_sizes.size());
     num_taken_ = num_released_ = next_ = 0;
     work_.notify_all();
   }
@@ -131,9 +137,7 @@ class DataLoader::State {
   int64_t batch_size() const { return options_.batch_size; }
 
  private:
-  int64_t batch_size(int64_t number) const {
-    return std::clamp(static_cast<int64_t>(indices_.size()) - number * options_.batch_size, int64_t{0}, options_.batch_size);
-  }
+  int64_t batch_size(int64_t number) const { return begins_[static_cast<size_t>(number) + 1] - begins_[static_cast<size_t>(number)]; }
   Slot& slot_of(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
 
   // Returns the number of batches whose memory may be written again.
@@ -190,7 +194,7 @@ class DataLoader::State {
   void prepare(Slot& slot, int64_t number, Memory& memory) const {
     slot.error.reset();
     const int64_t size = batch_size(number);
-    const int64_t* indices = indices_.data() + number * options_.batch_size;
+    const int64_t* indices = indices_.data() + begins_[static_cast<size_t>(number)];
     for (int64_t i = 0; i < size && !cancelled_; ++i) {
       const int64_t index = indices[i];
       try {
@@ -224,6 +228,7 @@ class DataLoader::State {
   // State of the epoch; changed only while no worker is busy.
   EpochSeeds seeds_{options_.seed, 0};
   std::vector<int64_t> indices_;
+  std::vector<int64_t> begins_;  // of each batch in indices_, and their end
 
   std::mutex mutex_;               // guards the members below and each slot's number
   std::condition_variable work_;   // a worker may take a batch, or must stop
@@ -243,8 +248,14 @@ DataLoader::DataLoader(const Dataset& dataset, const Pipeline& pipeline, const L
 }
 DataLoader::~DataLoader() = default;
 
-void DataLoader::start_epoch(int64_t epoch, std::vector<int64_t> indices, std::optional<int64_t> num_batches) {
-  state_->start_epoch(epoch, std::move(indices), num_batches);
+void DataLoader::start_epoch(int64_t epoch, std::vector<int64_t> indices, const std::vector<int64_t>& batch_sizes) {
+  state_->start_epoch(epoch, std::move(indices), batch_sizes);
+}
+void DataLoader::start_epoch(int64_t epoch, std::vector<int64_t> indices) {
+  const auto num_samples = static_cast<int64_t>(indices.size());
+  std::vector<int64_t> batch_sizes;
+  for (int64_t begin = 0; begin < num_samples; begin += batch_size()) batch_sizes.push_back(std::min(batch_size(), num_samples - begin));
+  start_epoch(epoch, std::move(indices), batch_sizes);
 }
 const Batch* DataLoader::next() { return state_->next(); }
 int64_t DataLoader::batch_size() const { return state_->batch_size(); }

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "input/dataset.h"
@@ -52,9 +51,11 @@ class DataLoader {
   DataLoader(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options);
   ~DataLoader();
 
-  // Starts an epoch over `indices`; the last batch may be smaller. `num_batches` is set when other ranks have more batches; the last
-  // batches are then empty here. The rest of an earlier epoch is dropped.
-  void start_epoch(int64_t epoch, std::vector<int64_t> indices, std::optional<int64_t> num_batches = {});
+  // Starts an epoch over `indices`, in batches of these sizes: 0 to batch_size, together as many as there are indices. The rest of an
+  // earlier epoch is dropped.
+  void start_epoch(int64_t epoch, std::vector<int64_t> indices, const std::vector<int64_t>& batch_sizes);
+  // In batches of batch_size; the last one may be smaller.
+  void start_epoch(int64_t epoch, std::vector<int64_t> indices);
   // The next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, its memory is
   // not written again before its event is ready; next() waits for the event of the batch before the last one, so that the host is never
   // more than two batches ahead of the device, and start_epoch() for all events. If a reader or transform throws, next() throws DataError

@@ -26,6 +26,7 @@ int64_t end_of_order(config::Shards shards, int64_t num_samples, int world_size,
 class DistributedSampler {
  public:
   explicit DistributedSampler(SamplerOptions options);
+  int rank() const { return options_.rank; }
   // The permutation is a function of seed + epoch.
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
   // This rank's indices of the epoch that was set. `first` > 0: its share of the rest of the epoch, from that position of the shared order

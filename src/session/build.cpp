@@ -95,6 +95,8 @@ void open_files(const config::Experiment& experiment, Logger& logger, engine::Da
     throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side; choose another fraction",
                                  experiment.place_of("dataset.validation_split"), validation_split, data.train.files->size()));
   }
+  logger.info("{} of the {} training images are held out for validation (dataset.validation_split: {})", held_out.size(),
+              data.train.files->size(), validation_split);
   data.train.subset = std::make_unique<input::Subset>(*data.train.files, rest);
   data.validation.subset = std::make_unique<input::Subset>(*data.validation.files, held_out);
 }

@@ -185,6 +185,21 @@ void discard_later_files(const run::RunDirectory& directory, const RunStart& sta
   truncate_event_files(directory, *start.checkpoint);
 }
 
+void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names) {
+  const auto source = checkpoint.file.string();
+  const auto stored = state::View(checkpoint.tree, source).find("class_names");
+  if (!stored) return;
+  std::vector<std::string> then;
+  for (const auto& name : stored->elements()) then.push_back(name.text());
+  const auto [was, is] = std::ranges::mismatch(then, class_names);
+  if (was == then.end() && is == class_names.end()) return;
+  const auto describe = [](const auto& name, const auto& names) { return name == names.end() ? "missing" : fmt::format("\"{}\"", *name); };
+  throw UsageError(fmt::format(
+      "{}: it was trained on other classes: class {} was {} and is {} in dataset.root now; restore the folders of classes, or choose "
+      "another --run-dir",
+      source, was - then.begin(), describe(was, then), describe(is, class_names)));
+}
+
 Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {
   std::string bytes;
   if (mine && world.size() > 1) {

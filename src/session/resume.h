@@ -58,6 +58,9 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
 // On the same rank, when nothing can be refused any more: removes what the earlier run wrote after the start's checkpoint.
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
 
+// Throws UsageError if the checkpoint's classes have other names than these; checkpoints without names are accepted.
+void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);
+
 // Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and has `mine`.
 Checkpoint broadcast(const std::filesystem::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world);
 

@@ -1,6 +1,7 @@
 #include "session/session.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -73,7 +74,9 @@ void Session::build() {
   warn_of_plan(data.plan);
   barrier.on_all_ranks([&] { init_weights(*network.model, data); });
   barrier.on_rank0([&] {
-    begin_run_directory(network.placement);
+    const auto& class_names = data.train.dataset().info().class_names;
+    if (start_.checkpoint) check_class_names(*start_.checkpoint, class_names);
+    begin_run_directory(network.placement, class_names);
     return std::string();
   });
   join_ranks(std::move(network), std::move(data));
@@ -95,12 +98,13 @@ std::string Session::open_run_directory() {
   return start_.checkpoint ? start_.checkpoint->file.string() : "";
 }
 
-void Session::begin_run_directory(const device::Placement& placement) {
+void Session::begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names) {
   if (!directory_) return;
   has_begun_ = true;
   discard_later_files(*directory_, start_);
   write_file_atomically(directory_->config_file(), context_.config_text());
   write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, placement, context_.rank_infos()));
+  if (!class_names.empty()) write_file_atomically(directory_->class_names_file(), fmt::format("{}\n", fmt::join(class_names, "\n")));
 }
 
 void Session::open_log() {
@@ -186,6 +190,8 @@ engine::SaveTargets Session::save_targets() {
     for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
     tree.add("event_files", std::move(sizes));
     tree.add("config", context_.config_text());
+    const auto& class_names = parts_->train.dataset().info().class_names;
+    if (!class_names.empty()) tree.add("class_names", state::List(class_names.begin(), class_names.end()));
     tree.add("trainer_version", trainer_version());
   };
   save_targets.non_finite_step = [this](const engine::StepRecord& record) {

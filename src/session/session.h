@@ -55,7 +55,7 @@ class Session {
   // On rank 0. Returns the path of the checkpoint to resume from (empty: start at the first step), or kFinished.
   std::string open_run_directory();
   // On rank 0.
-  void begin_run_directory(const device::Placement& placement);
+  void begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names);
   void open_log();
   engine::Data open_data(const engine::Network& network);
   void warn_of_plan(const engine::Plan& plan) const;

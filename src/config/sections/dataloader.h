@@ -22,7 +22,8 @@ struct DataLoaderSection {
     keys.add("global_batch_size", global_batch_size,
              {.min = 1,
               .unit = "images",
-              .doc = "Images all ranks take together in an optimizer step; a multiple of ranks x `training.accumulation_steps`."});
+              .doc = "Images all ranks take together in an optimizer step. Where they cannot be divided evenly among ranks or "
+                     "`training.accumulation_steps`, the parts differ by one; the result does not depend on the number of ranks."});
     keys.add("num_workers", num_workers,
              {.min = 0,
               .max = 256,

@@ -401,8 +401,9 @@ TEST(Load, ContradictionsBetweenSections) {
        "x.yaml:6:29: amp.dtype: expected one of auto, bfloat16, float16, got x"},
   };
   for (const auto& [lines, text] : contradictions) EXPECT_EQ(error(lines), text);
-  EXPECT_EQ(load_error(kMinimal, {"dataloader.global_batch_size=10", "training.accumulation_steps=4"}),
-            "command line: dataloader.global_batch_size: 10 is not a multiple of training.accumulation_steps = 4");
+  EXPECT_EQ(load_error(kMinimal, {"dataloader.global_batch_size=3", "training.accumulation_steps=4"}),
+            "command line: dataloader.global_batch_size: 3 images cannot be shared by training.accumulation_steps = 4; choose at least as "
+            "many");
   for (const std::string name : {"a/b", "..", ".", ""}) {
     EXPECT_EQ(load_error(kMinimal, {"experiment=\"" + name + "\""}),
               "command line: experiment: \"" + name + "\" cannot name a folder; use letters, digits, - and _");

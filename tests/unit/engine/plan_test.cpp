@@ -58,7 +58,6 @@ TEST(Plan, NumbersThatAreTooLargeAreNamed) {
       starts_with(error_of(experiment_with(kLarge, std::nullopt, 1, false)), "dataloader.batch_size: batches of 9000000000000000000 x"));
   EXPECT_TRUE(
       starts_with(error_of(experiment_with(std::nullopt, kLarge, 1, false)), "dataloader.global_batch_size: batches of 4500000000000"));
-  EXPECT_TRUE(starts_with(error_of(experiment_with(std::nullopt, kLarge, kLarge, false)), "training.accumulation_steps: "));
   auto long_training = experiment_with(10, std::nullopt, 1, true);
   long_training.training.epochs = kLarge;
   EXPECT_TRUE(starts_with(error_of(long_training), "training.epochs: 9000000000000000000 epochs of 100 steps are more than "));
@@ -113,6 +112,40 @@ TEST(Plan, TheRestOfAnEpochOnAnotherWorldSize) {
   EXPECT_EQ(rest_of_epoch(four, 2, 27, 102).num_steps, 0);
 }
 
+// The sizes of a rank's batches in an epoch.
+std::vector<int64_t> batch_sizes(const Plan& plan, int rank) {
+  const auto epoch = rest_of_epoch(plan, 0);
+  std::vector<int64_t> sizes;
+  for (int64_t batch = 0; batch < epoch.num_batches; ++batch) {
+    sizes.push_back(samples_before_batch(plan, epoch, rank, batch + 1) - samples_before_batch(plan, epoch, rank, batch));
+  }
+  return sizes;
+}
+
+TEST(Plan, PartsOfABatchDifferByOneWhereTheyCannotBeEqual) {
+  auto experiment = experiment_with(std::nullopt, 50, 1, true);
+  experiment.dataloader.shards = config::Shards::kExact;
+  const auto three = make_plan(experiment, 160, 3);
+  EXPECT_EQ(three.batch_size, 17);
+  EXPECT_EQ(three.global_batch_size, 50);
+  // Each rank takes every third sample of an order that all share.
+  EXPECT_EQ(batch_sizes(three, 0), (std::vector<int64_t>{17, 17, 16}));
+  EXPECT_EQ(batch_sizes(three, 1), (std::vector<int64_t>{17, 16, 17}));
+  EXPECT_EQ(batch_sizes(three, 2), (std::vector<int64_t>{16, 17, 17}));
+  // A step of 50 in micro-steps of 17, 17 and 16, and a last step of 10.
+  experiment.training.accumulation_steps = 3;
+  experiment.dataloader.drop_last = false;
+  const auto two = make_plan(experiment, 60, 2);
+  EXPECT_EQ(two.steps_per_epoch, 2);
+  EXPECT_EQ(batch_sizes(two, 0), (std::vector<int64_t>{9, 8, 8, 5}));
+  EXPECT_EQ(batch_sizes(two, 1), (std::vector<int64_t>{8, 9, 8, 5}));
+  EXPECT_EQ(samples_in_step(two, rest_of_epoch(two, 0), 1), 10);
+  // drop_last leaves out the batch that is not full.
+  experiment.dataloader.drop_last = true;
+  EXPECT_EQ(batch_sizes(make_plan(experiment, 60, 2), 0), (std::vector<int64_t>{9, 8, 8}));
+  EXPECT_EQ(batch_sizes(make_plan(experiment, 67, 2), 0), (std::vector<int64_t>{9, 8, 8, 9}));
+}
+
 TEST(Plan, TheDefaultBatch) { EXPECT_EQ(make_plan(experiment_with(std::nullopt, std::nullopt, 1, true), 1000, 1).batch_size, 128); }
 
 TEST(Plan, TooFewImagesForABatch) {
@@ -143,9 +176,8 @@ TEST(Plan, MessagesBeginWithThePositionOfTheKey) {
             "x.yaml:4:26: dataloader.batch_size: 5 training images are fewer than one batch of 32 on each of 2 ranks" + remedy);
   EXPECT_EQ(error({"dataloader.batch_size=64"}, 40, 1),
             "command line: dataloader.batch_size: 40 training images are fewer than one batch of 64" + remedy);
-  EXPECT_EQ(error({"dataloader={global_batch_size: 9}"}, 100, 2),
-            "command line: dataloader.global_batch_size: 9 cannot be divided among 2 ranks x training.accumulation_steps = 1; choose a "
-            "multiple of 2");
+  EXPECT_EQ(error({"dataloader={global_batch_size: 101}"}, 100, 2),
+            "command line: dataloader.global_batch_size: 100 training images are fewer than one batch of 101" + remedy);
   EXPECT_EQ(error({"training.accumulation_steps=9000000000000000000"}, 100, 2),
             "command line: training.accumulation_steps: batches of 32 x 2 ranks x training.accumulation_steps = 9000000000000000000 are "
             "more than 1125899906842624 samples in a step; lower it");

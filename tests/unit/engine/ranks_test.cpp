@@ -128,7 +128,7 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
       TrainStep train_step(parts, 1, std::nullopt, meter);
       for (int64_t step = 0; step < 6; ++step) {
         const int64_t batch = step % parts.plan.batches_per_epoch;
-        if (batch == 0) parts.train.loader->start_epoch(step, parts.sampler->indices(), parts.plan.batches_per_epoch);
+        if (batch == 0) parts.begin(rest_of_epoch(parts.plan, step), 0);
         train_step.run(
             {{.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), batch)}},
             [&]() -> const input::Batch& { return parts.next(); }, 0.01);
@@ -297,13 +297,23 @@ TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {
   }
 }
 
-TEST(Ranks, AGlobalBatchThatCannotBeDividedIsRejected) {
-  testing::run_ranks(2, [](distributed::ProcessGroups& groups) {
-    EXPECT_THAT([&] { testing::train_text(experiment_text(kWithoutNorm), {"dataloader.global_batch_size=15"}, -1, make_ranks(groups)); },
-                ThrowsMessage<UsageError>(
-                    HasSubstr("dataloader.global_batch_size: 15 cannot be divided among 2 ranks x training.accumulation_steps = 1; "
-                              "choose a multiple of 2")));
-  });
+TEST(Ranks, CurvesDoNotDependOnHowAGlobalBatchIsDivided) {
+  // 7 samples for up to five ranks and two micro-steps: parts of 0, 1 or 2 samples.
+  const auto text = experiment_text(kWithoutNorm);
+  for (const char* micro_steps : {"training.accumulation_steps=1", "training.accumulation_steps=2"}) {
+    const std::vector<std::string> overrides = {"dataloader.global_batch_size=7", micro_steps};
+    const auto one = testing::train_text(text, overrides);
+    for (const int world_size : {2, 3, 5}) {
+      for (const auto& run : train_ranks(world_size, text, overrides)) {
+        ASSERT_EQ(run.events.train.size(), one.events.train.size());
+        for (size_t i = 0; i < one.events.train.size(); ++i) {
+          const double expected = testing::loss_of(one.events.train[i]);
+          EXPECT_NEAR(testing::loss_of(run.events.train[i]), expected, 1e-10 * expected) << world_size << " ranks, step " << i;
+          EXPECT_EQ(testing::value_of(run.events.train[i], "top1"), testing::value_of(one.events.train[i], "top1"));
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

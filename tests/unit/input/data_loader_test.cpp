@@ -402,14 +402,14 @@ TEST(DataLoader, WaitedIncludesWorkThatNextDoesItself) {
   EXPECT_GT(loader.waited().count(), 0);
 }
 
-TEST(DataLoader, BatchesThatOnlyOtherRanksHaveAreEmpty) {
+TEST(DataLoader, BatchesHaveTheSizesThatAreGiven) {
   const CountingImages images(20);
   const auto pipeline = augmenting_pipeline(images.info());
   for (const int64_t workers : {0, 2}) {
     DataLoader loader(images, pipeline, {.batch_size = 4, .num_workers = workers, .prefetch = 2});
     for (int epoch = 0; epoch < 2; ++epoch) {
-      loader.start_epoch(epoch, first_indices(6), 4);
-      for (const int64_t size : {4, 2, 0, 0}) {
+      loader.start_epoch(epoch, first_indices(7), {3, 0, 4, 0});
+      for (const int64_t size : {3, 0, 4, 0}) {
         const auto* batch = loader.next();
         ASSERT_NE(batch, nullptr);
         EXPECT_EQ(batch->size, size);
@@ -418,7 +418,8 @@ TEST(DataLoader, BatchesThatOnlyOtherRanksHaveAreEmpty) {
       }
       EXPECT_EQ(loader.next(), nullptr);
     }
-    EXPECT_ANY_THROW(loader.start_epoch(0, first_indices(6), 1));
+    EXPECT_ANY_THROW(loader.start_epoch(0, first_indices(6), {4}));
+    EXPECT_ANY_THROW(loader.start_epoch(0, first_indices(5), {5}));
   }
 }
 

@@ -78,8 +78,8 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: lr_scheduler.milestones: [1, 1] does not increase from each to the next; sort it and give each epoch once"},
       {{"dataloader={batch_size: 8, global_batch_size: 8}"},
        "command line: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them"},
-      {{"dataloader={batch_size: null, global_batch_size: 9}", "training.accumulation_steps=2"},
-       "command line: dataloader.global_batch_size: 9 is not a multiple of training.accumulation_steps = 2"},
+      {{"dataloader={batch_size: null, global_batch_size: 1}", "training.accumulation_steps=2"},
+       "command line: dataloader.global_batch_size: 1 images cannot be shared by training.accumulation_steps = 2; choose at least as many"},
       {{"runtime.dtype=float64", "amp.enabled=true"},
        "command line: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them"},
       {{"experiment=a/b"}, "command line: experiment: \"a/b\" cannot name a folder; use letters, digits, - and _"},
@@ -145,9 +145,9 @@ TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
   const std::vector<Finding> findings = {
       {{"dataset.shape=x", "model.num_classes=20"},
        "command line: dataset.shape: expected a list, each item an integer from 1 to 65536, got x"},
-      {{"model.num_classes=x", "dataset.shape=[3, 28, 28]"}, "command line: model.num_classes: expected an integer >= 1, got x"},
+      {{"model.num_classes=x", "dataset.shape=[3, 28, 28]"}, "command line: model.num_classes: expected an integer >= 1 or auto, got x"},
       {{"model.num_classes=x", "dataset.train_transforms=[random_horizontal_flip]"},
-       "command line: model.num_classes: expected an integer >= 1, got x\n"
+       "command line: model.num_classes: expected an integer >= 1 or auto, got x\n"
        "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set holds no images; leave its list of "
        "transforms empty"},
       {{"model={name: wide_resnet, depth: 11, num_classes: 20}"},
@@ -162,11 +162,12 @@ TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
 
 TEST(CheckComponents, OneIsWrittenInTheSingular) {
   const std::vector<Finding> findings = {
-      {{"dataset.num_classes=1"}, "x.yaml:2:8: model.num_classes: demo_conv has 10 outputs, but synthetic has 1 class"},
+      {{"dataset.num_classes=1", "model.num_classes=10"},
+       "command line: model.num_classes: demo_conv has 10 outputs, but synthetic has 1 class"},
       {{"model={name: demo_linear, in_features: 4, out_features: 1}", "dataset.shape=[4]"},
        "command line: model.out_features: demo_linear has 1 output, but synthetic has 10 classes"},
-      {{"loss={name: mse}", "dataset.num_classes=0"},
-       "x.yaml:2:8: model.num_classes: demo_conv has 10 outputs, but synthetic has 1 target"},
+      {{"loss={name: mse}", "dataset.num_classes=0", "model.num_classes=10"},
+       "command line: model.num_classes: demo_conv has 10 outputs, but synthetic has 1 target"},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
 }
@@ -203,7 +204,7 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
        "values for 0 to 255 by 255\ncommand line: dataset.train_transforms[0].normalize.std: [63, 62, 67] cannot be that of pixel values "
        "from 0 to 1; divide values for 0 to 255 by 255"},
       {{images + "[{random_crop: {size: 32, padding: 40}}]}"},
-       "command line: dataset.train_transforms[0]: transform random_crop: padding 40 is not smaller than the image, which is 32 x 32 "
+       "command line: dataset.train_transforms[0]: transform random_crop: padding 40 is not smaller than the image, which has 32 x 32 "
        "pixels; a crop may show little or nothing of it"},
       {{"lr_scheduler={name: multistep, milestones: [1, 5]}"},
        "command line: lr_scheduler.milestones: epoch 5 is not reached in a training of 3 epochs"},
@@ -242,7 +243,7 @@ TEST(CheckComponents, WarningsAreListedAtTheirPositions) {
   EXPECT_EQ(findings_of({"dataset.train_transforms[1].random_crop={size: 32, padding: 32}",
                          "dataset.validation_transforms=[{normalize: {mean: [2, 0, 0], std: [1, 1, 1]}}]"},
                         kImages + lines),
-            "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: padding 32 is not smaller than the image, which is 32 x 32 "
+            "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: padding 32 is not smaller than the image, which has 32 x 32 "
             "pixels; a crop may show little or nothing of it\n"
             "x.yaml:10:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 3 epochs\n"
             "x.yaml:11:20: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is "

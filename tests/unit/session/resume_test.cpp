@@ -117,5 +117,25 @@ TEST(DecideResume, FollowsFromWhatTheDirectoryHolds) {
   }
 }
 
+TEST(CheckClassNames, RefusesOtherClasses) {
+  const auto error_of = [](const std::vector<std::string>& then, const std::vector<std::string>& now) -> std::string {
+    state::Dict tree;
+    if (!then.empty()) tree.add("class_names", state::List(then.begin(), then.end()));
+    try {
+      check_class_names({"a.pt", std::move(tree)}, now);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error_of({"cat", "dog"}, {"cat", "dog"}), "no error");
+  EXPECT_EQ(error_of({}, {"cat", "dog"}), "no error");
+  const std::string begin = "a.pt: it was trained on other classes: class ";
+  const std::string end = " in dataset.root now; restore the folders of classes, or choose another --run-dir";
+  EXPECT_EQ(error_of({"cat", "dog"}, {"cat", "cow"}), begin + "1 was \"dog\" and is \"cow\"" + end);
+  EXPECT_EQ(error_of({"cat", "dog"}, {"cat"}), begin + "1 was \"dog\" and is missing" + end);
+  EXPECT_EQ(error_of({"cat"}, {"cat", "cow"}), begin + "1 was missing and is \"cow\"" + end);
+}
+
 }  // namespace
 }  // namespace trainer::session
