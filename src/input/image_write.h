@@ -10,9 +10,9 @@
 
 namespace trainer::input {
 
-// The output for each of the 256 pixel values of each channel, [channels][256], not of type uint8_t: (pixel / 255 - mean) / std, computed like torchvision's
-// ToTensor and Normalize: in float with mean and std rounded to float, or in double. bfloat16 is the float value rounded to nearest
-// even. `mean` and `std` hold one value for each channel.
+// The output for each of the 256 pixel values of each channel, [channels][256], not of type uint8_t: (pixel / 255 - mean) / std, computed
+// like torchvision's ToTensor and Normalize: in float with mean and std rounded to float, or in double. bfloat16 is the float value rounded
+// to nearest even. `mean` and `std` hold one value for each channel.
 template <class T>
 std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const double> std);
 

@@ -16,7 +16,7 @@ namespace trainer::input {
 struct PictureMemory {
   std::vector<uint8_t> decoded;                // of an image file
   std::array<std::vector<uint8_t>, 2> pixels;  // the last results of computations
-  std::size_t next = 0;                            // of `pixels`, to be written
+  std::size_t next = 0;                        // of `pixels`, to be written
   ResampleMemory resample;
 };
 
@@ -45,7 +45,7 @@ class Picture {
   // Makes the window the whole image, in memory of its own.
   void copy_window();
 
-  ImageView view_;  // without pixels while a resize is delayed
+  ImageView view_;     // without pixels while a resize is delayed
   ImageView resized_;  // what is still to be resized to the size of view_
   bool is_delayed_ = false;
   PictureMemory& memory_;

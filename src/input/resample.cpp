@@ -159,8 +159,8 @@ void resample(const ImageView& source, int height, int width, const Box& part, R
   const int num_rows = drop_unused(vertical, top);
   const int num_columns = drop_unused(horizontal, left);
   const int channels = source.channels;
-  const auto pixels = Pixels::in_order(source.order, source.pixels, channels, source.height, source.width).from(source.top + top,
-                                                                                                               source.left + left);
+  const auto pixels =
+      Pixels::in_order(source.order, source.pixels, channels, source.height, source.width).from(source.top + top, source.left + left);
   const bool columns_first = begins_with_columns(source, height, width);
   const auto num_between = static_cast<size_t>(columns_first ? part.height : num_rows) *
                            static_cast<size_t>(columns_first ? num_columns : part.width) * static_cast<size_t>(channels);

@@ -338,10 +338,48 @@ TEST(Pipeline, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
                 "error 0: transform random_horizontal_flip: this data set holds no images; leave its list of transforms empty"});
 }
 
+TEST(Pipeline, ImagesOfDifferentSizesMustBecomeEqual) {
+  const auto info = image_info(3, kAnySize, kAnySize);
+  const std::string sizes = "the images have different sizes after this list, and a batch needs one size; add center_crop, ";
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {"[]", sizes},
+      {"[resize: {size: 8}, random_horizontal_flip]", sizes},
+      {"[random_crop: {size: 4}]",
+       "transform random_crop: size 4 does not fit into the image of at least 1 x 1 pixels with padding 0; put resize before it, so that "
+       "no image is smaller"},
+      {"[resize: {size: 8}, random_crop: {size: [8, 9]}]", "size 8 x 9 does not fit into the image of at least 8 x 8 pixels"},
+      {"[resize: {size: 8}, random_crop: {size: 8, padding: 8, padding_mode: reflect}]",
+       "padding 8 with padding_mode reflect must be smaller than the image, which has at least 8 x 8 pixels"},
+  };
+  for (const auto& [yaml, message] : refused) {
+    EXPECT_THAT([&] { make_pipeline(yaml, info); }, ThrowsMessage<UsageError>(HasSubstr(message))) << yaml;
+  }
+  for (const char* yaml :
+       {"[resize: {size: [4, 5]}]", "[center_crop: {size: [4, 5]}]", "[random_resized_crop: {size: [4, 5]}]",
+        "[resize: {size: 8}, random_crop: {size: [4, 5]}]", "[resize: {size: 4}, random_crop: {size: [4, 5], padding: 1}]"}) {
+    const auto pipeline = make_pipeline(yaml, info);
+    EXPECT_EQ(pipeline.output_shape(), (std::vector<int64_t>{3, 4, 5})) << yaml;
+    for (const auto& [height, width] : std::vector<std::pair<int, int>>{{1, 1}, {3, 40}, {4, 5}, {37, 2}}) {
+      for (int64_t index = 0; index < 5; ++index) {
+        EXPECT_EQ(written_pixels(pipeline, random_image(3, height, width).sample(), {0, 0}, index).size(), 60U) << yaml;
+      }
+    }
+  }
+}
+
+TEST(Pipeline, ACropBeyondAnEarlierCropDoesNotShowWhatThatCutOff) {
+  const auto image = build_image(1, 8, 8, [](int, int, int) { return 200; });
+  const auto pixels =
+      written_pixels(make_pipeline("[center_crop: {size: 2}, center_crop: {size: 4}]", image_info(1, 8, 8)), image.sample(), {0, 0}, 0);
+  EXPECT_EQ(pixels, (std::vector<uint8_t>{0, 0, 0, 0, 0, 200, 200, 0, 0, 200, 200, 0, 0, 0, 0, 0}));
+}
+
 TEST(Pipeline, KeysAreChecked) {
-  for (const char* yaml : {"[random_crop]", "[random_crop: {size: 0}]", "[random_crop: {size: 4, padding: -1}]",
-                           "[random_crop: {size: 4, padding_mode: edge}]", "[random_horizontal_flip: {p: 1.5}]", "[normalize: {mean: [0]}]",
-                           "[normalize: {mean: [0], std: [0]}]", "[no_such_transform]"}) {
+  for (const char* yaml :
+       {"[random_crop]", "[random_crop: {size: 0}]", "[random_crop: {size: 4, padding: -1}]",
+        "[random_crop: {size: 4, padding_mode: edge}]", "[random_horizontal_flip: {p: 1.5}]", "[normalize: {mean: [0]}]",
+        "[normalize: {mean: [0], std: [0]}]", "[no_such_transform]", "[resize: {size: [1, 2, 3]}]", "[resize: {size: []}]",
+        "[random_resized_crop: {size: 4, scale: [0.5]}]", "[random_resized_crop: {size: 4, ratio: [2, 1]}]"}) {
     EXPECT_THROW(transform_list(yaml), UsageError) << yaml;
   }
 }

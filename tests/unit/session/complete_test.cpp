@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 // The resolved file of an experiment with these sections.
 config::Node resolved(const std::string& model, const std::string& dataset, const std::vector<std::string>& overrides = {}) {
   const auto registries = all_registries();
-  auto experiment = config::load_text("experiment: a\nmodel: " + model + "\ndataset: " + dataset + "\ntraining: {epochs: 1}\n",
-                                      "x.yaml", overrides, registries);
+  auto experiment = config::load_text("experiment: a\nmodel: " + model + "\ndataset: " + dataset + "\ntraining: {epochs: 1}\n", "x.yaml",
+                                      overrides, registries);
   return config::parse_yaml(config::to_yaml(experiment, registries), "resolved");
 }
 
