@@ -87,12 +87,18 @@ std::string NonFiniteSteps::save(const StepRecord& record) {
 
 NonFiniteSteps::Finding NonFiniteSteps::examine(const EpochPart& part, int64_t step) {
   Finding finding;
-  auto indices = parts_.indices_from(part, step);
+  const auto indices = parts_.indices_from(part, step);
+  const int rank = parts_.ranks.world->rank();
+  const int64_t first_batch = first_batch_of(parts_.plan, part, step);
+  const auto position_of = [&](int64_t batch) {
+    return indices.begin() +
+           (samples_before_batch(parts_.plan, part, rank, batch) - samples_before_batch(parts_.plan, part, rank, first_batch));
+  };
   parts_.begin(part, step);
-  for (const auto& micro_step : micro_steps_of(parts_.plan, part, parts_.ranks.world->rank(), step)) {
+  for (const auto& micro_step : micro_steps_of(parts_.plan, part, rank, step)) {
     const auto& batch = parts_.next();
-    finding.batches.emplace_back(indices.begin(), indices.begin() + batch.size);
-    indices.erase(indices.begin(), indices.begin() + batch.size);
+    const int64_t number = first_batch + micro_step.number;
+    finding.batches.emplace_back(position_of(number), position_of(number + 1));
     const auto observations = observe_micro_step(parts_, train_step_, batch, micro_step);
     if (!finding.what.empty()) continue;
     const auto* first = first_non_finite(observations);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -19,12 +20,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// If a batch of at least so many samples has none that can be read, then not single samples are damaged, but a disk or a path.
+constexpr int64_t kLargerBatch = 8;
+
 // The buffers of one batch. A worker owns them while it prepares the batch, then the loader's thread until the batch is released.
 struct Slot {
   torch::Tensor images;   // sized for a full batch
   torch::Tensor targets;  // sized for a full batch
   Batch batch;
   int64_t number = -1;  // of the batch that is ready; -1: none
+  int64_t num_samples = 0;
+  std::vector<std::pair<int64_t, std::string>> left_out;  // indices of samples, and why
   std::optional<std::string> error;
   std::unique_ptr<CopyEvent> copied;
 };
@@ -128,7 +134,11 @@ class DataLoader::State {
     waited_ += Clock::now() - begin;
     if (slot == nullptr) return nullptr;
     if (slot->error) throw DataError(*slot->error);
-    const int64_t size = batch_size(next_++);
+    ++next_;
+    for (const auto& [index, text] : slot->left_out) {
+      if (reported_.insert(index).second) options_.report_left_out(text);
+    }
+    const int64_t size = slot->num_samples;
     slot->batch = {slot->images.narrow(0, 0, size), slot->targets.narrow(0, 0, size), size, slot->copied.get()};
     return &slot->batch;
   }
@@ -193,22 +203,40 @@ class DataLoader::State {
   // Stops early when the epoch is cancelled.
   void prepare(Slot& slot, int64_t number, Memory& memory) const {
     slot.error.reset();
+    slot.left_out.clear();
+    slot.num_samples = 0;
     const int64_t size = batch_size(number);
     const int64_t* indices = indices_.data() + begins_[static_cast<size_t>(number)];
     for (int64_t i = 0; i < size && !cancelled_; ++i) {
-      const int64_t index = indices[i];
+      if (i + 1 < size) dataset_.prefetch(indices[i + 1]);
+      write_sample(slot, indices[i], memory);
+      if (slot.error) return;
+    }
+    if (size >= kLargerBatch && static_cast<int64_t>(slot.left_out.size()) == size) {
+      slot.error = fmt::format("none of the {} samples of a batch can be read; the first of them: {}", size, slot.left_out.front().second);
+    }
+  }
+
+  // Appends it to the slot's batch.
+  void write_sample(Slot& slot, int64_t index, Memory& memory) const {
+    try {
+      Sample sample;
       try {
-        if (i + 1 < size) dataset_.prefetch(indices[i + 1]);
-        const Sample sample = dataset_.read(index, memory.scratch);
-        pipeline_.write(sample, seeds_, index, memory.picture, entry(slot.images, i));
-        write_target(sample, dataset_.info(), options_.target_dtype, entry(slot.targets, i));
-      } catch (const c10::Error& error) {
-        slot.error = fmt::format("{}: {}", describe(index), error.what_without_backtrace());
-        return;
+        sample = dataset_.read(index, memory.scratch);
+        pipeline_.write(sample, seeds_, index, memory.picture, entry(slot.images, slot.num_samples));
+      } catch (const c10::Error&) {
+        throw;
       } catch (const std::exception& error) {
-        slot.error = fmt::format("{}: {}", describe(index), error.what());
+        if (!options_.report_left_out) throw;
+        slot.left_out.emplace_back(index, fmt::format("{}: {}", describe(index), error.what()));
         return;
       }
+      write_target(sample, dataset_.info(), options_.target_dtype, entry(slot.targets, slot.num_samples));
+      ++slot.num_samples;
+    } catch (const c10::Error& error) {
+      slot.error = fmt::format("{}: {}", describe(index), error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      slot.error = fmt::format("{}: {}", describe(index), error.what());
     }
   }
 
@@ -223,7 +251,8 @@ class DataLoader::State {
   std::vector<Slot> slots_;
   Memory memory_;  // for batches that next() prepares
   std::chrono::duration<double> waited_{0};
-  int64_t next_ = 0;  // the batch that next() returns next
+  int64_t next_ = 0;                      // the batch that next() returns next
+  std::unordered_set<int64_t> reported_;  // samples that were left out, in any epoch
 
   // State of the epoch; changed only while no worker is busy.
   EpochSeeds seeds_{options_.seed, 0};

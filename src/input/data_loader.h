@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "input/dataset.h"
@@ -39,6 +40,9 @@ struct LoaderOptions {
   bool pin_memory = false;
   torch::ScalarType target_dtype = torch::kFloat32;  // of floating-point targets
   uint64_t seed = 0;
+  // Set: a sample that cannot be read is left out of its batch, and this is called with its name and the reason, once for each sample, by
+  // next(). Empty: next() throws.
+  std::function<void(const std::string& text)> report_left_out = {};
   // Makes the event of each buffer; empty: there are none.
   std::function<std::unique_ptr<CopyEvent>()> make_copy_event = {};
 };
@@ -59,7 +63,8 @@ class DataLoader {
   // The next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, its memory is
   // not written again before its event is ready; next() waits for the event of the batch before the last one, so that the host is never
   // more than two batches ahead of the device, and start_epoch() for all events. If a reader or transform throws, next() throws DataError
-  // with the sample's index when that batch is due; later calls do not skip the batch.
+  // with the sample's index and name when that batch is due, and also if samples may be left out but all of a larger batch would be; later
+  // calls do not skip the batch.
   const Batch* next();
   int64_t batch_size() const;
   // Total time spent in next() since construction: waiting for workers or, without workers, preparing batches.

@@ -103,7 +103,7 @@ void open_files(const config::Experiment& experiment, Logger& logger, engine::Da
 
 void make_loader(engine::DataSource& source, const std::vector<config::ComponentConfig>& transforms, int64_t batch_size,
                  const config::Experiment& experiment, const device::Placement& placement,
-                 const std::shared_ptr<distributed::Activity>& activity) {
+                 const std::shared_ptr<distributed::Activity>& activity, Logger& logger) {
   const auto& info = source.dataset().info();
   const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
   source.pipeline = std::make_unique<input::Pipeline>(transforms, info, input::BatchLayout{placement.input_dtype, channels_last});
@@ -113,6 +113,9 @@ void make_loader(engine::DataSource& source, const std::vector<config::Component
                                .pin_memory = placement.pin_memory,
                                .target_dtype = placement.dtype,
                                .seed = augmentation_seed(experiment)};
+  if (experiment.dataset.on_error == config::OnError::kSkip) {
+    options.report_left_out = [&logger](const std::string& text) { logger.warn("left out (dataset.on_error: skip): {}", text); };
+  }
   // From other memory, the driver copies before it returns.
   if (placement.device.is_cuda() && placement.pin_memory) {
     options.make_copy_event = [device = placement.device, activity] { return std::make_unique<engine::DeviceCopyEvent>(device, activity); };
@@ -169,9 +172,9 @@ engine::Data open_data(const config::Experiment& experiment, const device::Place
                                                                                    .world_size = world.size(),
                                                                                    .shards = experiment.dataloader.shards,
                                                                                    .seed = static_cast<uint64_t>(experiment.seed)});
-  make_loader(data.train, experiment.dataset.train_transforms, data.plan.batch_size, experiment, placement, world.activity());
+  make_loader(data.train, experiment.dataset.train_transforms, data.plan.batch_size, experiment, placement, world.activity(), logger);
   make_loader(data.validation, experiment.dataset.validation_transforms, experiment.validation.batch_size, experiment, placement,
-              world.activity());
+              world.activity(), logger);
   return data;
 }
 

@@ -12,6 +12,7 @@ namespace trainer::session {
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
 
 // Opens the data of a run. Not collective. Throws UsageError, and DataError naming the file and what to do.
+// `logger` must outlive the data.
 engine::Data open_data(const config::Experiment& experiment, const device::Placement& placement, const distributed::ProcessGroup& world,
                        Logger& logger);
 

@@ -4,11 +4,15 @@
 
 namespace trainer::config {
 
+// What to do about a sample that cannot be read or decoded.
+enum class OnError { kFail, kSkip };
+
 struct DatasetSection {
   ComponentConfig component;
   std::vector<ComponentConfig> train_transforms;
   std::vector<ComponentConfig> validation_transforms;
   Auto<double> validation_split = {};
+  OnError on_error = OnError::kFail;
 
   void describe(KeyTable& keys, const RegistryBase& datasets, const RegistryBase& transforms) {
     keys.add_component("name", component, datasets, "", "The data set; `trainer list datasets` shows them.");
@@ -24,6 +28,9 @@ struct DatasetSection {
          .doc =
              "Part of the training set that is held out and validated on instead of the validation set, chosen by `seed`; 0: none; auto: "
              "0.1 of a data set that has no validation set, otherwise 0."});
+    keys.add_choice("on_error", on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}},
+                    {.doc = "About a sample that cannot be read or decoded: end the run, or leave it out and log its name and the reason. "
+                            "A skipped sample adds nothing to its step, so that the result does not depend on the number of ranks."});
   }
 };
 

@@ -1,74 +1,26 @@
 #include "input/data_loader.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
-#include <numeric>
 #include <thread>
 
-#include "base/error.h"
-#include "base/random.h"
 #include "tests/testing/read_component.h"
+#include "tests/unit/input/counting_images.h"
 
 namespace trainer::input {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
-
-constexpr int64_t kImageSize = 8;
-
-std::vector<int64_t> first_indices(int64_t count) {
-  std::vector<int64_t> indices(static_cast<size_t>(count));
-  std::iota(indices.begin(), indices.end(), 0);
-  return indices;
-}
-
-// Counts the reads in progress.
-class Reading {
- public:
-  explicit Reading(std::atomic<int64_t>& count) : count_(count) { ++count_; }
-  ~Reading() { --count_; }
-  Reading(const Reading&) = delete;
-  Reading& operator=(const Reading&) = delete;
-
- private:
-  std::atomic<int64_t>& count_;
-};
-
-// Images of random pixels, labelled by their index. Reads decode into scratch memory, like those of real files.
-class CountingImages : public Dataset {
- public:
-  explicit CountingImages(int64_t size) : size_(size) {}
-  const DatasetInfo& info() const override { return info_; }
-  int64_t size() const override { return size_; }
-  Sample read(int64_t index, Scratch& scratch) const override {
-    ++num_reads;
-    const Reading reading(num_reading);
-    if (index == fail_at) throw std::runtime_error("the file is damaged");
-    CounterRandom random(11, static_cast<uint64_t>(index));
-    scratch.bytes.resize(3 * kImageSize * kImageSize);
-    for (auto& byte : scratch.bytes) byte = static_cast<uint8_t>(random.next_below(256));
-    Sample sample;
-    sample.image = ImageView::whole(scratch.bytes.data(), 3, kImageSize, kImageSize);
-    sample.label = index + label_offset;
-    return sample;
-  }
-
-  mutable std::atomic<int64_t> num_reads = 0;
-  mutable std::atomic<int64_t> num_reading = 0;  // threads in read()
-  int64_t fail_at = -1;
-  int64_t label_offset = 0;
-
- private:
-  DatasetInfo info_{.shape = {3, kImageSize, kImageSize}, .num_classes = 1000};
-  int64_t size_;
-};
+using testing::augmenting_pipeline;
+using testing::CountingImages;
+using testing::first_indices;
+using testing::joined_labels;
+using testing::kImageSize;
+using testing::load_all;
+using testing::LoadedEpoch;
 
 // Records hints and reads in order. For one thread only.
 class RecordingImages : public CountingImages {
@@ -100,29 +52,6 @@ class LinearSamples : public Dataset {
  private:
   DatasetInfo info_{.shape = {2}, .is_image = false, .num_classes = 0, .num_targets = 3};
 };
-
-Pipeline augmenting_pipeline(const DatasetInfo& info, BatchLayout layout = {}) {
-  return {trainer::testing::read_components(transform_registry(), "[random_crop: {size: 8, padding: 2}, random_horizontal_flip]"), info,
-          layout};
-}
-
-struct LoadedEpoch {
-  std::vector<torch::Tensor> images;
-  std::vector<torch::Tensor> targets;
-};
-
-LoadedEpoch load_all(DataLoader& loader) {
-  LoadedEpoch all;
-  while (const Batch* batch = loader.next()) {
-    EXPECT_EQ(batch->images.size(0), batch->size);
-    EXPECT_EQ(batch->targets.size(0), batch->size);
-    all.images.push_back(batch->images.clone());
-    all.targets.push_back(batch->targets.clone());
-  }
-  return all;
-}
-
-torch::Tensor joined_labels(const LoadedEpoch& epoch) { return torch::cat(epoch.targets); }
 
 // A device that has copied nothing until somebody waits for it.
 struct LazyDevice {
@@ -328,34 +257,6 @@ TEST(DataLoader, FloatingPointTargets) {
   }
 }
 
-TEST(DataLoader, AReadErrorIsThrownInPlaceOfItsBatchAndNamesTheSample) {
-  CountingImages dataset(20);
-  dataset.fail_at = 13;
-  const auto pipeline = augmenting_pipeline(dataset.info());
-  for (const int64_t num_workers : {0, 1, 3}) {
-    DataLoader loader(dataset, pipeline, {.batch_size = 5, .num_workers = num_workers});
-    loader.start_epoch(0, first_indices(20));
-    EXPECT_NE(loader.next(), nullptr);
-    EXPECT_NE(loader.next(), nullptr);
-    for (int call = 0; call < 2; ++call) {
-      EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>("sample 13: the file is damaged")) << num_workers;
-    }
-    loader.start_epoch(1, {1, 2});
-    EXPECT_TRUE(torch::equal(joined_labels(load_all(loader)), torch::tensor({1, 2})));
-  }
-}
-
-TEST(DataLoader, ALabelOutsideTheClassesIsRefused) {
-  CountingImages dataset(5);
-  const auto pipeline = augmenting_pipeline(dataset.info());
-  DataLoader loader(dataset, pipeline, {.batch_size = 5});
-  dataset.label_offset = 997;
-  loader.start_epoch(0, first_indices(5));
-  EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>("sample 3: its label is 1000, but labels must lie in 0 to 999"));
-  dataset.label_offset = -1;
-  EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>(HasSubstr("sample 0: its label is -1")));
-}
-
 TEST(DataLoader, AnEpochMayBeAbandonedAtAnyTime) {
   const CountingImages dataset(60);
   const auto pipeline = augmenting_pipeline(dataset.info());
@@ -421,14 +322,6 @@ TEST(DataLoader, BatchesHaveTheSizesThatAreGiven) {
     EXPECT_ANY_THROW(loader.start_epoch(0, first_indices(6), {4}));
     EXPECT_ANY_THROW(loader.start_epoch(0, first_indices(5), {5}));
   }
-}
-
-TEST(DataLoader, RefusesIndicesThatTheDataSetDoesNotHave) {
-  const CountingImages dataset(10);
-  const auto pipeline = augmenting_pipeline(dataset.info());
-  DataLoader loader(dataset, pipeline, {});
-  EXPECT_ANY_THROW(loader.start_epoch(0, {3, 10}));
-  EXPECT_ANY_THROW(loader.start_epoch(0, {-1}));
 }
 
 }  // namespace
