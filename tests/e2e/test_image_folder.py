@@ -1,0 +1,284 @@
+"""Training on folders of image files. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was built without OpenCV."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from troubleshooting import plants  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ["TRAINER_BINARY"]
+QUICKSTART = ROOT / "configs" / "quickstart.yaml"
+SAMPLE = ROOT / "datasets" / "cifar10_sample" / "cifar-10-batches-bin"
+# A record of CIFAR-10: the label, and three planes of 32 x 32 pixels.
+PLANE = 32 * 32
+RECORD = 1 + 3 * PLANE
+# The endings of image files, as messages list them.
+ENDINGS = ".jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp"
+
+
+def quickstart_on(folder):
+    """Arguments for the experiment quickstart on a folder with images of 32 x 32 pixels."""
+    # The size of a file's image is not known in advance, so each list begins with a transform that makes it 32 x 32. It changes nothing here.
+    normalize = "{normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}}"
+    crop_and_flip = "{random_crop: {size: 32, padding: 4}}, {random_horizontal_flip: {p: 0.5}}"
+    return ["--config", QUICKSTART, "dataset.name=image_folder", f"dataset.root={folder}",
+            f"dataset.train_transforms=[{{resize: {{size: [32, 32]}}}}, {crop_and_flip}, {normalize}]",
+            f"dataset.validation_transforms=[{{center_crop: {{size: 32}}}}, {normalize}]"]
+
+
+def trainer(*args):
+    process = subprocess.run([BINARY, *map(str, args)], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    process.out, process.err = process.stdout, process.stderr
+    return process
+
+
+def events(run_dir, kind):
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == kind]
+
+
+def metrics(run_dir):
+    """What has to be the same in equal runs."""
+    varying = ("time", "seconds", "images_per_second", "data_wait")
+    return [{key: value for key, value in event.items() if key not in varying and not key.startswith(("memory", "cuda"))}
+            for kind in ("train", "validation") for event in events(run_dir, kind)]
+
+
+def png(height, width, rgb):
+    """A PNG file. `rgb`: the pixels row by row, three bytes for each."""
+    def part(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    rows = b"".join(b"\0" + rgb[3 * width * y:3 * width * (y + 1)] for y in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", zlib.compress(rows)) + part(b"IEND", b"")
+
+
+def plain_png(number):
+    """One of many small images, each with a colour and a size of its own."""
+    height, width = 20 + number % 7, 30 - number % 5
+    return png(height, width, bytes((37 * number % 256, 101 * number % 256, 53 * number % 256)) * (height * width))
+
+
+def write_images(folder, classes, num_images, first=0):
+    """Writes so many small images into a folder for each class."""
+    for label, name in enumerate(classes):
+        (folder / name).mkdir(parents=True)
+        for i in range(num_images):
+            (folder / name / f"{i:05}.png").write_bytes(plain_png(first + num_images * label + i))
+
+
+def sample_records(names, num_records):
+    """The first records of each of the sample's files, sorted by class."""
+    records = []
+    for name in names:
+        content = (SAMPLE / name).read_bytes()
+        records += [content[RECORD * i:RECORD * (i + 1)] for i in range(num_records)]
+    return sorted(records, key=lambda record: record[0])
+
+
+def write_batches(folder, train, validation):
+    """Writes the records as the files of CIFAR-10, in their order."""
+    batches = folder / "cifar-10-batches-bin"
+    batches.mkdir(parents=True)
+    size = len(train) // 5
+    for i in range(5):
+        (batches / f"data_batch_{i + 1}.bin").write_bytes(b"".join(train[size * i:size * (i + 1)]))
+    (batches / "test_batch.bin").write_bytes(b"".join(validation))
+
+
+def write_class_folders(folder, records):
+    """Writes the records as PNG files in a folder for each class, where the names of the files have the order of the records."""
+    # These are sorted, so the folders have the labels of the records.
+    names = (SAMPLE / "batches.meta.txt").read_text().split()
+    for i, record in enumerate(records):
+        path = folder / names[record[0]] / f"{i:05}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        planes = [record[1 + PLANE * c:1 + PLANE * (c + 1)] for c in range(3)]
+        path.write_bytes(png(32, 32, bytes(value for pixel in zip(*planes) for value in pixel)))
+
+
+class ImageFolderTest(unittest.TestCase):
+    def setUp(self):
+        if os.environ.get("TRAINER_OPENCV") == "0":
+            self.skipTest("this build reads no image files")
+        folder = tempfile.TemporaryDirectory(prefix="trainer-images-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.data = self.folder / "data"
+        self.run_dir = self.folder / "run"
+
+    def write_config(self, *lines):
+        """The shortest experiment on the images."""
+        config = self.folder / "images.yaml"
+        config.write_text("\n".join(["experiment: images", "model: {name: resnet18}", f"dataset: {{name: image_folder, root: {self.data}}}",
+                                     "dataloader: {batch_size: 4}", "training: {epochs: 1}", *lines]) + "\n")
+        return config
+
+    def train(self, *args, run_dir=None):
+        run = trainer(*args, "--run-dir", run_dir or self.run_dir)
+        self.assertEqual(run.returncode, 0, run.err)
+        return run
+
+    def test_a_folder_trains_as_the_same_images_in_another_format(self):
+        train = sample_records([f"data_batch_{i}.bin" for i in range(1, 6)], 60)
+        validation = sample_records(["test_batch.bin"], 100)
+        write_batches(self.folder / "batches", train, validation)
+        write_class_folders(self.data / "train", train)
+        write_class_folders(self.data / "val", validation)
+        settings = ["training.epochs=2", "validation.every_epochs=1", "logging.every_steps=1", "runtime.threads=2", "amp.enabled=false"]
+        reference = self.folder / "reference"
+        self.train("--config", QUICKSTART, f"dataset.root={self.folder / 'batches'}", *settings, run_dir=reference)
+        self.assertEqual(len(metrics(reference)), 12 + 2)
+        for workers in (0, 1, 4):
+            with self.subTest(workers=workers):
+                run_dir = self.folder / f"{workers}_workers"
+                run = self.train(*quickstart_on(self.data), *settings, f"dataloader.num_workers={workers}", run_dir=run_dir)
+                self.assertIn(f"{self.data}/train: 300 images in 10 classes\n{self.data}/val: 100 images in 10 classes\n", run.err)
+                self.assertEqual(metrics(run_dir), metrics(reference))
+                diff = trainer("checkpoint", "diff", reference / "checkpoints" / "last.pt", run_dir / "checkpoints" / "last.pt")
+                # Only the text of the configuration and the durations differ.
+                self.assertIn("config: ", diff.out)
+                self.assertEqual(re.findall(r"(?m)^(?:model|optimizer)\..*", diff.out), [], diff.err)
+
+    def test_the_shortest_experiment(self):
+        write_images(self.data / "train", ("cat", "dog"), 4)
+        write_images(self.data / "val", ("cat", "dog"), 1, first=8)
+        self.train("--config", self.write_config("optimizer: {name: sgd, lr: 0.001}"))
+        self.assertEqual([event["num_samples"] for event in events(self.run_dir, "validation")], [2])
+        resolved = (self.run_dir / "config.yaml").read_text()
+        usual = "{normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}}"
+        self.assertIn("\n  num_classes: 2\n", resolved)
+        self.assertIn("\n  validation_split: 0\n", resolved)
+        self.assertRegex(resolved, r"(?m)^  train_transforms:\n    - \{random_resized_crop: \{size: 224, .*\}\}\n"
+                         rf"    - \{{random_horizontal_flip: .*\}}\n    - {re.escape(usual)}\n  validation_transforms:\n"
+                         rf"    - \{{resize: \{{size: 256\}}\}}\n    - \{{center_crop: \{{size: 224\}}\}}\n    - {re.escape(usual)}$")
+        again = self.folder / "again"
+        self.train("--config", self.run_dir / "config.yaml", run_dir=again)
+        self.assertEqual(metrics(again), metrics(self.run_dir))
+        self.assertEqual((again / "config.yaml").read_text(), resolved)
+
+    def test_a_tenth_is_held_out_without_a_folder_for_validation(self):
+        for name in ("only_train/train", "only_classes"):
+            with self.subTest(name):
+                self.data = self.folder / name.split("/")[0]
+                write_images(self.folder / name, ("cat", "dog"), 10)
+                run_dir = self.folder / f"run_{self.data.name}"
+                self.train("--config", self.write_config("optimizer: {name: sgd, lr: 0.001}"), run_dir=run_dir)
+                # 18 images are four batches, because the last one would be smaller.
+                self.assertEqual([event["step"] for event in events(run_dir, "train")][-1:], [4])
+                self.assertEqual([event["num_samples"] for event in events(run_dir, "validation")], [2])
+                self.assertIn("\n  validation_split: 0.1\n", (run_dir / "config.yaml").read_text())
+
+    def test_ranks_give_the_results_of_one_process(self):
+        train = sample_records([f"data_batch_{i}.bin" for i in range(1, 6)], 12)
+        write_class_folders(self.data / "train", train)
+        write_class_folders(self.data / "val", sample_records(["test_batch.bin"], 50))
+        settings = [*quickstart_on(self.data), "training.epochs=2", "validation.every_epochs=1", "validation.batch_size=16",
+                    "dataloader.global_batch_size=20", "optimizer.lr=0.001", "logging.every_steps=1", "runtime={device: cpu, dtype: float64, threads: 1}"]
+        one, two = self.folder / "one", self.folder / "two"
+        self.train(*settings, run_dir=one)
+        self.train("launch", "--nproc-per-node", "2", *settings, run_dir=two)
+        self.assertEqual([len(events(two, kind)) for kind in ("train", "validation")], [6, 2])
+        for kind in ("train", "validation"):
+            for ours, theirs in zip(events(two, kind), events(one, kind), strict=True):
+                self.assertAlmostEqual(ours["loss"], theirs["loss"], delta=1e-10)
+                keys = ("top1", "step", "epoch") if kind == "train" else ("top1", "top5", "num_samples", "step", "epoch")
+                self.assertEqual([ours[key] for key in keys], [theirs[key] for key in keys])
+
+    def refuse(self, code, message, *args):
+        """Trains, and compares the last line with `message`."""
+        run = trainer("--config", self.write_config(), "--run-dir", self.run_dir, "dataloader.num_workers=0", *args)
+        self.assertEqual((run.returncode, run.err.splitlines()[-1]), (code, f"error: {message}"), run.err)
+        return run.err
+
+    @plants("The folder of a data set is missing, or has no class folders")
+    def test_missing_folders(self, row):
+        config = self.folder / "images.yaml"
+        remedy = "set dataset.root to the folder that holds train/ and val/, or one folder of images for each class"
+        position = f"{config}:3:37: dataset.root"
+        row.check(self, self.refuse(2, f"{position}: there is no folder {self.data}; {remedy}"), 2)
+        self.data.mkdir()
+        row.check(self, self.refuse(2, f"{position}: {self.data} has no class folders; {remedy}"), 2)
+        (self.data / "train").mkdir()
+        row.check(self, self.refuse(2, f"{position}: {self.data}/train has no class folders; {remedy}"), 2)
+        self.assertFalse(self.run_dir.exists())
+
+    @plants("A class has no images")
+    def test_a_class_without_images(self, row):
+        write_images(self.data, ("cat", "dog"), 1)
+        for path in (self.data / "dog").iterdir():
+            path.unlink()
+        message = f"{self.data}/dog has no images (files ending in {ENDINGS})"
+        row.check(self, self.refuse(3, f"{message}; put some there, or remove the folder"), 3)
+        (self.data / "dog" / "notes.txt").write_text("no image")
+        row.check(self, self.refuse(3, f"{message}, but 1 other file; put some there, or remove the folder"), 3)
+
+    @plants("A class is only in the validation set")
+    def test_a_class_for_validation_alone(self, row):
+        write_images(self.data / "train", ("cat", "dog"), 4)
+        write_images(self.data / "val", ("cat", "cow"), 1)
+        message = f'{self.data}/val has the class folder "cow", which {self.data}/train has not; remove it, or add training images of that class'
+        row.check(self, self.refuse(3, message), 3)
+
+    @plants("An image file is damaged, or no image")
+    def test_files_that_cannot_be_decoded(self, row):
+        write_images(self.data / "train", ("cat", "dog"), 4)
+        write_images(self.data / "val", ("cat", "dog"), 1)
+        whole = plain_png(3)
+        damaged = bytearray(whole)
+        damaged[-20] ^= 1
+        no_image = "it is not an image file that this program reads (JPEG, PNG, WebP, BMP, TIFF …), or it is damaged"
+        for name, content, reason in (("00003.png", whole[:-20], "the file ends too early"),
+                                      ("00003.png", damaged, "it is damaged: a checksum is wrong"),
+                                      ("00003.png", b"", "cannot be read: the file is empty"), ("text.jpg", b"not an image\n", no_image)):
+            with self.subTest(reason), self.replaced(self.data / "train" / "cat" / "00003.png", name, content) as path:
+                row.check(self, self.refuse(3, f"sample 3, {path}: {reason}"), 3, FILE=path)
+        with self.subTest("validation"), self.replaced(self.data / "val" / "dog" / "00000.png", "00000.png", whole[:50]) as path:
+            row.check(self, self.refuse(3, f"sample 1, {path}: the file ends too early"), 3, FILE=path)
+
+    @contextlib.contextmanager
+    def replaced(self, path, name, content):
+        """Puts a file in the place of another one, for a while."""
+        kept, other = path.read_bytes(), path.with_name(name)
+        path.unlink()
+        other.write_bytes(content)
+        yield other
+        other.unlink()
+        path.write_bytes(kept)
+
+    @plants("The network has another number of outputs than the data set has classes")
+    def test_another_number_of_classes(self, row):
+        write_images(self.data, ("cat", "dog"), 4)
+        message = "command line: model.num_classes: resnet18 has 10 outputs, but image_folder has 2 classes"
+        row.check(self, self.refuse(2, message, "model.num_classes=10"), 2)
+
+    @plants("The images have different sizes after the transforms")
+    def test_different_sizes(self, row):
+        write_images(self.data, ("cat", "dog"), 4)
+        message = ("command line: dataset.train_transforms: the images have different sizes after this list, and a batch needs one size; "
+                   "add center_crop, random_crop or random_resized_crop, or give resize a size of [height, width]")
+        row.check(self, self.refuse(2, message, "dataset.train_transforms=[{resize: {size: 256}}]"), 2)
+
+    def test_data_show(self):
+        write_images(self.data, ("cat", "dog"), 2)
+        picture = self.folder / "grid.png"
+        run = trainer("data", "show", "--config", self.write_config(), "--output", picture)
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertEqual(run.out, f"{picture}: 4 of 4 training images\n")
+        # Two rows and columns of 224 pixels, with margins of two.
+        self.assertEqual((picture.read_bytes()[:8], struct.unpack(">II", picture.read_bytes()[16:24])), (b"\x89PNG\r\n\x1a\n", (454, 454)))
+
+
+if __name__ == "__main__":
+    unittest.main()
