@@ -96,7 +96,9 @@ std::unique_ptr<input::Dataset> open_image_folder(const ImageFolderOptions& opti
   }
   if (split == Split::kValidation && !folders.validation) {
     throw DataError(
-        fmt::format("dataset.root: {} has no images for validation, which belong into a folder val beside train", options.root));
+        fmt::format("dataset.root: {} has no folder val, valid or validation; to hold out some of the training images, set "
+                    "dataset.validation_split",
+                    options.root));
   }
   auto images = list_images(folders, split, kListingThreads);
   const int64_t num_used = images.num_classes_with_images();

@@ -33,12 +33,14 @@ namespace fs = std::filesystem;
 // Those of torchvision.
 const std::vector<std::string> kImageExtensions = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
 
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
+  return lower;
+}
+
 bool is_image_name(std::string_view name) {
-  const auto equal_ignoring_case = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
-  return std::ranges::any_of(kImageExtensions, [&](const std::string& extension) {
-    return name.size() >= extension.size() &&
-           std::ranges::equal(name.substr(name.size() - extension.size()), extension, equal_ignoring_case);
-  });
+  return std::ranges::any_of(kImageExtensions, [lower = lower_case(name)](const auto& extension) { return lower.ends_with(extension); });
 }
 
 // What the names of one folder have in common, whatever path leads to it.
@@ -199,7 +201,7 @@ std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<s
 }
 
 [[noreturn]] void throw_no_images(const fs::path& folder, int64_t num_others) {
-  const auto others = num_others == 0 ? "" : fmt::format(", but {}", counted(num_others, "other file"));
+  const auto others = num_others == 0 ? "" : fmt::format(" among its {}", counted(num_others, "file"));
   throw DataError(fmt::format("{} has no images (files ending in {}){}; put some there, or remove the folder", folder.string(),
                               join(kImageExtensions, " "), others));
 }
@@ -208,7 +210,7 @@ std::vector<std::string> validation_classes(const ClassFolders& folders) {
   auto names = list_folders(*folders.validation);
   for (const auto& name : names) {
     if (std::ranges::binary_search(folders.class_names, name)) continue;
-    throw DataError(fmt::format("{} has the class folder \"{}\", which {} has not; remove it, or add training images of that class",
+    throw DataError(fmt::format("{} has the class folder \"{}\", which {} does not have; remove it, or add training images of that class",
                                 folders.validation->string(), name, folders.train.string()));
   }
   return names;
@@ -226,12 +228,28 @@ std::vector<std::string> require_folders(const fs::path& path) {
   throw std::runtime_error(problem + "; set dataset.root to the folder that holds train/ and val/, or one folder of images for each class");
 }
 
+// Folders of the other layout, with a name that was not expected.
+void refuse_split_names(const fs::path& root, const std::vector<std::string>& class_names) {
+  const auto found = std::ranges::find_if(class_names, [](const std::string& name) {
+    const auto lower = lower_case(name);
+    return lower == "train" || lower == "training" || lower == "val" || lower == "valid" || lower == "validation" || lower == "test";
+  });
+  if (found == class_names.end()) return;
+  throw std::runtime_error(
+      fmt::format("{} has the folder \"{}\", which does not look like a class, but no folder train; name the folder of training images "
+                  "train and that of validation images val, or set dataset.root to the folder that holds the class folders",
+                  root.string(), *found));
+}
+
 }  // namespace
 
 ClassFolders find_class_folders(const fs::path& root) {
   auto folders = require_folders(root);
   const auto has = [&folders](const std::string& name) { return std::ranges::binary_search(folders, name); };
-  if (!has("train")) return {.train = root, .validation = std::nullopt, .class_names = std::move(folders)};
+  if (!has("train")) {
+    refuse_split_names(root, folders);
+    return {.train = root, .validation = std::nullopt, .class_names = std::move(folders)};
+  }
   std::vector<std::string> validation = {"val", "valid", "validation"};
   std::erase_if(validation, std::not_fn(has));
   if (validation.size() > 1) {

@@ -1,78 +1,91 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <thread>
 
 #include "base/log.h"
+#include "base/plural.h"
+#include "base/signal.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
-#include "datasets/registry.h"
-#include "input/image_file.h"
-#include "input/pipeline.h"
-#include "session/random_streams.h"
+#include "commands/sample_grid.h"
+#include "input/unreadable_samples.h"
+#include "session/build.h"
 #include "session/registries.h"
 
 namespace trainer::commands {
 namespace {
 
-constexpr int kMargin = 2;
+struct ShowOptions {
+  std::filesystem::path output;
+  int64_t epoch = 0;
+  int64_t count = 64;
+};
 
-// Training images as they are transformed in epoch 0, in rows and columns; without `normalize`, whose values are not colours.
-input::RgbImage draw_grid(const config::Experiment& experiment, const input::Dataset& dataset, int64_t count) {
-  auto transforms = experiment.dataset.train_transforms;
-  std::erase_if(transforms, [](const config::ComponentConfig& transform) { return transform.name == "normalize"; });
-  const input::Pipeline pipeline(transforms, dataset.info(), {});
-  const auto& shape = pipeline.output_shape();
-  const auto channels = static_cast<int>(shape[0]);
-  const auto height = static_cast<int>(shape[1]);
-  const auto width = static_cast<int>(shape[2]);
-  const auto columns = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(count))));
-  const auto rows = static_cast<int>((count + columns - 1) / columns);
-  input::RgbImage grid{rows * (height + kMargin) + kMargin, columns * (width + kMargin) + kMargin, {}};
-  grid.pixels.assign(static_cast<size_t>(grid.height) * static_cast<size_t>(grid.width) * 3, 255);
+void show(const config::Experiment& experiment, const ShowOptions& options) {
+  const auto logger = make_console_logger();
+  const auto data = session::open_samples(experiment, *logger);
+  const auto& dataset = data.train.dataset();
+  if (!dataset.info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.component.name));
+  const auto count = std::min(options.count, dataset.size());
+  input::write_image_file(options.output, draw_sample_grid(experiment, data, options.epoch, count));
+  print("{}: the first {} of {} training images in epoch {}\n", options.output.string(), count, dataset.size(), options.epoch);
+}
 
-  const input::EpochSeeds seeds(session::augmentation_seed(experiment), /*number=*/0);
-  input::Scratch scratch;
-  input::PictureMemory memory;
-  std::vector<float> values(static_cast<size_t>(channels) * static_cast<size_t>(height) * static_cast<size_t>(width));
-  for (int64_t i = 0; i < count; ++i) {
-    pipeline.write(dataset.read(i, scratch), seeds, i, memory, values.data());
-    const int top = kMargin + static_cast<int>(i) / columns * (height + kMargin);
-    const int left = kMargin + static_cast<int>(i) % columns * (width + kMargin);
-    for (int y = 0; y < height; ++y) {
-      for (int x = 0; x < width; ++x) {
-        for (int c = 0; c < 3; ++c) {
-          const float value = values[static_cast<size_t>((std::min(c, channels - 1) * height + y) * width + x)];
-          grid.pixels[static_cast<size_t>(((top + y) * grid.width + left + x) * 3 + c)] = static_cast<uint8_t>(std::lround(value * 255.0F));
-        }
-      }
+// Prints a line for each sample that cannot be used, and returns how many there are.
+size_t check_samples(const char* part, const input::Dataset& dataset, int num_threads, Logger& logger) {
+  const int64_t size = dataset.size();
+  int64_t tenths = 0;
+  const auto unreadable = input::find_unreadable_samples(dataset, num_threads, [&](int64_t num_read) {
+    if (stop_signal() != 0) return false;
+    if (num_read * 10 / size > tenths) {
+      tenths = num_read * 10 / size;
+      logger.info("{}: read {} of {} samples", part, num_read, size);
     }
+    return true;
+  });
+  for (const auto& [index, reason] : unreadable) {
+    const auto name = dataset.name(index);
+    print("{} sample {}{}: {}\n", part, index, name.empty() ? "" : ", " + name, reason);
   }
-  return grid;
+  if (stop_signal() != 0) throw Error("stopped on request before all samples were read", ExitCode::kStopped);
+  return unreadable.size();
+}
+
+ExitCode check(const config::Experiment& experiment, int num_threads) {
+  const auto logger = make_console_logger();
+  const auto data = session::open_samples(experiment, *logger);
+  const auto num_samples = data.train.dataset().size() + data.validation.dataset().size();
+  const auto num_unreadable = check_samples("training", data.train.dataset(), num_threads, *logger) +
+                              check_samples("validation", data.validation.dataset(), num_threads, *logger);
+  print("{} read, {}\n", counted(num_samples, "sample"),
+        num_unreadable == 0 ? "all good" : fmt::format("{} cannot be used", num_unreadable));
+  return num_unreadable == 0 ? ExitCode::kDone : ExitCode::kData;
 }
 
 }  // namespace
 
 ExitCode data(const std::vector<std::string>& args) {
-  CLI::App app("Shows a data set.", "trainer data");
+  CLI::App app("Shows and checks a data set.", "trainer data");
   app.require_subcommand(1);
-  auto* show = app.add_subcommand("show", "write a picture of training images, transformed as in training");
   config::ExperimentSource source;
-  cli::add_experiment(*show, source);
-  std::filesystem::path output;
-  int64_t count = 64;
-  show->add_option("--output", output, "the picture (.png or .jpg)")->required()->type_name("FILE");
-  show->add_option("--count", count, "number of images")->check(CLI::Range(int64_t{1}, int64_t{10000}));
+  ShowOptions options;
+  auto* shows = app.add_subcommand("show", "write a picture of training images, transformed as in training");
+  cli::add_experiment(*shows, source);
+  shows->add_option("--output", options.output, "the picture (.png or .jpg)")->required()->type_name("FILE");
+  shows->add_option("--count", options.count, "number of images")->check(CLI::Range(int64_t{1}, int64_t{10000}));
+  shows->add_option("--epoch", options.epoch, "the epoch whose images to show, from 0")->check(CLI::NonNegativeNumber);
+  auto* checks =
+      app.add_subcommand("check", "read and decode all samples, and list those that cannot be used; the exit code is 3 if there are any");
+  cli::add_experiment(*checks, source);
+  int num_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  checks->add_option("--threads", num_threads, "threads that read, by default one for each processor")->check(CLI::Range(1, 1024));
   cli::parse(app, args);
 
   const auto experiment = config::load(source.file, source.overrides, session::all_registries());
-  const auto logger = make_console_logger();
-  const auto dataset = datasets::dataset_registry().make(experiment.dataset.component).open(datasets::Split::kTrain, *logger);
-  if (!dataset->info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.component.name));
-  count = std::min(count, dataset->size());
-  input::write_image_file(output, draw_grid(experiment, *dataset, count));
-  print("{}: {} of {} training images\n", output.string(), count, dataset->size());
+  if (checks->parsed()) return check(experiment, num_threads);
+  show(experiment, options);
   return ExitCode::kDone;
 }
 

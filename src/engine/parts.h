@@ -36,7 +36,7 @@ Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistic
 
 // The samples of training or of validation, and how they become batches. Members refer to those before them.
 struct DataSource {
-  std::unique_ptr<input::Dataset> files;   // as opened
+  std::unique_ptr<input::Dataset> files;   // as opened; null: `subset` is of the training files
   std::unique_ptr<input::Dataset> subset;  // the samples to use; null: all of `files`
   std::unique_ptr<input::Pipeline> pipeline;
   std::unique_ptr<input::DataLoader> loader;

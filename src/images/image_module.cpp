@@ -25,6 +25,16 @@ bool write(const std::string& path, const trainer::input::RgbImage& image, std::
   }
 }
 
+void draw_text(trainer::input::RgbImage& image, int top, int left, const std::string& text, int width) {
+  constexpr auto kFont = cv::FONT_HERSHEY_SIMPLEX;
+  constexpr double kScale = 0.35;
+  constexpr int kBaseline = 10;
+  cv::Mat rgb(image.height, image.width, CV_8UC3, image.pixels.data());
+  const cv::Rect line = cv::Rect(left, top, width, trainer::input::kTextHeight) & cv::Rect(0, 0, image.width, image.height);
+  cv::Mat part = rgb(line);
+  cv::putText(part, text, cv::Point(0, kBaseline), kFont, kScale, cv::Scalar(0, 0, 0), /*thickness=*/1, cv::LINE_AA);
+}
+
 bool decode(std::span<const uint8_t> file, trainer::input::RgbImage& image, std::string& refusal) {
   try {
     trainer::images::decode(file, image);
@@ -40,7 +50,7 @@ bool decode(std::span<const uint8_t> file, trainer::input::RgbImage& image, std:
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::input::ImageModule* trainer_image_module() {
-  static constexpr trainer::input::ImageModule kModule{&write, &decode};
+  static constexpr trainer::input::ImageModule kModule{&write, &decode, &draw_text};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   // The caller's threads each have their own image.
   cv::setNumThreads(1);

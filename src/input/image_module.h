@@ -16,6 +16,7 @@ struct ImageModule {
   bool (*write)(const std::string& path, const RgbImage& image, std::string& refusal);
   // Returns whether `image` has the pixels of these bytes of a file; `refusal` says why not. May be called by several threads.
   bool (*decode)(std::span<const uint8_t> file, RgbImage& image, std::string& refusal);
+  void (*draw_text)(RgbImage& image, int top, int left, const std::string& text, int width);
 };
 
 // Name and type of the module's one exported function.

@@ -78,29 +78,6 @@ void check_num_classes(const config::Experiment& experiment, const input::Datase
                               counted(info.num_classes, "class", "classes")));
 }
 
-void open_files(const config::Experiment& experiment, Logger& logger, engine::Data& data) {
-  const auto& section = experiment.dataset;
-  const auto dataset = datasets::dataset_registry().make(section.component);
-  const auto open = [&](datasets::Split split) { return dataset.open(split, logger); };
-  data.train.files = open(datasets::Split::kTrain);
-  check_num_classes(experiment, data.train.files->info());
-  const double validation_split = section.validation_split.value.value_or(0);
-  if (validation_split == 0) {
-    data.validation.files = open(datasets::Split::kValidation);
-    return;
-  }
-  data.validation.files = open(datasets::Split::kTrain);
-  const auto [held_out, rest] = split_indices(data.train.files->size(), validation_split, static_cast<uint64_t>(experiment.seed));
-  if (held_out.empty() || rest.empty()) {
-    throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side; choose another fraction",
-                                 experiment.place_of("dataset.validation_split"), validation_split, data.train.files->size()));
-  }
-  logger.info("{} of the {} training images are held out for validation (dataset.validation_split: {})", held_out.size(),
-              data.train.files->size(), validation_split);
-  data.train.subset = std::make_unique<input::Subset>(*data.train.files, rest);
-  data.validation.subset = std::make_unique<input::Subset>(*data.validation.files, held_out);
-}
-
 void make_loader(engine::DataSource& source, const std::vector<config::ComponentConfig>& transforms, int64_t batch_size,
                  const config::Experiment& experiment, const device::Placement& placement,
                  const std::shared_ptr<distributed::Activity>& activity, Logger& logger) {
@@ -160,11 +137,34 @@ engine::Network build_network(const config::Experiment& experiment, const device
                          [&] { return build_network_unguarded(experiment, placement, ranks); });
 }
 
+engine::Data open_samples(const config::Experiment& experiment, Logger& logger) {
+  engine::Data data;
+  const auto& section = experiment.dataset;
+  const auto dataset = datasets::dataset_registry().make(section.component);
+  const auto open = [&](datasets::Split split) { return dataset.open(split, logger); };
+  data.train.files = open(datasets::Split::kTrain);
+  check_num_classes(experiment, data.train.files->info());
+  const double validation_split = section.validation_split.value.value_or(0);
+  if (validation_split == 0) {
+    data.validation.files = open(datasets::Split::kValidation);
+    return data;
+  }
+  const auto [held_out, rest] = split_indices(data.train.files->size(), validation_split, static_cast<uint64_t>(experiment.seed));
+  if (held_out.empty() || rest.empty()) {
+    throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side; choose another fraction",
+                                 experiment.place_of("dataset.validation_split"), validation_split, data.train.files->size()));
+  }
+  logger.info("{} of the {} training images are held out for validation (dataset.validation_split: {})", held_out.size(),
+              data.train.files->size(), validation_split);
+  data.train.subset = std::make_unique<input::Subset>(*data.train.files, rest);
+  data.validation.subset = std::make_unique<input::Subset>(*data.train.files, held_out);
+  return data;
+}
+
 engine::Data open_data(const config::Experiment& experiment, const device::Placement& placement, const distributed::ProcessGroup& world,
                        Logger& logger) {
-  engine::Data data;
-  build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
-                  [&] { open_files(experiment, logger, data); });
+  auto data = build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
+                              [&] { return open_samples(experiment, logger); });
   data.plan = engine::make_plan(experiment, data.train.dataset().size(), world.size());
   data.lr_schedule = optim::make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
   data.sampler = std::make_unique<input::DistributedSampler>(input::SamplerOptions{.num_samples = data.train.dataset().size(),

@@ -11,6 +11,9 @@ namespace trainer::session {
 // Builds model, task and optimizer, without opening the data. Not collective. `experiment` is one that config::load() has checked.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
 
+// Opens the samples of training and of validation; nothing else of the result is set. Not collective. Throws as open_data.
+engine::Data open_samples(const config::Experiment& experiment, Logger& logger);
+
 // Opens the data of a run. Not collective. Throws UsageError, and DataError naming the file and what to do.
 // `logger` must outlive the data.
 engine::Data open_data(const config::Experiment& experiment, const device::Placement& placement, const distributed::ProcessGroup& world,

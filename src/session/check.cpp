@@ -111,6 +111,8 @@ void check_components(const config::Experiment& experiment, config::Findings& fi
   auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
   // Compared once the data set is opened (session/build.cpp).
   if (info.num_classes == input::kUnknownClasses && has_model) info.num_classes = model->num_outputs();
+  if (info.num_classes == 1)
+    findings.warn("dataset.name", fmt::format("{} has one class, so that there is nothing to learn", experiment.dataset.component.name));
   if (info.num_classes != input::kUnknownClasses) check_task(experiment, info, findings);
   check_views(experiment, info, findings);
   const char* const train_key = "dataset.train_transforms";

@@ -222,13 +222,13 @@ class ImageFolderTest(unittest.TestCase):
         message = f"{self.data}/dog has no images (files ending in {ENDINGS})"
         row.check(self, self.refuse(3, f"{message}; put some there, or remove the folder"), 3)
         (self.data / "dog" / "notes.txt").write_text("no image")
-        row.check(self, self.refuse(3, f"{message}, but 1 other file; put some there, or remove the folder"), 3)
+        row.check(self, self.refuse(3, f"{message} among its 1 file; put some there, or remove the folder"), 3)
 
     @plants("A class is only in the validation set")
     def test_a_class_for_validation_alone(self, row):
         write_images(self.data / "train", ("cat", "dog"), 4)
         write_images(self.data / "val", ("cat", "cow"), 1)
-        message = f'{self.data}/val has the class folder "cow", which {self.data}/train has not; remove it, or add training images of that class'
+        message = f'{self.data}/val has the class folder "cow", which {self.data}/train does not have; remove it, or add training images of that class'
         row.check(self, self.refuse(3, message), 3)
 
     @plants("An image file is damaged, or no image")
@@ -270,14 +270,80 @@ class ImageFolderTest(unittest.TestCase):
                    "add center_crop, random_crop or random_resized_crop, or give resize a size of [height, width]")
         row.check(self, self.refuse(2, message, "dataset.train_transforms=[{resize: {size: 256}}]"), 2)
 
-    def test_data_show(self):
-        write_images(self.data, ("cat", "dog"), 2)
-        picture = self.folder / "grid.png"
-        run = trainer("data", "show", "--config", self.write_config(), "--output", picture)
+    def damage(self, path):
+        """Cuts a file in the middle of its pixels."""
+        path.write_bytes(path.read_bytes()[:60])
+
+    def test_data_check_lists_every_bad_file(self):
+        write_images(self.data / "train", ("cat", "dog"), 3)
+        write_images(self.data / "val", ("cat", "dog"), 1)
+        config = self.write_config()
+        run = trainer("data", "check", "--config", config)
+        self.assertEqual((run.returncode, run.out), (0, "8 samples read, all good\n"), run.err)
+        self.damage(self.data / "train/dog/00001.png")
+        (self.data / "train/cat/00000.png").write_bytes(b"")
+        (self.data / "val/dog/00000.png").write_text("no image")
+        run = trainer("data", "check", "--config", config)
+        self.assertEqual(run.returncode, 3, run.err)
+        lines = run.out.splitlines()
+        self.assertEqual(lines[:2] + lines[3:],
+                         [f"training sample 0, {self.data}/train/cat/00000.png: cannot be read: the file is empty",
+                          f"training sample 4, {self.data}/train/dog/00001.png: the file ends too early",
+                          "8 samples read, 3 cannot be used"])
+        self.assertRegex(lines[2], f"^validation sample 1, {self.data}/val/dog/00000.png: it is not an image file that this program reads")
+
+    def test_files_that_cannot_be_read_are_left_out_on_request(self):
+        write_images(self.data / "train", ("cat", "dog"), 9)
+        write_images(self.data / "val", ("cat", "dog"), 5)
+        self.damage(self.data / "train/dog/00001.png")
+        self.damage(self.data / "val/cat/00002.png")
+        settings = ["--config", self.write_config("optimizer: {name: sgd, lr: 0.001}"), "model.name=resnet20", "dataset.on_error=skip", "training.epochs=2",
+                    "dataset.train_transforms=[center_crop: {size: 32}]", "dataset.validation_transforms=[center_crop: {size: 32}]",
+                    "dataloader={global_batch_size: 6}", "logging.every_steps=1", "runtime={device: cpu, dtype: float64, threads: 1}"]
+        run = self.train(*settings)
+        for path in ("train/dog/00001.png", "val/cat/00002.png"):
+            self.assertEqual(run.err.count(f"{self.data}/{path}: the file ends too early"), 1, run.err)
+        self.assertEqual(run.err.count("warning: left out (dataset.on_error: skip): sample 10, "), 1, run.err)
+        validations = events(self.run_dir, "validation")
+        self.assertEqual([event["num_samples"] for event in validations], [9, 9])
+        self.assertEqual((self.run_dir / "classes.txt").read_text(), "cat\ndog\n")
+        # Two ranks leave out the same, and compute the same.
+        other = self.folder / "two"
+        run = trainer("launch", "--nproc-per-node", "2", "--", *settings, "--run-dir", other)
         self.assertEqual(run.returncode, 0, run.err)
-        self.assertEqual(run.out, f"{picture}: 4 of 4 training images\n")
-        # Two rows and columns of 224 pixels, with margins of two.
-        self.assertEqual((picture.read_bytes()[:8], struct.unpack(">II", picture.read_bytes()[16:24])), (b"\x89PNG\r\n\x1a\n", (454, 454)))
+        for kind in ("train", "validation"):
+            self.assertEqual(len(events(self.run_dir, kind)), len(events(other, kind)))
+            for one, two in zip(events(self.run_dir, kind), events(other, kind)):
+                self.assertEqual(one["top1"], two["top1"])
+                self.assertAlmostEqual(one["loss"], two["loss"], delta=1e-9 * one["loss"])
+
+    def test_changed_classes_are_refused_on_resume(self):
+        write_images(self.data / "train", ("cat", "dog"), 4)
+        write_images(self.data / "val", ("cat", "dog"), 1)
+        config = self.write_config()
+        small = ["model.name=resnet20", "dataset.train_transforms=[center_crop: {size: 32}]", "dataset.validation_transforms=[center_crop: {size: 32}]"]
+        self.train("--config", config, *small)
+        for split in ("train", "val"):
+            (self.data / split / "dog").rename(self.data / split / "ant")
+        before = (self.run_dir / "metrics.jsonl").read_text()
+        run = trainer("--config", config, *small, "training.epochs=2", "--run-dir", self.run_dir)
+        self.assertEqual(run.returncode, 2, run.err)
+        self.assertIn('it was trained on other classes: class 0 was "cat" and is "ant" in dataset.root now', run.err)
+        self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
+
+    def test_data_show(self):
+        write_images(self.data, ("cat", "dog"), 5)
+        picture = self.folder / "grid.png"
+        run = trainer("data", "show", "--config", self.write_config(), "--output", picture, "--count", "4")
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertEqual(run.out, f"{picture}: the first 4 of 9 training images in epoch 0\n")
+        # Two rows and columns of 224 pixels, with margins of two and lines of text.
+        self.assertEqual((picture.read_bytes()[:8], struct.unpack(">II", picture.read_bytes()[16:24])), (b"\x89PNG\r\n\x1a\n", (454, 482)))
+        first = picture.read_bytes()
+        trainer("data", "show", "--config", self.write_config(), "--output", picture, "--count", "4")
+        self.assertEqual(picture.read_bytes(), first)
+        trainer("data", "show", "--config", self.write_config(), "--output", picture, "--count", "4", "--epoch", "1")
+        self.assertNotEqual(picture.read_bytes(), first)
 
 
 if __name__ == "__main__":

@@ -520,7 +520,7 @@ class TrainerTest(unittest.TestCase):
             return
         self.assertEqual(run.returncode, 0, run.err)
         self.assertEqual(picture.read_bytes()[:4], b"\x89PNG")
-        self.assertIn("64 of 2000 training images", run.out)
+        self.assertEqual(run.out, f"{picture}: the first 64 of 2000 training images in epoch 0\n")
         run = trainer("data", "show", "--config", LINEAR, "--output", picture)
         self.assertEqual((run.returncode, "has no images to show" in run.err), (2, True), run.err)
 

@@ -25,9 +25,15 @@ class RandomCrop final : public ImageTransform {
                       to_string(frame)));
     }
     if (size_.height() > frame.height + 2 * padding_ || size_.width() > frame.width + 2 * padding_) {
-      throw UsageError(fmt::format(
-          "transform random_crop: size {} does not fit into the image of {} with padding {}; {}", size_.text(), to_string(frame), padding_,
-          frame.is_exact ? "choose a smaller size or more padding" : "put resize before it, so that no image is smaller"));
+      if (!frame.is_exact) {
+        throw UsageError(
+            fmt::format("transform random_crop: the images have different sizes, and some may be smaller than {}; put resize before it",
+                        size_.text()));
+      }
+      throw UsageError(
+          fmt::format("transform random_crop: size {} does not fit into the image of {} with padding {}; choose a smaller size or more "
+                      "padding",
+                      size_.text(), to_string(frame), padding_));
     }
     return {size_.height(), size_.width()};
   }

@@ -143,13 +143,25 @@ TEST_F(ImageFolderTest, SeveralFoldersForValidationAreRefused) {
   EXPECT_EQ(what_is_missing(), path() + " has several folders for validation (val, validation); move all but one of them away");
 }
 
+TEST_F(ImageFolderTest, FoldersThatLookLikeSplitsAreNoClasses) {
+  for (const std::string name : {"Train", "val", "TEST"}) {
+    write({name + "/cat/1.jpg", "dog/1.jpg"});
+    EXPECT_EQ(what_is_missing(),
+              path() + " has the folder \"" + name +
+                  "\", which does not look like a class, but no folder train; name the folder of training images train and that of "
+                  "validation images val, or set dataset.root to the folder that holds the class folders");
+    std::filesystem::remove_all(path(name));
+  }
+}
+
 TEST_F(ImageFolderTest, ValidationMayBeMissing) {
   write({"train/cat/1.jpg", "train/dog/1.jpg"});
   const auto made = factory();
   EXPECT_FALSE(made.has_validation);
   EXPECT_EQ(made.info.num_classes, 2);
   EXPECT_EQ(failure(Split::kValidation),
-            "dataset.root: " + path() + " has no images for validation, which belong into a folder val beside train");
+            "dataset.root: " + path() +
+                " has no folder val, valid or validation; to hold out some of the training images, set dataset.validation_split");
 }
 
 TEST_F(ImageFolderTest, ClassFoldersMayBeInTheRoot) {
@@ -224,7 +236,7 @@ TEST_F(ImageFolderTest, AClassOfValidationThatTrainingLacksIsRefused) {
   write({"train/cat/1.jpg", "val/cat/1.jpg", "val/cow/1.jpg"});
   EXPECT_EQ(open(Split::kTrain)->size(), 1);
   EXPECT_EQ(failure(Split::kValidation), path("val") + " has the class folder \"cow\", which " + path("train") +
-                                             " has not; remove it, or add training images of that class");
+                                             " does not have; remove it, or add training images of that class");
 }
 
 TEST_F(ImageFolderTest, AClassWithoutImagesIsRefused) {
@@ -236,7 +248,7 @@ TEST_F(ImageFolderTest, AClassWithoutImagesIsRefused) {
                 "remove the folder");
   write({"train/dog/.1.jpg", "train/dog/1.gif", "train/dog/sub/jpg"});
   EXPECT_THAT(failure(Split::kTrain), AllOf(StartsWith(path("train/dog") + " has no images (files ending in .jpg "),
-                                            EndsWith(" .webp), but 2 other files; put some there, or remove the folder")));
+                                            EndsWith(" .webp) among its 2 files; put some there, or remove the folder")));
 }
 
 TEST_F(ImageFolderTest, ValidationWithoutAnyImageIsRefused) {
@@ -244,7 +256,7 @@ TEST_F(ImageFolderTest, ValidationWithoutAnyImageIsRefused) {
   make_folder("val");
   EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images (files ending in .jpg "), HasSubstr("); put")));
   write({"val/cat/1.txt"});
-  EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images ("), HasSubstr("), but 1 other file; put")));
+  EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images ("), HasSubstr(") among its 1 file; put")));
 }
 
 TEST_F(ImageFolderTest, SaysWhatTheRootLacks) {

@@ -14,7 +14,7 @@
 #include "input/data_loader.h"
 #include "tests/testing/read_component.h"
 
-namespace trainer::input::testing {
+namespace trainer::input {
 
 inline constexpr int64_t kImageSize = 8;
 
@@ -88,4 +88,4 @@ inline LoadedEpoch load_all(DataLoader& loader) {
 
 inline torch::Tensor joined_labels(const LoadedEpoch& epoch) { return torch::cat(epoch.targets); }
 
-}  // namespace trainer::input::testing
+}  // namespace trainer::input

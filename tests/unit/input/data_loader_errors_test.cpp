@@ -1,19 +1,16 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "input/data_loader.h"
+#include "input/unreadable_samples.h"
 #include "tests/unit/input/counting_images.h"
 
 namespace trainer::input {
 namespace {
 
-using testing::augmenting_pipeline;
-using testing::CountingImages;
-using testing::first_indices;
 using ::testing::HasSubstr;
-using testing::joined_labels;
-using testing::load_all;
 using ::testing::ThrowsMessage;
 
 TEST(DataLoaderErrors, AReadErrorIsThrownInPlaceOfItsBatchAndNamesTheSample) {
@@ -90,6 +87,21 @@ TEST(DataLoaderErrors, RefusesIndicesThatTheDataSetDoesNotHave) {
   DataLoader loader(dataset, pipeline, {});
   EXPECT_ANY_THROW(loader.start_epoch(0, {3, 10}));
   EXPECT_ANY_THROW(loader.start_epoch(0, {-1}));
+}
+
+TEST(UnreadableSamples, AreListedInOrderForAnyNumberOfThreads) {
+  CountingImages dataset(30);
+  dataset.fail_at = {3, 17, 29};
+  dataset.label_offset = 975;  // the labels of samples 25 to 29 are outside the 1,000 classes
+  for (const int num_threads : {1, 4}) {
+    std::vector<std::string> found;
+    for (const auto& sample : find_unreadable_samples(dataset, num_threads, [](int64_t) { return true; })) {
+      found.push_back(fmt::format("{} {}", sample.index, sample.reason));
+    }
+    EXPECT_THAT(found, ::testing::ElementsAre("3 the file is damaged", "17 the file is damaged",
+                                              "25 its label is 1000, but labels must lie in 0 to 999", HasSubstr("26 its label"),
+                                              HasSubstr("27 its label"), HasSubstr("28 its label"), "29 the file is damaged"));
+  }
 }
 
 }  // namespace

@@ -14,13 +14,6 @@
 namespace trainer::input {
 namespace {
 
-using testing::augmenting_pipeline;
-using testing::CountingImages;
-using testing::first_indices;
-using testing::joined_labels;
-using testing::kImageSize;
-using testing::load_all;
-using testing::LoadedEpoch;
 
 // Records hints and reads in order. For one thread only.
 class RecordingImages : public CountingImages {
