@@ -80,6 +80,12 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual([line["num_samples"] for line in lines if line["event"] == "validation"], [500])
         self.assertEqual(json.loads((self.run_dir / "environment.json").read_text())["world_size"], 2)
 
+    def test_three_ranks_share_a_batch_of_fifty(self):
+        run = launch("--nproc-per-node", "3", "--config", QUICKSTART, "training.epochs=1", "dataset.validation_split=0.9", "--run-dir", self.run_dir,
+                     env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertIn("global_batch_size 50  world_size 3", run.err)
+
     def test_environment_of_the_ranks(self):
         foreign = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "5", "TORCHELASTIC_USE_AGENT_STORE": "True", "SLURM_PROCID": "3"}
         inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
