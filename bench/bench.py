@@ -17,7 +17,7 @@ import time
 import harness
 from harness import ALLOCATOR, PEERS, ROOT, add_ratios, alternate, busy_cores, cpu, our_worker, peak_memory_mb, python_worker, summary
 
-PARTS = ["step", "evaluation", "batches", "busy", "ranks", "input", "checkpoint", "start"]
+PARTS = ["step", "evaluation", "batches", "busy", "ranks", "input", "images", "checkpoint", "start"]
 BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "airbench": 500, "vgg16_bn": 128, "wide_resnet": 32}
 # The others take minutes for a round; they are measured if they are named.
 DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
@@ -227,6 +227,37 @@ def measure_input(options, best, dtype, channels_last):
     return f"input, one thread: {layout_name(dtype, channels_last)}", alternate(workers, options.rounds, options.seconds)
 
 
+def write_photographs(folder, count=256):
+    """JPEG files of 500 x 375 pixels, as ImageNet's are on average, with the smooth areas, edges and noise of photographs."""
+    import numpy
+    from PIL import Image, ImageFilter
+
+    generator = numpy.random.default_rng(0)
+    for i in range(count):
+        colours = Image.fromarray(generator.integers(0, 256, (6, 8, 3), dtype=numpy.uint8))
+        image = colours.resize((500, 375), Image.BICUBIC)
+        for _ in range(12):
+            left, top = (int(n) for n in generator.integers(0, 350, 2))
+            width, height = (int(n) for n in generator.integers(10, 150, 2))
+            image.paste(tuple(int(n) for n in generator.integers(0, 256, 3)), (left, top, left + width, top + height))
+        noise = generator.normal(0, 6, (375, 500, 3))
+        pixels = numpy.clip(numpy.asarray(image.filter(ImageFilter.GaussianBlur(1))) + noise, 0, 255).astype(numpy.uint8)
+        path = folder / str(i % 4) / f"{i}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path, quality=90)
+
+
+def measure_images(options):
+    """JPEG files to normalised float32 batches on one thread."""
+    size = 32
+    with tempfile.TemporaryDirectory() as folder:
+        write_photographs(pathlib.Path(folder))
+        workers = [our_worker("ours", [options.bin / "bench_input", "--batch-size", size, "--data", folder, "--image-folder"], size)]
+        for name, pipeline in {"torchvision, PIL": "pil", "torchvision, tensors": "tensor", "OpenCV": "opencv"}.items():
+            workers.append(python_worker(name, "images.py", {"batch_size": size, "data": folder, "pipeline": pipeline}, size, allocator=pipeline != "pil"))
+        return "image files, one thread: JPEG 500 x 375 to 224 x 224", alternate(workers, options.rounds, options.seconds)
+
+
 def measure_checkpoint(options, best):
     """The cost of a checkpoint: the pause of the training, how much longer the steps during the write take, the time until it is written,
     and the time to load it."""
@@ -346,6 +377,8 @@ def measure(options, best):
     if "input" in options.parts:
         for dtype, channels_last in LAYOUTS:
             yield measure_input(options, best, dtype, channels_last)
+    if "images" in options.parts:
+        yield measure_images(options)
     if "checkpoint" in options.parts:
         yield measure_checkpoint(options, best)
     if "start" in options.parts:
