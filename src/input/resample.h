@@ -19,9 +19,8 @@ struct Box {
 
 // The stored pixels that one output row or column is made of, and their weights.
 struct Taps {
-  int count = 0;  // at most, for one output
-  std::vector<int> begin;
-  std::vector<int> num;
+  int count = 0;  // for one output
+  std::vector<int32_t> begin;
   std::vector<int32_t> weights;  // `count` for each output, fixed-point
 };
 
