@@ -1,8 +1,10 @@
 #pragma once
-// Data sets that are published as one archive. An archive is downloaded, checked and unpacked; it is installed completely or not at all.
+// Data sets that are published as one archive, or as a few files. They are downloaded, checked and unpacked, and installed completely or
+// not at all (installation.h, which describes failures too).
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "datasets/download.h"
@@ -16,9 +18,21 @@ struct ArchiveSource {
   DownloadLimits limits = {};
 };
 
-// Downloads and unpacks the archive to root/folder; does nothing if that exists. When several processes call this for the same root, one
-// downloads and the others wait for it. After a failure, `root` has its previous contents; leftovers of a killed process are removed.
-// Throws DataError that names the URL, the reason and the remedy, or Error with ExitCode::kStopped after a stop request.
+// Downloads and unpacks the archive to root/folder; does nothing if that exists.
 void fetch_archive(const ArchiveSource& source, const std::filesystem::path& root, Logger& logger);
+
+struct PublishedFile {
+  std::string name;
+  std::string md5;
+};
+struct FilesSource {
+  std::string url;  // of the folder that holds them, with a slash at its end
+  std::vector<PublishedFile> files;
+  std::string folder;  // in which they are installed
+  DownloadLimits limits = {};
+};
+
+// Downloads the files, as they are, into root/folder; does nothing if that exists.
+void fetch_files(const FilesSource& source, const std::filesystem::path& root, Logger& logger);
 
 }  // namespace trainer::datasets

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_access.h"
+#include "datasets/files.h"
 
 namespace trainer::datasets {
 namespace {
@@ -50,13 +50,6 @@ class Cifar : public input::Dataset {
   std::vector<const uint8_t*> records_;
   size_t label_offset_;
 };
-
-// Also true when this cannot be determined; opening the file then reports the reason.
-bool is_there(const fs::path& path) {
-  const FileAccess access("looking for", path);
-  std::error_code error;
-  return fs::exists(path, error) || error;
-}
 
 // The folder that holds the files or some of them: the data set's folder in `root`, or `root` itself.
 std::optional<fs::path> find_folder(const CifarLayout& layout, const fs::path& root) {

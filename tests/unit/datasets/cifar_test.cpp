@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "tests/testing/temporary_folder.h"
+#include "tests/unit/datasets/small_files.h"
 
 namespace trainer::datasets::test {
 namespace {
@@ -31,11 +32,6 @@ std::string cifar_record(const std::vector<int>& labels, size_t salt) {
   for (const int label : labels) record += static_cast<char>(label);
   for (size_t i = 0; i < kCifarImageBytes; ++i) record += static_cast<char>((i * 7 + salt) % 256);
   return record;
-}
-
-void write_bytes(const std::filesystem::path& path, const std::string& content) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << content;
 }
 
 // Five training files with 1, 2, 3, 4 and 5 records and a test file with 2; the labels count up through the training files.

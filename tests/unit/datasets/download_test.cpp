@@ -36,7 +36,7 @@ TEST_F(FetchArchive, LogsALineForEachTenPercent) {
   fetch_archive(source(server.url("/a.tar.gz"), body), root(), logger);
   std::vector<std::string> expected = {"downloading " + server.url("/a.tar.gz") + " into " + root().string()};
   for (int percent = 10; percent <= 100; percent += 10) expected.push_back(fmt::format("downloaded {} % of 2.9 MiB", percent));
-  expected.push_back("unpacked into " + (root() / "numbers").string());
+  expected.push_back("installed in " + (root() / "numbers").string());
   EXPECT_EQ(sink->lines(), expected);
 }
 

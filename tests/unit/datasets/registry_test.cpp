@@ -15,6 +15,7 @@
 #include "datasets/cifar.h"
 #include "datasets/synthetic.h"
 #include "tests/testing/temporary_folder.h"
+#include "tests/unit/datasets/small_files.h"
 
 namespace trainer::datasets::test {
 namespace {
@@ -38,7 +39,7 @@ void set_key(const config::ComponentConfig& component, const std::string& name, 
 }
 
 TEST(DatasetRegistry, AnUnknownNameThrowsLogicError) {
-  EXPECT_THROW(dataset_registry().make({"mnist", dataset_registry().configure("cifar10").options}), std::logic_error);
+  EXPECT_THROW(dataset_registry().make({"no_dataset", dataset_registry().configure("cifar10").options}), std::logic_error);
 }
 
 TEST(DatasetRegistry, CifarKindsDifferInTheirClasses) {
@@ -97,6 +98,12 @@ void write_files(const std::filesystem::path& root) {
     write(std::string("cifar-10-batches-bin/") + name, 3073);
   }
   for (const char* name : {"train.bin", "test.bin"}) write(std::string("cifar-100-binary/") + name, 3074);
+  for (const std::string folder : {"MNIST/raw/", "FashionMNIST/raw/"}) {
+    for (const std::string split : {"train", "t10k"}) {
+      write_bytes(root / (folder + split + "-images-idx3-ubyte"), idx_images(1));
+      write_bytes(root / (folder + split + "-labels-idx1-ubyte"), idx_labels({0}));
+    }
+  }
   for (const char* name : {"train/cat/1.jpg", "train/dog/2.jpg", "val/dog/3.jpg"}) write(name, 100);
 }
 

@@ -1,0 +1,215 @@
+#include "datasets/mnist.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "datasets/files.h"
+
+namespace trainer::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMnistSide = 28;
+constexpr size_t kMnistImageBytes = size_t{kMnistSide} * kMnistSide;
+constexpr int kMnistClasses = 10;
+constexpr uint32_t kImagesMagic = 0x00000803;
+constexpr uint32_t kLabelsMagic = 0x00000801;
+
+struct SplitFiles {
+  const char* images;
+  const char* labels;
+};
+constexpr SplitFiles kTrainFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
+constexpr SplitFiles kValidationFiles{"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+
+class Mnist : public input::Dataset {
+ public:
+  // `pixels` and `labels`: what follows the headers of the files, which own the memory.
+  Mnist(input::DatasetInfo info, std::array<FileContent, 2> files, std::span<const uint8_t> pixels, std::span<const uint8_t> labels)
+      : info_(std::move(info)), files_(std::move(files)), pixels_(pixels), labels_(labels) {}
+
+  const input::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+
+  input::Sample read(int64_t index, input::Scratch&) const override {
+    return {.image = input::ImageView::whole(pixels_of(index), 1, kMnistSide, kMnistSide),
+            .values = {},
+            .label = labels_[static_cast<size_t>(index)],
+            .target = {}};
+  }
+
+  void prefetch(int64_t index) const override {
+    constexpr size_t kCacheLine = 64;
+    for (size_t i = 0; i < kMnistImageBytes; i += kCacheLine) __builtin_prefetch(pixels_of(index) + i);
+  }
+
+ private:
+  const uint8_t* pixels_of(int64_t index) const { return pixels_.data() + static_cast<size_t>(index) * kMnistImageBytes; }
+
+  input::DatasetInfo info_;
+  std::array<FileContent, 2> files_;
+  std::span<const uint8_t> pixels_;
+  std::span<const uint8_t> labels_;
+};
+
+// The file in one of its two forms; the plain one if there are both.
+std::optional<fs::path> find_form(const fs::path& folder, const std::string& name) {
+  for (const auto& form : {name, name + ".gz"}) {
+    if (is_there(folder / form)) return folder / form;
+  }
+  return std::nullopt;
+}
+
+// The folder that holds the files or some of them: the data set's folder in `root`, or `root` itself.
+std::optional<fs::path> find_mnist(const MnistLayout& layout, const fs::path& root) {
+  for (const auto& folder : {root / layout.source.folder, root}) {
+    for (const auto& files : {kTrainFiles, kValidationFiles}) {
+      if (find_form(folder, files.images) || find_form(folder, files.labels)) return folder;
+    }
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void fail_mnist(const MnistLayout& layout, const fs::path& file, const std::string& what) {
+  throw DataError(fmt::format("{}: {}; put the file of {} there by hand, or set dataset.root to a new folder and dataset.download=true",
+                              file.string(), what, layout.source.url));
+}
+
+FileContent load_idx(const MnistLayout& layout, const fs::path& folder, const std::string& name) {
+  const auto path = find_form(folder, name);
+  if (!path) fail_mnist(layout, folder / name, "the file is missing, also with .gz");
+  return load_file(*path);
+}
+
+uint32_t big_endian(std::span<const uint8_t> bytes, size_t word) {
+  uint32_t value = 0;
+  for (const auto byte : bytes.subspan(4 * word, 4)) value = value << 8 | byte;
+  return value;
+}
+
+// What follows the header, which must have that magic number and, after the number of items, those lengths.
+std::span<const uint8_t> check_idx(const MnistLayout& layout, const FileContent& file, uint32_t magic,
+                                   const std::vector<uint32_t>& lengths) {
+  const auto& [path, owner, bytes] = file;
+  const size_t header_bytes = 4 * (2 + lengths.size());
+  if (bytes.size() < header_bytes) {
+    fail_mnist(layout, path, fmt::format("{} bytes are less than the header of {} bytes", bytes.size(), header_bytes));
+  }
+  if (big_endian(bytes, 0) != magic) {
+    fail_mnist(layout, path, fmt::format("its magic number is {:#010x} instead of {:#010x}", big_endian(bytes, 0), magic));
+  }
+  const uint32_t num_items = big_endian(bytes, 1);
+  size_t item_bytes = 1;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const uint32_t length = big_endian(bytes, 2 + i);
+    if (length != lengths[i]) {
+      fail_mnist(layout, path, fmt::format("its images have {} {} instead of {}", length, i == 0 ? "rows" : "columns", lengths[i]));
+    }
+    item_bytes *= length;
+  }
+  if (num_items == 0) fail_mnist(layout, path, "it holds 0 items");
+  const size_t expected = header_bytes + size_t{num_items} * item_bytes;
+  if (bytes.size() != expected) {
+    fail_mnist(layout, path, fmt::format("it has {} bytes instead of the {} of {} items", bytes.size(), expected, num_items));
+  }
+  return bytes.subspan(header_bytes);
+}
+
+}  // namespace
+
+const MnistLayout& mnist_layout() {
+  static const MnistLayout layout{
+      .title = "MNIST",
+      .class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
+      .source = {.url = "https://ossci-datasets.s3.amazonaws.com/mnist/",
+                 .files = {{"train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"},
+                           {"train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"},
+                           {"t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"},
+                           {"t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"}},
+                 .folder = "MNIST/raw"},
+  };
+  return layout;
+}
+
+const MnistLayout& fashion_mnist_layout() {
+  static const MnistLayout layout{
+      .title = "FashionMNIST",
+      .class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"},
+      .source = {.url = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+                 .files = {{"train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"},
+                           {"train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"},
+                           {"t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"},
+                           {"t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"}},
+                 .folder = "FashionMNIST/raw"},
+  };
+  return layout;
+}
+
+void MnistOptions::describe(config::KeyTable& keys) {
+  keys.add("root", root,
+           {.doc = "The folder that holds the data set's own folder (MNIST/raw or FashionMNIST/raw), or that folder itself. The files may "
+                   "end in .gz.",
+            .is_path = true});
+  keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});
+  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
+}
+
+input::DatasetInfo mnist_info(const MnistLayout& layout) {
+  return {.shape = {1, kMnistSide, kMnistSide},
+          .is_image = true,
+          .num_classes = kMnistClasses,
+          .num_targets = 1,
+          .class_names = layout.class_names};
+}
+
+std::unique_ptr<input::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, Split split, Logger& logger) {
+  const fs::path root = options.root;
+  auto folder = find_mnist(layout, root);
+  if (!folder && options.download) {
+    fetch_files(layout.source, root, logger);
+    folder = root / layout.source.folder;
+  }
+  if (!folder) {
+    throw DataError(
+        fmt::format("dataset.root: {} holds no {} (there is no {} in {}); set dataset.download=true, or put the files of {} there",
+                    options.root, layout.title, kTrainFiles.images, (root / layout.source.folder).string(), layout.source.url));
+  }
+  const auto& names = split == Split::kTrain ? kTrainFiles : kValidationFiles;
+  std::array files = {load_idx(layout, *folder, names.images), load_idx(layout, *folder, names.labels)};
+  const auto pixels = check_idx(layout, files[0], kImagesMagic, {kMnistSide, kMnistSide});
+  const auto labels = check_idx(layout, files[1], kLabelsMagic, {});
+  if (pixels.size() != labels.size() * kMnistImageBytes) {
+    fail_mnist(
+        layout, files[1].path,
+        fmt::format("it has {} labels, but {} has {} images", labels.size(), files[0].path.string(), pixels.size() / kMnistImageBytes));
+  }
+  const auto wrong = std::ranges::find_if(labels, [](uint8_t label) { return label >= kMnistClasses; });
+  if (wrong != labels.end()) {
+    fail_mnist(layout, files[1].path,
+               fmt::format("item {} (from 0) is the label {}, but those of {} are 0 to {}", wrong - labels.begin(), *wrong, layout.title,
+                           kMnistClasses - 1));
+  }
+  return std::make_unique<Mnist>(mnist_info(layout), std::move(files), pixels, labels);
+}
+
+void add_mnist(DatasetRegistry& registry) {
+  // The layouts are static constants, which outlive the registry.
+  const auto add = [&registry](const char* name, const MnistLayout& layout, const char* doc) {
+    registry.add<MnistOptions>(name, doc, [&layout](const MnistOptions& options) -> DatasetFactory {
+      return {mnist_info(layout), [&layout, options](Split split, Logger& logger) { return open_mnist(layout, options, split, logger); }};
+    });
+  };
+  add("mnist", mnist_layout(), "MNIST: 70,000 grey images of 28 x 28, handwritten digits.");
+  add("fashion_mnist", fashion_mnist_layout(), "FashionMNIST: 70,000 grey images of 28 x 28, clothes in 10 classes.");
+}
+
+}  // namespace trainer::datasets
