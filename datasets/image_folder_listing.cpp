@@ -117,6 +117,8 @@ struct ClassFiles {
   int64_t num_others = 0;
 };
 
+std::string joined(const std::string& folder, const std::string& name) { return folder.empty() ? name : folder + '/' + name; }
+
 // Lists the files of one class.
 class ClassLister {
  public:
@@ -142,8 +144,6 @@ class ClassLister {
   }
 
  private:
-  static std::string joined(const std::string& folder, const std::string& name) { return folder.empty() ? name : folder + '/' + name; }
-
   // Returns the folders in it.
   std::vector<std::string> read_folder(const std::string& relative) {
     std::vector<std::string> folders;
@@ -216,6 +216,14 @@ std::vector<std::string> validation_classes(const ClassFolders& folders) {
   return names;
 }
 
+void add_images(ImageList& images, const std::string& name, const ClassFiles& files, int64_t label) {
+  for (size_t begin = 0; begin < files.images.size();) {
+    const size_t end = files.images.find('\0', begin);
+    images.add(joined(name, files.images.substr(begin, end - begin)), label);
+    begin = end + 1;
+  }
+}
+
 // The folders in `path`, of which there must be some.
 std::vector<std::string> require_folders(const fs::path& path) {
   std::string problem = path.string() + " has no class folders";
@@ -261,30 +269,6 @@ ClassFolders find_class_folders(const fs::path& root) {
           .class_names = require_folders(root / "train")};
 }
 
-void ImageList::add_class(std::string_view name, std::string_view paths) {
-  for (size_t begin = 0; begin < paths.size();) {
-    const size_t end = paths.find('\0', begin) + 1;
-    offsets_.push_back(paths_.size());
-    paths_.append(name).append("/").append(paths.substr(begin, end - begin));
-    begin = end;
-  }
-  ends_.push_back(size());
-}
-
-int64_t ImageList::label(int64_t index) const { return std::ranges::upper_bound(ends_, index) - ends_.begin(); }
-
-std::string ImageList::path(int64_t index) const { return (folder_ / (paths_.data() + offsets_[static_cast<size_t>(index)])).string(); }
-
-int64_t ImageList::num_classes_with_images() const {
-  int64_t count = 0;
-  int64_t begin = 0;
-  for (const auto end : ends_) {
-    if (end > begin) ++count;
-    begin = end;
-  }
-  return count;
-}
-
 ImageList list_images(const ClassFolders& folders, Split split, int num_threads) {
   const auto& folder = split == Split::kTrain ? folders.train : folders.validation.value();
   const auto names = split == Split::kTrain ? folders.class_names : validation_classes(folders);
@@ -292,11 +276,12 @@ ImageList list_images(const ClassFolders& folders, Split split, int num_threads)
   ImageList images(folder);
   int64_t num_others = 0;
   auto next = names.begin();
-  for (const auto& name : folders.class_names) {
+  for (size_t label = 0; label < folders.class_names.size(); ++label) {
+    const auto& name = folders.class_names[label];
     ClassFiles files;
     if (next != names.end() && *next == name) files = std::move(classes[static_cast<size_t>(next++ - names.begin())]);
     if (split == Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.num_others);
-    images.add_class(name, files.images);
+    add_images(images, name, files, static_cast<int64_t>(label));
     num_others += files.num_others;
   }
   if (images.size() == 0) throw_no_images(folder, num_others);

@@ -5,14 +5,12 @@
 // ROOT/train/CLASS/… holds the training images and ROOT/val/CLASS/… (or valid, or validation) those for validation. If there is no folder
 // ROOT/train, ROOT/CLASS/… holds the training images and there are none for validation.
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "datasets/registry.h"
+#include "datasets/image_files.h"
 
 namespace trainer::datasets {
 
@@ -25,32 +23,11 @@ struct ClassFolders {
 // Lists the class folders, but no images. Throws std::runtime_error that says what is missing, where, and what to do.
 ClassFolders find_class_folders(const std::filesystem::path& root);
 
-// The images of one split, class by class. A million of them take tens of megabytes.
-class ImageList {
- public:
-  explicit ImageList(std::filesystem::path folder) : folder_(std::move(folder)) {}
-
-  // Adds the class with the next label. `paths` are relative to the class's folder; a '\0' ends each.
-  void add_class(std::string_view name, std::string_view paths);
-
-  int64_t size() const { return static_cast<int64_t>(offsets_.size()); }
-  int64_t label(int64_t index) const;
-  std::string path(int64_t index) const;
-  int64_t num_classes() const { return static_cast<int64_t>(ends_.size()); }
-  int64_t num_classes_with_images() const;
-  const std::filesystem::path& folder() const { return folder_; }  // which holds the class folders
-
- private:
-  std::filesystem::path folder_;
-  std::string paths_;              // relative to the folder; a '\0' ends each
-  std::vector<uint64_t> offsets_;  // of each path
-  std::vector<int64_t> ends_;      // of each class: the index after its last image
-};
-
-// Lists the files with an image's extension in each class folder and in all folders below it, with up to `num_threads` threads, on whose
-// number the result does not depend. Links to folders are followed, but not to one that was already listed for the class or that holds the
-// class folders. Throws DataError that names the folder when it cannot be listed, when a training class or the whole split has no images,
-// and when the validation folder has a class that the training folder lacks; Error with ExitCode::kStopped after a stop request.
+// The images of one split, class by class: lists the files with an image's extension in each class folder and in all folders below it, with
+// up to `num_threads` threads, on whose number the result does not depend. Links to folders are followed, but not to one that was already
+// listed for the class or that holds the class folders. Throws DataError that names the folder when it cannot be listed, when a training
+// class or the whole split has no images, and when the validation folder has a class that the training folder lacks; Error with
+// ExitCode::kStopped after a stop request.
 ImageList list_images(const ClassFolders& folders, Split split, int num_threads);
 
 }  // namespace trainer::datasets

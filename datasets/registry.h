@@ -29,9 +29,12 @@ struct DatasetFactory {
   bool has_validation = true;
   // Why info.num_classes is kUnknownClasses, and what to do; else empty.
   std::string missing = {};
+  // The key of the data set that `missing` is about.
+  std::string missing_key = "root";
 };
 
-// make() reads no files; it may list the folders of a data set whose classes are its folders.
+// make() reads no samples. To know the classes, it may list folders and read small files that index the samples; it does not throw when
+// that fails.
 using DatasetRegistry = config::Registry<DatasetFactory>;
 
 const DatasetRegistry& dataset_registry();

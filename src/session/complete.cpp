@@ -41,7 +41,7 @@ void complete_experiment(config::Experiment& experiment, config::Findings& findi
   if (!model.takes_num_outputs()) return;
   const auto& info = factory.info;
   if (info.num_classes == input::kUnknownClasses) {
-    findings.refuse("dataset.root", factory.missing);
+    findings.refuse("dataset." + factory.missing_key, factory.missing);
   } else {
     model.set_num_outputs(info.num_classes > 0 ? info.num_classes : info.num_targets);
   }

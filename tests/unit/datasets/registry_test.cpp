@@ -105,17 +105,20 @@ void write_files(const std::filesystem::path& root) {
     }
   }
   for (const char* name : {"train/cat/1.jpg", "train/dog/2.jpg", "val/dog/3.jpg"}) write(name, 100);
+  write_bytes(root / "train.csv", "train/cat/1.jpg,cat\ntrain/dog/2.jpg,dog\n");
+  write_bytes(root / "validation.csv", "val/dog/3.jpg,dog\n");
 }
 
 class EveryDataset : public ::testing::TestWithParam<std::string> {};
 
-// The data set with its default options, but in `root` if it has a root.
+// The data set with its default options, but with the files of `root` if it has any.
 DatasetFactory make_in(const std::string& name, const std::filesystem::path& root) {
   const auto component = dataset_registry().configure(name);
   config::KeyTable table;
   component.options->describe(table);
   for (const auto& key : table.keys()) {
-    if (key.name == "root") set_key(component, "root", root.string());
+    if (key.name == "root") set_key(component, key.name, root.string());
+    if (name == "csv" && key.name != "root") set_key(component, key.name, (root / (key.name + ".csv")).string());
   }
   return dataset_registry().make(component);
 }

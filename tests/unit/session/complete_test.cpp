@@ -92,5 +92,16 @@ TEST_F(CompleteFolder, WithoutTheFolderTheNumberOfClassesMustBeGiven) {
   EXPECT_EQ(value_at(file, "dataset", "validation_split"), "auto");
 }
 
+TEST_F(CompleteFolder, WithoutACsvFileItsKeyIsNamed) {
+  const auto file = (folder_.path() / "missing.csv").string();
+  try {
+    resolved("{name: resnet18}", "{name: csv, train: " + file + "}");
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.what(), "x.yaml:3:29: dataset.train: cannot read " + file +
+                                ": No such file or directory; name a CSV file with a line path,label for each image");
+  }
+}
+
 }  // namespace
 }  // namespace trainer::session

@@ -1,0 +1,112 @@
+#include "datasets/csv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "datasets/image_files.h"
+#include "datasets/label_table.h"
+
+namespace trainer::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_integer(const std::string& text) {
+  return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }) && (text.size() == 1 || text[0] != '0');
+}
+
+// The distinct labels of the file, in the order of the classes.
+std::vector<std::string> read_classes(const fs::path& file) {
+  std::set<std::string> labels;
+  read_label_table(file, [&labels](const LabelledPath& row) { labels.insert(row.label); });
+  std::vector<std::string> classes(labels.begin(), labels.end());
+  if (std::ranges::all_of(classes, is_integer)) {
+    // Without leading zeros, a longer number is a greater one.
+    std::ranges::sort(classes, {}, [](const std::string& label) { return std::tuple(label.size(), label); });
+  }
+  return classes;
+}
+
+[[noreturn]] void throw_unknown_label(const CsvOptions& options, Split split, const LabelledPath& row) {
+  if (split == Split::kTrain) {
+    throw DataError(
+        fmt::format("{}: line {} has the label \"{}\" now, but no line had it when the program started; start it again when the "
+                    "file no longer changes",
+                    options.train, row.line, row.label));
+  }
+  throw DataError(fmt::format("{}: line {} has the label \"{}\", which {} has not; correct it, or add training images of that class",
+                              options.validation, row.line, row.label, options.train));
+}
+
+std::unique_ptr<input::Dataset> open_csv(const CsvOptions& options, const std::vector<std::string>& classes, Split split, Logger& logger) {
+  const char* const key = split == Split::kTrain ? "train" : "validation";
+  const fs::path file = split == Split::kTrain ? options.train : options.validation;
+  if (file.empty()) throw DataError("dataset.validation: it is empty; name the CSV file of the images for validation");
+  std::unordered_map<std::string, int64_t> labels;
+  for (const auto& name : classes) labels.emplace(name, static_cast<int64_t>(labels.size()));
+  ImageList images(options.root.empty() ? file.parent_path() : fs::path(options.root));
+  try {
+    read_label_table(file, [&](const LabelledPath& row) {
+      const auto label = labels.find(row.label);
+      if (label == labels.end()) throw_unknown_label(options, split, row);
+      images.add(row.path, label->second);
+    });
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& reason) {
+    throw DataError(fmt::format("dataset.{}: {}", key, reason.what()));
+  }
+  return open_image_files(image_files_info(classes), std::move(images), file, logger);
+}
+
+}  // namespace
+
+void CsvOptions::describe(config::KeyTable& keys) {
+  keys.add(
+      "train", train,
+      {.doc = "The CSV file of the training images, with a line path,label for each, or \"a path, with a comma\",label. Labels are names "
+              "or numbers. A first line path,label is a header.",
+       .required = true,
+       .is_path = true,
+       .may_be_empty = false});
+  keys.add("validation", validation,
+           {.doc = "The CSV file of the images for validation; empty: some of the training images are held out.", .is_path = true});
+  keys.add("root", root,
+           {.doc = "The folder to which relative paths in the CSV files refer; empty: the folder of the CSV file.", .is_path = true});
+}
+
+DatasetFactory csv_factory(const CsvOptions& options) {
+  DatasetFactory factory{.info = image_files_info({}),
+                         .open = {},
+                         .default_transforms = imagenet_transforms(),
+                         .has_validation = !options.validation.empty(),
+                         .missing_key = "train"};
+  try {
+    factory.info = image_files_info(read_classes(options.train));
+  } catch (const std::runtime_error& reason) {
+    factory.info.num_classes = input::kUnknownClasses;
+    factory.missing = reason.what();
+  }
+  factory.open = [options, classes = factory.info.class_names, missing = factory.missing](Split split, Logger& logger) {
+    if (!missing.empty()) throw DataError("dataset.train: " + missing);
+    return open_csv(options, classes, split, logger);
+  };
+  return factory;
+}
+
+void add_csv(DatasetRegistry& registry) {
+  registry.add<CsvOptions>("csv", "Image files of any size, whose labels are in CSV files with lines path,label.", csv_factory);
+}
+
+}  // namespace trainer::datasets

@@ -1,0 +1,105 @@
+#include "datasets/image_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <span>
+#include <stdexcept>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+
+#include "base/file.h"
+#include "base/file_access.h"
+#include "base/plural.h"
+#include "base/text.h"
+
+namespace trainer::datasets {
+namespace {
+
+constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
+
+[[noreturn]] void throw_unreadable(const std::string& path) {
+  const int reason = errno;
+  throw std::runtime_error("cannot be read: " + (reason == 0 ? describe_irregular(path) : std::generic_category().message(reason)));
+}
+
+// The bytes of a file, as a part of `buffer`, which grows if needed. Throws std::runtime_error with only the reason.
+std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t>& buffer) {
+  const FileAccess access("reading", path);
+  const auto file = open_regular_file(path, O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) throw_unreadable(path);
+  if (status.st_size > kMaxFileBytes) {
+    throw std::runtime_error("cannot be read: it has more than " + format_bytes(kMaxFileBytes));
+  }
+  const auto num_bytes = static_cast<size_t>(status.st_size);
+  if (buffer.size() < num_bytes) buffer.resize(num_bytes);
+  size_t num_read = 0;
+  while (num_read < num_bytes) {
+    const auto length = ::read(file.number(), buffer.data() + num_read, num_bytes - num_read);
+    if (length < 0 && errno != EINTR) throw_unreadable(path);
+    if (length == 0) break;
+    if (length > 0) num_read += static_cast<size_t>(length);
+  }
+  if (num_read == 0) throw std::runtime_error("cannot be read: the file is empty");
+  return std::span<const uint8_t>(buffer).first(num_read);
+}
+
+class ImageFiles : public input::Dataset {
+ public:
+  ImageFiles(input::DatasetInfo info, ImageList images) : info_(std::move(info)), images_(std::move(images)) {}
+
+  const input::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return images_.size(); }
+  std::string name(int64_t index) const override { return images_.path(index); }
+
+  input::Sample read(int64_t index, input::Scratch& scratch) const override {
+    return {
+        .image = {}, .encoded = read_bytes(images_.path(index), scratch.bytes), .values = {}, .label = images_.label(index), .target = {}};
+  }
+
+ private:
+  input::DatasetInfo info_;
+  ImageList images_;
+};
+
+}  // namespace
+
+void ImageList::add(std::string_view path, int64_t label) {
+  offsets_.push_back(paths_.size());
+  paths_.append(path).push_back('\0');
+  labels_.push_back(static_cast<int32_t>(label));
+}
+
+int64_t ImageList::num_classes_with_images() const {
+  return static_cast<int64_t>(std::unordered_set<int32_t>(labels_.begin(), labels_.end()).size());
+}
+
+input::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side) {
+  const auto num_classes = static_cast<int64_t>(class_names.size());
+  return {.shape = {3, side, side}, .is_image = true, .num_classes = num_classes, .num_targets = 1, .class_names = std::move(class_names)};
+}
+
+std::unique_ptr<input::Dataset> open_image_files(input::DatasetInfo info, ImageList images, const std::filesystem::path& source,
+                                                 Logger& logger) {
+  const int64_t num_used = images.num_classes_with_images();
+  logger.info("{}: {} in {}{}", source.string(), counted(images.size(), "image"),
+              num_used == info.num_classes ? "" : fmt::format("{} of ", num_used), counted(info.num_classes, "class", "classes"));
+  return std::make_unique<ImageFiles>(std::move(info), std::move(images));
+}
+
+std::string with_imagenet_normalisation(std::string list) {
+  if (!list.empty()) list += ", ";
+  return fmt::format("[{}{{normalize: {{mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}}}}]", list);
+}
+
+DefaultTransforms imagenet_transforms() {
+  return {.train = with_imagenet_normalisation("{random_resized_crop: {size: 224}}, random_horizontal_flip"),
+          .validation = with_imagenet_normalisation("{resize: {size: 256}}, {center_crop: {size: 224}}")};
+}
+
+}  // namespace trainer::datasets

@@ -1,0 +1,48 @@
+#pragma once
+// What the data sets have in common whose samples are image files. The files are decoded by whoever reads the samples.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "datasets/registry.h"
+
+namespace trainer::datasets {
+
+// The images of one split. A million of them take tens of megabytes.
+class ImageList {
+ public:
+  explicit ImageList(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  // `path`: relative to the folder, or absolute; without a '\0'.
+  void add(std::string_view path, int64_t label);
+
+  int64_t size() const { return static_cast<int64_t>(offsets_.size()); }
+  int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }
+  std::string path(int64_t index) const { return (folder_ / (paths_.data() + offsets_[static_cast<size_t>(index)])).string(); }
+  int64_t num_classes_with_images() const;
+
+ private:
+  std::filesystem::path folder_;
+  std::string paths_;              // a '\0' ends each
+  std::vector<uint64_t> offsets_;  // of each path
+  std::vector<int32_t> labels_;    // of each path
+};
+
+// `side`: height and width of all images, or kAnySize.
+input::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side = input::kAnySize);
+
+// Logs how many images `source` (a file or folder) has. An image is read when its sample is; a failure then is a std::runtime_error with
+// only the reason.
+std::unique_ptr<input::Dataset> open_image_files(input::DatasetInfo info, ImageList images, const std::filesystem::path& source,
+                                                 Logger& logger);
+
+// A list of transforms that ends with the normalisation of ImageNet. `list`: the others, or empty.
+std::string with_imagenet_normalisation(std::string list);
+// Of images of any size, for networks of 224 x 224.
+DefaultTransforms imagenet_transforms();
+
+}  // namespace trainer::datasets

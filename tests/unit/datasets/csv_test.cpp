@@ -1,0 +1,211 @@
+#include "datasets/csv.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/testing/temporary_folder.h"
+#include "tests/unit/datasets/small_files.h"
+
+namespace trainer::datasets::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// CSV files in a temporary folder.
+class CsvTest : public ::testing::Test {
+ protected:
+  CsvTest() { options_.train = path("train.csv"); }
+
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  void write_train(const std::string& content) const { write_bytes(path("train.csv"), content); }
+  void write_validation(const std::string& content) {
+    write_bytes(path("val.csv"), content);
+    options_.validation = path("val.csv");
+  }
+
+  DatasetFactory factory() const { return csv_factory(options_); }
+  static std::unique_ptr<input::Dataset> open(const DatasetFactory& factory, Split split = Split::kTrain) {
+    return factory.open(split, *make_quiet_logger());
+  }
+  // The classes of a training file with these labels.
+  std::vector<std::string> classes_of(const std::vector<std::string>& labels) const {
+    std::string content;
+    for (const auto& label : labels) content += "a.jpg," + label + "\n";
+    write_train(content);
+    EXPECT_EQ(factory().info.num_classes, static_cast<int64_t>(factory().info.class_names.size()));
+    return factory().info.class_names;
+  }
+  // "LABEL PATH" of each image of the file's content, in a folder that is left out.
+  std::vector<std::string> images_of(const std::string& content) const {
+    write_train(content);
+    const auto made = factory();
+    EXPECT_EQ(made.missing, "");
+    return made.missing.empty() ? images_in(*open(made)) : std::vector<std::string>{};
+  }
+  std::vector<std::string> images_in(const input::Dataset& dataset) const {
+    std::vector<std::string> lines;
+    input::Scratch scratch;
+    for (int64_t i = 0; i < dataset.size(); ++i) {
+      const auto name = dataset.name(i);
+      write_bytes(name, "image");
+      const auto sample = dataset.read(i, scratch);
+      EXPECT_EQ(sample.encoded.size(), 5U);
+      lines.push_back(std::to_string(sample.label) + ' ' + name.substr(path("").size()));
+    }
+    return lines;
+  }
+  static std::string failure_of(const DatasetFactory& factory, Split split) {
+    try {
+      open(factory, split);
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "no DataError";
+    return "";
+  }
+  // What the factory says of a training file with that content, after its name.
+  std::string what_is_wrong_with(const std::string& content) const {
+    write_train(content);
+    const auto made = factory();
+    EXPECT_EQ(made.info.num_classes, input::kUnknownClasses);
+    EXPECT_THAT(made.info.class_names, IsEmpty());
+    EXPECT_EQ(made.missing_key, "train");
+    for (const auto split : {Split::kTrain, Split::kValidation}) EXPECT_EQ(failure_of(made, split), "dataset.train: " + made.missing);
+    const auto begin = path("train.csv") + ": ";
+    EXPECT_EQ(made.missing.substr(0, begin.size()), begin);
+    return made.missing.substr(begin.size());
+  }
+
+ private:
+  trainer::testing::TemporaryFolder folder_;
+
+ protected:
+  CsvOptions options_;
+};
+
+TEST_F(CsvTest, ReadsBothFiles) {
+  write_train("cats/1.jpg,cat\ndogs/2.jpg,dog\ncats/3.jpg,cat\n");
+  write_validation("4.jpg,dog\n");
+  const auto made = factory();
+  EXPECT_TRUE(made.has_validation);
+  EXPECT_THAT(made.info.shape, ElementsAre(3, input::kAnySize, input::kAnySize));
+  EXPECT_THAT(made.info.class_names, ElementsAre("cat", "dog"));
+  const auto train = open(made);
+  EXPECT_THAT(train->info().class_names, ElementsAre("cat", "dog"));
+  EXPECT_THAT(images_in(*train), ElementsAre("0 cats/1.jpg", "1 dogs/2.jpg", "0 cats/3.jpg"));
+  EXPECT_THAT(images_in(*open(made, Split::kValidation)), ElementsAre("1 4.jpg"));
+  EXPECT_THAT(made.default_transforms.train, HasSubstr("random_resized_crop"));
+}
+
+TEST_F(CsvTest, ValidationMayBeMissing) {
+  write_train("1.jpg,cat\n");
+  EXPECT_FALSE(factory().has_validation);
+  EXPECT_EQ(failure_of(factory(), Split::kValidation), "dataset.validation: it is empty; name the CSV file of the images for validation");
+}
+
+TEST_F(CsvTest, ClassesAreSortedAsNumbersIfAllAre) {
+  EXPECT_THAT(classes_of({"10", "2", "0", "2", "1"}), ElementsAre("0", "1", "2", "10"));
+  EXPECT_THAT(classes_of({"10", "2", "cat"}), ElementsAre("10", "2", "cat"));
+  EXPECT_THAT(classes_of({"10", "02", "1"}), ElementsAre("02", "1", "10"));
+  EXPECT_THAT(classes_of({"1", "-1", "0"}), ElementsAre("-1", "0", "1"));
+  EXPECT_THAT(classes_of({"b", "B", "é", "a b"}), ElementsAre("B", "a b", "b", "é"));
+}
+
+TEST_F(CsvTest, UnderstandsTheFormsOfCsv) {
+  EXPECT_THAT(images_of("1.jpg,b\n2.jpg,a"), ElementsAre("1 1.jpg", "0 2.jpg"));
+  EXPECT_THAT(images_of("path,label\n1.jpg,b\n"), ElementsAre("0 1.jpg"));
+  EXPECT_THAT(images_of("\n\"file\",\"label\"\n1.jpg,b\n"), ElementsAre("0 1.jpg"));
+  EXPECT_THAT(images_of("1.jpg,b\n2.jpg,label\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
+  EXPECT_THAT(images_of("\xef\xbb\xbfpath,label\r\n1.jpg,b\r\n\r\n2.jpg,a\r"), ElementsAre("1 1.jpg", "0 2.jpg"));
+  EXPECT_THAT(images_of("\"a,b.jpg\",\"x \"\"y\"\"\"\r\n\"c.jpg\",\"u\nv\"\r"), ElementsAre("1 a,b.jpg", "0 c.jpg"));
+  EXPECT_THAT(factory().info.class_names, ElementsAre("u\nv", "x \"y\""));
+  EXPECT_THAT(images_of("a \"b\".jpg, c \n"), ElementsAre("0 a \"b\".jpg"));
+  EXPECT_THAT(factory().info.class_names, ElementsAre(" c "));
+}
+
+TEST_F(CsvTest, PathsReferToTheRootOrToTheFile) {
+  write_bytes(path("lists/val.csv"), "1.jpg,cat\n");
+  write_train("1.jpg,cat\n/abs/2.jpg,cat\n");
+  options_.validation = path("lists/val.csv");
+  EXPECT_EQ(open(factory())->name(1), "/abs/2.jpg");
+  EXPECT_EQ(open(factory(), Split::kValidation)->name(0), path("lists/1.jpg"));
+  options_.root = path("images");
+  EXPECT_EQ(open(factory())->name(0), path("images/1.jpg"));
+  EXPECT_EQ(open(factory())->name(1), "/abs/2.jpg");
+  EXPECT_EQ(open(factory(), Split::kValidation)->name(0), path("images/1.jpg"));
+}
+
+TEST_F(CsvTest, MalformedTrainingFilesAreExplained) {
+  EXPECT_EQ(what_is_wrong_with(""), "it has no images; add a line path,label for each");
+  EXPECT_EQ(what_is_wrong_with("path,label\n\n"), "it has no images; add a line path,label for each");
+  EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\n2.jpg\n"),
+            "line 3 has 1 field instead of path,label; write a path that contains a comma in quotation marks");
+  EXPECT_EQ(what_is_wrong_with("1.jpg,a\n2,b.jpg,a\n"),
+            "line 2 has 3 fields instead of path,label; write a path that contains a comma in quotation marks");
+  EXPECT_EQ(what_is_wrong_with("path,label,split\n1.jpg,a,train\n"),
+            "line 1 has 3 fields instead of path,label; write a path that contains a comma in quotation marks");
+  EXPECT_EQ(what_is_wrong_with("1.jpg,\n"), "line 1 has no label; add it");
+  EXPECT_EQ(what_is_wrong_with("\"1\n.jpg\",a\n\"\",a\n"), "line 3 has no path; add it");
+  EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\"2.jpg,a\n3.jpg,a\n"), "line 2 has a quotation mark that no other one closes; add it");
+  EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\"2\".jpg,a\n"),
+            "line 2 has text after a closing quotation mark; double a quotation mark that belongs to the field");
+  EXPECT_EQ(what_is_wrong_with(std::string("1\0.\0", 4)), "it is not text in UTF-8; save it as such");
+}
+
+TEST_F(CsvTest, ATrainingFileThatCannotBeReadIsNamed) {
+  const std::string remedy = "; name a CSV file with a line path,label for each image";
+  EXPECT_EQ(factory().missing, "cannot read " + path("train.csv") + ": No such file or directory" + remedy);
+  options_.train = path("");
+  EXPECT_THAT(factory().missing, EndsWith(": it is a folder, not a regular file" + remedy));
+}
+
+TEST_F(CsvTest, MistakesInTheValidationFileAreErrors) {
+  write_train("1.jpg,cat\n2.jpg,dog\n");
+  options_.validation = path("val.csv");
+  EXPECT_EQ(failure_of(factory(), Split::kValidation), "dataset.validation: cannot read " + path("val.csv") +
+                                                           ": No such file or directory; name a CSV file with a line path,label for "
+                                                           "each image");
+  write_validation("path,label\n1.jpg,cat\n2.jpg,cow\n");
+  EXPECT_EQ(failure_of(factory(), Split::kValidation), path("val.csv") + ": line 3 has the label \"cow\", which " + path("train.csv") +
+                                                           " has not; correct it, or add training images of that class");
+  write_validation("1.jpg\n");
+  EXPECT_EQ(failure_of(factory(), Split::kValidation),
+            "dataset.validation: " + path("val.csv") +
+                ": line 1 has 1 field instead of path,label; write a path that contains a comma in quotation marks");
+  EXPECT_EQ(open(factory())->size(), 2);
+}
+
+TEST_F(CsvTest, LabelsThatAppearAfterTheStartAreNoticed) {
+  write_train("1.jpg,cat\n");
+  const auto made = factory();
+  write_train("1.jpg,cat\n2.jpg,dog\n");
+  EXPECT_EQ(failure_of(made, Split::kTrain),
+            path("train.csv") +
+                ": line 2 has the label \"dog\" now, but no line had it when the program started; start it "
+                "again when the file no longer changes");
+}
+
+TEST_F(CsvTest, ImagesThatDoNotExistAreFoundWhenTheyAreRead) {
+  write_train("1.jpg,cat\n");
+  const auto dataset = open(factory());
+  input::Scratch scratch;
+  try {
+    dataset->read(0, scratch);
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "cannot be read: No such file or directory");
+  }
+}
+
+}  // namespace
+}  // namespace trainer::datasets::test
