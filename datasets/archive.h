@@ -12,7 +12,7 @@
 namespace trainer::datasets {
 
 struct ArchiveSource {
-  std::string url;     // http or https; redirects are followed. A tar file, plain or compressed with gzip
+  std::string url;     // http or https; redirects are followed. A zip file, or a tar file, plain or compressed with gzip
   std::string md5;     // of the archive, 32 lower-case hexadecimal digits
   std::string folder;  // the archive's top folder, which is installed
   DownloadLimits limits = {};

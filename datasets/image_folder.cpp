@@ -14,9 +14,6 @@
 namespace trainer::datasets {
 namespace {
 
-// Of the listing, which mostly waits for the file system.
-constexpr int kListingThreads = 8;
-
 // `num_classes`: of the factory's info.
 std::unique_ptr<input::Dataset> open_image_folder(const ImageFolderOptions& options, int64_t num_classes, Split split, Logger& logger) {
   ClassFolders folders;

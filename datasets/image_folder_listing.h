@@ -23,6 +23,9 @@ struct ClassFolders {
 // Lists the class folders, but no images. Throws std::runtime_error that says what is missing, where, and what to do.
 ClassFolders find_class_folders(const std::filesystem::path& root);
 
+// Threads of a listing, which mostly waits for the file system.
+inline constexpr int kListingThreads = 8;
+
 // The images of one split, class by class: lists the files with an image's extension in each class folder and in all folders below it, with
 // up to `num_threads` threads, on whose number the result does not depend. Links to folders are followed, but not to one that was already
 // listed for the class or that holds the class folders. Throws DataError that names the folder when it cannot be listed, when a training

@@ -25,6 +25,24 @@ TEST_F(FetchArchive, ExtractsTheFolder) {
   EXPECT_EQ(read_file(root() / "numbers" / "empty"), "");
 }
 
+TEST_F(FetchArchive, ExtractsAZipFile) {
+  const auto random = random_bytes(200'000);
+  for (const char* options : {"", "zip:compression=store", "zip:zip64"}) {
+    fetch(zip({{"numbers/", "", AE_IFDIR},
+               {"numbers/one.txt", "1\n"},
+               {"numbers/random", random},
+               {"numbers/zeros", std::string(200'000, '\0')},
+               {"numbers/more/empty", ""}},
+              options));
+    EXPECT_THAT(root_entries(), ElementsAre("numbers"));
+    EXPECT_EQ(read_file(root() / "numbers/one.txt"), "1\n");
+    EXPECT_EQ(read_file(root() / "numbers/random"), random);
+    EXPECT_EQ(read_file(root() / "numbers/zeros"), std::string(200'000, '\0'));
+    EXPECT_EQ(read_file(root() / "numbers/more/empty"), "");
+    fs::remove_all(root() / "numbers");
+  }
+}
+
 TEST_F(FetchArchive, CreatesTheRoot) {
   const auto body = plain_archive();
   const HttpServer server([&body](HttpServer::Connection& connection) { connection.reply(body); });
@@ -150,7 +168,7 @@ TEST_F(FetchArchive, PathsOutsideTheFolderAreRefused) {
 }
 
 TEST_F(FetchArchive, LinksAndDevicesAreRefused) {
-  const std::vector<TarEntry> refused = {
+  const std::vector<ArchiveEntry> refused = {
       {.path = "numbers/link", .content = "", .type = AE_IFLNK, .link = "/etc"},
       {.path = "numbers/link", .content = "", .type = AE_IFREG, .link = "numbers/one.txt", .hard_link = true},
       {.path = "numbers/link", .content = "", .type = AE_IFIFO},
@@ -161,7 +179,25 @@ TEST_F(FetchArchive, LinksAndDevicesAreRefused) {
   }
 }
 
+TEST_F(FetchArchive, PathsAndLinksInZipFilesAreRefused) {
+  for (const std::string path : {"../evil", "numbers/../../evil", "/evil"}) {
+    EXPECT_THAT(failure_with(zip({{"numbers/one.txt", "1\n"}, {path, "evil"}})),
+                HasSubstr(": the archive is refused: it holds the unsafe path \"" + path + "\";"));
+  }
+  EXPECT_THAT(failure_with(zip({{.path = "numbers/link", .content = "", .type = AE_IFLNK, .link = "/etc"}})),
+              HasSubstr(": the archive is refused: \"numbers/link\" in it is neither a file nor a folder;"));
+}
+
+TEST_F(FetchArchive, DamagedZipFilesAreRefused) {
+  const auto whole = zip({{"numbers/one.txt", "1\n"}, {"numbers/zeros", std::string(1000, '\0')}});
+  EXPECT_THAT(failure_with(whole.substr(0, whole.size() - 1)), HasSubstr(": the archive cannot be unpacked: its end is missing;"));
+  auto changed = zip({{"numbers/one.txt", "content"}}, "zip:compression=store");
+  changed[changed.find("content")] = 'C';
+  EXPECT_THAT(failure_with(changed), HasSubstr(": the archive cannot be unpacked: \"numbers/one.txt\" in it is damaged;"));
+}
+
 TEST_F(FetchArchive, ArchiveWithoutTheFolderIsRefused) {
+  EXPECT_THAT(failure_with(zip({{"letters/a.txt", "a\n"}})), HasSubstr(": the archive holds no folder numbers;"));
   EXPECT_THAT(failure_with(tar_gz({{"letters/a.txt", "a\n"}})), HasSubstr(": the archive holds no folder numbers;"));
   EXPECT_THAT(failure_with(tar_gz({{"numbers", "a\n"}})), HasSubstr(": the archive holds no folder numbers;"));
 }
@@ -174,7 +210,7 @@ TEST_F(FetchArchive, FilesThatAreNotArchivesAreRefused) {
 }
 
 std::string cifar10_archive() {
-  std::vector<TarEntry> entries = {{"cifar-10-batches-bin/", "", AE_IFDIR}};
+  std::vector<ArchiveEntry> entries = {{"cifar-10-batches-bin/", "", AE_IFDIR}};
   for (const auto& name : cifar10_layout().train_files) entries.push_back({"cifar-10-batches-bin/" + name, std::string(3073, '\1')});
   entries.push_back({"cifar-10-batches-bin/test_batch.bin", std::string(2 * size_t{3073}, '\2')});
   return tar_gz(entries);

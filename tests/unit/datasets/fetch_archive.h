@@ -27,7 +27,7 @@ namespace trainer::datasets::test {
 
 namespace fs = std::filesystem;
 
-struct TarEntry {
+struct ArchiveEntry {
   std::string path;
   std::string content;
   mode_t type = AE_IFREG;
@@ -35,14 +35,14 @@ struct TarEntry {
   bool hard_link = false;
 };
 
-inline std::string tar_gz(const std::vector<TarEntry>& entries) {
+// `set_format`: for a new writer.
+inline std::string archive_of(const std::vector<ArchiveEntry>& entries, const std::function<void(archive*)>& set_format) {
   size_t capacity = 65536;
   for (const auto& entry : entries) capacity += 2 * entry.content.size() + 4096;
   std::string bytes(capacity, '\0');
   size_t used = 0;
   archive* writer = archive_write_new();
-  archive_write_add_filter_gzip(writer);
-  archive_write_set_format_pax_restricted(writer);
+  set_format(writer);
   archive_write_open_memory(writer, bytes.data(), bytes.size(), &used);
   for (const auto& [path, content, type, link, hard_link] : entries) {
     archive_entry* entry = archive_entry_new();
@@ -60,6 +60,22 @@ inline std::string tar_gz(const std::vector<TarEntry>& entries) {
   archive_write_free(writer);
   bytes.resize(used);
   return bytes;
+}
+
+inline std::string tar_gz(const std::vector<ArchiveEntry>& entries) {
+  return archive_of(entries, [](archive* writer) {
+    archive_write_add_filter_gzip(writer);
+    archive_write_set_format_pax_restricted(writer);
+  });
+}
+
+// `options`: of libarchive, such as "zip:compression=store".
+inline std::string zip(const std::vector<ArchiveEntry>& entries, const char* options = "") {
+  return archive_of(entries, [options](archive* writer) {
+    archive_write_set_format_zip(writer);
+    archive_write_set_options(writer, options);
+    archive_write_set_bytes_in_last_block(writer, 1);
+  });
 }
 
 inline std::string md5_of(const std::string& bytes) {

@@ -105,6 +105,9 @@ void write_files(const std::filesystem::path& root) {
     }
   }
   for (const char* name : {"train/cat/1.jpg", "train/dog/2.jpg", "val/dog/3.jpg"}) write(name, 100);
+  write_bytes(root / "tiny-imagenet-200/wnids.txt", "n1\n");
+  write_bytes(root / "tiny-imagenet-200/val/val_annotations.txt", "2.JPEG\tn1\n");
+  for (const char* name : {"train/n1/images/1.JPEG", "val/images/2.JPEG"}) write(std::string("tiny-imagenet-200/") + name, 100);
   write_bytes(root / "train.csv", "train/cat/1.jpg,cat\ntrain/dog/2.jpg,dog\n");
   write_bytes(root / "validation.csv", "val/dog/3.jpg,dog\n");
 }

@@ -1,0 +1,213 @@
+#include "datasets/tiny_imagenet.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/plural.h"
+#include "datasets/files.h"
+#include "datasets/image_files.h"
+#include "datasets/image_folder_listing.h"
+
+// Functions in the anonymous namespace throw the reason as std::runtime_error; TinyImagenet::open adds the remedy.
+
+namespace trainer::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kTinySide = 64;
+constexpr int64_t kPublishedClasses = 200;
+constexpr const char* kIdsFile = "wnids.txt";
+
+struct TinyClasses {
+  std::vector<std::string> ids;  // sorted by their bytes
+  std::vector<std::string> names;
+};
+
+// Calls `use` with the number, from 1, and the text of each line that is not empty.
+void for_each_line(const fs::path& file, const std::function<void(int64_t number, std::string_view line)>& use) {
+  const auto text = read_file(file);
+  std::string_view rest = text;
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    auto line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) use(number, line);
+  }
+}
+
+std::vector<std::string> read_ids(const fs::path& file) {
+  std::vector<std::string> ids;
+  for_each_line(file, [&](int64_t number, std::string_view line) {
+    if (line.find_first_of("/. \t") != std::string_view::npos || line.find('\0') != std::string_view::npos) {
+      throw std::runtime_error(fmt::format("{}: line {} is \"{}\" instead of the id of a class", file.string(), number, line));
+    }
+    ids.emplace_back(line);
+  });
+  if (ids.empty()) throw std::runtime_error(file.string() + " lists no classes");
+  std::ranges::sort(ids);
+  const auto twice = std::ranges::adjacent_find(ids);
+  if (twice != ids.end()) throw std::runtime_error(fmt::format("{} lists the class {} twice", file.string(), *twice));
+  return ids;
+}
+
+// The first name of each id; the id itself if the file is missing or does not have it.
+std::vector<std::string> read_names(const fs::path& file, const std::vector<std::string>& ids) {
+  auto names = ids;
+  if (!is_there(file)) return names;
+  for_each_line(file, [&](int64_t, std::string_view line) {
+    const auto tab = std::min(line.find('\t'), line.size());
+    const auto id = std::ranges::lower_bound(ids, line.substr(0, tab));
+    if (id == ids.end() || *id != line.substr(0, tab)) return;
+    line.remove_prefix(std::min(tab + 1, line.size()));
+    const auto name = line.substr(0, line.find(','));
+    if (!name.empty()) names[static_cast<size_t>(id - ids.begin())] = name;
+  });
+  return names;
+}
+
+TinyClasses read_tiny_classes(const fs::path& folder) {
+  TinyClasses classes;
+  classes.ids = read_ids(folder / kIdsFile);
+  classes.names = read_names(folder / "words.txt", classes.ids);
+  return classes;
+}
+
+ImageList list_training(const fs::path& folder, const TinyClasses& classes) {
+  const auto train = folder / "train";
+  for (const auto& id : classes.ids) {
+    if (!is_there(train / id)) throw std::runtime_error(fmt::format("there is no folder {}", (train / id).string()));
+  }
+  return list_images({.train = train, .validation = std::nullopt, .class_names = classes.ids}, Split::kTrain, kListingThreads);
+}
+
+ImageList list_validation(const fs::path& folder, const TinyClasses& classes) {
+  const auto file = folder / "val/val_annotations.txt";
+  ImageList images(folder / "val/images");
+  for_each_line(file, [&](int64_t number, std::string_view line) {
+    const auto name = line.substr(0, line.find('\t'));
+    auto id = line.substr(std::min(name.size() + 1, line.size()));
+    id = id.substr(0, id.find('\t'));
+    const auto label = std::ranges::lower_bound(classes.ids, id);
+    if (label == classes.ids.end() || *label != id) {
+      throw std::runtime_error(fmt::format("{}: line {} has the class \"{}\", which {} has not", file.string(), number, id, kIdsFile));
+    }
+    images.add(name, label - classes.ids.begin());
+  });
+  if (images.size() == 0) throw std::runtime_error(file.string() + " lists no images");
+  return images;
+}
+
+class TinyImagenet {
+ public:
+  TinyImagenet(const ArchiveSource& archive, TinyImagenetOptions options) : archive_(archive), options_(std::move(options)) {}
+
+  // The folder that holds the files: the data set's folder in `root`, or `root` itself.
+  std::optional<fs::path> folder() const {
+    const fs::path root = options_.root;
+    if (is_there(root / archive_.folder)) return root / archive_.folder;
+    return is_there(root / kIdsFile) ? std::optional(root) : std::nullopt;
+  }
+
+  // "REASON; REMEDY".
+  std::string explain(const std::string& reason) const {
+    return fmt::format("{}; unpack {} there by hand, or set dataset.root to a new folder and dataset.download=true", reason, archive_.url);
+  }
+  std::string explain_absence() const {
+    return fmt::format("{} holds no Tiny ImageNet (there is no {}); set dataset.download=true, or unpack {} in that folder by hand",
+                       options_.root, (fs::path(options_.root) / archive_.folder).string(), archive_.url);
+  }
+
+  // `num_classes`: of the factory's info.
+  std::unique_ptr<input::Dataset> open(int64_t num_classes, Split split, Logger& logger) const {
+    auto place = folder();
+    if (!place && options_.download) {
+      fetch_archive(archive_, options_.root, logger);
+      place = folder();
+    }
+    if (!place) throw DataError("dataset.root: " + explain_absence());
+    try {
+      const auto classes = read_tiny_classes(*place);
+      const auto count = static_cast<int64_t>(classes.ids.size());
+      if (count != num_classes) {
+        throw std::runtime_error(fmt::format("{} lists {}, but {} were expected", (*place / kIdsFile).string(),
+                                             counted(count, "class", "classes"), num_classes));
+      }
+      auto images = split == Split::kTrain ? list_training(*place, classes) : list_validation(*place, classes);
+      return open_image_files(image_files_info(classes.names, kTinySide), std::move(images),
+                              *place / (split == Split::kTrain ? "train" : "val"), logger);
+    } catch (const DataError&) {
+      throw;
+    } catch (const Error& error) {
+      if (error.exit_code() == ExitCode::kStopped) throw;
+      throw DataError("dataset.root: " + explain(error.what()));
+    } catch (const std::runtime_error& reason) {
+      throw DataError("dataset.root: " + explain(reason.what()));
+    }
+  }
+
+ private:
+  ArchiveSource archive_;
+  TinyImagenetOptions options_;
+};
+
+}  // namespace
+
+const ArchiveSource& tiny_imagenet_archive() {
+  static const ArchiveSource archive{
+      .url = "http://cs231n.stanford.edu/tiny-imagenet-200.zip", .md5 = "90528d7ca1a48142e341f4ef8d21d0de", .folder = "tiny-imagenet-200"};
+  return archive;
+}
+
+void TinyImagenetOptions::describe(config::KeyTable& keys) {
+  keys.add("root", root,
+           {.doc = "The folder that holds the data set's own folder (tiny-imagenet-200), or that folder itself.", .is_path = true});
+  keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});
+  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
+}
+
+DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyImagenetOptions& options) {
+  const TinyImagenet data(archive, options);
+  DatasetFactory factory{
+      .info = image_files_info({}, kTinySide),
+      .open = {},
+      .default_transforms = {.train = with_imagenet_normalisation("{random_crop: {size: 64, padding: 8}}, random_horizontal_flip"),
+                             .validation = with_imagenet_normalisation("")}};
+  factory.info.num_classes = options.download ? kPublishedClasses : input::kUnknownClasses;
+  const auto folder = data.folder();
+  if (!folder && !options.download) factory.missing = data.explain_absence();
+  if (folder) {
+    try {
+      factory.info = image_files_info(read_tiny_classes(*folder).names, kTinySide);
+    } catch (const std::runtime_error& reason) {
+      factory.info.num_classes = input::kUnknownClasses;
+      factory.missing = data.explain(reason.what());
+    }
+  }
+  factory.open = [data, num_classes = factory.info.num_classes, missing = factory.missing](Split split, Logger& logger) {
+    if (!missing.empty()) throw DataError("dataset.root: " + missing);
+    return data.open(num_classes, split, logger);
+  };
+  return factory;
+}
+
+void add_tiny_imagenet(DatasetRegistry& registry) {
+  registry.add<TinyImagenetOptions>(
+      "tiny_imagenet", "Tiny ImageNet: 110,000 colour images of 64 x 64 in 200 classes.",
+      [](const TinyImagenetOptions& options) { return tiny_imagenet_factory(tiny_imagenet_archive(), options); });
+}
+
+}  // namespace trainer::datasets
