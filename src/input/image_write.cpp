@@ -82,7 +82,7 @@ class WindowWriter {
     const int begin = image_.mirrored ? image_.window_width - inside_end : inside_begin;
     const int end = image_.mirrored ? image_.window_width - inside_begin : inside_end;
     for (int y = 0; y < image_.window_height; ++y, out += static_cast<ptrdiff_t>(image_.window_width) * channels_) {
-      const int source = source_index(image_.top + y, image_.height, image_.padding);
+      const int source = source_index(source_row(y), image_.height, image_.padding);
       if (source == kOutside) {
         for (int x = 0; x < image_.window_width; ++x) write_zero(out + x * channels_);
         continue;
@@ -103,6 +103,8 @@ class WindowWriter {
   }
 
  private:
+  // The stored row for output row y; it may be outside the image.
+  int source_row(int y) const { return image_.flipped ? image_.top + image_.window_height - 1 - y : image_.top + y; }
   // The stored column for output column x; it may be outside the image.
   int source_column(int x) const { return image_.mirrored ? image_.left + image_.window_width - 1 - x : image_.left + x; }
 
@@ -230,6 +232,17 @@ void write_image(const ImageView& image, std::span<const T> table, std::span<con
   }
 }
 
+template <class T>
+void erase_box(const Box& box, int channels, int height, int width, bool channels_last, T* out) {
+  const int num_planes = channels_last ? 1 : channels;
+  const int values = channels / num_planes;  // of one pixel in a plane
+  for (int plane = 0; plane < num_planes; ++plane) {
+    for (int y = box.top; y < box.top + box.height; ++y) {
+      std::fill_n(out + ((static_cast<ptrdiff_t>(plane) * height + y) * width + box.left) * values, box.width * values, T{});
+    }
+  }
+}
+
 template std::vector<float> make_pixel_table<float>(std::span<const double>, std::span<const double>);
 template std::vector<double> make_pixel_table<double>(std::span<const double>, std::span<const double>);
 template std::vector<uint16_t> make_pixel_table<uint16_t>(std::span<const double>, std::span<const double>);
@@ -237,5 +250,8 @@ template void write_image<float>(const ImageView&, std::span<const float>, std::
 template void write_image<double>(const ImageView&, std::span<const double>, std::span<const ChannelArithmetic>, bool, double*);
 template void write_image<uint8_t>(const ImageView&, std::span<const uint8_t>, std::span<const ChannelArithmetic>, bool, uint8_t*);
 template void write_image<uint16_t>(const ImageView&, std::span<const uint16_t>, std::span<const ChannelArithmetic>, bool, uint16_t*);
+template void erase_box<float>(const Box&, int, int, int, bool, float*);
+template void erase_box<double>(const Box&, int, int, int, bool, double*);
+template void erase_box<uint16_t>(const Box&, int, int, int, bool, uint16_t*);
 
 }  // namespace trainer::input

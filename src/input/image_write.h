@@ -35,4 +35,8 @@ template <class T>
 void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
                  T* out);
 
+// Sets the part `box` of `out`, which write_image has written with that many channels, rows and columns, to 0.
+template <class T>
+void erase_box(const Box& box, int channels, int height, int width, bool channels_last, T* out);
+
 }  // namespace trainer::input

@@ -18,6 +18,10 @@ std::vector<uint8_t> identity_table(int channels) {
 
 }  // namespace
 
+bool Picture::is_whole() const {
+  return view_.top == 0 && view_.left == 0 && view_.window_height == view_.height && view_.window_width == view_.width;
+}
+
 bool Picture::is_inside() const {
   return view_.top >= 0 && view_.left >= 0 && view_.top + view_.window_height <= view_.height &&
          view_.left + view_.window_width <= view_.width;
@@ -35,15 +39,15 @@ void Picture::copy_window() {
   auto* copy = allocate(window.window_height, window.window_width);
   write_image<uint8_t>(window, identity_table(window.channels), {}, /*channels_last=*/true, copy);
   view_ = ImageView::whole(copy, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
+  owned_ = copy;
 }
 
 void Picture::crop(int top, int left, int height, int width, Padding padding) {
   const bool extends = top < 0 || left < 0 || top + height > view_.window_height || left + width > view_.window_width;
-  const bool is_whole = is_inside() && view_.window_height == view_.height && view_.window_width == view_.width;
   // Beyond the window of an earlier crop are pixels that this crop has cut off.
-  if (extends && !is_whole) copy_window();
+  if (extends && !is_whole()) copy_window();
   if (extends) view_.padding = padding;
-  view_.top += top;
+  view_.top += view_.flipped ? view_.window_height - height - top : top;
   view_.left += view_.mirrored ? view_.window_width - width - left : left;
   view_.window_height = height;
   view_.window_width = width;
@@ -52,7 +56,7 @@ void Picture::crop(int top, int left, int height, int width, Padding padding) {
 void Picture::resize(int height, int width) {
   if (height == view_.window_height && width == view_.window_width) return;
   if (is_delayed_) view();
-  if (view_.mirrored || !is_inside()) copy_window();
+  if (view_.mirrored || view_.flipped || !is_inside()) copy_window();
   resized_ = view_;
   is_delayed_ = true;
   view_ = ImageView::whole(nullptr, resized_.channels, height, width, PixelOrder::kInterleaved);
@@ -72,11 +76,25 @@ const ImageView& Picture::view() {
   auto* pixels = allocate(part.height, part.width);
   resample(resized_, view_.height, view_.width, part, memory_.resample, pixels);
   view_.pixels = pixels;
+  owned_ = pixels;
   view_.top -= part.top;
   view_.left -= part.left;
   view_.height = part.height;
   view_.width = part.width;
   return view_;
+}
+
+PixelArray Picture::pixels() {
+  view();
+  const bool is_owned = owned_ != nullptr && view_.pixels == owned_;
+  if (!is_owned || !is_whole() || view_.mirrored || view_.flipped) copy_window();
+  return {owned_, view_.channels, view_.height, view_.width};
+}
+
+uint8_t* Picture::replace_pixels() {
+  owned_ = allocate(view_.height, view_.width);
+  view_.pixels = owned_;
+  return owned_;
 }
 
 }  // namespace trainer::input

@@ -1,6 +1,6 @@
 #pragma once
 // An image while transforms are applied to it. Crops and mirroring move a window, and a resize is delayed until the pixels are needed, so
-// that only those are computed that a later crop keeps.
+// that only those are computed that a later crop keeps. Operations on the values of pixels work on a copy, which they share.
 
 #include <array>
 #include <cstddef>
@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "input/image.h"
+#include "input/operations/filter.h"
+#include "input/operations/pixel_array.h"
 #include "input/resample.h"
 
 namespace trainer::input {
@@ -18,6 +20,7 @@ struct PictureMemory {
   std::array<std::vector<uint8_t>, 2> pixels;  // the last results of computations
   std::size_t next = 0;                        // of `pixels`, to be written
   ResampleMemory resample;
+  BlurMemory blur;
 };
 
 class Picture {
@@ -33,12 +36,24 @@ class Picture {
   void crop(int top, int left, int height, int width, Padding padding = Padding::kZero);
   // Left for right.
   void mirror() { view_.mirrored = !view_.mirrored; }
+  // Top for bottom.
+  void flip() { view_.flipped = !view_.flipped; }
   // Antialiased and bilinear, as input/resample.h.
   void resize(int height, int width);
   // The picture, once everything that was delayed is computed.
   const ImageView& view();
 
+  // The picture in memory that may be written. Copies it unless an earlier computation has left it there. The pointer is valid until the
+  // next call but replace_pixels().
+  PixelArray pixels();
+  // Room for the result of an operation that cannot write its input, which pixels() has given and which stays readable until the next
+  // call; the result is the picture from now on.
+  uint8_t* replace_pixels();
+  BlurMemory& blur_memory() { return memory_.blur; }
+
  private:
+  // Whether the window is the stored image.
+  bool is_whole() const;
   // Whether the window shows nothing but stored pixels.
   bool is_inside() const;
   uint8_t* allocate(int height, int width);
@@ -48,6 +63,7 @@ class Picture {
   ImageView view_;     // without pixels while a resize is delayed
   ImageView resized_;  // what is still to be resized to the size of view_
   bool is_delayed_ = false;
+  uint8_t* owned_ = nullptr;  // the last memory that was allocated
   PictureMemory& memory_;
 };
 

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <variant>
 
 #include "base/error.h"
@@ -50,6 +52,29 @@ void check_normalize(const Normalize& normalize, int64_t channels) {
   }
 }
 
+std::vector<Transform> make_transforms(const std::vector<config::ComponentConfig>& components) {
+  std::vector<Transform> transforms;
+  for (const auto& component : components) transforms.push_back(transform_registry().make(component));
+  return transforms;
+}
+
+bool is_erasing(const Transform& transform) { return std::holds_alternative<std::shared_ptr<const ErasingTransform>>(transform); }
+
+// Throws if one that must come earlier follows number `index`, whose name is given.
+void check_order(const std::vector<Transform>& transforms, size_t index, const std::string& name) {
+  const bool is_last = std::all_of(transforms.begin() + static_cast<std::ptrdiff_t>(index) + 1, transforms.end(), is_erasing);
+  if (is_last || std::holds_alternative<std::shared_ptr<const ImageTransform>>(transforms[index])) return;
+  throw UsageError(fmt::format("transform {}: it is number {} of {} in its list; {}", name, index + 1, transforms.size(),
+                               is_erasing(transforms[index]) ? "only random_erasing and cutout may follow it"
+                                                             : "it must be the last, but for random_erasing and cutout"));
+}
+
+void check_color(const ImageTransform& transform, int64_t channels, const std::string& name) {
+  if (!transform.uses_color() || channels == 1 || channels == 3) return;
+  throw UsageError(
+      fmt::format("transform {}: the images have {}; it can be applied to those with 1 or 3", name, counted(channels, "channel")));
+}
+
 }  // namespace
 
 struct Pipeline::State {
@@ -57,6 +82,7 @@ struct Pipeline::State {
   BatchLayout layout;
   std::vector<int64_t> output_shape;
   std::vector<std::shared_ptr<const ImageTransform>> image_transforms;
+  std::vector<std::shared_ptr<const ErasingTransform>> erasing_transforms;
   PixelTable table;
   std::vector<ChannelArithmetic> arithmetic;
   std::vector<TransformFinding> warnings;
@@ -83,22 +109,23 @@ struct Pipeline::State {
     Frame frame = info.shape[1] == kAnySize ? Frame{1, 1, false} : Frame{static_cast<int>(info.shape[1]), static_cast<int>(info.shape[2])};
     std::vector<double> mean(static_cast<size_t>(channels), 0.0);
     std::vector<double> std(static_cast<size_t>(channels), 1.0);
-    for (size_t i = 0; i < components.size(); ++i) {
-      const Transform transform = transform_registry().make(components[i]);
-      if (const auto* normalize = std::get_if<Normalize>(&transform)) {
-        if (i + 1 != components.size()) {
-          throw UsageError(
-              fmt::format("transform normalize: it is number {} of {} in its list; it must be the last", i + 1, components.size()));
-        }
+    const auto transforms = make_transforms(components);
+    for (size_t i = 0; i < transforms.size(); ++i) {
+      const auto& name = components[i].name;
+      check_order(transforms, i, name);
+      if (const auto* normalize = std::get_if<Normalize>(&transforms[i])) {
         check_normalize(*normalize, channels);
         mean = normalize->mean;
         std = normalize->std;
+      } else if (const auto* erasing = std::get_if<std::shared_ptr<const ErasingTransform>>(&transforms[i])) {
+        erasing_transforms.push_back(*erasing);
       } else {
-        image_transforms.push_back(std::get<std::shared_ptr<const ImageTransform>>(transform));
+        image_transforms.push_back(std::get<std::shared_ptr<const ImageTransform>>(transforms[i]));
+        check_color(*image_transforms.back(), channels, name);
         const auto before = frame;
         frame = image_transforms.back()->plan(before);
         const auto warning = image_transforms.back()->warning(before);
-        if (!warning.empty()) warnings.push_back({i, true, fmt::format("transform {}: {}", components[i].name, warning)});
+        if (!warning.empty()) warnings.push_back({i, true, fmt::format("transform {}: {}", name, warning)});
       }
       ++num_planned;
     }
@@ -126,7 +153,12 @@ struct Pipeline::State {
     SampleRandom random(seeds, index);
     for (const auto& transform : image_transforms) transform->apply(picture, random);
     const auto write = [&]<class T>(const std::vector<T>& values) {
-      write_image<T>(picture.view(), values, arithmetic, layout.channels_last, static_cast<T*>(out));
+      const auto& view = picture.view();
+      write_image<T>(view, values, arithmetic, layout.channels_last, static_cast<T*>(out));
+      for (const auto& transform : erasing_transforms) {
+        const auto box = transform->draw_box(view.window_height, view.window_width, random);
+        erase_box(box, view.channels, view.window_height, view.window_width, layout.channels_last, static_cast<T*>(out));
+      }
     };
     std::visit(write, table);
   }

@@ -9,14 +9,6 @@
 
 namespace trainer::input {
 
-// A rectangle of pixels.
-struct Box {
-  int top = 0;
-  int left = 0;
-  int height = 0;
-  int width = 0;
-};
-
 // The stored pixels that one output row or column is made of, and their weights.
 struct Taps {
   int count = 0;  // for one output
@@ -33,7 +25,7 @@ struct ResampleMemory {
 };
 
 // Resamples the source's window to height x width pixels, and writes the part `part` of them to `out`, [part.height][part.width][channels].
-// The window must lie within the stored image, and its pixels beyond the window do not count; it must not be mirrored.
+// The window must lie within the stored image, and its pixels beyond the window do not count; it must be neither mirrored nor flipped.
 void resample(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory, uint8_t* out);
 
 }  // namespace trainer::input

@@ -23,8 +23,9 @@ void Normalize::describe(config::KeyTable& keys) {
 }
 
 void add_normalize(TransformRegistry& registry) {
-  registry.add<Normalize>("normalize", "Subtracts a mean from each channel and divides by a standard deviation; the last transform.",
-                          [](const auto& normalize) { return normalize; });
+  registry.add<Normalize>(
+      "normalize", "Subtracts a mean from each channel and divides by a standard deviation. Only random_erasing and cutout may follow.",
+      [](const auto& normalize) { return normalize; });
 }
 
 }  // namespace trainer::input

@@ -1,8 +1,6 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <vector>
 
-#include <utility>
-
+#include "input/transforms/range.h"
 #include "input/transforms/resized_crop_box.h"
 #include "input/transforms/size.h"
 #include "input/transforms/transform.h"
@@ -16,12 +14,8 @@ class RandomResizedCrop final : public ImageTransform {
     size_.describe(keys, "Of the result: one number for height and width, or [height, width].");
     keys.add("scale", scale_, {.min = 0, .max = 1, .min_excluded = true, .doc = "Least and greatest part of the image's area."});
     keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Least and greatest ratio of width to height."});
-    for (const auto& [key, values] : {std::pair{"scale", &scale_}, std::pair{"ratio", &ratio_}}) {
-      keys.refuse(key, [values]() -> std::string {
-        if (values->size() == 2 && values->front() <= values->back()) return "";
-        return fmt::format("[{}] is not a range; give [least, greatest]", fmt::join(*values, ", "));
-      });
-    }
+    require_range(keys, "scale", scale_);
+    require_range(keys, "ratio", ratio_);
   }
 
   Frame plan(Frame) const override { return {size_.height(), size_.width()}; }

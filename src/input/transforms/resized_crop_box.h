@@ -1,14 +1,10 @@
 #pragma once
 
-#include "input/resample.h"
+#include "input/image.h"
+#include "input/transforms/range.h"
 #include "input/transforms/transform.h"
 
 namespace trainer::input {
-
-struct Range {
-  double least;
-  double greatest;
-};
 
 // A random part of an image, with the distribution of torchvision.transforms.RandomResizedCrop (get_params in
 // torchvision/transforms/transforms.py). `scale`: its part of the image's area; `ratio`: of its width to its height.

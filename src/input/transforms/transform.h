@@ -67,11 +67,21 @@ class ImageTransform : public config::Options {
   virtual Frame plan(Frame frame) const = 0;
   // What is hardly meant so, though it can be applied to `frame`; empty: nothing.
   virtual std::string warning(const Frame& /*frame*/) const { return ""; }
+  // Whether it needs images with 1 or 3 channels, which are grey values or red, green and blue.
+  virtual bool uses_color() const { return false; }
   virtual void apply(Picture& picture, SampleRandom& random) const = 0;
 };
 
-// normalize is not an ImageTransform, because it is applied while the pixels are written.
-using Transform = std::variant<std::shared_ptr<const ImageTransform>, Normalize>;
+// The keys of a transform that sets part of the network's input to 0, and the transform itself. As above, draw_box() is called
+// concurrently.
+class ErasingTransform : public config::Options {
+ public:
+  // The part to be erased of an image of that size; it may be empty.
+  virtual Box draw_box(int height, int width, SampleRandom& random) const = 0;
+};
+
+// normalize is not an ImageTransform, because it is applied while the pixels are written, and an ErasingTransform after that.
+using Transform = std::variant<std::shared_ptr<const ImageTransform>, Normalize, std::shared_ptr<const ErasingTransform>>;
 using TransformRegistry = config::Registry<Transform>;
 
 const TransformRegistry& transform_registry();
@@ -80,6 +90,11 @@ const TransformRegistry& transform_registry();
 template <class T>
 void add_image_transform(TransformRegistry& registry, std::string name, std::string doc) {
   registry.add<T>(std::move(name), std::move(doc), [](const T& transform) { return std::make_shared<T>(transform); });
+}
+template <class T>
+void add_erasing_transform(TransformRegistry& registry, std::string name, std::string doc) {
+  registry.add<T>(std::move(name), std::move(doc),
+                  [](const T& transform) { return std::shared_ptr<const ErasingTransform>(std::make_shared<T>(transform)); });
 }
 
 }  // namespace trainer::input

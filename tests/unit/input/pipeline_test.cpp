@@ -154,7 +154,14 @@ TEST(Pipeline, EachOfTheRegistryIsAppliedToAnImage) {
       {"random_crop", "[random_crop: {size: 4, padding: 2}]"},
       {"random_resized_crop", "[random_resized_crop: {size: 4}]"},
       {"random_horizontal_flip", "[random_horizontal_flip: {p: 1}]"},
+      {"random_vertical_flip", "[random_vertical_flip: {p: 1}]"},
+      {"random_rotation", "[random_rotation: {degrees: [20, 160]}]"},
+      {"color_jitter", "[color_jitter: {brightness: 0.4, contrast: 0.4, saturation: [0.1, 0.5], hue: 0.1}]"},
+      {"random_grayscale", "[random_grayscale: {p: 1}]"},
+      {"gaussian_blur", "[gaussian_blur: {kernel_size: [3, 5], sigma: [1, 2]}]"},
       {"normalize", "[normalize: {mean: [0.5, 0.4, 0.3], std: [0.2, 0.25, 0.3]}]"},
+      {"random_erasing", "[random_erasing: {p: 1}]"},
+      {"cutout", "[cutout: {size: 4}]"},
   };
   const auto image = random_image(3, 5, 7);
   std::vector<double> plain(3 * 5 * 7);
@@ -249,6 +256,57 @@ TEST(Pipeline, NormalizesInEachLayout) {
   }
 }
 
+// The part that is 0 of an image without zeros.
+std::vector<bool> erased(const Pipeline& pipeline, int64_t index, bool channels_last, int channels) {
+  const auto& shape = pipeline.output_shape();
+  const auto plane = static_cast<size_t>(shape[1] * shape[2]);
+  const auto image = build_image(channels, static_cast<int>(shape[1]), static_cast<int>(shape[2]), [](int, int, int) { return 200; });
+  std::vector<float> out(plane * static_cast<size_t>(channels));
+  PictureMemory memory;
+  pipeline.write(image.sample(), {3, 0}, index, memory, out.data());
+  std::vector<bool> zeros;
+  for (size_t i = 0; i < plane; ++i) {
+    const auto is_zero = [&](size_t c) { return out[channels_last ? i * static_cast<size_t>(channels) + c : c * plane + i] == 0; };
+    zeros.push_back(is_zero(0));
+    for (size_t c = 1; c < static_cast<size_t>(channels); ++c) EXPECT_EQ(is_zero(c), zeros.back()) << i;
+  }
+  return zeros;
+}
+
+TEST(Pipeline, ErasingIsDoneAfterNormalisation) {
+  const std::string normalize = "normalize: {mean: [0.5, 0.4, 0.3], std: [0.2, 0.25, 0.3]}";
+  for (const char* erasing : {"random_erasing: {p: 1}", "cutout: {size: 3}", "cutout: {size: 3}, random_erasing"}) {
+    const auto yaml = fmt::format("[{}, {}]", normalize, erasing);
+    const auto planar = make_pipeline(yaml, image_info(3, 9, 7), {torch::kFloat32});
+    const auto interleaved = make_pipeline(yaml, image_info(3, 9, 7), {torch::kFloat32, /*channels_last=*/true});
+    for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(erased(planar, i, false, 3), erased(interleaved, i, true, 3)) << yaml;
+  }
+}
+
+TEST(Pipeline, ACutoutIsASquareAroundARandomPixel) {
+  constexpr int kDraws = 9000;
+  for (const int size : {1, 2, 3, 4, 20}) {
+    const auto pipeline = make_pipeline(fmt::format("[cutout: {{size: {}}}]", size), image_info(1, 3, 5), {torch::kFloat32});
+    std::map<std::vector<bool>, int> counts;
+    for (int64_t i = 0; i < kDraws; ++i) ++counts[erased(pipeline, i, false, 1)];
+    std::map<std::vector<bool>, int> expected;
+    for (int center = 0; center < 15; ++center) {
+      std::vector<bool> zeros(15);
+      for (int at = 0; at < 15; ++at) {
+        const int down = at / 5 - (center / 5 - size / 2);
+        const int right = at % 5 - (center % 5 - size / 2);
+        zeros[static_cast<size_t>(at)] = down >= 0 && down < size && right >= 0 && right < size;
+      }
+      ++expected[zeros];
+    }
+    ASSERT_EQ(counts.size(), expected.size()) << size;
+    for (const auto& [zeros, count] : counts) {
+      const double p = expected[zeros] / 15.0;
+      EXPECT_NEAR(count, p * kDraws, 4.5 * std::sqrt(p * (1 - p) * kDraws)) << size;
+    }
+  }
+}
+
 TEST(Pipeline, WithoutImagesValuesAreConvertedAndReordered) {
   PictureMemory memory;
   DatasetInfo info{.shape = {2, 1, 3}, .is_image = false, .num_classes = 2};
@@ -288,16 +346,24 @@ TEST(Pipeline, ListsThatCannotBeAppliedAreRefused) {
       {"[random_crop: {size: 8, padding: 24, padding_mode: reflect}]",
        "transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which has 32 x 24 pixels"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
-       "transform normalize: it is number 1 of 2 in its list; it must be the last"},
+       "transform normalize: it is number 1 of 2 in its list; it must be the last, but for random_erasing and cutout"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]", "it must be the last"},
       {"[normalize: {mean: [0.5], std: [1, 1]}]",
        "transform normalize: mean has 1 value and std 2, but the images have 3 channels; give one value for each channel"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1e-60, 1]}]",
        "transform normalize: mean 0 and std 1e-60 make values that float32 cannot hold; pixel values lie between 0 and 1"},
+      {"[cutout: {size: 4}, random_horizontal_flip]",
+       "transform cutout: it is number 1 of 2 in its list; only random_erasing and cutout may follow it"},
+      {"[random_erasing, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]",
+       "transform random_erasing: it is number 1 of 2 in its list; only random_erasing and cutout may follow it"},
+      {"[random_crop: {size: 8}, gaussian_blur: {kernel_size: [3, 17]}]",
+       "transform gaussian_blur: half of kernel_size must be smaller than the image, which has 8 x 8 pixels"},
   };
   for (const auto& [yaml, message] : refused) {
     EXPECT_THAT([&] { make_pipeline(yaml, info); }, ThrowsMessage<UsageError>(HasSubstr(message))) << yaml;
   }
+  EXPECT_THAT([&] { make_pipeline("[random_vertical_flip, color_jitter: {hue: 0.1}]", image_info(4, 8, 8)); },
+              ThrowsMessage<UsageError>("transform color_jitter: the images have 4 channels; it can be applied to those with 1 or 3"));
   EXPECT_THAT(
       [&] { make_pipeline("[random_horizontal_flip]", {.shape = {8}, .is_image = false}); },
       ThrowsMessage<UsageError>("transform random_horizontal_flip: this data set holds no images; leave its list of transforms empty"));
@@ -320,6 +386,7 @@ TEST(Pipeline, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
        {"warning 0: transform random_crop: padding 40" + large,
         "error 2: transform random_crop: size 9 does not fit into the image of 8 x 8 pixels with padding 0; choose a smaller size or more "
         "padding"}},
+      {"[color_jitter]", {"warning 0: transform color_jitter: it changes nothing; set brightness, contrast, saturation or hue"}},
       {"[random_crop: {size: 33}, normalize: {mean: [0], std: [1]}]",
        {"error 0: transform random_crop: size 33 does not fit into the image of 32 x 24 pixels with padding 0; choose a smaller size or "
         "more padding"}},
@@ -328,7 +395,7 @@ TEST(Pipeline, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
       {"[random_horizontal_flip, normalize: {mean: [0], std: [1]}]",
        {"error 1: transform normalize: mean has 1 value and std 1, but the images have 3 channels; give one value for each channel"}},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
-       {"error 0: transform normalize: it is number 1 of 2 in its list; it must be the last"}},
+       {"error 0: transform normalize: it is number 1 of 2 in its list; it must be the last, but for random_erasing and cutout"}},
   };
   for (const auto& [yaml, lines] : lists) EXPECT_EQ(findings_of(yaml, image_info(3, 32, 24)), lines) << yaml;
   const DatasetInfo vectors{.shape = {8}, .is_image = false};
@@ -375,11 +442,39 @@ TEST(Pipeline, ACropBeyondAnEarlierCropDoesNotShowWhatThatCutOff) {
 }
 
 TEST(Pipeline, KeysAreChecked) {
-  for (const char* yaml :
-       {"[random_crop]", "[random_crop: {size: 0}]", "[random_crop: {size: 4, padding: -1}]",
-        "[random_crop: {size: 4, padding_mode: edge}]", "[random_horizontal_flip: {p: 1.5}]", "[normalize: {mean: [0]}]",
-        "[normalize: {mean: [0], std: [0]}]", "[no_such_transform]", "[resize: {size: [1, 2, 3]}]", "[resize: {size: []}]",
-        "[random_resized_crop: {size: 4, scale: [0.5]}]", "[random_resized_crop: {size: 4, ratio: [2, 1]}]"}) {
+  for (const char* yaml : {"[random_crop]",
+                           "[random_crop: {size: 0}]",
+                           "[random_crop: {size: 4, padding: -1}]",
+                           "[random_crop: {size: 4, padding_mode: edge}]",
+                           "[random_horizontal_flip: {p: 1.5}]",
+                           "[normalize: {mean: [0]}]",
+                           "[normalize: {mean: [0], std: [0]}]",
+                           "[no_such_transform]",
+                           "[resize: {size: [1, 2, 3]}]",
+                           "[resize: {size: []}]",
+                           "[random_vertical_flip: {p: 2}]",
+                           "[random_grayscale: {p: -1}]",
+                           "[random_rotation]",
+                           "[random_rotation: {degrees: -5}]",
+                           "[random_rotation: {degrees: [5, 1]}]",
+                           "[random_rotation: {degrees: [1, 2, 3]}]",
+                           "[color_jitter: {brightness: [2, 1]}]",
+                           "[color_jitter: {saturation: -0.5}]",
+                           "[color_jitter: {contrast: []}]",
+                           "[color_jitter: {hue: -0.1}]",
+                           "[color_jitter: {hue: 0.6}]",
+                           "[gaussian_blur]",
+                           "[gaussian_blur: {kernel_size: 4}]",
+                           "[gaussian_blur: {kernel_size: [3, 3, 3]}]",
+                           "[gaussian_blur: {kernel_size: 3, sigma: 0}]",
+                           "[gaussian_blur: {kernel_size: 3, sigma: [2, 1]}]",
+                           "[random_erasing: {scale: [0.5, 0.1]}]",
+                           "[random_erasing: {ratio: [0, 1]}]",
+                           "[random_erasing: {ratio: 1}]",
+                           "[cutout]",
+                           "[cutout: {size: 0}]",
+                           "[random_resized_crop: {size: 4, scale: [0.5]}]",
+                           "[random_resized_crop: {size: 4, ratio: [2, 1]}]"}) {
     EXPECT_THROW(transform_list(yaml), UsageError) << yaml;
   }
 }

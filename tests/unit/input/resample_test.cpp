@@ -1,40 +1,23 @@
 #include "input/resample.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <cmath>
 #include <fstream>
-#include <sstream>
 
 #include "input/image_write.h"
 #include "input/picture.h"
 #include "input/pipeline.h"
+#include "tests/testing/golden_image.h"
 #include "tests/testing/read_component.h"
 
 namespace trainer::input {
 namespace {
 
-std::string fnv1a(const std::vector<uint8_t>& bytes) {
-  uint64_t hash = 0xCBF29CE484222325;
-  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001B3;
-  return fmt::format("{:016x}", hash);
-}
-
-// The image of make_resampling.py in that order of its pixels.
-std::vector<uint8_t> golden_image(int height, int width, PixelOrder order) {
-  std::vector<uint8_t> pixels(static_cast<size_t>(height * width * 3));
-  for (int y = 0; y < height; ++y) {
-    for (int x = 0; x < width; ++x) {
-      for (int c = 0; c < 3; ++c) {
-        const int at = order == PixelOrder::kPlanar ? (c * height + y) * width + x : (y * width + x) * 3 + c;
-        pixels[static_cast<size_t>(at)] = static_cast<uint8_t>((x * 37 + y * 101 + c * 53 + x * y * 7) % 256);
-      }
-    }
-  }
-  return pixels;
-}
+using trainer::testing::fnv1a_text;
+using trainer::testing::golden_image;
+using trainer::testing::split;
 
 // The result of a list of transforms, row by row, channels interleaved.
 std::vector<uint8_t> transformed(const std::string& yaml, const ImageView& image, PictureMemory& memory) {
@@ -69,19 +52,17 @@ TEST_P(ResampleOrder, EqualsPillowBitForBit) {
   PictureMemory memory;  // the same for all, as in training
   int num_lines = 0;
   for (std::string line; std::getline(file, line); ++num_lines) {
-    std::istringstream fields(line);
-    std::vector<std::string> parts;
-    for (std::string part; std::getline(fields, part, '\t');) parts.push_back(part);
+    const auto parts = split(line, '\t');
     const int height = std::stoi(parts[0]);
     const int width = std::stoi(parts[1]);
-    const auto pixels = golden_image(height, width, GetParam());
+    const auto pixels = golden_image(height, width, 3, GetParam());
     const auto image = ImageView::whole(pixels.data(), 3, height, width, GetParam());
     if (parts.size() == 4) {
-      EXPECT_EQ(fnv1a(transformed(parts[2], image, memory)), parts[3]) << line;
+      EXPECT_EQ(fnv1a_text(transformed(parts[2], image, memory)), parts[3]) << line;
     } else {
       std::vector<int> numbers;
       for (size_t i = 2; i + 1 < parts.size(); ++i) numbers.push_back(std::stoi(parts[i]));
-      EXPECT_EQ(fnv1a(resized_crop(image, numbers, memory)), parts.back()) << line;
+      EXPECT_EQ(fnv1a_text(resized_crop(image, numbers, memory)), parts.back()) << line;
     }
   }
   EXPECT_EQ(num_lines, 150);

@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "input/operations/color.h"
+#include "input/operations/filter.h"
+#include "input/pipeline.h"
+#include "input/transforms/rotate.h"
+#include "tests/testing/golden_image.h"
+#include "tests/testing/read_component.h"
+
+namespace trainer::input {
+namespace {
+
+using trainer::testing::fnv1a_text;
+using trainer::testing::golden_image;
+using trainer::testing::split;
+
+using Operation = std::function<void(Picture&, double)>;
+
+// An operation on single pixels.
+template <class Function>
+Operation in_place(Function function) {
+  return [function](Picture& picture, double argument) { function(picture.pixels(), static_cast<float>(argument)); };
+}
+
+const std::map<std::string, Operation>& operations() {
+  static const std::map<std::string, Operation> all = {
+      {"adjust_brightness", in_place(adjust_brightness)},
+      {"adjust_contrast", in_place(adjust_contrast)},
+      {"adjust_saturation", in_place(adjust_saturation)},
+      {"adjust_hue", [](Picture& picture, double shift) { adjust_hue(picture.pixels(), shift); }},
+      {"adjust_sharpness",
+       [](Picture& picture, double factor) {
+         const auto pixels = picture.pixels();
+         adjust_sharpness(pixels, static_cast<float>(factor), picture.replace_pixels());
+       }},
+      {"rotate", rotate},
+  };
+  return all;
+}
+
+// The pixels of a picture, row by row, channels interleaved.
+std::vector<uint8_t> pixels_of(Picture& picture) {
+  const auto pixels = picture.pixels();
+  return {pixels.data, pixels.data + pixels.num_bytes()};
+}
+
+std::vector<uint8_t> apply_operation(const std::string& text, const ImageView& image, PictureMemory& memory) {
+  const auto words = split(text, ' ');
+  Picture picture(image, memory);
+  operations().at(words.at(0))(picture, std::stod(words.at(1)));
+  return pixels_of(picture);
+}
+
+std::vector<uint8_t> apply_list(const std::string& yaml, const ImageView& image, PictureMemory& memory) {
+  const DatasetInfo info{.shape = {image.channels, image.height, image.width}, .num_classes = 1};
+  const Pipeline pipeline(trainer::testing::read_components(transform_registry(), yaml), info, {torch::kFloat64, /*channels_last=*/true});
+  std::vector<double> values(static_cast<size_t>(c10::multiply_integers(pipeline.output_shape())));
+  Sample sample;
+  sample.image = image;
+  pipeline.write(sample, {0, 0}, 0, memory, values.data());
+  std::vector<uint8_t> pixels;
+  for (const double value : values) pixels.push_back(static_cast<uint8_t>(std::lround(value * 255)));
+  return pixels;
+}
+
+class OperationsOrder : public ::testing::TestWithParam<PixelOrder> {};
+
+TEST_P(OperationsOrder, EqualTorchvisionBitForBit) {
+  std::ifstream file(TRAINER_SOURCE_DIR "/tests/golden/operations.txt");
+  PictureMemory memory;  // the same for all, as in training
+  int num_lines = 0;
+  for (std::string line; std::getline(file, line); ++num_lines) {
+    const auto parts = split(line, '\t');
+    const int height = std::stoi(parts.at(0));
+    const int width = std::stoi(parts.at(1));
+    const int channels = std::stoi(parts.at(2));
+    auto pixels = golden_image(height, width, channels, GetParam());
+    if (num_lines % 2 == 1) {
+      for (auto& pixel : pixels) pixel = static_cast<uint8_t>(pixel / 3 + 40);
+    }
+    const auto before = pixels;
+    const auto image = ImageView::whole(pixels.data(), channels, height, width, GetParam());
+    const auto& text = parts.at(3);
+    const auto result = text.starts_with("[") ? apply_list(text, image, memory) : apply_operation(text, image, memory);
+    EXPECT_EQ(fnv1a_text(result), parts.at(4)) << line;
+    EXPECT_EQ(pixels, before) << "the stored image was changed: " << line;
+  }
+  EXPECT_EQ(num_lines, 364);
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, OperationsOrder, ::testing::Values(PixelOrder::kPlanar, PixelOrder::kInterleaved));
+
+TEST(Operations, ABlurDiffersFromTorchvisionByOneInFewPixels) {
+  std::ifstream file(TRAINER_SOURCE_DIR "/tests/golden/blurs.txt");
+  PictureMemory memory;
+  size_t num_pixels = 0;
+  size_t num_different = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto parts = split(line, '\t');
+    const int height = std::stoi(parts.at(0));
+    const int width = std::stoi(parts.at(1));
+    const int channels = std::stoi(parts.at(2));
+    const auto stored = golden_image(height, width, channels, PixelOrder::kInterleaved);
+    Picture picture(ImageView::whole(stored.data(), channels, height, width, PixelOrder::kInterleaved), memory);
+    const auto pixels = picture.pixels();
+    gaussian_blur(pixels, {std::stoi(parts.at(3)), std::stoi(parts.at(4)), std::stod(parts.at(5))}, memory.blur, picture.replace_pixels());
+    const auto blurred = pixels_of(picture);
+    ASSERT_EQ(parts.at(6).size(), 2 * blurred.size());
+    for (size_t i = 0; i < blurred.size(); ++i) {
+      const int difference = std::abs(blurred[i] - std::stoi(parts.at(6).substr(2 * i, 2), nullptr, 16));
+      ASSERT_LE(difference, 1) << line.substr(0, 30) << " value " << i;
+      num_different += difference == 0 ? 0 : 1;
+    }
+    num_pixels += blurred.size();
+  }
+  EXPECT_GT(num_pixels, 7000U);
+  EXPECT_LE(num_different, 2U);
+}
+
+}  // namespace
+}  // namespace trainer::input
