@@ -54,6 +54,12 @@ CASES = [
     ("random_rotation: {degrees: 180}", T.RandomRotation(180), (5, 6, 1)),
     ("random_rotation: {degrees: [10, 60]}", T.RandomRotation((10, 60)), (7, 7, 1)),
     ("gaussian_blur: {kernel_size: 3}", T.GaussianBlur(3), (2, 2, 1)),
+    ("auto_augment: {}", T.AutoAugment(), (5, 6, 3)),
+    ("auto_augment: {policy: cifar10}", T.AutoAugment(T.AutoAugmentPolicy.CIFAR10), (4, 9, 3)),
+    ("auto_augment: {policy: svhn}", T.AutoAugment(T.AutoAugmentPolicy.SVHN), (4, 9, 1)),
+    ("rand_augment: {}", T.RandAugment(), (6, 7, 3)),
+    ("rand_augment: {num_ops: 1, magnitude: 4, num_magnitude_bins: 6}", T.RandAugment(1, 4, 6), (16, 16, 3)),
+    ("trivial_augment_wide: {}", T.TrivialAugmentWide(), (6, 7, 3)),
     ("random_erasing: {}", erasing(T.RandomErasing()), (6, 5, 3)),
     ("random_erasing: {p: 1, scale: [0.1, 1], ratio: [0.2, 0.9]}", erasing(T.RandomErasing(1, (0.1, 1), (0.2, 0.9))), (4, 7, 3)),
 ]

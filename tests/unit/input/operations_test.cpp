@@ -4,15 +4,14 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
-#include <functional>
 #include <map>
-#include <numeric>
 
 #include "input/operations/color.h"
 #include "input/operations/filter.h"
 #include "input/pipeline.h"
-#include "input/transforms/rotate.h"
+#include "input/transforms/augmentation.h"
 #include "tests/testing/golden_image.h"
 #include "tests/testing/read_component.h"
 
@@ -23,26 +22,13 @@ using trainer::testing::fnv1a_text;
 using trainer::testing::golden_image;
 using trainer::testing::split;
 
-using Operation = std::function<void(Picture&, double)>;
-
-// An operation on single pixels.
-template <class Function>
-Operation in_place(Function function) {
-  return [function](Picture& picture, double argument) { function(picture.pixels(), static_cast<float>(argument)); };
-}
-
-const std::map<std::string, Operation>& operations() {
-  static const std::map<std::string, Operation> all = {
-      {"adjust_brightness", in_place(adjust_brightness)},
-      {"adjust_contrast", in_place(adjust_contrast)},
-      {"adjust_saturation", in_place(adjust_saturation)},
-      {"adjust_hue", [](Picture& picture, double shift) { adjust_hue(picture.pixels(), shift); }},
-      {"adjust_sharpness",
-       [](Picture& picture, double factor) {
-         const auto pixels = picture.pixels();
-         adjust_sharpness(pixels, static_cast<float>(factor), picture.replace_pixels());
-       }},
-      {"rotate", rotate},
+const std::map<std::string, Augmentation>& augmentations() {
+  static const std::map<std::string, Augmentation> all = {
+      {"Identity", Augmentation::kIdentity},         {"ShearX", Augmentation::kShearX},         {"ShearY", Augmentation::kShearY},
+      {"TranslateX", Augmentation::kTranslateX},     {"TranslateY", Augmentation::kTranslateY}, {"Rotate", Augmentation::kRotate},
+      {"Brightness", Augmentation::kBrightness},     {"Color", Augmentation::kColor},           {"Contrast", Augmentation::kContrast},
+      {"Sharpness", Augmentation::kSharpness},       {"Posterize", Augmentation::kPosterize},   {"Solarize", Augmentation::kSolarize},
+      {"AutoContrast", Augmentation::kAutoContrast}, {"Equalize", Augmentation::kEqualize},     {"Invert", Augmentation::kInvert},
   };
   return all;
 }
@@ -56,7 +42,12 @@ std::vector<uint8_t> pixels_of(Picture& picture) {
 std::vector<uint8_t> apply_operation(const std::string& text, const ImageView& image, PictureMemory& memory) {
   const auto words = split(text, ' ');
   Picture picture(image, memory);
-  operations().at(words.at(0))(picture, std::stod(words.at(1)));
+  const double argument = std::stod(words.at(1));
+  if (words[0] == "adjust_hue") {
+    adjust_hue(picture.pixels(), argument);
+  } else {
+    augment(picture, augmentations().at(words[0]), argument);
+  }
   return pixels_of(picture);
 }
 
@@ -94,10 +85,28 @@ TEST_P(OperationsOrder, EqualTorchvisionBitForBit) {
     EXPECT_EQ(fnv1a_text(result), parts.at(4)) << line;
     EXPECT_EQ(pixels, before) << "the stored image was changed: " << line;
   }
-  EXPECT_EQ(num_lines, 364);
+  EXPECT_EQ(num_lines, 819);
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, OperationsOrder, ::testing::Values(PixelOrder::kPlanar, PixelOrder::kInterleaved));
+
+TEST(Operations, MagnitudesOfAugmentationsAreThoseOfTorchvision) {
+  std::ifstream file(TRAINER_SOURCE_DIR "/tests/golden/magnitudes.txt");
+  int num_lines = 0;
+  for (std::string line; std::getline(file, line); ++num_lines) {
+    const auto parts = split(line, '\t');
+    const auto range = parts.at(0) == "trivial_augment_wide" ? MagnitudeRange::kWide : MagnitudeRange::kNormal;
+    const int num_bins = std::stoi(parts.at(2));
+    std::vector<uint8_t> bytes(static_cast<size_t>(num_bins) * sizeof(double));
+    for (int bin = 0; bin < num_bins; ++bin) {
+      const double magnitude =
+          magnitude_of(augmentations().at(parts.at(1)), range, bin, num_bins, std::stoi(parts.at(3)), std::stoi(parts.at(4)));
+      std::memcpy(&bytes[static_cast<size_t>(bin) * sizeof magnitude], &magnitude, sizeof magnitude);
+    }
+    EXPECT_EQ(fnv1a_text(bytes), parts.at(5)) << line;
+  }
+  EXPECT_EQ(num_lines, 336);
+}
 
 TEST(Operations, ABlurDiffersFromTorchvisionByOneInFewPixels) {
   std::ifstream file(TRAINER_SOURCE_DIR "/tests/golden/blurs.txt");

@@ -159,6 +159,9 @@ TEST(Pipeline, EachOfTheRegistryIsAppliedToAnImage) {
       {"color_jitter", "[color_jitter: {brightness: 0.4, contrast: 0.4, saturation: [0.1, 0.5], hue: 0.1}]"},
       {"random_grayscale", "[random_grayscale: {p: 1}]"},
       {"gaussian_blur", "[gaussian_blur: {kernel_size: [3, 5], sigma: [1, 2]}]"},
+      {"auto_augment", "[auto_augment: {policy: cifar10}]"},
+      {"rand_augment", "[rand_augment: {magnitude: 15}]"},
+      {"trivial_augment_wide", "[trivial_augment_wide: {num_magnitude_bins: 20}]"},
       {"normalize", "[normalize: {mean: [0.5, 0.4, 0.3], std: [0.2, 0.25, 0.3]}]"},
       {"random_erasing", "[random_erasing: {p: 1}]"},
       {"cutout", "[cutout: {size: 4}]"},
@@ -252,57 +255,6 @@ TEST(Pipeline, NormalizesInEachLayout) {
                                        channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
       pipeline.write(image.sample(), {0, 0}, 0, memory, out.data_ptr());
       EXPECT_TRUE(torch::equal(out[0], expected)) << dtype << " channels_last " << channels_last;
-    }
-  }
-}
-
-// The part that is 0 of an image without zeros.
-std::vector<bool> erased(const Pipeline& pipeline, int64_t index, bool channels_last, int channels) {
-  const auto& shape = pipeline.output_shape();
-  const auto plane = static_cast<size_t>(shape[1] * shape[2]);
-  const auto image = build_image(channels, static_cast<int>(shape[1]), static_cast<int>(shape[2]), [](int, int, int) { return 200; });
-  std::vector<float> out(plane * static_cast<size_t>(channels));
-  PictureMemory memory;
-  pipeline.write(image.sample(), {3, 0}, index, memory, out.data());
-  std::vector<bool> zeros;
-  for (size_t i = 0; i < plane; ++i) {
-    const auto is_zero = [&](size_t c) { return out[channels_last ? i * static_cast<size_t>(channels) + c : c * plane + i] == 0; };
-    zeros.push_back(is_zero(0));
-    for (size_t c = 1; c < static_cast<size_t>(channels); ++c) EXPECT_EQ(is_zero(c), zeros.back()) << i;
-  }
-  return zeros;
-}
-
-TEST(Pipeline, ErasingIsDoneAfterNormalisation) {
-  const std::string normalize = "normalize: {mean: [0.5, 0.4, 0.3], std: [0.2, 0.25, 0.3]}";
-  for (const char* erasing : {"random_erasing: {p: 1}", "cutout: {size: 3}", "cutout: {size: 3}, random_erasing"}) {
-    const auto yaml = fmt::format("[{}, {}]", normalize, erasing);
-    const auto planar = make_pipeline(yaml, image_info(3, 9, 7), {torch::kFloat32});
-    const auto interleaved = make_pipeline(yaml, image_info(3, 9, 7), {torch::kFloat32, /*channels_last=*/true});
-    for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(erased(planar, i, false, 3), erased(interleaved, i, true, 3)) << yaml;
-  }
-}
-
-TEST(Pipeline, ACutoutIsASquareAroundARandomPixel) {
-  constexpr int kDraws = 9000;
-  for (const int size : {1, 2, 3, 4, 20}) {
-    const auto pipeline = make_pipeline(fmt::format("[cutout: {{size: {}}}]", size), image_info(1, 3, 5), {torch::kFloat32});
-    std::map<std::vector<bool>, int> counts;
-    for (int64_t i = 0; i < kDraws; ++i) ++counts[erased(pipeline, i, false, 1)];
-    std::map<std::vector<bool>, int> expected;
-    for (int center = 0; center < 15; ++center) {
-      std::vector<bool> zeros(15);
-      for (int at = 0; at < 15; ++at) {
-        const int down = at / 5 - (center / 5 - size / 2);
-        const int right = at % 5 - (center % 5 - size / 2);
-        zeros[static_cast<size_t>(at)] = down >= 0 && down < size && right >= 0 && right < size;
-      }
-      ++expected[zeros];
-    }
-    ASSERT_EQ(counts.size(), expected.size()) << size;
-    for (const auto& [zeros, count] : counts) {
-      const double p = expected[zeros] / 15.0;
-      EXPECT_NEAR(count, p * kDraws, 4.5 * std::sqrt(p * (1 - p) * kDraws)) << size;
     }
   }
 }
@@ -468,6 +420,13 @@ TEST(Pipeline, KeysAreChecked) {
                            "[gaussian_blur: {kernel_size: [3, 3, 3]}]",
                            "[gaussian_blur: {kernel_size: 3, sigma: 0}]",
                            "[gaussian_blur: {kernel_size: 3, sigma: [2, 1]}]",
+                           "[auto_augment: {policy: mnist}]",
+                           "[rand_augment: {num_ops: 0}]",
+                           "[rand_augment: {magnitude: -1}]",
+                           "[rand_augment: {magnitude: 31}]",
+                           "[rand_augment: {magnitude: 5, num_magnitude_bins: 5}]",
+                           "[rand_augment: {magnitude: 0, num_magnitude_bins: 1}]",
+                           "[trivial_augment_wide: {num_magnitude_bins: 1}]",
                            "[random_erasing: {scale: [0.5, 0.1]}]",
                            "[random_erasing: {ratio: [0, 1]}]",
                            "[random_erasing: {ratio: 1}]",
