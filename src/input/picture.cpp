@@ -7,16 +7,6 @@
 #include "input/image_write.h"
 
 namespace trainer::input {
-namespace {
-
-// Each pixel value itself, for any number of channels up to the image's.
-std::vector<uint8_t> identity_table(int channels) {
-  std::vector<uint8_t> table(static_cast<size_t>(channels) * 256);
-  std::iota(table.begin(), table.end(), uint8_t{0});
-  return table;
-}
-
-}  // namespace
 
 bool Picture::is_whole() const {
   return view_.top == 0 && view_.left == 0 && view_.window_height == view_.height && view_.window_width == view_.width;
@@ -37,7 +27,10 @@ uint8_t* Picture::allocate(int height, int width) {
 void Picture::copy_window() {
   const auto window = view();
   auto* copy = allocate(window.window_height, window.window_width);
-  write_image<uint8_t>(window, identity_table(window.channels), {}, /*channels_last=*/true, copy);
+  auto& table = memory_.identity;
+  table.resize(static_cast<size_t>(window.channels) * 256);
+  std::iota(table.begin(), table.end(), uint8_t{0});
+  write_image<uint8_t>(window, table, {}, /*channels_last=*/true, copy);
   view_ = ImageView::whole(copy, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
   owned_ = copy;
 }
