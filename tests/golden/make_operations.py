@@ -1,11 +1,11 @@
-"""Writes operations.txt, blurs.txt and magnitudes.txt: what torchvision's operations make of PIL images, and its magnitudes of augmentations,
-for tests/unit/input/operations_test.cpp.
+"""Writes operations.txt, blurs.txt and magnitudes.txt for tests/unit/input/operations_test.cpp: what torchvision's operations make of PIL
+images, and its magnitudes of augmentations.
 
-Each line of operations.txt: the image's height, width and channels, the operation with its arguments or a list of transforms in YAML, and
-the FNV-1a (64 bits) of the resulting pixels, row by row, channels interleaved. The image has values from the whole range in even lines and a
-third of it in odd ones. Each line of blurs.txt: height, width, channels, width and height of the kernel, sigma, and the pixels in
-hexadecimal digits. Each line of magnitudes.txt: the transform that defines them, the operation, the number of magnitudes, the image's height
-and width, and the FNV-1a of the magnitudes, each in float64 (little-endian).
+Each line of operations.txt: the image's height, width and channels, the operation with its argument or a list of transforms in YAML, and
+the FNV-1a (64 bits) of the resulting pixels, row by row, channels interleaved. The image has values from the whole range in every other
+line, from the first on, and from a third of it in the others. Each line of blurs.txt: height, width, channels, width and height of the
+kernel, sigma, and the pixels in hexadecimal digits. Each line of magnitudes.txt: the transform that defines them, the operation, the number
+of magnitudes, the image's height and width, and the FNV-1a of the magnitudes, each in float64 (little-endian).
 """
 
 import pathlib
@@ -18,7 +18,8 @@ from PIL import Image
 from torchvision.transforms import autoaugment
 
 SIZES = [(1, 1, 3), (1, 9, 3), (2, 2, 3), (16, 20, 3), (7, 5, 1), (31, 47, 3), (64, 64, 3), (40, 40, 1), (100, 75, 3)]
-BLURS = [(1, 9, 3, 5, 1, 1.0), (8, 8, 3, 3, 3, 0.1), (8, 8, 1, 5, 5, 2.0), (32, 32, 3, 3, 3, 0.7), (20, 33, 3, 23, 23, 1.3), (20, 33, 3, 7, 3, 5.0)]
+BLURS = [(1, 9, 3, 5, 1, 1.0), (8, 8, 3, 3, 3, 0.1), (8, 8, 1, 5, 5, 2.0), (32, 32, 3, 3, 3, 0.7),
+         (20, 33, 3, 23, 23, 1.3), (20, 33, 3, 7, 3, 5.0)]
 
 
 def fnv1a(data):
