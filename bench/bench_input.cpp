@@ -1,4 +1,5 @@
-// The program's input pipeline on one thread, for bench.py: CIFAR-10 with crop, flip and normalise, or image files with ImageNet's transforms.
+// The program's input pipeline on one thread, for bench.py: CIFAR-10 with crop, flip and normalise, or image files with ImageNet's
+// transforms.
 
 #include <CLI/CLI.hpp>
 

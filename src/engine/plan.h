@@ -52,8 +52,8 @@ Plan make_plan(const config::Experiment& experiment, int64_t num_train, int worl
 // The rest of an epoch, from step number `next_step` on, when `num_taken` of its samples were taken, by any number of ranks.
 EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step = 0, int64_t num_taken = 0);
 
-// How many samples of the part a rank takes in the batches before number `batch`. The batches of all ranks together are the same positions for
-// any number of ranks.
+// How many samples of the part a rank takes in the batches before number `batch`. The batches of all ranks together are the same positions
+// for any number of ranks.
 int64_t samples_before_batch(const Plan& plan, const EpochPart& part, int rank, int64_t batch);
 
 // Properties of a step in `part`, by its number since the start of the run.

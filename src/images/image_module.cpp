@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "images/decode.h"
+#include "images/jpeg.h"
 
 namespace {
 
@@ -35,9 +36,11 @@ void draw_text(trainer::input::RgbImage& image, int top, int left, const std::st
   cv::putText(part, text, cv::Point(0, kBaseline), kFont, kScale, cv::Scalar(0, 0, 0), /*thickness=*/1, cv::LINE_AA);
 }
 
-bool decode(std::span<const uint8_t> file, trainer::input::RgbImage& image, std::string& refusal) {
+// Calls `read`; its exceptions become a refusal.
+template <class Read>
+bool try_to(const Read& read, std::string& refusal) {
   try {
-    trainer::images::decode(file, image);
+    read();
     return true;
   } catch (const std::bad_alloc&) {
     refusal = "there is too little memory for its pixels";
@@ -47,10 +50,26 @@ bool decode(std::span<const uint8_t> file, trainer::input::RgbImage& image, std:
   return false;
 }
 
+bool decode(std::span<const uint8_t> file, trainer::input::RgbImage& image, std::string& refusal) {
+  return try_to([&] { trainer::images::decode(file, image); }, refusal);
+}
+
+bool find_size(std::span<const uint8_t> file, std::optional<trainer::input::Box>& size, std::string& refusal) {
+  return try_to(
+      [&] {
+        if (trainer::images::is_jpeg(file)) size = trainer::images::find_jpeg_size(file);
+      },
+      refusal);
+}
+
+bool decode_part(std::span<const uint8_t> file, trainer::input::Box& part, trainer::input::RgbImage& image, std::string& refusal) {
+  return try_to([&] { part = trainer::images::decode_jpeg_part(file, part, image); }, refusal);
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::input::ImageModule* trainer_image_module() {
-  static constexpr trainer::input::ImageModule kModule{&write, &decode, &draw_text};
+  static constexpr trainer::input::ImageModule kModule{&write, &decode, &find_size, &decode_part, &draw_text};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   // The caller's threads each have their own image.
   cv::setNumThreads(1);

@@ -97,16 +97,14 @@ void convert_inks(const std::vector<uint8_t>& row, uint8_t* rgb) {
   }
 }
 
-}  // namespace
-
-bool is_jpeg(std::span<const uint8_t> file) { return file.size() >= 3 && file[0] == 0xFF && file[1] == 0xD8 && file[2] == 0xFF; }
-
-void decode_jpeg(std::span<const uint8_t> file, input::RgbImage& image) {
-  Decompressor jpeg(file);
-  read_header(jpeg, file.size());
+void start(Decompressor& jpeg, size_t num_bytes) {
+  read_header(jpeg, num_bytes);
   if (!jpeg.call([](j_decompress_ptr info) { return jpeg_start_decompress(info); })) throw_truncated();
+}
+
+// Reads the next rows, as many as `height`, of the width to which the output is set.
+void read_rows(Decompressor& jpeg, size_t height, input::RgbImage& image) {
   const size_t width = jpeg.info().output_width;
-  const size_t height = jpeg.info().output_height;
   const bool is_cmyk = jpeg.info().out_color_space == JCS_CMYK;
   image.width = static_cast<int>(width);
   image.height = static_cast<int>(height);
@@ -117,8 +115,41 @@ void decode_jpeg(std::span<const uint8_t> file, input::RgbImage& image) {
     read_row(jpeg, is_cmyk ? inks.data() : row);
     if (is_cmyk) convert_inks(inks, row);
   }
+}
+
+}  // namespace
+
+bool is_jpeg(std::span<const uint8_t> file) { return file.size() >= 3 && file[0] == 0xFF && file[1] == 0xD8 && file[2] == 0xFF; }
+
+void decode_jpeg(std::span<const uint8_t> file, input::RgbImage& image) {
+  Decompressor jpeg(file);
+  start(jpeg, file.size());
+  read_rows(jpeg, jpeg.info().output_height, image);
   // Finds what is wrong after the last row; that the end is missing is not.
   jpeg.call([](j_decompress_ptr info) { return jpeg_finish_decompress(info); });
+}
+
+input::Box find_jpeg_size(std::span<const uint8_t> file) {
+  Decompressor jpeg(file);
+  read_header(jpeg, file.size());
+  return {0, 0, static_cast<int>(jpeg.info().image_height), static_cast<int>(jpeg.info().image_width)};
+}
+
+input::Box decode_jpeg_part(std::span<const uint8_t> file, const input::Box& part, input::RgbImage& image) {
+  Decompressor jpeg(file);
+  start(jpeg, file.size());
+  // Colours are interpolated between groups of blocks, but not at the edges of what is decoded, so that is wider by a group on each side.
+  const auto group = static_cast<JDIMENSION>(jpeg.info().max_h_samp_factor * DCTSIZE);
+  const auto begin = static_cast<JDIMENSION>(part.left);
+  const auto end = static_cast<JDIMENSION>(part.left + part.width);
+  JDIMENSION left = begin - std::min(begin, group);
+  JDIMENSION width = std::min(end + group, jpeg.info().output_width) - left;
+  // libjpeg moves `left` to the beginning of a group.
+  jpeg.call([&](j_decompress_ptr info) { jpeg_crop_scanline(info, &left, &width); });
+  const auto top = static_cast<JDIMENSION>(part.top);
+  if (top > 0 && jpeg.call([&](j_decompress_ptr info) { return jpeg_skip_scanlines(info, top); }) != top) throw_truncated();
+  read_rows(jpeg, static_cast<size_t>(part.height), image);
+  return {part.top, static_cast<int>(left), part.height, static_cast<int>(width)};
 }
 
 }  // namespace trainer::images

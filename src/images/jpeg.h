@@ -13,4 +13,10 @@ bool is_jpeg(std::span<const uint8_t> file);
 // Throws std::runtime_error with the reason. Like Pillow, it is strict about missing data and ignores libjpeg's warnings.
 void decode_jpeg(std::span<const uint8_t> file, input::RgbImage& image);
 
+// (0, 0, height, width), from the header. Throws as decode_jpeg().
+input::Box find_jpeg_size(std::span<const uint8_t> file);
+// Decodes at least that part of the image, to the same pixels as decode_jpeg(), and returns the part that it has decoded. Reads the file
+// only as far as needed. Throws as decode_jpeg().
+input::Box decode_jpeg_part(std::span<const uint8_t> file, const input::Box& part, input::RgbImage& image);
+
 }  // namespace trainer::images

@@ -51,4 +51,26 @@ ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixe
   return ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
 }
 
+std::optional<Box> find_size(std::span<const uint8_t> file) {
+  std::string refusal;
+  std::optional<Box> size;
+  if (!image_module().find_size(file, size, refusal)) throw std::runtime_error(refusal);
+  return size;
+}
+
+ImageView decode_part(std::span<const uint8_t> file, const Box& part, std::vector<uint8_t>& pixels) {
+  std::string refusal;
+  RgbImage image;
+  Box decoded = part;
+  image.pixels.swap(pixels);
+  if (!image_module().decode_part(file, decoded, image, refusal)) throw std::runtime_error(refusal);
+  pixels.swap(image.pixels);
+  auto view = ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
+  view.top = part.top - decoded.top;
+  view.left = part.left - decoded.left;
+  view.window_height = part.height;
+  view.window_width = part.width;
+  return view;
+}
+
 }  // namespace trainer::input

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,7 +30,14 @@ void draw_text(RgbImage& image, int top, int left, const std::string& text, int 
 // The pixels of an image file's bytes as Pillow gives them (Image.open(file).convert("RGB"), so also without turning them as EXIF says):
 // JPEG, PNG, WebP, BMP and what else OpenCV reads. The view has three interleaved channels and is valid until `pixels` changes. Throws
 // std::runtime_error with the reason alone, since the caller knows the file; UsageError in a build without OpenCV. May be called by
-// several threads.
+// several threads, as the next two functions.
 ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels);
+
+// The size of an image of which parts can be decoded without the rest (JPEG), from the file's header; nullopt: it must be decoded whole.
+// Throws as decode_image().
+std::optional<Box> find_size(std::span<const uint8_t> file);
+// Decodes at least that part of such an image, which must lie within it and not be empty. The result's window is the part; around it are
+// more of the image's pixels, or none. Damage beyond the part may not be found. Throws as decode_image().
+ImageView decode_part(std::span<const uint8_t> file, const Box& part, std::vector<uint8_t>& pixels);
 
 }  // namespace trainer::input

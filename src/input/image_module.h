@@ -3,6 +3,7 @@
 // image file is used.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -16,6 +17,10 @@ struct ImageModule {
   bool (*write)(const std::string& path, const RgbImage& image, std::string& refusal);
   // Returns whether `image` has the pixels of these bytes of a file; `refusal` says why not. May be called by several threads.
   bool (*decode)(std::span<const uint8_t> file, RgbImage& image, std::string& refusal);
+  // Returns false with a refusal if the file is damaged. `size` is set if parts of the image can be decoded.
+  bool (*find_size)(std::span<const uint8_t> file, std::optional<Box>& size, std::string& refusal);
+  // Decodes at least `part`, and sets it to the part that `image` has.
+  bool (*decode_part)(std::span<const uint8_t> file, Box& part, RgbImage& image, std::string& refusal);
   void (*draw_text)(RgbImage& image, int top, int left, const std::string& text, int width);
 };
 

@@ -4,9 +4,43 @@
 #include <cstddef>
 #include <numeric>
 
+#include "input/image_file.h"
 #include "input/image_write.h"
 
 namespace trainer::input {
+
+Picture::Picture(std::span<const uint8_t> file, PictureMemory& memory) : memory_(memory) {
+  if (const auto size = find_size(file)) {
+    file_ = file;
+    view_ = ImageView::whole(nullptr, 3, size->height, size->width, PixelOrder::kInterleaved);
+  } else {
+    view_ = decode_image(file, memory.decoded);
+  }
+}
+
+Box Picture::visible_part() const {
+  if (!is_inside() && view_.padding == Padding::kReflect) return {0, 0, view_.height, view_.width};
+  Box part;
+  part.top = std::clamp(view_.top, 0, view_.height);
+  part.left = std::clamp(view_.left, 0, view_.width);
+  part.height = std::clamp(view_.top + view_.window_height, part.top, view_.height) - part.top;
+  part.width = std::clamp(view_.left + view_.window_width, part.left, view_.width) - part.left;
+  return part;
+}
+
+void Picture::decode(ImageView& image, const Box& part) {
+  if (file_.empty()) return;
+  // Of a picture that shows nothing but padding, one pixel.
+  const bool is_empty = part.height == 0 || part.width == 0;
+  const auto needed = is_empty ? Box{0, 0, 1, 1} : part;
+  const auto decoded = decode_part(file_, needed, memory_.decoded);
+  file_ = {};
+  image.pixels = decoded.pixels;
+  image.top += decoded.top - needed.top;
+  image.left += decoded.left - needed.left;
+  image.height = decoded.height;
+  image.width = decoded.width;
+}
 
 bool Picture::is_whole() const {
   return view_.top == 0 && view_.left == 0 && view_.window_height == view_.height && view_.window_width == view_.width;
@@ -56,16 +90,13 @@ void Picture::resize(int height, int width) {
 }
 
 const ImageView& Picture::view() {
-  if (!is_delayed_) return view_;
-  is_delayed_ = false;
-  Box part{0, 0, view_.height, view_.width};
-  // A reflection shows pixels from outside the window.
-  if (is_inside() || view_.padding == Padding::kZero) {
-    part.top = std::clamp(view_.top, 0, view_.height);
-    part.left = std::clamp(view_.left, 0, view_.width);
-    part.height = std::clamp(view_.top + view_.window_height, part.top, view_.height) - part.top;
-    part.width = std::clamp(view_.left + view_.window_width, part.left, view_.width) - part.left;
+  if (!is_delayed_) {
+    decode(view_, visible_part());
+    return view_;
   }
+  is_delayed_ = false;
+  const auto part = visible_part();
+  if (!file_.empty()) decode(resized_, needed_part(resized_, view_.height, view_.width, part, memory_.resample));
   auto* pixels = allocate(part.height, part.width);
   resample(resized_, view_.height, view_.width, part, memory_.resample, pixels);
   view_.pixels = pixels;

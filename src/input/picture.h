@@ -1,10 +1,11 @@
 #pragma once
-// An image while transforms are applied to it. Crops and mirroring move a window, and a resize is delayed until the pixels are needed, so
-// that only those are computed that a later crop keeps. Operations on the values of pixels work on a copy, which they share.
+// An image while transforms are applied to it. Crops and mirroring move a window, and decoding and a resize are delayed until the pixels
+// are needed, so that only those are computed that a later crop keeps. Operations on the values of pixels work on a copy, which they share.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "input/image.h"
@@ -28,7 +29,10 @@ class Picture {
  public:
   // Both must outlive it. The views it gives are valid until the memory is used for another picture.
   Picture(const ImageView& image, PictureMemory& memory) : view_(image), memory_(memory) {}
+  // An image file, which is decoded as far as its pixels are needed. Throws as decode_image(), as all functions that need pixels.
+  Picture(std::span<const uint8_t> file, PictureMemory& memory);
 
+  int channels() const { return view_.channels; }
   int height() const { return view_.window_height; }
   int width() const { return view_.window_width; }
 
@@ -57,12 +61,17 @@ class Picture {
   bool is_whole() const;
   // Whether the window shows nothing but stored pixels.
   bool is_inside() const;
+  // The part of the image that the window shows, or could show by reflection.
+  Box visible_part() const;
+  // Gives `image` pixels, of which `part` are needed, if it still is a file.
+  void decode(ImageView& image, const Box& part);
   uint8_t* allocate(int height, int width);
   // Makes the window the whole image, in memory of its own.
   void copy_window();
 
-  ImageView view_;     // without pixels while a resize is delayed
-  ImageView resized_;  // what is still to be resized to the size of view_
+  std::span<const uint8_t> file_;  // what view_, or resized_ while a resize is delayed, is still to be decoded from; empty: it has pixels
+  ImageView view_;                 // without pixels while a resize is delayed
+  ImageView resized_;              // what is still to be resized to the size of view_
   bool is_delayed_ = false;
   uint8_t* owned_ = nullptr;  // the last memory that was allocated
   PictureMemory& memory_;

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/plural.h"
-#include "input/image_file.h"
 #include "input/image_write.h"
 
 namespace trainer::input {
@@ -139,17 +138,15 @@ struct Pipeline::State {
     if (layout.dtype == torch::kFloat32) arithmetic = exact_arithmetic(mean, std);
   }
 
-  void check_size(const ImageView& image) const {
+  void check_size(int channels, int height, int width) const {
     const auto fits = [](int64_t expected, int actual) { return expected == kAnySize || expected == actual; };
-    TORCH_CHECK(image.channels == info.shape[0] && fits(info.shape[1], image.height) && fits(info.shape[2], image.width), "the image has ",
-                image.channels, " x ", image.height, " x ", image.width, " pixels, the data set ",
-                fmt::format("{}", fmt::join(info.shape, " x ")));
+    TORCH_CHECK(channels == info.shape[0] && fits(info.shape[1], height) && fits(info.shape[2], width), "the image has ", channels, " x ",
+                height, " x ", width, " pixels, the data set ", fmt::format("{}", fmt::join(info.shape, " x ")));
   }
 
   void write_pixels(const Sample& sample, const EpochSeeds& seeds, int64_t index, PictureMemory& memory, void* out) const {
-    const auto stored = sample.encoded.empty() ? sample.image : decode_image(sample.encoded, memory.decoded);
-    check_size(stored);
-    Picture picture(stored, memory);
+    Picture picture = sample.encoded.empty() ? Picture(sample.image, memory) : Picture(sample.encoded, memory);
+    check_size(picture.channels(), picture.height(), picture.width());
     SampleRandom random(seeds, index);
     for (const auto& transform : image_transforms) transform->apply(picture, random);
     const auto write = [&]<class T>(const std::vector<T>& values) {

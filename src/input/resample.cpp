@@ -116,35 +116,41 @@ bool begins_with_columns(const ImageView& source, int height, int width) {
 
 }  // namespace
 
+Box needed_part(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory) {
+  compute_taps(source.window_width, width, part.left, part.width, memory.unrounded, memory.horizontal);
+  compute_taps(source.window_height, height, part.top, part.height, memory.unrounded, memory.vertical);
+  if (part.height == 0 || part.width == 0) return {};
+  Box needed;
+  needed.height = drop_unused(memory.vertical, needed.top);
+  needed.width = drop_unused(memory.horizontal, needed.left);
+  needed.top += source.top;
+  needed.left += source.left;
+  return needed;
+}
+
 void resample(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory, uint8_t* out) {
+  const auto needed = needed_part(source, height, width, part, memory);
   if (part.height == 0 || part.width == 0) return;
-  auto& horizontal = memory.horizontal;
-  auto& vertical = memory.vertical;
-  compute_taps(source.window_width, width, part.left, part.width, memory.unrounded, horizontal);
-  compute_taps(source.window_height, height, part.top, part.height, memory.unrounded, vertical);
-  int top = 0;
-  int left = 0;
-  const int num_rows = drop_unused(vertical, top);
-  const int num_columns = drop_unused(horizontal, left);
+  const auto& horizontal = memory.horizontal;
+  const auto& vertical = memory.vertical;
   const int channels = source.channels;
-  const auto pixels =
-      Pixels::in_order(source.order, source.pixels, channels, source.height, source.width).from(source.top + top, source.left + left);
+  const auto pixels = Pixels::in_order(source.order, source.pixels, channels, source.height, source.width).from(needed.top, needed.left);
   const bool columns_first = begins_with_columns(source, height, width);
-  const auto num_between = static_cast<size_t>(columns_first ? part.height : num_rows) *
-                           static_cast<size_t>(columns_first ? num_columns : part.width) * static_cast<size_t>(channels);
+  const auto num_between = static_cast<size_t>(columns_first ? part.height : needed.height) *
+                           static_cast<size_t>(columns_first ? needed.width : part.width) * static_cast<size_t>(channels);
   if (memory.between.size() < num_between) memory.between.resize(num_between);
   auto* between = memory.between.data();
   if (columns_first) {
     const int num_planes = source.order == PixelOrder::kInterleaved ? 1 : channels;
-    const auto row_bytes = static_cast<ptrdiff_t>(num_columns) * (channels / num_planes);
+    const auto row_bytes = static_cast<ptrdiff_t>(needed.width) * (channels / num_planes);
     for (int plane = 0; plane < num_planes; ++plane) {
       resample_columns(pixels.data + plane * pixels.channel, pixels.row, row_bytes, vertical, between + plane * part.height * row_bytes);
     }
-    resample_rows(Pixels::in_order(source.order, between, channels, part.height, num_columns), between + num_between, part.height, channels,
-                  horizontal, out);
+    resample_rows(Pixels::in_order(source.order, between, channels, part.height, needed.width), between + num_between, part.height,
+                  channels, horizontal, out);
   } else {
     const uint8_t* end = source.pixels + static_cast<ptrdiff_t>(source.height) * source.width * channels;
-    resample_rows(pixels, end, num_rows, channels, horizontal, between);
+    resample_rows(pixels, end, needed.height, channels, horizontal, between);
     const auto row_bytes = static_cast<ptrdiff_t>(part.width) * channels;
     resample_columns(between, row_bytes, row_bytes, vertical, out);
   }

@@ -130,8 +130,8 @@ RunDirectory::EarlierRun RunDirectory::earlier_run() const {
 }
 
 void RunDirectory::clear() const {
-  for (const auto& file : {config_file(), environment_file(), class_names_file(), metrics_file(), metrics_table_file(), tensorboard_folder(),
-                           checkpoint_folder(), non_finite_folder(), summary_file()}) {
+  for (const auto& file : {config_file(), environment_file(), class_names_file(), metrics_file(), metrics_table_file(),
+                           tensorboard_folder(), checkpoint_folder(), non_finite_folder(), summary_file()}) {
     std::filesystem::remove_all(file);
   }
 }

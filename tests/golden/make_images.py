@@ -1,5 +1,5 @@
-"""Writes images/: small image files, and beside each one NAME.ppm with its pixels as Pillow reads them, for
-tests/unit/input/image_file_test.cpp.
+"""Writes images/: small image files, and beside each one NAME.ppm with its pixels as Pillow reads them; and jpegs/: larger JPEG files, of
+which parts are decoded. For tests/unit/input/image_file_test.cpp.
 
 What Pillow cannot write (interlaced PNG, some bit depths, 16-bit and run-length encoded BMP) is put together here.
 """
@@ -169,12 +169,29 @@ def make_others():
     save("lzw.tif", small, compression="tiff_lzw")
 
 
+def make_larger_jpegs():
+    folder = FOLDER.with_name("jpegs")
+    folder.mkdir(exist_ok=True)
+    rgb = image("RGB", 157, 131)
+    for name, options in {
+        "420": {"subsampling": "4:2:0"},
+        "422": {"subsampling": "4:2:2"},
+        "444": {"subsampling": "4:4:4"},
+        "progressive": {"subsampling": "4:2:0", "progressive": True},
+        "restarts": {"subsampling": "4:2:0", "restart_marker_blocks": 3},
+    }.items():
+        rgb.save(folder / f"{name}.jpg", quality=60, **options)
+    image("L", 157, 131).save(folder / "grey.jpg", quality=60)
+    image("CMYK", 157, 131).save(folder / "cmyk.jpg", quality=60)
+
+
 FOLDER.mkdir(exist_ok=True)
 make_jpegs()
 make_pngs()
 make_webps()
 make_bmps()
 make_others()
+make_larger_jpegs()
 for path in sorted(FOLDER.iterdir()):
     if path.suffix != ".ppm":
         with Image.open(path) as picture, warnings.catch_warnings(action="ignore"):

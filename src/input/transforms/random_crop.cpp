@@ -26,9 +26,8 @@ class RandomCrop final : public ImageTransform {
     }
     if (size_.height() > frame.height + 2 * padding_ || size_.width() > frame.width + 2 * padding_) {
       if (!frame.is_exact) {
-        throw UsageError(
-            fmt::format("transform random_crop: the images have different sizes, and some may be smaller than {}; put resize before it",
-                        size_.text()));
+        throw UsageError(fmt::format(
+            "transform random_crop: the images have different sizes, and some may be smaller than {}; put resize before it", size_.text()));
       }
       throw UsageError(
           fmt::format("transform random_crop: size {} does not fit into the image of {} with padding {}; choose a smaller size or more "

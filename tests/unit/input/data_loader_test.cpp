@@ -14,7 +14,6 @@
 namespace trainer::input {
 namespace {
 
-
 // Records hints and reads in order. For one thread only.
 class RecordingImages : public CountingImages {
  public:

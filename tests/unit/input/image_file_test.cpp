@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -218,6 +219,83 @@ TEST(ImageFileWithoutOpenCv, EveryCallThrows) {
   if (TRAINER_WITH_OPENCV) GTEST_SKIP() << "a build with OpenCV";
   Bytes pixels;
   EXPECT_THAT([&] { decode_image(golden_file("grey.jpg"), pixels); }, ThrowsMessage<UsageError>(HasSubstr("image files need OpenCV")));
+}
+
+// Files of which parts are decoded, by name.
+std::map<std::string, Bytes> larger_jpegs() {
+  std::map<std::string, Bytes> found;
+  for (const auto& entry : std::filesystem::directory_iterator(TRAINER_SOURCE_DIR "/tests/golden/jpegs")) {
+    const auto text = read_file(entry.path());
+    found.emplace(entry.path().stem().string(), Bytes(text.begin(), text.end()));
+  }
+  return found;
+}
+
+Box random_box(const Box& size, CounterRandom& random) {
+  const auto below = [&](int bound) { return static_cast<int>(random.next_below(static_cast<uint32_t>(bound))); };
+  Box box{.top = below(size.height), .left = below(size.width)};
+  box.height = 1 + below(size.height - box.top);
+  box.width = 1 + below(size.width - box.left);
+  return box;
+}
+
+TEST_F(ImageFile, PartsOfAJpegEqualThoseOfTheWhole) {
+  auto files = larger_jpegs();
+  ASSERT_EQ(files.size(), 7U);
+  for (const auto& [name, file] : golden_files()) {
+    if (name.ends_with(".jpg")) files.emplace(name, file);
+  }
+  Bytes whole_pixels;
+  Bytes part_pixels;
+  CounterRandom random(3, 4);
+  for (const auto& [name, file] : files) {
+    const auto whole = decode_image(file, whole_pixels);
+    const auto size = find_size(file);
+    ASSERT_TRUE(size) << name;
+    ASSERT_EQ((std::pair{size->height, size->width}), (std::pair{whole.height, whole.width})) << name;
+    for (int i = 0; i < 150; ++i) {
+      const auto box = i == 0 ? *size : random_box(*size, random);
+      const auto part = decode_part(file, box, part_pixels);
+      ASSERT_EQ((std::pair{part.window_height, part.window_width}), (std::pair{box.height, box.width}));
+      ASSERT_EQ(part_pixels.size(), static_cast<size_t>(3 * part.height * part.width));
+      const auto row_of = [&](const ImageView& view, int y, int x) {
+        return view.pixels + 3 * (static_cast<ptrdiff_t>(y) * view.width + x);
+      };
+      for (int y = 0; y < box.height; ++y) {
+        ASSERT_EQ(
+            std::memcmp(row_of(part, part.top + y, part.left), row_of(whole, box.top + y, box.left), static_cast<size_t>(3 * box.width)), 0)
+            << name << ", " << box.height << " x " << box.width << " pixels at " << box.top << ", " << box.left << ", row " << y;
+      }
+    }
+  }
+}
+
+TEST_F(ImageFile, PartsOfADamagedJpegAreReadOrRefused) {
+  CounterRandom random(5, 6);
+  Bytes pixels;
+  int num_refused = 0;
+  for (const auto& [name, good] : larger_jpegs()) {
+    const auto size = find_size(good).value();
+    for (int i = 0; i < 300; ++i) {
+      auto file = good;
+      if (i % 2 == 0) file.resize(random.next_below(static_cast<uint32_t>(file.size())));
+      if (i % 2 == 1) file[random.next_below(static_cast<uint32_t>(file.size()))] = static_cast<uint8_t>(random.next_below(256));
+      try {
+        const auto found = find_size(file);
+        if (!found || found->height != size.height || found->width != size.width) continue;
+        const auto box = random_box(size, random);
+        EXPECT_EQ(decode_part(file, box, pixels).window_height, box.height);
+      } catch (const std::runtime_error&) {
+        ++num_refused;
+      }
+    }
+  }
+  EXPECT_GT(num_refused, 500);
+}
+
+TEST_F(ImageFile, OnlyAJpegHasPartsThatCanBeDecoded) {
+  EXPECT_FALSE(find_size(golden_file("rgb.bmp")));
+  EXPECT_THAT([] { find_size(cut("baseline_420.jpg", 10)); }, ThrowsMessage<std::runtime_error>("the file ends too early"));
 }
 
 }  // namespace
