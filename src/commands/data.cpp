@@ -45,10 +45,7 @@ size_t check_samples(const char* part, const input::Dataset& dataset, int num_th
     }
     return true;
   });
-  for (const auto& [index, reason] : unreadable) {
-    const auto name = dataset.name(index);
-    print("{} sample {}{}: {}\n", part, index, name.empty() ? "" : ", " + name, reason);
-  }
+  for (const auto& [index, reason] : unreadable) print("{} {}: {}\n", part, dataset.describe(index), reason);
   if (stop_signal() != 0) throw Error("stopped on request before all samples were read", ExitCode::kStopped);
   return unreadable.size();
 }

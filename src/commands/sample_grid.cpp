@@ -38,7 +38,7 @@ class SampleReader {
       pipeline_.write(sample, seeds_, index, memory_, values_.data());
       return sample.label;
     } catch (const std::runtime_error& error) {
-      throw DataError(fmt::format("sample {}, {}: {}", index, dataset_.name(index), error.what()));
+      throw DataError(fmt::format("{}: {}", dataset_.describe(index), error.what()));
     }
   }
   // Channel c of three; grey images have one.

@@ -228,21 +228,16 @@ class DataLoader::State {
         throw;
       } catch (const std::exception& error) {
         if (!options_.report_left_out) throw;
-        slot.left_out.emplace_back(index, fmt::format("{}: {}", describe(index), error.what()));
+        slot.left_out.emplace_back(index, fmt::format("{}: {}", dataset_.describe(index), error.what()));
         return;
       }
       write_target(sample, dataset_.info(), options_.target_dtype, entry(slot.targets, slot.num_samples));
       ++slot.num_samples;
     } catch (const c10::Error& error) {
-      slot.error = fmt::format("{}: {}", describe(index), error.what_without_backtrace());
+      slot.error = fmt::format("{}: {}", dataset_.describe(index), error.what_without_backtrace());
     } catch (const std::exception& error) {
-      slot.error = fmt::format("{}: {}", describe(index), error.what());
+      slot.error = fmt::format("{}: {}", dataset_.describe(index), error.what());
     }
-  }
-
-  std::string describe(int64_t index) const {
-    const auto name = dataset_.name(index);
-    return name.empty() ? fmt::format("sample {}", index) : fmt::format("sample {}, {}", index, name);
   }
 
   const Dataset& dataset_;

@@ -49,6 +49,11 @@ class Dataset {
   virtual Sample read(int64_t index, Scratch& scratch) const = 0;
   // What a message calls that sample, such as its file; empty: it has only its index.
   virtual std::string name(int64_t /*index*/) const { return ""; }
+  // "sample 17", or with its name "sample 17, data/cat/1.jpg".
+  std::string describe(int64_t index) const {
+    const auto text = name(index);
+    return "sample " + std::to_string(index) + (text.empty() ? "" : ", " + text);
+  }
   // A hint that read(index) follows after the next read(). It hides the cache misses of shuffled samples in memory.
   virtual void prefetch(int64_t /*index*/) const {}
 };
