@@ -96,9 +96,10 @@ const ImageView& Picture::view() {
   }
   is_delayed_ = false;
   const auto part = visible_part();
-  if (!file_.empty()) decode(resized_, needed_part(resized_, view_.height, view_.width, part, memory_.resample));
+  const auto needed = prepare_resample(resized_, view_.height, view_.width, part, memory_.resample);
+  decode(resized_, {resized_.top + needed.top, resized_.left + needed.left, needed.height, needed.width});
   auto* pixels = allocate(part.height, part.width);
-  resample(resized_, view_.height, view_.width, part, memory_.resample, pixels);
+  resample(resized_, view_.height, view_.width, part, needed, memory_.resample, pixels);
   view_.pixels = pixels;
   owned_ = pixels;
   view_.top -= part.top;

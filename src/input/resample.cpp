@@ -116,25 +116,23 @@ bool begins_with_columns(const ImageView& source, int height, int width) {
 
 }  // namespace
 
-Box needed_part(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory) {
+Box prepare_resample(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory) {
   compute_taps(source.window_width, width, part.left, part.width, memory.unrounded, memory.horizontal);
   compute_taps(source.window_height, height, part.top, part.height, memory.unrounded, memory.vertical);
   if (part.height == 0 || part.width == 0) return {};
   Box needed;
   needed.height = drop_unused(memory.vertical, needed.top);
   needed.width = drop_unused(memory.horizontal, needed.left);
-  needed.top += source.top;
-  needed.left += source.left;
   return needed;
 }
 
-void resample(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory, uint8_t* out) {
-  const auto needed = needed_part(source, height, width, part, memory);
+void resample(const ImageView& source, int height, int width, const Box& part, const Box& needed, ResampleMemory& memory, uint8_t* out) {
   if (part.height == 0 || part.width == 0) return;
   const auto& horizontal = memory.horizontal;
   const auto& vertical = memory.vertical;
   const int channels = source.channels;
-  const auto pixels = Pixels::in_order(source.order, source.pixels, channels, source.height, source.width).from(needed.top, needed.left);
+  const auto pixels = Pixels::in_order(source.order, source.pixels, channels, source.height, source.width)
+                          .from(source.top + needed.top, source.left + needed.left);
   const bool columns_first = begins_with_columns(source, height, width);
   const auto num_between = static_cast<size_t>(columns_first ? part.height : needed.height) *
                            static_cast<size_t>(columns_first ? needed.width : part.width) * static_cast<size_t>(channels);

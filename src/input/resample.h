@@ -24,11 +24,13 @@ struct ResampleMemory {
   std::vector<uint8_t> between;  // the result of the first pass
 };
 
-// The part of the source's stored image that resample() reads with the same arguments; the source needs no pixels yet.
-Box needed_part(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory);
+// Prepares resample() with the same arguments. Returns the part of the source's window that it reads, counted from the window's corner; the
+// source needs no pixels yet.
+Box prepare_resample(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory);
 
 // Resamples the source's window to height x width pixels, and writes the part `part` of them to `out`, [part.height][part.width][channels].
-// The window must lie within the stored image, and its pixels beyond the window do not count; it must be neither mirrored nor flipped.
-void resample(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory, uint8_t* out);
+// `needed` is the result of prepare_resample(); the stored image must have at least that part of the window. The window must be neither
+// mirrored nor flipped, and pixels beyond it do not count.
+void resample(const ImageView& source, int height, int width, const Box& part, const Box& needed, ResampleMemory& memory, uint8_t* out);
 
 }  // namespace trainer::input
