@@ -13,7 +13,7 @@
 #include "input/pipeline.h"
 #include "input/transforms/augmentation.h"
 #include "tests/testing/golden_image.h"
-#include "tests/testing/read_component.h"
+#include "tests/unit/input/pixels_of.h"
 
 namespace trainer::input {
 namespace {
@@ -33,12 +33,6 @@ const std::map<std::string, Augmentation>& augmentations() {
   return all;
 }
 
-// The pixels of a picture, row by row, channels interleaved.
-std::vector<uint8_t> pixels_of(Picture& picture) {
-  const auto pixels = picture.pixels();
-  return {pixels.data, pixels.data + pixels.num_bytes()};
-}
-
 std::vector<uint8_t> apply_operation(const std::string& text, const ImageView& image, PictureMemory& memory) {
   const auto words = split(text, ' ');
   Picture picture(image, memory);
@@ -49,18 +43,6 @@ std::vector<uint8_t> apply_operation(const std::string& text, const ImageView& i
     augment(picture, augmentations().at(words[0]), argument);
   }
   return pixels_of(picture);
-}
-
-std::vector<uint8_t> apply_list(const std::string& yaml, const ImageView& image, PictureMemory& memory) {
-  const DatasetInfo info{.shape = {image.channels, image.height, image.width}, .num_classes = 1};
-  const Pipeline pipeline(trainer::testing::read_components(transform_registry(), yaml), info, {torch::kFloat64, /*channels_last=*/true});
-  std::vector<double> values(static_cast<size_t>(c10::multiply_integers(pipeline.output_shape())));
-  Sample sample;
-  sample.image = image;
-  pipeline.write(sample, {0, 0}, 0, memory, values.data());
-  std::vector<uint8_t> pixels;
-  for (const double value : values) pixels.push_back(static_cast<uint8_t>(std::lround(value * 255)));
-  return pixels;
 }
 
 class OperationsOrder : public ::testing::TestWithParam<PixelOrder> {};
@@ -81,7 +63,7 @@ TEST_P(OperationsOrder, EqualTorchvisionBitForBit) {
     const auto before = pixels;
     const auto image = ImageView::whole(pixels.data(), channels, height, width, GetParam());
     const auto& text = parts.at(3);
-    const auto result = text.starts_with("[") ? apply_list(text, image, memory) : apply_operation(text, image, memory);
+    const auto result = text.starts_with("[") ? transformed(text, image, memory) : apply_operation(text, image, memory);
     EXPECT_EQ(fnv1a_text(result), parts.at(4)) << line;
     EXPECT_EQ(pixels, before) << "the stored image was changed: " << line;
   }

@@ -10,7 +10,7 @@
 #include "input/picture.h"
 #include "input/pipeline.h"
 #include "tests/testing/golden_image.h"
-#include "tests/testing/read_component.h"
+#include "tests/unit/input/pixels_of.h"
 
 namespace trainer::input {
 namespace {
@@ -18,19 +18,6 @@ namespace {
 using trainer::testing::fnv1a_text;
 using trainer::testing::golden_image;
 using trainer::testing::split;
-
-// The result of a list of transforms, row by row, channels interleaved.
-std::vector<uint8_t> transformed(const std::string& yaml, const ImageView& image, PictureMemory& memory) {
-  const DatasetInfo info{.shape = {3, image.height, image.width}, .num_classes = 1};
-  const Pipeline pipeline(testing::read_components(transform_registry(), yaml), info, {torch::kFloat64, /*channels_last=*/true});
-  std::vector<double> values(static_cast<size_t>(c10::multiply_integers(pipeline.output_shape())));
-  Sample sample;
-  sample.image = image;
-  pipeline.write(sample, {0, 0}, 0, memory, values.data());
-  std::vector<uint8_t> pixels;
-  for (const double value : values) pixels.push_back(static_cast<uint8_t>(std::lround(value * 255)));
-  return pixels;
-}
 
 std::vector<uint8_t> resized_crop(const ImageView& image, const std::vector<int>& numbers, PictureMemory& memory) {
   Picture picture(image, memory);
