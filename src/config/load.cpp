@@ -38,7 +38,6 @@ Experiment load_text(const std::string& text, const std::string& source, const s
   read_section(
       root, [&](KeyTable& keys) { experiment.describe(keys, registries); }, "", problems);
   Findings findings(root, problems);
-  if (registries.complete) registries.complete(experiment, findings);
   experiment.check(findings);
   if (registries.check) registries.check(experiment, findings);
   problems.throw_if_any();

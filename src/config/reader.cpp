@@ -206,6 +206,16 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   run_checks(component_table.checks(), node, path, problems);
 }
 
+std::vector<ComponentConfig> read_components(const std::string& yaml, const std::string& source, const RegistryBase& registry) {
+  std::vector<ComponentConfig> components;
+  Problems problems;
+  read_section(
+      parse_yaml("components: " + yaml, source), [&](KeyTable& keys) { keys.add_components("components", components, registry, ""); }, "",
+      problems);
+  problems.throw_if_any();
+  return components;
+}
+
 Node write_section(const std::function<void(KeyTable&)>& describe) {
   KeyTable table;
   describe(table);

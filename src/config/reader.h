@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "config/key_table.h"
 #include "config/problems.h"
@@ -11,6 +12,9 @@ namespace trainer::config {
 // Fills the structs of the keys that `describe` adds from a map node; keys that are unknown, missing, mistyped or out of range are added
 // to `problems`. `path` is the section's key path, empty at the top.
 void read_section(const Node& node, const std::function<void(KeyTable&)>& describe, const std::string& path, Problems& problems);
+
+// The components of a list in YAML, "[name, name: {key: value}]". `source` names the text in messages. Throws UsageError with all problems.
+std::vector<ComponentConfig> read_components(const std::string& yaml, const std::string& source, const RegistryBase& registry);
 
 // The tree of every key's current value, in the order of the tables.
 Node write_section(const std::function<void(KeyTable&)>& describe);

@@ -111,12 +111,9 @@ struct Registries {
   const RegistryBase& optimizers;
   const RegistryBase& lr_schedulers;
   MonitorChoices monitor = {};
-  // Sets the values that the file leaves to other values. Called once the file is read, before `check`; it reads no files, but may list
-  // folders.
-  std::function<void(Experiment& experiment, Findings& findings)> complete = {};
-  // Checks of components against each other, such as the network against the data set, and against other sections. Reads no
-  // files, but may list folders.
-  std::function<void(const Experiment& experiment, Findings& findings)> check = {};
+  // Sets the values that the file leaves to other components, and checks components against each other, such as the network against the
+  // data set, and against other sections. Called once the file is read; it reads no more of a data set than DatasetRegistry::make().
+  std::function<void(Experiment& experiment, Findings& findings)> check = {};
 };
 
 }  // namespace trainer::config

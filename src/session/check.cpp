@@ -14,6 +14,7 @@
 #include "nn/loss.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
+#include "session/complete.h"
 #include "task/task.h"
 
 namespace trainer::session {
@@ -98,7 +99,7 @@ void check_optimizer(const config::Experiment& experiment, config::Findings& fin
 
 }  // namespace
 
-void check_components(const config::Experiment& experiment, config::Findings& findings) {
+void check_components(config::Experiment& experiment, config::Findings& findings) {
   if (findings.are_readable({"runtime"})) {
     const auto refusal = device::refusal_of_allocator(experiment.runtime.cuda_allocator);
     if (!refusal.empty()) findings.refuse("runtime.cuda_allocator", refusal);
@@ -106,9 +107,12 @@ void check_components(const config::Experiment& experiment, config::Findings& fi
   optim::check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;
+  const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+  complete_experiment(experiment, dataset, findings);
+  if (!findings.are_consistent({"dataset"})) return;
   const bool has_model = findings.are_consistent({"model"});
   const auto* model = has_model ? dynamic_cast<const models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
-  auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+  auto info = dataset.info;
   // Compared once the data set is opened (session/build.cpp).
   if (info.num_classes == input::kUnknownClasses && has_model) info.num_classes = model->num_outputs();
   if (info.num_classes == 1)

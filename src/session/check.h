@@ -5,7 +5,8 @@
 
 namespace trainer::session {
 
-// Checks that need to know the components: that network, loss, transforms and optimizer fit the data set and each other. Reads no file.
-void check_components(const config::Experiment& experiment, config::Findings& findings);
+// Completes the experiment (complete.h), and makes the checks that need to know the components: that network, loss, transforms and
+// optimizer fit the data set and each other.
+void check_components(config::Experiment& experiment, config::Findings& findings);
 
 }  // namespace trainer::session

@@ -1,7 +1,6 @@
 #include "session/complete.h"
 
 #include "config/reader.h"
-#include "datasets/registry.h"
 #include "input/transforms/transform.h"
 #include "models/model.h"
 
@@ -12,13 +11,7 @@ namespace {
 constexpr double kHeldOut = 0.1;
 
 std::vector<config::ComponentConfig> read_transforms(const std::string& yaml, const std::string& dataset) {
-  std::vector<config::ComponentConfig> components;
-  config::Problems problems;
-  config::read_section(
-      config::parse_yaml("transforms: " + yaml, "the default transforms of " + dataset),
-      [&](config::KeyTable& keys) { keys.add_components("transforms", components, input::transform_registry(), ""); }, "", problems);
-  problems.throw_if_any();
-  return components;
+  return config::read_components(yaml, "the default transforms of " + dataset, input::transform_registry());
 }
 
 void complete_dataset(config::DatasetSection& section, const datasets::DatasetFactory& factory, const config::Findings& findings) {
@@ -32,16 +25,14 @@ void complete_dataset(config::DatasetSection& section, const datasets::DatasetFa
 
 }  // namespace
 
-void complete_experiment(config::Experiment& experiment, config::Findings& findings) {
-  if (!findings.are_consistent({"dataset"})) return;
-  const auto factory = datasets::dataset_registry().make(experiment.dataset.component);
-  complete_dataset(experiment.dataset, factory, findings);
+void complete_experiment(config::Experiment& experiment, const datasets::DatasetFactory& dataset, config::Findings& findings) {
+  complete_dataset(experiment.dataset, dataset, findings);
   if (!findings.are_consistent({"model"})) return;
   auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
   if (!model.takes_num_outputs()) return;
-  const auto& info = factory.info;
+  const auto& info = dataset.info;
   if (info.num_classes == input::kUnknownClasses) {
-    findings.refuse("dataset." + factory.missing_key, factory.missing);
+    findings.refuse("dataset." + dataset.missing_key, dataset.missing);
   } else {
     model.set_num_outputs(info.num_classes > 0 ? info.num_classes : info.num_targets);
   }

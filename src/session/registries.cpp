@@ -7,7 +7,6 @@
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
 #include "session/check.h"
-#include "session/complete.h"
 #include "task/task.h"
 
 namespace trainer::session {
@@ -20,7 +19,6 @@ config::Registries all_registries() {
           .optimizers = optim::optimizer_registry(),
           .lr_schedulers = optim::lr_scheduler_registry(),
           .monitor = task::monitor_choices(),
-          .complete = complete_experiment,
           .check = check_components};
 }
 

@@ -22,13 +22,7 @@ inline config::ComponentConfig read_component(const config::RegistryBase& regist
 
 // The components of a list: "[name, name: {key: value}]".
 inline std::vector<config::ComponentConfig> read_components(const config::RegistryBase& registry, const std::string& yaml) {
-  std::vector<config::ComponentConfig> components;
-  config::Problems problems;
-  config::read_section(
-      config::parse_yaml("components: " + yaml, "test"),
-      [&](config::KeyTable& keys) { keys.add_components("components", components, registry, ""); }, "", problems);
-  problems.throw_if_any();
-  return components;
+  return config::read_components(yaml, "test", registry);
 }
 
 }  // namespace trainer::testing
