@@ -9,8 +9,11 @@ namespace trainer::models {
 namespace {
 
 struct CifarResNetOptions : ClassifierOptions {
-  void describe(config::KeyTable& keys) override { describe_num_classes(keys); }
-  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
+  void describe(config::KeyTable& keys) override {
+    describe_num_classes(keys);
+    describe_in_channels(keys);
+  }
+  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
 
 class CifarBlock : public torch::nn::Module {
@@ -45,7 +48,7 @@ class CifarBlock : public torch::nn::Module {
 class CifarResNet : public Model {
  public:
   CifarResNet(int64_t blocks_per_stage, const CifarResNetOptions& options, const BuildContext& context) : Model(options) {
-    conv1_ = register_module("conv1", nn::conv3x3(3, 16));
+    conv1_ = register_module("conv1", nn::conv3x3(options.num_channels(), 16));
     bn1_ = register_module("bn1", context.norm(16));
     layer1_ = register_module("layer1", make_stage(16, 16, 1, blocks_per_stage, context.norm));
     layer2_ = register_module("layer2", make_stage(16, 32, 2, blocks_per_stage, context.norm));

@@ -14,7 +14,7 @@ namespace trainer::models {
 
 // The keys of a network, and what follows from them before it is built.
 struct ModelOptions : config::Options {
-  // The shape of one input sample, such as {3, 32, 32}; -1: any size.
+  // The shape of one input sample, such as {3, 32, 32}; -1: any height or width.
   virtual std::vector<int64_t> input_shape() const = 0;
   virtual int64_t num_outputs() const = 0;
   // The key that sets the number of outputs.
@@ -22,23 +22,37 @@ struct ModelOptions : config::Options {
   // Whether the experiment leaves the number of outputs to the data set; then set_num_outputs() sets it.
   virtual bool takes_num_outputs() const { return false; }
   virtual void set_num_outputs(int64_t /*num_outputs*/) {}
+  // Sets the channels of samples of shape {channels, height, width}, where the experiment leaves them to the data set.
+  virtual void set_num_channels(int64_t /*num_channels*/) {}
 };
 
 // The options of networks whose outputs are scores of classes.
 struct ClassifierOptions : ModelOptions {
   config::Auto<int64_t> num_classes = {};
+  config::Auto<int64_t> in_channels = {};
 
   int64_t num_outputs() const override { return num_classes.value.value_or(kDefaultClasses); }
   bool takes_num_outputs() const override { return !num_classes.value; }
   void set_num_outputs(int64_t num_outputs) override { num_classes.value = num_outputs; }
+  void set_num_channels(int64_t num_channels) override {
+    if (!in_channels.value) in_channels.value = num_channels;
+  }
+  int64_t num_channels() const { return in_channels.value.value_or(kDefaultChannels); }
 
  protected:
   void describe_num_classes(config::KeyTable& keys) {
     keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer; auto: one for each class of the data set."});
   }
+  // Of networks that take images with any number of channels.
+  void describe_in_channels(config::KeyTable& keys) {
+    keys.add("in_channels", in_channels,
+             {.min = 1, .max = 65536, .doc = "Channels of the images; auto: those of the data set, 3 for colour and 1 for grey."});
+  }
 
  private:
-  static constexpr int64_t kDefaultClasses = 10;  // without a data set
+  // Without a data set.
+  static constexpr int64_t kDefaultClasses = 10;
+  static constexpr int64_t kDefaultChannels = 3;
 };
 
 class Model : public torch::nn::Module {

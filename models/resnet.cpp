@@ -20,16 +20,14 @@ struct ResNetOptions : ClassifierOptions {
 
   void describe(config::KeyTable& keys) override {
     describe_num_classes(keys);
+    describe_in_channels(keys);
     keys.add_choice("stem", stem, {{"imagenet", ResNetStem::kImagenet}, {"cifar", ResNetStem::kCifar}},
                     {.doc = "First layers: imagenet, a 7×7 convolution and a max-pool, both of stride 2; cifar, a 3×3 convolution."});
     keys.add("zero_init_last_norm", zero_init_last_norm, {.doc = "Start each block's last norm at 0: the block is then the identity."});
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a feature before the last layer."});
   }
-  std::vector<int64_t> input_shape() const override {
-    if (stem == ResNetStem::kCifar) return {3, 32, 32};
-    return {3, -1, -1};
-  }
+  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
 
 // The shortcut where the shape changes: a strided 1×1 convolution and a norm layer. Otherwise null.
@@ -100,7 +98,7 @@ class ResNet : public Model {
  public:
   ResNet(const BlocksPerStage& blocks_per_stage, const ResNetOptions& options, const BuildContext& context)
       : Model(options), options_(options) {
-    conv1_ = register_module("conv1", make_stem(options.stem));
+    conv1_ = register_module("conv1", make_stem(options));
     bn1_ = register_module("bn1", context.norm(64));
     layer1_ = register_module("layer1", make_stage(64, 1, blocks_per_stage[0], context.norm));
     layer2_ = register_module("layer2", make_stage(128, 2, blocks_per_stage[1], context.norm));
@@ -120,9 +118,9 @@ class ResNet : public Model {
   }
 
  private:
-  static std::shared_ptr<nn::Conv2d> make_stem(ResNetStem stem) {
-    if (stem == ResNetStem::kCifar) return nn::conv3x3(3, 64);
-    return std::make_shared<nn::Conv2d>(3, 64, 7, nn::Conv2dOptions{.stride = 2, .padding = 3});
+  static std::shared_ptr<nn::Conv2d> make_stem(const ResNetOptions& options) {
+    if (options.stem == ResNetStem::kCifar) return nn::conv3x3(options.num_channels(), 64);
+    return std::make_shared<nn::Conv2d>(options.num_channels(), 64, 7, nn::Conv2dOptions{.stride = 2, .padding = 3});
   }
 
   torch::nn::Sequential make_stage(int64_t channels, int64_t stride, int64_t num_blocks, const nn::NormFactory& norm) {

@@ -19,6 +19,7 @@ struct VggOptions : ClassifierOptions {
 
   void describe(config::KeyTable& keys) override {
     describe_num_classes(keys);
+    describe_in_channels(keys);
     keys.add_choice("head", head, {{"imagenet", VggHead::kImagenet}, {"cifar", VggHead::kCifar}},
                     {.doc = "Last layers: imagenet, three linear layers on 7×7 features; cifar, one on the average of each channel."});
     keys.add("dropout", dropout,
@@ -28,8 +29,8 @@ struct VggOptions : ClassifierOptions {
               .doc = "Probability of dropping an input of the last two linear layers, or of the only one."});
   }
   std::vector<int64_t> input_shape() const override {
-    if (head == VggHead::kCifar) return {3, 32, 32};
-    return {3, -1, -1};
+    if (head == VggHead::kCifar) return {num_channels(), 32, 32};
+    return {num_channels(), -1, -1};
   }
 };
 
@@ -49,9 +50,8 @@ struct FeatureLayer {
 // Each stage ends with a max-pool.
 using Stages = std::array<std::vector<FeatureLayer>, 5>;
 
-Stages make_stages(const ConvolutionsPerStage& convolutions_per_stage, const nn::NormFactory& norm) {
+Stages make_stages(const ConvolutionsPerStage& convolutions_per_stage, int64_t in_channels, const nn::NormFactory& norm) {
   Stages stages;
-  int64_t in_channels = 3;
   for (size_t stage = 0; stage < kStageChannels.size(); ++stage) {
     const int64_t channels = kStageChannels[stage];
     for (int64_t i = 0; i < convolutions_per_stage[stage]; ++i) {
@@ -90,7 +90,7 @@ torch::nn::Sequential make_classifier(const VggOptions& options, const BuildCont
 class Vgg : public Model {
  public:
   Vgg(const ConvolutionsPerStage& convolutions_per_stage, const VggOptions& options, const BuildContext& context)
-      : Model(options), options_(options), stages_(make_stages(convolutions_per_stage, context.norm)) {
+      : Model(options), options_(options), stages_(make_stages(convolutions_per_stage, options.num_channels(), context.norm)) {
     register_module("features", list_features(stages_));
     classifier_ = register_module("classifier", make_classifier(options, context));
     nn::init_convolutions_(*this, context.init_generator);

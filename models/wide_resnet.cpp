@@ -20,13 +20,14 @@ struct WideResNetOptions : ClassifierOptions {
     keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Layers with weights; 6n + 4 for n blocks per stage."});
     keys.add("width", width, {.min = 1, .doc = "Factor on the channels of the three stages, which are 16, 32 and 64 times it."});
     describe_num_classes(keys);
+    describe_in_channels(keys);
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value between a block's convolutions."});
     keys.refuse("depth", [this]() -> std::string {
       return (depth - 4) % 6 == 0 ? "" : fmt::format("wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is {}", depth);
     });
   }
-  std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
+  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
 
 class WideBlock : public torch::nn::Module {
@@ -56,7 +57,7 @@ class WideResNet : public Model {
  public:
   WideResNet(const WideResNetOptions& options, const BuildContext& context) : Model(options) {
     const int64_t channels = 16 * options.width;
-    conv1_ = register_module("conv1", nn::conv3x3(3, 16));
+    conv1_ = register_module("conv1", nn::conv3x3(options.num_channels(), 16));
     layer1_ = register_module("layer1", make_stage(16, channels, 1, options, context));
     layer2_ = register_module("layer2", make_stage(channels, 2 * channels, 2, options, context));
     layer3_ = register_module("layer3", make_stage(2 * channels, 4 * channels, 2, options, context));

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/log.h"
@@ -10,6 +11,8 @@
 #include "commands/command.h"
 #include "commands/output.h"
 #include "commands/sample_grid.h"
+#include "config/reader.h"
+#include "datasets/registry.h"
 #include "input/unreadable_samples.h"
 #include "session/build.h"
 #include "session/registries.h"
@@ -61,10 +64,33 @@ ExitCode check(const config::Experiment& experiment, int num_threads) {
   return num_unreadable == 0 ? ExitCode::kDone : ExitCode::kData;
 }
 
+std::vector<std::string> downloadable_datasets() {
+  std::vector<std::string> names;
+  for (const auto& component : datasets::dataset_registry().components()) {
+    const auto options = component.make_options();
+    config::KeyTable table;
+    options->describe(table);
+    if (std::ranges::find(table.keys(), "download", &config::Key::name) != table.keys().end()) names.push_back(component.name);
+  }
+  return names;
+}
+
+void download(const std::vector<std::string>& names, const std::string& root) {
+  const auto logger = make_console_logger();
+  const auto& registry = datasets::dataset_registry();
+  for (const auto& name : names) {
+    const auto yaml = fmt::format("[{}: {{root: {}, download: true}}]", name, nlohmann::json(root).dump());
+    const auto dataset = registry.make(config::read_components(yaml, "--root", registry).front());
+    const auto num_train = dataset.open(datasets::Split::kTrain, *logger)->size();
+    const auto num_validation = dataset.open(datasets::Split::kValidation, *logger)->size();
+    print("{}: {} training and {} validation images in {}\n", name, num_train, num_validation, root);
+  }
+}
+
 }  // namespace
 
 ExitCode data(const std::vector<std::string>& args) {
-  CLI::App app("Shows and checks a data set.", "trainer data");
+  CLI::App app("Downloads, shows and checks data sets.", "trainer data");
   app.require_subcommand(1);
   config::ExperimentSource source;
   ShowOptions options;
@@ -78,8 +104,21 @@ ExitCode data(const std::vector<std::string>& args) {
   cli::add_experiment(*checks, source);
   int num_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   checks->add_option("--threads", num_threads, "threads that read, by default one for each processor")->check(CLI::Range(1, 1024));
+  std::vector<std::string> names;
+  std::string root = "data";
+  auto* downloads = app.add_subcommand("download", "fetch public data sets, unless they are there already");
+  const auto choices = downloadable_datasets();
+  downloads->add_option("name", names, "one or more of " + CLI::detail::join(choices, ", "))
+      ->required()
+      ->check(CLI::IsMember(choices))
+      ->type_name("NAME");
+  downloads->add_option("--root", root, "the folder in which to put them, by default data")->type_name("FOLDER");
   cli::parse(app, args);
 
+  if (downloads->parsed()) {
+    download(names, root);
+    return ExitCode::kDone;
+  }
   const auto experiment = config::load(source.file, source.overrides, session::all_registries());
   if (checks->parsed()) return check(experiment, num_threads);
   show(experiment, options);

@@ -73,8 +73,10 @@ bool check_inputs(const config::Experiment& experiment, const models::ModelOptio
                   const std::string& key, config::Findings& findings) {
   const auto wanted = model.input_shape();
   if (std::ranges::equal(wanted, shape, [](int64_t want, int64_t have) { return want == -1 || want == have; })) return true;
+  std::vector<std::string> sizes;
+  for (const int64_t size : wanted) sizes.push_back(size != -1 ? std::to_string(size) : sizes.size() == 1 ? "H" : "W");
   findings.refuse("model.name", fmt::format("{} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
-                                            fmt::join(wanted, "x"), experiment.dataset.component.name, fmt::join(shape, "x"), key));
+                                            fmt::join(sizes, "x"), experiment.dataset.component.name, fmt::join(shape, "x"), key));
   return false;
 }
 

@@ -29,8 +29,9 @@ void complete_experiment(config::Experiment& experiment, const datasets::Dataset
   complete_dataset(experiment.dataset, dataset, findings);
   if (!findings.are_consistent({"model"})) return;
   auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
-  if (!model.takes_num_outputs()) return;
   const auto& info = dataset.info;
+  if (info.shape.size() == 3) model.set_num_channels(info.shape.front());
+  if (!model.takes_num_outputs()) return;
   if (info.num_classes == input::kUnknownClasses) {
     findings.refuse("dataset." + dataset.missing_key, dataset.missing);
   } else {

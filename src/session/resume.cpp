@@ -30,9 +30,20 @@ bool prevents_resume(const config::Difference& difference) {
          key == "optimizer.name";
 }
 
+// The configuration that a run wrote. Keys that an earlier version of this program did not have get their defaults.
+config::Node parse_configuration(const std::string& text, const std::string& source) {
+  try {
+    const auto registries = all_registries();
+    auto experiment = config::load_text(text, source, {}, registries);
+    return config::parse_yaml(config::to_yaml(experiment, registries), source);
+  } catch (const UsageError&) {
+    return config::parse_yaml(text, source);
+  }
+}
+
 void check_configuration(const Checkpoint& checkpoint, const std::string& config_text, Logger& logger) {
   const auto source = checkpoint.file.string();
-  const auto then = config::parse_yaml(state::View(checkpoint.tree, source).at("config").text(), source);
+  const auto then = parse_configuration(state::View(checkpoint.tree, source).at("config").text(), source);
   auto changes = config::differences(then, config::parse_yaml(config_text, "the configuration"));
   const auto others = std::ranges::stable_partition(changes, prevents_resume);
   const std::vector<config::Difference> refused(changes.begin(), others.begin());
@@ -46,18 +57,6 @@ void check_configuration(const Checkpoint& checkpoint, const std::string& config
 bool only_adds_epochs(const std::vector<config::Difference>& changes) {
   if (changes.size() != 1 || changes.front().key != "training.epochs") return false;
   return std::stoll(changes.front().now) > std::stoll(changes.front().then);
-}
-
-// The configuration that a run wrote to `file`. Keys that an earlier version of this program did not have get their defaults.
-config::Node read_configuration(const fs::path& file) {
-  const auto text = read_file(file);
-  try {
-    const auto registries = all_registries();
-    auto experiment = config::load_text(text, file.string(), {}, registries);
-    return config::parse_yaml(config::to_yaml(experiment, registries), file.string());
-  } catch (const UsageError&) {
-    return config::parse_yaml(text, file.string());
-  }
 }
 
 void truncate_event_files(const run::RunDirectory& directory, const Checkpoint& checkpoint) {
@@ -150,8 +149,8 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
   if (fs::exists(folder)) contents.checkpoints = checkpoint::list_checkpoints(fs::canonical(folder));
   const bool was_finished = contents.earlier_run == run::RunDirectory::EarlierRun::kFinished;
   if (was_finished) {
-    contents.changes =
-        config::differences(read_configuration(directory.config_file()), config::parse_yaml(config_text, "the configuration"));
+    contents.changes = config::differences(parse_configuration(read_file(directory.config_file()), directory.config_file().string()),
+                                           config::parse_yaml(config_text, "the configuration"));
   }
   const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;

@@ -524,6 +524,24 @@ class TrainerTest(unittest.TestCase):
         run = trainer("data", "show", "--config", LINEAR, "--output", picture)
         self.assertEqual((run.returncode, "has no images to show" in run.err), (2, True), run.err)
 
+    def test_data_download(self):
+        # What is there is not fetched again: these proxies do not exist.
+        env = {**os.environ, "http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
+        sample = ROOT / "datasets" / "cifar10_sample"
+        run = trainer("data", "download", "cifar10", "--root", sample, env=env)
+        self.assertEqual((run.returncode, run.out, run.err), (0, f"cifar10: 2000 training and 500 validation images in {sample}\n", ""))
+        root = self.folder / "data"
+        for name, source in (("cifar100", "cifar-100-binary.tar.gz"), ("fashion_mnist", "train-images-idx3-ubyte.gz")):
+            with self.subTest(name):
+                run = trainer("data", "download", name, "--root", root, env=env)
+                self.assertEqual(run.returncode, 3, run.err)
+                self.assertRegex(run.err.splitlines()[-1], rf"^error: cannot get http\S+: .*127\.0\.0\.1.*; try again, or .* by hand")
+                self.assertIn(source, run.err)
+                self.assertEqual(list(root.iterdir()), [])
+        run = trainer("data", "download", "synthetic")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("synthetic not in {cifar10,cifar100,mnist,fashion_mnist,tiny_imagenet}", run.err)
+
     def test_only_cpu_libraries_are_loaded(self):
         process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)
         for line in process.stderr:

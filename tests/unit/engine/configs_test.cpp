@@ -5,7 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "tests/testing/image_folder.h"
+#include "tests/testing/small_datasets.h"
 #include "tests/testing/small_run.h"
 
 namespace trainer::engine {
@@ -22,12 +22,11 @@ std::vector<std::filesystem::path> shipped_configs() {
 class ShippedConfig : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(ShippedConfig, TrainsOneStep) {
-  // Small sets of images replace data sets that are not in the repository.
-  const testing::SmallImageFolder images;
-  auto overrides = images.overrides_for(GetParam());
-  const auto experiment = config::load(GetParam(), overrides, session::all_registries());
-  if (experiment.dataset.component.name == "image_folder" && TRAINER_WITH_OPENCV == 0) GTEST_SKIP() << "this build reads no image files";
-  if (experiment.dataset.component.name == "cifar10") overrides.push_back("dataset.root=" TRAINER_SOURCE_DIR "/datasets/cifar10_sample");
+  const testing::SmallDatasets datasets;
+  auto overrides = datasets.overrides_for(GetParam());
+  const auto name = config::load(GetParam(), overrides, session::all_registries()).dataset.component.name;
+  const bool has_files = name == "image_folder" || name == "tiny_imagenet";
+  if (has_files && TRAINER_WITH_OPENCV == 0) GTEST_SKIP() << "this build reads no image files";
   // A small batch makes the test fast.
   overrides.insert(overrides.end(), {"logging.every_steps=1", "dataloader.batch_size=null", "dataloader.global_batch_size=16"});
   const auto run = testing::train(config::load(GetParam(), overrides, session::all_registries()), 1);

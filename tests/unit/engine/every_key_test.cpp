@@ -11,7 +11,7 @@
 #include "config/load.h"
 #include "config/reference.h"
 #include "session/registries.h"
-#include "tests/testing/image_folder.h"
+#include "tests/testing/small_datasets.h"
 
 namespace trainer::engine {
 namespace {
@@ -111,9 +111,9 @@ TEST(EveryKey, TheReferenceInDocsMatchesTheTables) {
 }
 
 TEST(EveryKey, EveryConfigReadsBackFromItsResolvedForm) {
-  const testing::SmallImageFolder images;
+  const testing::SmallDatasets datasets;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TRAINER_SOURCE_DIR) / "configs")) {
-    auto experiment = config::load(entry.path(), images.overrides_for(entry.path()), session::all_registries());
+    auto experiment = config::load(entry.path(), datasets.overrides_for(entry.path()), session::all_registries());
     const auto text = config::to_yaml(experiment, session::all_registries());
     auto again = config::load_text(text, "resolved", {}, session::all_registries());
     EXPECT_EQ(config::to_yaml(again, session::all_registries()), text) << entry.path();

@@ -40,10 +40,13 @@ TEST(CifarResNet, ShortcutsSubsampleAndPadWithZeros) {
   EXPECT_TRUE(at::allclose(model->forward(x), expected, 1e-4, 1e-5));
 }
 
-TEST(CifarResNet, UsesTheConfiguredNumberOfClassesAnd32By32Images) {
+TEST(CifarResNet, UsesTheConfiguredNumbersOfClassesAndChannels) {
   const auto model = build("resnet20", "num_classes: 100");
-  EXPECT_EQ(model->input_shape(), (std::vector<int64_t>{3, 32, 32}));
+  EXPECT_EQ(model->input_shape(), (std::vector<int64_t>{3, -1, -1}));
   EXPECT_EQ(model->forward(random_images(2)).sizes(), (std::vector<int64_t>{2, 100}));
+  const auto grey = build("resnet20", "in_channels: 1");
+  EXPECT_EQ(grey->input_shape(), (std::vector<int64_t>{1, -1, -1}));
+  EXPECT_EQ(grey->forward(random_images(2, 28).narrow(1, 0, 1)).sizes(), (std::vector<int64_t>{2, 10}));
 }
 
 TEST(CifarResNet, ConvolutionsStartWithTheStdOfFanOut) {

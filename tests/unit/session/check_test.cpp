@@ -21,7 +21,7 @@ constexpr const char* kFile =
 
 constexpr const char* kImages =
     "experiment: a\n"
-    "model: {name: resnet20}\n"
+    "model: {name: demo_conv}\n"
     "dataset:\n"
     "  name: cifar10\n"
     "  root: data\n"
@@ -177,7 +177,7 @@ TEST(CheckComponents, TransformsThatCannotBeAppliedAreReportedAtTheirPlace) {
   EXPECT_EQ(findings_of({fits}, kImages), "");
   EXPECT_EQ(findings_of({fits, "validation.tta=flip_and_shift"}, kImages), "");
   const std::vector<Finding> findings = {
-      {{}, "x.yaml:2:15: model.name: resnet20 takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms"},
+      {{}, "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms"},
       {{"dataset.train_transforms[1].random_crop.size=41"},
        "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: size 41 does not fit into the image of 32 x 32 pixels with padding "
        "4; choose a smaller size or more padding"},
@@ -188,13 +188,19 @@ TEST(CheckComponents, TransformsThatCannotBeAppliedAreReportedAtTheirPlace) {
        "command line: dataset.validation_transforms[0]: transform normalize: mean has 1 value and std 2, but the images have 3 channels; "
        "give one value for each channel"},
       {{fits, "dataset.validation_transforms=[{random_crop: {size: 30}}]"},
-       "x.yaml:2:15: model.name: resnet20 takes samples of shape 3x32x32, but cifar10 has 3x30x30 after dataset.validation_transforms"},
+       "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but cifar10 has 3x30x30 after dataset.validation_transforms"},
       {{"dataset.validation_transforms=[{random_crop: {size: 33}}]"},
-       "x.yaml:2:15: model.name: resnet20 takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms\n"
+       "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms\n"
        "command line: dataset.validation_transforms[0]: transform random_crop: size 33 does not fit into the image of 32 x 32 pixels with "
        "padding 0; choose a smaller size or more padding"},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides, kImages), text);
+}
+
+TEST(CheckComponents, NetworksOfAnySizeNeedTheChannelsOfTheImages) {
+  EXPECT_EQ(findings_of({"model={name: resnet20}"}, kImages), "");
+  EXPECT_EQ(findings_of({"model={name: resnet20, in_channels: 1}"}, kImages),
+            "command line: model.name: resnet20 takes samples of shape 1xHxW, but cifar10 has 3x28x28 after dataset.train_transforms");
 }
 
 TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {

@@ -1,5 +1,6 @@
 #include "session/complete.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -41,6 +42,15 @@ TEST(Complete, OutputsAreThoseOfTheDataSet) {
                      "num_classes"),
             "3");
   EXPECT_EQ(value_at(resolved("{name: demo_linear}", "{name: synthetic, shape: [10]}"), "model", "out_features"), "10");
+}
+
+TEST(Complete, ChannelsAreThoseOfTheDataSet) {
+  for (const char* name : {"resnet20", "resnet18", "wide_resnet", "vgg11_bn"}) {
+    const auto model = fmt::format("{{name: {}}}", name);
+    EXPECT_EQ(value_at(resolved(model, "{name: cifar10}"), "model", "in_channels"), "3") << name;
+    EXPECT_EQ(value_at(resolved(model, "{name: synthetic, shape: [2, 32, 32]}"), "model", "in_channels"), "2") << name;
+  }
+  EXPECT_EQ(value_at(resolved("{name: resnet20}", "{name: mnist}"), "model", "in_channels"), "1");
 }
 
 TEST(Complete, ADataSetWithAValidationSetHoldsNothingOutUnlessAsked) {
