@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/signal.h"
 #include "datasets/installation.h"
+#include "datasets/new_folder.h"
 #include "datasets/zip.h"
 
 // Functions here throw the reason as std::runtime_error; install() adds the URL and the remedy.

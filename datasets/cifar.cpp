@@ -159,8 +159,9 @@ input::DatasetInfo cifar_info(const CifarLayout& layout) {
           .class_names = layout.class_names};
 }
 
-std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, Split split, Logger& logger) {
-  auto info = cifar_info(layout);
+namespace {
+
+fs::path locate_cifar(const CifarLayout& layout, const CifarOptions& options, Logger& logger) {
   const fs::path root = options.root;
   auto folder = find_folder(layout, root);
   if (!folder && options.download) {
@@ -172,19 +173,35 @@ std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const Cifa
         fmt::format("dataset.root: {} holds no {} (there is no {}); set dataset.download=true, or unpack {} in that folder by hand",
                     options.root, layout.title, (root / layout.archive.folder).string(), layout.archive.url));
   }
+  return *folder;
+}
+
+}  // namespace
+
+std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, Split split, Logger& logger) {
+  const auto folder = locate_cifar(layout, options, logger);
   std::vector<MappedFile> files;
   for (const auto& name : split == Split::kTrain ? layout.train_files : layout.validation_files) {
-    files.push_back(open_file(layout, *folder / name));
+    files.push_back(open_file(layout, folder / name));
   }
-  return std::make_unique<Cifar>(std::move(info), std::move(files), layout.label_counts.size() + kImageBytes);
+  return std::make_unique<Cifar>(cifar_info(layout), std::move(files), layout.label_counts.size() + kImageBytes);
+}
+
+DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options) {
+  return {.info = cifar_info(layout),
+          .open = [&layout, options](Split split, Logger& logger) { return open_cifar(layout, options, split, logger); },
+          .locate = [&layout, options](Logger& logger) { return locate_cifar(layout, options, logger); },
+          .in_folder =
+              [&layout](const fs::path& folder) {
+                CifarOptions there;
+                there.root = folder.string();
+                return cifar_factory(layout, there);
+              }};
 }
 
 void add_cifar(DatasetRegistry& registry) {
-  // The layouts are static constants, which outlive the registry.
   const auto add = [&registry](const char* name, const CifarLayout& layout, const char* doc) {
-    registry.add<CifarOptions>(name, doc, [&layout](const CifarOptions& options) -> DatasetFactory {
-      return {cifar_info(layout), [&layout, options](Split split, Logger& logger) { return open_cifar(layout, options, split, logger); }};
-    });
+    registry.add<CifarOptions>(name, doc, [&layout](const CifarOptions& options) { return cifar_factory(layout, options); });
   };
   add("cifar10", cifar10_layout(), "CIFAR-10: 60,000 colour images of 32 x 32 in 10 classes.");
   add("cifar100", cifar100_layout(), "CIFAR-100: 60,000 colour images of 32 x 32 in 100 classes.");

@@ -37,4 +37,7 @@ input::DatasetInfo cifar_info(const CifarLayout& layout);
 // labels. A file may hold any whole number of records. Throws DataError that names the file, the problem and the remedy.
 std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, Split split, Logger& logger);
 
+// `layout` must outlive it.
+DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options);
+
 }  // namespace trainer::datasets

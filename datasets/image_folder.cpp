@@ -61,6 +61,15 @@ DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
     return open_image_folder(options, num_classes, split, logger);
   };
+  factory.locate = [root = options.root, missing = factory.missing](Logger&) {
+    if (!missing.empty()) throw DataError("dataset.root: " + missing);
+    return std::filesystem::path(root);
+  };
+  factory.in_folder = [](const std::filesystem::path& folder) {
+    ImageFolderOptions there;
+    there.root = folder.string();
+    return image_folder_factory(there);
+  };
   return factory;
 }
 

@@ -24,9 +24,4 @@ struct Installation {
 void install(const Installation& installation, Logger& logger,
              const std::function<std::filesystem::path(const std::filesystem::path& partial)>& make);
 
-// For `make`. They throw std::runtime_error with the reason.
-void create_folders(const std::filesystem::path& folder);
-// "cannot ACTION PATH: the reason in errno".
-[[noreturn]] void fail_with_errno(const std::string& action, const std::filesystem::path& path);
-
 }  // namespace trainer::datasets

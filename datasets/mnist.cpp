@@ -171,7 +171,9 @@ input::DatasetInfo mnist_info(const MnistLayout& layout) {
           .class_names = layout.class_names};
 }
 
-std::unique_ptr<input::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, Split split, Logger& logger) {
+namespace {
+
+fs::path locate_mnist(const MnistLayout& layout, const MnistOptions& options, Logger& logger) {
   const fs::path root = options.root;
   auto folder = find_mnist(layout, root);
   if (!folder && options.download) {
@@ -183,8 +185,15 @@ std::unique_ptr<input::Dataset> open_mnist(const MnistLayout& layout, const Mnis
         fmt::format("dataset.root: {} holds no {} (there is no {} in {}); set dataset.download=true, or put the files of {} there",
                     options.root, layout.title, kTrainFiles.images, (root / layout.source.folder).string(), layout.source.url));
   }
+  return *folder;
+}
+
+}  // namespace
+
+std::unique_ptr<input::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, Split split, Logger& logger) {
+  const auto folder = locate_mnist(layout, options, logger);
   const auto& names = split == Split::kTrain ? kTrainFiles : kValidationFiles;
-  std::array files = {load_idx(layout, *folder, names.images), load_idx(layout, *folder, names.labels)};
+  std::array files = {load_idx(layout, folder, names.images), load_idx(layout, folder, names.labels)};
   const auto pixels = check_idx(layout, files[0], kImagesMagic, {kMnistSide, kMnistSide});
   const auto labels = check_idx(layout, files[1], kLabelsMagic, {});
   if (pixels.size() != labels.size() * kMnistImageBytes) {
@@ -201,12 +210,21 @@ std::unique_ptr<input::Dataset> open_mnist(const MnistLayout& layout, const Mnis
   return std::make_unique<Mnist>(mnist_info(layout), std::move(files), pixels, labels);
 }
 
+DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options) {
+  return {.info = mnist_info(layout),
+          .open = [&layout, options](Split split, Logger& logger) { return open_mnist(layout, options, split, logger); },
+          .locate = [&layout, options](Logger& logger) { return locate_mnist(layout, options, logger); },
+          .in_folder =
+              [&layout](const fs::path& folder) {
+                MnistOptions there;
+                there.root = folder.string();
+                return mnist_factory(layout, there);
+              }};
+}
+
 void add_mnist(DatasetRegistry& registry) {
-  // The layouts are static constants, which outlive the registry.
   const auto add = [&registry](const char* name, const MnistLayout& layout, const char* doc) {
-    registry.add<MnistOptions>(name, doc, [&layout](const MnistOptions& options) -> DatasetFactory {
-      return {mnist_info(layout), [&layout, options](Split split, Logger& logger) { return open_mnist(layout, options, split, logger); }};
-    });
+    registry.add<MnistOptions>(name, doc, [&layout](const MnistOptions& options) { return mnist_factory(layout, options); });
   };
   add("mnist", mnist_layout(), "MNIST: 70,000 grey images of 28 x 28, handwritten digits.");
   add("fashion_mnist", fashion_mnist_layout(), "FashionMNIST: 70,000 grey images of 28 x 28, clothes in 10 classes.");

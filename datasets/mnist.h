@@ -33,4 +33,7 @@ input::DatasetInfo mnist_info(const MnistLayout& layout);
 // all labels. The number of images is free. Throws DataError that names the file, the problem and the remedy.
 std::unique_ptr<input::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, Split split, Logger& logger);
 
+// `layout` must outlive it.
+DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options);
+
 }  // namespace trainer::datasets

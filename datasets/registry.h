@@ -1,6 +1,7 @@
 #pragma once
 // The data sets that a configuration can name. To add one, add a file in this folder and its name in CMakeLists.txt (docs/extending.md).
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 
@@ -31,6 +32,10 @@ struct DatasetFactory {
   std::string missing = {};
   // The key of the data set that `missing` is about.
   std::string missing_key = "root";
+  // The folder that holds all its files, which are downloaded if configured. Throws as open(). Empty: it has no folder of its own.
+  std::function<std::filesystem::path(Logger& logger)> locate = {};
+  // With locate(): the same data set with the files of another folder.
+  std::function<DatasetFactory(const std::filesystem::path& folder)> in_folder = {};
 };
 
 // make() reads no samples. To know the classes, it may list folders and read small files that index the samples; it does not throw when

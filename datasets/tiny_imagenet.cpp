@@ -131,24 +131,29 @@ class TinyImagenet {
                        options_.root, (fs::path(options_.root) / archive_.folder).string(), archive_.url);
   }
 
-  // `num_classes`: of the factory's info.
-  std::unique_ptr<input::Dataset> open(int64_t num_classes, Split split, Logger& logger) const {
+  fs::path locate(Logger& logger) const {
     auto place = folder();
     if (!place && options_.download) {
       fetch_archive(archive_, options_.root, logger);
       place = folder();
     }
     if (!place) throw DataError("dataset.root: " + explain_absence());
+    return *place;
+  }
+
+  // `num_classes`: of the factory's info.
+  std::unique_ptr<input::Dataset> open(int64_t num_classes, Split split, Logger& logger) const {
+    const auto place = locate(logger);
     try {
-      const auto classes = read_tiny_classes(*place);
+      const auto classes = read_tiny_classes(place);
       const auto count = static_cast<int64_t>(classes.ids.size());
       if (count != num_classes) {
-        throw std::runtime_error(fmt::format("{} lists {}, but {} were expected", (*place / kIdsFile).string(),
-                                             counted(count, "class", "classes"), num_classes));
+        throw std::runtime_error(
+            fmt::format("{} lists {}, but {} were expected", (place / kIdsFile).string(), counted(count, "class", "classes"), num_classes));
       }
-      auto images = split == Split::kTrain ? list_training(*place, classes) : list_validation(*place, classes);
+      auto images = split == Split::kTrain ? list_training(place, classes) : list_validation(place, classes);
       return open_image_files(image_files_info(classes.names, kTinySide), std::move(images),
-                              *place / (split == Split::kTrain ? "train" : "val"), logger);
+                              place / (split == Split::kTrain ? "train" : "val"), logger);
     } catch (const DataError&) {
       throw;
     } catch (const Error& error) {
@@ -200,6 +205,12 @@ DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyIma
   factory.open = [data, num_classes = factory.info.num_classes, missing = factory.missing](Split split, Logger& logger) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
     return data.open(num_classes, split, logger);
+  };
+  factory.locate = [data](Logger& logger) { return data.locate(logger); };
+  factory.in_folder = [archive](const fs::path& copy) {
+    TinyImagenetOptions there;
+    there.root = copy.string();
+    return tiny_imagenet_factory(archive, there);
   };
   return factory;
 }

@@ -23,6 +23,9 @@ class SmallDatasets {
     write_mnist(folder_.path() / "MNIST/raw");
   }
 
+  // The data sets' own folders, and imagefolder/ with train/ and val/, are in it.
+  const std::filesystem::path& root() const { return folder_.path(); }
+
   // Overrides for loading one of configs/ without its data. Those whose number of classes comes from the files need them at that time.
   std::vector<std::string> overrides_for(const std::filesystem::path& config) const {
     const auto name = config.stem().string();

@@ -1,0 +1,272 @@
+#include "datasets/staged_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/plural.h"
+#include "base/signal.h"
+#include "base/text.h"
+#include "datasets/files.h"
+#include "datasets/new_folder.h"
+
+namespace trainer::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A network file system answers many requests at once.
+constexpr int kNumThreads = 8;
+constexpr size_t kPartBytes = size_t{1} << 20;
+constexpr std::chrono::milliseconds kInterval{100};
+constexpr const char* kFiles = "files";
+constexpr const char* kSource = "source.txt";
+constexpr const char* kInUse = ".in_use";
+
+struct SourceFile {
+  fs::path path;  // below the source
+  uint64_t num_bytes = 0;
+  int64_t time = 0;  // of its last change
+};
+
+struct Source {
+  fs::path folder;
+  std::vector<SourceFile> files;  // sorted by path
+  uint64_t num_bytes = 0;
+};
+
+Source list_source(const fs::path& folder) {
+  Source source{.folder = folder, .files = {}};
+  for (const auto& entry : fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink)) {
+    if (stop_signal() != 0) throw Error("stopped on request while listing " + folder.string(), ExitCode::kStopped);
+    if (!entry.is_regular_file()) continue;
+    source.files.push_back(
+        {entry.path().lexically_relative(folder), entry.file_size(), entry.last_write_time().time_since_epoch().count()});
+    source.num_bytes += source.files.back().num_bytes;
+  }
+  std::ranges::sort(source.files, {}, &SourceFile::path);
+  return source;
+}
+
+// The text by which a copy is known to be that of this source.
+std::string describe(const Source& source) {
+  auto text = source.folder.string() + "\n";
+  for (const auto& file : source.files) text += fmt::format("{} {} {}\n", file.num_bytes, file.time, file.path.string());
+  return text;
+}
+
+Descriptor open_file(const fs::path& path, int flags, const char* action) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (file.number() < 0) fail_with_errno(action, path);
+  return file;
+}
+
+// Passes the content of a file to `take` in parts, and returns its checksum.
+template <class Take>
+uLong read_in_parts(const fs::path& path, std::string& buffer, const Take& take) {
+  const auto file = open_file(path, O_RDONLY, "read");
+  buffer.resize(kPartBytes);
+  uLong checksum = crc32_z(0, nullptr, 0);
+  while (true) {
+    const auto num_read = ::read(file.number(), buffer.data(), buffer.size());
+    if (num_read < 0 && errno == EINTR) continue;
+    if (num_read < 0) fail_with_errno("read", path);
+    if (num_read == 0) return checksum;
+    checksum = crc32_z(checksum, reinterpret_cast<const Bytef*>(buffer.data()), static_cast<size_t>(num_read));
+    take(std::string_view(buffer.data(), static_cast<size_t>(num_read)));
+  }
+}
+
+// Copies one file and returns its checksum.
+uLong copy_file(const fs::path& from, const fs::path& to, uint64_t num_bytes, std::string& buffer, std::atomic<uint64_t>& num_copied) {
+  const auto output = open_file(to, O_WRONLY | O_CREAT | O_EXCL, "create");
+  uint64_t num_read = 0;
+  const auto checksum = read_in_parts(from, buffer, [&](std::string_view part) {
+    num_read += part.size();
+    num_copied += part.size();
+    if (!write_all(output.number(), part)) fail_with_errno("write", to);
+  });
+  if (num_read != num_bytes) throw std::runtime_error(from.string() + " has changed while it was copied");
+  return checksum;
+}
+
+// Throws if the copy on the disk has another checksum.
+void verify_file(const fs::path& copy, uLong checksum, std::string& buffer) {
+  {
+    // Its pages in memory would only show what was written. They are clean, so that they can be dropped.
+    const auto file = open_file(copy, O_RDONLY, "read");
+    ::posix_fadvise(file.number(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+  if (read_in_parts(copy, buffer, [](std::string_view) {}) != checksum) {
+    throw std::runtime_error(copy.string() + " was read back with another content than was written; check that disk");
+  }
+}
+
+// Calls work(index, buffer) for each file on several threads, and report() now and then. Throws the first error of any of them.
+template <class Work, class Report>
+void for_each_file(size_t num_files, const Work& work, const Report& report) {
+  std::atomic<size_t> next = 0;
+  std::atomic<size_t> num_done = 0;
+  std::mutex mutex;
+  std::exception_ptr error;  // guarded by the mutex
+  std::atomic<bool> failed = false;
+  const auto run = [&](const std::stop_token& stop) {
+    std::string buffer;
+    while (!stop.stop_requested() && !failed) {
+      const size_t index = next++;
+      if (index >= num_files) return;
+      try {
+        work(index, buffer);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failed.exchange(true)) error = std::current_exception();
+      }
+      ++num_done;
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kNumThreads; ++i) threads.emplace_back(run);
+    while (num_done < num_files && !failed && stop_signal() == 0) {
+      report();
+      std::this_thread::sleep_for(kInterval);
+    }
+  }
+  if (failed) std::rethrow_exception(error);
+}
+
+void stop_if_requested(const fs::path& source) {
+  if (stop_signal() != 0) throw Error("stopped on request while copying " + source.string(), ExitCode::kStopped);
+}
+
+void check_space(const fs::path& stage_to, const Source& source) {
+  const auto free = fs::space(stage_to).available;
+  if (free > source.num_bytes) return;
+  throw std::runtime_error(fmt::format("{} has {} of free space, but the copy of {} needs {}; free some, or choose another folder",
+                                       stage_to.string(), format_bytes(free), source.folder.string(), format_bytes(source.num_bytes)));
+}
+
+void copy_files(const Source& source, const fs::path& target, Logger& logger) {
+  for (const auto& file : source.files) create_folders((target / file.path).parent_path());
+  std::vector<uLong> checksums(source.files.size());
+  std::atomic<uint64_t> num_copied = 0;
+  uint64_t tenths = 0;
+  for_each_file(
+      source.files.size(),
+      [&](size_t i, std::string& buffer) {
+        const auto& [path, num_bytes, time] = source.files[i];
+        checksums[i] = copy_file(source.folder / path, target / path, num_bytes, buffer, num_copied);
+      },
+      [&] {
+        if (source.num_bytes == 0 || num_copied * 10 / source.num_bytes <= tenths) return;
+        tenths = num_copied * 10 / source.num_bytes;
+        logger.info("copied {} % of {}", tenths * 10, format_bytes(source.num_bytes));
+      });
+  stop_if_requested(source.folder);
+  flush_file_system(target);
+  for_each_file(
+      source.files.size(), [&](size_t i, std::string& buffer) { verify_file(target / source.files[i].path, checksums[i], buffer); }, [] {});
+  stop_if_requested(source.folder);
+}
+
+// A lock on the use of a copy: LOCK_SH by those who use it, LOCK_EX by who removes it. Without waiting; no descriptor: another process
+// holds it.
+Descriptor lock_use(const fs::path& folder, int operation) {
+  auto file = open_file(folder / kInUse, O_RDWR | O_CREAT, "create");
+  if (::flock(file.number(), operation | LOCK_NB) == 0) return file;
+  if (errno != EWOULDBLOCK) fail_with_errno("lock", folder / kInUse);
+  return Descriptor();
+}
+
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  const auto relative = path.lexically_relative(folder);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+}  // namespace
+
+StagedFolder::StagedFolder(const fs::path& source, const fs::path& stage_to, bool is_current, Logger& logger) {
+  try {
+    const auto folder = fs::canonical(source);
+    const auto place = fs::weakly_canonical(fs::absolute(stage_to));
+    if (lies_in(place, folder))
+      throw std::runtime_error(fmt::format("{} lies in {}, which is to be copied", place.string(), folder.string()));
+    create_folders(place);
+    const auto path = folder.string();
+    const auto number = crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(path.data()), path.size());
+    folder_ = place / fmt::format("{}-{:08x}", folder.filename().string(), number);
+    const FolderLock lock(hidden("lock"), "copies " + path, logger);
+    if (!is_current || !is_there(folder_)) copy(folder, logger);
+    in_use_ = lock_use(folder_, LOCK_SH);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& reason) {
+    throw DataError(fmt::format("dataset.stage_to: {}", reason.what()));
+  }
+}
+
+void StagedFolder::copy(const fs::path& folder, Logger& logger) {
+  const auto source = list_source(folder);
+  const auto description = describe(source);
+  const PartialFolder partial(hidden("partial"));
+  if (is_there(folder_)) {
+    if (read_file(folder_ / kSource) == description) return;
+    const auto unused = lock_use(folder_, LOCK_EX);
+    if (unused.number() < 0) {
+      throw std::runtime_error(
+          fmt::format("{} has changed since it was copied to {}, which another process still uses; wait for that process, "
+                      "or choose another folder",
+                      folder.string(), folder_.string()));
+    }
+    put_into_place(folder_, partial.path() / "outdated");
+    fs::remove_all(partial.path() / "outdated");
+  }
+  check_space(folder_.parent_path(), source);
+  logger.info("copying {} of {} from {} to {}", format_bytes(source.num_bytes), counted(static_cast<int64_t>(source.files.size()), "file"),
+              folder.string(), folder_.parent_path().string());
+  const auto copy = partial.path() / "copy";
+  create_folders(copy / kFiles);
+  copy_files(source, copy / kFiles, logger);
+  write_file_atomically(copy / kSource, description);
+  put_into_place(copy, folder_);
+  logger.info("copied and verified: {}", path().string());
+}
+
+fs::path StagedFolder::hidden(const std::string& ending) const {
+  return folder_.parent_path() / fmt::format(".{}.{}", folder_.filename().string(), ending);
+}
+
+fs::path StagedFolder::path() const { return folder_ / kFiles; }
+
+void StagedFolder::remove(Logger& logger) {
+  try {
+    const FolderLock lock(hidden("lock"), "uses or removes " + folder_.string(), logger);
+    in_use_.close();
+    const auto unused = lock_use(folder_, LOCK_EX);
+    if (unused.number() < 0) return;
+    fs::rename(folder_, hidden("partial"));
+    fs::remove_all(hidden("partial"));
+    logger.info("removed the copy {}", folder_.string());
+  } catch (const std::exception& reason) {
+    // The run has its results.
+    logger.warn("dataset.stage_to: the copy {} was not removed: {}", folder_.string(), reason.what());
+  }
+}
+
+}  // namespace trainer::datasets

@@ -1,0 +1,34 @@
+#pragma once
+// A copy of a data set's folder on a disk of this host (dataset.stage_to), which all processes of the host share.
+
+#include <filesystem>
+#include <string>
+
+#include "base/descriptor.h"
+#include "base/log.h"
+
+namespace trainer::datasets {
+
+class StagedFolder {
+ public:
+  // Copies the folder `source` into a folder of its own below `stage_to`, unless a copy with the same names, sizes and times of change is
+  // there. One process copies while the others wait; what a killed process has left is removed. Each file's checksum is computed while it
+  // is read and compared with that of its copy, read back from the disk. Throws DataError with the reason (not enough space, a file that
+  // cannot be read, an outdated copy that another process uses), Error with ExitCode::kStopped after a stop request.
+  // `is_current`: a copy that is there has just been compared by another process of the run, so that the source is not listed again.
+  StagedFolder(const std::filesystem::path& source, const std::filesystem::path& stage_to, bool is_current, Logger& logger);
+
+  // The copy, which no process removes while this object exists.
+  std::filesystem::path path() const;
+  // Ends the use of the copy, and removes it unless another process uses it.
+  void remove(Logger& logger);
+
+ private:
+  void copy(const std::filesystem::path& source, Logger& logger);
+  std::filesystem::path hidden(const std::string& ending) const;
+
+  std::filesystem::path folder_;  // holds the copy and a description of its source
+  Descriptor in_use_;             // a shared flock on a file in it
+};
+
+}  // namespace trainer::datasets
