@@ -73,12 +73,14 @@ void ProcessGroup::sum_in_rank_order(std::span<const torch::Tensor> tensors) con
 
 void ProcessGroup::broadcast(const torch::Tensor& tensor, int source) const {
   if (!group_) return;
-  run("broadcast", [&] {
-    std::vector<torch::Tensor> tensors{tensor};
-    c10d::BroadcastOptions options;
-    options.rootRank = source;
-    return group_->broadcast(tensors, options);
-  });
+  run("broadcast", [&] { return begin_broadcast(tensor, source); });
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroup::begin_broadcast(const torch::Tensor& tensor, int source) const {
+  std::vector<torch::Tensor> tensors{tensor};
+  c10d::BroadcastOptions options;
+  options.rootRank = source;
+  return group_->broadcast(tensors, options);
 }
 
 torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
@@ -111,14 +113,20 @@ void ProcessGroup::scatter(const torch::Tensor& parts, const torch::Tensor& part
     torch::Tensor(part).copy_(parts[0]);
     return;
   }
-  run("scatter", [&] {
-    std::vector<torch::Tensor> outputs{part};
-    std::vector<std::vector<torch::Tensor>> inputs;
-    if (rank_ == source) inputs.push_back(parts.contiguous().unbind(0));
-    c10d::ScatterOptions options;
-    options.rootRank = source;
-    return group_->scatter(outputs, inputs, options);
-  });
+  run("scatter", [&] { return begin_scatter(parts, part, source); });
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroup::begin_scatter(const torch::Tensor& parts, const torch::Tensor& part, int source) const {
+  std::vector<torch::Tensor> outputs{part};
+  std::vector<std::vector<torch::Tensor>> inputs;
+  if (rank_ == source) inputs.push_back(parts.contiguous().unbind(0));
+  c10d::ScatterOptions options;
+  options.rootRank = source;
+  return group_->scatter(outputs, inputs, options);
+}
+
+void ProcessGroup::wait_for(c10d::Work& work) const {
+  with_peer_errors("exchange", [&] { work.wait(); });
 }
 
 torch::Tensor ProcessGroup::to_host(const torch::Tensor& tensor) const {

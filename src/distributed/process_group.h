@@ -37,6 +37,8 @@ class ProcessGroup {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
+  // The members' world ranks, ascending.
+  const std::vector<int>& ranks() const { return ranks_; }
 
   // In place, over a contiguous tensor; every rank ends with the same bits.
   void all_reduce(const torch::Tensor& tensor, c10d::ReduceOp::RedOpType reduction = c10d::ReduceOp::SUM) const;
@@ -49,6 +51,12 @@ class ProcessGroup {
   torch::Tensor all_gather(const torch::Tensor& tensor) const;
   // Writes this rank's part of `parts` [size, …] to `part`. Only `source` reads `parts`; `part` has the same shape on all ranks.
   void scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
+  // The same two for CPU tensors, but they return at once; the tensors must not be used before wait_for() has returned. In a group that has
+  // sockets.
+  c10::intrusive_ptr<c10d::Work> begin_broadcast(const torch::Tensor& tensor, int source = 0) const;
+  c10::intrusive_ptr<c10d::Work> begin_scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
+  // Not collective.
+  void wait_for(c10d::Work& work) const;
   // A copy in the host's memory. On a GPU this waits until the collectives before it have finished, as waiting for the other ranks.
   torch::Tensor to_host(const torch::Tensor& tensor) const;
   // Bytes of any length, by rank.

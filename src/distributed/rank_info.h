@@ -21,6 +21,8 @@ struct RankInfo {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankInfo, host, process_id, local_rank, cpu_mask, address, device, pci_bus_id, num_threads)
 
+bool same_host(const RankInfo& a, const RankInfo& b);
+
 // This process, before its placement is chosen.
 RankInfo this_process();
 

@@ -177,8 +177,6 @@ void open_stores(Meeting& meeting, const c10::intrusive_ptr<c10d::Store>& store,
   });
 }
 
-bool same_host(const RankInfo& a, const RankInfo& b) { return a.host == b.host && a.address == b.address; }
-
 void count_local_ranks(Meeting& meeting, const world::RankEnv& rank_env) {
   const auto& mine = meeting.ranks[static_cast<size_t>(rank_env.rank)];
   int num_before = 0;

@@ -24,9 +24,9 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kLargerBatch = 8;
 
 // The buffers of one batch. A worker owns them while it prepares the batch, then the loader's thread until the batch is released.
-struct Slot {
-  torch::Tensor images;   // sized for a full batch
-  torch::Tensor targets;  // sized for a full batch
+struct Slot : BatchTensors {
+  explicit Slot(BatchTensors memory) : BatchTensors(std::move(memory)) {}
+
   Batch batch;
   int64_t number = -1;  // of the batch that is ready; -1: none
   int64_t num_samples = 0;
@@ -34,21 +34,6 @@ struct Slot {
   std::optional<std::string> error;
   std::unique_ptr<CopyEvent> copied;
 };
-
-Slot make_slot(const DatasetInfo& info, const Pipeline& pipeline, const LoaderOptions& options) {
-  const auto& shape = pipeline.output_shape();
-  std::vector<int64_t> sizes{options.batch_size};
-  sizes.insert(sizes.end(), shape.begin(), shape.end());
-  const bool channels_last = pipeline.layout().channels_last && shape.size() == 3;
-  const auto in_memory = torch::TensorOptions().pinned_memory(options.pin_memory);
-  Slot slot;
-  slot.images = at::empty(sizes, in_memory.dtype(pipeline.layout().dtype),
-                          channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
-  slot.targets = info.num_classes > 0 ? at::empty({options.batch_size}, in_memory.dtype(torch::kInt64))
-                                      : at::empty({options.batch_size, info.num_targets}, in_memory.dtype(options.target_dtype));
-  if (options.make_copy_event) slot.copied = options.make_copy_event();
-  return slot;
-}
 
 void write_target(const Sample& sample, const DatasetInfo& info, torch::ScalarType dtype, void* out) {
   if (info.num_classes > 0) {
@@ -74,6 +59,18 @@ void* entry(const torch::Tensor& tensor, int64_t index) {
 
 }  // namespace
 
+BatchTensors make_batch_tensors(const DatasetInfo& info, const Pipeline& pipeline, const LoaderOptions& options, torch::Device device) {
+  const auto& shape = pipeline.output_shape();
+  std::vector<int64_t> sizes{options.batch_size};
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  const bool channels_last = pipeline.layout().channels_last && shape.size() == 3;
+  const auto in_memory = torch::TensorOptions(device).pinned_memory(options.pin_memory && device.is_cpu());
+  return {at::empty(sizes, in_memory.dtype(pipeline.layout().dtype),
+                    channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous),
+          info.num_classes > 0 ? at::empty({options.batch_size}, in_memory.dtype(torch::kInt64))
+                               : at::empty({options.batch_size, info.num_targets}, in_memory.dtype(options.target_dtype))};
+}
+
 // Batches are numbered from 0 in each epoch; batch n uses slot n modulo the number of slots. Workers take the numbers in order while
 // slots are free, and do not call torch operators.
 class DataLoader::State {
@@ -83,7 +80,10 @@ class DataLoader::State {
     TORCH_CHECK(options.batch_size >= 1 && options.num_workers >= 0 && options.prefetch >= 1, "batch_size ", options.batch_size,
                 ", num_workers ", options.num_workers, ", prefetch ", options.prefetch);
     const int64_t num_slots = (options.num_workers == 0 ? 1 : options.prefetch + 1) + (options.make_copy_event ? 1 : 0);
-    for (int64_t i = 0; i < num_slots; ++i) slots_.push_back(make_slot(dataset.info(), pipeline, options));
+    for (int64_t i = 0; i < num_slots; ++i) {
+      slots_.emplace_back(make_batch_tensors(dataset.info(), pipeline, options));
+      if (options.make_copy_event) slots_.back().copied = options.make_copy_event();
+    }
   }
 
   ~State() {

@@ -33,6 +33,12 @@ struct Batch {
   CopyEvent* copied = nullptr;  // of the loader; null: the batch has to be copied by the time of the next call of next()
 };
 
+// The memory of one batch, sized for a full one.
+struct BatchTensors {
+  torch::Tensor images;
+  torch::Tensor targets;
+};
+
 struct LoaderOptions {
   int64_t batch_size = 1;
   int64_t num_workers = 0;  // 0: next() prepares the batch itself, and nothing is prefetched
@@ -46,6 +52,10 @@ struct LoaderOptions {
   // Makes the event of each buffer; empty: there are none.
   std::function<std::unique_ptr<CopyEvent>()> make_copy_event = {};
 };
+
+// The tensors of a batch of options.batch_size samples. On the device "meta" they have sizes and types, but no memory.
+BatchTensors make_batch_tensors(const DatasetInfo& info, const Pipeline& pipeline, const LoaderOptions& options,
+                                torch::Device device = torch::kCPU);
 
 // Not thread-safe: use it from one thread. It owns its worker threads.
 class DataLoader {

@@ -13,6 +13,14 @@ DistributedSampler::DistributedSampler(SamplerOptions options) : options_(option
               options.world_size);
 }
 
+DistributedSampler DistributedSampler::of_rank(int rank) const {
+  auto options = options_;
+  options.rank = rank;
+  DistributedSampler sampler(options);
+  sampler.set_epoch(epoch_);
+  return sampler;
+}
+
 std::vector<int64_t> DistributedSampler::indices(int64_t first) const {
   torch::Tensor order;
   if (options_.shuffle) {

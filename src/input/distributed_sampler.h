@@ -27,6 +27,8 @@ class DistributedSampler {
  public:
   explicit DistributedSampler(SamplerOptions options);
   int rank() const { return options_.rank; }
+  // The sampler of another rank, in the same epoch.
+  DistributedSampler of_rank(int rank) const;
   // The permutation is a function of seed + epoch.
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
   // This rank's indices of the epoch that was set. `first` > 0: its share of the rest of the epoch, from that position of the shared order
