@@ -10,25 +10,30 @@ namespace {
 
 std::optional<task::Measurement> evaluate_model(Parts& parts, config::TestTimeAugmentation tta, const std::function<bool()>& should_stop) {
   const auto& placement = parts.placement;
-  const auto& dataset = parts.validation.dataset();
   const auto& world = *parts.ranks.world;
-  const int64_t batch_size = parts.validation.loader->batch_size();
-  const int64_t num_batches = (dataset.size() + batch_size - 1) / batch_size;
-  std::vector<int64_t> indices;
-  for (int64_t number = world.rank(); number < num_batches; number += world.size()) {
-    for (int64_t i = number * batch_size; i < std::min((number + 1) * batch_size, dataset.size()); ++i) indices.push_back(i);
-  }
-  parts.validation.loader->start_epoch(0, std::move(indices));
+  const int64_t num_samples = parts.validation.num_samples;
+  const int64_t batch_size = parts.validation.batches->batch_size();
+  const int64_t num_batches = (num_samples + batch_size - 1) / batch_size;
+  parts.validation.batches->start_epoch(0, [&](int rank) {
+    RankShare share;
+    for (int64_t number = rank; number < num_batches; number += world.size()) {
+      const int64_t first = number * batch_size;
+      const int64_t end = std::min(first + batch_size, num_samples);
+      for (int64_t i = first; i < end; ++i) share.indices.push_back(i);
+      share.batch_sizes.push_back(end - first);
+    }
+    return share;
+  });
 
   parts.ranks.activity->enter(distributed::Phase::kValidation);
-  const auto meter = parts.task->make_validation_meter(placement.device, dataset.info().num_classes, num_batches);
+  const auto meter = parts.task->make_validation_meter(placement.device, parts.validation.info.num_classes, num_batches);
   parts.data_parallel->sync_buffers();
   const torch::InferenceMode inference;
   parts.model->eval();
   bool stopped = should_stop();
   for (int64_t first = 0; !stopped && first < num_batches; first += world.size(), stopped = should_stop()) {
     parts.ranks.activity->enter(distributed::Phase::kValidation);
-    const auto* batch = parts.validation.loader->next();
+    const auto* batch = parts.validation.batches->next();
     if (batch == nullptr) continue;
     const auto [images, targets] = copy_to_device(*batch, placement.device);
     const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);

@@ -2,16 +2,16 @@
 
 #include <chrono>
 
+#include "engine/batch_source.h"
 #include "engine/run_state.h"
-#include "input/data_loader.h"
 
 namespace trainer::engine {
 
-// Times the open logging interval, and how long training waited for the loader in it.
+// Times the open logging interval, and how long training waited for batches in it.
 class IntervalClock {
  public:
-  // `loader` must outlive it.
-  explicit IntervalClock(const input::DataLoader& loader) : loader_(loader) {}
+  // `batches` must outlive it.
+  explicit IntervalClock(const BatchSource& batches) : batches_(batches) {}
 
   // Starts an interval at step number `step`; `so_far`: its durations before the run was resumed.
   void begin(int64_t step, const Interval& so_far = {});
@@ -23,10 +23,10 @@ class IntervalClock {
  private:
   using Clock = std::chrono::steady_clock;
 
-  const input::DataLoader& loader_;
+  const BatchSource& batches_;
   int64_t first_step_ = 0;
   Clock::time_point start_;
-  double waited_before_ = 0;  // seconds, as counted by the loader
+  double waited_before_ = 0;  // seconds, as counted by the source
 };
 
 }  // namespace trainer::engine

@@ -17,26 +17,25 @@ Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistic
   return ranks;
 }
 
-std::vector<int64_t> Data::indices_from(const EpochPart& part, int64_t step) {
+RankShare Data::share_of(int rank, const EpochPart& part, int64_t step) {
   sampler->set_epoch(part.epoch);
-  const auto indices = sampler->indices(part.first_sample);
-  const auto first = samples_before_batch(plan, part, sampler->rank(), first_batch_of(plan, part, step));
-  const auto end = samples_before_batch(plan, part, sampler->rank(), part.num_batches);
-  return {indices.begin() + first, indices.begin() + end};
+  const auto indices = sampler->of_rank(rank).indices(part.first_sample);
+  const auto num_before = [&](int64_t batch) { return samples_before_batch(plan, part, rank, batch); };
+  const int64_t first = first_batch_of(plan, part, step);
+  RankShare share{.indices = {indices.begin() + num_before(first), indices.begin() + num_before(part.num_batches)}, .batch_sizes = {}};
+  for (int64_t batch = first; batch < part.num_batches; ++batch) share.batch_sizes.push_back(num_before(batch + 1) - num_before(batch));
+  return share;
 }
+
+std::vector<int64_t> Data::indices_from(const EpochPart& part, int64_t step) { return share_of(sampler->rank(), part, step).indices; }
 
 void Data::begin(const EpochPart& part, int64_t step) {
   epoch_ = part.epoch;
-  std::vector<int64_t> batch_sizes;
-  for (int64_t batch = first_batch_of(plan, part, step); batch < part.num_batches; ++batch) {
-    batch_sizes.push_back(samples_before_batch(plan, part, sampler->rank(), batch + 1) -
-                          samples_before_batch(plan, part, sampler->rank(), batch));
-  }
-  train.loader->start_epoch(part.epoch, indices_from(part, step), batch_sizes);
+  train.batches->start_epoch(part.epoch, [&](int rank) { return share_of(rank, part, step); });
 }
 
 const input::Batch& Data::next() {
-  const auto* batch = train.loader->next();
+  const auto* batch = train.batches->next();
   if (batch == nullptr) throw std::logic_error(fmt::format("all training batches of epoch {} have been taken", epoch_));
   return *batch;
 }

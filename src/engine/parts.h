@@ -9,6 +9,7 @@
 #include "device/placement.h"
 #include "distributed/data_parallel.h"
 #include "distributed/process_groups.h"
+#include "engine/batch_source.h"
 #include "engine/plan.h"
 #include "input/data_loader.h"
 #include "input/distributed_sampler.h"
@@ -27,19 +28,27 @@ struct Ranks {
   // Batch statistics are gathered while `world` still sums buckets of gradients.
   std::shared_ptr<distributed::ProcessGroup> batch_norm = world;
   std::shared_ptr<distributed::ProcessGroup> control = world;
+  // In which the first rank reads the data for all; null: this rank reads its own.
+  std::shared_ptr<distributed::ProcessGroup> reading = nullptr;
   std::vector<distributed::RankInfo> infos = {};  // of all ranks, by rank
   // What this rank does, for the detection of failures and stragglers.
   std::shared_ptr<distributed::Activity> activity = std::make_shared<distributed::Activity>();
+
+  bool reads_data() const { return !reading || reading->rank() == 0; }
 };
-// Collective. `synchronises_statistics`: whether batch statistics need a group, whose connections cost memory on a GPU.
+// Collective; without `reading`. `synchronises_statistics`: whether batch statistics need a group, whose connections cost memory on a GPU.
 Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistics = true);
 
 // The samples of training or of validation, and how they become batches. Members refer to those before them.
 struct DataSource {
+  int64_t num_samples = 0;
+  input::DatasetInfo info;
+  // These four are null on a rank that does not read the data.
   std::unique_ptr<input::Dataset> files;   // as opened; null: `subset` is of the training files
   std::unique_ptr<input::Dataset> subset;  // the samples to use; null: all of `files`
   std::unique_ptr<input::Pipeline> pipeline;
   std::unique_ptr<input::DataLoader> loader;
+  std::unique_ptr<BatchSource> batches;
 
   const input::Dataset& dataset() const { return subset ? *subset : *files; }
 };
@@ -54,13 +63,15 @@ struct Data {
 
   // The indices of this rank's training samples from the first batch of step `step` to the end of `part`, in order.
   std::vector<int64_t> indices_from(const EpochPart& part, int64_t step);
-  // Starts to load these samples.
+  // Starts to load these samples. As next(), collective over the ranks that share a reader.
   void begin(const EpochPart& part, int64_t step);
-  // The next batch, valid until the next call. Throws DataError naming a sample that cannot be read, and std::logic_error naming the
-  // epoch when all batches have been taken.
+  // The next batch, valid until the next call. Throws as BatchSource::next(), and std::logic_error naming the epoch when all batches have
+  // been taken.
   const input::Batch& next();
 
  private:
+  RankShare share_of(int rank, const EpochPart& part, int64_t step);
+
   int64_t epoch_ = 0;  // of the batches that are loaded
 };
 

@@ -48,7 +48,7 @@ Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::
       non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(save_targets.non_finite_step)),
       monitored_(monitored_metric(experiment.checkpoint, *parts.task)),
       checkpoints_(parts, run_, meter_, reporter, std::move(save_targets.checkpoints)),
-      clock_(*parts.train.loader) {}
+      clock_(*parts.train.batches) {}
 
 void Trainer::resume(const state::Tree& checkpoint, const std::string& file) {
   checkpoints_.load(state::View(checkpoint, file));
@@ -83,7 +83,7 @@ bool Trainer::run() {
       message = fmt::format("{}: {}", where, torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
     } else if (activity.phase == distributed::Phase::kValidation) {
       message =
-          fmt::format("out of memory in validation at batch_size {}; lower validation.batch_size", parts_.validation.loader->batch_size());
+          fmt::format("out of memory in validation at batch_size {}; lower validation.batch_size", parts_.validation.batches->batch_size());
     } else if (activity.phase == distributed::Phase::kStartUp) {
       message = fmt::format(
           "out of memory in start-up, with {} training samples and batch_size {}; lower dataloader.batch_size, or choose a smaller data "

@@ -12,6 +12,7 @@
 #include "datasets/registry.h"
 #include "engine/copy_event.h"
 #include "engine/out_of_memory.h"
+#include "engine/shared_batches.h"
 #include "models/registry.h"
 #include "nn/layers.h"
 #include "nn/loss.h"
@@ -78,32 +79,54 @@ void check_num_classes(const config::Experiment& experiment, const input::Datase
                               counted(info.num_classes, "class", "classes")));
 }
 
-void make_loader(engine::DataSource& source, const std::vector<config::ComponentConfig>& transforms, int64_t batch_size,
-                 const config::Experiment& experiment, const device::Placement& placement,
-                 const std::shared_ptr<distributed::Activity>& activity, Logger& logger) {
-  const auto& info = source.dataset().info();
+void make_batches(engine::DataSource& source, const std::vector<config::ComponentConfig>& transforms, int64_t batch_size,
+                  const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger) {
+  const auto& info = source.info;
+  const auto& section = experiment.dataset;
   const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
   source.pipeline = std::make_unique<input::Pipeline>(transforms, info, input::BatchLayout{placement.input_dtype, channels_last});
-  input::LoaderOptions options{.batch_size = std::min(batch_size, source.dataset().size()),
+  input::LoaderOptions options{.batch_size = std::min(batch_size, source.num_samples),
                                .num_workers = experiment.dataloader.num_workers,
                                .prefetch = experiment.dataloader.prefetch,
                                .pin_memory = placement.pin_memory,
                                .target_dtype = placement.dtype,
                                .seed = augmentation_seed(experiment)};
-  if (experiment.dataset.on_error == config::OnError::kSkip) {
+  if (section.on_error == config::OnError::kSkip) {
     options.report_left_out = [&logger](const std::string& text) { logger.warn("left out (dataset.on_error: skip): {}", text); };
   }
   // From other memory, the driver copies before it returns.
   if (placement.device.is_cuda() && placement.pin_memory) {
-    options.make_copy_event = [device = placement.device, activity] { return std::make_unique<engine::DeviceCopyEvent>(device, activity); };
+    options.make_copy_event = [device = placement.device, activity = ranks.activity] {
+      return std::make_unique<engine::DeviceCopyEvent>(device, activity);
+    };
+  }
+  const auto& group = ranks.reading;
+  auto of_loader = options;
+  if (group) {
+    of_loader.prefetch *= group->size();
+    // Its batches are copied into the messages that are sent.
+    of_loader.pin_memory = false;
+    of_loader.make_copy_event = {};
   }
   try {
-    source.loader = std::make_unique<input::DataLoader>(source.dataset(), *source.pipeline, options);
+    if (ranks.reads_data()) source.loader = std::make_unique<input::DataLoader>(source.dataset(), *source.pipeline, of_loader);
+    if (group) {
+      const auto format = input::make_batch_tensors(info, *source.pipeline, options, torch::kMeta);
+      source.batches = std::make_unique<engine::SharedBatches>(group, section.distribution, format, options, source.loader.get());
+    } else {
+      source.batches = std::make_unique<engine::LocalBatches>(*source.loader, ranks.world->rank());
+    }
   } catch (const std::exception& error) {
     if (!engine::is_out_of_memory(error)) throw;
     throw Error(fmt::format("out of memory for {} of batch_size {}; lower dataloader.batch_size or dataloader.prefetch",
-                            counted(options.prefetch + 1, "batch", "batches"), options.batch_size));
+                            counted(of_loader.prefetch + 1, "batch", "batches"), options.batch_size));
   }
+}
+
+// For samples of this rank's own files.
+void set_properties(engine::DataSource& source) {
+  source.num_samples = source.dataset().size();
+  source.info = source.dataset().info();
 }
 
 }  // namespace
@@ -137,7 +160,9 @@ engine::Network build_network(const config::Experiment& experiment, const device
                          [&] { return build_network_unguarded(experiment, placement, ranks); });
 }
 
-engine::Data open_samples(const config::Experiment& experiment, Logger& logger) {
+namespace {
+
+engine::Data open_samples_unguarded(const config::Experiment& experiment, Logger& logger) {
   engine::Data data;
   const auto& section = experiment.dataset;
   const auto dataset = datasets::dataset_registry().make(section.component);
@@ -161,21 +186,29 @@ engine::Data open_samples(const config::Experiment& experiment, Logger& logger) 
   return data;
 }
 
-engine::Data open_data(const config::Experiment& experiment, const device::Placement& placement, const distributed::ProcessGroup& world,
-                       Logger& logger) {
+}  // namespace
+
+engine::Data open_samples(const config::Experiment& experiment, Logger& logger) {
   auto data = build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
-                              [&] { return open_samples(experiment, logger); });
-  data.plan = engine::make_plan(experiment, data.train.dataset().size(), world.size());
+                              [&] { return open_samples_unguarded(experiment, logger); });
+  set_properties(data.train);
+  set_properties(data.validation);
+  return data;
+}
+
+void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
+                 engine::Data& data) {
+  const auto& world = *ranks.world;
+  data.plan = engine::make_plan(experiment, data.train.num_samples, world.size());
   data.lr_schedule = optim::make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
-  data.sampler = std::make_unique<input::DistributedSampler>(input::SamplerOptions{.num_samples = data.train.dataset().size(),
+  data.sampler = std::make_unique<input::DistributedSampler>(input::SamplerOptions{.num_samples = data.train.num_samples,
                                                                                    .rank = world.rank(),
                                                                                    .world_size = world.size(),
                                                                                    .shards = experiment.dataloader.shards,
                                                                                    .seed = static_cast<uint64_t>(experiment.seed)});
-  make_loader(data.train, experiment.dataset.train_transforms, data.plan.batch_size, experiment, placement, world.activity(), logger);
-  make_loader(data.validation, experiment.dataset.validation_transforms, experiment.validation.batch_size, experiment, placement,
-              world.activity(), logger);
-  return data;
+  make_batches(data.train, experiment.dataset.train_transforms, data.plan.batch_size, experiment, placement, ranks, logger);
+  make_batches(data.validation, experiment.dataset.validation_transforms, experiment.validation.batch_size, experiment, placement, ranks,
+               logger);
 }
 
 }  // namespace trainer::session

@@ -11,12 +11,13 @@ namespace trainer::session {
 // Builds model, task and optimizer, without opening the data. Not collective. `experiment` is one that config::load() has checked.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
 
-// Opens the samples of training and of validation; nothing else of the result is set. Not collective. Throws as open_data.
+// Opens the samples of training and of validation; nothing else of the result is set. Not collective. Throws UsageError, and DataError
+// naming the file and what to do. `logger` must outlive the data.
 engine::Data open_samples(const config::Experiment& experiment, Logger& logger);
 
-// Opens the data of a run. Not collective. Throws UsageError, and DataError naming the file and what to do.
-// `logger` must outlive the data.
-engine::Data open_data(const config::Experiment& experiment, const device::Placement& placement, const distributed::ProcessGroup& world,
-                       Logger& logger);
+// Adds what depends on the samples: the plan, the loaders and the batches that they give. Not collective. Throws UsageError. `logger` must
+// outlive the data.
+void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
+                 engine::Data& data);
 
 }  // namespace trainer::session

@@ -14,6 +14,8 @@
 #include "checkpoint/store.h"
 #include "device/allocator_settings.h"
 #include "distributed/run_secret.h"
+#include "engine/reading_groups.h"
+#include "session/check.h"
 #include "session/registries.h"
 #include "session/version.h"
 #include "world/host_resources.h"
@@ -80,6 +82,20 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
   if (!text.empty()) logger.warn("{}", text);
 }
 
+// On ranks other than 0, which may not see the data set: its check completes the experiment from the data set.
+void check_unless_read_elsewhere(config::Experiment& experiment, config::Findings& findings) {
+  if (experiment.dataset.distribution == config::Distribution::kLocal) check_components(experiment, findings);
+}
+
+// What has to be the same on all ranks: the resolved file; if not all of them see the data set, without what follows from it.
+std::string text_to_compare(const config::Experiment& experiment, const std::string& resolved) {
+  if (experiment.dataset.distribution == config::Distribution::kLocal) return resolved;
+  auto registries = all_registries();
+  registries.check = {};
+  auto as_given = config::load_text(config::to_yaml(experiment.tree), "", {}, registries);
+  return config::to_yaml(as_given, registries);
+}
+
 }  // namespace
 
 RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source) : process_(&process), logger_(process.logger()) {
@@ -87,7 +103,8 @@ RankContext::RankContext(RankProcess& process, const config::ExperimentSource& s
   distributed::Problem problem;
   auto secret = rank_env.secret;
   try {
-    const auto registries = all_registries();
+    auto registries = all_registries();
+    if (rank_env.rank > 0) registries.check = check_unless_read_elsewhere;
     experiment_ = config::load(source.file, source.overrides, registries);
     config_text_ = config::to_yaml(experiment_, registries);
     const auto& file = experiment_.distributed.secret_file;
@@ -103,15 +120,27 @@ RankContext::RankContext(RankProcess& process, const config::ExperimentSource& s
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
     logger_->info("{}", rank_env.decision);
     const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
-    const distributed::Introduction mine{.rank = meeting.ranks.front(), .version = version, .config = config_text_, .problem = problem};
+    const distributed::Introduction mine{
+        .rank = meeting.ranks.front(), .version = version, .config = text_to_compare(experiment_, config_text_), .problem = problem};
     const std::chrono::seconds timeout(section.timeout_seconds);
     meeting = distributed::meet(rank_env, point, mine, secret, timeout, *logger_);
     barrier_ = {meeting.store, rank_env.rank, rank_env.world_size, timeout};
     process.monitor().begin(meeting);
   }
   local_rank_ = meeting.local_rank;
+  if (experiment_.dataset.distribution != config::Distribution::kLocal) take_experiment_of_rank0();
   choose_placement_together(meeting);
   barrier_.on_all_ranks([&] { make_groups(meeting); });
+}
+
+void RankContext::take_experiment_of_rank0() {
+  config_text_ = barrier_.on_rank0([&] { return config_text_; });
+  barrier_.on_all_ranks([&] {
+    if (process_->rank_env().rank == 0) return;
+    auto tree = std::move(experiment_.tree);
+    experiment_ = config::load_text(config_text_, "the configuration of rank 0", {}, all_registries());
+    experiment_.tree = std::move(tree);
+  });
 }
 
 RankContext::RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks)
@@ -176,6 +205,7 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
     groups_ = std::make_unique<distributed::ProcessGroups>();
   }
   ranks_ = engine::make_ranks(*groups_, experiment_.distributed.sync_batch_norm);
+  ranks_.reading = engine::make_reading_group(experiment_, *groups_);
   ranks_.activity = activity;
   ranks_.infos = meeting.ranks;
   if (!with_nccl) return;

@@ -54,6 +54,8 @@ class RankContext {
 
  private:
   void choose_placement(const device::HostShare& share);
+  // Collective: ranks that do not read the data cannot complete the experiment (session/complete.h).
+  void take_experiment_of_rank0();
   void choose_placement_together(distributed::Meeting& meeting);
   void make_groups(const distributed::Meeting& meeting);
   ExitCode end_failed(const std::exception& error);

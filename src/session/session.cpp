@@ -14,6 +14,7 @@
 #include "distributed/shared_memory.h"
 #include "engine/init_from.h"
 #include "session/build.h"
+#include "session/shared_samples.h"
 #include "session/version.h"
 
 namespace trainer::session {
@@ -74,7 +75,7 @@ void Session::build() {
   warn_of_plan(data.plan);
   barrier.on_all_ranks([&] { init_weights(*network.model, data); });
   barrier.on_rank0([&] {
-    const auto& class_names = data.train.dataset().info().class_names;
+    const auto& class_names = data.train.info.class_names;
     if (start_.checkpoint) check_class_names(*start_.checkpoint, class_names);
     begin_run_directory(network.placement, class_names);
     return std::string();
@@ -131,16 +132,20 @@ void Session::open_log() {
 
 engine::Data Session::open_data(const engine::Network& network) {
   engine::Data data;
-  const auto open = [&] {
-    data = session::open_data(context_.experiment(), network.placement, *context_.ranks().world, context_.logger());
-  };
+  const auto& ranks = context_.ranks();
+  const auto open = [&] { data = open_samples(context_.experiment(), context_.logger()); };
   // First on one process of each host, which downloads missing data.
   context_.barrier().on_all_ranks([&] {
-    if (context_.local_rank() == 0) open();
+    if (ranks.reads_data() && context_.local_rank() == 0) open();
   });
   context_.barrier().on_all_ranks([&] {
-    if (context_.local_rank() != 0) open();
+    if (ranks.reads_data() && context_.local_rank() != 0) open();
   });
+  if (ranks.reading) {
+    const auto description = ranks.reading->broadcast_bytes(ranks.reads_data() ? describe_samples(data) : "");
+    if (!ranks.reads_data()) set_samples(description, data);
+  }
+  context_.barrier().on_all_ranks([&] { add_batches(context_.experiment(), network.placement, ranks, context_.logger(), data); });
   return data;
 }
 
@@ -190,7 +195,7 @@ engine::SaveTargets Session::save_targets() {
     for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
     tree.add("event_files", std::move(sizes));
     tree.add("config", context_.config_text());
-    const auto& class_names = parts_->train.dataset().info().class_names;
+    const auto& class_names = parts_->train.info.class_names;
     if (!class_names.empty()) tree.add("class_names", state::List(class_names.begin(), class_names.end()));
     tree.add("trainer_version", trainer_version());
   };

@@ -56,6 +56,8 @@ struct SmallRun {
   // Releases the process groups, which end before the run does.
   void leave_ranks() const {
     parts().data_parallel.reset();
+    parts().train.batches.reset();
+    parts().validation.batches.reset();
     parts().ranks = {};
   }
 };

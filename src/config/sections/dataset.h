@@ -6,6 +6,8 @@ namespace trainer::config {
 
 // What to do about a sample that cannot be read or decoded.
 enum class OnError { kFail, kSkip };
+// Which rank reads the samples of a rank, and how they reach it.
+enum class Distribution { kLocal, kScatter, kBroadcast };
 
 struct DatasetSection {
   ComponentConfig component;
@@ -13,6 +15,8 @@ struct DatasetSection {
   std::vector<ComponentConfig> validation_transforms;
   Auto<double> validation_split = {};
   OnError on_error = OnError::kFail;
+  Distribution distribution = Distribution::kLocal;
+  Auto<int64_t> distribution_group_size = {};
 
   void describe(KeyTable& keys, const RegistryBase& datasets, const RegistryBase& transforms) {
     keys.add_component("name", component, datasets, "", "The data set; `trainer list datasets` shows them.");
@@ -31,6 +35,21 @@ struct DatasetSection {
     keys.add_choice("on_error", on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}},
                     {.doc = "About a sample that cannot be read or decoded: end the run, or leave it out and log its name and the reason. "
                             "A skipped sample adds nothing to its step, so that the result does not depend on the number of ranks."});
+    keys.add_choice(
+        "distribution", distribution,
+        {{"local", Distribution::kLocal}, {"scatter", Distribution::kScatter}, {"broadcast", Distribution::kBroadcast}},
+        {.doc = "Who reads the samples: local: each process its own; scatter: the first process of each group, which sends each "
+                "of the others its part of a batch; broadcast: the same, but it sends all parts to all of them. Only a process "
+                "that reads needs the files. Results do not depend on it."});
+    keys.add("distribution_group_size", distribution_group_size,
+             {.min = 2,
+              .unit = "processes",
+              .doc = "Size of the groups in which one process reads for all, of consecutive ranks; auto: the processes of each host."});
+    keys.refuse("distribution_group_size", [this] {
+      return distribution_group_size.value && distribution == Distribution::kLocal
+                 ? "has no effect with dataset.distribution: local; set scatter or broadcast, or leave it out"
+                 : "";
+    });
   }
 };
 

@@ -1,0 +1,35 @@
+#include "session/shared_samples.h"
+
+#include <nlohmann/json.hpp>
+
+namespace trainer::session {
+namespace {
+
+nlohmann::json to_json(const engine::DataSource& source) {
+  const auto& info = source.info;
+  return {{"num_samples", source.num_samples},
+          {"shape", info.shape},
+          {"is_image", info.is_image},
+          {"num_classes", info.num_classes},
+          {"num_targets", info.num_targets}};
+}
+
+void set_from_json(const nlohmann::json& json, engine::DataSource& source) {
+  source.num_samples = json["num_samples"];
+  source.info = {
+      .shape = json["shape"], .is_image = json["is_image"], .num_classes = json["num_classes"], .num_targets = json["num_targets"]};
+}
+
+}  // namespace
+
+std::string describe_samples(const engine::Data& data) {
+  return nlohmann::json{{"train", to_json(data.train)}, {"validation", to_json(data.validation)}}.dump();
+}
+
+void set_samples(const std::string& description, engine::Data& data) {
+  const auto json = nlohmann::json::parse(description);
+  set_from_json(json["train"], data.train);
+  set_from_json(json["validation"], data.validation);
+}
+
+}  // namespace trainer::session

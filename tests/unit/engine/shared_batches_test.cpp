@@ -1,0 +1,244 @@
+#include "engine/shared_batches.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <optional>
+
+#include "base/error.h"
+#include "tests/testing/ranks.h"
+#include "tests/unit/input/counting_images.h"
+
+namespace trainer::engine {
+namespace {
+
+using config::Distribution;
+using ::testing::ThrowsMessage;
+
+constexpr Distribution kSchemes[] = {Distribution::kScatter, Distribution::kBroadcast};
+constexpr int64_t kNumSamples = 40;
+
+// Sample i has the values i, i + 0.5 and the targets -i, 1 / 3.
+class Ramp : public input::Dataset {
+ public:
+  const input::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return kNumSamples; }
+  input::Sample read(int64_t index, input::Scratch& scratch) const override {
+    const auto i = static_cast<float>(index);
+    scratch.values = {i, i + 0.5F, -i, 1.0F / 3.0F};
+    input::Sample sample;
+    sample.values = std::span(scratch.values).first(2);
+    sample.target = std::span(scratch.values).subspan(2);
+    return sample;
+  }
+
+ private:
+  input::DatasetInfo info_{.shape = {2}, .is_image = false, .num_classes = 0, .num_targets = 2};
+};
+
+// Ranks with different numbers of batches, full, smaller and empty ones.
+RankShare share_of_rank(int rank) {
+  const std::vector<std::vector<int64_t>> sizes = {{4, 4, 1}, {4, 3}, {0, 4, 2, 4}};
+  RankShare share{.indices = {}, .batch_sizes = sizes[static_cast<size_t>(rank)]};
+  for (const int64_t size : share.batch_sizes) {
+    for (int64_t i = 0; i < size; ++i) share.indices.push_back(10 * rank + static_cast<int64_t>(share.indices.size()));
+  }
+  return share;
+}
+
+// What a rank has: on the reader a loader, and the batches.
+struct Source {
+  Source(const input::Dataset& dataset, const input::Pipeline& pipeline, const input::LoaderOptions& options, Distribution scheme,
+         const std::shared_ptr<distributed::ProcessGroup>& group) {
+    auto of_loader = options;
+    of_loader.make_copy_event = {};
+    if (group->rank() == 0) loader.emplace(dataset, pipeline, of_loader);
+    const auto format = input::make_batch_tensors(dataset.info(), pipeline, options, torch::kMeta);
+    batches = std::make_unique<SharedBatches>(group, scheme, format, options, loader ? &*loader : nullptr);
+  }
+  std::optional<input::DataLoader> loader;
+  std::unique_ptr<BatchSource> batches;
+};
+
+// Calls `test` on each rank of a group, for both schemes, and with and without loader threads.
+void on_each_rank(
+    int num_ranks, const input::LoaderOptions& options,
+    const std::function<void(const std::shared_ptr<distributed::ProcessGroup>&, Distribution, const input::LoaderOptions&)>& test) {
+  for (const auto scheme : kSchemes) {
+    for (const int64_t num_workers : {0, 2}) {
+      testing::run_ranks(num_ranks, [&](distributed::ProcessGroups& groups) {
+        auto with_workers = options;
+        with_workers.num_workers = num_workers;
+        test(groups.world(), scheme, with_workers);
+      });
+    }
+  }
+}
+
+// Each rank's batches of two epochs are those that it would load itself.
+void expect_local_batches(const input::Dataset& dataset, const input::Pipeline& pipeline, const input::LoaderOptions& options) {
+  for (const int num_ranks : {2, 3}) {
+    on_each_rank(num_ranks, options, [&](const auto& group, Distribution scheme, const auto& with_workers) {
+      Source source(dataset, pipeline, with_workers, scheme, group);
+      input::DataLoader own(dataset, pipeline, options);
+      LocalBatches expected(own, group->rank());
+      EXPECT_EQ(source.batches->batch_size(), options.batch_size);
+      for (const int64_t epoch : {0, 1}) {
+        expected.start_epoch(epoch, share_of_rank);
+        source.batches->start_epoch(epoch, share_of_rank);
+        // All ranks call it as often as the one with the most batches.
+        for (int round = 0; round < 5; ++round) {
+          const auto* want = expected.next();
+          const auto* have = source.batches->next();
+          ASSERT_EQ(have == nullptr, want == nullptr) << "rank " << group->rank() << ", round " << round;
+          if (want == nullptr) continue;
+          EXPECT_EQ(have->size, want->size);
+          EXPECT_TRUE(have->images.equal(want->images)) << "rank " << group->rank() << ", round " << round;
+          EXPECT_TRUE(have->targets.equal(want->targets));
+          EXPECT_EQ(have->images.strides(), want->images.strides());
+          EXPECT_EQ(have->images.scalar_type(), want->images.scalar_type());
+        }
+      }
+      EXPECT_GT(source.batches->waited().count(), 0);
+    });
+  }
+}
+
+TEST(SharedBatches, AreThoseThatEachRankWouldLoad) {
+  const input::CountingImages images(kNumSamples);
+  expect_local_batches(images, input::augmenting_pipeline(images.info(), {torch::kBFloat16, /*channels_last=*/true}),
+                       {.batch_size = 4, .prefetch = 3, .seed = 5});
+}
+
+TEST(SharedBatches, OfNumbersHaveTargetsThatAreNumbers) {
+  const Ramp ramp;
+  expect_local_batches(ramp, {{}, ramp.info(), {torch::kFloat64}}, {.batch_size = 4, .target_dtype = torch::kFloat64});
+}
+
+TEST(SharedBatches, ARankThatDoesNotReadHasNoLoader) {
+  const input::CountingImages images(kNumSamples);
+  const auto pipeline = input::augmenting_pipeline(images.info());
+  on_each_rank(2, {.batch_size = 4}, [&](const auto& group, Distribution scheme, const auto& options) {
+    const input::CountingImages own(kNumSamples);
+    Source source(own, pipeline, options, scheme, group);
+    source.batches->start_epoch(0, [&](int rank) {
+      EXPECT_EQ(group->rank(), 0) << "only the reader needs to know the shares";
+      return share_of_rank(rank);
+    });
+    while (source.batches->next() != nullptr) {
+    }
+    EXPECT_EQ(own.num_reads, group->rank() == 0 ? 16 : 0);
+  });
+}
+
+TEST(SharedBatches, AnEpochMayBeDropped) {
+  const input::CountingImages images(kNumSamples);
+  const auto pipeline = input::augmenting_pipeline(images.info());
+  on_each_rank(2, {.batch_size = 4}, [&](const auto& group, Distribution scheme, const auto& options) {
+    Source source(images, pipeline, options, scheme, group);
+    for (const int num_batches : {1, 0, 2, 1}) {
+      source.batches->start_epoch(0, share_of_rank);
+      for (int i = 0; i < num_batches; ++i) {
+        const auto share = share_of_rank(group->rank());
+        const auto first = share.indices.begin() + (i == 0 ? 0 : share.batch_sizes[0]);
+        const std::vector<int64_t> labels(first, first + share.batch_sizes[static_cast<size_t>(i)]);
+        EXPECT_TRUE(source.batches->next()->targets.equal(torch::tensor(labels)));
+      }
+    }
+  });
+}
+
+TEST(SharedBatches, AnErrorIsThrownInPlaceOfItsBatchOnEveryRank) {
+  input::CountingImages images(kNumSamples);
+  images.fail_at = {15};  // in the second batch of rank 1
+  const auto pipeline = input::augmenting_pipeline(images.info());
+  on_each_rank(3, {.batch_size = 4}, [&](const auto& group, Distribution scheme, const auto& options) {
+    Source source(images, pipeline, options, scheme, group);
+    source.batches->start_epoch(0, share_of_rank);
+    EXPECT_NE(source.batches->next(), nullptr);
+    if (group->rank() == 0) {
+      EXPECT_THAT([&] { source.batches->next(); }, ThrowsMessage<DataError>("sample 15: the file is damaged"));
+    } else {
+      EXPECT_THAT(
+          [&] { source.batches->next(); },
+          ThrowsMessage<PeerError>(fmt::format("rank {}: rank 0, which reads the samples for it, cannot prepare a batch", group->rank())));
+    }
+  });
+}
+
+TEST(SharedBatches, SamplesThatCannotBeReadAreLeftOutOfTheirBatch) {
+  input::CountingImages images(kNumSamples);
+  images.fail_at = {0, 12, 13};
+  const auto pipeline = input::augmenting_pipeline(images.info());
+  for (const auto scheme : kSchemes) {
+    testing::run_ranks(2, [&](distributed::ProcessGroups& groups) {
+      const auto& group = groups.world();
+      std::vector<std::string> left_out;
+      Source source(images, pipeline, {.batch_size = 4, .report_left_out = [&](const std::string& text) { left_out.push_back(text); }},
+                    scheme, group);
+      source.batches->start_epoch(0, share_of_rank);
+      const std::vector<int64_t> labels = group->rank() == 0 ? std::vector<int64_t>{1, 2, 3} : std::vector<int64_t>{10, 11};
+      const auto* batch = source.batches->next();
+      EXPECT_EQ(batch->size, static_cast<int64_t>(labels.size()));
+      EXPECT_TRUE(batch->targets.equal(torch::tensor(labels)));
+      EXPECT_EQ(batch->images.size(0), batch->size);
+      EXPECT_EQ(left_out.size(), group->rank() == 0 ? 3U : 0U);
+    });
+  }
+}
+
+// A device that has copied nothing until somebody waits for it.
+struct SlowCopies {
+  struct Event final : input::CopyEvent {
+    explicit Event(SlowCopies& copies) : copies_(copies) {}
+    void record() override { is_pending = true; }
+    void wait() override {
+      if (is_pending) ++copies_.num_waits;
+      is_pending = false;
+    }
+    bool is_pending = false;
+
+   private:
+    SlowCopies& copies_;
+  };
+  int num_waits = 0;
+};
+
+TEST(SharedBatches, ABatchIsNotOverwrittenBeforeItIsCopied) {
+  const input::CountingImages images(kNumSamples);
+  const auto pipeline = input::augmenting_pipeline(images.info());
+  const auto share_of = [](int rank) {
+    RankShare share;
+    for (int64_t i = 0; i < 20; ++i) share.indices.push_back(20 * rank + i);
+    share.batch_sizes.assign(10, 2);
+    return share;
+  };
+  for (const auto scheme : kSchemes) {
+    testing::run_ranks(2, [&](distributed::ProcessGroups& groups) {
+      const auto& group = groups.world();
+      SlowCopies copies;
+      Source source(images, pipeline, {.batch_size = 2, .make_copy_event = [&] { return std::make_unique<SlowCopies::Event>(copies); }},
+                    scheme, group);
+      for (const int64_t epoch : {0, 1}) {
+        source.batches->start_epoch(epoch, share_of);
+        std::deque<std::pair<torch::Tensor, torch::Tensor>> pending;
+        for (int64_t number = 0; const auto* batch = source.batches->next(); ++number) {
+          batch->copied->record();
+          pending.emplace_back(batch->targets, batch->targets.clone());
+          // The next batch has arrived by then.
+          group->barrier();
+          for (const auto& [targets, expected] : pending) EXPECT_TRUE(targets.equal(expected)) << "batch " << number;
+          EXPECT_EQ(batch->targets[0].item<int64_t>(), 20 * group->rank() + 2 * number);
+          if (pending.size() == 2) pending.pop_front();
+        }
+        EXPECT_EQ(copies.num_waits, 10 * epoch + 8) << "of all batches but the last two";
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace trainer::engine
