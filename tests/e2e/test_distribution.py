@@ -1,0 +1,164 @@
+"""Runs in which one rank reads the data for others (dataset.distribution). TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was
+built without OpenCV."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from equal_runs import ENVIRONMENT, results_of, tensors  # noqa: E402
+from launches import BINARY, LaunchCase  # noqa: E402
+
+SCHEMES = ("scatter", "broadcast")
+# The classes, the transforms and what is held out for validation follow from the folder of images.
+CONFIG = """\
+experiment: distribution
+model: {name: demo_conv}
+dataset: {name: image_folder, root: images, on_error: fail}
+dataloader: {global_batch_size: 6}
+optimizer: {name: sgd, lr: 0.001}
+training: {epochs: 2}
+logging: {every_steps: 1}
+runtime: {device: cpu, threads: 1}
+"""
+CROPS = ["dataset.train_transforms=[random_resized_crop: {size: 32}]", "dataset.validation_transforms=[resize: {size: [32, 32]}]"]
+
+
+def write_images(folder):
+    """Twelve small images in each of two classes."""
+    for number in range(24):
+        path = folder / ("cat", "dog")[number % 2] / f"{number:02}.ppm"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        height, width = 40 + number, 50 - number
+        path.write_bytes(b"P6\n%d %d\n255\n" % (width, height) + bytes(7 * number * i % 251 for i in range(3 * height * width)))
+
+
+class DistributionTest(LaunchCase):
+    def setUp(self):
+        super().setUp()
+        if os.environ.get("TRAINER_OPENCV") == "0":
+            self.skipTest("this build reads no image files")
+        self.config = self.folder / "images.yaml"
+        self.config.write_text(CONFIG)
+        # Only a rank that is started in this folder finds the images, whose path is relative.
+        self.with_images, self.without_images = self.folder / "with", self.folder / "without"
+        self.without_images.mkdir()
+        write_images(self.with_images / "images")
+
+    def start_rank(self, rank, folder, *settings, world_size=2, prefix=()):
+        variables = {"RANK": rank, "WORLD_SIZE": world_size, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": self.port,
+                     "GLOO_SOCKET_IFNAME": "lo"}
+        process = subprocess.Popen([*prefix, BINARY, "--config", self.config, "--run-dir", self.run_dir, *CROPS, *settings], cwd=folder,
+                                   env={**ENVIRONMENT, **{name: str(value) for name, value in variables.items()}},
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def run_ranks(self, name, folders, *settings, codes=None, prefixes=None):
+        """Runs a rank in each of the folders; returns the stderr of all."""
+        self.run_dir = self.folder / name
+        processes = [self.start_rank(rank, folder, *settings, world_size=len(folders), prefix=prefixes[rank] if prefixes else ())
+                     for rank, folder in enumerate(folders)]
+        outputs = [process.communicate(timeout=120)[1] for process in processes]
+        self.assertEqual([process.returncode for process in processes], codes or [0] * len(folders), outputs)
+        return outputs
+
+    def assert_equal_runs(self, name, other):
+        ours, theirs = self.folder / name, self.folder / other
+        self.assertEqual(results_of(ours), results_of(theirs))
+        self.assertEqual(tensors(ours), tensors(theirs))
+
+    def test_only_readers_need_the_images(self):
+        self.run_ranks("local", [self.with_images] * 2)
+        for scheme in SCHEMES:
+            with self.subTest(scheme):
+                self.run_ranks(scheme, [self.with_images, self.without_images], f"dataset.distribution={scheme}")
+                self.assert_equal_runs(scheme, "local")
+                resolved, local = ((self.folder / name / "config.yaml").read_text() for name in (scheme, "local"))
+                self.assertEqual(resolved.replace(f"distribution: {scheme}", "distribution: local"), local)
+                self.assertIn("num_classes: 2", resolved)
+                self.assertEqual((self.folder / scheme / "classes.txt").read_text(), "cat\ndog\n")
+        self.run_ranks("refused", [self.with_images, self.without_images], codes=[2, 2])
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root")
+    def test_each_host_has_a_reader(self):
+        self.run_ranks("local", [self.with_images] * 4)
+        hosts = [["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host] for host in ("node-a", "node-a", "node-b", "node-b")]
+        folders = [self.with_images, self.without_images] * 2
+        self.run_ranks("hosts", folders, "dataset.distribution=scatter", prefixes=hosts)
+        self.assert_equal_runs("hosts", "local")
+        # In one group of all, a second host needs no images.
+        one_reader = [self.with_images] + 3 * [self.without_images]
+        errors = self.run_ranks("missing", one_reader, "dataset.distribution=scatter", prefixes=hosts, codes=[3] * 4)
+        self.assertIn("\nerror: rank 2: dataset.root: there is no folder images; ", errors[0])
+        self.run_ranks("one", one_reader, "dataset.distribution=scatter", "dataset.distribution_group_size=4", prefixes=hosts)
+        self.assert_equal_runs("one", "local")
+
+    def test_an_image_that_cannot_be_read(self):
+        (self.with_images / "images" / "dog" / "11.ppm").write_bytes(b"P6\n")
+        folders = [self.with_images, self.without_images]
+        for scheme in SCHEMES:
+            with self.subTest(scheme):
+                zero, one = self.run_ranks(f"failed_{scheme}", folders, f"dataset.distribution={scheme}", codes=[3, 4])
+                self.assertRegex(zero, r"error: sample 16, images/dog/11.ppm: ")
+                self.assertRegex(one, r"error: rank 0 \(process \d+ on .*\) failed in loading of step \d+; see its own message for the reason")
+        self.run_ranks("skip_local", [self.with_images] * 2, "dataset.on_error=skip")
+        for scheme in SCHEMES:
+            with self.subTest(scheme):
+                zero, _ = self.run_ranks(f"skip_{scheme}", folders, "dataset.on_error=skip", f"dataset.distribution={scheme}")
+                self.assertEqual(zero.count("left out (dataset.on_error: skip): sample 16, images/dog/11.ppm"), 1, zero)
+                self.assert_equal_runs(f"skip_{scheme}", "skip_local")
+
+    def test_groups_that_do_not_divide_the_ranks(self):
+        zero, *others = self.run_ranks("refused", [self.with_images] + 2 * [self.without_images], "dataset.distribution=scatter",
+                                       "dataset.distribution_group_size=2", codes=[2, 2, 2])
+        self.assertRegex(zero, "dataset.distribution_group_size: groups of 2 processes do not divide 3; choose a divisor")
+        self.assertEqual("".join(others), "")
+
+    def test_other_configurations_are_refused_with_the_difference(self):
+        for name, own, difference in (("lr", ["dataset.distribution=scatter", "optimizer.lr=0.5"], r"optimizer\.lr: 0\.5, not 0\.001;"),
+                                      ("scheme", [], r"dataset\.distribution: local, not scatter[,;]")):
+            with self.subTest(name):
+                self.run_dir = self.folder / name
+                zero = self.start_rank(0, self.with_images, "dataset.distribution=scatter")
+                one = self.start_rank(1, self.with_images, *own)
+                outputs = [process.communicate(timeout=60)[1] for process in (zero, one)]
+                self.assertEqual([zero.returncode, one.returncode], [2, 2], outputs)
+                self.assertRegex(outputs[0], r"error: rank 1 on .* has another configuration than rank 0: .*" + difference)
+
+    def test_a_stopped_run_resumes(self):
+        straight = ["training.epochs=30", "validation.every_epochs=10"]
+        self.run_ranks("straight", [self.with_images] * 2, *straight)
+        shared = [*straight, "dataset.distribution=scatter"]
+        self.run_dir = self.folder / "stopped"
+        processes = [self.start_rank(rank, folder, *shared) for rank, folder in enumerate((self.with_images, self.without_images))]
+        self.wait_for(lambda: self.steps_done() > 4)
+        processes[1].send_signal(signal.SIGTERM)
+        outputs = [process.communicate(timeout=60)[1] for process in processes]
+        self.assertEqual([process.returncode for process in processes], [75, 75], outputs)
+        self.run_ranks("stopped", [self.with_images, self.without_images], *shared)
+        self.assertEqual(tensors(self.folder / "stopped"), tensors(self.folder / "straight"))
+
+    def test_a_killed_rank(self):
+        for killed in (0, 1):
+            with self.subTest(killed):
+                self.run_dir = self.folder / f"killed_{killed}"
+                processes = [self.start_rank(rank, folder, "training.epochs=100000", "dataset.distribution=scatter", world_size=3)
+                             for rank, folder in enumerate((self.with_images, self.without_images, self.without_images))]
+                self.wait_for(lambda: self.steps_done() > 4)
+                processes[killed].kill()
+                for rank, process in enumerate(processes):
+                    err = process.communicate(timeout=60)[1]
+                    if rank == killed:
+                        continue
+                    self.assertEqual(process.returncode, 4, err)
+                    self.assertRegex(err, re.compile(rf"error: rank {killed} \(process \d+ on .*\) .*; this rank exits$", re.MULTILINE))
+
+
+if __name__ == "__main__":
+    unittest.main()
