@@ -162,10 +162,9 @@ engine::Network build_network(const config::Experiment& experiment, const device
 
 namespace {
 
-engine::Data open_samples_unguarded(const config::Experiment& experiment, Logger& logger) {
+engine::Data open_samples_unguarded(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger) {
   engine::Data data;
   const auto& section = experiment.dataset;
-  const auto dataset = datasets::dataset_registry().make(section.component);
   const auto open = [&](datasets::Split split) { return dataset.open(split, logger); };
   data.train.files = open(datasets::Split::kTrain);
   check_num_classes(experiment, data.train.files->info());
@@ -189,8 +188,12 @@ engine::Data open_samples_unguarded(const config::Experiment& experiment, Logger
 }  // namespace
 
 engine::Data open_samples(const config::Experiment& experiment, Logger& logger) {
+  return open_samples(experiment, datasets::dataset_registry().make(experiment.dataset.component), logger);
+}
+
+engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger) {
   auto data = build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
-                              [&] { return open_samples_unguarded(experiment, logger); });
+                              [&] { return open_samples_unguarded(experiment, dataset, logger); });
   set_properties(data.train);
   set_properties(data.validation);
   return data;

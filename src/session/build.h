@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "config/experiment.h"
+#include "datasets/registry.h"
 #include "device/placement.h"
 #include "engine/parts.h"
 
@@ -14,6 +15,8 @@ engine::Network build_network(const config::Experiment& experiment, const device
 // Opens the samples of training and of validation; nothing else of the result is set. Not collective. Throws UsageError, and DataError
 // naming the file and what to do. `logger` must outlive the data.
 engine::Data open_samples(const config::Experiment& experiment, Logger& logger);
+// With the data set of the experiment, whose files may lie in another folder.
+engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger);
 
 // Adds what depends on the samples: the plan, the loaders and the batches that they give. Not collective. Throws UsageError. `logger` must
 // outlive the data.

@@ -110,6 +110,10 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;
   const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+  if (!experiment.dataset.stage_to.empty() && !dataset.locate) {
+    findings.refuse("dataset.stage_to",
+                    fmt::format("{} has no folder of its own that could be copied; leave this key out", experiment.dataset.component.name));
+  }
   complete_experiment(experiment, dataset, findings);
   if (!findings.are_consistent({"dataset"})) return;
   const bool has_model = findings.are_consistent({"model"});

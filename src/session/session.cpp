@@ -130,11 +130,20 @@ void Session::open_log() {
   for (const auto& warning : context_.experiment().warnings) logger.warn("{}", warning);
 }
 
+datasets::DatasetFactory Session::place_dataset() {
+  const auto& section = context_.experiment().dataset;
+  auto dataset = datasets::dataset_registry().make(section.component);
+  if (section.stage_to.empty()) return dataset;
+  const bool is_first_of_host = context_.local_rank() == 0;
+  staged_.emplace(dataset.locate(context_.logger()), section.stage_to, /*is_current=*/!is_first_of_host, context_.logger());
+  return dataset.in_folder(staged_->path());
+}
+
 engine::Data Session::open_data(const engine::Network& network) {
   engine::Data data;
   const auto& ranks = context_.ranks();
-  const auto open = [&] { data = open_samples(context_.experiment(), context_.logger()); };
-  // First on one process of each host, which downloads missing data.
+  const auto open = [&] { data = open_samples(context_.experiment(), place_dataset(), context_.logger()); };
+  // First on one process of each host, which downloads and copies missing data.
   context_.barrier().on_all_ranks([&] {
     if (ranks.reads_data() && context_.local_rank() == 0) open();
   });
@@ -216,7 +225,9 @@ bool Session::train(reporting::Sink& reporter, const std::function<bool()>& shou
     context_.barrier().on_all_ranks([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
   }
   try {
-    return trainer.run();
+    const bool is_done = trainer.run();
+    if (is_done && staged_) staged_->remove(context_.logger());
+    return is_done;
   } catch (const std::exception& error) {
     // A checkpoint is complete even if the training has failed since.
     if (saver_ && context_.placement().cuda != nullptr) saver_->finish();

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "checkpoint/saver.h"
+#include "datasets/registry.h"
+#include "datasets/staged_folder.h"
 #include "engine/trainer.h"
 #include "run/run_directory.h"
 #include "session/rank_context.h"
@@ -57,6 +59,8 @@ class Session {
   // On rank 0.
   void begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names);
   void open_log();
+  // The data set of the experiment, copied to a disk of this host if that is asked for.
+  datasets::DatasetFactory place_dataset();
   engine::Data open_data(const engine::Network& network);
   void warn_of_plan(const engine::Plan& plan) const;
   void init_weights(models::Model& model, const engine::Data& data) const;
@@ -70,6 +74,7 @@ class Session {
   RunStart start_;                     // on rank 0
   bool has_begun_ = false;             // whether this run has changed the run directory
   std::filesystem::path resume_from_;  // empty: start at the first step
+  std::optional<datasets::StagedFolder> staged_;
   std::unique_ptr<engine::Parts> parts_;
   std::optional<checkpoint::Saver> saver_;
 };

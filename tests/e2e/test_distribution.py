@@ -131,6 +131,20 @@ class DistributionTest(LaunchCase):
                 self.assertEqual([zero.returncode, one.returncode], [2, 2], outputs)
                 self.assertRegex(outputs[0], r"error: rank 1 on .* has another configuration than rank 0: .*" + difference)
 
+    def test_a_copy_on_a_local_disk(self):
+        self.run_ranks("in_place", [self.with_images] * 2)
+        local = self.folder / "local"
+        staged = [f"dataset.stage_to={local}"]
+        # A run that fails leaves its copy, which the next one uses and then removes.
+        zero, _ = self.run_ranks("staged", [self.with_images] * 2, *staged, "checkpoint.every_steps=1", "dataset.validation_split=0.001", codes=[2, 2])
+        self.assertIn(f"copying 153.1 KiB of 24 files from {self.with_images}/images to {local}\n", zero)
+        self.assertRegex(zero, rf"copied and verified: {local}/images-[0-9a-f]{{8}}/files\n")
+        copies = [path.name for path in local.iterdir()]
+        zero, _ = self.run_ranks("staged", [self.with_images] * 2, *staged)
+        self.assertNotIn("copying", zero)
+        self.assert_equal_runs("staged", "in_place")
+        self.assertEqual((len(copies), list(local.iterdir())), (1, []))
+
     def test_a_stopped_run_resumes(self):
         straight = ["training.epochs=30", "validation.every_epochs=10"]
         self.run_ranks("straight", [self.with_images] * 2, *straight)

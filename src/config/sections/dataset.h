@@ -15,6 +15,7 @@ struct DatasetSection {
   std::vector<ComponentConfig> validation_transforms;
   Auto<double> validation_split = {};
   OnError on_error = OnError::kFail;
+  std::string stage_to = {};
   Distribution distribution = Distribution::kLocal;
   Auto<int64_t> distribution_group_size = {};
 
@@ -35,6 +36,11 @@ struct DatasetSection {
     keys.add_choice("on_error", on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}},
                     {.doc = "About a sample that cannot be read or decoded: end the run, or leave it out and log its name and the reason. "
                             "A skipped sample adds nothing to its step, so that the result does not depend on the number of ranks."});
+    keys.add("stage_to", stage_to,
+             {.doc = "A folder on a disk of each host, such as ${TMPDIR}, to which the data set's folder is copied before training, once "
+                     "for all processes of the host; the copy is verified, and removed when the training is done. Empty: files are read "
+                     "where they are.",
+              .is_path = true});
     keys.add_choice(
         "distribution", distribution,
         {{"local", Distribution::kLocal}, {"scatter", Distribution::kScatter}, {"broadcast", Distribution::kBroadcast}},

@@ -203,6 +203,12 @@ TEST(CheckComponents, NetworksOfAnySizeNeedTheChannelsOfTheImages) {
             "command line: model.name: resnet20 takes samples of shape 1xHxW, but cifar10 has 3x28x28 after dataset.train_transforms");
 }
 
+TEST(CheckComponents, OnlyAFolderCanBeCopied) {
+  EXPECT_EQ(findings_of({"dataset.stage_to=/tmp/x", "dataset.train_transforms[1].random_crop.size=32"}, kImages), "");
+  EXPECT_EQ(findings_of({"dataset.stage_to=/tmp/x"}),
+            "command line: dataset.stage_to: synthetic has no folder of its own that could be copied; leave this key out");
+}
+
 TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
   const std::string images = "dataset={name: cifar10, root: data, train_transforms: ";
   const std::vector<Finding> findings = {
