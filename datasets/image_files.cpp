@@ -56,6 +56,7 @@ class ImageFiles : public input::Dataset {
   const input::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return images_.size(); }
   std::string name(int64_t index) const override { return images_.path(index); }
+  int64_t label(int64_t index) const override { return images_.label(index); }
 
   input::Sample read(int64_t index, input::Scratch& scratch) const override {
     return {

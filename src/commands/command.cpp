@@ -25,7 +25,7 @@ constexpr std::array kCommands = {
     Command{"train", "train as described in an experiment file; the default command", &train},
     Command{"launch", "train with one process per GPU, or several on the CPU", &cli::launch},
     Command{"config", "show the reference of all keys, or a file with its defaults", &config},
-    Command{"data", "download, check and show data sets", &data},
+    Command{"data", "download, check, show and pack data sets", &data},
     Command{"checkpoint", "show, check, compare and average checkpoints", &checkpoint},
     Command{"export", "write the network of a checkpoint for other programs", &export_model},
     Command{"verify-resume", "check that a resumed run equals an uninterrupted one, bit for bit", &verify_resume},

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/log.h"
@@ -9,10 +8,11 @@
 #include "base/signal.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/data_download.h"
+#include "commands/data_pack.h"
 #include "commands/output.h"
 #include "commands/sample_grid.h"
-#include "config/reader.h"
-#include "datasets/registry.h"
+#include "commands/sample_progress.h"
 #include "input/unreadable_samples.h"
 #include "session/build.h"
 #include "session/registries.h"
@@ -38,16 +38,12 @@ void show(const config::Experiment& experiment, const ShowOptions& options) {
 
 // Prints a line for each sample that cannot be used, and returns how many there are.
 size_t check_samples(const char* part, const input::Dataset& dataset, int num_threads, Logger& logger) {
-  const int64_t size = dataset.size();
-  int64_t tenths = 0;
+  SampleProgress progress(fmt::format("{}: read", part), 0, dataset.size(), logger);
   const auto unreadable = input::find_unreadable_samples(dataset, num_threads, [&](int64_t num_read) {
-    if (stop_signal() != 0) return false;
-    if (num_read * 10 / size > tenths) {
-      tenths = num_read * 10 / size;
-      logger.info("{}: read {} of {} samples", part, num_read, size);
-    }
-    return true;
+    progress.update(num_read);
+    return stop_signal() == 0;
   });
+  progress.clear();
   for (const auto& [index, reason] : unreadable) print("{} {}: {}\n", part, dataset.describe(index), reason);
   if (stop_signal() != 0) throw Error("stopped on request before all samples were read", ExitCode::kStopped);
   return unreadable.size();
@@ -64,33 +60,10 @@ ExitCode check(const config::Experiment& experiment, int num_threads) {
   return num_unreadable == 0 ? ExitCode::kDone : ExitCode::kData;
 }
 
-std::vector<std::string> downloadable_datasets() {
-  std::vector<std::string> names;
-  for (const auto& component : datasets::dataset_registry().components()) {
-    const auto options = component.make_options();
-    config::KeyTable table;
-    options->describe(table);
-    if (std::ranges::find(table.keys(), "download", &config::Key::name) != table.keys().end()) names.push_back(component.name);
-  }
-  return names;
-}
-
-void download(const std::vector<std::string>& names, const std::string& root) {
-  const auto logger = make_console_logger();
-  const auto& registry = datasets::dataset_registry();
-  for (const auto& name : names) {
-    const auto yaml = fmt::format("[{}: {{root: {}, download: true}}]", name, nlohmann::json(root).dump());
-    const auto dataset = registry.make(config::read_components(yaml, "--root", registry).front());
-    const auto num_train = dataset.open(datasets::Split::kTrain, *logger)->size();
-    const auto num_validation = dataset.open(datasets::Split::kValidation, *logger)->size();
-    print("{}: {} training and {} validation images in {}\n", name, num_train, num_validation, root);
-  }
-}
-
 }  // namespace
 
 ExitCode data(const std::vector<std::string>& args) {
-  CLI::App app("Downloads, shows and checks data sets.", "trainer data");
+  CLI::App app("Downloads, checks, shows and packs data sets.", "trainer data");
   app.require_subcommand(1);
   config::ExperimentSource source;
   ShowOptions options;
@@ -103,25 +76,27 @@ ExitCode data(const std::vector<std::string>& args) {
       app.add_subcommand("check", "read and decode all samples, and list those that cannot be used; the exit code is 3 if there are any");
   cli::add_experiment(*checks, source);
   int num_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  checks->add_option("--threads", num_threads, "threads that read, by default one for each processor")->check(CLI::Range(1, 1024));
-  std::vector<std::string> names;
-  std::string root = "data";
+  PackArguments pack_arguments;
+  auto* packs =
+      app.add_subcommand("pack", "copy a data set into LMDB, for dataset.name=lmdb; after an interruption, the same command continues");
+  cli::add_experiment(*packs, source);
+  add_pack_options(*packs, pack_arguments);
+  for (auto* command : {checks, packs}) {
+    command->add_option("--threads", num_threads, "threads that read, by default one for each processor")->check(CLI::Range(1, 1024));
+  }
+  DownloadArguments download_arguments;
   auto* downloads = app.add_subcommand("download", "fetch public data sets, unless they are there already");
-  const auto choices = downloadable_datasets();
-  downloads->add_option("name", names, "one or more of " + CLI::detail::join(choices, ", "))
-      ->required()
-      ->check(CLI::IsMember(choices))
-      ->type_name("NAME");
-  downloads->add_option("--root", root, "the folder in which to put them, by default data")->type_name("FOLDER");
+  add_download_options(*downloads, download_arguments);
   cli::parse(app, args);
 
   if (downloads->parsed()) {
-    download(names, root);
+    download(download_arguments);
     return ExitCode::kDone;
   }
   const auto experiment = config::load(source.file, source.overrides, session::all_registries());
   if (checks->parsed()) return check(experiment, num_threads);
-  show(experiment, options);
+  if (packs->parsed()) pack(experiment, pack_arguments, num_threads);
+  if (shows->parsed()) show(experiment, options);
   return ExitCode::kDone;
 }
 

@@ -66,10 +66,21 @@ bool decode_part(std::span<const uint8_t> file, trainer::input::Box& part, train
   return try_to([&] { part = trainer::images::decode_jpeg_part(file, part, image); }, refusal);
 }
 
+bool encode_jpeg(const uint8_t* pixels, int height, int width, int quality, std::vector<uint8_t>& file, std::string& refusal) {
+  return try_to(
+      [&] {
+        const cv::Mat rgb(height, width, CV_8UC3, const_cast<uint8_t*>(pixels));
+        cv::Mat bgr;
+        cv::cvtColor(rgb, bgr, cv::COLOR_RGB2BGR);
+        if (!cv::imencode(".jpg", bgr, file, {cv::IMWRITE_JPEG_QUALITY, quality})) throw std::runtime_error("it cannot be written as JPEG");
+      },
+      refusal);
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::input::ImageModule* trainer_image_module() {
-  static constexpr trainer::input::ImageModule kModule{&write, &decode, &find_size, &decode_part, &draw_text};
+  static constexpr trainer::input::ImageModule kModule{&write, &decode, &find_size, &decode_part, &encode_jpeg, &draw_text};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   // The caller's threads each have their own image.
   cv::setNumThreads(1);

@@ -47,6 +47,14 @@ class Dataset {
   virtual int64_t size() const = 0;
   // The sample at `index`, 0 <= index < size(). Must be thread-safe: several threads call it concurrently.
   virtual Sample read(int64_t index, Scratch& scratch) const = 0;
+  // The label of that sample, when info().num_classes > 0. Thread-safe. Data sets whose samples are separate files need not open them.
+  virtual int64_t label(int64_t index) const {
+    Scratch scratch;
+    return read(index, scratch).label;
+  }
+  // Looks for damage of the stored sample that read() does not look for, because that would take too long in training. Thread-safe. Throws
+  // std::runtime_error with only the reason.
+  virtual void check(int64_t /*index*/) const {}
   // What a message calls that sample, such as its file; empty: it has only its index.
   virtual std::string name(int64_t /*index*/) const { return ""; }
   // "sample 17", or with its name "sample 17, data/cat/1.jpg".
@@ -65,6 +73,8 @@ class Subset : public Dataset {
   const DatasetInfo& info() const override { return dataset_.info(); }
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   Sample read(int64_t index, Scratch& scratch) const override { return dataset_.read(indices_[static_cast<size_t>(index)], scratch); }
+  int64_t label(int64_t index) const override { return dataset_.label(indices_[static_cast<size_t>(index)]); }
+  void check(int64_t index) const override { dataset_.check(indices_[static_cast<size_t>(index)]); }
   std::string name(int64_t index) const override { return dataset_.name(indices_[static_cast<size_t>(index)]); }
   void prefetch(int64_t index) const override { dataset_.prefetch(indices_[static_cast<size_t>(index)]); }
 

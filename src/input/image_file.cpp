@@ -73,4 +73,11 @@ ImageView decode_part(std::span<const uint8_t> file, const Box& part, std::vecto
   return view;
 }
 
+std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, int quality) {
+  std::string refusal;
+  std::vector<uint8_t> file;
+  if (!image_module().encode_jpeg(pixels, height, width, quality, file, refusal)) throw std::runtime_error(refusal);
+  return file;
+}
+
 }  // namespace trainer::input

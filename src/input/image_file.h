@@ -40,4 +40,7 @@ std::optional<Box> find_size(std::span<const uint8_t> file);
 // more of the image's pixels, or none. Damage beyond the part may not be found. Throws as decode_image().
 ImageView decode_part(std::span<const uint8_t> file, const Box& part, std::vector<uint8_t>& pixels);
 
+// A JPEG file of that quality (1 to 100) of RGB pixels, [height][width][3]. Throws as decode_image(). May be called by several threads.
+std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, int quality);
+
 }  // namespace trainer::input

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "input/image_file.h"
 
@@ -21,6 +22,8 @@ struct ImageModule {
   bool (*find_size)(std::span<const uint8_t> file, std::optional<Box>& size, std::string& refusal);
   // Decodes at least `part`, and sets it to the part that `image` has.
   bool (*decode_part)(std::span<const uint8_t> file, Box& part, RgbImage& image, std::string& refusal);
+  // Returns whether `file` is a JPEG file of that quality (1 to 100) of these pixels, [height][width][3].
+  bool (*encode_jpeg)(const uint8_t* pixels, int height, int width, int quality, std::vector<uint8_t>& file, std::string& refusal);
   void (*draw_text)(RgbImage& image, int top, int left, const std::string& text, int width);
 };
 

@@ -20,6 +20,7 @@ constexpr std::chrono::milliseconds kInterval{200};
 // Why it cannot be used.
 std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scratch& scratch, std::vector<uint8_t>& pixels) {
   try {
+    dataset.check(index);
     const auto sample = dataset.read(index, scratch);
     if (!sample.encoded.empty()) decode_image(sample.encoded, pixels);
     const int64_t num_classes = dataset.info().num_classes;

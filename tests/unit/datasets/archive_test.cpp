@@ -1,14 +1,12 @@
 #include "datasets/archive.h"
 
-#include <signal.h>
-#include <sys/resource.h>
-
 #include <condition_variable>
 #include <fstream>
 #include <thread>
 
 #include "base/file.h"
 #include "datasets/cifar.h"
+#include "tests/testing/file_size_limit.h"
 #include "tests/unit/datasets/fetch_archive.h"
 
 namespace trainer::datasets::test {
@@ -106,31 +104,11 @@ TEST_F(FetchArchive, WrongChecksum) {
                                     md5_of("something else"), archive.md5)));
 }
 
-// Replaces a full disk: writing fails at the same place.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : old_handler_(::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &old_);
-    const rlimit limit{bytes, old_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &old_);
-    ::signal(SIGXFSZ, old_handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit old_{};
-  void (*old_handler_)(int);
-};
-
 TEST_F(FetchArchive, ArchiveThatCannotBeWritten) {
   const auto body = tar_gz({{"numbers/random", random_bytes(200'000)}});
   std::string text;
   {
-    const FileSizeLimit limit(body.size() - 1);
+    const trainer::testing::FileSizeLimit limit(body.size() - 1);
     text = failure_with(body);
   }
   EXPECT_THAT(text, HasSubstr(": cannot write " + (root() / ".numbers.partial" / "archive").string() + ": File too large;"));
@@ -141,7 +119,7 @@ TEST_F(FetchArchive, ContentThatCannotBeWritten) {
   ASSERT_LT(body.size(), 100'000U);
   std::string text;
   {
-    const FileSizeLimit limit(199'999);
+    const trainer::testing::FileSizeLimit limit(199'999);
     text = failure_with(body);
   }
   EXPECT_THAT(

@@ -13,6 +13,7 @@
 
 #include "config/node.h"
 #include "datasets/cifar.h"
+#include "datasets/lmdb_writer.h"
 #include "datasets/synthetic.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/datasets/small_files.h"
@@ -87,6 +88,18 @@ TEST(DatasetRegistry, OpensTheConfiguredDataset) {
   EXPECT_EQ(dataset_registry().make(synthetic).open(Split::kValidation, *logger)->size(), 256);
 }
 
+// The data set with its default options, but with the files of `root` if it has any.
+DatasetFactory make_in(const std::string& name, const std::filesystem::path& root) {
+  const auto component = dataset_registry().configure(name);
+  config::KeyTable table;
+  component.options->describe(table);
+  for (const auto& key : table.keys()) {
+    if (key.name == "root") set_key(component, key.name, root.string());
+    if (name == "csv" && key.name != "root") set_key(component, key.name, (root / (key.name + ".csv")).string());
+  }
+  return dataset_registry().make(component);
+}
+
 // Writes the files that the data sets read, with one record of zeros each, and images whose bytes are zeros.
 void write_files(const std::filesystem::path& root) {
   const auto write = [&](const std::string& file, size_t record_bytes) {
@@ -110,21 +123,17 @@ void write_files(const std::filesystem::path& root) {
   for (const char* name : {"train/n1/images/1.JPEG", "val/images/2.JPEG"}) write(std::string("tiny-imagenet-200/") + name, 100);
   write_bytes(root / "train.csv", "train/cat/1.jpg,cat\ntrain/dog/2.jpg,dog\n");
   write_bytes(root / "validation.csv", "val/dog/3.jpg,dog\n");
+  for (const auto split : {Split::kTrain, Split::kValidation}) {
+    const auto source = make_in("csv", root).open(split, *make_quiet_logger());
+    PackWriter writer(root / (split == Split::kTrain ? kPackedTrain : kPackedValidation),
+                      {.source = "csv", .num_samples = source->size(), .samples = source->info()}, *source);
+    const std::vector<uint8_t> file(100);
+    for (int64_t i = 0; i < source->size(); ++i) writer.add(file_entry(file));
+    writer.commit();
+  }
 }
 
 class EveryDataset : public ::testing::TestWithParam<std::string> {};
-
-// The data set with its default options, but with the files of `root` if it has any.
-DatasetFactory make_in(const std::string& name, const std::filesystem::path& root) {
-  const auto component = dataset_registry().configure(name);
-  config::KeyTable table;
-  component.options->describe(table);
-  for (const auto& key : table.keys()) {
-    if (key.name == "root") set_key(component, key.name, root.string());
-    if (name == "csv" && key.name != "root") set_key(component, key.name, (root / (key.name + ".csv")).string());
-  }
-  return dataset_registry().make(component);
-}
 
 TEST_P(EveryDataset, MatchesItsInfo) {
   const trainer::testing::TemporaryFolder folder;

@@ -1,0 +1,174 @@
+#include "datasets/lmdb.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/little_endian.h"
+#include "base/plural.h"
+#include "datasets/files.h"
+#include "datasets/lmdb_environment.h"
+#include "datasets/lmdb_format.h"
+
+namespace trainer::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Lmdb : public input::Dataset {
+ public:
+  // Throws std::runtime_error that names the file, the reason and the remedy.
+  explicit Lmdb(const fs::path& folder) : reader_(folder) {
+    const auto entry = reader_.find(kInfoKey);
+    const auto file = lmdb_file(folder).string();
+    if (entry.empty()) throw std::runtime_error(file + " is not a data set of `trainer data pack`");
+    try {
+      pack_ = parse_pack_info({reinterpret_cast<const char*>(entry.data()), entry.size()});
+    } catch (const std::runtime_error& reason) {
+      throw std::runtime_error(fmt::format("{} cannot be used: {}", file, reason.what()));
+    }
+    labels_ = reader_.find(kLabelsKey);
+    names_ = reader_.find(kNamesKey);
+    const int64_t num_stored = static_cast<int64_t>(reader_.num_entries()) - kNumOtherEntries;
+    if (num_stored != pack_.num_samples || labels_.size() != sizeof(int64_t) * static_cast<size_t>(pack_.num_samples)) {
+      throw std::runtime_error(fmt::format("{} has {} of {} samples", file, num_stored, pack_.num_samples));
+    }
+  }
+
+  const PackInfo& pack() const { return pack_; }
+  const input::DatasetInfo& info() const override { return pack_.samples; }
+  int64_t size() const override { return pack_.num_samples; }
+
+  input::Sample read(int64_t index, input::Scratch&) const override {
+    auto sample = read_entry(find(index));
+    sample.label = label(index);
+    return sample;
+  }
+  int64_t label(int64_t index) const override {
+    return static_cast<int64_t>(little_endian::load<uint64_t>(labels_.data() + sizeof(int64_t) * static_cast<size_t>(index)));
+  }
+  void check(int64_t index) const override { check_entry(find(index)); }
+
+  // Messages alone need names, so that they are searched each time.
+  std::string name(int64_t index) const override {
+    std::string_view rest(reinterpret_cast<const char*>(names_.data()), names_.size());
+    for (; index > 0; --index) rest.remove_prefix(std::min(rest.size(), rest.find('\0') + 1));
+    return std::string(rest.substr(0, rest.find('\0')));
+  }
+
+  // Lets the system read a sample that is not in memory at once, instead of page by page.
+  void prefetch(int64_t index) const override {
+    static const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    try {
+      const auto entry = find(index);
+      const auto begin = reinterpret_cast<uintptr_t>(entry.data());
+      const auto first_page = begin / page_bytes * page_bytes;
+      ::madvise(reinterpret_cast<void*>(first_page), begin - first_page + entry.size(), MADV_WILLNEED);
+    } catch (const std::runtime_error&) {
+      // read() will throw it.
+    }
+  }
+
+ private:
+  std::span<const uint8_t> find(int64_t index) const {
+    const auto entry = reader_.find(sample_key(index, pack_.num_samples));
+    if (entry.empty()) throw std::runtime_error("it is not in the data set");
+    return entry;
+  }
+
+  LmdbReader reader_;
+  PackInfo pack_;
+  std::span<const uint8_t> labels_;
+  std::span<const uint8_t> names_;
+};
+
+fs::path folder_of(const fs::path& root, Split split) { return root / (split == Split::kTrain ? kPackedTrain : kPackedValidation); }
+
+// Throws std::runtime_error that says what is wrong, where, and what to do, as the next function.
+std::unique_ptr<Lmdb> open_environment(const fs::path& root, Split split) {
+  try {
+    return std::make_unique<Lmdb>(folder_of(root, split));
+  } catch (const std::runtime_error& reason) {
+    throw std::runtime_error(fmt::format("{}; copy the folder again, or pack the data set again", reason.what()));
+  }
+}
+
+std::unique_ptr<Lmdb> open_split(const fs::path& root, Split split) {
+  if (is_there(root / kUnfinished)) {
+    throw std::runtime_error(
+        fmt::format("{} is not complete; run `trainer data pack` again as before, which continues (it removes {} at the end)",
+                    root.string(), kUnfinished));
+  }
+  if (const auto file = lmdb_file(folder_of(root, split)); !is_there(file)) {
+    throw std::runtime_error(
+        fmt::format("there is no {}; set dataset.root to a folder that `trainer data pack` has written", file.string()));
+  }
+  return open_environment(root, split);
+}
+
+std::unique_ptr<input::Dataset> open_lmdb(const LmdbOptions& options, const input::DatasetInfo& expected, Split split, Logger& logger) {
+  try {
+    auto dataset = open_split(options.root, split);
+    const auto& info = dataset->info();
+    if (info.num_classes != expected.num_classes || info.class_names != expected.class_names || info.shape != expected.shape) {
+      throw std::runtime_error(
+          fmt::format("{} has other classes, or images of another shape, than {} had when the program started; start it "
+                      "again, or pack the data set again",
+                      options.root, kPackedTrain));
+    }
+    logger.info("{}: {} in {}", options.root, counted(dataset->size(), "image"), counted(info.num_classes, "class", "classes"));
+    return dataset;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& reason) {
+    throw DataError(fmt::format("dataset.root: {}", reason.what()));
+  }
+}
+
+}  // namespace
+
+void LmdbOptions::describe(config::KeyTable& keys) {
+  keys.add("root", root, {.doc = "The folder that `trainer data pack` has written.", .is_path = true});
+  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
+}
+
+std::unique_ptr<input::Dataset> open_packed(const fs::path& root, Split split) {
+  try {
+    return open_environment(root, split);
+  } catch (const std::runtime_error& reason) {
+    throw DataError(reason.what());
+  }
+}
+
+DatasetFactory lmdb_factory(const LmdbOptions& options) {
+  DatasetFactory factory;
+  factory.info = {.shape = {3, input::kAnySize, input::kAnySize}, .num_classes = input::kUnknownClasses};
+  try {
+    const auto train = open_split(options.root, Split::kTrain);
+    factory.info = train->info();
+    factory.default_transforms = train->pack().transforms;
+    factory.has_validation = is_there(fs::path(options.root) / kPackedValidation);
+  } catch (const std::runtime_error& reason) {
+    factory.missing = reason.what();
+  }
+  factory.open = [options, info = factory.info, missing = factory.missing](Split split, Logger& logger) {
+    if (!missing.empty()) throw DataError("dataset.root: " + missing);
+    return open_lmdb(options, info, split, logger);
+  };
+  return factory;
+}
+
+void add_lmdb(DatasetRegistry& registry) {
+  registry.add<LmdbOptions>("lmdb", "Images that `trainer data pack` has copied from another data set into LMDB.", lmdb_factory);
+}
+
+}  // namespace trainer::datasets

@@ -1,0 +1,146 @@
+#include "datasets/lmdb_format.h"
+
+#include <fmt/format.h>
+#include <libdeflate.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/little_endian.h"
+
+namespace trainer::datasets {
+namespace {
+
+constexpr const char* kFormat = "trainer packed data set";
+constexpr int kVersion = 1;
+
+// The header: the checksum (CRC-32 of all that follows it), what the entry holds, the order of pixels, and channels, height and width of
+// pixels.
+constexpr size_t kKindOffset = 4;
+constexpr size_t kOrderOffset = 5;
+constexpr size_t kChannelsOffset = 6;
+constexpr size_t kHeightOffset = 8;
+constexpr size_t kWidthOffset = 12;
+constexpr size_t kHeaderBytes = 16;
+
+enum class Kind : uint8_t { kFile = 0, kPixels = 1, kUnreadable = 2 };
+
+std::string make_entry(Kind kind, const input::ImageView& image, std::string_view content) {
+  std::string entry;
+  entry.reserve(kHeaderBytes + content.size());
+  entry.append(kKindOffset, '\0');
+  entry += static_cast<char>(kind);
+  entry += static_cast<char>(image.order == input::PixelOrder::kInterleaved);
+  little_endian::append(entry, static_cast<uint16_t>(image.channels));
+  little_endian::append(entry, static_cast<uint32_t>(image.height));
+  little_endian::append(entry, static_cast<uint32_t>(image.width));
+  entry += content;
+  std::string checksum;
+  little_endian::append(checksum, libdeflate_crc32(0, entry.data() + kKindOffset, entry.size() - kKindOffset));
+  return entry.replace(0, kKindOffset, checksum);
+}
+
+std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+}  // namespace
+
+std::string sample_key(int64_t index, int64_t num_samples) {
+  constexpr size_t kLeastDigits = 8;
+  return fmt::format("{:0{}}", index, std::max(kLeastDigits, fmt::formatted_size("{}", num_samples - 1)));
+}
+
+std::string to_json(const PackInfo& info) {
+  const auto& samples = info.samples;
+  nlohmann::ordered_json json = {{"format", kFormat},
+                                 {"version", kVersion},
+                                 {"source", info.source},
+                                 {"num_samples", info.num_samples},
+                                 {"shape", samples.shape},
+                                 {"num_classes", samples.num_classes},
+                                 {"class_names", samples.class_names},
+                                 {"raw", info.options.raw},
+                                 {"resize", nullptr},
+                                 {"train_transforms", info.transforms.train},
+                                 {"validation_transforms", info.transforms.validation}};
+  if (info.options.resize) json["resize"] = *info.options.resize;
+  // The names of folders are not always UTF-8.
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+PackInfo parse_pack_info(std::string_view text) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    if (json.at("format") != kFormat) throw std::runtime_error("it is not a data set of `trainer data pack`");
+    if (const int version = json.at("version"); version != kVersion) {
+      throw std::runtime_error(fmt::format("it has version {} of the format, but this program reads version {}", version, kVersion));
+    }
+    PackInfo info;
+    info.source = json.at("source");
+    info.num_samples = json.at("num_samples");
+    info.samples.shape = json.at("shape").get<std::vector<int64_t>>();
+    info.samples.num_classes = json.at("num_classes");
+    info.samples.class_names = json.at("class_names").get<std::vector<std::string>>();
+    info.options.raw = json.at("raw");
+    if (!json.at("resize").is_null()) info.options.resize = json.at("resize").get<int64_t>();
+    info.transforms = {.train = json.at("train_transforms"), .validation = json.at("validation_transforms")};
+    const auto& samples = info.samples;
+    const bool names_fit = samples.class_names.empty() || static_cast<int64_t>(samples.class_names.size()) == samples.num_classes;
+    if (info.num_samples < 1 || samples.shape.size() != 3 || samples.num_classes < 1 || !names_fit) {
+      throw std::runtime_error("its entry #info is damaged");
+    }
+    return info;
+  } catch (const nlohmann::json::exception&) {
+    throw std::runtime_error("its entry #info is damaged");
+  }
+}
+
+std::string file_entry(std::span<const uint8_t> file) { return make_entry(Kind::kFile, {}, as_text(file)); }
+
+std::string pixels_entry(const input::ImageView& image) {
+  const auto num_bytes = static_cast<size_t>(image.channels) * static_cast<size_t>(image.height) * static_cast<size_t>(image.width);
+  return make_entry(Kind::kPixels, image, as_text({image.pixels, num_bytes}));
+}
+
+std::string unreadable_entry(std::string_view reason) { return make_entry(Kind::kUnreadable, {}, reason); }
+
+void check_entry(std::span<const uint8_t> entry) {
+  if (entry.size() < kHeaderBytes) throw std::runtime_error(fmt::format("it is damaged: its entry has only {} bytes", entry.size()));
+  const auto rest = entry.subspan(kKindOffset);
+  if (libdeflate_crc32(0, rest.data(), rest.size()) != little_endian::load<uint32_t>(entry.data())) {
+    throw std::runtime_error("it is damaged: its checksum is wrong");
+  }
+}
+
+input::Sample read_entry(std::span<const uint8_t> entry) {
+  if (entry.size() < kHeaderBytes) check_entry(entry);
+  input::Sample sample;
+  const auto content = entry.subspan(kHeaderBytes);
+  switch (static_cast<Kind>(entry[kKindOffset])) {
+    case Kind::kFile:
+      check_entry(entry);
+      if (content.empty()) throw std::runtime_error("it is damaged: its file is empty");
+      sample.encoded = content;
+      return sample;
+    case Kind::kPixels: {
+      const auto order = entry[kOrderOffset] == 0 ? input::PixelOrder::kPlanar : input::PixelOrder::kInterleaved;
+      const uint64_t channels = little_endian::load<uint16_t>(entry.data() + kChannelsOffset);
+      const uint64_t height = little_endian::load<uint32_t>(entry.data() + kHeightOffset);
+      const uint64_t width = little_endian::load<uint32_t>(entry.data() + kWidthOffset);
+      constexpr uint64_t kMost = 65536;
+      if (height > kMost || width > kMost || channels * height * width != content.size()) {
+        throw std::runtime_error("it is damaged: its size is not that of its pixels");
+      }
+      sample.image =
+          input::ImageView::whole(content.data(), static_cast<int>(channels), static_cast<int>(height), static_cast<int>(width), order);
+      return sample;
+    }
+    case Kind::kUnreadable:
+      check_entry(entry);
+      throw std::runtime_error(std::string(as_text(content)));
+    default:
+      throw std::runtime_error("it is damaged: its entry is of no known kind");
+  }
+}
+
+}  // namespace trainer::datasets

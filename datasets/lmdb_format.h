@@ -1,0 +1,58 @@
+#pragma once
+// The entries of a packed data set, which is an LMDB environment for each split. docs/data.md describes them for other programs.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "datasets/registry.h"
+
+namespace trainer::datasets {
+
+// The folders of the splits in the folder of the data set, and the file in it that exists until the data set is complete.
+inline constexpr const char* kPackedTrain = "train";
+inline constexpr const char* kPackedValidation = "val";
+inline constexpr const char* kUnfinished = "unfinished";
+
+// Keys of what is not a sample. They sort before those of the samples.
+inline constexpr std::string_view kInfoKey = "#info";      // a PackInfo as JSON
+inline constexpr std::string_view kLabelsKey = "#labels";  // 64-bit integers, lowest byte first
+inline constexpr std::string_view kNamesKey = "#names";    // of the samples in the source; a '\0' ends each
+inline constexpr int64_t kNumOtherEntries = 3;
+// "00000017": at least eight digits, as many for each sample.
+std::string sample_key(int64_t index, int64_t num_samples);
+
+// How samples are packed.
+struct PackOptions {
+  bool raw = false;               // as pixels, also if the source has image files
+  std::optional<int64_t> resize;  // the shorter edge of larger images
+  bool operator==(const PackOptions&) const = default;
+};
+
+// What is known of all samples of a split.
+struct PackInfo {
+  std::string source;  // dataset.name of what was packed
+  int64_t num_samples = 0;
+  input::DatasetInfo samples;
+  DefaultTransforms transforms = {};  // of the source
+  PackOptions options = {};
+};
+std::string to_json(const PackInfo& info);
+// Throws std::runtime_error with only the reason.
+PackInfo parse_pack_info(std::string_view json);
+
+// A sample's entry: a checksum, a header, and the bytes of an image file, or pixels, or the reason why the source's sample cannot be read.
+std::string file_entry(std::span<const uint8_t> file);
+// `image`: a whole image without mirroring.
+std::string pixels_entry(const input::ImageView& image);
+std::string unreadable_entry(std::string_view reason);
+
+// Throws std::runtime_error with only the reason if the entry has another checksum than when it was written.
+void check_entry(std::span<const uint8_t> entry);
+// The image file or the pixels, as views into `entry`; nothing else of the sample is set. Of a file the checksum is compared, because
+// decoding takes much longer than that. Throws std::runtime_error with only the reason: damage, or why the source's sample cannot be read.
+input::Sample read_entry(std::span<const uint8_t> entry);
+
+}  // namespace trainer::datasets

@@ -1,0 +1,178 @@
+#include "commands/data_pack.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/access.h"
+#include "base/file.h"
+#include "base/plural.h"
+#include "base/signal.h"
+#include "base/text.h"
+#include "commands/output.h"
+#include "commands/pack_samples.h"
+#include "commands/sample_progress.h"
+#include "datasets/lmdb.h"
+#include "datasets/lmdb_writer.h"
+
+namespace trainer::commands {
+namespace {
+
+namespace fs = std::filesystem;
+using datasets::Split;
+
+struct Part {
+  const char* title;
+  const char* folder;  // in the output
+  Split split;
+  std::unique_ptr<input::Dataset> source;
+};
+
+void throw_if_stopped() {
+  if (stop_signal() != 0) throw Error("stopped on request; the same command continues", ExitCode::kStopped);
+}
+
+// Holds the lock of an unfinished data set.
+Descriptor begin_output(const fs::path& output) {
+  const auto marker = output / datasets::kUnfinished;
+  if (!fs::exists(marker)) {
+    for (const char* name : {datasets::kPackedTrain, datasets::kPackedValidation}) {
+      if (fs::exists(output / name)) {
+        throw UsageError(fmt::format("--output: there is {} already; name another folder, or remove it", (output / name).string()));
+      }
+    }
+  }
+  std::error_code error;
+  fs::create_directories(output, error);
+  if (error) throw Error(fmt::format("cannot create {}: {}", output.string(), explain_refusal(output, error)));
+  auto lock = lock_file(marker, 0644);
+  if (lock.number() >= 0) return lock;
+  if (errno == EWOULDBLOCK)
+    throw Error(fmt::format("another process is packing into {}; wait for it, or name another folder", output.string()));
+  throw Error(fmt::format("cannot write {}: {}", marker.string(), explain_refusal(marker, {errno, std::generic_category()})));
+}
+
+datasets::PackInfo pack_info(const config::Experiment& experiment, const datasets::DatasetFactory& factory, const input::Dataset& source,
+                             const datasets::PackOptions& options) {
+  datasets::PackInfo info{.source = experiment.dataset.component.name,
+                          .num_samples = source.size(),
+                          .samples = source.info(),
+                          .transforms = factory.default_transforms,
+                          .options = options};
+  auto& shape = info.samples.shape;
+  if (options.resize && std::min(shape[1], shape[2]) > *options.resize) {
+    const auto after = make_resize(options.resize)->plan({static_cast<int>(shape[1]), static_cast<int>(shape[2])});
+    shape[1] = after.height;
+    shape[2] = after.width;
+  }
+  return info;
+}
+
+void write_part(const Part& part, datasets::PackWriter& writer, const config::Experiment& experiment, const PackArguments& arguments,
+                int num_threads, Logger& logger) {
+  const auto& source = *part.source;
+  int64_t index = writer.num_written();
+  if (index > 0 && index < source.size()) logger.info("{}: continues after {} of {} samples", part.title, index, source.size());
+  SampleProgress progress(fmt::format("{}: packed", part.title), index, source.size(), logger);
+  EntryQueue entries(source, arguments.options, index, num_threads);
+  for (; index < source.size(); ++index) {
+    try {
+      writer.add(entries.next());
+    } catch (const Error&) {
+      throw;
+    } catch (const std::runtime_error& reason) {
+      const auto text = fmt::format("{}: {}", source.describe(index), reason.what());
+      if (experiment.dataset.on_error == config::OnError::kFail) {
+        writer.commit();
+        throw DataError(
+            fmt::format("{} {}; put a good file in its place and continue with the same command, or set dataset.on_error=skip to "
+                        "pack the others (`trainer data check` lists all such files)",
+                        part.title, text));
+      }
+      progress.log_above([&] { logger.warn("left out (dataset.on_error: skip): {}", text); });
+      writer.add(datasets::unreadable_entry(reason.what()));
+    }
+    progress.update(index + 1);
+    if (stop_signal() != 0) break;
+  }
+  writer.commit();
+  throw_if_stopped();
+}
+
+// Reads all of a finished part and compares the checksums.
+void verify_part(const Part& part, const fs::path& output, Logger& logger) {
+  const auto packed = datasets::open_packed(output, part.split);
+  SampleProgress progress(fmt::format("{}: compared", part.title), 0, packed->size(), logger);
+  // So many samples are read from the disk at a time.
+  constexpr int64_t kAhead = 16;
+  for (int64_t index = 0; index < packed->size(); ++index) {
+    if (index + kAhead < packed->size()) packed->prefetch(index + kAhead);
+    try {
+      packed->check(index);
+    } catch (const std::runtime_error& reason) {
+      throw DataError(fmt::format("{} {} was not stored as it was written: {}; remove {} and pack again, on another disk if this repeats",
+                                  part.title, packed->describe(index), reason.what(), output.string()));
+    }
+    progress.update(index + 1);
+    throw_if_stopped();
+  }
+}
+
+uint64_t num_bytes_of(const fs::path& output, const std::vector<Part>& parts) {
+  uint64_t num_bytes = 0;
+  for (const auto& part : parts) num_bytes += fs::file_size(datasets::lmdb_file(output / part.folder));
+  return num_bytes;
+}
+
+}  // namespace
+
+void add_pack_options(CLI::App& app, PackArguments& arguments) {
+  app.add_option("--output", arguments.output, "folder of the packed data set")->required()->type_name("DIR");
+  app.add_flag("--raw", arguments.options.raw, "store pixels instead of image files: larger, but nothing is decoded in training");
+  app.add_option("--resize", arguments.options.resize,
+                 "make the shorter edge of larger images so long; image files become JPEG files of quality 95")
+      ->check(CLI::Range(int64_t{1}, static_cast<int64_t>(input::kMaxPixels)));
+}
+
+void pack(const config::Experiment& experiment, const PackArguments& arguments, int num_threads) {
+  install_stop_handlers();
+  const auto logger = make_console_logger();
+  const auto& [output, options] = arguments;
+  const auto factory = datasets::dataset_registry().make(experiment.dataset.component);
+  if (!factory.info.is_image) {
+    throw UsageError(fmt::format("dataset.name: {} has no images to pack", experiment.dataset.component.name));
+  }
+  std::vector<Part> parts;
+  parts.push_back({"training", datasets::kPackedTrain, Split::kTrain, factory.open(Split::kTrain, *logger)});
+  if (factory.has_validation) {
+    parts.push_back({"validation", datasets::kPackedValidation, Split::kValidation, factory.open(Split::kValidation, *logger)});
+  }
+  const auto lock = begin_output(output);
+  if (!factory.has_validation && fs::exists(output / datasets::kPackedValidation)) {
+    throw UsageError(
+        fmt::format("{} was begun with validation images, which {} does not have now; continue as it was begun, or remove that "
+                    "folder",
+                    output.string(), experiment.dataset.component.name));
+  }
+  // Both are compared with what was begun before any sample is read.
+  std::vector<std::unique_ptr<datasets::PackWriter>> writers;
+  for (const auto& part : parts) {
+    writers.push_back(
+        std::make_unique<datasets::PackWriter>(output / part.folder, pack_info(experiment, factory, *part.source, options), *part.source));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) write_part(parts[i], *writers[i], experiment, arguments, num_threads, *logger);
+  writers.clear();
+  for (const auto& part : parts) verify_part(part, output, *logger);
+  fs::remove(output / datasets::kUnfinished);
+  flush_folder(output);
+  int64_t num_samples = 0;
+  for (const auto& part : parts) num_samples += part.source->size();
+  print("{}: {}, {}, checksums compared\n", output.string(), counted(num_samples, "sample"), format_bytes(num_bytes_of(output, parts)));
+}
+
+}  // namespace trainer::commands

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "reporting/progress_bar.h"
+
+namespace trainer::commands {
+
+// How far a command is that goes through the samples of a data set: a bar on a terminal, otherwise a line for each tenth.
+class SampleProgress {
+ public:
+  // `what`: "training: read", before "10 of 100 samples". `begin`: what was done before. `logger` must outlive it.
+  SampleProgress(std::string what, int64_t begin, int64_t size, Logger& logger);
+
+  void update(int64_t num_done);
+  // Removes the bar, until the next update.
+  void clear() {
+    if (bar_) bar_->clear();
+  }
+  // Calls `log`, which logs a line.
+  void log_above(const std::function<void()>& log);
+
+ private:
+  void draw(int64_t num_done);
+
+  std::string what_;
+  int64_t begin_;
+  int64_t size_;
+  Logger& logger_;
+  int64_t tenths_;
+  std::optional<reporting::ProgressBar> bar_;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace trainer::commands
