@@ -17,7 +17,7 @@ import time
 import harness
 from harness import ALLOCATOR, PEERS, ROOT, add_ratios, alternate, busy_cores, cpu, our_worker, peak_memory_mb, python_worker, summary
 
-PARTS = ["step", "evaluation", "batches", "busy", "ranks", "input", "images", "checkpoint", "start"]
+PARTS = ["step", "evaluation", "batches", "busy", "ranks", "input", "images", "packed", "checkpoint", "start"]
 BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "airbench": 500, "vgg16_bn": 128, "wide_resnet": 32}
 # The others take minutes for a round; they are measured if they are named.
 DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
@@ -252,10 +252,26 @@ def measure_images(options):
     size = 32
     with tempfile.TemporaryDirectory() as folder:
         write_photographs(pathlib.Path(folder))
-        workers = [our_worker("ours", [options.bin / "bench_input", "--batch-size", size, "--data", folder, "--image-folder"], size)]
+        workers = [our_worker("ours", [options.bin / "bench_input", "--batch-size", size, "--data", folder, "--dataset", "image_folder"], size)]
         for name, pipeline in {"torchvision, PIL": "pil", "torchvision, tensors": "tensor", "OpenCV": "opencv"}.items():
             workers.append(python_worker(name, "images.py", {"batch_size": size, "data": folder, "pipeline": pipeline}, size, allocator=pipeline != "pil"))
         return "image files, one thread: JPEG 500 x 375 to 224 x 224", alternate(workers, options.rounds, options.seconds)
+
+
+def measure_packed(options):
+    """Packed pixels, whose shorter edge has 256, to normalised float32 batches on one thread."""
+    size = 32
+    with tempfile.TemporaryDirectory() as folder:
+        photographs, packed = pathlib.Path(folder, "photographs"), pathlib.Path(folder, "packed")
+        write_photographs(photographs, count=1024)
+        config = pathlib.Path(folder, "images.yaml")
+        config.write_text(f"experiment: bench\nmodel: {{name: resnet18}}\ntraining: {{epochs: 1}}\ndataset: {{name: image_folder, root: {photographs}}}\n")
+        command = [options.bin / "trainer", "data", "pack", "--config", config, "--output", packed, "--raw", "--resize", "256"]
+        subprocess.run([str(word) for word in command], check=True, capture_output=True)
+        workers = [our_worker("ours", [options.bin / "bench_input", "--batch-size", size, "--data", packed, "--dataset", "lmdb"], size)]
+        chosen = {"batch_size": size, "data": photographs, "pipeline": "memory"}
+        workers.append(python_worker("torchvision, tensors in memory", "images.py", chosen, size, allocator=True))
+        return "packed pixels, one thread: 341 x 256 to 224 x 224", alternate(workers, options.rounds, options.seconds)
 
 
 def measure_checkpoint(options, best):
@@ -379,6 +395,8 @@ def measure(options, best):
             yield measure_input(options, best, dtype, channels_last)
     if "images" in options.parts:
         yield measure_images(options)
+    if "packed" in options.parts:
+        yield measure_packed(options)
     if "checkpoint" in options.parts:
         yield measure_checkpoint(options, best)
     if "start" in options.parts:

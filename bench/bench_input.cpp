@@ -1,5 +1,5 @@
-// The program's input pipeline on one thread, for bench.py: CIFAR-10 with crop, flip and normalise, or image files with ImageNet's
-// transforms.
+// The program's input pipeline on one thread, for bench.py: CIFAR-10 with crop, flip and normalise, or image files or a packed data set
+// with ImageNet's transforms.
 
 #include <CLI/CLI.hpp>
 
@@ -18,7 +18,7 @@ constexpr const char* kCifar =
     "    - random_crop: {size: 32, padding: 4}\n    - random_horizontal_flip\n"
     "    - normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}\n";
 // With the data set's own transforms.
-constexpr const char* kImageFolder = "experiment: bench\nmodel: {name: resnet18}\ntraining: {epochs: 1}\ndataset:\n  name: image_folder\n";
+constexpr const char* kImages = "experiment: bench\nmodel: {name: resnet18}\ntraining: {epochs: 1}\ndataset:\n  name: ";
 
 }  // namespace
 
@@ -29,16 +29,17 @@ int main(int argc, char** argv) {
   std::string data;
   int64_t batch_size = 128;
   bool channels_last = false;
-  bool is_folder = false;
+  std::string dataset_name = "cifar10";
   app.add_option("--batch-size", batch_size);
   app.add_option("--dtype", dtype)->check(CLI::IsMember({"float32", "bfloat16"}));
   app.add_flag("--channels-last", channels_last);
-  app.add_flag("--image-folder", is_folder, "the data are image files");
+  app.add_option("--dataset", dataset_name)->check(CLI::IsMember({"cifar10", "image_folder", "lmdb"}));
   app.add_option("--data", data)->required();
   CLI11_PARSE(app, argc, argv);
 
   static const auto registries = session::all_registries();
-  const auto experiment = config::load_text(is_folder ? kImageFolder : kCifar, "bench", {"dataset.root=" + data}, registries);
+  const auto text = dataset_name == "cifar10" ? kCifar : kImages + dataset_name;
+  const auto experiment = config::load_text(text, "bench", {"dataset.root=" + data}, registries);
   const auto logger = make_quiet_logger();
   const auto dataset = datasets::dataset_registry().make(experiment.dataset.component).open(datasets::Split::kTrain, *logger);
   const input::Pipeline pipeline(experiment.dataset.train_transforms, dataset->info(),

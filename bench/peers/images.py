@@ -3,6 +3,7 @@ pixels, mirrored with probability 1/2, normalised). worker.py explains the proto
 
 pil: torchvision's ImageFolder and transforms, as most people use them.
 tensor: torchvision's decode_jpeg and its transforms of uint8 tensors, the faster of its own ways.
+memory: the same transforms of images that are decoded, and resized to a shorter edge of 256, before the measurement.
 opencv: OpenCV's decoder and resize, and arithmetic of NumPy. Its interpolation is not antialiased, so it does less.
 """
 
@@ -41,6 +42,16 @@ class TensorSamples(torchvision.datasets.ImageFolder):
         return self.prepare(torchvision.io.decode_jpeg(torchvision.io.read_file(path))), label
 
 
+class MemorySamples(TensorSamples):
+    def __init__(self, folder):
+        super().__init__(folder)
+        resize = T.Resize(256)
+        self.images = [resize(torchvision.io.decode_jpeg(torchvision.io.read_file(path))) for path, _ in self.samples]
+
+    def __getitem__(self, index):
+        return self.prepare(self.images[index]), self.samples[index][1]
+
+
 class OpenCvSamples(torchvision.datasets.ImageFolder):
     def __init__(self, folder):
         import cv2
@@ -73,7 +84,7 @@ class OpenCvSamples(torchvision.datasets.ImageFolder):
         return 0, 0, height, width
 
 
-SAMPLES = {"pil": pil_samples, "tensor": TensorSamples, "opencv": OpenCvSamples}
+SAMPLES = {"pil": pil_samples, "tensor": TensorSamples, "memory": MemorySamples, "opencv": OpenCvSamples}
 
 
 def main():
