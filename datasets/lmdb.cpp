@@ -164,6 +164,15 @@ DatasetFactory lmdb_factory(const LmdbOptions& options) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
     return open_lmdb(options, info, split, logger);
   };
+  factory.locate = [root = options.root, missing = factory.missing](Logger&) {
+    if (!missing.empty()) throw DataError("dataset.root: " + missing);
+    return fs::path(root);
+  };
+  factory.in_folder = [](const fs::path& folder) {
+    LmdbOptions there;
+    there.root = folder.string();
+    return lmdb_factory(there);
+  };
   return factory;
 }
 
