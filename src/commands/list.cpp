@@ -10,9 +10,10 @@ namespace trainer::commands {
 
 ExitCode list(const std::vector<std::string>& args) {
   const auto registries = session::all_registries();
-  const std::array<std::pair<std::string, const config::RegistryBase*>, 6> kinds = {{{"models", &registries.models},
+  const std::array<std::pair<std::string, const config::RegistryBase*>, 7> kinds = {{{"models", &registries.models},
                                                                                      {"datasets", &registries.datasets},
                                                                                      {"transforms", &registries.transforms},
+                                                                                     {"batch_transforms", &registries.batch_transforms},
                                                                                      {"optimizers", &registries.optimizers},
                                                                                      {"lr_schedulers", &registries.lr_schedulers},
                                                                                      {"losses", &registries.losses}}};
@@ -20,7 +21,10 @@ ExitCode list(const std::vector<std::string>& args) {
   std::string which;
   std::vector<std::string> names;
   for (const auto& kind : kinds) names.push_back(kind.first);
-  app.add_option("family", which, "one of " + CLI::detail::join(names, ", "))->required()->check(CLI::IsMember(names));
+  app.add_option("family", which, "one of " + CLI::detail::join(names, ", "))
+      ->required()
+      ->check(CLI::IsMember(names))
+      ->option_text("REQUIRED");  // not the names once more
   cli::parse(app, args);
   for (const auto& [name, registry] : kinds) {
     if (name != which) continue;

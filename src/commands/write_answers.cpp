@@ -22,6 +22,7 @@ std::vector<std::vector<std::string>> command_lines() {
       {"list", "models"},
       {"list", "datasets"},
       {"list", "transforms"},
+      {"list", "batch_transforms"},
       {"list", "optimizers"},
       {"list", "lr_schedulers"},
       {"list", "losses"},

@@ -44,8 +44,7 @@ void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add_section(
       "model", [&](KeyTable& section) { model.describe(section, registries.models); }, "The network.");
   keys.add_section(
-      "dataset", [&](KeyTable& section) { dataset.describe(section, registries.datasets, registries.transforms); },
-      "The images and what is done to them.");
+      "dataset", [&](KeyTable& section) { dataset.describe(section, registries); }, "The images and what is done to them.");
   keys.add_section(
       "dataloader", [&](KeyTable& section) { dataloader.describe(section); }, "How batches are made.");
   keys.add_section(

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "config/experiment.h"
 
 namespace trainer::config {
@@ -33,7 +35,7 @@ void for_each_table(const Registries& registries, const Visit& visit) {
     if (!key.section) plain.push_back(key);
   }
   visit(Table{"top level", "", plain});
-  const RegistryBase* transforms = nullptr;
+  std::vector<const RegistryBase*> lists;  // of the keys that are lists of components
   const auto visit_components = [&](const std::string& title, const RegistryBase& registry) {
     for (const auto& component : registry.components()) {
       const auto options = component.make_options();
@@ -49,7 +51,7 @@ void for_each_table(const Registries& registries, const Visit& visit) {
     visit(Table{key.name, key.doc, section.keys()});
     for (const auto& inner : section.keys()) {
       if (inner.component != nullptr) visit_components(key.name + ", name: {}", *inner.registry);
-      if (inner.components != nullptr) transforms = inner.registry;
+      if (inner.components != nullptr && std::ranges::find(lists, inner.registry) == lists.end()) lists.push_back(inner.registry);
       if (inner.set_section) {
         inner.set_section(true);
         KeyTable keys;
@@ -58,7 +60,7 @@ void for_each_table(const Registries& registries, const Visit& visit) {
       }
     }
   }
-  if (transforms != nullptr) visit_components("transform {}", *transforms);
+  for (const auto* registry : lists) visit_components(registry->product() + " {}", *registry);
 }
 
 std::string escape_cell(const std::string& text) {

@@ -44,6 +44,7 @@ class RegistryBase {
   // `product`: what the components are, for messages ("model").
   explicit RegistryBase(std::string product) : product_(std::move(product)) {}
 
+  const std::string& product() const { return product_; }
   const std::vector<Component>& components() const { return components_; }
   std::vector<std::string> names() const;
   // The component of that name, or nullptr.
@@ -107,6 +108,7 @@ struct Registries {
   const RegistryBase& models;
   const RegistryBase& datasets;
   const RegistryBase& transforms;
+  const RegistryBase& batch_transforms;
   const RegistryBase& losses;
   const RegistryBase& optimizers;
   const RegistryBase& lr_schedulers;

@@ -51,8 +51,7 @@ std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step,
   const auto buffers = parts.model->buffers();
   std::vector<torch::Tensor> saved;
   for (const auto& buffer : buffers) saved.push_back(buffer.clone());
-  const auto images = batch.images.to(parts.placement.device);
-  const auto targets = batch.targets.to(parts.placement.device);
+  const auto [images, targets] = train_step.prepare(batch, micro_step);
   auto& optimizer = *parts.optimizer;
   optimizer.zero_grad();
   std::vector<Observation> observations;

@@ -11,6 +11,7 @@
 #include "distributed/process_groups.h"
 #include "engine/batch_source.h"
 #include "engine/plan.h"
+#include "input/batch_transforms/batch_mixer.h"
 #include "input/data_loader.h"
 #include "input/distributed_sampler.h"
 #include "models/model.h"
@@ -59,6 +60,7 @@ struct Data {
   DataSource validation;
   Plan plan;
   std::unique_ptr<input::DistributedSampler> sampler;
+  std::unique_ptr<input::BatchMixer> batch_mixer;  // null without dataset.batch_transforms
   optim::LrSchedule lr_schedule;
 
   // The indices of this rank's training samples from the first batch of step `step` to the end of `part`, in order.

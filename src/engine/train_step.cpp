@@ -2,7 +2,6 @@
 
 #include "amp/autocast.h"
 #include "base/random.h"
-#include "engine/copy_event.h"
 #include "nn/batch_norm.h"
 
 namespace trainer::engine {
@@ -20,7 +19,7 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
   guard_.begin_step(step);
   for (const auto& micro_step : micro_steps) {
     const auto& batch = next_batch();
-    const auto [images, targets] = copy_to_device(batch, parts_.placement.device);
+    const auto [images, targets] = prepare(batch, micro_step);
     for (int number = 0; number < num_passes; ++number) {
       std::optional<nn::FrozenStatistics> frozen;
       if (number == 1) {
@@ -48,6 +47,13 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
   if (parts_.ema) parts_.ema->update(found_inf);
   if (scaler) scaler->update();
   optimizer.zero_grad();
+}
+
+DeviceBatch TrainStep::prepare(const input::Batch& batch, const MicroStep& micro_step) const {
+  auto copies = copy_to_device(batch, parts_.placement.device);
+  if (!parts_.batch_mixer) return copies;
+  auto [images, targets] = parts_.batch_mixer->apply(copies.images, copies.targets, micro_step.step, micro_step.stream);
+  return {std::move(images), std::move(targets)};
 }
 
 task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/copy_event.h"
 #include "engine/non_finite_guard.h"
 #include "engine/parts.h"
 #include "engine/training_hook.h"
@@ -27,7 +28,9 @@ class TrainStep {
 
   NonFiniteGuard& guard() { return guard_; }
 
-  // The forward pass and loss of a micro-step, under autocast and with its random numbers. Takes tensors on the device.
+  // The batch of a micro-step on the device, mixed by dataset.batch_transforms.
+  DeviceBatch prepare(const input::Batch& batch, const MicroStep& micro_step) const;
+  // The forward pass and loss of a micro-step, under autocast and with its random numbers. Takes the tensors of prepare().
   task::Task::Pass forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step);
   // The loss whose gradients add up over micro-steps and ranks, multiplied by the GradScaler's scale. `size`: samples of the batch.
   torch::Tensor weighted(const torch::Tensor& loss, int64_t size, const MicroStep& micro_step) const;

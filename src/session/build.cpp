@@ -209,6 +209,10 @@ void add_batches(const config::Experiment& experiment, const device::Placement& 
                                                                                    .world_size = world.size(),
                                                                                    .shards = experiment.dataloader.shards,
                                                                                    .seed = static_cast<uint64_t>(experiment.seed)});
+  if (!experiment.dataset.batch_transforms.empty()) {
+    data.batch_mixer = std::make_unique<input::BatchMixer>(experiment.dataset.batch_transforms, data.train.info.num_classes,
+                                                           mix_seed(static_cast<uint64_t>(experiment.seed), kBatchMixStream));
+  }
   make_batches(data.train, experiment.dataset.train_transforms, data.plan.batch_size, experiment, placement, ranks, logger);
   make_batches(data.validation, experiment.dataset.validation_transforms, experiment.validation.batch_size, experiment, placement, ranks,
                logger);

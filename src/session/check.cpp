@@ -9,6 +9,7 @@
 #include "base/plural.h"
 #include "datasets/registry.h"
 #include "device/allocator_settings.h"
+#include "input/batch_transforms/batch_transform.h"
 #include "input/pipeline.h"
 #include "models/registry.h"
 #include "nn/loss.h"
@@ -88,6 +89,20 @@ void check_views(const config::Experiment& experiment, const input::DatasetInfo&
                               tta == config::TestTimeAugmentation::kFlip ? "flip" : "flip_and_shift", experiment.dataset.component.name));
 }
 
+void check_batch_transforms(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
+  const auto& transforms = experiment.dataset.batch_transforms;
+  const auto& dataset = experiment.dataset.component.name;
+  for (size_t i = 0; i < transforms.size(); ++i) {
+    const auto& name = transforms[i].name;
+    const auto refuse = [&](const std::string& text) { findings.refuse(fmt::format("dataset.batch_transforms[{}]", i), text); };
+    if (info.num_classes == 0) refuse(fmt::format("{} mixes class labels, but {} gives floating-point targets; remove it", name, dataset));
+    if (info.shape.size() != 3 && input::batch_transform_registry().make(transforms[i])->needs_images()) {
+      refuse(fmt::format("{} needs samples with channels, height and width, but those of {} have the shape {}; remove it", name, dataset,
+                         fmt::join(info.shape, "x")));
+    }
+  }
+}
+
 void check_optimizer(const config::Experiment& experiment, config::Findings& findings) {
   if (!findings.are_readable({"optimizer", "training"})) return;
   const auto& name = experiment.optimizer.component.name;
@@ -125,6 +140,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
     findings.warn("dataset.name", fmt::format("{} has one class, so that there is nothing to learn", experiment.dataset.component.name));
   if (info.num_classes != input::kUnknownClasses) check_task(experiment, info, findings);
   check_views(experiment, info, findings);
+  check_batch_transforms(experiment, info, findings);
   const char* const train_key = "dataset.train_transforms";
   const char* const validation_key = "dataset.validation_transforms";
   const auto train_shape = check_transforms(train_key, experiment.dataset.train_transforms, info, findings);

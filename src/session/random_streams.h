@@ -6,7 +6,7 @@
 namespace trainer::session {
 
 // Independent streams of random numbers from the seed of the configuration.
-enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream };
+enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream, kBatchMixStream };
 
 // The seed of the random transforms of all samples.
 inline uint64_t augmentation_seed(const config::Experiment& experiment) {

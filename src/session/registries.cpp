@@ -1,6 +1,7 @@
 #include "session/registries.h"
 
 #include "datasets/registry.h"
+#include "input/batch_transforms/batch_transform.h"
 #include "input/transforms/transform.h"
 #include "models/registry.h"
 #include "nn/loss.h"
@@ -15,6 +16,7 @@ config::Registries all_registries() {
   return {.models = models::model_registry(),
           .datasets = datasets::dataset_registry(),
           .transforms = input::transform_registry(),
+          .batch_transforms = input::batch_transform_registry(),
           .losses = nn::loss_registry(),
           .optimizers = optim::optimizer_registry(),
           .lr_schedulers = optim::lr_scheduler_registry(),

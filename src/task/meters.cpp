@@ -16,7 +16,10 @@ void TrainMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, co
   if (size == 0) return;
   const torch::NoGradGuard no_grad;
   sums_[0].add_(loss.to(torch::kFloat64), size);
-  for (size_t i = 0; i < metrics_.size(); ++i) sums_[static_cast<int64_t>(i) + 1].add_(metrics_[i].count(outputs, targets));
+  for (size_t i = 0; i < metrics_.size(); ++i) {
+    const auto labels = targets.is_floating_point() ? targets.argmax(1) : targets;
+    sums_[static_cast<int64_t>(i) + 1].add_(metrics_[i].count(outputs, labels));
+  }
   sums_[-1].add_(size);
 }
 

@@ -26,7 +26,7 @@ struct Measurement {
   std::vector<int64_t> confusion = {};  // of a validation with classes: [actual][predicted], row by row
 };
 
-// The number of samples of a batch that count for a metric: an integer scalar on the device of `outputs` [N, K] and `targets`.
+// The number of samples of a batch that count for a metric: an integer scalar on the device of `outputs` [N, K] and `targets`, int64 [N].
 using CountHits = std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
 
 // A metric that is a fraction of the samples.
@@ -39,7 +39,8 @@ struct HitMetric {
 class TrainMeter {
  public:
   TrainMeter(torch::Device device, std::vector<HitMetric> metrics);
-  // `loss`: mean over the batch's `size` samples, a scalar tensor. `outputs` and `targets` as in nn::Loss. A batch of size 0 adds nothing.
+  // `loss`: mean over the batch's `size` samples, a scalar tensor. `outputs` and `targets` as in nn::Loss; metrics
+  // count the most probable class as the sample's label. A batch of size 0 adds nothing.
   void add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size);
   // Collective: over all ranks of `group`. Waits for the device.
   Measurement read(const distributed::ProcessGroup& group) const;

@@ -503,6 +503,7 @@ class TrainerTest(unittest.TestCase):
             ("models", "model, name:"),
             ("datasets", "dataset, name:"),
             ("transforms", "transform"),
+            ("batch_transforms", "batch_transform"),
             ("optimizers", "optimizer, name:"),
             ("lr_schedulers", "lr_scheduler, name:"),
             ("losses", "loss, name:"),

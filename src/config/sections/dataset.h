@@ -13,18 +13,23 @@ struct DatasetSection {
   ComponentConfig component;
   std::vector<ComponentConfig> train_transforms;
   std::vector<ComponentConfig> validation_transforms;
+  std::vector<ComponentConfig> batch_transforms;
   Auto<double> validation_split = {};
   OnError on_error = OnError::kFail;
   std::string stage_to = {};
   Distribution distribution = Distribution::kLocal;
   Auto<int64_t> distribution_group_size = {};
 
-  void describe(KeyTable& keys, const RegistryBase& datasets, const RegistryBase& transforms) {
-    keys.add_component("name", component, datasets, "", "The data set; `trainer list datasets` shows them.");
-    keys.add_components("train_transforms", train_transforms, transforms,
+  void describe(KeyTable& keys, const Registries& registries) {
+    keys.add_component("name", component, registries.datasets, "", "The data set; `trainer list datasets` shows them.");
+    keys.add_components("train_transforms", train_transforms, registries.transforms,
                         "Applied to each training image, in this order; without this key those that the data set's line tells, or none.");
-    keys.add_components("validation_transforms", validation_transforms, transforms,
+    keys.add_components("validation_transforms", validation_transforms, registries.transforms,
                         "Applied to each validation image; without this key those that the data set's line tells, or none.");
+    keys.add_components(
+        "batch_transforms", batch_transforms, registries.batch_transforms,
+        "Mix the samples of each training batch, and their labels; of several, one is chosen at random for each batch. Each "
+        "rank mixes its own samples, so that the pairs depend on the number of ranks and on accumulation_steps.");
     keys.add(
         "validation_split", validation_split,
         {.min = 0,

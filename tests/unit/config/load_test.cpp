@@ -64,8 +64,8 @@ void add(TestRegistry& registry, const std::string& name) {
 }
 
 struct SmallRegistries {
-  TestRegistry models{"model"}, datasets{"dataset"}, transforms{"transform"}, losses{"loss"}, optimizers{"optimizer"},
-      lr_schedulers{"lr_scheduler"};
+  TestRegistry models{"model"}, datasets{"dataset"}, transforms{"transform"}, batch_transforms{"batch_transform"}, losses{"loss"},
+      optimizers{"optimizer"}, lr_schedulers{"lr_scheduler"};
 
   SmallRegistries() {
     add<NetOptions>(models, "net");
@@ -74,6 +74,7 @@ struct SmallRegistries {
     add<SpanOptions>(datasets, "span");
     add<CropOptions>(transforms, "crop");
     add<NoOptions>(transforms, "flip");
+    add<NoOptions>(batch_transforms, "mix");
     add<NoOptions>(losses, "cross_entropy");
     add<RateOptions>(optimizers, "sgd");
     add<RateOptions>(optimizers, "adamw");
@@ -83,7 +84,7 @@ struct SmallRegistries {
 
 Registries small_registries() {
   static const SmallRegistries all;
-  return {all.models, all.datasets, all.transforms, all.losses, all.optimizers, all.lr_schedulers};
+  return {all.models, all.datasets, all.transforms, all.batch_transforms, all.losses, all.optimizers, all.lr_schedulers};
 }
 
 constexpr const char* kMinimal = "experiment: small\nmodel: {name: net}\ndataset: {name: data}\ntraining: {epochs: 2}\n";

@@ -126,6 +126,12 @@ TEST(Resume, WithRandomTransforms) {
   for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, resume_text(kConvolution), overrides, {3});
 }
 
+TEST(Resume, WithBatchTransforms) {
+  for (const int world_size : {1, 2}) {
+    expect_resumes_exactly(world_size, resume_text(kConvolution), {"dataset.batch_transforms=[mixup: {alpha: 0.2}, cutmix]"}, {3, 8});
+  }
+}
+
 TEST(Resume, WithLocalBatchStatistics) { expect_resumes_exactly(2, resume_text(kNorm), {"distributed.sync_batch_norm=false"}, {3}); }
 
 TEST(Resume, WithAccumulationAndOtherOptimizers) {

@@ -8,6 +8,7 @@
 #include "input/pipeline.h"
 #include "tests/testing/golden_image.h"
 #include "tests/testing/read_component.h"
+#include "tests/unit/input/expect_counts.h"
 
 namespace trainer::input {
 namespace {
@@ -17,12 +18,6 @@ using trainer::testing::golden_image;
 using trainer::testing::split;
 
 constexpr int kNumSamples = 20000;
-
-// Two samples of one distribution have a larger value of chi squared once in a million.
-double largest_chi_squared(size_t num_results) {
-  const auto degrees = static_cast<double>(num_results - 1);
-  return degrees + 4.75 * std::sqrt(2 * degrees) + 2.0 / 3 * (4.75 * 4.75 - 1);
-}
 
 // The results of a transform and how often each came.
 std::map<std::string, int> count_results(const std::string& yaml, const ImageView& image) {
@@ -53,23 +48,7 @@ TEST(Distributions, AreThoseOfTorchvision) {
     const int channels = std::stoi(parts.at(3));
     const auto pixels = golden_image(height, width, channels, PixelOrder::kPlanar);
     const auto counts = count_results(parts[0], ImageView::whole(pixels.data(), channels, height, width));
-    double chi_squared = 0;
-    int rest = kNumSamples;
-    int expected_rest = kNumSamples;
-    const auto add = [&](int count, int expected) {
-      if (count + expected > 0) chi_squared += std::pow(count - expected, 2) / (count + expected);
-    };
-    const auto results = split(parts.at(4), ' ');
-    for (const auto& result : results) {
-      const auto found = counts.find(result.substr(0, 8));
-      const int count = found == counts.end() ? 0 : found->second;
-      const int expected = std::stoi(result.substr(9));
-      add(count, expected);
-      rest -= count;
-      expected_rest -= expected;
-    }
-    add(rest, expected_rest);
-    EXPECT_LT(chi_squared, largest_chi_squared(results.size() + 1)) << parts[0];
+    expect_counts(counts, kNumSamples, parts.at(4), parts[0]);
   }
   EXPECT_EQ(num_lines, 19);
 }

@@ -38,6 +38,20 @@ TEST(CrossEntropy, SmoothingSpreadsAShareOverAllClasses) {
   EXPECT_NEAR((*loss)(outputs, some_classes()).item<double>(), expected.item<double>(), 1e-12);
 }
 
+TEST(CrossEntropy, TakesTheProbabilitiesOfTheClasses) {
+  const torch::Tensor outputs = some_outputs();
+  const torch::Tensor log_probability = outputs - outputs.logsumexp(1, /*keepdim=*/true);
+  const torch::Tensor one_hot = at::one_hot(some_classes(), 4).to(torch::kFloat64);
+  const torch::Tensor probability = one_hot * 0.7 + one_hot.roll(1, 0) * 0.3;
+  for (const double smoothing : {0.0, 0.2}) {
+    const auto loss = configured_loss("cross_entropy", "label_smoothing: " + std::to_string(smoothing));
+    const torch::Tensor target = probability * (1 - smoothing) + smoothing / 4;
+    const torch::Tensor expected = -(target * log_probability).sum(1).mean();
+    EXPECT_NEAR((*loss)(outputs, probability).item<double>(), expected.item<double>(), 1e-12);
+    EXPECT_NEAR((*loss)(outputs, one_hot).item<double>(), (*loss)(outputs, some_classes()).item<double>(), 1e-12);
+  }
+}
+
 TEST(CrossEntropy, SmoothingMustBeBelowOne) {
   const auto options = loss_registry().configure("cross_entropy").options;
   config::KeyTable keys;

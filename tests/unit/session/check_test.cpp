@@ -104,6 +104,15 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"validation.tta=flip"}, "command line: validation.tta: flip needs images, but synthetic holds none; set validation.tta: none"},
       {{"validation.tta=flip_and_shift"},
        "command line: validation.tta: flip_and_shift needs images, but synthetic holds none; set validation.tta: none"},
+      {{"dataset.batch_transforms=[mixup, cutmix]", "dataset.shape=[10]", "model={name: demo_linear}"},
+       "command line: dataset.batch_transforms[1]: cutmix needs samples with channels, height and width, but those of synthetic have the "
+       "shape 10; remove it"},
+      {{"dataset={name: synthetic, num_classes: 0, num_targets: 10, batch_transforms: [mixup]}", "loss={name: mse}"},
+       "command line: dataset.batch_transforms[0]: mixup mixes class labels, but synthetic gives floating-point targets; remove it"},
+      {{"dataset.batch_transforms=[mixup, flip]"}, "command line: dataset.batch_transforms[1]: \"flip\" is not one of mixup, cutmix"},
+      {{"dataset.batch_transforms=[mixup: {alpha: 0}]"},
+       "command line: dataset.batch_transforms[0].mixup.alpha: expected a number > 0, got 0"},
+      {{"dataset.batch_transforms=[mixup: {alpha: 0.2}, cutmix]"}, ""},
       {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels"},
       {{"loss={name: mse}", "model.num_classes=100"},
        "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels\ncommand line: model.num_classes: "

@@ -67,6 +67,13 @@ TEST(TrainMeter, IfOutputsAreEqualTheFirstClassIsTop1) {
   EXPECT_DOUBLE_EQ(value_of(meter.read(one_process()), "top1").value(), 2.0 / 3);
 }
 
+TEST(TrainMeter, OfMixedSamplesTheMostProbableClassIsTheLabel) {
+  auto meter = classes_meter();
+  const auto targets = torch::tensor({{0.7F, 0.3F, 0.0F}, {0.3F, 0.7F, 0.0F}, {0.0F, 0.0F, 1.0F}, {0.5F, 0.0F, 0.5F}});
+  meter.add(torch::tensor(0.0F), ranked_outputs({0, 0, 2, 0}, 3), targets, 4);
+  EXPECT_DOUBLE_EQ(value_of(meter.read(one_process()), "top1").value(), 3.0 / 4);
+}
+
 TEST(TrainMeter, LossWithoutClasses) {
   auto meter = loss_meter();
   const auto outputs = torch::tensor({{1.0F}, {3.0F}});

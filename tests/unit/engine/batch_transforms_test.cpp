@@ -1,0 +1,80 @@
+// dataset.batch_transforms in the training.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "engine/non_finite_search.h"
+#include "nn/layer_observer.h"
+#include "tests/testing/small_run.h"
+
+namespace trainer::engine {
+namespace {
+
+const std::string kMixing =
+    "experiment: mixing\n"
+    "model: {name: demo_conv}\n"
+    "dataset: {name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 24, num_validation: 11}\n"
+    "dataloader: {batch_size: 8}\n"
+    "optimizer: {name: sgd, lr: 0.01}\n"
+    "validation: {batch_size: 8}\n"
+    "runtime: {dtype: float64, threads: 1}\n"
+    "training: {epochs: 1}\n"
+    "logging: {every_steps: 1}\n";
+
+TEST(BatchTransforms, MixTheBatchesOfTrainingAlone) {
+  // With a learning rate of nearly 0, a loss depends only on the samples and targets.
+  const std::string still = "optimizer.lr=1.0e-300";
+  const auto plain = testing::train_text(kMixing, {still});
+  for (const auto* name : {"mixup", "cutmix"}) {
+    const auto mixed = testing::train_text(kMixing, {still, fmt::format("dataset.batch_transforms=[{}]", name)});
+    ASSERT_EQ(mixed.events.train.size(), 3U);
+    for (size_t i = 0; i < 3; ++i) EXPECT_NE(testing::loss_of(mixed.events.train[i]), testing::loss_of(plain.events.train[i])) << name;
+    ASSERT_EQ(mixed.events.validation.size(), 1U);
+    EXPECT_EQ(testing::loss_of(mixed.events.validation[0]), testing::loss_of(plain.events.validation[0])) << name;
+  }
+}
+
+// The largest output of each layer in each pass of a step, and in the search that repeats it, which is that of `trainer replay`.
+struct Largest {
+  std::vector<double> in_step;
+  std::vector<double> in_search;
+};
+
+Largest largest_outputs(const std::vector<std::string>& overrides, const MicroStep& micro_step) {
+  testing::SmallSession session(kMixing, overrides);
+  auto& parts = session.parts();
+  parts.model->train();
+  auto meter = parts.task->make_train_meter(torch::kCPU);
+  TrainStep train_step(parts, 1, std::nullopt, meter);
+  parts.begin(rest_of_epoch(parts.plan, 0), 0);
+  const auto& batch = parts.next();
+  Largest largest;
+  {
+    const nn::LayerObserver observer([&](const torch::nn::Module&, const torch::Tensor& output) {
+      largest.in_step.push_back(output.detach().abs().max().item<double>());
+    });
+    train_step.run(
+        {micro_step}, [&]() -> const input::Batch& { return batch; }, /*lr=*/0);
+  }
+  for (const auto& observation : observe_micro_step(parts, train_step, batch, micro_step)) {
+    if (observation.what.starts_with("the output of")) largest.in_search.push_back(observation.largest);
+  }
+  return largest;
+}
+
+TEST(BatchTransforms, BothPassesOfSamAndTheirRepetitionSeeTheSameMixedBatch) {
+  for (const auto* optimizer : {"sgd", "sam"}) {
+    const auto plain = std::string("optimizer.name=") + optimizer;
+    const std::vector<std::string> mixing = {plain, "dataset.batch_transforms=[mixup, cutmix]"};
+    const auto unmixed = largest_outputs({plain}, {.num_group_samples = 8}).in_step;
+    for (int64_t step = 0; step < 3; ++step) {
+      const auto largest = largest_outputs(mixing, {.step = step, .num_group_samples = 8});
+      EXPECT_EQ(largest.in_search, largest.in_step) << optimizer;
+      EXPECT_NE(largest.in_step, unmixed) << optimizer;
+      EXPECT_NE(largest_outputs(mixing, {.step = step, .num_group_samples = 8, .stream = 1}).in_step, largest.in_step) << optimizer;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainer::engine
