@@ -8,6 +8,9 @@ A case is one network trained on random images and labels. All random numbers ar
 Contiguous tensors, one thread, no autocast, training mode, mean cross entropy. `losses` has the loss before each update;
 `sum` and `sum_of_squares` are over all parameters after the last update, in float64.
 
+With `batch_transforms` (in YAML) each batch is mixed by torchvision before the step, with PyTorch's CPU generator seeded as in the program,
+and with `label_smoothing` the loss has it.
+
 A case with `ranks` is for that many ranks, which share each batch: rank r trains on the samples r, r + ranks, …; its losses are means
 over the whole batch. Without `sync_batch_norm` Python uses DistributedDataParallel over gloo, with one process for each rank. With it
 Python uses one process with the whole batch, because its SyncBatchNorm does not support the CPU.
@@ -31,12 +34,15 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from networks import NETWORKS, fill
+from torchvision.transforms import v2
 
 BATCH = {"demo_conv": 16, "resnet20": 8, "resnet18": 4, "airbench": 4}  # small, because float64 has no fast convolutions
 OPTIMIZERS = {
     "sgd": {"lr": 0.001, "momentum": 0.9, "weight_decay": 5e-4},
     "adamw": {"lr": 0.001, "weight_decay": 0.01},
 }
+MIXES = {"[mixup: {alpha: 0.4}, cutmix]": v2.RandomChoice([v2.MixUp(alpha=0.4), v2.CutMix()])}
+BATCH_MIX_STREAM = 4  # src/session/random_streams.h
 STEPS = {"float64": 10, "float32": 5}
 
 
@@ -50,7 +56,24 @@ def cases(dtype):
     if dtype == "float32":
         return alone
     together = [("demo_conv", False), ("resnet20", False), ("resnet20", True)]
-    return alone + [{**case_of(network, "sgd", dtype, 16), "ranks": 2, "sync_batch_norm": sync} for network, sync in together]
+    together = [{**case_of(network, "sgd", dtype, 16), "ranks": 2, "sync_batch_norm": sync} for network, sync in together]
+    return alone + together + [{**together[0], "batch_transforms": mix, "label_smoothing": 0.1} for mix in MIXES]
+
+
+def mix_seed(seed, a, b=0):
+    """Like trainer::mix_seed (src/base/random.cpp)."""
+    def splitmix64(state):
+        value = (state + 0x9E3779B97F4A7C15) % 2**64
+        value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        value = (value ^ (value >> 27)) * 0x94D049BB133111EB % 2**64
+        return value ^ (value >> 31)
+    return splitmix64(splitmix64(splitmix64(seed) + a) + b)
+
+
+def mix(case, step, rank, images, labels):
+    """The images, and the probabilities of the classes, as the rank trains on them."""
+    torch.manual_seed(mix_seed(mix_seed(case["seed"], BATCH_MIX_STREAM), step, rank))
+    return MIXES[case["batch_transforms"]](images, F.one_hot(labels, 10).to(images.dtype))
 
 
 def train(case, threads=1, memory_format=torch.contiguous_format):
@@ -92,9 +115,11 @@ def train_part(case, rank=0, ranks=1, memory_format=torch.contiguous_format):
     optimizer = make(parameters, fused=dtype == torch.float32, **options)
     model = torch.nn.parallel.DistributedDataParallel(network) if ranks > 1 else network
     losses = []
-    for x, y in zip(images, labels):
+    for step, (x, y) in enumerate(zip(images, labels)):
+        if "batch_transforms" in case:
+            x, y = mix(case, step, rank, x, y)
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(x.contiguous(memory_format=memory_format)), y)
+        loss = F.cross_entropy(model(x.contiguous(memory_format=memory_format)), y, label_smoothing=case.get("label_smoothing", 0))
         loss.backward()
         optimizer.step()
         loss = loss.detach()

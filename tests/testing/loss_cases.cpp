@@ -28,12 +28,13 @@ config::Experiment experiment_of(const nlohmann::json& case_json) {
                                       number("weight_decay"));
   if (case_json.contains("momentum")) optimizer += ", momentum: " + number("momentum");
   const auto text = fmt::format(
-      "experiment: losses\nmodel: {{name: {}{}}}\ndataset: {{name: synthetic, shape: [3, 32, 32]}}\noptimizer: {}}}\ntraining: {{epochs: "
-      "1}}\n"
+      "experiment: losses\nseed: {}\nmodel: {{name: {}{}}}\ndataset: {{name: synthetic, shape: [3, 32, 32], batch_transforms: {}}}\n"
+      "loss: {{label_smoothing: {}}}\noptimizer: {}}}\ntraining: {{epochs: 1}}\n"
       "runtime: {{device: cpu, dtype: {}, threads: 1, channels_last: {}, convolution: {}}}\namp: {{enabled: false}}\n"
       "distributed: {{sync_batch_norm: {}}}\n",
-      network, network == "resnet18" ? ", stem: cifar" : "", optimizer, case_json.at("dtype").get<std::string>(),
-      case_json.contains("convolution"), case_json.value("convolution", "direct"), case_json.value("sync_batch_norm", true));
+      number("seed"), network, network == "resnet18" ? ", stem: cifar" : "", case_json.value("batch_transforms", "[]"),
+      case_json.value("label_smoothing", 0.0), optimizer, case_json.at("dtype").get<std::string>(), case_json.contains("convolution"),
+      case_json.value("convolution", "direct"), case_json.value("sync_batch_norm", true));
   return config::load_text(text, "case", {}, registries);
 }
 
@@ -88,7 +89,8 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   for (int64_t step = 0; step < steps; ++step) {
     const input::Batch batch{images[step].contiguous(parts.placement.memory_format), labels[step], images.size(1)};
     train_step.run(
-        {{.step = step, .num_group_samples = batch_size}}, [&]() -> const input::Batch& { return batch; }, lr);
+        {{.step = step, .num_group_samples = batch_size, .stream = ranks.world->rank()}}, [&]() -> const input::Batch& { return batch; },
+        lr);
     result["losses"].push_back(*reporting::value_of(meter.read(*ranks.world).metrics, "loss"));
     meter.reset();
   }
