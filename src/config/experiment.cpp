@@ -23,11 +23,11 @@ void Experiment::check(Findings& findings) const {
                                 *global_batch_size, training.accumulation_steps));
   }
   const auto warmup_epochs = lr_scheduler.warmup_epochs;
-  if (findings.are_readable({"lr_scheduler", "training"}) && warmup_epochs >= static_cast<double>(training.epochs)) {
+  if (findings.are_readable({"lr_scheduler", "training"}) && training.epochs && warmup_epochs >= static_cast<double>(*training.epochs)) {
     findings.refuse(
         "lr_scheduler.warmup_epochs",
         fmt::format("the warm-up of {} epochs is not shorter than the training, training.epochs = {}; shorten it or train longer",
-                    warmup_epochs, training.epochs));
+                    warmup_epochs, *training.epochs));
   }
   if (findings.are_readable({"runtime", "amp"}) && runtime.dtype == DtypeChoice::kFloat64 && amp.enabled.value.value_or(false)) {
     findings.refuse("amp.enabled", "autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them");

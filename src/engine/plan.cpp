@@ -75,46 +75,67 @@ int64_t batches_in(const Plan& plan, int64_t count, bool round_up) {
   return round_up && samples_before(plan, batches) < count ? batches + 1 : batches;
 }
 
+// The end (exclusive) of the positions of an epoch from `first` on.
+int64_t end_of_epoch(const Plan& plan, int64_t first) {
+  return input::end_of_order(plan.shards, plan.samples_per_epoch, plan.world_size, first);
+}
+
+// The number of batches from position `first` of an epoch to its end.
+int64_t batches_from(const Plan& plan, int64_t first) {
+  return batches_in(plan, end_of_epoch(plan, first) - first, /*round_up=*/!plan.drop_last);
+}
+
+int64_t total_steps_of(const config::Experiment& experiment, int64_t steps_per_epoch) {
+  const auto& epochs = experiment.training.epochs;
+  const auto& steps = experiment.training.steps;
+  const auto total = steps ? product_of({*steps}) : product_of({epochs.value(), steps_per_epoch});
+  if (total) return *total;
+  throw UsageError(fmt::format("{}: {} more than {} steps; lower it, and limit the time of a run with training.max_minutes",
+                               experiment.place_of(steps ? "training.steps" : "training.epochs"),
+                               steps ? fmt::format("{} is", *steps) : fmt::format("{} epochs of {} steps are", *epochs, steps_per_epoch),
+                               kMost));
+}
+
 }  // namespace
 
-Plan make_plan(const config::Experiment& experiment, int64_t num_train, int world_size) {
+Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size) {
   Plan plan;
   plan.world_size = world_size;
-  plan.num_train = num_train;
+  plan.samples_per_epoch = samples_per_epoch;
   plan.shards = experiment.dataloader.shards;
   plan.drop_last = experiment.dataloader.drop_last;
   plan.accumulation_steps = experiment.training.accumulation_steps;
   plan.global_batch_size = global_batch_size_of(experiment, world_size);
   plan.batch_size = ceil_div(ceil_div(plan.global_batch_size, plan.accumulation_steps), world_size);
-  const auto epoch = rest_of_epoch(plan, 0);
-  plan.batches_per_epoch = epoch.num_batches;
-  plan.steps_per_epoch = epoch.num_steps;
+  plan.batches_per_epoch = batches_from(plan, 0);
+  plan.steps_per_epoch = ceil_div(plan.batches_per_epoch, plan.accumulation_steps);
   if (plan.batches_per_epoch == 0) {
     const bool is_global = experiment.dataloader.global_batch_size.has_value();
     const auto ranks = world_size == 1 || is_global ? "" : fmt::format(" on each of {} ranks", world_size);
     const auto size = is_global ? ceil_div(plan.global_batch_size, plan.accumulation_steps) : plan.batch_size;
     throw UsageError(fmt::format("{}: {} training images are fewer than one batch of {}{}; lower it, or set dataloader.drop_last: false",
-                                 place_of_batch_size(experiment), num_train, size, ranks));
+                                 place_of_batch_size(experiment), samples_per_epoch, size, ranks));
   }
   plan.num_epochs = experiment.training.epochs;
-  const auto total_steps = product_of({plan.num_epochs, plan.steps_per_epoch});
-  if (!total_steps) {
-    throw UsageError(
-        fmt::format("{}: {} epochs of {} steps are more than {} steps; lower it, and limit the time of a run with "
-                    "training.max_minutes",
-                    experiment.place_of("training.epochs"), plan.num_epochs, plan.steps_per_epoch, kMost));
-  }
-  plan.total_steps = *total_steps;
+  plan.total_steps = total_steps_of(experiment, plan.steps_per_epoch);
   return plan;
 }
 
 EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step, int64_t num_taken) {
   EpochPart part{.epoch = epoch, .first_step = next_step, .first_sample = num_taken};
   part.first_step_in_epoch = ceil_div(num_taken, plan.global_batch_size);
-  part.end_sample = input::end_of_order(plan.shards, plan.num_train, plan.world_size, num_taken);
-  const int64_t num_left = part.end_sample - num_taken;
-  part.num_batches = batches_in(plan, num_left, /*round_up=*/!plan.drop_last);
+  part.end_sample = end_of_epoch(plan, num_taken);
+  part.num_batches = batches_from(plan, num_taken);
   part.num_steps = ceil_div(part.num_batches, plan.accumulation_steps);
+  if (plan.num_epochs) {
+    part.num_epochs = *plan.num_epochs;
+    return part;
+  }
+  const int64_t num_left = std::max<int64_t>(plan.total_steps - next_step, 0);
+  part.ends_epoch = part.num_steps <= num_left;
+  part.num_steps = std::min(part.num_steps, num_left);
+  part.num_batches = std::min(part.num_batches, part.num_steps * plan.accumulation_steps);
+  part.num_epochs = epoch + 1 + ceil_div(num_left - part.num_steps, plan.steps_per_epoch);
   return part;
 }
 
@@ -150,6 +171,7 @@ std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, i
 }
 
 int64_t schedule_step_of(const Plan& plan, const EpochPart& part, int64_t step) {
+  if (!plan.num_epochs) return step;
   return part.epoch * plan.steps_per_epoch + part.first_step_in_epoch + step - part.first_step;
 }
 

@@ -88,7 +88,7 @@ bool Trainer::run() {
       message = fmt::format(
           "out of memory in start-up, with {} training samples and batch_size {}; lower dataloader.batch_size, or choose a smaller data "
           "set",
-          parts_.plan.num_train, parts_.plan.batch_size);
+          parts_.train.dataset().size(), parts_.plan.batch_size);
     } else {
       message = fmt::format(
           "out of memory in {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps by the same factor",
@@ -132,11 +132,14 @@ void Trainer::report_failure(const std::string& message) {
 void Trainer::start() {
   int64_t num_parameters = 0;
   for (const auto& parameter : parts_.model->parameters()) num_parameters += parameter.numel();
+  const auto& plan = parts_.plan;
+  const auto& progress = run_.progress;
   reporter_.on_start({.resume = resume_,
-                      .num_epochs = parts_.plan.num_epochs,
-                      .steps_per_epoch = parts_.plan.steps_per_epoch,
-                      .world_size = parts_.plan.world_size,
-                      .global_batch_size = parts_.plan.global_batch_size,
+                      .num_epochs = rest_of_epoch(plan, progress.epoch, progress.step, progress.samples_in_epoch).num_epochs,
+                      .num_steps = plan.num_epochs ? std::nullopt : std::optional(plan.total_steps),
+                      .steps_per_epoch = plan.steps_per_epoch,
+                      .world_size = plan.world_size,
+                      .global_batch_size = plan.global_batch_size,
                       .num_parameters = num_parameters});
   if (parts_.ranks.world->size() > 1) {
     const auto& ranks = parts_.ranks;
@@ -147,7 +150,7 @@ void Trainer::start() {
 
 bool Trainer::run_epochs() {
   start();
-  while (run_.progress.epoch < parts_.plan.num_epochs) {
+  while (!is_complete()) {
     if (run_epoch()) continue;
     if (run_.progress.step > 0 && !checkpoints_.is_saved()) save();
     return false;
@@ -155,17 +158,31 @@ bool Trainer::run_epochs() {
   return true;
 }
 
+bool Trainer::is_complete() const {
+  const auto& plan = parts_.plan;
+  const auto& progress = run_.progress;
+  if (plan.num_epochs) return progress.epoch >= *plan.num_epochs;
+  // A stop request may have come between the last step and its validation.
+  const bool is_validated = run_.last_validation && run_.last_validation->step == progress.step;
+  return progress.step > plan.total_steps || (progress.step == plan.total_steps && is_validated);
+}
+
 bool Trainer::run_epoch() {
-  const int64_t number = run_.progress.epoch + 1;
-  const bool is_last = number == parts_.plan.num_epochs;
+  auto& progress = run_.progress;
+  part_ = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
+  const int64_t number = progress.epoch + 1;
+  const bool is_last = part_.is_last();
   const bool validates = is_last || number % experiment_.validation.every_epochs == 0;
   if (!train()) return false;
   if (validates && !validate()) return false;
   report_epoch(validates);
-  const bool is_best = validates && run_.best_validation->step == run_.progress.step;
-  run_.progress.epoch = number;
-  run_.progress.samples_in_epoch = 0;
-  run_.epoch = {};
+  const bool is_best = validates && run_.best_validation->step == progress.step;
+  // A run that ends within an epoch can be resumed with more steps.
+  if (part_.ends_epoch) {
+    progress.epoch = number;
+    progress.samples_in_epoch = 0;
+    run_.epoch = {};
+  }
   const auto& every_epochs = experiment_.checkpoint.every_epochs;
   if (is_last || is_best || (every_epochs && number % *every_epochs == 0)) save(is_best);
   return is_last || !stop_agreed();
@@ -175,7 +192,6 @@ bool Trainer::stop_agreed() { return stop_consensus_.any_requested(should_stop_(
 
 bool Trainer::train() {
   auto& progress = run_.progress;
-  part_ = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
   const int64_t end_step = part_.first_step + part_.num_steps;
   const int64_t steps_per_epoch = part_.first_step_in_epoch + part_.num_steps;
   const auto& every_steps = experiment_.checkpoint.every_steps;
@@ -240,7 +256,7 @@ void Trainer::log_interval(int64_t step_in_epoch) {
   run_.epoch.add(interval);
   run_.whole.add(interval);
   reporter_.on_train({.epoch = part_.epoch,
-                      .num_epochs = plan.num_epochs,
+                      .num_epochs = part_.num_epochs,
                       .step = step,
                       .step_in_epoch = step_in_epoch,
                       .steps_per_epoch = part_.first_step_in_epoch + part_.num_steps,
@@ -263,7 +279,7 @@ bool Trainer::validate() {
   const auto evaluation = evaluate(parts_, experiment_.validation.tta, [this] { return stop_agreed(); });
   if (!evaluation) return false;
   reporting::ValidationEvent event{.epoch = run_.progress.epoch,
-                                   .num_epochs = parts_.plan.num_epochs,
+                                   .num_epochs = part_.num_epochs,
                                    .step = run_.progress.step,
                                    .metrics = evaluation->model.metrics,
                                    .num_samples = evaluation->model.num_samples,

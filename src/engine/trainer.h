@@ -47,7 +47,9 @@ class Trainer {
   bool run_epochs();
   // Collective: whether any rank has been asked to stop.
   bool stop_agreed();
-  // One epoch, or the rest of one, and its validation. Returns false when asked to stop meanwhile.
+  // Whether all has been trained and validated.
+  bool is_complete() const;
+  // One epoch, or the part of one that is left, and its validation. Returns false when asked to stop meanwhile.
   bool run_epoch();
   bool train();
   void take_step(int64_t step);

@@ -178,9 +178,10 @@ void check_lr_schedule(const config::Experiment& experiment, config::Findings& f
     findings.refuse(fmt::format("lr_scheduler.{}", key),
                     fmt::format("{} has a warm-up of its own; remove this key", section.component.name));
   }
-  if (findings.are_readable({"training"}) && schedule->last_drop() >= static_cast<double>(experiment.training.epochs)) {
-    findings.warn("lr_scheduler.milestones", fmt::format("epoch {} is not reached in a training of {}", schedule->last_drop(),
-                                                         counted(experiment.training.epochs, "epoch")));
+  const auto& epochs = experiment.training.epochs;
+  if (findings.are_readable({"training"}) && epochs && schedule->last_drop() >= static_cast<double>(*epochs)) {
+    findings.warn("lr_scheduler.milestones",
+                  fmt::format("epoch {} is not reached in a training of {}", schedule->last_drop(), counted(*epochs, "epoch")));
   }
 }
 

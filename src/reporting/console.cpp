@@ -112,7 +112,7 @@ class Console : public Sink {
     if (event.resume)
       logger_.info("resumes from {}: epoch {}, step {}", event.resume->checkpoint, event.resume->epoch + 1, event.resume->step);
     log({{"training"},
-         {counted(event.num_epochs, "epoch")},
+         {event.num_steps ? counted(*event.num_steps, "step") : counted(event.num_epochs, "epoch")},
          {counted(event.steps_per_epoch, "step") + " per epoch"},
          {fmt::format("global_batch_size {}", event.global_batch_size)},
          {fmt::format("world_size {}", event.world_size)},

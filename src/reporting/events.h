@@ -38,6 +38,7 @@ struct Resume {
 struct StartEvent {
   std::optional<Resume> resume = {};
   int64_t num_epochs = 0;
+  std::optional<int64_t> num_steps = {};  // of the whole training, if its length is a number of steps
   int64_t steps_per_epoch = 0;
   int64_t world_size = 1;
   int64_t global_batch_size = 0;

@@ -16,8 +16,9 @@ class Jsonl : public Sink {
     if (begin.own_checkpoint) on_checkpoint(*begin.own_checkpoint);
     Json line = make_line(event.resume ? "resume" : "start", begin);
     if (event.resume) line["checkpoint"] = begin.checkpoint;
-    line.update({{"num_epochs", event.num_epochs},
-                 {"steps_per_epoch", event.steps_per_epoch},
+    line["num_epochs"] = event.num_epochs;
+    if (event.num_steps) line["num_steps"] = *event.num_steps;
+    line.update({{"steps_per_epoch", event.steps_per_epoch},
                  {"world_size", event.world_size},
                  {"global_batch_size", event.global_batch_size},
                  {"num_parameters", event.num_parameters}});

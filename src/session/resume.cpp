@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <vector>
 
@@ -54,9 +55,18 @@ void check_configuration(const Checkpoint& checkpoint, const std::string& config
   for (const auto& change : others) logger.info("changed since the checkpoint: {}", config::to_string(change));
 }
 
-bool only_adds_epochs(const std::vector<config::Difference>& changes) {
-  if (changes.size() != 1 || changes.front().key != "training.epochs") return false;
-  return std::stoll(changes.front().now) > std::stoll(changes.front().then);
+std::optional<int64_t> number_in(const std::string& text) {
+  int64_t number = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  return result.ec == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+// Whether the only change is a greater number of epochs or of steps.
+bool only_trains_longer(const std::vector<config::Difference>& changes) {
+  if (changes.size() != 1) return false;
+  const auto& [key, then, now] = changes.front();
+  const auto before = number_in(then);
+  return (key == "training.epochs" || key == "training.steps") && before && number_in(now) > before;
 }
 
 void truncate_event_files(const run::RunDirectory& directory, const Checkpoint& checkpoint) {
@@ -90,11 +100,12 @@ Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
 }
 
 // A new run that begins at the end of another would have nothing to train, and report the other's results.
-void refuse_complete_training(const Checkpoint& checkpoint, int64_t num_epochs) {
-  const auto num_done = state::View(checkpoint.tree, checkpoint.file.string()).at("epoch").integer();
-  if (num_done < num_epochs) return;
-  throw UsageError(fmt::format("--resume {}: its training of {} is complete; raise training.epochs to train further",
-                               checkpoint.file.string(), counted(num_done, "epoch")));
+void refuse_complete_training(const Checkpoint& checkpoint, const config::TrainingSection& training) {
+  const char* unit = training.epochs ? "epoch" : "step";
+  const auto num_done = state::View(checkpoint.tree, checkpoint.file.string()).at(unit).integer();
+  if (num_done < (training.epochs ? *training.epochs : training.steps.value())) return;
+  throw UsageError(fmt::format("--resume {}: its training of {} is complete; raise training.{}s to train further", checkpoint.file.string(),
+                               counted(num_done, unit), unit));
 }
 
 // Of a finished run: whether its configuration is the same, so that nothing is left to train. Throws UsageError if it cannot be continued.
@@ -107,13 +118,13 @@ bool has_nothing_to_train(const RunDirectoryContents& contents, const std::strin
     throw UsageError(
         fmt::format("--resume {}: {} holds a finished run; choose another --run-dir to resume from this checkpoint", choice, path));
   }
-  if (!only_adds_epochs(contents.changes)) {
+  if (!only_trains_longer(contents.changes)) {
     throw UsageError(fmt::format("{} holds a finished run of another configuration ({}); undo this change, or choose another --run-dir",
                                  path, config::to_string(contents.changes)));
   }
   if (checkpoints.empty()) {
-    throw UsageError(fmt::format(
-        "{} holds a finished run, but no checkpoint from which it could continue to more epochs; choose another --run-dir", path));
+    throw UsageError(
+        fmt::format("{} holds a finished run, but no checkpoint from which it could train longer; choose another --run-dir", path));
   }
   return false;
 }
@@ -143,7 +154,7 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
 }
 
 RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger) {
-  const auto& [choice, config_text, num_epochs] = request;
+  const auto& [choice, config_text, training] = request;
   const auto folder = directory.checkpoint_folder();
   RunDirectoryContents contents{.path = directory.path(), .earlier_run = directory.earlier_run()};
   if (fs::exists(folder)) contents.checkpoints = checkpoint::list_checkpoints(fs::canonical(folder));
@@ -170,7 +181,7 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
     case ResumeDecision::kResumeFile:
       start.checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, logger);
       check_configuration(*start.checkpoint, config_text, logger);
-      if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone) refuse_complete_training(*start.checkpoint, num_epochs);
+      if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone) refuse_complete_training(*start.checkpoint, training);
       break;
   }
   return start;

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "config/compare.h"
+#include "config/sections/training.h"
 #include "distributed/process_group.h"
 #include "run/run_directory.h"
 #include "state/tree.h"
@@ -35,9 +36,9 @@ enum class ResumeDecision {
   kFinished,      // the directory holds a finished run of the same configuration: nothing to train
 };
 
-// A finished run is resumed when the only change of the configuration is a greater training.epochs. `choice` is the value of --resume:
-// "auto", "none", or a checkpoint, whose canonical path is `file`. Reads no file. Throws UsageError when the choice would overwrite an
-// earlier run, and when a finished run had another configuration.
+// A finished run is resumed when the only change of the configuration is a greater training.epochs or training.steps. `choice` is the value
+// of --resume: "auto", "none", or a checkpoint, whose canonical path is `file`. Reads no file. Throws UsageError when the choice would
+// overwrite an earlier run, and when a finished run had another configuration.
 ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const std::filesystem::path& file = {});
 
 struct RunStart {
@@ -48,7 +49,7 @@ struct RunStart {
 struct RunRequest {
   std::string resume;       // "auto", "none", a checkpoint, or a folder of checkpoints or of a run
   std::string config_text;  // of the resolved configuration
-  int64_t num_epochs = 0;
+  config::TrainingSection training;
 };
 
 // On the rank that holds the run directory, which is not changed. Decides, reads the checkpoint, checks that it belongs to a run with this

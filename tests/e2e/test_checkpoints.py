@@ -242,6 +242,33 @@ class CheckpointsTest(LaunchCase):
         self.assertEqual(code, 2, err)
         self.assertIn("holds a finished run; choose another --run-dir to resume from this checkpoint", err)
 
+    def test_a_number_of_steps(self):
+        def train_to(steps, *args, **options):
+            return self.train("training.epochs=null", f"training.steps={steps}", *args, **options)
+
+        def summary():
+            return json.loads((self.run_dir / "summary.json").read_text())
+
+        err, code = self.train("training.steps=14")
+        self.assertEqual(code, 2, err)
+        self.assertIn("command line: training.steps: given together with training.epochs; set one of them to null", err)
+        err, code = train_to(14)
+        self.assertEqual(code, 0, err)
+        self.assertIn("training  14 steps  10 steps per epoch", err)
+        self.assertIn("epoch 2/2  step 4/4", err)
+        self.assertEqual((summary()["step"], summary()["epoch"], summary()["final"]["step"]), (14, 1, 14))
+        err, code = train_to(14)
+        self.assertEqual(code, 0, err)
+        self.assertIn("holds a finished run", err)
+        err, code = train_to(14, "--resume", str(self.run_dir), run_dir=self.folder / "other")
+        self.assertEqual(code, 2, err)
+        self.assertRegex(err, r"error: --resume \S+/step_00000014\.pt: its training of 14 steps is complete; raise training\.steps to train")
+        err, code = train_to(16)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(err, r"resumes from \S+/step_00000014\.pt: epoch 2, step 14")
+        self.assertIn("epoch 2/2  step 6/6", err)
+        self.assertEqual((summary()["step"], summary()["final"]["step"]), (16, 16))
+
     def test_files_of_other_kinds(self):
         text = self.folder / "text.pt"
         text.write_text("not a checkpoint")

@@ -55,7 +55,7 @@ class TorchrunTest(EqualRunsCase):
                 self.check_root_cause(run, rank, exit_code, message)
 
     def test_root_cause_of_a_usage_error(self):
-        for name, rank, setting, message in (("key", "0", "training.epochs=none", "command line: training.epochs: expected an integer >= 1, got none"),
+        for name, rank, setting, message in (("key", "0", "training.epochs=none", "command line: training.epochs: expected an integer >= 1 or null, got none"),
                                              ("flag", "[01]", "--epochs=3", r"--epochs is not an option; keys of the experiment file are set as key=value, such as "
                                               r"training\.epochs=3 \(see `trainer train --help`\)")):
             with self.subTest(name):

@@ -19,7 +19,9 @@ struct EmaSection {
 };
 
 struct TrainingSection {
-  int64_t epochs = 0;
+  // Exactly one of them is given.
+  std::optional<int64_t> epochs;
+  std::optional<int64_t> steps;
   int64_t accumulation_steps = 1;
   std::optional<double> max_grad_norm;
   std::optional<double> max_minutes;
@@ -27,7 +29,14 @@ struct TrainingSection {
   std::optional<EmaSection> ema;
 
   void describe(KeyTable& keys) {
-    keys.add("epochs", epochs, {.min = 1, .unit = "epochs", .doc = "Passes over the training set.", .required = true});
+    keys.add("epochs", epochs, {.min = 1, .unit = "epochs", .doc = "Passes over the training set. Give this or `steps`."});
+    keys.add("steps", steps,
+             {.min = 1,
+              .unit = "steps",
+              .doc = "Optimizer steps, in as many epochs as they need; the training ends after them, also within an epoch. To replace the "
+                     "`epochs` of a file on the command line, add training.epochs=null."});
+    keys.refuse("epochs", [this] { return epochs || steps ? "" : "missing; give this or training.steps"; });
+    keys.refuse("steps", [this] { return epochs && steps ? "given together with training.epochs; set one of them to null" : ""; });
     keys.add("accumulation_steps", accumulation_steps,
              {.min = 1,
               .unit = "micro-steps",

@@ -61,6 +61,11 @@ TEST(Plan, NumbersThatAreTooLargeAreNamed) {
   auto long_training = experiment_with(10, std::nullopt, 1, true);
   long_training.training.epochs = kLarge;
   EXPECT_TRUE(starts_with(error_of(long_training), "training.epochs: 9000000000000000000 epochs of 100 steps are more than "));
+  long_training.training.epochs = std::nullopt;
+  long_training.training.steps = kLarge;
+  EXPECT_EQ(error_of(long_training),
+            "training.steps: 9000000000000000000 is more than 1125899906842624 steps; lower it, and limit the time of a run with "
+            "training.max_minutes");
   // The largest numbers of samples and micro-steps that are accepted.
   const auto plan = make_plan(experiment_with(int64_t{1} << 24, std::nullopt, int64_t{1} << 25, false), 2000, 2);
   EXPECT_EQ(plan.steps_per_epoch, 1);
@@ -110,6 +115,43 @@ TEST(Plan, TheRestOfAnEpochOnAnotherWorldSize) {
   EXPECT_EQ(schedule_step_of(four, last, 21), 2 * 13 + 5);
 
   EXPECT_EQ(rest_of_epoch(four, 2, 27, 102).num_steps, 0);
+}
+
+TEST(Plan, ANumberOfStepsEndsWithinAnEpoch) {
+  auto experiment = experiment_with(8, std::nullopt, 2, true);
+  experiment.training.epochs = std::nullopt;
+  experiment.training.steps = 8;
+  const auto plan = make_plan(experiment, 80, 2);  // 5 batches on each rank: steps of 2, 2 and 1
+  EXPECT_EQ(plan.steps_per_epoch, 3);
+  EXPECT_EQ(plan.total_steps, 8);
+  const auto whole = rest_of_epoch(plan, 1, 3);
+  EXPECT_TRUE(whole.ends_epoch);
+  EXPECT_FALSE(whole.is_last());
+  EXPECT_EQ(whole.num_epochs, 3);
+  const auto cut = rest_of_epoch(plan, 2, 6);
+  EXPECT_TRUE(cut.is_last());
+  EXPECT_FALSE(cut.ends_epoch);
+  EXPECT_EQ(cut.num_steps, 2);
+  EXPECT_EQ(cut.num_batches, 4);
+  EXPECT_EQ(end_sample_of(plan, cut, 7), 64);
+  // All steps are done, but not yet the validation.
+  const auto done = rest_of_epoch(plan, 2, 8, 64);
+  EXPECT_TRUE(done.is_last());
+  EXPECT_FALSE(done.ends_epoch);
+  EXPECT_EQ(done.num_steps, 0);
+  // On four ranks, which finish the epoch in one step, the number of steps stays the same and the number of epochs grows.
+  const auto four = make_plan(experiment, 80, 4);
+  EXPECT_EQ(four.steps_per_epoch, 1);
+  const auto rest = rest_of_epoch(four, 1, 4, 32);
+  EXPECT_TRUE(rest.ends_epoch);
+  EXPECT_EQ(rest.num_steps, 1);
+  EXPECT_EQ(rest.num_epochs, 5);
+  EXPECT_EQ(schedule_step_of(four, rest, 4), 4);
+  // The end of the training is the end of an epoch.
+  experiment.training.steps = 6;
+  const auto two_epochs = make_plan(experiment, 80, 2);
+  EXPECT_TRUE(rest_of_epoch(two_epochs, 1, 3).ends_epoch);
+  EXPECT_TRUE(rest_of_epoch(two_epochs, 1, 3).is_last());
 }
 
 // The sizes of a rank's batches in an epoch.

@@ -109,6 +109,13 @@ TEST(Resume, AtEachStepAndValidationBatch) {
   expect_resumes_exactly(1, resume_text(kConvolution), {}, stops);
 }
 
+TEST(Resume, AtEachStepAndValidationBatchOfALastEpochThatIsNotWhole) {
+  // Three steps, one call before the validation and three for its batches.
+  const Overrides steps = {"training.epochs=null", "training.steps=8"};
+  expect_resumes_exactly(1, resume_text(kConvolution), steps, {10, 11, 12, 13, 14, 15, 16});
+  expect_resumes_exactly(2, resume_text(kConvolution), steps, {11, 14});
+}
+
 TEST(Resume, OnSeveralRanksWithSynchronisedBatchStatistics) {
   for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, resume_text(kNorm), {}, {3, 8});
 }

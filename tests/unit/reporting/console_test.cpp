@@ -129,10 +129,12 @@ TEST(Console, TheLineOfAValidation) {
 }
 
 TEST(Console, TheStartLinesShowDerivedValues) {
-  const StartEvent event = {
-      .num_epochs = 100, .steps_per_epoch = 391, .world_size = 4, .global_batch_size = 512, .num_parameters = 11173962};
+  StartEvent event = {.num_epochs = 100, .steps_per_epoch = 391, .world_size = 4, .global_batch_size = 512, .num_parameters = 11173962};
   EXPECT_EQ(console_text([&](Sink& sink) { sink.on_start(event); }),
             "training  100 epochs  391 steps per epoch  global_batch_size 512  world_size 4  11173962 parameters\n");
+  event.num_steps = 1000;
+  EXPECT_EQ(console_text([&](Sink& sink) { sink.on_start(event); }),
+            "training  1000 steps  391 steps per epoch  global_batch_size 512  world_size 4  11173962 parameters\n");
 }
 
 TEST(Console, TheEndLinesShowFinalAndBestMetrics) {

@@ -162,7 +162,7 @@ TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
       {{"model={name: wide_resnet, depth: 11, num_classes: 20}"},
        "command line: model.depth: wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is 11"},
       {{"training.epochs=x", "lr_scheduler={name: multistep, milestones: [5]}"},
-       "command line: training.epochs: expected an integer >= 1, got x"},
+       "command line: training.epochs: expected an integer >= 1 or null, got x"},
       {{"loss.name=x", "dataset.num_classes=4", "model.num_classes=4", "checkpoint.monitor=validation/top5"},
        "command line: loss.name: \"x\" is not one of cross_entropy, mse"},
   };

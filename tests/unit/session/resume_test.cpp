@@ -24,6 +24,7 @@ struct Case {
 };
 
 const config::Difference kMoreEpochs{"training.epochs", "3", "6"};
+const config::Difference kMoreSteps{"training.steps", "300", "600"};
 
 std::vector<Case> cases() {
   using enum ResumeDecision;
@@ -61,6 +62,31 @@ std::vector<Case> cases() {
       {"a finished run", EarlierRun::kFinished, kTwo, "none", std::nullopt,
        "--resume none: /runs/a holds a finished run, which is not overwritten; choose another --run-dir or remove the folder"},
       {"a finished run, more epochs", EarlierRun::kFinished, kTwo, "auto", kResumeNewest, "", {kMoreEpochs}},
+      {"a finished run, more steps", EarlierRun::kFinished, kTwo, "auto", kResumeNewest, "", {kMoreSteps}},
+      {"a finished run, fewer steps",
+       EarlierRun::kFinished,
+       kTwo,
+       "auto",
+       std::nullopt,
+       "/runs/a holds a finished run of another configuration (training.steps: 299, not 300); undo this change, or choose another "
+       "--run-dir",
+       {{"training.steps", "300", "299"}}},
+      {"a finished run, steps instead of epochs",
+       EarlierRun::kFinished,
+       kTwo,
+       "auto",
+       std::nullopt,
+       "/runs/a holds a finished run of another configuration (training.epochs: null, not 3; training.steps: 600, not null); undo this "
+       "change, or choose another --run-dir",
+       {{"training.epochs", "3", "null"}, {"training.steps", "null", "600"}}},
+      {"a finished run whose file has no such key",
+       EarlierRun::kFinished,
+       kTwo,
+       "auto",
+       std::nullopt,
+       "/runs/a holds a finished run of another configuration (training.steps: 6, not nothing); undo this change, or choose another "
+       "--run-dir",
+       {{"training.steps", "nothing", "6"}}},
       {"a finished run, more epochs, the newest chosen", EarlierRun::kFinished, kTwo, kTwo[0].string(), kResumeFile, "", {kMoreEpochs}},
       {"a finished run, more epochs, an older one chosen",
        EarlierRun::kFinished,
@@ -75,7 +101,7 @@ std::vector<Case> cases() {
        {},
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run, but no checkpoint from which it could continue to more epochs; choose another --run-dir",
+       "/runs/a holds a finished run, but no checkpoint from which it could train longer; choose another --run-dir",
        {kMoreEpochs}},
       {"a finished run, fewer epochs",
        EarlierRun::kFinished,
