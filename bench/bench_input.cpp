@@ -45,7 +45,8 @@ int main(int argc, char** argv) {
   const input::Pipeline pipeline(experiment.dataset.train_transforms, dataset->info(),
                                  {dtype == "float32" ? torch::kFloat32 : torch::kBFloat16, channels_last});
   input::DataLoader loader(*dataset, pipeline, {.batch_size = batch_size});
-  input::DistributedSampler sampler({.num_samples = dataset->size()});
+  input::DistributedSampler sampler(input::sampler_registry().make(experiment.dataloader.sampler, {.dataset = *dataset, .files = *dataset}),
+                                    {});
   int64_t epoch = 0;
   bool started = false;
   bench::serve({{"dtype", dtype}, {"channels_last", channels_last}}, [&](int64_t count) {
@@ -54,7 +55,7 @@ int main(int argc, char** argv) {
       // An incomplete last batch is dropped, as by drop_last.
       if (batch != nullptr && batch->size == batch_size) continue;
       sampler.set_epoch(epoch);
-      loader.start_epoch(epoch++, sampler.indices());
+      loader.start_epoch(epoch++, sampler.samples().indices);
       started = true;
       loader.next();
     }

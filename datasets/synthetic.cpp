@@ -61,22 +61,28 @@ class Synthetic : public input::Dataset {
 
   const input::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return size_; }
+  int64_t label(int64_t index) const override {
+    SampleRandom random(mix_seed(seed_, static_cast<uint64_t>(index)));
+    return draw_label(random);
+  }
 
   input::Sample read(int64_t index, input::Scratch& scratch) const override {
     SampleRandom random(mix_seed(seed_, static_cast<uint64_t>(index)));
     const auto num_targets = info_.num_classes > 0 ? size_t{0} : static_cast<size_t>(info_.num_targets);
     // The label is drawn first, so that it does not depend on the shape.
-    const auto label = random.next() % static_cast<uint64_t>(info_.num_classes > 0 ? info_.num_classes : 1);
+    const int64_t label = draw_label(random);
     scratch.values.resize(num_targets + num_values_);
     random.fill(scratch.values);
     const std::span<const float> all(scratch.values);
-    return {.image = {},
-            .values = all.subspan(num_targets),
-            .label = labels_ == SyntheticLabels::kRandom ? static_cast<int64_t>(label) : 0,
-            .target = all.first(num_targets)};
+    return {.image = {}, .values = all.subspan(num_targets), .label = label, .target = all.first(num_targets)};
   }
 
  private:
+  int64_t draw_label(SampleRandom& random) const {
+    const auto label = random.next() % static_cast<uint64_t>(info_.num_classes > 0 ? info_.num_classes : 1);
+    return labels_ == SyntheticLabels::kRandom ? static_cast<int64_t>(label) : 0;
+  }
+
   input::DatasetInfo info_;
   int64_t size_;
   uint64_t seed_;

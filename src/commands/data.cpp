@@ -13,6 +13,7 @@
 #include "commands/output.h"
 #include "commands/sample_grid.h"
 #include "commands/sample_progress.h"
+#include "input/distributed_sampler.h"
 #include "input/unreadable_samples.h"
 #include "session/build.h"
 #include "session/registries.h"
@@ -31,9 +32,13 @@ void show(const config::Experiment& experiment, const ShowOptions& options) {
   const auto data = session::open_samples(experiment, *logger);
   const auto& dataset = data.train.dataset();
   if (!dataset.info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.component.name));
-  const auto count = std::min(options.count, dataset.size());
-  input::write_image_file(options.output, draw_sample_grid(experiment, data, options.epoch, count));
-  print("{}: the first {} of {} training images in epoch {}\n", options.output.string(), count, dataset.size(), options.epoch);
+  input::DistributedSampler sampler(session::make_sampler(experiment, data.train), {});
+  sampler.set_epoch(options.epoch);
+  const auto samples = sampler.samples();
+  const auto size = static_cast<int64_t>(samples.size());
+  const auto count = std::min(options.count, size);
+  input::write_image_file(options.output, draw_sample_grid(experiment, dataset, samples.slice(0, count), options.epoch));
+  print("{}: the first {} of {} training images in epoch {}\n", options.output.string(), count, size, options.epoch);
 }
 
 // Prints a line for each sample that cannot be used, and returns how many there are.

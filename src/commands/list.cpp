@@ -10,10 +10,11 @@ namespace trainer::commands {
 
 ExitCode list(const std::vector<std::string>& args) {
   const auto registries = session::all_registries();
-  const std::array<std::pair<std::string, const config::RegistryBase*>, 7> kinds = {{{"models", &registries.models},
+  const std::array<std::pair<std::string, const config::RegistryBase*>, 8> kinds = {{{"models", &registries.models},
                                                                                      {"datasets", &registries.datasets},
                                                                                      {"transforms", &registries.transforms},
                                                                                      {"batch_transforms", &registries.batch_transforms},
+                                                                                     {"samplers", &registries.samplers},
                                                                                      {"optimizers", &registries.optimizers},
                                                                                      {"lr_schedulers", &registries.lr_schedulers},
                                                                                      {"losses", &registries.losses}}};

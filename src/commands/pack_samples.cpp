@@ -41,7 +41,7 @@ class EntryMaker {
   input::PictureMemory memory_;
   // A resize draws nothing from it.
   input::EpochSeeds seeds_{0, 0};
-  input::SampleRandom random_{seeds_, 0};
+  input::SampleRandom random_{seeds_, {}};
 };
 
 }  // namespace

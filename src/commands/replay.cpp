@@ -53,8 +53,8 @@ std::string repeat_step(const engine::StepRecord& record, const config::Experime
   parts.model->train();
   std::string first;
   for (size_t number = 0; number < record.batches.size(); ++number) {
-    const auto& indices = record.batches[number];
-    parts.train.loader->start_epoch(record.epoch, indices, {static_cast<int64_t>(indices.size())});
+    const input::SampleList samples(record.batches[number], record.occurrences.at(number));
+    parts.train.loader->start_epoch(record.epoch, samples, {static_cast<int64_t>(samples.size())});
     const auto& batch = *parts.train.loader->next();
     const auto count = static_cast<int64_t>(record.batches.size());
     const auto position = static_cast<int64_t>(number);

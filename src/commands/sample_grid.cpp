@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "input/distributed_sampler.h"
 #include "input/pipeline.h"
 #include "session/random_streams.h"
 
@@ -32,10 +31,11 @@ class SampleReader {
   int width() const { return width_; }
 
   // Returns its label.
-  int64_t read(int64_t index) {
+  int64_t read(const input::EpochSample& which) {
+    const int64_t index = which.index;
     try {
       const auto sample = dataset_.read(index, scratch_);
-      pipeline_.write(sample, seeds_, index, memory_, values_.data());
+      pipeline_.write(sample, seeds_, which, memory_, values_.data());
       return sample.label;
     } catch (const std::runtime_error& error) {
       throw DataError(fmt::format("{}: {}", dataset_.describe(index), error.what()));
@@ -71,11 +71,9 @@ std::string caption_of(int64_t label, const input::DatasetInfo& info) {
 
 }  // namespace
 
-input::RgbImage draw_sample_grid(const config::Experiment& experiment, const engine::Data& data, int64_t epoch, int64_t count) {
-  const auto& dataset = data.train.dataset();
-  input::DistributedSampler sampler({.num_samples = dataset.size(), .seed = static_cast<uint64_t>(experiment.seed)});
-  sampler.set_epoch(epoch);
-  const auto order = sampler.indices();
+input::RgbImage draw_sample_grid(const config::Experiment& experiment, const input::Dataset& dataset, const input::SampleList& samples,
+                                 int64_t epoch) {
+  const auto count = static_cast<int64_t>(samples.size());
   SampleReader reader(experiment, dataset, epoch);
   const int zoom = std::max(1, kCellWidth / reader.width());
   const int cell_height = reader.height() * zoom + input::kTextHeight + kMargin;
@@ -87,7 +85,7 @@ input::RgbImage draw_sample_grid(const config::Experiment& experiment, const eng
   for (int64_t i = 0; i < count; ++i) {
     const int top = kMargin + static_cast<int>(i) / columns * cell_height;
     const int left = kMargin + static_cast<int>(i) % columns * cell_width;
-    const auto label = reader.read(order[static_cast<size_t>(i)]);
+    const auto label = reader.read(samples[static_cast<size_t>(i)]);
     for (int y = 0; y < reader.height() * zoom; ++y) {
       for (int x = 0; x < reader.width() * zoom; ++x) {
         auto* pixel = &grid.pixels[static_cast<size_t>(((top + y) * grid.width + left + x) * 3)];

@@ -46,7 +46,7 @@ void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add_section(
       "dataset", [&](KeyTable& section) { dataset.describe(section, registries); }, "The images and what is done to them.");
   keys.add_section(
-      "dataloader", [&](KeyTable& section) { dataloader.describe(section); }, "How batches are made.");
+      "dataloader", [&](KeyTable& section) { dataloader.describe(section, registries.samplers); }, "How batches are made.");
   keys.add_section(
       "loss", [&](KeyTable& section) { loss.describe(section, registries.losses); }, "What is minimised.");
   keys.add_section(

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "config/experiment.h"
+#include "config/reader.h"
 
 namespace trainer::config {
 namespace {
@@ -20,6 +21,7 @@ std::string default_text(const Key& key) {
   if (key.required) return "required";
   if (key.component != nullptr) return key.component->name;
   if (key.components != nullptr) return "[]";
+  if (key.section && !key.set_section) return to_inline_yaml(write_section(key.section));
   return to_inline_yaml(key.write());
 }
 
@@ -52,11 +54,14 @@ void for_each_table(const Registries& registries, const Visit& visit) {
     for (const auto& inner : section.keys()) {
       if (inner.component != nullptr) visit_components(key.name + ", name: {}", *inner.registry);
       if (inner.components != nullptr && std::ranges::find(lists, inner.registry) == lists.end()) lists.push_back(inner.registry);
-      if (inner.set_section) {
-        inner.set_section(true);
-        KeyTable keys;
-        inner.section(keys);
-        visit(Table{key.name + "." + inner.name, inner.doc, keys.keys()});
+      if (!inner.section) continue;
+      if (inner.set_section) inner.set_section(true);
+      const auto title = key.name + "." + inner.name;
+      KeyTable keys;
+      inner.section(keys);
+      visit(Table{title, inner.doc, keys.keys()});
+      for (const auto& innermost : keys.keys()) {
+        if (innermost.component != nullptr) visit_components(title + ", name: {}", *innermost.registry);
       }
     }
   }

@@ -112,6 +112,7 @@ struct Registries {
   const RegistryBase& losses;
   const RegistryBase& optimizers;
   const RegistryBase& lr_schedulers;
+  const RegistryBase& samplers;
   MonitorChoices monitor = {};
   // Sets the values that the file leaves to other components, and checks components against each other, such as the network against the
   // data set, and against other sections. Called once the file is read; it reads no more of a data set than DatasetRegistry::make().

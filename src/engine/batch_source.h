@@ -12,7 +12,7 @@ namespace trainer::engine {
 
 // What a rank takes in an epoch: its samples in order, and the sizes of the batches that they are divided into.
 struct RankShare {
-  std::vector<int64_t> indices;
+  input::SampleList samples;
   std::vector<int64_t> batch_sizes;
 };
 // The share of a world rank; the same on every rank that calls it.
@@ -41,7 +41,7 @@ class LocalBatches final : public BatchSource {
 
   void start_epoch(int64_t epoch, const ShareOf& share_of) override {
     auto share = share_of(rank_);
-    loader_.start_epoch(epoch, std::move(share.indices), share.batch_sizes);
+    loader_.start_epoch(epoch, std::move(share.samples), share.batch_sizes);
   }
   const input::Batch* next() override { return loader_.next(); }
   int64_t batch_size() const override { return loader_.batch_size(); }

@@ -19,7 +19,7 @@ std::optional<task::Measurement> evaluate_model(Parts& parts, config::TestTimeAu
     for (int64_t number = rank; number < num_batches; number += world.size()) {
       const int64_t first = number * batch_size;
       const int64_t end = std::min(first + batch_size, num_samples);
-      for (int64_t i = first; i < end; ++i) share.indices.push_back(i);
+      for (int64_t i = first; i < end; ++i) share.samples.indices.push_back(i);
       share.batch_sizes.push_back(end - first);
     }
     return share;

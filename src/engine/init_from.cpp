@@ -140,7 +140,7 @@ void fit_model(models::Model& model, const Data& data) {
   input::Scratch scratch;
   input::PictureMemory memory;
   for (int64_t i = 0; i < num_images; ++i) {
-    pipeline.write(dataset.read(i, scratch), {/*seed=*/0, /*number=*/0}, i, memory, images[i].data_ptr());
+    pipeline.write(dataset.read(i, scratch), {/*seed=*/0, /*number=*/0}, {i}, memory, images[i].data_ptr());
   }
   model.fit(images);
 }

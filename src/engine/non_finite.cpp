@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/non_finite_search.h"
@@ -16,9 +17,10 @@ struct NonFiniteSteps::Finding {
   std::string what;      // empty: no value was non-finite
   int64_t position = 0;  // among all observations of the step, in their order
   bool repeats = true;
-  std::vector<std::vector<int64_t>> batches;  // sample indices of each micro-step
+  std::vector<std::vector<int64_t>> batches;       // sample indices of each micro-step
+  std::vector<std::vector<uint32_t>> occurrences;  // of the same samples; those of a micro-step may be empty: all are 0
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Finding, what, position, repeats, batches)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Finding, what, position, repeats, batches, occurrences)
 };
 
 namespace {
@@ -34,6 +36,33 @@ bool has_joined_statistics(const models::Model& model) {
     const auto* norm = dynamic_cast<const nn::SyncBatchNorm*>(module.get());
     return norm != nullptr && norm->is_joined();
   });
+}
+
+// What a rank takes in a step: its samples in each micro-step, and their occurrences.
+nlohmann::json samples_of(Parts& parts, int rank, const EpochPart& part, int64_t step) {
+  const auto share = parts.share_of(rank, part, step);
+  const int64_t num_batches = first_batch_of(parts.plan, part, step + 1) - first_batch_of(parts.plan, part, step);
+  auto batches = nlohmann::json::array();
+  auto occurrences = nlohmann::json::array();
+  int64_t first = 0;
+  for (int64_t i = 0; i < num_batches; ++i) {
+    const int64_t end = first + share.batch_sizes[static_cast<size_t>(i)];
+    const auto samples = share.samples.slice(std::exchange(first, end), end);
+    batches.push_back(samples.indices);
+    occurrences.push_back(samples.occurrences);
+  }
+  return {{"batches", std::move(batches)}, {"occurrences", std::move(occurrences)}};
+}
+
+// Those of this rank. Collective over the ranks that share a reader, because only the reader knows the order.
+nlohmann::json own_samples(Parts& parts, const EpochPart& part, int64_t step) {
+  const auto& reading = parts.ranks.reading;
+  if (!reading) return samples_of(parts, parts.ranks.world->rank(), part, step);
+  auto all = nlohmann::json::array();
+  if (parts.ranks.reads_data()) {
+    for (const int rank : reading->ranks()) all.push_back(samples_of(parts, rank, part, step));
+  }
+  return nlohmann::json::parse(reading->broadcast_bytes(all.dump())).at(static_cast<size_t>(reading->rank()));
 }
 
 }  // namespace
@@ -86,19 +115,13 @@ std::string NonFiniteSteps::save(const StepRecord& record) {
 }
 
 NonFiniteSteps::Finding NonFiniteSteps::examine(const EpochPart& part, int64_t step) {
+  const auto samples = own_samples(parts_, part, step);
   Finding finding;
-  const auto indices = parts_.indices_from(part, step);
-  const int rank = parts_.ranks.world->rank();
-  const int64_t first_batch = first_batch_of(parts_.plan, part, step);
-  const auto position_of = [&](int64_t batch) {
-    return indices.begin() +
-           (samples_before_batch(parts_.plan, part, rank, batch) - samples_before_batch(parts_.plan, part, rank, first_batch));
-  };
+  samples["batches"].get_to(finding.batches);
+  samples["occurrences"].get_to(finding.occurrences);
   parts_.begin(part, step);
-  for (const auto& micro_step : micro_steps_of(parts_.plan, part, rank, step)) {
+  for (const auto& micro_step : micro_steps_of(parts_.plan, part, parts_.ranks.world->rank(), step)) {
     const auto& batch = parts_.next();
-    const int64_t number = first_batch + micro_step.number;
-    finding.batches.emplace_back(position_of(number), position_of(number + 1));
     const auto observations = observe_micro_step(parts_, train_step_, batch, micro_step);
     if (!finding.what.empty()) continue;
     const auto* first = first_non_finite(observations);
@@ -127,13 +150,19 @@ StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step) {
                     .is_joined = has_joined_statistics(*parts_.model),
                     .num_group_samples = samples_in_step(parts_.plan, part, step),
                     .batches = first->batches,
+                    .occurrences = first->occurrences,
                     .first_non_finite = first->what,
                     .repeats = first->repeats};
   if (!record.is_joined) return record;
   for (size_t i = 0; i < record.batches.size(); ++i) {
     auto& batch = record.batches[i];
+    auto& occurrences = record.occurrences[i];
     batch.clear();
-    for (const auto& finding : findings) batch.insert(batch.end(), finding.batches[i].begin(), finding.batches[i].end());
+    occurrences.clear();
+    for (const auto& finding : findings) {
+      batch.insert(batch.end(), finding.batches[i].begin(), finding.batches[i].end());
+      occurrences.insert(occurrences.end(), finding.occurrences[i].begin(), finding.occurrences[i].end());
+    }
   }
   return record;
 }

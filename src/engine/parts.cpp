@@ -19,15 +19,13 @@ Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistic
 
 RankShare Data::share_of(int rank, const EpochPart& part, int64_t step) {
   sampler->set_epoch(part.epoch);
-  const auto indices = sampler->of_rank(rank).indices(part.first_sample);
+  const auto samples = sampler->samples_of(rank, part.first_sample);
   const auto num_before = [&](int64_t batch) { return samples_before_batch(plan, part, rank, batch); };
   const int64_t first = first_batch_of(plan, part, step);
-  RankShare share{.indices = {indices.begin() + num_before(first), indices.begin() + num_before(part.num_batches)}, .batch_sizes = {}};
+  RankShare share{.samples = samples.slice(num_before(first), num_before(part.num_batches)), .batch_sizes = {}};
   for (int64_t batch = first; batch < part.num_batches; ++batch) share.batch_sizes.push_back(num_before(batch + 1) - num_before(batch));
   return share;
 }
-
-std::vector<int64_t> Data::indices_from(const EpochPart& part, int64_t step) { return share_of(sampler->rank(), part, step).indices; }
 
 void Data::begin(const EpochPart& part, int64_t step) {
   epoch_ = part.epoch;

@@ -58,13 +58,14 @@ struct DataSource {
 struct Data {
   DataSource train;
   DataSource validation;
+  std::unique_ptr<input::DistributedSampler> sampler;  // null on a rank that does not read the data
+  int64_t samples_per_epoch = 0;                       // of the sampler
   Plan plan;
-  std::unique_ptr<input::DistributedSampler> sampler;
   std::unique_ptr<input::BatchMixer> batch_mixer;  // null without dataset.batch_transforms
   optim::LrSchedule lr_schedule;
 
-  // The indices of this rank's training samples from the first batch of step `step` to the end of `part`, in order.
-  std::vector<int64_t> indices_from(const EpochPart& part, int64_t step);
+  // What a rank takes from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.
+  RankShare share_of(int rank, const EpochPart& part, int64_t step);
   // Starts to load these samples. As next(), collective over the ranks that share a reader.
   void begin(const EpochPart& part, int64_t step);
   // The next batch, valid until the next call. Throws as BatchSource::next(), and std::logic_error naming the epoch when all batches have
@@ -72,8 +73,6 @@ struct Data {
   const input::Batch& next();
 
  private:
-  RankShare share_of(int rank, const EpochPart& part, int64_t step);
-
   int64_t epoch_ = 0;  // of the batches that are loaded
 };
 

@@ -72,13 +72,12 @@ void SharedBatches::start_epoch(int64_t epoch, const ShareOf& share_of) {
     for (size_t i = 0; i < shares.size(); ++i) {
       if (round >= batches_left_[i]) continue;
       const int64_t size = shares[i].batch_sizes[static_cast<size_t>(round)];
-      const auto first = shares[i].indices.begin() + positions[i];
-      all.indices.insert(all.indices.end(), first, first + size);
+      all.samples.append(shares[i].samples.slice(positions[i], positions[i] + size));
       all.batch_sizes.push_back(size);
       positions[i] += size;
     }
   }
-  loader_->start_epoch(epoch, std::move(all.indices), all.batch_sizes);
+  loader_->start_epoch(epoch, std::move(all.samples), all.batch_sizes);
 }
 
 const input::Batch* SharedBatches::next() {

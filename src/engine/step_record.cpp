@@ -43,7 +43,8 @@ void write_step(const std::filesystem::path& folder, const StepRecord& record, c
                                  {"num_group_samples", record.num_group_samples},
                                  {"first_non_finite", record.first_non_finite},
                                  {"repeats", record.repeats},
-                                 {"batches", record.batches}};
+                                 {"batches", record.batches},
+                                 {"occurrences", record.occurrences}};
   if (record.loss_scale) json["loss_scale"] = *record.loss_scale;
   write_file_atomically(json_file(folder), json.dump() + '\n');
 }
@@ -61,6 +62,7 @@ StepRecord read_step(const std::filesystem::path& folder) {
                       .is_joined = json.at("is_joined"),
                       .num_group_samples = json.at("num_group_samples"),
                       .batches = json.at("batches"),
+                      .occurrences = json.value("occurrences", std::vector<std::vector<uint32_t>>(json.at("batches").size())),
                       .first_non_finite = json.at("first_non_finite"),
                       .repeats = json.at("repeats")};
     if (!json.at("loss_scale").is_null()) record.loss_scale = json.at("loss_scale").get<double>();

@@ -21,8 +21,10 @@ struct StepRecord {
   bool is_joined = false;                     // whether batch statistics are joint; `batches` are those of all ranks then
   int64_t num_group_samples = 0;              // in the whole step, on all ranks
   std::vector<std::vector<int64_t>> batches;  // sample indices of each micro-step
-  std::string first_non_finite = {};          // "the output of layer1.0.conv1"; empty: only the sum over the ranks
-  bool repeats = true;                        // false: it was finite when the step was repeated
+  // Of the same samples, in the order of the epoch; those of a micro-step may be empty: all are 0.
+  std::vector<std::vector<uint32_t>> occurrences;
+  std::string first_non_finite = {};  // "the output of layer1.0.conv1"; empty: only the sum over the ranks
+  bool repeats = true;                // false: it was finite when the step was repeated
 };
 
 // Creates the folder, with step.json, model.pt (the parameters and buffers by their names, which Python's torch.load can read) and

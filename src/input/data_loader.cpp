@@ -37,9 +37,8 @@ struct Slot : BatchTensors {
 
 void write_target(const Sample& sample, const DatasetInfo& info, torch::ScalarType dtype, void* out) {
   if (info.num_classes > 0) {
-    if (sample.label < 0 || sample.label >= info.num_classes) {
-      throw DataError(fmt::format("its label is {}, but labels must lie in 0 to {}", sample.label, info.num_classes - 1));
-    }
+    const auto refusal = refusal_of_label(sample.label, info.num_classes);
+    if (!refusal.empty()) throw DataError(refusal);
     *static_cast<int64_t*>(out) = sample.label;
     return;
   }
@@ -100,7 +99,7 @@ class DataLoader::State {
     for (int64_t i = 0; i < options_.num_workers; ++i) threads_.emplace_back([this] { work(); });
   }
 
-  void start_epoch(int64_t epoch, std::vector<int64_t> indices, const std::vector<int64_t>& batch_sizes) {
+  void start_epoch(int64_t epoch, SampleList samples, const std::vector<int64_t>& batch_sizes) {
     const int64_t size = dataset_.size();
     std::vector<int64_t> begins{0};
     begins.reserve(batch_sizes.size() + 1);
@@ -108,8 +107,9 @@ class DataLoader::State {
       TORCH_CHECK(batch_size >= 0 && batch_size <= options_.batch_size, "a batch of ", batch_size, ", not of 0 to ", options_.batch_size);
       begins.push_back(begins.back() + batch_size);
     }
-    TORCH_CHECK(begins.back() == static_cast<int64_t>(indices.size()), "batches of ", begins.back(), " samples for ", indices.size());
-    for (const int64_t index : indices) TORCH_CHECK(index >= 0 && index < size, "index ", index, " in a data set of ", size, " samples");
+    TORCH_CHECK(begins.back() == static_cast<int64_t>(samples.size()), "batches of ", begins.back(), " samples for ", samples.size());
+    for (const int64_t index : samples.indices)
+      TORCH_CHECK(index >= 0 && index < size, "index ", index, " in a data set of ", size, " samples");
     std::unique_lock lock(mutex_);
     num_batches_ = 0;
     cancelled_ = true;
@@ -120,7 +120,7 @@ class DataLoader::State {
       if (slot.copied) slot.copied->wait();
     }
     seeds_ = {options_.seed, epoch};
-    indices_ = std::move(indices);
+    samples_ = std::move(samples);
     begins_ = std::move(begins);
     num_batches_ = static_cast<int64_t>(batch_sizes.size());
     num_taken_ = num_released_ = next_ = 0;
@@ -206,10 +206,11 @@ class DataLoader::State {
     slot.left_out.clear();
     slot.num_samples = 0;
     const int64_t size = batch_size(number);
-    const int64_t* indices = indices_.data() + begins_[static_cast<size_t>(number)];
-    for (int64_t i = 0; i < size && !cancelled_; ++i) {
-      if (i + 1 < size) dataset_.prefetch(indices[i + 1]);
-      write_sample(slot, indices[i], memory);
+    const auto begin = static_cast<size_t>(begins_[static_cast<size_t>(number)]);
+    const auto end = begin + static_cast<size_t>(size);
+    for (size_t i = begin; i < end && !cancelled_; ++i) {
+      if (i + 1 < end) dataset_.prefetch(samples_.indices[i + 1]);
+      write_sample(slot, samples_[i], memory);
       if (slot.error) return;
     }
     if (size >= kLargerBatch && static_cast<int64_t>(slot.left_out.size()) == size) {
@@ -218,12 +219,13 @@ class DataLoader::State {
   }
 
   // Appends it to the slot's batch.
-  void write_sample(Slot& slot, int64_t index, Memory& memory) const {
+  void write_sample(Slot& slot, const EpochSample& which, Memory& memory) const {
+    const int64_t index = which.index;
     try {
       Sample sample;
       try {
         sample = dataset_.read(index, memory.scratch);
-        pipeline_.write(sample, seeds_, index, memory.picture, entry(slot.images, slot.num_samples));
+        pipeline_.write(sample, seeds_, which, memory.picture, entry(slot.images, slot.num_samples));
       } catch (const c10::Error&) {
         throw;
       } catch (const std::exception& error) {
@@ -251,8 +253,8 @@ class DataLoader::State {
 
   // State of the epoch; changed only while no worker is busy.
   EpochSeeds seeds_{options_.seed, 0};
-  std::vector<int64_t> indices_;
-  std::vector<int64_t> begins_;  // of each batch in indices_, and their end
+  SampleList samples_;
+  std::vector<int64_t> begins_;  // of each batch in samples_, and their end
 
   std::mutex mutex_;               // guards the members below and each slot's number
   std::condition_variable work_;   // a worker may take a batch, or must stop
@@ -272,8 +274,8 @@ DataLoader::DataLoader(const Dataset& dataset, const Pipeline& pipeline, const L
 }
 DataLoader::~DataLoader() = default;
 
-void DataLoader::start_epoch(int64_t epoch, std::vector<int64_t> indices, const std::vector<int64_t>& batch_sizes) {
-  state_->start_epoch(epoch, std::move(indices), batch_sizes);
+void DataLoader::start_epoch(int64_t epoch, SampleList samples, const std::vector<int64_t>& batch_sizes) {
+  state_->start_epoch(epoch, std::move(samples), batch_sizes);
 }
 void DataLoader::start_epoch(int64_t epoch, std::vector<int64_t> indices) {
   const auto num_samples = static_cast<int64_t>(indices.size());

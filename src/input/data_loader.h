@@ -1,6 +1,6 @@
 #pragma once
-// Batches of a data set in a given order, prefetched by worker threads. A prepared sample depends only on (seed, epoch, sample index), not
-// on the number of threads or their timing.
+// Batches of a data set in a given order, prefetched by worker threads. A prepared sample depends only on (seed, epoch, sample index,
+// occurrence), not on the number of threads or their timing.
 
 #include <torch/types.h>
 
@@ -13,6 +13,7 @@
 
 #include "input/dataset.h"
 #include "input/pipeline.h"
+#include "input/sample_list.h"
 
 namespace trainer::input {
 
@@ -65,10 +66,10 @@ class DataLoader {
   DataLoader(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options);
   ~DataLoader();
 
-  // Starts an epoch over `indices`, in batches of these sizes: 0 to batch_size, together as many as there are indices. The rest of an
+  // Starts an epoch over `samples`, in batches of these sizes: 0 to batch_size, together as many as there are samples. The rest of an
   // earlier epoch is dropped.
-  void start_epoch(int64_t epoch, std::vector<int64_t> indices, const std::vector<int64_t>& batch_sizes);
-  // In batches of batch_size; the last one may be smaller.
+  void start_epoch(int64_t epoch, SampleList samples, const std::vector<int64_t>& batch_sizes);
+  // Each of them once, in batches of batch_size; the last one may be smaller.
   void start_epoch(int64_t epoch, std::vector<int64_t> indices);
   // The next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, its memory is
   // not written again before its event is ready; next() waits for the event of the batch before the last one, so that the host is never

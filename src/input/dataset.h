@@ -40,6 +40,12 @@ struct Scratch {
   std::vector<float> values;
 };
 
+// Why no sample can have that label; empty: one can.
+inline std::string refusal_of_label(int64_t label, int64_t num_classes) {
+  if (label >= 0 && label < num_classes) return "";
+  return "its label is " + std::to_string(label) + ", but labels must lie in 0 to " + std::to_string(num_classes - 1);
+}
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -47,7 +53,7 @@ class Dataset {
   virtual int64_t size() const = 0;
   // The sample at `index`, 0 <= index < size(). Must be thread-safe: several threads call it concurrently.
   virtual Sample read(int64_t index, Scratch& scratch) const = 0;
-  // The label of that sample, when info().num_classes > 0. Thread-safe. Data sets whose samples are separate files need not open them.
+  // The label of that sample, without reading it where that takes long. As read(), it may be called concurrently and may throw.
   virtual int64_t label(int64_t index) const {
     Scratch scratch;
     return read(index, scratch).label;
@@ -55,6 +61,8 @@ class Dataset {
   // Looks for damage of the stored sample that read() does not look for, because that would take too long in training. Thread-safe. Throws
   // std::runtime_error with only the reason.
   virtual void check(int64_t /*index*/) const {}
+  // The index of that sample in the data set as it was opened, when this one is a part of it.
+  virtual int64_t index_in_files(int64_t index) const { return index; }
   // What a message calls that sample, such as its file; empty: it has only its index.
   virtual std::string name(int64_t /*index*/) const { return ""; }
   // "sample 17", or with its name "sample 17, data/cat/1.jpg".
@@ -75,6 +83,7 @@ class Subset : public Dataset {
   Sample read(int64_t index, Scratch& scratch) const override { return dataset_.read(indices_[static_cast<size_t>(index)], scratch); }
   int64_t label(int64_t index) const override { return dataset_.label(indices_[static_cast<size_t>(index)]); }
   void check(int64_t index) const override { dataset_.check(indices_[static_cast<size_t>(index)]); }
+  int64_t index_in_files(int64_t index) const override { return dataset_.index_in_files(indices_[static_cast<size_t>(index)]); }
   std::string name(int64_t index) const override { return dataset_.name(indices_[static_cast<size_t>(index)]); }
   void prefetch(int64_t index) const override { dataset_.prefetch(indices_[static_cast<size_t>(index)]); }
 

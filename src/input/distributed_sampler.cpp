@@ -1,42 +1,43 @@
 #include "input/distributed_sampler.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <torch/types.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 
 namespace trainer::input {
+namespace {
 
-DistributedSampler::DistributedSampler(SamplerOptions options) : options_(options) {
-  TORCH_CHECK(options.num_samples >= 0, "num_samples is ", options.num_samples);
+// How often each index comes before its position.
+std::vector<uint32_t> count_occurrences(const std::vector<int64_t>& order) {
+  std::vector<uint32_t> occurrences, counts;
+  for (const int64_t index : order) {
+    if (static_cast<size_t>(index) >= counts.size()) counts.resize(static_cast<size_t>(index) + 1);
+    occurrences.push_back(counts[static_cast<size_t>(index)]++);
+  }
+  return occurrences;
+}
+
+}  // namespace
+
+DistributedSampler::DistributedSampler(std::unique_ptr<const Sampler> sampler, ShardOptions options)
+    : sampler_(std::move(sampler)), options_(options) {
   TORCH_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank ", options.rank, " of ",
               options.world_size);
 }
 
-DistributedSampler DistributedSampler::of_rank(int rank) const {
-  auto options = options_;
-  options.rank = rank;
-  DistributedSampler sampler(options);
-  sampler.set_epoch(epoch_);
-  return sampler;
-}
-
-std::vector<int64_t> DistributedSampler::indices(int64_t first) const {
-  torch::Tensor order;
-  if (options_.shuffle) {
-    const auto generator = at::detail::createCPUGenerator(options_.seed + static_cast<uint64_t>(epoch_));
-    order = torch::randperm(options_.num_samples, generator, torch::kLong);
-  } else {
-    order = torch::arange(options_.num_samples, torch::kLong);
+SampleList DistributedSampler::samples_of(int rank, int64_t first) const {
+  const auto order = sampler_->order(epoch_);
+  const auto occurrences = sampler_->repeats() ? count_occurrences(order) : std::vector<uint32_t>();
+  const auto num_samples = static_cast<int64_t>(order.size());
+  const int64_t end = end_of_order(options_.shards, num_samples, options_.world_size, first);
+  SampleList samples;
+  samples.indices.reserve(static_cast<size_t>((end - first) / options_.world_size + 1));
+  for (int64_t position = first + rank; position < end; position += options_.world_size) {
+    const auto at = static_cast<size_t>(position % num_samples);
+    samples.indices.push_back(order[at]);
+    if (!occurrences.empty()) samples.occurrences.push_back(occurrences[at]);
   }
-  const int64_t* order_data = order.const_data_ptr<int64_t>();
-  const int64_t end = end_of_order(options_.shards, options_.num_samples, options_.world_size, first);
-  std::vector<int64_t> indices;
-  indices.reserve(static_cast<size_t>((end - first) / options_.world_size + 1));
-  for (int64_t position = first + options_.rank; position < end; position += options_.world_size) {
-    indices.push_back(order_data[position % options_.num_samples]);
-  }
-  return indices;
+  return samples;
 }
 
 int64_t end_of_order(config::Shards shards, int64_t num_samples, int world_size, int64_t first) {

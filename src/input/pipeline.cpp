@@ -144,10 +144,10 @@ struct Pipeline::State {
                 height, " x ", width, " pixels, the data set ", fmt::format("{}", fmt::join(info.shape, " x ")));
   }
 
-  void write_pixels(const Sample& sample, const EpochSeeds& seeds, int64_t index, PictureMemory& memory, void* out) const {
+  void write_pixels(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out) const {
     Picture picture = sample.encoded.empty() ? Picture(sample.image, memory) : Picture(sample.encoded, memory);
     check_size(picture.channels(), picture.height(), picture.width());
-    SampleRandom random(seeds, index);
+    SampleRandom random(seeds, which);
     for (const auto& transform : image_transforms) transform->apply(picture, random);
     const auto write = [&]<class T>(const std::vector<T>& values) {
       const auto& view = picture.view();
@@ -197,9 +197,9 @@ Pipeline::Pipeline(const std::vector<config::ComponentConfig>& components, const
 const std::vector<int64_t>& Pipeline::output_shape() const { return state_->output_shape; }
 const BatchLayout& Pipeline::layout() const { return state_->layout; }
 
-void Pipeline::write(const Sample& sample, const EpochSeeds& seeds, int64_t index, PictureMemory& memory, void* out) const {
+void Pipeline::write(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out) const {
   if (state_->info.is_image) {
-    state_->write_pixels(sample, seeds, index, memory, out);
+    state_->write_pixels(sample, seeds, which, memory, out);
   } else {
     state_->write_values(sample, out);
   }

@@ -12,6 +12,7 @@
 #include "config/key_table.h"
 #include "input/dataset.h"
 #include "input/picture.h"
+#include "input/sample_list.h"
 #include "input/transforms/transform.h"
 
 namespace trainer::input {
@@ -44,8 +45,9 @@ class Pipeline {
   const std::vector<int64_t>& output_shape() const;
   const BatchLayout& layout() const;
   // Writes one transformed sample to `out`, which must have room for it in the layout's dtype. All randomness is a function of `seeds` and
-  // of `index`, the sample's number in the data set. Throws std::runtime_error with the reason when the sample's image cannot be decoded.
-  void write(const Sample& sample, const EpochSeeds& seeds, int64_t index, PictureMemory& memory, void* out) const;
+  // of `which`, its index in the data set and its occurrence. Throws std::runtime_error with the reason when the sample's image cannot be
+  // decoded.
+  void write(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out) const;
 
  private:
   friend std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info);

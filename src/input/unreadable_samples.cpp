@@ -1,7 +1,5 @@
 #include "input/unreadable_samples.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -24,10 +22,8 @@ std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scr
     const auto sample = dataset.read(index, scratch);
     if (!sample.encoded.empty()) decode_image(sample.encoded, pixels);
     const int64_t num_classes = dataset.info().num_classes;
-    if (num_classes > 0 && (sample.label < 0 || sample.label >= num_classes)) {
-      return fmt::format("its label is {}, but labels must lie in 0 to {}", sample.label, num_classes - 1);
-    }
-    return std::nullopt;
+    const auto refusal = num_classes > 0 ? refusal_of_label(sample.label, num_classes) : "";
+    return refusal.empty() ? std::nullopt : std::optional(refusal);
   } catch (const std::exception& error) {
     return error.what();
   }

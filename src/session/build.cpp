@@ -85,7 +85,7 @@ void make_batches(engine::DataSource& source, const std::vector<config::Componen
   const auto& section = experiment.dataset;
   const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
   source.pipeline = std::make_unique<input::Pipeline>(transforms, info, input::BatchLayout{placement.input_dtype, channels_last});
-  input::LoaderOptions options{.batch_size = std::min(batch_size, source.num_samples),
+  input::LoaderOptions options{.batch_size = batch_size,
                                .num_workers = experiment.dataloader.num_workers,
                                .prefetch = experiment.dataloader.prefetch,
                                .pin_memory = placement.pin_memory,
@@ -199,23 +199,35 @@ engine::Data open_samples(const config::Experiment& experiment, const datasets::
   return data;
 }
 
+std::unique_ptr<input::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train) {
+  return input::sampler_registry().make(experiment.dataloader.sampler, {.dataset = train.dataset(),
+                                                                        .files = *train.files,
+                                                                        .seed = static_cast<uint64_t>(experiment.seed),
+                                                                        .place_of = [&](const std::string& key) {
+                                                                          return experiment.place_of("dataloader.sampler." + key);
+                                                                        }});
+}
+
+void add_sampler(const config::Experiment& experiment, const engine::Ranks& ranks, engine::Data& data) {
+  auto sampler = make_sampler(experiment, data.train);
+  data.samples_per_epoch = sampler->num_samples();
+  data.sampler = std::make_unique<input::DistributedSampler>(
+      std::move(sampler),
+      input::ShardOptions{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = experiment.dataloader.shards});
+}
+
 void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
                  engine::Data& data) {
-  const auto& world = *ranks.world;
-  data.plan = engine::make_plan(experiment, data.train.num_samples, world.size());
+  data.plan = engine::make_plan(experiment, data.samples_per_epoch, ranks.world->size());
   data.lr_schedule = optim::make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
-  data.sampler = std::make_unique<input::DistributedSampler>(input::SamplerOptions{.num_samples = data.train.num_samples,
-                                                                                   .rank = world.rank(),
-                                                                                   .world_size = world.size(),
-                                                                                   .shards = experiment.dataloader.shards,
-                                                                                   .seed = static_cast<uint64_t>(experiment.seed)});
   if (!experiment.dataset.batch_transforms.empty()) {
     data.batch_mixer = std::make_unique<input::BatchMixer>(experiment.dataset.batch_transforms, data.train.info.num_classes,
                                                            mix_seed(static_cast<uint64_t>(experiment.seed), kBatchMixStream));
   }
-  make_batches(data.train, experiment.dataset.train_transforms, data.plan.batch_size, experiment, placement, ranks, logger);
-  make_batches(data.validation, experiment.dataset.validation_transforms, experiment.validation.batch_size, experiment, placement, ranks,
-               logger);
+  make_batches(data.train, experiment.dataset.train_transforms, std::min(data.plan.batch_size, data.samples_per_epoch), experiment, placement,
+               ranks, logger);
+  make_batches(data.validation, experiment.dataset.validation_transforms,
+               std::min(experiment.validation.batch_size, data.validation.num_samples), experiment, placement, ranks, logger);
 }
 
 }  // namespace trainer::session

@@ -18,7 +18,12 @@ engine::Data open_samples(const config::Experiment& experiment, Logger& logger);
 // With the data set of the experiment, whose files may lie in another folder.
 engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger);
 
-// Adds what depends on the samples: the plan, the loaders and the batches that they give. Not collective. Throws UsageError. `logger` must
+// Makes the sampler of these training samples, which need not outlive it. Not collective. Throws UsageError and DataError.
+std::unique_ptr<input::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train);
+
+// Adds the sampler of a run, on a rank that reads the data. Not collective. Throws as make_sampler().
+void add_sampler(const config::Experiment& experiment, const engine::Ranks& ranks, engine::Data& data);
+// Adds what depends on the length of an epoch: the plan, the loaders and the batches that they give. Not collective. Throws UsageError. `logger` must
 // outlive the data.
 void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
                  engine::Data& data);

@@ -11,6 +11,7 @@
 #include "device/allocator_settings.h"
 #include "input/batch_transforms/batch_transform.h"
 #include "input/pipeline.h"
+#include "input/samplers/sampler.h"
 #include "models/registry.h"
 #include "nn/loss.h"
 #include "optim/lr_scheduler.h"
@@ -81,6 +82,14 @@ bool check_inputs(const config::Experiment& experiment, const models::ModelOptio
   return false;
 }
 
+void check_sampler(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
+  if (!findings.are_readable({"dataloader"}) || info.num_classes != 0) return;
+  const auto& sampler = experiment.dataloader.sampler;
+  if (!dynamic_cast<const input::SamplerOptions&>(*sampler.options).needs_classes()) return;
+  findings.refuse("dataloader.sampler.name", fmt::format("{} needs classes, but {} has targets that are numbers; choose another sampler",
+                                                         sampler.name, experiment.dataset.component.name));
+}
+
 void check_views(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
   const auto tta = experiment.validation.tta;
   if (!findings.are_readable({"validation"}) || tta == config::TestTimeAugmentation::kNone || info.is_image) return;
@@ -141,6 +150,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   if (info.num_classes != input::kUnknownClasses) check_task(experiment, info, findings);
   check_views(experiment, info, findings);
   check_batch_transforms(experiment, info, findings);
+  check_sampler(experiment, info, findings);
   const char* const train_key = "dataset.train_transforms";
   const char* const validation_key = "dataset.validation_transforms";
   const auto train_shape = check_transforms(train_key, experiment.dataset.train_transforms, info, findings);

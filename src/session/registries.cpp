@@ -2,6 +2,7 @@
 
 #include "datasets/registry.h"
 #include "input/batch_transforms/batch_transform.h"
+#include "input/samplers/sampler.h"
 #include "input/transforms/transform.h"
 #include "models/registry.h"
 #include "nn/loss.h"
@@ -20,6 +21,7 @@ config::Registries all_registries() {
           .losses = nn::loss_registry(),
           .optimizers = optim::optimizer_registry(),
           .lr_schedulers = optim::lr_scheduler_registry(),
+          .samplers = input::sampler_registry(),
           .monitor = task::monitor_choices(),
           .check = check_components};
 }

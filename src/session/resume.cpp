@@ -26,9 +26,9 @@ namespace fs = std::filesystem;
 // Whether the difference is in a key whose change makes a checkpoint useless.
 bool prevents_resume(const config::Difference& difference) {
   const auto& key = difference.key;
-  if (key.starts_with("model.init")) return false;
-  return key == "seed" || key.starts_with("model.") || key == "dataset.name" || key == "dataset.validation_split" ||
-         key == "optimizer.name";
+  if (key.starts_with("model.init") || key == "dataloader.sampler.weights") return false;
+  return key == "seed" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") || key == "dataset.name" ||
+         key == "dataset.validation_split" || key == "optimizer.name";
 }
 
 // The configuration that a run wrote. Keys that an earlier version of this program did not have get their defaults.

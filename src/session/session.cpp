@@ -142,7 +142,10 @@ datasets::DatasetFactory Session::place_dataset() {
 engine::Data Session::open_data(const engine::Network& network) {
   engine::Data data;
   const auto& ranks = context_.ranks();
-  const auto open = [&] { data = open_samples(context_.experiment(), place_dataset(), context_.logger()); };
+  const auto open = [&] {
+    data = open_samples(context_.experiment(), place_dataset(), context_.logger());
+    add_sampler(context_.experiment(), ranks, data);
+  };
   // First on one process of each host, which downloads and copies missing data.
   context_.barrier().on_all_ranks([&] {
     if (ranks.reads_data() && context_.local_rank() == 0) open();

@@ -23,13 +23,16 @@ void set_from_json(const nlohmann::json& json, engine::DataSource& source) {
 }  // namespace
 
 std::string describe_samples(const engine::Data& data) {
-  return nlohmann::json{{"train", to_json(data.train)}, {"validation", to_json(data.validation)}}.dump();
+  const nlohmann::json json = {
+      {"train", to_json(data.train)}, {"validation", to_json(data.validation)}, {"samples_per_epoch", data.samples_per_epoch}};
+  return json.dump();
 }
 
 void set_samples(const std::string& description, engine::Data& data) {
   const auto json = nlohmann::json::parse(description);
   set_from_json(json["train"], data.train);
   set_from_json(json["validation"], data.validation);
+  data.samples_per_epoch = json["samples_per_epoch"];
 }
 
 }  // namespace trainer::session

@@ -15,8 +15,9 @@ struct DataLoaderSection {
   bool drop_last = true;
   Shards shards = Shards::kPad;
   Auto<bool> pin_memory = {};
+  ComponentConfig sampler;
 
-  void describe(KeyTable& keys) {
+  void describe(KeyTable& keys, const RegistryBase& samplers) {
     keys.add("batch_size", batch_size,
              {.min = 1, .unit = "images", .doc = "Images a rank takes in a micro-step. Give this or `global_batch_size`; neither: 128."});
     keys.add("global_batch_size", global_batch_size,
@@ -31,6 +32,12 @@ struct DataLoaderSection {
               .doc = "Threads that prepare batches; 0: the training thread does it. Results do not depend on it."});
     keys.add("prefetch", prefetch,
              {.min = 1, .max = 1024, .unit = "batches", .doc = "Batches that are kept ready; their buffers are allocated once."});
+    keys.add_section(
+        "sampler",
+        [this, &samplers](KeyTable& section) {
+          section.add_component("name", sampler, samplers, "shuffled", "`trainer list samplers` shows them.");
+        },
+        "Which training samples an epoch has, and their order, which all ranks share.");
     keys.add("drop_last", drop_last, {.doc = "Leave out a training epoch's last batch when it is not full on every rank."});
     keys.add_choice(
         "shards", shards, {{"pad", Shards::kPad}, {"drop", Shards::kDrop}, {"exact", Shards::kExact}},

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "config/key_table.h"
 #include "input/picture.h"
+#include "input/sample_list.h"
 #include "input/transforms/normalize.h"
 
 namespace trainer::input {
@@ -42,21 +43,21 @@ struct EpochSeeds {
 // The random numbers of a sample in its epoch, and those that it has in all epochs alike.
 class SampleRandom : public CounterRandom {
  public:
-  // `seeds` must outlive it. `index`: the sample's number in the data set.
-  SampleRandom(const EpochSeeds& seeds, int64_t index)
-      : CounterRandom(seeds.of_epoch, static_cast<uint64_t>(index)), seeds_(seeds), index_(index) {}
+  // `seeds` must outlive it.
+  SampleRandom(const EpochSeeds& seeds, const EpochSample& which)
+      : CounterRandom(seeds.of_epoch, static_cast<uint64_t>(which.index), which.occurrence), seeds_(seeds), which_(which) {}
 
   int64_t epoch() const { return seeds_.epoch; }
   // Uniform in [low, high).
   double next_between(double low, double high) { return low + (high - low) * (next_uint32() * 0x1.0p-32); }
   CounterRandom& of_all_epochs() {
-    if (!of_all_epochs_) of_all_epochs_.emplace(seeds_.of_all_epochs, static_cast<uint64_t>(index_));
+    if (!of_all_epochs_) of_all_epochs_.emplace(seeds_.of_all_epochs, static_cast<uint64_t>(which_.index), which_.occurrence);
     return *of_all_epochs_;
   }
 
  private:
   const EpochSeeds& seeds_;
-  int64_t index_;
+  EpochSample which_;
   std::optional<CounterRandom> of_all_epochs_;  // made when a transform asks for it, because few do
 };
 

@@ -65,7 +65,7 @@ void add(TestRegistry& registry, const std::string& name) {
 
 struct SmallRegistries {
   TestRegistry models{"model"}, datasets{"dataset"}, transforms{"transform"}, batch_transforms{"batch_transform"}, losses{"loss"},
-      optimizers{"optimizer"}, lr_schedulers{"lr_scheduler"};
+      optimizers{"optimizer"}, lr_schedulers{"lr_scheduler"}, samplers{"sampler"};
 
   SmallRegistries() {
     add<NetOptions>(models, "net");
@@ -79,12 +79,14 @@ struct SmallRegistries {
     add<RateOptions>(optimizers, "sgd");
     add<RateOptions>(optimizers, "adamw");
     add<NoOptions>(lr_schedulers, "constant");
+    add<NoOptions>(samplers, "shuffled");
+    add<RateOptions>(samplers, "rated");
   }
 };
 
 Registries small_registries() {
   static const SmallRegistries all;
-  return {all.models, all.datasets, all.transforms, all.batch_transforms, all.losses, all.optimizers, all.lr_schedulers};
+  return {all.models, all.datasets, all.transforms, all.batch_transforms, all.losses, all.optimizers, all.lr_schedulers, all.samplers};
 }
 
 constexpr const char* kMinimal = "experiment: small\nmodel: {name: net}\ndataset: {name: data}\ntraining: {epochs: 2}\n";
@@ -477,6 +479,8 @@ TEST(Reference, NamesEveryKeyWithItsDefault) {
   EXPECT_NE(text.find("optimizer, name: adamw"), std::string::npos);
   EXPECT_NE(text.find("transform crop"), std::string::npos);
   EXPECT_NE(text.find("ema                    section or null; default null"), std::string::npos);
+  EXPECT_NE(text.find("sampler                section; default {name: shuffled}"), std::string::npos);
+  EXPECT_NE(text.find("dataloader.sampler, name: rated"), std::string::npos);
   EXPECT_NE(text.find("training.ema: An exponential moving average"), std::string::npos);
   const auto markdown = reference_markdown(registries);
   EXPECT_NE(markdown.find("| `device` | auto \\| cpu \\| cuda | `auto` |"), std::string::npos) << markdown;

@@ -150,6 +150,7 @@ TEST_P(EveryDataset, MatchesItsInfo) {
     ASSERT_GT(dataset->size(), 0);
     input::Scratch scratch;
     const auto sample = dataset->read(dataset->size() - 1, scratch);
+    EXPECT_EQ(dataset->label(dataset->size() - 1), sample.label);
     const auto num_values = std::accumulate(factory.info.shape.begin(), factory.info.shape.end(), int64_t{1}, std::multiplies<>());
     if (!sample.encoded.empty()) {
       EXPECT_TRUE(factory.info.is_image);

@@ -60,7 +60,8 @@ int check_components(const config::RegistryBase& registry, const std::function<s
 
 // `outer`: the path of the enclosing section.
 int check_section(const config::Key& section_key, const std::string& outer = "") {
-  const auto section = outer + section_key.name + ".";
+  const auto section_path = outer + section_key.name;
+  const auto section = section_path + ".";
   if (section_key.set_section) section_key.set_section(true);
   config::KeyTable table;
   section_key.section(table);
@@ -72,8 +73,8 @@ int check_section(const config::Key& section_key, const std::string& outer = "")
       num_keys += check_components(
           *key.registry, [&](const std::string&) { return section; },
           [&](const std::string& kind) {
-            return [&section_key, kind](const std::string& name, const std::string& value) {
-              return fmt::format("{}={{name: {}, {}: {}}}", section_key.name, kind, name, value);
+            return [&section_path, kind](const std::string& name, const std::string& value) {
+              return fmt::format("{}={{name: {}, {}: {}}}", section_path, kind, name, value);
             };
           });
     }

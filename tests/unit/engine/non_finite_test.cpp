@@ -220,7 +220,7 @@ TEST(NonFinite, TheRankWithTheFirstNonFiniteValueIsNamed) {
 
 TEST(NonFinite, ARecordIsReadBackUnchanged) {
   const testing::TemporaryFolder folder;
-  const auto outcome = train("{name: resnet20}", {}, {kStop}, {}, folder.path());
+  const auto outcome = train("{name: resnet20}", {}, {kStop, "dataloader.sampler.name=class_balanced"}, {}, folder.path());
   ASSERT_EQ(outcome.saved.size(), 1U);
   const auto& saved = outcome.saved[0];
   const auto read = read_step(folder.path());
@@ -229,6 +229,9 @@ TEST(NonFinite, ARecordIsReadBackUnchanged) {
   EXPECT_EQ(read.lr, saved.lr);
   EXPECT_EQ(read.loss_scale, std::nullopt);
   EXPECT_EQ(read.batches, saved.batches);
+  ASSERT_EQ(saved.occurrences.size(), 1U);
+  EXPECT_EQ(saved.occurrences[0].size(), 8U);
+  EXPECT_EQ(read.occurrences, saved.occurrences);
   EXPECT_EQ(read.num_group_samples, 8);
   EXPECT_EQ(read.first_non_finite, saved.first_non_finite);
   EXPECT_TRUE(read.repeats);

@@ -42,9 +42,9 @@ class Ramp : public input::Dataset {
 // Ranks with different numbers of batches, full, smaller and empty ones.
 RankShare share_of_rank(int rank) {
   const std::vector<std::vector<int64_t>> sizes = {{4, 4, 1}, {4, 3}, {0, 4, 2, 4}};
-  RankShare share{.indices = {}, .batch_sizes = sizes[static_cast<size_t>(rank)]};
+  RankShare share{.samples = {}, .batch_sizes = sizes[static_cast<size_t>(rank)]};
   for (const int64_t size : share.batch_sizes) {
-    for (int64_t i = 0; i < size; ++i) share.indices.push_back(10 * rank + static_cast<int64_t>(share.indices.size()));
+    for (int64_t i = 0; i < size; ++i) share.samples.indices.push_back(10 * rank + static_cast<int64_t>(share.samples.indices.size()));
   }
   return share;
 }
@@ -143,7 +143,7 @@ TEST(SharedBatches, AnEpochMayBeDropped) {
       source.batches->start_epoch(0, share_of_rank);
       for (int i = 0; i < num_batches; ++i) {
         const auto share = share_of_rank(group->rank());
-        const auto first = share.indices.begin() + (i == 0 ? 0 : share.batch_sizes[0]);
+        const auto first = share.samples.indices.begin() + (i == 0 ? 0 : share.batch_sizes[0]);
         const std::vector<int64_t> labels(first, first + share.batch_sizes[static_cast<size_t>(i)]);
         EXPECT_TRUE(source.batches->next()->targets.equal(torch::tensor(labels)));
       }
@@ -212,7 +212,7 @@ TEST(SharedBatches, ABatchIsNotOverwrittenBeforeItIsCopied) {
   const auto pipeline = input::augmenting_pipeline(images.info());
   const auto share_of = [](int rank) {
     RankShare share;
-    for (int64_t i = 0; i < 20; ++i) share.indices.push_back(20 * rank + i);
+    for (int64_t i = 0; i < 20; ++i) share.samples.indices.push_back(20 * rank + i);
     share.batch_sizes.assign(10, 2);
     return share;
   };

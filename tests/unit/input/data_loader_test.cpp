@@ -97,6 +97,27 @@ TEST(DataLoader, ABatchIsNotOverwrittenBeforeItIsCopied) {
   }
 }
 
+TEST(DataLoader, EachOccurrenceIsAugmentedDifferently) {
+  const CountingImages dataset(5);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  const auto load = [&](const SampleList& samples, int64_t num_workers) {
+    DataLoader loader(dataset, pipeline, {.batch_size = 40, .num_workers = num_workers, .seed = 1});
+    loader.start_epoch(/*epoch=*/2, samples, {static_cast<int64_t>(samples.size())});
+    return load_all(loader).images[0];
+  };
+  SampleList samples(std::vector<int64_t>(40, 3));
+  const auto first = load(samples, 0);
+  for (int64_t i = 1; i < 40; ++i) EXPECT_TRUE(first[i].equal(first[0]));
+  for (uint32_t i = 0; i < 40; ++i) samples.occurrences.push_back(i);
+  const auto all = load(samples, 0);
+  EXPECT_TRUE(all[0].equal(first[0]));
+  int num_equal = 0;
+  for (int64_t i = 1; i < 40; ++i) num_equal += all[i].equal(all[0]) ? 1 : 0;
+  // There are 50 equally likely results: 5 x 5 places, mirrored or not.
+  EXPECT_LE(num_equal, 6);
+  EXPECT_TRUE(load(samples, 3).equal(all));
+}
+
 TEST(DataLoader, ResultsDependOnSeedEpochAndIndexOnly) {
   const CountingImages dataset(50);
   const auto pipeline = augmenting_pipeline(dataset.info());

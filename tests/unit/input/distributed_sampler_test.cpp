@@ -3,39 +3,46 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
+
+#include "tests/unit/input/counting_images.h"
+#include "tests/unit/input/sampler_cases.h"
 
 namespace trainer::input {
 namespace {
 
+// In the order of the data set.
+class InOrder : public Sampler {
+ public:
+  explicit InOrder(int64_t num_samples) : num_samples_(num_samples) {}
+  int64_t num_samples() const override { return num_samples_; }
+  std::vector<int64_t> order(int64_t) const override { return first_indices(num_samples_); }
+
+ private:
+  int64_t num_samples_;
+};
+
+DistributedSampler make_shuffled(int64_t num_samples, uint64_t seed, const ShardOptions& options) {
+  return {make_sampler("{name: shuffled}", LabelledSamples(num_samples), seed), options};
+}
+
 // The lists of tests/golden/sampler_orders.json.
 TEST(DistributedSampler, GivesPythonsLists) {
-  const auto document = nlohmann::json::parse(std::ifstream(TRAINER_SOURCE_DIR "/tests/golden/sampler_orders.json"));
-  ASSERT_GE(document.at("cases").size(), 50U);
-  for (auto each : document.at("cases")) {
-    const auto orders = each.at("orders");
-    each.erase("orders");
+  const auto cases = golden_orders("cases");
+  ASSERT_GE(cases.size(), 50U);
+  for (const auto& each : cases) {
     const int world_size = each.at("world_size");
-    ASSERT_EQ(orders.size(), static_cast<size_t>(world_size));
     for (int rank = 0; rank < world_size; ++rank) {
-      const auto what = each.dump() + ", rank " + std::to_string(rank);
-      DistributedSampler sampler({.num_samples = each.at("num_samples"),
-                                  .rank = rank,
-                                  .world_size = world_size,
-                                  .shuffle = each.at("shuffle"),
-                                  .shards = each.at("drop_last").get<bool>() ? config::Shards::kDrop : config::Shards::kPad,
-                                  .seed = each.at("seed")});
+      const ShardOptions options{.rank = rank,
+                                 .world_size = world_size,
+                                 .shards = each.at("drop_last").get<bool>() ? config::Shards::kDrop : config::Shards::kPad};
+      const int64_t num_samples = each.at("num_samples");
+      auto sampler = each.at("shuffle").get<bool>() ? make_shuffled(num_samples, each.at("seed"), options)
+                                                    : DistributedSampler(std::make_unique<InOrder>(num_samples), options);
       sampler.set_epoch(each.at("epoch"));
-      const auto indices = sampler.indices();
-      const auto& expected = orders.at(static_cast<size_t>(rank));
-      ASSERT_EQ(indices.size(), expected.at("length").get<size_t>()) << what;
-      const auto head = expected.at("head").get<std::vector<int64_t>>();
-      EXPECT_TRUE(std::equal(head.begin(), head.end(), indices.begin())) << what;
-      int64_t weighted_sum = 0;
-      for (size_t i = 0; i < indices.size(); ++i) weighted_sum += static_cast<int64_t>(i + 1) * indices[i];
-      EXPECT_EQ(weighted_sum, expected.at("weighted_sum").get<int64_t>()) << what;
+      const auto samples = sampler.samples();
+      EXPECT_TRUE(samples.occurrences.empty());
+      expect_golden(samples.indices, each, rank);
     }
   }
 }
@@ -43,9 +50,9 @@ TEST(DistributedSampler, GivesPythonsLists) {
 TEST(DistributedSampler, RanksTogetherVisitEachSampleOnceWhenTheWorldSizeDivides) {
   std::vector<int64_t> all;
   for (int rank = 0; rank < 5; ++rank) {
-    DistributedSampler sampler({.num_samples = 100, .rank = rank, .world_size = 5, .seed = 3});
+    auto sampler = make_shuffled(100, /*seed=*/3, {.rank = rank, .world_size = 5});
     sampler.set_epoch(1);
-    const auto part = sampler.indices();
+    const auto part = sampler.samples().indices;
     all.insert(all.end(), part.begin(), part.end());
   }
   std::sort(all.begin(), all.end());
@@ -57,8 +64,8 @@ TEST(DistributedSampler, ExactVisitsEachSampleOnce) {
   for (const int64_t num_samples : {0, 1, 4, 5, 10, 11}) {
     std::vector<int64_t> all;
     for (int rank = 0; rank < 5; ++rank) {
-      DistributedSampler sampler({.num_samples = num_samples, .rank = rank, .world_size = 5, .shards = config::Shards::kExact, .seed = 7});
-      const auto part = sampler.indices();
+      const auto sampler = make_shuffled(num_samples, /*seed=*/7, {.rank = rank, .world_size = 5, .shards = config::Shards::kExact});
+      const auto part = sampler.samples().indices;
       EXPECT_EQ(part.size(), static_cast<size_t>((num_samples - rank + 4) / 5)) << num_samples << " samples, rank " << rank;
       all.insert(all.end(), part.begin(), part.end());
     }
@@ -72,9 +79,9 @@ TEST(DistributedSampler, AnotherWorldSizeVisitsTheRestOfAnEpoch) {
   const auto all_ranks = [](int world_size, int64_t first) {
     std::vector<std::vector<int64_t>> parts;
     for (int rank = 0; rank < world_size; ++rank) {
-      DistributedSampler sampler({.num_samples = 100, .rank = rank, .world_size = world_size, .seed = 3});
+      auto sampler = make_shuffled(100, /*seed=*/3, {.rank = rank, .world_size = world_size});
       sampler.set_epoch(2);
-      parts.push_back(sampler.indices(first));
+      parts.push_back(sampler.samples(first).indices);
     }
     return parts;
   };
@@ -93,9 +100,31 @@ TEST(DistributedSampler, AnotherWorldSizeVisitsTheRestOfAnEpoch) {
   }
 }
 
+TEST(DistributedSampler, OccurrencesAreCountedInTheSharedOrder) {
+  // Each sample is there three times, and the first of the order are repeated at its end.
+  const auto make = [](int rank, int world_size) {
+    return DistributedSampler(make_sampler("{name: repeated_augmentation, repeats: 3}", LabelledSamples(20), 5),
+                              {.rank = rank, .world_size = world_size});
+  };
+  const auto all = make(0, 1).samples();
+  ASSERT_EQ(all.size(), 20U);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].occurrence, i % 3);
+  for (const int64_t first : {0, 6}) {
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto part = make(rank, 3).samples(first);
+      EXPECT_EQ(part.size(), first == 0 ? 7U : 5U);
+      for (size_t i = 0; i < part.size(); ++i) {
+        const auto position = (static_cast<size_t>(first) + i * 3 + static_cast<size_t>(rank)) % 20;
+        EXPECT_EQ(part[i].index, all[position].index);
+        EXPECT_EQ(part[i].occurrence, all[position].occurrence);
+      }
+    }
+  }
+}
+
 TEST(DistributedSampler, RefusesARankOutsideTheWorld) {
-  EXPECT_ANY_THROW(DistributedSampler({.num_samples = 4, .rank = 2, .world_size = 2}));
-  EXPECT_ANY_THROW(DistributedSampler({.num_samples = 4, .rank = -1, .world_size = 2}));
+  EXPECT_ANY_THROW(make_shuffled(4, 0, {.rank = 2, .world_size = 2}));
+  EXPECT_ANY_THROW(make_shuffled(4, 0, {.rank = -1, .world_size = 2}));
 }
 
 }  // namespace

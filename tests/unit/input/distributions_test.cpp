@@ -31,7 +31,7 @@ std::map<std::string, int> count_results(const std::string& yaml, const ImageVie
   PictureMemory memory;
   std::map<std::string, int> counts;
   for (int i = 0; i < kNumSamples; ++i) {
-    pipeline.write(sample, {1, 0}, i, memory, values.data());
+    pipeline.write(sample, {1, 0}, {i}, memory, values.data());
     for (size_t k = 0; k < values.size(); ++k) pixels[k] = static_cast<uint8_t>(std::lround(values[k] * 255));
     ++counts[fnv1a_text(pixels).substr(0, 8)];
   }

@@ -32,7 +32,7 @@ class ErasedImage {
     Sample sample;
     sample.image = ImageView::whole(pixels_.data(), kChannels, height_, width_);
     PictureMemory memory;
-    pipeline_.write(sample, {3, 0}, index, memory, out.data());
+    pipeline_.write(sample, {3, 0}, {index}, memory, out.data());
     std::vector<bool> zeros;
     for (size_t i = 0; i < plane; ++i) {
       const auto is_zero = [&](size_t c) { return out[channels_last_ ? i * kChannels + c : c * plane + i] == 0; };

@@ -26,7 +26,7 @@ TEST(ExampleTransform, MovesTheImageToEveryPlace) {
   for (int64_t index = 0; index < 200; ++index) {
     PictureMemory memory;
     Picture picture(ImageView::whole(pixels.data(), 1, 4, 5), memory);
-    SampleRandom random(seeds, index);
+    SampleRandom random(seeds, {index});
     transform->apply(picture, random);
     const auto& view = picture.view();
     EXPECT_EQ(std::pair(view.window_height, view.window_width), std::pair(4, 5));

@@ -99,7 +99,7 @@ CounterRandom stream_of(uint64_t seed, int64_t epoch, int64_t index) {
 std::vector<uint8_t> written_pixels(const Pipeline& pipeline, const Sample& sample, const EpochSeeds& seeds, int64_t index) {
   std::vector<double> out(static_cast<size_t>(c10::multiply_integers(pipeline.output_shape())));
   PictureMemory memory;
-  pipeline.write(sample, seeds, index, memory, out.data());
+  pipeline.write(sample, seeds, {index}, memory, out.data());
   std::vector<uint8_t> pixels;
   for (const double value : out) pixels.push_back(static_cast<uint8_t>(std::lround(value * 255.0)));
   return pixels;
@@ -168,12 +168,12 @@ TEST(Pipeline, EachOfTheRegistryIsAppliedToAnImage) {
   };
   const auto image = random_image(3, 5, 7);
   std::vector<double> plain(3 * 5 * 7);
-  make_pipeline("[]", image_info(3, 5, 7)).write(image.sample(), {3, 0}, 1, memory, plain.data());
+  make_pipeline("[]", image_info(3, 5, 7)).write(image.sample(), {3, 0}, {1}, memory, plain.data());
   for (const auto& name : transform_registry().names()) {
     ASSERT_TRUE(examples.contains(name)) << name << " has no example in this test";
     const auto pipeline = make_pipeline(examples.at(name), image_info(3, 5, 7));
     std::vector<double> out(static_cast<size_t>(c10::multiply_integers(pipeline.output_shape())), std::nan(""));
-    pipeline.write(image.sample(), {3, 0}, 1, memory, out.data());
+    pipeline.write(image.sample(), {3, 0}, {1}, memory, out.data());
     EXPECT_NE(out, plain) << name;
     EXPECT_TRUE(std::ranges::all_of(out, [](double value) { return std::isfinite(value); })) << name;
   }
@@ -253,7 +253,7 @@ TEST(Pipeline, NormalizesInEachLayout) {
           make_pipeline("[normalize: {mean: [0.5, 0.4, 0.3], std: [0.2, 0.25, 0.3]}]", image_info(3, 4, 6), {dtype, channels_last});
       torch::Tensor out = torch::empty({1, 3, 4, 6}, torch::TensorOptions(dtype),
                                        channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
-      pipeline.write(image.sample(), {0, 0}, 0, memory, out.data_ptr());
+      pipeline.write(image.sample(), {0, 0}, {0}, memory, out.data_ptr());
       EXPECT_TRUE(torch::equal(out[0], expected)) << dtype << " channels_last " << channels_last;
     }
   }
@@ -271,7 +271,7 @@ TEST(Pipeline, WithoutImagesValuesAreConvertedAndReordered) {
       EXPECT_EQ(pipeline.output_shape(), info.shape);
       torch::Tensor out = torch::empty({1, 2, 1, 3}, torch::TensorOptions(dtype),
                                        channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
-      pipeline.write(sample, {0, 0}, 0, memory, out.data_ptr());
+      pipeline.write(sample, {0, 0}, {0}, memory, out.data_ptr());
       EXPECT_TRUE(torch::equal(out[0], torch::tensor(values).view({2, 1, 3}).to(dtype))) << dtype << " channels_last " << channels_last;
     }
   }
@@ -284,7 +284,7 @@ TEST(Pipeline, FeatureVectorsIgnoreTheMemoryOrder) {
   sample.values = values;
   const Pipeline pipeline({}, {.shape = {4}, .is_image = false}, {torch::kFloat32, true});
   std::vector<float> out(4);
-  pipeline.write(sample, {0, 0}, 0, memory, out.data());
+  pipeline.write(sample, {0, 0}, {0}, memory, out.data());
   EXPECT_EQ(out, values);
 }
 
@@ -443,9 +443,9 @@ TEST(Pipeline, RefusesASampleThatDoesNotFitTheDataset) {
   const auto image = random_image(3, 4, 4);
   std::vector<double> out(3 * 5 * 5);
   const EpochSeeds seeds(0, 0);
-  EXPECT_THAT([&] { make_pipeline("[]", image_info(3, 5, 5)).write(image.sample(), seeds, 0, memory, out.data()); },
+  EXPECT_THAT([&] { make_pipeline("[]", image_info(3, 5, 5)).write(image.sample(), seeds, {0}, memory, out.data()); },
               ThrowsMessage<c10::Error>(HasSubstr("the image has 3 x 4 x 4 pixels, the data set 3 x 5 x 5")));
-  EXPECT_THAT([&] { Pipeline({}, {.shape = {8}, .is_image = false}, {}).write(Sample{}, seeds, 0, memory, out.data()); },
+  EXPECT_THAT([&] { Pipeline({}, {.shape = {8}, .is_image = false}, {}).write(Sample{}, seeds, {0}, memory, out.data()); },
               ThrowsMessage<c10::Error>(HasSubstr("the sample has 0 values, the data set 8")));
 }
 

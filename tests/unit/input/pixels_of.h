@@ -24,7 +24,7 @@ inline std::vector<uint8_t> transformed(const std::string& yaml, const ImageView
   std::vector<double> values(static_cast<size_t>(c10::multiply_integers(pipeline.output_shape())));
   Sample sample;
   sample.image = image;
-  pipeline.write(sample, {0, 0}, 0, memory, values.data());
+  pipeline.write(sample, {0, 0}, {0}, memory, values.data());
   std::vector<uint8_t> pixels;
   for (const double value : values) pixels.push_back(static_cast<uint8_t>(std::lround(value * 255)));
   return pixels;

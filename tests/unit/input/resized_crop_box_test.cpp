@@ -26,7 +26,7 @@ TEST(ResizedCropBox, HasTheDistributionOfTorchvision) {
     std::array<double, 24> counts{};
     const EpochSeeds seeds(1, 0);
     for (int i = 0; i < kNumBoxes; ++i) {
-      SampleRandom random(seeds, i);
+      SampleRandom random(seeds, {i});
       const auto box = draw_resized_crop_box(height, width, scale, ratio, random);
       ASSERT_TRUE(box.top >= 0 && box.left >= 0 && box.top + box.height <= height && box.left + box.width <= width);
       ++counts[static_cast<size_t>((box.height - 1) * 8 / height)];
@@ -47,7 +47,7 @@ TEST(ResizedCropBox, HasTheDistributionOfTorchvision) {
 
 TEST(ResizedCropBox, AnImageWithoutSuchAPartGivesItsMiddle) {
   const EpochSeeds seeds(1, 0);
-  SampleRandom random(seeds, 0);
+  SampleRandom random(seeds, {0});
   const auto tall = draw_resized_crop_box(/*height=*/100, /*width=*/2, {0.9, 1}, {0.75, 1.5}, random);
   EXPECT_EQ((std::array{tall.top, tall.left, tall.height, tall.width}), (std::array{48, 0, 3, 2}));
   const auto wide = draw_resized_crop_box(/*height=*/1, /*width=*/50, {0.9, 1}, {0.2, 0.4}, random);

@@ -82,6 +82,17 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: dataloader.global_batch_size: 1 images cannot be shared by training.accumulation_steps = 2; choose at least as many"},
       {{"runtime.dtype=float64", "amp.enabled=true"},
        "command line: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them"},
+      {{"dataloader.sampler.name=class_balanced", "dataset.num_classes=0", "loss.name=mse"},
+       "command line: dataloader.sampler.name: class_balanced needs classes, but synthetic has targets that are numbers; choose another "
+       "sampler"},
+      {{"dataloader.sampler.repeats=2"}, "command line: dataloader.sampler.repeats: not a key of shuffled, but of repeated_augmentation"},
+      {{"dataloader.sampler=weighted"}, "command line: dataloader.sampler: expected a section of keys and values, got weighted"},
+      {{"dataloader.sampler={name: subset}"}, "command line: dataloader.sampler.fraction: missing; give this or dataloader.sampler.count"},
+      {{"training.steps=9"}, "command line: training.steps: given together with training.epochs; set one of them to null"},
+      {{"training.epochs=null"}, "command line: training.epochs: missing; give this or training.steps"},
+      {{"training.epochs=null", "training.steps=0"}, "command line: training.steps: expected an integer >= 1 or null, got 0"},
+      // How many epochs these are is not known yet.
+      {{"training.epochs=null", "training.steps=9", "lr_scheduler={name: multistep, milestones: [50], warmup_epochs: 7}"}, ""},
       {{"experiment=a/b"}, "command line: experiment: \"a/b\" cannot name a folder; use letters, digits, - and _"},
       {{"model={name: wide_resnet, depth: 11}"},
        "command line: model.depth: wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is 11"},
