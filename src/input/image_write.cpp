@@ -8,7 +8,8 @@
 #include <cstring>
 #include <numeric>
 #include <type_traits>
-#include <utility>
+
+#include "input/write_kernels.h"
 
 namespace trainer::input {
 namespace {
@@ -42,20 +43,12 @@ bool has_fma() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports
 constexpr bool has_fma() { return true; }
 #endif
 
-// 1 / x as the sum of two floats.
-constexpr std::pair<float, float> reciprocal(double x) {
-  const auto rounded = static_cast<float>(1 / x);
-  return {rounded, static_cast<float>(1 / x - static_cast<double>(rounded))};
-}
-
 // Converts the pixels at pixels, pixels + kStep, …
 template <int kStep>
 TRAINER_WITH_FMA void compute_row(const uint8_t* pixels, int count, const ChannelArithmetic& channel, float* __restrict out) {
-  constexpr float kScale = reciprocal(255).first;
-  constexpr float kScaleRest = reciprocal(255).second;
   for (int x = 0; x < count; ++x) {
     const auto pixel = static_cast<float>(pixels[x * kStep]);
-    const float centred = std::fma(pixel, kScale, pixel * kScaleRest) - channel.mean;
+    const float centred = std::fma(pixel, kPixelScale.rounded, pixel * kPixelScale.rest) - channel.mean;
     out[x] = std::fma(centred, channel.inverse_std, centred * channel.inverse_std_rest);
   }
 }
@@ -165,8 +158,26 @@ class WindowWriter {
 // Pixels of one channel of the output.
 ptrdiff_t written_plane(const ImageView& image) { return static_cast<ptrdiff_t>(image.window_height) * image.window_width; }
 
+// Writes the window by arithmetic. Returns false, without a result, if that is not possible.
+bool write_by_arithmetic(const ImageView& image, std::span<const ChannelArithmetic> arithmetic, bool channels_last, float* out) {
+  const bool is_inside = image.top >= 0 && image.left >= 0 && image.top + image.window_height <= image.height &&
+                         image.left + image.window_width <= image.width;
+  if (image.channels != 3 || arithmetic.empty() || !is_inside) return false;
+  const ptrdiff_t plane = channels_last ? 0 : written_plane(image);
+  for (int y = 0; y < image.window_height; ++y, out += static_cast<ptrdiff_t>(image.window_width) * (channels_last ? 3 : 1)) {
+    const int row = image.top + (image.flipped ? image.window_height - 1 - y : y);
+    const uint8_t* pixels = image.pixels + 3 * (static_cast<ptrdiff_t>(row) * image.width + image.left);
+    if (!normalise_pixels_of_three(pixels, image.window_width, image.mirrored, arithmetic.data(), plane, out)) return false;
+  }
+  return true;
+}
+
 template <class T>
-void write_interleaved(const ImageView& image, std::span<const T> table, bool channels_last, T* out) {
+void write_interleaved(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
+                       T* out) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (write_by_arithmetic(image, arithmetic, channels_last, out)) return;
+  }
   if (channels_last && image.channels == 3) {
     WindowWriter<3, true, T>(image, image.pixels, table.data(), nullptr).write(out);
   } else if (channels_last) {
@@ -204,8 +215,8 @@ std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, st
   const auto table = make_pixel_table<float>(mean, std);
   std::vector<ChannelArithmetic> channels;
   for (size_t c = 0; c < mean.size(); ++c) {
-    const auto [inverse_std, inverse_std_rest] = reciprocal(static_cast<float>(std[c]));
-    channels.push_back({static_cast<float>(mean[c]), inverse_std, inverse_std_rest});
+    const Reciprocal inverse_std(static_cast<float>(std[c]));
+    channels.push_back({static_cast<float>(mean[c]), inverse_std.rounded, inverse_std.rest});
     compute_row<1>(pixels.data(), kPixelValues, channels.back(), computed.data());
     if (std::memcmp(computed.data(), &table[c * kPixelValues], sizeof computed) != 0) return {};
   }
@@ -217,7 +228,7 @@ void write_image(const ImageView& image, std::span<const T> table, std::span<con
                  T* out) {
   const bool interleaved = image.order == PixelOrder::kInterleaved && image.channels != 1;
   if (interleaved) {
-    write_interleaved(image, table, channels_last, out);
+    write_interleaved(image, table, arithmetic, channels_last, out);
   } else if (channels_last && image.channels == 3) {
     WindowWriter<3, false, T>(image, image.pixels, table.data(), nullptr).write(out);
   } else if (channels_last && image.channels != 1) {

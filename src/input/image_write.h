@@ -30,7 +30,8 @@ std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, st
 // Writes the image's window to `out`, which has room for channels * window_height * window_width elements: as
 // [channels][height][width], or with `channels_last` as [height][width][channels]. Zero padding writes the output of pixel value 0;
 // with reflection the window must extend beyond an edge by less than the stored height or width. `table` has 256 values for each channel;
-// `arithmetic`, empty or one for each channel, gives the same values faster where channels are interleaved in neither.
+// `arithmetic`, empty or one for each channel, gives the same values faster where channels are interleaved in neither, and where three
+// are interleaved in the image and the window has no padding.
 template <class T>
 void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
                  T* out);

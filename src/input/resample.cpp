@@ -91,14 +91,14 @@ void resample_rows(const Pixels& pixels, const uint8_t* end, int num_rows, int c
   const auto num_outputs = static_cast<int>(taps.begin.size());
   const ptrdiff_t row_bytes = static_cast<ptrdiff_t>(num_outputs) * channels;
   const ptrdiff_t last_byte = (taps.begin.back() + taps.count) * pixels.column;
-  for (int y = 0; y < num_rows; ++y) {
-    const uint8_t* row = pixels.data + y * pixels.row;
-    if (channels == 3 && pixels.column == 3 && end - row > last_byte) {
-      weigh_pixels_of_three(row, taps.begin.data(), taps.weights.data(), taps.count, num_outputs, out + y * row_bytes);
-    } else {
-      resample_row(pixels, row, channels, taps, out + y * row_bytes);
-    }
+  int y = 0;
+  if (channels == 3 && pixels.column == 3) {
+    // Only of the last row the next byte may lie beyond the end.
+    const bool has_next_byte = end - (pixels.data + (num_rows - 1) * pixels.row) > last_byte;
+    y = has_next_byte ? num_rows : num_rows - 1;
+    weigh_pixels_of_three(pixels.data, pixels.row, y, taps.begin.data(), taps.weights.data(), taps.count, num_outputs, out);
   }
+  for (; y < num_rows; ++y) resample_row(pixels, pixels.data + y * pixels.row, channels, taps, out + y * row_bytes);
 }
 
 void resample_columns(const uint8_t* rows, ptrdiff_t stride, ptrdiff_t row_bytes, const Taps& taps, uint8_t* out) {

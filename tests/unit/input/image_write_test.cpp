@@ -114,6 +114,31 @@ TEST(ImageWrite, ArithmeticEqualsTheTable) {
       [&](size_t channels) { return exact_arithmetic(std::span(kMean).first(channels), std::span(kStd).first(channels)); });
 }
 
+TEST(ImageWrite, ArithmeticOfInterleavedPixelsEqualsTheTable) {
+  const auto arithmetic = exact_arithmetic(kCifarMean, kCifarStd);
+  if (arithmetic.empty()) GTEST_SKIP() << "this processor has no fused multiply-add";
+  const auto table = make_pixel_table<float>(kCifarMean, kCifarStd);
+  CounterRandom random(8, 0);
+  for (int round = 0; round < 200; ++round) {
+    const int height = draw_between(random, 1, 4);
+    const int width = draw_between(random, 1, 70);
+    std::vector<uint8_t> pixels(static_cast<size_t>(3 * height * width));
+    for (auto& pixel : pixels) pixel = static_cast<uint8_t>(random.next_below(256));
+    auto image = ImageView::whole(pixels.data(), 3, height, width, PixelOrder::kInterleaved);
+    image.top = draw_between(random, 0, height - 1);
+    image.left = draw_between(random, 0, width - 1);
+    image.window_height = draw_between(random, 1, height - image.top);
+    image.window_width = draw_between(random, 1, width - image.left);
+    image.mirrored = random.next_bool(0.5);
+    image.flipped = random.next_bool(0.5);
+    for (const bool channels_last : {false, true}) {
+      ASSERT_EQ(write_window(image, table, channels_last, arithmetic), write_window(image, table, channels_last))
+          << "window " << image.window_height << " x " << image.window_width << " at " << image.top << ", " << image.left << ", mirrored "
+          << image.mirrored << ", flipped " << image.flipped << ", channels_last " << channels_last;
+    }
+  }
+}
+
 TEST(ImageWrite, ArithmeticThatWouldRoundDifferentlyIsNotUsed) {
   // The low part of the reciprocal underflows in float.
   constexpr std::array kMean = {0.5};
