@@ -61,6 +61,8 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"checkpoint", "average", "a.pt"}, "--output is required"},
       {{"list", "networks"}, "networks not in {models,datasets,transforms,batch_transforms,optimizers,lr_schedulers,losses}"},
       {{"data", "show", "--config", "a.yaml", "--output", "a.png", "--count", "0"}, "--count"},
+      {{"data", "pack", "--config", "a.yaml"}, "--output is required"},
+      {{"data", "pack", "--config", "a.yaml", "--output", "a", "--resize", "0"}, "--resize"},
       {{"launch"}, "trainer launch: nothing to start; add --config FILE, or a command with its arguments"},
       {{"launch", "--nproc-per-node"}, "--nproc-per-node"},
       {{"launch", "--nnodes", "2", "--node-rank", "2", "--config", "a.yaml"},
@@ -96,8 +98,8 @@ std::string help_of(const std::vector<std::string>& args) {
 }
 
 TEST(Commands, PrintTheirHelp) {
-  for (const std::string command : {"train", "launch", "config", "config show", "data", "data show", "checkpoint", "checkpoint average",
-                                    "export", "verify-resume", "replay", "list"}) {
+  for (const std::string command : {"train", "launch", "config", "config show", "data", "data show", "data pack", "checkpoint",
+                                    "checkpoint average", "export", "verify-resume", "replay", "list"}) {
     std::vector<std::string> args;
     std::istringstream words(command);
     for (std::string word; words >> word;) args.push_back(word);
