@@ -29,6 +29,7 @@ class Cutmix final : public BatchTransform {
   void describe(config::KeyTable& keys) override {
     keys.add("alpha", alpha_,
              {.min = 0,
+              .max = 1000,
               .min_excluded = true,
               .doc = "The part of the area that an image keeps has the distribution Beta(alpha, alpha) before the box is cut off at the "
                      "image's edges."});

@@ -11,6 +11,7 @@ class Mixup final : public BatchTransform {
   void describe(config::KeyTable& keys) override {
     keys.add("alpha", alpha_,
              {.min = 0,
+              .max = 1000,
               .min_excluded = true,
               .doc = "The weight has the distribution Beta(alpha, alpha): the smaller alpha, the closer it mostly is to 0 or 1."});
   }

@@ -122,7 +122,7 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: dataset.batch_transforms[0]: mixup mixes class labels, but synthetic gives floating-point targets; remove it"},
       {{"dataset.batch_transforms=[mixup, flip]"}, "command line: dataset.batch_transforms[1]: \"flip\" is not one of mixup, cutmix"},
       {{"dataset.batch_transforms=[mixup: {alpha: 0}]"},
-       "command line: dataset.batch_transforms[0].mixup.alpha: expected a number > 0, got 0"},
+       "command line: dataset.batch_transforms[0].mixup.alpha: expected a number from 0 to 1000 (0 excluded), got 0"},
       {{"dataset.batch_transforms=[mixup: {alpha: 0.2}, cutmix]"}, ""},
       {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels"},
       {{"loss={name: mse}", "model.num_classes=100"},
