@@ -87,11 +87,16 @@ void check_unless_read_elsewhere(config::Experiment& experiment, config::Finding
   if (experiment.dataset.distribution == config::Distribution::kLocal) check_components(experiment, findings);
 }
 
+config::Registries registries_without_check() {
+  auto registries = all_registries();
+  registries.check = {};
+  return registries;
+}
+
 // What has to be the same on all ranks: the resolved file; if not all of them see the data set, without what follows from it.
 std::string text_to_compare(const config::Experiment& experiment, const std::string& resolved) {
   if (experiment.dataset.distribution == config::Distribution::kLocal) return resolved;
-  auto registries = all_registries();
-  registries.check = {};
+  const auto registries = registries_without_check();
   auto as_given = config::load_text(config::to_yaml(experiment.tree), "", {}, registries);
   return config::to_yaml(as_given, registries);
 }
@@ -135,12 +140,11 @@ RankContext::RankContext(RankProcess& process, const config::ExperimentSource& s
 
 void RankContext::take_experiment_of_rank0() {
   config_text_ = barrier_.on_rank0([&] { return config_text_; });
-  barrier_.on_all_ranks([&] {
-    if (process_->rank_env().rank == 0) return;
-    auto tree = std::move(experiment_.tree);
-    experiment_ = config::load_text(config_text_, "the configuration of rank 0", {}, all_registries());
-    experiment_.tree = std::move(tree);
-  });
+  if (process_->rank_env().rank == 0) return;
+  auto tree = std::move(experiment_.tree);
+  // Rank 0 has checked it against the data set; what this rank sees in its place may be something else.
+  experiment_ = config::load_text(config_text_, "the configuration of rank 0", {}, registries_without_check());
+  experiment_.tree = std::move(tree);
 }
 
 RankContext::RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks)

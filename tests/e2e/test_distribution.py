@@ -75,9 +75,11 @@ class DistributionTest(LaunchCase):
 
     def test_only_readers_need_the_images(self):
         self.run_ranks("local", [self.with_images] * 2)
-        for scheme in SCHEMES:
+        other = self.folder / "other"
+        (other / "images" / "owl").mkdir(parents=True)
+        for scheme, folder in (("scatter", self.without_images), ("broadcast", other)):
             with self.subTest(scheme):
-                self.run_ranks(scheme, [self.with_images, self.without_images], f"dataset.distribution={scheme}")
+                self.run_ranks(scheme, [self.with_images, folder], f"dataset.distribution={scheme}")
                 self.assert_equal_runs(scheme, "local")
                 resolved, local = ((self.folder / name / "config.yaml").read_text() for name in (scheme, "local"))
                 self.assertEqual(resolved.replace(f"distribution: {scheme}", "distribution: local"), local)
@@ -144,6 +146,17 @@ class DistributionTest(LaunchCase):
         self.assertNotIn("copying", zero)
         self.assert_equal_runs("staged", "in_place")
         self.assertEqual((len(copies), list(local.iterdir())), (1, []))
+
+    def test_a_step_that_is_not_finite(self):
+        """It is repeated from the same samples, and training continues after it."""
+        for scheme in ("local", "scatter"):
+            self.run_dir = self.folder / scheme
+            process = self.start("1 training 3 nan", settings=["training={epochs: 2, on_non_finite: skip}", "validation.every_epochs=2",
+                                                               "distributed.hang_seconds=60", f"dataset.distribution={scheme}"])
+            err = self.end(process)
+            self.assertEqual(process.returncode, 0, err)
+            self.assertIn("warning: step 3 is not finite", err)
+        self.assert_equal_runs("scatter", "local")
 
     def test_a_stopped_run_resumes(self):
         straight = ["training.epochs=30", "validation.every_epochs=10"]
