@@ -44,13 +44,14 @@ Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistic
 struct DataSource {
   int64_t num_samples = 0;
   input::DatasetInfo info;
-  // These four are null on a rank that does not read the data.
+  std::unique_ptr<input::Pipeline> pipeline;
+  // A rank that does not read the data has neither these three nor the names of the classes.
   std::unique_ptr<input::Dataset> files;   // as opened; null: `subset` is of the training files
   std::unique_ptr<input::Dataset> subset;  // the samples to use; null: all of `files`
-  std::unique_ptr<input::Pipeline> pipeline;
   std::unique_ptr<input::DataLoader> loader;
   std::unique_ptr<BatchSource> batches;
 
+  // On a rank that reads.
   const input::Dataset& dataset() const { return subset ? *subset : *files; }
 };
 
