@@ -39,8 +39,11 @@ class Lmdb : public input::Dataset {
     labels_ = reader_.find(kLabelsKey);
     names_ = reader_.find(kNamesKey);
     const int64_t num_stored = static_cast<int64_t>(reader_.num_entries()) - kNumOtherEntries;
-    if (num_stored != pack_.num_samples || labels_.size() != sizeof(int64_t) * static_cast<size_t>(pack_.num_samples)) {
+    if (num_stored != pack_.num_samples) {
       throw std::runtime_error(fmt::format("{} has {} of {} samples", file, num_stored, pack_.num_samples));
+    }
+    if (labels_.size() != sizeof(int64_t) * static_cast<size_t>(pack_.num_samples)) {
+      throw std::runtime_error(file + " cannot be used: its entry #labels is damaged");
     }
   }
 
@@ -125,7 +128,8 @@ std::unique_ptr<input::Dataset> open_lmdb(const LmdbOptions& options, const inpu
                       "again, or pack the data set again",
                       options.root, kPackedTrain));
     }
-    logger.info("{}: {} in {}", options.root, counted(dataset->size(), "image"), counted(info.num_classes, "class", "classes"));
+    logger.info("{}: {} in {}", folder_of(options.root, split).string(), counted(dataset->size(), "image"),
+                counted(info.num_classes, "class", "classes"));
     return dataset;
   } catch (const Error&) {
     throw;

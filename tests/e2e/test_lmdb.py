@@ -248,6 +248,11 @@ class LmdbTest(unittest.TestCase):
         position = content.index(self.samples()[5][1])
         content[position + 20] ^= 1
         file.write_bytes(content)
+        # As if it was damaged before the checksums were compared.
+        (self.packed / "unfinished").touch()
+        self.refuse(3, f"training sample 5, {self.data}/cat/00005.png was not stored as it was written: it is damaged: its checksum is wrong; "
+                    f"remove {self.packed} and pack again, on another disk if this repeats", "--raw")
+        (self.packed / "unfinished").unlink()
         run = trainer("data", "check", "--config", self.config(), f"dataset={{name: lmdb, root: {self.packed}}}", "dataset.validation_split=0.1")
         self.assertEqual(run.returncode, 3, run.err)
         self.assertRegex(run.out, rf"(?m)^\w+ sample \d+, {self.data}/cat/00005.png: it is damaged: its checksum is wrong$")
@@ -262,6 +267,10 @@ class LmdbTest(unittest.TestCase):
             self.refuse(1, f"another process is packing into {self.packed}; wait for it, or name another folder")
         self.pack()
         self.refuse(2, f"--output: there is {self.packed}/train already; name another folder, or remove it")
+        (self.packed / "unfinished").touch()
+        (self.packed / "val").mkdir()
+        self.refuse(2, f"{self.packed} was begun with validation images, which image_folder does not have now; continue as it was begun, or remove "
+                    "that folder")
         self.packed = self.data / "cat" / "00000.png"
         self.refuse(1, f"cannot create {self.packed}: Not a directory")
 

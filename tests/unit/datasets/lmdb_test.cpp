@@ -328,6 +328,29 @@ TEST_F(LmdbTest, OtherVersionsAndDamageOfTheDescriptionAreRefused) {
   EXPECT_EQ(missing(), data_file() + " cannot be used: its entry #info is damaged" + kPackAgain);
 }
 
+TEST_F(LmdbTest, EntriesThatAreMissingAreNoticed) {
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+  const auto write = [this](const std::string& labels) {
+    std::filesystem::remove_all(root());
+    LmdbWriter(root() / "train")
+        .append(Entries{{"#info", to_json(Source().pack)},
+                        {"#labels", labels},
+                        {"#names", ""},
+                        {"00000000", file_entry_of("one")},
+                        {"00000001", file_entry_of("two")},
+                        {"00000003", file_entry_of("three")}});
+  };
+  write(std::string(3 * 8, '\0'));
+  const auto dataset = open();
+  input::Scratch scratch;
+  EXPECT_NO_THROW(dataset->read(1, scratch));
+  EXPECT_THAT([&] { dataset->read(2, scratch); }, ThrowsMessage<std::runtime_error>("it is not in the data set"));
+  dataset->prefetch(2);
+  EXPECT_EQ(dataset->describe(2), "sample 2");
+  write(std::string(3 * 8 - 1, '\0'));
+  EXPECT_EQ(missing(), data_file() + " cannot be used: its entry #labels is damaged" + kPackAgain);
+}
+
 TEST_F(LmdbTest, SplitsOfDifferentDataSetsAreRefused) {
   pack_files();
   Source other;
