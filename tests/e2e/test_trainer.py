@@ -213,7 +213,7 @@ class TrainerTest(unittest.TestCase):
         run = self.train("--config", config, "training.epochs=none")
         self.assertEqual(run.returncode, 2)
         self.assertRegex(run.err, r"x\.yaml:\d+:\d+: optimizer\.learning_rate: unknown key; did you mean \"lr\"\?")
-        self.assertIn("command line: training.epochs: expected an integer >= 1, got none", run.err)
+        self.assertIn("command line: training.epochs: expected an integer >= 1 or null, got none", run.err)
         self.assertFalse(self.run_dir.exists())
 
     def test_contradictions_are_listed_with_their_positions_and_nothing_is_written(self):
@@ -504,6 +504,7 @@ class TrainerTest(unittest.TestCase):
             ("datasets", "dataset, name:"),
             ("transforms", "transform"),
             ("batch_transforms", "batch_transform"),
+            ("samplers", "dataloader.sampler, name:"),
             ("optimizers", "optimizer, name:"),
             ("lr_schedulers", "lr_scheduler, name:"),
             ("losses", "loss, name:"),
@@ -522,6 +523,9 @@ class TrainerTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.err)
         self.assertEqual(picture.read_bytes()[:4], b"\x89PNG")
         self.assertEqual(run.out, f"{picture}: the first 64 of 2000 training images in epoch 0\n")
+        run = trainer("data", "show", "--config", ROOT / "configs" / "quickstart.yaml", "dataloader.sampler={name: subset, count: 9}", "--output",
+                      picture)
+        self.assertEqual(run.out, f"{picture}: the first 9 of 9 training images in epoch 0\n")
         run = trainer("data", "show", "--config", LINEAR, "--output", picture)
         self.assertEqual((run.returncode, "has no images to show" in run.err), (2, True), run.err)
 

@@ -41,8 +41,8 @@ struct DataLoaderSection {
     keys.add("drop_last", drop_last, {.doc = "Leave out a training epoch's last batch when it is not full on every rank."});
     keys.add_choice(
         "shards", shards, {{"pad", Shards::kPad}, {"drop", Shards::kDrop}, {"exact", Shards::kExact}},
-        {.doc = "When the number of training images is not a multiple of the ranks: repeat some images or leave some out, as PyTorch's "
-                "DistributedSampler does, or take each image once, the ranks' parts then differing by one."});
+        {.doc = "When the number of an epoch's images is not a multiple of the ranks: repeat some images or leave some out, as PyTorch's "
+                "DistributedSampler does, or take each of them once, the ranks' parts then differing by one."});
     keys.refuse("global_batch_size",
                 [this] { return batch_size && global_batch_size ? "given together with dataloader.batch_size; keep one of them" : ""; });
     keys.add("pin_memory", pin_memory, {.doc = "Batches in page-locked memory, for faster copies to a GPU; auto: where there is one."});

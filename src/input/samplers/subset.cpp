@@ -25,7 +25,7 @@ struct SubsetOptions : SamplerOptions {
              {.min = 0,
               .max = 1,
               .min_excluded = true,
-              .doc = "Part of the training images, chosen by `seed`. A smaller part belongs to each larger one. Give this or `count`."});
+              .doc = "Part of the training images, chosen by `seed`. A larger part contains each smaller one. Give this or `count`."});
     keys.add("count", count, {.min = 1, .unit = "images", .doc = "The same as a number of images."});
     keys.refuse("fraction", [this] { return fraction || count ? "" : "missing; give this or dataloader.sampler.count"; });
     keys.refuse("count", [this] { return fraction && count ? "given together with dataloader.sampler.fraction; keep one of them" : ""; });
