@@ -88,7 +88,7 @@ bool Trainer::run() {
       message = fmt::format(
           "out of memory in start-up, with {} training samples and batch_size {}; lower dataloader.batch_size, or choose a smaller data "
           "set",
-          parts_.train.dataset().size(), parts_.plan.batch_size);
+          parts_.train.num_samples, parts_.plan.batch_size);
     } else {
       message = fmt::format(
           "out of memory in {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps by the same factor",

@@ -224,8 +224,8 @@ void add_batches(const config::Experiment& experiment, const device::Placement& 
     data.batch_mixer = std::make_unique<input::BatchMixer>(experiment.dataset.batch_transforms, data.train.info.num_classes,
                                                            mix_seed(static_cast<uint64_t>(experiment.seed), kBatchMixStream));
   }
-  make_batches(data.train, experiment.dataset.train_transforms, std::min(data.plan.batch_size, data.samples_per_epoch), experiment, placement,
-               ranks, logger);
+  make_batches(data.train, experiment.dataset.train_transforms, std::min(data.plan.batch_size, data.samples_per_epoch), experiment,
+               placement, ranks, logger);
   make_batches(data.validation, experiment.dataset.validation_transforms,
                std::min(experiment.validation.batch_size, data.validation.num_samples), experiment, placement, ranks, logger);
 }

@@ -23,8 +23,8 @@ std::unique_ptr<input::Sampler> make_sampler(const config::Experiment& experimen
 
 // Adds the sampler of a run, on a rank that reads the data. Not collective. Throws as make_sampler().
 void add_sampler(const config::Experiment& experiment, const engine::Ranks& ranks, engine::Data& data);
-// Adds what depends on the length of an epoch: the plan, the loaders and the batches that they give. Not collective. Throws UsageError. `logger` must
-// outlive the data.
+// Adds what depends on the length of an epoch: the plan, the loaders and the batches that they give. Not collective. Throws UsageError.
+// `logger` must outlive the data.
 void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
                  engine::Data& data);
 
