@@ -30,8 +30,8 @@ class BatchSource {
   virtual const input::Batch* next() = 0;
   // Of a full batch of this rank.
   virtual int64_t batch_size() const = 0;
-  // Total time that next() has waited for batches, or has prepared them.
-  virtual std::chrono::duration<double> waited() const = 0;
+  // Of its own loader, if it has one; the time is that for which next() has waited for batches, or has prepared them.
+  virtual input::LoaderCounts counts() const = 0;
 };
 
 class LocalBatches final : public BatchSource {
@@ -45,7 +45,7 @@ class LocalBatches final : public BatchSource {
   }
   const input::Batch* next() override { return loader_.next(); }
   int64_t batch_size() const override { return loader_.batch_size(); }
-  std::chrono::duration<double> waited() const override { return loader_.waited(); }
+  input::LoaderCounts counts() const override { return loader_.counts(); }
 
  private:
   input::DataLoader& loader_;

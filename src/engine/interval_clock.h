@@ -19,6 +19,8 @@ class IntervalClock {
   bool has_steps(int64_t next_step) const { return next_step > first_step_; }
   // Sets the durations of `interval`.
   void read(Interval& interval) const;
+  // How many batches were ready when one was taken: the mean since begin().
+  double queue_depth() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -26,7 +28,7 @@ class IntervalClock {
   const BatchSource& batches_;
   int64_t first_step_ = 0;
   Clock::time_point start_;
-  double waited_before_ = 0;  // seconds, as counted by the source
+  input::LoaderCounts before_;  // as counted by the source; the time is that before the interval began, perhaps in an earlier process
 };
 
 }  // namespace trainer::engine

@@ -96,6 +96,12 @@ const input::Batch* SharedBatches::next() {
   return open(message, header, copied);
 }
 
+input::LoaderCounts SharedBatches::counts() const {
+  auto counts = loader_ == nullptr ? input::LoaderCounts() : loader_->counts();
+  counts.waited = waited_;
+  return counts;
+}
+
 const input::Batch* SharedBatches::open(const Message& message, const Header& header, input::CopyEvent* copied) {
   switch (header.content) {
     case Content::kFailure:

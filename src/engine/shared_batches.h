@@ -25,7 +25,7 @@ class SharedBatches final : public BatchSource {
   void start_epoch(int64_t epoch, const ShareOf& share_of) override;
   const input::Batch* next() override;
   int64_t batch_size() const override { return batch_size_; }
-  std::chrono::duration<double> waited() const override { return waited_; }
+  input::LoaderCounts counts() const override;
 
  private:
   enum class Content : int64_t { kBatch, kNothing, kFailure };

@@ -6,8 +6,10 @@
 #include <limits>
 
 #include "base/error.h"
+#include "engine/data_advice.h"
 #include "engine/evaluator.h"
-#include "engine/out_of_memory.h"
+#include "engine/failure_message.h"
+#include "engine/monitored_metric.h"
 
 namespace trainer::engine {
 namespace {
@@ -15,24 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-reporting::MetricInfo monitored_metric(const config::CheckpointSection& section, const task::Task& task) {
-  const auto name = section.monitor == "auto" ? task.default_metric() : section.monitor.substr(section.monitor.find('/') + 1);
-  const auto metrics = task.metrics().validation;
-  const auto info = std::ranges::find(metrics, name, &reporting::MetricInfo::name);
-  TORCH_CHECK(info != metrics.end(), "the task does not measure ", name);
-  auto metric = *info;
-  if (section.mode != config::MonitorMode::kAuto) metric.higher_is_better = section.mode == config::MonitorMode::kMax;
-  return metric;
-}
-
-// A validation with the metric is better than one without it, which a checkpoint of an earlier version may hold.
-bool is_better(const reporting::ValidationEvent& candidate, const reporting::ValidationEvent& best, const reporting::MetricInfo& metric) {
-  const auto value = reporting::value_of(candidate.metrics, metric.name);
-  const auto best_value = reporting::value_of(best.metrics, metric.name);
-  if (!value || !best_value) return value.has_value();
-  return metric.higher_is_better ? *value > *best_value : *value < *best_value;
-}
 
 }  // namespace
 
@@ -76,24 +60,7 @@ bool Trainer::run() {
     report_failure(error.what());
     throw;
   } catch (const std::exception& error) {
-    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-    const auto activity = parts_.ranks.activity->read();
-    const auto where = describe(activity);
-    if (!is_out_of_memory(error)) {
-      message = fmt::format("{}: {}", where, torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
-    } else if (activity.phase == distributed::Phase::kValidation) {
-      message =
-          fmt::format("out of memory in validation at batch_size {}; lower validation.batch_size", parts_.validation.batches->batch_size());
-    } else if (activity.phase == distributed::Phase::kStartUp) {
-      message = fmt::format(
-          "out of memory in start-up, with {} training samples and batch_size {}; lower dataloader.batch_size, or choose a smaller data "
-          "set",
-          parts_.train.num_samples, parts_.plan.batch_size);
-    } else {
-      message = fmt::format(
-          "out of memory in {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps by the same factor",
-          where, parts_.plan.batch_size);
-    }
+    message = describe_failure(error, parts_);
   }
   report_failure(message);
   throw Error(message);
@@ -176,6 +143,7 @@ bool Trainer::run_epoch() {
   if (!train()) return false;
   if (validates && !validate()) return false;
   report_epoch(validates);
+  advise_on_data();
   const bool is_best = validates && run_.best_validation->step == progress.step;
   // A run that ends within an epoch can be resumed with more steps.
   if (part_.ends_epoch) {
@@ -251,6 +219,7 @@ void Trainer::log_interval(int64_t step_in_epoch) {
   if (interval.measured.num_samples == 0) return;
   meter_.reset();
   clock_.read(interval);
+  const double queue_depth = clock_.queue_depth();
   run_.open = {};
   clock_.begin(step);
   run_.epoch.add(interval);
@@ -264,6 +233,7 @@ void Trainer::log_interval(int64_t step_in_epoch) {
                       .lr = lr_at(parts_, part_, step - 1),
                       .images_per_second = static_cast<double>(interval.measured.num_samples) / interval.seconds,
                       .data_wait = interval.waited_seconds / interval.seconds,
+                      .queue_depth = queue_depth,
                       .memory_bytes = device::memory_in_use(parts_.placement),
                       .grad_scale = parts_.grad_scaler ? std::optional(parts_.grad_scaler->current_scale().item<double>()) : std::nullopt,
                       .skipped_steps = parts_.grad_scaler ? std::optional(parts_.grad_scaler->num_skipped()) : std::nullopt,
@@ -304,6 +274,14 @@ void Trainer::report_epoch(bool validated) {
                       .seconds = epoch.seconds,
                       .images_per_second = static_cast<double>(epoch.measured.num_samples) / epoch.seconds,
                       .validation = validated ? run_.last_validation : std::nullopt});
+}
+
+// Once, because the next epochs will be alike.
+void Trainer::advise_on_data() {
+  if (has_advised_) return;
+  const auto advice = advice_on_data(run_.epoch, part_.epoch, experiment_);
+  has_advised_ = !advice.empty();
+  if (has_advised_) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = advice});
 }
 
 void Trainer::finish(const std::string& reason, const std::string& message) {

@@ -56,6 +56,7 @@ class Trainer {
   void log_interval(int64_t step_in_epoch);
   bool validate();
   void report_epoch(bool validated);
+  void advise_on_data();
   void check_finite();
   void save(bool is_best = false);
   // Collective: rank 0 waits for the last checkpoint and reports the end; the others succeed only if it could.
@@ -80,6 +81,7 @@ class Trainer {
   EpochPart part_;                                                    // the part that is being trained
   std::optional<supervision::StragglerDetector> straggler_detector_;  // with several ranks
   IntervalClock clock_;
+  bool has_advised_ = false;
 };
 
 }  // namespace trainer::engine

@@ -131,10 +131,11 @@ class DataLoader::State {
     const int64_t num_released = wait_for_copies();
     const auto begin = Clock::now();
     Slot* slot = options_.num_workers == 0 ? prepare_next() : wait_for_next(num_released);
-    waited_ += Clock::now() - begin;
+    counts_.waited += Clock::now() - begin;
     if (slot == nullptr) return nullptr;
     if (slot->error) throw DataError(*slot->error);
     ++next_;
+    ++counts_.num_batches;
     for (const auto& [index, text] : slot->left_out) {
       if (reported_.insert(index).second) options_.report_left_out(text);
     }
@@ -143,7 +144,7 @@ class DataLoader::State {
     return &slot->batch;
   }
 
-  std::chrono::duration<double> waited() const { return waited_; }
+  LoaderCounts counts() const { return counts_; }
   int64_t batch_size() const { return options_.batch_size; }
 
  private:
@@ -170,6 +171,7 @@ class DataLoader::State {
     num_released_ = num_released;
     work_.notify_one();
     if (next_ == num_batches_) return nullptr;
+    counts_.num_ready += std::ranges::count_if(slots_, [&](const Slot& ready) { return ready.number >= next_; });
     Slot& slot = slot_of(next_);
     ready_.wait(lock, [&] { return slot.number == next_; });
     return &slot;
@@ -247,7 +249,7 @@ class DataLoader::State {
   const LoaderOptions options_;
   std::vector<Slot> slots_;
   Memory memory_;  // for batches that next() prepares
-  std::chrono::duration<double> waited_{0};
+  LoaderCounts counts_;
   int64_t next_ = 0;                      // the batch that next() returns next
   std::unordered_set<int64_t> reported_;  // samples that were left out, in any epoch
 
@@ -285,6 +287,6 @@ void DataLoader::start_epoch(int64_t epoch, std::vector<int64_t> indices) {
 }
 const Batch* DataLoader::next() { return state_->next(); }
 int64_t DataLoader::batch_size() const { return state_->batch_size(); }
-std::chrono::duration<double> DataLoader::waited() const { return state_->waited(); }
+LoaderCounts DataLoader::counts() const { return state_->counts(); }
 
 }  // namespace trainer::input

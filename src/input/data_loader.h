@@ -58,6 +58,13 @@ struct LoaderOptions {
 BatchTensors make_batch_tensors(const DatasetInfo& info, const Pipeline& pipeline, const LoaderOptions& options,
                                 torch::Device device = torch::kCPU);
 
+// Since the construction of a loader.
+struct LoaderCounts {
+  std::chrono::duration<double> waited{0};  // in next(): for workers or, without workers, preparing batches
+  int64_t num_batches = 0;                  // that next() has returned
+  int64_t num_ready = 0;                    // batches that were ready when next() was called, summed over these calls
+};
+
 // Not thread-safe: use it from one thread. It owns its worker threads.
 class DataLoader {
  public:
@@ -78,8 +85,7 @@ class DataLoader {
   // calls do not skip the batch.
   const Batch* next();
   int64_t batch_size() const;
-  // Total time spent in next() since construction: waiting for workers or, without workers, preparing batches.
-  std::chrono::duration<double> waited() const;
+  LoaderCounts counts() const;
 
  private:
   class State;

@@ -55,7 +55,8 @@ struct TrainEvent {
   Metrics metrics = {};
   double lr = 0;
   double images_per_second = 0;
-  double data_wait = 0;  // fraction of the interval's time
+  double data_wait = 0;    // fraction of the interval's time
+  double queue_depth = 0;  // batches that were ready when one was taken, on average
   uint64_t memory_bytes = 0;
   std::optional<double> grad_scale = {};      // under float16
   std::optional<int64_t> skipped_steps = {};  // updates that the GradScaler has skipped so far

@@ -28,7 +28,10 @@ class Jsonl : public Sink {
   void on_train(const TrainEvent& event) override {
     Json line = make_line("train", event);
     add_metrics(line, event.metrics);
-    line.update({{"lr", event.lr}, {"images_per_second", event.images_per_second}, {"data_wait", event.data_wait}});
+    line.update({{"lr", event.lr},
+                 {"images_per_second", event.images_per_second},
+                 {"data_wait", event.data_wait},
+                 {"queue_depth", event.queue_depth}});
     if (event.grad_scale) line["grad_scale"] = *event.grad_scale;
     if (event.skipped_steps) line["skipped_steps"] = *event.skipped_steps;
     write(line);

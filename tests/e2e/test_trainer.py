@@ -66,7 +66,7 @@ class TrainerTest(unittest.TestCase):
             self.assertTrue((self.run_dir / name).exists(), name)
         train = events(self.run_dir, "train")
         self.assertEqual([event["step"] for event in train[:4]], [10, 20, 30, 32])
-        self.assertLessEqual({"event", "time", "epoch", "step", "loss", "lr", "images_per_second", "data_wait"}, set(train[0]))
+        self.assertLessEqual({"event", "time", "epoch", "step", "loss", "lr", "images_per_second", "data_wait", "queue_depth"}, set(train[0]))
         self.assertEqual([event["num_samples"] for event in events(self.run_dir, "validation")], [256] * 5)
         summary = json.loads((self.run_dir / "summary.json").read_text())
         self.assertEqual((summary["reason"], summary["step"], summary["monitor"]), ("done", 160, "validation/loss"))

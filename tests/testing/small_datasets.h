@@ -31,7 +31,7 @@ class SmallDatasets {
     const auto name = config.stem().string();
     if (name == "imagefolder") return {"dataset.root=" + (folder_.path() / "imagefolder").string()};
     if (name == "tiny_imagenet" || name == "cifar100_wrn" || name == "mnist") return {"dataset.root=" + folder_.path().string()};
-    if (name.starts_with("cifar10_")) return {"dataset.root=" TRAINER_SOURCE_DIR "/datasets/cifar10_sample"};
+    if (name == "quickstart" || name.starts_with("cifar10_")) return {"dataset.root=" TRAINER_SOURCE_DIR "/datasets/cifar10_sample"};
     return {};
   }
 

@@ -102,7 +102,7 @@ void expect_local_batches(const input::Dataset& dataset, const input::Pipeline& 
           EXPECT_EQ(have->images.scalar_type(), want->images.scalar_type());
         }
       }
-      EXPECT_GT(source.batches->waited().count(), 0);
+      EXPECT_GT(source.batches->counts().waited.count(), 0);
     });
   }
 }

@@ -310,10 +310,23 @@ TEST(DataLoader, WaitedIncludesWorkThatNextDoesItself) {
   const CountingImages dataset(10);
   const auto pipeline = augmenting_pipeline(dataset.info());
   DataLoader loader(dataset, pipeline, {.batch_size = 10});
-  EXPECT_EQ(loader.waited().count(), 0);
+  EXPECT_EQ(loader.counts().waited.count(), 0);
   loader.start_epoch(0, first_indices(10));
   loader.next();
-  EXPECT_GT(loader.waited().count(), 0);
+  EXPECT_GT(loader.counts().waited.count(), 0);
+}
+
+TEST(DataLoader, CountsTheBatchesThatAreReadyWhenOneIsTaken) {
+  const CountingImages dataset(40);
+  const auto pipeline = augmenting_pipeline(dataset.info());
+  DataLoader loader(dataset, pipeline, {.batch_size = 10, .num_workers = 1, .prefetch = 3});
+  loader.start_epoch(0, first_indices(40));
+  // The only worker has begun the last batch once it has read 31 samples, so three batches are ready.
+  while (dataset.num_reads < 31) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 3; ++i) loader.next();
+  EXPECT_EQ(loader.counts().num_batches, 3);
+  EXPECT_GE(loader.counts().num_ready, 3 + 2 + 1);
+  EXPECT_LE(loader.counts().num_ready, 4 + 3 + 2);
 }
 
 TEST(DataLoader, BatchesHaveTheSizesThatAreGiven) {
