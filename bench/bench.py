@@ -17,7 +17,7 @@ import time
 import harness
 from harness import ALLOCATOR, PEERS, ROOT, add_ratios, alternate, busy_cores, cpu, our_worker, peak_memory_mb, python_worker, summary
 
-PARTS = ["step", "evaluation", "batches", "busy", "ranks", "input", "images", "packed", "checkpoint", "start"]
+PARTS = ["step", "evaluation", "batches", "busy", "ranks", "input", "images", "packed", "augment", "workers", "checkpoint", "start"]
 BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "airbench": 500, "vgg16_bn": 128, "wide_resnet": 32}
 # The others take minutes for a round; they are measured if they are named.
 DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
@@ -227,6 +227,26 @@ def measure_input(options, best, dtype, channels_last):
     return f"input, one thread: {layout_name(dtype, channels_last)}", alternate(workers, options.rounds, options.seconds)
 
 
+def measure_augment(options):
+    """CIFAR-10 with crop, flip and RandAugment on one thread."""
+    size = 128
+    argv = [options.bin / "bench_input", "--batch-size", size, "--rand-augment", "--data", options.data]
+    workers = [our_worker("ours", argv, size)]
+    for name, pipeline in {"torchvision, PIL": "pil_rand_augment", "torchvision, tensors": "tensor_rand_augment"}.items():
+        workers.append(python_worker(name, "input.py", {"batch_size": size, "data": options.data, "pipeline": pipeline}, size, allocator=False))
+    return "RandAugment of 32 x 32, one thread", alternate(workers, options.rounds, options.seconds)
+
+
+def measure_workers(options):
+    """Image files with two loader threads and with one."""
+    size = 32
+    with tempfile.TemporaryDirectory() as folder:
+        write_photographs(pathlib.Path(folder))
+        argv = [options.bin / "bench_input", "--batch-size", size, "--data", folder, "--dataset", "image_folder", "--workers"]
+        workers = [our_worker(f"{count} loader threads", [*argv, count], size) for count in (2, 1)]
+        return "image files, loader threads", alternate(workers, options.rounds, options.seconds)
+
+
 def write_photographs(folder, count=256):
     """JPEG files of 500 x 375 pixels, as ImageNet's are on average, with the smooth areas, edges and noise of photographs."""
     import numpy
@@ -397,6 +417,10 @@ def measure(options, best):
         yield measure_images(options)
     if "packed" in options.parts:
         yield measure_packed(options)
+    if "augment" in options.parts:
+        yield measure_augment(options)
+    if "workers" in options.parts:
+        yield measure_workers(options)
     if "checkpoint" in options.parts:
         yield measure_checkpoint(options, best)
     if "start" in options.parts:

@@ -1,5 +1,5 @@
-// The program's input pipeline on one thread, for bench.py: CIFAR-10 with crop, flip and normalise, or image files or a packed data set
-// with ImageNet's transforms.
+// The program's input pipeline, by default on one thread, for bench.py: CIFAR-10 with crop, flip and normalise, or image files or a packed
+// data set with ImageNet's transforms.
 
 #include <CLI/CLI.hpp>
 
@@ -30,21 +30,26 @@ int main(int argc, char** argv) {
   int64_t batch_size = 128;
   bool channels_last = false;
   std::string dataset_name = "cifar10";
+  bool rand_augment = false;
+  int64_t num_workers = 0;
   app.add_option("--batch-size", batch_size);
   app.add_option("--dtype", dtype)->check(CLI::IsMember({"float32", "bfloat16"}));
   app.add_flag("--channels-last", channels_last);
   app.add_option("--dataset", dataset_name)->check(CLI::IsMember({"cifar10", "image_folder", "lmdb"}));
+  app.add_flag("--rand-augment", rand_augment, "RandAugment before the normalisation of CIFAR-10");
+  app.add_option("--workers", num_workers);
   app.add_option("--data", data)->required();
   CLI11_PARSE(app, argc, argv);
 
   static const auto registries = session::all_registries();
   const auto text = dataset_name == "cifar10" ? kCifar : kImages + dataset_name;
-  const auto experiment = config::load_text(text, "bench", {"dataset.root=" + data}, registries);
+  auto experiment = config::load_text(text, "bench", {"dataset.root=" + data}, registries);
+  auto& transforms = experiment.dataset.train_transforms;
+  if (rand_augment) transforms.insert(transforms.end() - 1, registries.transforms.configure("rand_augment"));
   const auto logger = make_quiet_logger();
   const auto dataset = datasets::dataset_registry().make(experiment.dataset.component).open(datasets::Split::kTrain, *logger);
-  const input::Pipeline pipeline(experiment.dataset.train_transforms, dataset->info(),
-                                 {dtype == "float32" ? torch::kFloat32 : torch::kBFloat16, channels_last});
-  input::DataLoader loader(*dataset, pipeline, {.batch_size = batch_size});
+  const input::Pipeline pipeline(transforms, dataset->info(), {dtype == "float32" ? torch::kFloat32 : torch::kBFloat16, channels_last});
+  input::DataLoader loader(*dataset, pipeline, {.batch_size = batch_size, .num_workers = num_workers});
   input::DistributedSampler sampler(input::sampler_registry().make(experiment.dataloader.sampler, {.dataset = *dataset, .files = *dataset}),
                                     {});
   int64_t epoch = 0;

@@ -10,6 +10,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 import torchvision.transforms as T
+import torchvision.transforms.v2 as V2
 from PIL import Image
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
@@ -29,9 +30,9 @@ def read_training_set(root):
 class Cifar10(torch.utils.data.Dataset):
     """Like torchvision.datasets.CIFAR10: an array in memory, and a PIL image for each read."""
 
-    transform = T.Compose([T.RandomCrop(SIZE, PADDING), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize(MEAN, STD)])
-
-    def __init__(self, root):
+    def __init__(self, root, transforms=()):
+        """`transforms`: applied after crop and flip."""
+        self.transform = T.Compose([T.RandomCrop(SIZE, PADDING), T.RandomHorizontalFlip(), *transforms, T.ToTensor(), T.Normalize(MEAN, STD)])
         images, labels = read_training_set(root)
         self.images, self.labels = images.permute(0, 2, 3, 1).contiguous().numpy(), labels.tolist()
 
@@ -40,6 +41,22 @@ class Cifar10(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         return self.transform(Image.fromarray(self.images[index])), self.labels[index]
+
+
+class TensorCifar10(torch.utils.data.Dataset):
+    """Each read gives a transformed uint8 tensor, with RandAugment after crop and flip."""
+
+    def __init__(self, root):
+        self.transform = V2.Compose([V2.RandomCrop(SIZE, PADDING), V2.RandomHorizontalFlip(), V2.RandAugment(), V2.ToDtype(torch.float32, scale=True),
+                                     V2.Normalize(MEAN, STD)])
+        self.images, labels = read_training_set(root)
+        self.labels = labels.tolist()
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        return self.transform(self.images[index]), self.labels[index]
 
 
 def pil_loader(dataset, batch_size, num_workers, sampler=None):

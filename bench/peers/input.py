@@ -4,13 +4,14 @@ import argparse
 import itertools
 
 import torch
-from data import AUGMENTATIONS, Cifar10, batches_of, pil_loader, read_training_set
+import torchvision
+from data import AUGMENTATIONS, Cifar10, TensorCifar10, batches_of, pil_loader, read_training_set
 from worker import serve
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pipeline", choices=["pil", *AUGMENTATIONS], required=True)
+    parser.add_argument("--pipeline", choices=["pil", "pil_rand_augment", "tensor_rand_augment", *AUGMENTATIONS], required=True)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--channels-last", action="store_true")
@@ -22,8 +23,13 @@ def main():
     layout = torch.channels_last if options.channels_last else torch.contiguous_format
 
     def batches():
-        if options.pipeline == "pil":
-            loader = pil_loader(Cifar10(options.data), options.batch_size, num_workers=0)
+        datasets = {
+            "pil": Cifar10,
+            "pil_rand_augment": lambda root: Cifar10(root, [torchvision.transforms.RandAugment()]),
+            "tensor_rand_augment": TensorCifar10,
+        }
+        if options.pipeline in datasets:
+            loader = pil_loader(datasets[options.pipeline](options.data), options.batch_size, num_workers=0)
             while True:
                 yield from loader
         images, labels = read_training_set(options.data)
@@ -33,7 +39,7 @@ def main():
 
     def run(steps):
         for images, _ in itertools.islice(source, steps):
-            images = images.to(dtype).contiguous(memory_format=layout)  # needed only by the PIL pipeline
+            images = images.to(dtype).contiguous(memory_format=layout)  # needed only by pipelines of single images
         assert images.dtype == dtype and images.is_contiguous(memory_format=layout)
 
     serve(vars(options), run)

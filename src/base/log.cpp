@@ -2,9 +2,9 @@
 
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -54,6 +54,23 @@ class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
+// Appends to a file. A line that cannot be written is an Error that names the file and the reason.
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit FileSink(const std::filesystem::path& file) : file_(file) {}
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    file_.write({line.data(), line.size()});
+  }
+  void flush_() override {}
+
+ private:
+  LineFile file_;
+};
+
 }  // namespace
 
 std::shared_ptr<Logger> make_console_logger(int rank, bool erases_line) {
@@ -70,16 +87,9 @@ std::shared_ptr<Logger> make_console_logger(int rank, bool erases_line) {
 }
 
 void add_file(Logger& logger, const std::filesystem::path& file) {
-  if (const auto refusal = describe_irregular(file); !refusal.empty()) {
-    throw Error("cannot write the log " + file.string() + ": " + refusal);
-  }
-  try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
-    sink->set_formatter(make_formatter("%Y-%m-%d %H:%M:%S.%e %l: %v"));
-    logger.sinks().push_back(std::move(sink));
-  } catch (const spdlog::spdlog_ex& error) {
-    throw Error("cannot write the log " + file.string() + ": " + error.what());
-  }
+  auto sink = std::make_shared<FileSink>(file);
+  sink->set_formatter(make_formatter("%Y-%m-%d %H:%M:%S.%e %l: %v"));
+  logger.sinks().push_back(std::move(sink));
 }
 
 std::shared_ptr<Logger> make_quiet_logger() { return std::make_shared<Logger>("quiet"); }

@@ -278,7 +278,7 @@ void Trainer::report_epoch(bool validated) {
 
 // Once, because the next epochs will be alike.
 void Trainer::advise_on_data() {
-  if (has_advised_) return;
+  if (has_advised_ || parts_.ranks.world->rank() != 0) return;
   const auto advice = advice_on_data(run_.epoch, part_.epoch, experiment_);
   has_advised_ = !advice.empty();
   if (has_advised_) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = advice});
