@@ -191,12 +191,7 @@ DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& opti
   return {.info = cifar_info(layout),
           .open = [&layout, options](Split split, Logger& logger) { return open_cifar(layout, options, split, logger); },
           .locate = [&layout, options](Logger& logger) { return locate_cifar(layout, options, logger); },
-          .in_folder =
-              [&layout](const fs::path& folder) {
-                CifarOptions there;
-                there.root = folder.string();
-                return cifar_factory(layout, there);
-              }};
+          .in_folder = [&layout](const fs::path& folder) { return cifar_factory(layout, options_in<CifarOptions>(folder)); }};
 }
 
 void add_cifar(DatasetRegistry& registry) {

@@ -11,6 +11,14 @@ namespace trainer::datasets {
 // Also true when this cannot be determined; opening the file then reports the reason.
 bool is_there(const std::filesystem::path& path);
 
+// The default options of a data set, with the key `root`, whose files are in that folder.
+template <class Options>
+Options options_in(const std::filesystem::path& folder) {
+  Options options;
+  options.root = folder.string();
+  return options;
+}
+
 // The content of a file in memory, which copies of this object share.
 struct FileContent {
   std::filesystem::path path;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "datasets/files.h"
 #include "datasets/image_files.h"
 #include "datasets/image_folder_listing.h"
 
@@ -65,11 +66,7 @@ DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
     return std::filesystem::path(root);
   };
-  factory.in_folder = [](const std::filesystem::path& folder) {
-    ImageFolderOptions there;
-    there.root = folder.string();
-    return image_folder_factory(there);
-  };
+  factory.in_folder = [](const std::filesystem::path& folder) { return image_folder_factory(options_in<ImageFolderOptions>(folder)); };
   return factory;
 }
 

@@ -172,11 +172,7 @@ DatasetFactory lmdb_factory(const LmdbOptions& options) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
     return fs::path(root);
   };
-  factory.in_folder = [](const fs::path& folder) {
-    LmdbOptions there;
-    there.root = folder.string();
-    return lmdb_factory(there);
-  };
+  factory.in_folder = [](const fs::path& folder) { return lmdb_factory(options_in<LmdbOptions>(folder)); };
   return factory;
 }
 

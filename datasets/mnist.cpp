@@ -214,12 +214,7 @@ DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& opti
   return {.info = mnist_info(layout),
           .open = [&layout, options](Split split, Logger& logger) { return open_mnist(layout, options, split, logger); },
           .locate = [&layout, options](Logger& logger) { return locate_mnist(layout, options, logger); },
-          .in_folder =
-              [&layout](const fs::path& folder) {
-                MnistOptions there;
-                there.root = folder.string();
-                return mnist_factory(layout, there);
-              }};
+          .in_folder = [&layout](const fs::path& folder) { return mnist_factory(layout, options_in<MnistOptions>(folder)); }};
 }
 
 void add_mnist(DatasetRegistry& registry) {

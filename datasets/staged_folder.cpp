@@ -234,7 +234,7 @@ void StagedFolder::copy(const fs::path& folder, Logger& logger) {
                       "or choose another folder",
                       folder.string(), folder_.string()));
     }
-    put_into_place(folder_, partial.path() / "outdated");
+    fs::rename(folder_, partial.path() / "outdated");
     fs::remove_all(partial.path() / "outdated");
   }
   check_space(folder_.parent_path(), source);

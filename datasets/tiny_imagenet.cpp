@@ -207,11 +207,7 @@ DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyIma
     return data.open(num_classes, split, logger);
   };
   factory.locate = [data](Logger& logger) { return data.locate(logger); };
-  factory.in_folder = [archive](const fs::path& copy) {
-    TinyImagenetOptions there;
-    there.root = copy.string();
-    return tiny_imagenet_factory(archive, there);
-  };
+  factory.in_folder = [archive](const fs::path& copy) { return tiny_imagenet_factory(archive, options_in<TinyImagenetOptions>(copy)); };
   return factory;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "tests/testing/temporary_folder.h"
+#include "tests/unit/datasets/failure_of.h"
 #include "tests/unit/datasets/small_files.h"
 
 namespace trainer::datasets::test {
@@ -63,15 +64,6 @@ class CsvTest : public ::testing::Test {
       lines.push_back(std::to_string(sample.label) + ' ' + name.substr(path("").size()));
     }
     return lines;
-  }
-  static std::string failure_of(const DatasetFactory& factory, Split split) {
-    try {
-      open(factory, split);
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "no DataError";
-    return "";
   }
   // What the factory says of a training file with that content, after its name.
   std::string what_is_wrong_with(const std::string& content) const {

@@ -22,6 +22,7 @@
 #include "base/signal.h"
 #include "datasets/image_folder_listing.h"
 #include "tests/testing/temporary_folder.h"
+#include "tests/unit/datasets/failure_of.h"
 
 namespace trainer::datasets::test {
 namespace {
@@ -71,15 +72,6 @@ class ImageFolderTest : public ::testing::Test {
 
   // The text of the DataError that opening the split throws.
   std::string failure(Split split) const { return failure_of(factory(), split); }
-  static std::string failure_of(const DatasetFactory& factory, Split split) {
-    try {
-      factory.open(split, *make_quiet_logger());
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "no DataError";
-    return "";
-  }
   // What factory() and both of its splits say of a data set without classes.
   std::string what_is_missing() const {
     const auto made = factory();

@@ -17,6 +17,7 @@
 #include "datasets/lmdb_writer.h"
 #include "tests/testing/file_size_limit.h"
 #include "tests/testing/temporary_folder.h"
+#include "tests/unit/datasets/failure_of.h"
 #include "tests/unit/datasets/small_files.h"
 
 namespace trainer::datasets::test {
@@ -70,15 +71,6 @@ class LmdbTest : public ::testing::Test {
     return lmdb_factory(options);
   }
   std::unique_ptr<input::Dataset> open(Split split = Split::kTrain) const { return factory().open(split, *make_quiet_logger()); }
-  static std::string failure_of(const DatasetFactory& factory, Split split) {
-    try {
-      factory.open(split, *make_quiet_logger());
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "no DataError";
-    return "";
-  }
   // Why the data set cannot be used.
   std::string missing() const {
     const auto made = factory();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/datasets/failure_of.h"
 #include "tests/unit/datasets/fetch_archive.h"
 #include "tests/unit/datasets/small_files.h"
 
@@ -56,15 +57,6 @@ class TinyImagenetTest : public FetchArchive {
       lines.push_back(std::to_string(sample.label) + ' ' + content);
     }
     return lines;
-  }
-  static std::string failure_of(const DatasetFactory& factory, Split split) {
-    try {
-      open(factory, split);
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "no DataError";
-    return "";
   }
   std::string without_remedy(const std::string& text) const {
     const auto remedy = "; unpack " + archive_.url + " there by hand, or set dataset.root to a new folder and dataset.download=true";

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "datasets/registry.h"
+
+namespace trainer::datasets::test {
+
+// The text of the DataError that opening the split throws.
+inline std::string failure_of(const DatasetFactory& factory, Split split) {
+  try {
+    factory.open(split, *make_quiet_logger());
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no DataError";
+  return "";
+}
+
+}  // namespace trainer::datasets::test
