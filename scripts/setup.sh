@@ -49,7 +49,7 @@ install_packages() {
     libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev)
   if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then
-    packages+=(clang-format clang-tidy clang shellcheck iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf)
+    packages+=(clang-format clang-tidy clang shellcheck iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zsh fish mandoc)
   fi
   local missing as_root=()
   mapfile -t missing < <(missing_packages "${packages[@]}")

@@ -17,6 +17,9 @@ namespace {
 
 constexpr const char* kConfig = "--config";
 
+// Set by visit_definition().
+const std::function<void(const CLI::App&)>* visitor = nullptr;
+
 const CLI::App& selected_command(const CLI::App& app) {
   const auto subcommands = app.get_subcommands();
   return subcommands.empty() ? app : selected_command(*subcommands.back());
@@ -105,6 +108,10 @@ std::string wrap_help_line(std::string line) {
 }  // namespace
 
 void parse(CLI::App& app, std::vector<std::string> args) {
+  if (visitor != nullptr) {
+    (*visitor)(app);
+    throw CLI::CallForHelp();
+  }
   auto reversed = args;
   std::ranges::reverse(reversed);  // CLI11 expects them in reverse order
   try {
@@ -117,6 +124,15 @@ void parse(CLI::App& app, std::vector<std::string> args) {
     const auto& command = selected_command(app);
     throw UsageError(fmt::format("{} (see `{} --help`)", explain(app, command, error, args), full_name(app, command)));
   }
+}
+
+void visit_definition(const std::function<void()>& run, const std::function<void(const CLI::App& app)>& visit) {
+  visitor = &visit;
+  try {
+    run();
+  } catch (const CLI::CallForHelp&) {
+  }
+  visitor = nullptr;
 }
 
 void add_experiment(CLI::App& app, config::ExperimentSource& source) {

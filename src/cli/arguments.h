@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,10 @@ namespace trainer::cli {
 // Parses the arguments after a command's name; `app` is named like the command ("trainer train"). Prints the help and throws CallForHelp
 // if it is requested. Throws UsageError if they are wrong: an unknown option is reported before anything that is missing.
 void parse(CLI::App& app, std::vector<std::string> args);
+
+// Calls `visit` with the definition of the command that `run` calls with any arguments: parse() then reads no arguments, and `run` does
+// nothing after it.
+void visit_definition(const std::function<void()>& run, const std::function<void(const CLI::App& app)>& visit);
 
 // `--config FILE [key=value ...]`.
 void add_experiment(CLI::App& app, config::ExperimentSource& source);

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/read_file.h"
@@ -9,6 +11,7 @@
 #include "engine/init_from.h"
 #include "engine/torchscript.h"
 #include "input/pipeline.h"
+#include "onnx/convert.h"
 #include "session/build.h"
 #include "session/registries.h"
 #include "state/module.h"
@@ -34,6 +37,12 @@ state::Tree read_weights(const state::View& file, bool ema) {
   return weights;
 }
 
+std::string to_onnx(models::Model& model, const std::vector<int64_t>& sample_shape, const std::vector<std::string>& class_names) {
+  auto network = onnx::convert(engine::trace_network(model, sample_shape), sample_shape);
+  if (!class_names.empty()) network.metadata["class_names"] = nlohmann::json(class_names).dump();
+  return onnx::to_file(network);
+}
+
 void write(const std::filesystem::path& output, const std::string& format, const config::Experiment& experiment, models::Model& model) {
   if (format == "state_dict") {
     checkpoint::save(output, state::state_of(model));
@@ -42,7 +51,7 @@ void write(const std::filesystem::path& output, const std::string& format, const
   } else {
     const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
     const auto shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
-    write_file_atomically(output, engine::to_torchscript(model, shape));
+    write_file_atomically(output, format == "onnx" ? to_onnx(model, shape, info.class_names) : engine::to_torchscript(model, shape));
   }
 }
 
@@ -54,9 +63,10 @@ ExitCode export_model(const std::vector<std::string>& args) {
   bool ema = false;
   CLI::App app("Writes the network of a checkpoint for other programs.", "trainer export");
   app.add_option("--checkpoint", source, "the checkpoint")->required()->type_name("FILE");
-  app.add_option("--format", format, "state_dict (torch.load), safetensors, or torchscript (torch.jit.load)")
+  app.add_option("--format", format,
+                 "state_dict (torch.load), safetensors, torchscript (torch.jit.load), or onnx (ONNX Runtime and others)")
       ->required()
-      ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript"}));
+      ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript", "onnx"}));
   app.add_option("--output", output, "where to write it")->required()->type_name("FILE");
   app.add_flag("--ema", ema, "export the averaged parameters");
   cli::parse(app, args);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "config/experiment.h"
 #include "config/reader.h"
@@ -15,6 +16,7 @@ struct Table {
   std::string title;  // "dataloader", "optimizer, name: sgd"
   std::string doc;
   std::vector<Key> keys;
+  std::optional<std::string> path;  // of its keys: "", "dataloader.", "optimizer."; none: they are set only with the whole list
 };
 
 std::string default_text(const Key& key) {
@@ -36,36 +38,53 @@ void for_each_table(const Registries& registries, const Visit& visit) {
   for (const auto& key : top.keys()) {
     if (!key.section) plain.push_back(key);
   }
-  visit(Table{"top level", "", plain});
+  visit(Table{"top level", "", plain, ""});
   std::vector<const RegistryBase*> lists;  // of the keys that are lists of components
-  const auto visit_components = [&](const std::string& title, const RegistryBase& registry) {
+  const auto visit_components = [&](const std::string& title, const RegistryBase& registry, const std::optional<std::string>& path) {
     for (const auto& component : registry.components()) {
       const auto options = component.make_options();
       KeyTable keys;
       options->describe(keys);
-      visit(Table{fmt::format(fmt::runtime(title), component.name), component.doc, keys.keys()});
+      visit(Table{fmt::format(fmt::runtime(title), component.name), component.doc, keys.keys(), path});
     }
   };
   for (const auto& key : top.keys()) {
     if (!key.section) continue;
     KeyTable section;
     key.section(section);
-    visit(Table{key.name, key.doc, section.keys()});
+    visit(Table{key.name, key.doc, section.keys(), key.name + "."});
     for (const auto& inner : section.keys()) {
-      if (inner.component != nullptr) visit_components(key.name + ", name: {}", *inner.registry);
+      if (inner.component != nullptr) visit_components(key.name + ", name: {}", *inner.registry, key.name + ".");
       if (inner.components != nullptr && std::ranges::find(lists, inner.registry) == lists.end()) lists.push_back(inner.registry);
       if (!inner.section) continue;
       if (inner.set_section) inner.set_section(true);
       const auto title = key.name + "." + inner.name;
       KeyTable keys;
       inner.section(keys);
-      visit(Table{title, inner.doc, keys.keys()});
+      visit(Table{title, inner.doc, keys.keys(), title + "."});
       for (const auto& innermost : keys.keys()) {
-        if (innermost.component != nullptr) visit_components(title + ", name: {}", *innermost.registry);
+        if (innermost.component != nullptr) visit_components(title + ", name: {}", *innermost.registry, title + ".");
       }
     }
   }
-  for (const auto* registry : lists) visit_components(registry->product() + " {}", *registry);
+  for (const auto* registry : lists) visit_components(registry->product() + " {}", *registry, std::nullopt);
+}
+
+// The words of a type such as "number or null" and "sgd | adam" that are values by themselves.
+std::vector<std::string> words_of(const std::string& type) {
+  constexpr std::string_view kChoice = " | ";
+  std::vector<std::string> words;
+  if (type.find(kChoice) != std::string::npos) {
+    for (size_t begin = 0; begin <= type.size();) {
+      const auto end = std::min(type.find(kChoice, begin), type.size());
+      words.push_back(type.substr(begin, end - begin));
+      begin = end + kChoice.size();
+    }
+  }
+  for (const std::string word : {"auto", "null"}) {
+    if (type.ends_with(" or " + word)) words.push_back(word);
+  }
+  return words;
 }
 
 std::string escape_cell(const std::string& text) {
@@ -78,6 +97,23 @@ std::string escape_cell(const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<SettableKey> settable_keys(const Registries& registries) {
+  std::vector<SettableKey> all;
+  for_each_table(registries, [&](const Table& table) {
+    if (!table.path) return;
+    for (const auto& key : table.keys) {
+      if (key.section && !key.set_section) continue;
+      const auto path = *table.path + key.name;
+      auto found = std::ranges::find(all, path, &SettableKey::path);
+      if (found == all.end()) found = all.insert(all.end(), {path, key.doc, {}, key.type == "path"});
+      for (auto& word : words_of(key.type)) {
+        if (std::ranges::find(found->values, word) == found->values.end()) found->values.push_back(std::move(word));
+      }
+    }
+  });
+  return all;
+}
 
 std::string reference_text(const Registries& registries) {
   std::string out;

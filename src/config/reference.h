@@ -2,10 +2,21 @@
 // The reference of every key, generated from the tables.
 
 #include <string>
+#include <vector>
 
 #include "config/registry.h"
 
 namespace trainer::config {
+
+// A key as it is set on the command line.
+struct SettableKey {
+  std::string path;                 // "optimizer.lr"
+  std::string doc;                  // where several components have the key: of the first one
+  std::vector<std::string> values;  // the words that the key can be set to, of all components that have it
+  bool is_path = false;
+};
+// Without those of the parts of lists, such as transforms, which are set together.
+std::vector<SettableKey> settable_keys(const Registries& registries);
 
 std::string reference_text(const Registries& registries);
 std::string reference_markdown(const Registries& registries);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <torch/csrc/jit/frontend/tracer.h>
-#include <torch/script.h>
 
 #include <sstream>
 
@@ -33,23 +32,28 @@ torch::jit::Module trace(models::Model& model, const torch::Tensor& images) {
   return copy;
 }
 
+torch::Tensor random_images(models::Model& model, std::vector<int64_t> shape, int64_t batch_size) {
+  shape.insert(shape.begin(), batch_size);
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(batch_size));
+  return at::randn(shape, generator, model.parameters().at(0).options().requires_grad(false));
+}
+
 }  // namespace
+
+torch::jit::Module trace_network(models::Model& model, const std::vector<int64_t>& sample_shape) {
+  const torch::NoGradGuard no_grad;
+  model.eval();
+  return trace(model, random_images(model, sample_shape, 2));
+}
 
 std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape) {
   const torch::NoGradGuard no_grad;
-  model.eval();
-  const auto images = [&](int64_t batch_size) {
-    auto shape = sample_shape;
-    shape.insert(shape.begin(), batch_size);
-    auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(batch_size));
-    return at::randn(shape, generator, model.parameters().at(0).options().requires_grad(false));
-  };
   std::ostringstream written;
-  trace(model, images(2)).save(written);
+  trace_network(model, sample_shape).save(written);
   std::istringstream file(written.str());
   auto loaded = torch::jit::load(file);
   for (const int64_t batch_size : {2, 3}) {
-    const auto x = images(batch_size);
+    const auto x = random_images(model, sample_shape, batch_size);
     const auto expected = model.forward(x);
     const auto actual = loaded.forward({x}).toTensor();
     const bool same_shape = actual.sizes() == expected.sizes();

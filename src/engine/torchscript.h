@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/script.h>
+
 #include <string>
 #include <vector>
 
@@ -7,7 +9,11 @@
 
 namespace trainer::engine {
 
-// Returns a TorchScript file of the model's forward(x) in eval mode, traced on the CPU, for batches of any size with samples of this shape.
+// The model's forward(x) in eval mode, traced on the CPU for a batch of samples of this shape, with the names of its parameters. Leaves the
+// model in eval mode.
+torch::jit::Module trace_network(models::Model& model, const std::vector<int64_t>& sample_shape);
+
+// Returns a TorchScript file of trace_network(), for batches of any size.
 // Reads the file back and compares the outputs for two batch sizes; throws Error if they differ. Leaves the model in eval mode.
 std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape);
 

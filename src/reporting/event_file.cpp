@@ -4,8 +4,15 @@
 #include <bit>
 
 #include "base/little_endian.h"
+#include "base/protobuf.h"
 
 namespace trainer::reporting {
+
+using protobuf::append_bytes;
+using protobuf::append_double;
+using protobuf::append_float;
+using protobuf::append_int64;
+
 namespace {
 
 constexpr std::array<uint32_t, 256> make_crc_table() {
@@ -23,37 +30,6 @@ constexpr auto kCrcTable = make_crc_table();
 
 // TFRecord masks checksums because a CRC of bytes that contain CRCs is weak.
 uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8; }
-
-// Protobuf's wire types.
-enum class Wire : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-
-void append_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7f) | 0x80);
-  out += static_cast<char>(value);
-}
-
-void append_key(std::string& out, unsigned field, Wire wire) { append_varint(out, (field << 3) | static_cast<unsigned>(wire)); }
-
-void append_int64(std::string& out, unsigned field, int64_t value) {
-  append_key(out, field, Wire::kVarint);
-  append_varint(out, static_cast<uint64_t>(value));
-}
-
-void append_double(std::string& out, unsigned field, double value) {
-  append_key(out, field, Wire::kFixed64);
-  little_endian::append(out, std::bit_cast<uint64_t>(value));
-}
-
-void append_float(std::string& out, unsigned field, float value) {
-  append_key(out, field, Wire::kFixed32);
-  little_endian::append(out, std::bit_cast<uint32_t>(value));
-}
-
-void append_bytes(std::string& out, unsigned field, std::string_view bytes) {
-  append_key(out, field, Wire::kBytes);
-  append_varint(out, bytes.size());
-  out += bytes;
-}
 
 }  // namespace
 

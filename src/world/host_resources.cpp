@@ -8,12 +8,13 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
-#include <sstream>
+#include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "base/text.h"
-#include "world/system_file.h"
+#include "world/cgroup.h"
 
 namespace trainer::world {
 namespace {
@@ -21,28 +22,6 @@ namespace {
 bool knows_control_sequences() {
   const char* name = std::getenv("TERM");
   return name != nullptr && *name != '\0' && std::string_view(name) != "dumb";
-}
-
-std::optional<int> cgroup_cpus() {
-  std::optional<int> least;
-  const auto take = [&least](std::optional<int> cpus) {
-    if (cpus) least = std::min(least.value_or(*cpus), *cpus);
-  };
-  // cgroup version 2: "0::/path" names the group below the mount; the limits of all its ancestors apply too.
-  std::istringstream lines(read_system_file("/proc/self/cgroup"));
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("0::")) continue;
-    std::filesystem::path group = line.substr(3);
-    while (true) {
-      take(parse_cpu_max(read_system_file("/sys/fs/cgroup" / group.relative_path() / "cpu.max")));
-      if (group == group.parent_path()) break;
-      group = group.parent_path();
-    }
-  }
-  // cgroup version 1: the group of a container, as seen from inside it.
-  take(parse_cpu_max(read_system_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " +
-                     read_system_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
-  return least;
 }
 
 std::optional<int> positive_number(const char* text) {
@@ -55,14 +34,6 @@ std::optional<int> positive_number(const char* text) {
 }
 
 }  // namespace
-
-std::optional<int> parse_cpu_max(std::string_view text) {
-  std::istringstream stream{std::string(text)};
-  double quota = 0;
-  double period = 0;
-  if (!(stream >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
-  return std::max(1, static_cast<int>(quota / period));
-}
 
 int available_cpus(int num_sharing) {
   cpu_set_t mask;

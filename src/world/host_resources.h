@@ -2,9 +2,7 @@
 // Resources of the host that this process may use.
 
 #include <filesystem>
-#include <optional>
 #include <string>
-#include <string_view>
 
 namespace trainer::world {
 
@@ -27,8 +25,5 @@ bool wants_colour();
 
 // Whether stderr is a terminal on which a line can be erased and drawn again; not if TERM is dumb, empty or not set.
 bool can_redraw_lines();
-
-// "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max" and for malformed text.
-std::optional<int> parse_cpu_max(std::string_view text);
 
 }  // namespace trainer::world

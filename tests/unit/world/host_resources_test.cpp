@@ -8,15 +8,6 @@
 namespace trainer::world {
 namespace {
 
-TEST(HostResources, CgroupQuotas) {
-  EXPECT_EQ(parse_cpu_max("200000 100000\n"), 2);
-  EXPECT_EQ(parse_cpu_max("250000 100000\n"), 2);
-  EXPECT_EQ(parse_cpu_max("50000 100000\n"), 1);
-  EXPECT_EQ(parse_cpu_max("max 100000\n"), std::nullopt);
-  EXPECT_EQ(parse_cpu_max("-1\n 100000\n"), std::nullopt);
-  EXPECT_EQ(parse_cpu_max(""), std::nullopt);
-}
-
 TEST(HostResources, AffinityAndSlurmLimitTheCores) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);

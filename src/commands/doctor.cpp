@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/plural.h"
+#include "cli/arguments.h"
+#include "commands/command.h"
+#include "commands/output.h"
+#include "doctor/checks.h"
+#include "doctor/measure.h"
+#include "world/host_resources.h"
+
+namespace trainer::commands {
+namespace {
+
+using doctor::Status;
+
+struct Result {
+  std::string name;
+  doctor::Finding finding;
+};
+
+const char* name_of(Status status) {
+  constexpr std::array kNames = {"ok", "warning", "failed"};
+  return kNames[static_cast<size_t>(status)];
+}
+
+void print_result(const Result& result, bool with_colour) {
+  constexpr std::array kColours = {"\x1b[32m", "\x1b[33m", "\x1b[31m"};
+  const auto& [status, text, cure] = result.finding;
+  const auto mark = fmt::format("{:<8}", name_of(status));
+  // The mark by itself, because print() shows control sequences instead of sending them.
+  if (with_colour) {
+    fmt::print("{}{}\x1b[0m", kColours[static_cast<size_t>(status)], mark);
+  } else {
+    fmt::print("{}", mark);
+  }
+  print("{:<18}{}\n", result.name, text);
+  if (!cure.empty()) print("{:<8}{:<18}{}\n", "", "  cure", cure);
+  std::fflush(stdout);
+}
+
+size_t count(const std::vector<Result>& results, Status status) {
+  return static_cast<size_t>(std::ranges::count_if(results, [&](const Result& result) { return result.finding.status == status; }));
+}
+
+void print_json(const std::vector<Result>& results, Status worst) {
+  auto checks = nlohmann::json::array();
+  for (const auto& [name, finding] : results) {
+    nlohmann::json check = {{"name", name}, {"status", name_of(finding.status)}, {"text", finding.text}};
+    if (!finding.cure.empty()) check["cure"] = finding.cure;
+    checks.push_back(std::move(check));
+  }
+  fmt::print("{}\n", nlohmann::json{{"status", name_of(worst)}, {"checks", std::move(checks)}}.dump(2));
+}
+
+}  // namespace
+
+ExitCode doctor(const std::vector<std::string>& args) {
+  CLI::App app(
+      "Checks whether this host is ready for training: LibTorch, GPUs, processor, memory, limits, network, disk, and two processes that "
+      "sum "
+      "over the process groups of training. Exit code 1 if something would make training fail; warnings are about speed.",
+      "trainer doctor");
+  doctor::Subject subject{.output_dir = "runs", .gpus = {}};
+  bool as_json = false;
+  std::string backend;
+  int descriptor = -1;
+  app.add_option("--output-dir", subject.output_dir, "the folder for runs, whose disk is checked; default: runs")->type_name("DIR");
+  app.add_flag("--json", as_json, "print one JSON object, when all checks are done");
+  // The processes that the check of all_reduce starts.
+  app.add_option(doctor::kMeasureOption, backend)->group("");
+  app.add_option(doctor::kResultOption, descriptor)->group("");
+  cli::parse(app, args);
+  if (!backend.empty()) return doctor::run_measurement(backend, descriptor);
+
+  const bool with_colour = isatty(STDOUT_FILENO) != 0 && world::wants_colour();
+  subject.gpus = doctor::find_gpus();
+  std::vector<Result> results;
+  for (const auto& check : doctor::all_checks()) {
+    for (auto& finding : doctor::run(check, subject)) {
+      results.push_back({check.name, std::move(finding)});
+      if (!as_json) print_result(results.back(), with_colour);
+    }
+  }
+  const auto num_failed = count(results, Status::kFailed);
+  const auto num_warnings = count(results, Status::kWarning);
+  if (as_json) {
+    print_json(results, num_failed > 0 ? Status::kFailed : num_warnings > 0 ? Status::kWarning : Status::kOk);
+  } else {
+    print("\n{} ok, {}, {} failed\n", count(results, Status::kOk), counted(num_warnings, "warning"), num_failed);
+  }
+  std::fflush(stdout);
+  // A check without an answer has a thread that would keep the process from ending.
+  _exit(static_cast<int>(num_failed > 0 ? ExitCode::kFailure : ExitCode::kDone));
+}
+
+}  // namespace trainer::commands

@@ -1,0 +1,55 @@
+"""`trainer doctor` on this machine, with the two processes that it starts. TRAINER_BINARY is the program."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import terminal  # noqa: E402
+
+BINARY = os.environ["TRAINER_BINARY"]
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", **{name: value for name, value in os.environ.items() if name != "GLOO_SOCKET_IFNAME"}}
+
+
+def doctor(*args, **environment):
+    return subprocess.run([BINARY, "doctor", *args], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=300)
+
+
+class DoctorTest(unittest.TestCase):
+    def test_a_host_that_can_train(self):
+        with tempfile.TemporaryDirectory(prefix="trainer-doctor-") as folder:
+            run = doctor("--json", "--output-dir", folder)
+            self.assertEqual(list(pathlib.Path(folder).iterdir()), [])
+        self.assertEqual(run.stderr, "")
+        report = json.loads(run.stdout)
+        checks = [check for check in report["checks"] if check["name"] in ("LibTorch", "processor", "memory", "output_dir", "all_reduce, gloo")]
+        for check in checks:
+            # How fast this machine is does not matter here.
+            self.assertIn(check["status"], ("ok", "warning"), check)
+        self.assertEqual(len(checks), 6)
+        self.assertRegex(checks[-2]["text"], r"^16\.0 MiB in .* GB/s\), latency ")
+        failed = [check for check in report["checks"] if check["status"] == "failed"]
+        self.assertEqual(run.returncode, 1 if failed else 0)
+        self.assertEqual(report["status"] == "failed", bool(failed))
+        for check in report["checks"]:
+            self.assertEqual("cure" in check, check["status"] != "ok", check)
+
+    def test_an_interface_that_does_not_exist(self):
+        run = doctor("--output-dir", "/proc", GLOO_SOCKET_IFNAME="nowhere0")
+        self.assertEqual(run.returncode, 1, run.stderr)
+        self.assertRegex(run.stdout, r"\nfailed  network +GLOO_SOCKET_IFNAME=nowhere0, but this host has ")
+        self.assertRegex(run.stdout, r"\nfailed  all_reduce, gloo +two processes cannot train together: GLOO_SOCKET_IFNAME=nowhere0: ")
+        self.assertRegex(run.stdout, r"\nfailed  output_dir +no file can be written and locked in /proc: .*\n +cure +set output_dir ")
+        self.assertNotIn("\x1b", run.stdout)
+        self.assertRegex(run.stdout, r"\n\n\d+ ok, \d+ warnings?, 4 failed\n$")
+        # On a terminal the marks are coloured.
+        _, output = terminal.run(["env", "GLOO_SOCKET_IFNAME=nowhere0", BINARY, "doctor"])
+        self.assertIn("\x1b[31mfailed  \x1b[0mnetwork ", output)
+
+
+if __name__ == "__main__":
+    unittest.main()

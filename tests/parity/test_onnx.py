@@ -1,0 +1,83 @@
+"""Networks that are exported as ONNX compute in ONNX Runtime what they compute here: the exported TorchScript, which `parity.export`
+compares with torchvision. TRAINER_BINARY is the program."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import numpy
+import onnx
+import onnxruntime
+import torch
+
+# The sizes of the networks do not matter for their operators: of each family one small network, and each that has a form of its own.
+NETWORKS = {
+    "demo_linear": ("{name: demo_linear}", "[10]"),
+    "demo_conv": ("{name: demo_conv, num_classes: 10}", "[3, 32, 32]"),
+    "resnet20": ("{name: resnet20, num_classes: 10}", "[3, 32, 32]"),
+    "resnet18": ("{name: resnet18, num_classes: 10}", "[3, 32, 32]"),
+    "resnet50": ("{name: resnet50, num_classes: 10}", "[3, 64, 64]"),
+    "wide_resnet": ("{name: wide_resnet, depth: 10, width: 1, num_classes: 10}", "[3, 32, 32]"),
+    "vgg11_bn": ("{name: vgg11_bn, num_classes: 10, head: cifar}", "[3, 32, 32]"),
+    "airbench": ("{name: airbench, num_classes: 10}", "[3, 32, 32]"),
+}
+
+
+class OnnxTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-onnx-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def trainer(self, *args):
+        run = subprocess.run([os.environ["TRAINER_BINARY"], *map(str, args)], capture_output=True, text=True,
+                             env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+    def export(self, name):
+        """Returns the network after one step of training, as ONNX and as TorchScript."""
+        model, shape = NETWORKS[name]
+        targets = "num_classes: 0, num_targets: 10" if name == "demo_linear" else "num_classes: 10"
+        loss = "mse" if name == "demo_linear" else "cross_entropy"
+        config = self.folder / f"{name}.yaml"
+        config.write_text(f"experiment: {name}\nmodel: {model}\nloss: {{name: {loss}}}\n"
+                          f"dataset: {{name: synthetic, shape: {shape}, {targets}, num_train: 2, num_validation: 1}}\n"
+                          "optimizer: {name: sgd, lr: 1.0e-4}\ndataloader: {batch_size: 2}\ntraining: {epochs: 1}\nruntime: {device: cpu}\n")
+        self.trainer("--config", config, "--run-dir", self.folder / name)
+        for form in ("onnx", "torchscript"):
+            self.trainer("export", "--checkpoint", self.folder / name / "checkpoints" / "last.pt", "--format", form, "--output", self.folder / form)
+        onnx.checker.check_model(str(self.folder / "onnx"), full_check=True)
+        return onnx.load(self.folder / "onnx"), torch.jit.load(self.folder / "torchscript").eval()
+
+    @torch.no_grad()
+    def test_all_networks(self):
+        torch.set_num_threads(1)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        for name, (_, shape) in NETWORKS.items():
+            with self.subTest(name):
+                exported, script = self.export(name)
+                (values,), (logits,) = exported.graph.input, exported.graph.output
+                self.assertEqual((values.name, logits.name), ("images", "logits"))
+                for value in (values, logits):
+                    self.assertEqual(value.type.tensor_type.shape.dim[0].dim_param, "batch")
+                state = script.state_dict()
+                for constant in exported.graph.initializer:
+                    if constant.name in state:
+                        numpy.testing.assert_array_equal(onnx.numpy_helper.to_array(constant), state[constant.name].numpy())
+                session = onnxruntime.InferenceSession(exported.SerializeToString(), options)
+                for batch_size in (1, 3):
+                    torch.manual_seed(batch_size)
+                    images = torch.randn(batch_size, *map(int, shape.strip("[]").split(",")))
+                    output, = session.run(["logits"], {"images": images.numpy()})
+                    expected = script(images)
+                    self.assertEqual(output.shape, tuple(expected.shape))
+                    self.assertTrue(expected.isfinite().all())
+                    difference = (torch.from_numpy(output) - expected).abs().max() / expected.abs().max()
+                    self.assertLess(difference.item(), 1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()

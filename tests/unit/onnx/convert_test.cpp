@@ -1,0 +1,82 @@
+#include "onnx/convert.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+
+namespace trainer::onnx {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A network without parameters whose forward has this body; its shapes are those of a batch of two samples.
+torch::jit::Module network(const std::string& body, const std::vector<int64_t>& sample_shape) {
+  torch::jit::Module module("Network");
+  module.define("def forward(self, x):\n  return " + body + "\n");
+  const auto graph = module.get_method("forward").graph();
+  auto shape = sample_shape;
+  shape.insert(shape.begin(), 2);
+  for (auto* value : {graph->inputs().at(1), graph->outputs().at(0)}) value->setType(c10::TensorType::create(torch::zeros(shape)));
+  return module;
+}
+
+std::string refusal_of(const std::string& body, const std::vector<int64_t>& sample_shape = {3, 8, 8}) {
+  try {
+    convert(network(body, sample_shape), sample_shape);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ConvertToOnnx, NamesAllOperatorsWithoutConversion) {
+  EXPECT_EQ(
+      refusal_of("torch.softmax(torch.cos(torch.relu(x)), 1)"),
+      "--format onnx: the network uses operators without a conversion: aten::cos, aten::softmax; export it as torchscript, or add them to "
+      "src/onnx/operators.cpp");
+}
+
+TEST(ConvertToOnnx, NamesFormsWithoutConversion) {
+  const auto expect = [](const std::string& body, const std::string& text) {
+    EXPECT_EQ(refusal_of(body), "--format onnx: the network uses " + text + ", for which there is no conversion; export it as torchscript");
+  };
+  expect("torch.gelu(x, approximate='tanh')", "aten::gelu with an approximation");
+  expect("torch.add(x, x, alpha=2)", "aten::add with a factor");
+  expect("x + 1", "aten::add with a number in place of a tensor");
+  expect("x * x", "aten::mul with an argument that is computed");
+  expect("torch.flatten(x)", "aten::flatten of other dimensions than all but the batch");
+  expect("torch.linear(x, x)", "aten::linear of an input that is not [batch, features]");
+  expect("torch.batch_norm(x, None, None, None, None, False, 0.1, 1e-5, False)",
+         "aten::batch_norm without weight, bias or running statistics");
+}
+
+// [rows, columns]
+torch::Tensor matrix_of(const Tensor& constant) {
+  return torch::from_blob(const_cast<char*>(constant.bytes.data()), constant.shape, torch::kFloat);
+}
+
+TEST(ConvertToOnnx, AdaptivePoolingIsTwoProducts) {
+  for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{{2, 2}, {7, 14}, {10, 9}}) {
+    const auto model = convert(network("torch.adaptive_avg_pool2d(x, [7, 7])", {3, height, width}), {3, height, width});
+    ASSERT_EQ(model.constants.size(), 2);
+    const auto x = torch::rand({2, 3, height, width});
+    const auto actual = matrix_of(model.constants[0]).matmul(x).matmul(matrix_of(model.constants[1]));
+    EXPECT_TRUE(torch::allclose(actual, at::adaptive_avg_pool2d(x, {7, 7}))) << height << " x " << width;
+  }
+}
+
+TEST(ConvertToOnnx, ANetwork) {
+  const auto model = convert(network("torch.relu(torch.relu(x)) * 3", {3, 8, 8}), {3, 8, 8});
+  std::vector<std::string> ops;
+  for (const auto& node : model.nodes) ops.push_back(node.op);
+  EXPECT_THAT(ops, ElementsAre("Relu", "Relu", "Mul", "Identity"));
+  EXPECT_THAT(model.nodes.front().inputs, ElementsAre("images"));
+  EXPECT_EQ(model.nodes.back().output, "logits");
+  EXPECT_THAT(model.output.sample_shape, ElementsAre(3, 8, 8));
+  EXPECT_THAT(to_file(model), AllOf(HasSubstr("images"), HasSubstr("logits"), HasSubstr("batch")));
+}
+
+}  // namespace
+}  // namespace trainer::onnx

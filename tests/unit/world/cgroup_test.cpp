@@ -1,0 +1,58 @@
+#include "world/cgroup.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::world {
+namespace {
+
+void write(const std::filesystem::path& file, const std::string& text) {
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream(file) << text;
+}
+
+TEST(Cgroup, Quotas) {
+  EXPECT_EQ(parse_cpu_max("200000 100000\n"), 2);
+  EXPECT_EQ(parse_cpu_max("250000 100000\n"), 2);
+  EXPECT_EQ(parse_cpu_max("50000 100000\n"), 1);
+  EXPECT_EQ(parse_cpu_max("max 100000\n"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max("-1\n 100000\n"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max(""), std::nullopt);
+}
+
+TEST(Cgroup, TheLeastLimitOfAllGroupsAboveCounts) {
+  const testing::TemporaryFolder folder;
+  const CgroupFiles files{.groups = folder.path() / "cgroup", .mount = folder.path() / "mount"};
+  write(files.groups, "12:cpu:/old\n0::/slurm/job_7/step_0\n");
+  write(files.mount / "slurm/job_7/step_0/cpu.max", "max 100000\n");
+  write(files.mount / "slurm/job_7/cpu.max", "300000 100000\n");
+  write(files.mount / "slurm/cpu.max", "800000 100000\n");
+  write(files.mount / "slurm/job_7/step_0/memory.max", "max\n");
+  write(files.mount / "slurm/job_7/memory.max", "4294967296\n");
+  write(files.mount / "memory.max", "8589934592\n");
+  write(files.mount / "slurm/job_7/step_0/pids.max", "500\n");
+  EXPECT_EQ(cgroup_cpus(files), 3);
+  EXPECT_EQ(cgroup_memory(files), uint64_t{4} << 30);
+  EXPECT_EQ(cgroup_processes(files), 500);
+}
+
+TEST(Cgroup, Version1) {
+  const testing::TemporaryFolder folder;
+  const CgroupFiles files{.groups = folder.path() / "cgroup", .mount = folder.path() / "mount"};
+  EXPECT_EQ(cgroup_cpus(files), std::nullopt);
+  EXPECT_EQ(cgroup_memory(files), std::nullopt);
+  write(files.mount / "cpu/cpu.cfs_quota_us", "200000\n");
+  write(files.mount / "cpu/cpu.cfs_period_us", "100000\n");
+  // Which stands for "no limit".
+  write(files.mount / "memory/memory.limit_in_bytes", "9223372036854771712\n");
+  write(files.mount / "pids/pids.max", "64\n");
+  EXPECT_EQ(cgroup_cpus(files), 2);
+  EXPECT_EQ(cgroup_memory(files), std::nullopt);
+  EXPECT_EQ(cgroup_processes(files), 64);
+}
+
+}  // namespace
+}  // namespace trainer::world
