@@ -457,7 +457,7 @@ class TrainerTest(unittest.TestCase):
             (["list", "models"], 0, "resnet18"),
             (["list", "modells"], 2, "modells"),
             (["export", "--checkpoint", "absent.pt", "--format", "state_dict", "--output", "x.pt"], 5, "absent.pt"),
-            (["export", "--checkpoint", "absent.pt", "--format", "onnx", "--output", "x.pt"], 2, "onnx"),
+            (["export", "--checkpoint", "absent.pt", "--format", "tflite", "--output", "x.pt"], 2, "tflite"),
             (["tain"], 2, 'did you mean "train"?'),
             (["--config"], 2, "--config"),
             (["--confg", "x"], 2, "--confg is not an option; did you mean --config?"),
