@@ -1,6 +1,7 @@
 """Networks that are exported as ONNX compute in ONNX Runtime what they compute here: the exported TorchScript, which `parity.export`
 compares with torchvision. TRAINER_BINARY is the program."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -50,6 +51,17 @@ class OnnxTest(unittest.TestCase):
             self.trainer("export", "--checkpoint", self.folder / name / "checkpoints" / "last.pt", "--format", form, "--output", self.folder / form)
         onnx.checker.check_model(str(self.folder / "onnx"), full_check=True)
         return onnx.load(self.folder / "onnx"), torch.jit.load(self.folder / "torchscript").eval()
+
+    def test_names_of_classes(self):
+        root = pathlib.Path(__file__).resolve().parents[2] / "datasets" / "cifar10_sample"
+        config = self.folder / "names.yaml"
+        config.write_text(f"experiment: names\nmodel: {{name: demo_conv}}\ndataset: {{name: cifar10, root: {root}}}\n"
+                          "training: {steps: 1}\nruntime: {device: cpu}\n")
+        self.trainer("--config", config, "--run-dir", self.folder / "names")
+        self.trainer("export", "--checkpoint", self.folder / "names" / "checkpoints" / "last.pt", "--format", "onnx", "--output", self.folder / "onnx")
+        metadata = {entry.key: entry.value for entry in onnx.load(self.folder / "onnx").metadata_props}
+        names = json.loads(metadata["class_names"])
+        self.assertEqual((len(names), names[0], names[9]), (10, "airplane", "truck"))
 
     @torch.no_grad()
     def test_all_networks(self):
