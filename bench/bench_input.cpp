@@ -1,6 +1,8 @@
 // The program's input pipeline, by default on one thread, for bench.py: CIFAR-10 with crop, flip and normalise, or image files or a packed
 // data set with ImageNet's transforms.
 
+#include <ATen/Parallel.h>
+
 #include <CLI/CLI.hpp>
 
 #include "base/log.h"
@@ -41,6 +43,7 @@ int main(int argc, char** argv) {
   app.add_option("--data", data)->required();
   CLI11_PARSE(app, argc, argv);
 
+  at::set_num_threads(1);
   static const auto registries = session::all_registries();
   const auto text = dataset_name == "cifar10" ? kCifar : kImages + dataset_name;
   auto experiment = config::load_text(text, "bench", {"dataset.root=" + data}, registries);

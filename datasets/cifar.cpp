@@ -38,11 +38,7 @@ class Cifar : public input::Dataset {
     return {.image = input::ImageView::whole(label + 1, kChannels, kSide, kSide), .values = {}, .label = *label, .target = {}};
   }
 
-  void prefetch(int64_t index) const override {
-    constexpr size_t kCacheLine = 64;
-    const uint8_t* label = records_[static_cast<size_t>(index)] + label_offset_;
-    for (size_t i = 0; i <= kImageBytes; i += kCacheLine) __builtin_prefetch(label + i);
-  }
+  void prefetch(int64_t index) const override { prefetch_memory(records_[static_cast<size_t>(index)] + label_offset_, 1 + kImageBytes); }
 
  private:
   input::DatasetInfo info_;

@@ -47,10 +47,7 @@ class Mnist : public input::Dataset {
             .target = {}};
   }
 
-  void prefetch(int64_t index) const override {
-    constexpr size_t kCacheLine = 64;
-    for (size_t i = 0; i < kMnistImageBytes; i += kCacheLine) __builtin_prefetch(pixels_of(index) + i);
-  }
+  void prefetch(int64_t index) const override { prefetch_memory(pixels_of(index), kMnistImageBytes); }
 
  private:
   const uint8_t* pixels_of(int64_t index) const { return pixels_.data() + static_cast<size_t>(index) * kMnistImageBytes; }

@@ -3,19 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <numeric>
 #include <type_traits>
 
+#include "input/window_copy.h"
 #include "input/write_kernels.h"
 
 namespace trainer::input {
 namespace {
 
 constexpr int kPixelValues = 256;
-constexpr int kOutside = -1;
+// So many rows at a time that their pixels stay in the fastest cache between the two loops over them.
+constexpr ptrdiff_t kBytesAtOnce = 8192;
 
 template <class Real>
 Real normalised(int pixel, double mean, double std) {
@@ -28,164 +29,17 @@ uint16_t bfloat16_bits(float value) {
   return static_cast<uint16_t>((bits + round_half_to_even) >> 16);
 }
 
-// The stored row or column that `index` maps to; kOutside for zero padding.
-int source_index(int index, int size, Padding padding) {
-  if (index >= 0 && index < size) return index;
-  if (padding == Padding::kZero) return kOutside;
-  return index < 0 ? -index : 2 * (size - 1) - index;
-}
-
-#ifdef __x86_64__
-#define TRAINER_WITH_FMA [[gnu::target("avx2,fma")]]
-bool has_fma() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-#else
-#define TRAINER_WITH_FMA
-constexpr bool has_fma() { return true; }
-#endif
-
-// Converts the pixels at pixels, pixels + kStep, …
-template <int kStep>
-TRAINER_WITH_FMA void compute_row(const uint8_t* pixels, int count, const ChannelArithmetic& channel, float* __restrict out) {
-  for (int x = 0; x < count; ++x) {
-    const auto pixel = static_cast<float>(pixels[x * kStep]);
-    const float centred = std::fma(pixel, kPixelScale.rounded, pixel * kPixelScale.rest) - channel.mean;
-    out[x] = std::fma(centred, channel.inverse_std, centred * channel.inverse_std_rest);
-  }
-}
-
-// Writes channels that are interleaved in the output. kChannels 0: as many as the image has. kInterleaved: the stored pixels are
-// interleaved too; otherwise each channel is read from its own plane. `arithmetic`: null, or that of a single channel in a plane.
-template <int kChannels, bool kInterleaved, class T>
-class WindowWriter {
- public:
-  WindowWriter(const ImageView& image, const uint8_t* pixels, const T* table, const ChannelArithmetic* arithmetic)
-      : image_(image),
-        pixels_(pixels),
-        table_(table),
-        arithmetic_(arithmetic),
-        channels_(kChannels > 0 ? kChannels : image.channels),
-        column_stride_(kInterleaved ? image.channels : 1),
-        channel_stride_(kInterleaved ? 1 : static_cast<ptrdiff_t>(image.height) * image.width),
-        plane_(static_cast<ptrdiff_t>(image.height) * image.width) {}
-
-  void write(T* out) const {
-    // The part of each output row that stored pixels fill; the columns before and after it are padding.
-    const int inside_begin = std::clamp(-image_.left, 0, image_.window_width);
-    const int inside_end = std::clamp(image_.width - image_.left, inside_begin, image_.window_width);
-    const int begin = image_.mirrored ? image_.window_width - inside_end : inside_begin;
-    const int end = image_.mirrored ? image_.window_width - inside_begin : inside_end;
-    for (int y = 0; y < image_.window_height; ++y, out += static_cast<ptrdiff_t>(image_.window_width) * channels_) {
-      const int source = source_index(source_row(y), image_.height, image_.padding);
-      if (source == kOutside) {
-        for (int x = 0; x < image_.window_width; ++x) write_zero(out + x * channels_);
-        continue;
-      }
-      const ptrdiff_t row_offset = static_cast<ptrdiff_t>(source) * image_.width;
-      const uint8_t* row = pixels_ + row_offset * column_stride_;
-      // Vector code is faster on whole rows: read beyond the row's ends if that is inside the plane; the padding overwrites the excess.
-      const ptrdiff_t seen = row_offset + image_.left;
-      const bool whole = arithmetic_ != nullptr && seen >= 0 && seen + image_.window_width <= plane_;
-      if (whole) {
-        write_inside(row, 0, image_.window_width, out);
-      } else {
-        write_inside(row, begin, end, out);
-      }
-      write_padding(row, 0, begin, out);
-      write_padding(row, end, image_.window_width, out);
-    }
-  }
-
- private:
-  // The stored row for output row y; it may be outside the image.
-  int source_row(int y) const { return image_.flipped ? image_.top + image_.window_height - 1 - y : image_.top + y; }
-  // The stored column for output column x; it may be outside the image.
-  int source_column(int x) const { return image_.mirrored ? image_.left + image_.window_width - 1 - x : image_.left + x; }
-
-  void write_zero(T* out) const {
-    for (int c = 0; c < channels_; ++c) out[c] = table_[c * kPixelValues];
-  }
-
-  void write_padding(const uint8_t* row, int begin, int end, T* out) const {
-    for (int x = begin; x < end; ++x) {
-      const int source = source_index(source_column(x), image_.width, image_.padding);
-      if (source == kOutside) {
-        write_zero(out + x * channels_);
-      } else {
-        look_up<1>(row + source * column_stride_, 1, out + x * channels_);
-      }
-    }
-  }
-
-  // Writes the window's columns begin to end, each from its source column.
-  void write_inside(const uint8_t* row, int begin, int end, T* out) const {
-    if (begin == end) return;
-    const uint8_t* pixels = row + source_column(begin) * column_stride_;
-    if constexpr (kChannels == 1 && !kInterleaved && std::is_same_v<T, float>) {
-      if (arithmetic_ != nullptr) {
-        image_.mirrored ? compute_row<-1>(pixels, end - begin, *arithmetic_, out + begin)
-                        : compute_row<1>(pixels, end - begin, *arithmetic_, out + begin);
-        return;
-      }
-    }
-    image_.mirrored ? look_up<-1>(pixels, end - begin, out + begin * channels_) : look_up<1>(pixels, end - begin, out + begin * channels_);
-  }
-
-  // Unrolled by pragma: otherwise -O2 keeps the loop over channels, and -O3 builds vectors from single look-ups, which is slower.
-  template <int kStep>
-  void look_up(const uint8_t* pixels, int count, T* __restrict out) const {
-    const int channels = kChannels > 0 ? kChannels : channels_;
-    const T* __restrict table = table_;
-    const ptrdiff_t column = kInterleaved && kChannels == 3 ? 3 : column_stride_;
-    const ptrdiff_t channel = kInterleaved ? 1 : channel_stride_;
-#pragma GCC unroll 2
-    for (int x = 0; x < count; ++x) {
-#pragma GCC unroll 3
-      for (int c = 0; c < channels; ++c) out[x * channels + c] = table[c * kPixelValues + pixels[c * channel + x * kStep * column]];
-    }
-  }
-
-  const ImageView& image_;
-  const uint8_t* pixels_;
-  const T* table_;
-  const ChannelArithmetic* arithmetic_;
-  int channels_;
-  // Distances between the stored bytes of neighbouring columns and channels.
-  ptrdiff_t column_stride_;
-  ptrdiff_t channel_stride_;
-  ptrdiff_t plane_;  // pixels of the stored image
-};
-
-// Pixels of one channel of the output.
-ptrdiff_t written_plane(const ImageView& image) { return static_cast<ptrdiff_t>(image.window_height) * image.window_width; }
-
-// Writes the window by arithmetic. Returns false, without a result, if that is not possible.
-bool write_by_arithmetic(const ImageView& image, std::span<const ChannelArithmetic> arithmetic, bool channels_last, float* out) {
-  const bool is_inside = image.top >= 0 && image.left >= 0 && image.top + image.window_height <= image.height &&
-                         image.left + image.window_width <= image.width;
-  if (image.channels != 3 || arithmetic.empty() || !is_inside) return false;
-  const ptrdiff_t plane = channels_last ? 0 : written_plane(image);
-  for (int y = 0; y < image.window_height; ++y, out += static_cast<ptrdiff_t>(image.window_width) * (channels_last ? 3 : 1)) {
-    const int row = image.top + (image.flipped ? image.window_height - 1 - y : y);
-    const uint8_t* pixels = image.pixels + 3 * (static_cast<ptrdiff_t>(row) * image.width + image.left);
-    if (!normalise_pixels_of_three(pixels, image.window_width, image.mirrored, arithmetic.data(), plane, out)) return false;
-  }
-  return true;
-}
-
+// Normalises `count` pixels of one channel, or of as many interleaved ones as the table has.
 template <class T>
-void write_interleaved(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
-                       T* out) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (write_by_arithmetic(image, arithmetic, channels_last, out)) return;
+void normalise_pixels(const uint8_t* pixels, ptrdiff_t count, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic,
+                      T* out) {
+  const auto channels = static_cast<ptrdiff_t>(table.size() / kPixelValues);
+  if constexpr (!std::is_same_v<T, double>) {
+    const bool is_possible = arithmetic.size() == 1 || arithmetic.size() == 3;
+    if (is_possible && normalise(pixels, count, arithmetic, out)) return;
   }
-  if (channels_last && image.channels == 3) {
-    WindowWriter<3, true, T>(image, image.pixels, table.data(), nullptr).write(out);
-  } else if (channels_last) {
-    WindowWriter<0, true, T>(image, image.pixels, table.data(), nullptr).write(out);
-  } else {
-    for (int c = 0; c < image.channels; ++c) {
-      WindowWriter<1, true, T>(image, image.pixels + c, table.data() + c * kPixelValues, nullptr).write(out + c * written_plane(image));
-    }
+  for (ptrdiff_t i = 0; i < count; i += channels) {
+    for (ptrdiff_t c = 0; c < channels; ++c) out[i + c] = table[static_cast<size_t>(c * kPixelValues + pixels[i + c])];
   }
 }
 
@@ -208,16 +62,16 @@ std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const do
 }
 
 std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, std::span<const double> std) {
-  if (!has_fma()) return {};
   std::array<uint8_t, kPixelValues> pixels{};
   std::iota(pixels.begin(), pixels.end(), uint8_t{0});
   std::array<float, kPixelValues> computed{};
   const auto table = make_pixel_table<float>(mean, std);
   std::vector<ChannelArithmetic> channels;
   for (size_t c = 0; c < mean.size(); ++c) {
-    const Reciprocal inverse_std(static_cast<float>(std[c]));
-    channels.push_back({static_cast<float>(mean[c]), inverse_std.rounded, inverse_std.rest});
-    compute_row<1>(pixels.data(), kPixelValues, channels.back(), computed.data());
+    const auto inverse_std = 1 / static_cast<double>(static_cast<float>(std[c]));
+    const auto rounded = static_cast<float>(inverse_std);
+    channels.push_back({static_cast<float>(mean[c]), rounded, static_cast<float>(inverse_std - static_cast<double>(rounded))});
+    if (!normalise(pixels.data(), kPixelValues, std::span(channels).last(1), computed.data())) return {};
     if (std::memcmp(computed.data(), &table[c * kPixelValues], sizeof computed) != 0) return {};
   }
   return channels;
@@ -225,20 +79,23 @@ std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, st
 
 template <class T>
 void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
-                 T* out) {
-  const bool interleaved = image.order == PixelOrder::kInterleaved && image.channels != 1;
-  if (interleaved) {
-    write_interleaved(image, table, arithmetic, channels_last, out);
-  } else if (channels_last && image.channels == 3) {
-    WindowWriter<3, false, T>(image, image.pixels, table.data(), nullptr).write(out);
-  } else if (channels_last && image.channels != 1) {
-    WindowWriter<0, false, T>(image, image.pixels, table.data(), nullptr).write(out);
-  } else {
-    const auto stored_plane = static_cast<ptrdiff_t>(image.height) * image.width;
+                 std::vector<uint8_t>& memory, T* out) {
+  const ptrdiff_t width = image.window_width;
+  const ptrdiff_t row = width * image.channels;
+  const auto rows_at_once = static_cast<int>(std::clamp<ptrdiff_t>(kBytesAtOnce / row, 1, image.window_height));
+  memory.resize(static_cast<size_t>(rows_at_once * row) + kReadBehind);
+  for (int y = 0; y < image.window_height; y += rows_at_once) {
+    const int end = std::min(y + rows_at_once, image.window_height);
+    copy_rows(image, y, end, channels_last ? PixelOrder::kInterleaved : PixelOrder::kPlanar, memory.data());
+    if (channels_last) {
+      normalise_pixels(memory.data(), (end - y) * row, table, arithmetic, out + y * row);
+      continue;
+    }
+    const ptrdiff_t count = (end - y) * width;
     for (int c = 0; c < image.channels; ++c) {
-      const auto* channel = arithmetic.empty() ? nullptr : &arithmetic[static_cast<size_t>(c)];
-      WindowWriter<1, false, T>(image, image.pixels + c * stored_plane, table.data() + c * kPixelValues, channel)
-          .write(out + c * written_plane(image));
+      const auto channel = static_cast<size_t>(c);
+      normalise_pixels(memory.data() + c * count, count, table.subspan(channel * kPixelValues, kPixelValues),
+                       arithmetic.empty() ? arithmetic : arithmetic.subspan(channel, 1), out + (c * image.window_height + y) * width);
     }
   }
 }
@@ -257,10 +114,12 @@ void erase_box(const Box& box, int channels, int height, int width, bool channel
 template std::vector<float> make_pixel_table<float>(std::span<const double>, std::span<const double>);
 template std::vector<double> make_pixel_table<double>(std::span<const double>, std::span<const double>);
 template std::vector<uint16_t> make_pixel_table<uint16_t>(std::span<const double>, std::span<const double>);
-template void write_image<float>(const ImageView&, std::span<const float>, std::span<const ChannelArithmetic>, bool, float*);
-template void write_image<double>(const ImageView&, std::span<const double>, std::span<const ChannelArithmetic>, bool, double*);
-template void write_image<uint8_t>(const ImageView&, std::span<const uint8_t>, std::span<const ChannelArithmetic>, bool, uint8_t*);
-template void write_image<uint16_t>(const ImageView&, std::span<const uint16_t>, std::span<const ChannelArithmetic>, bool, uint16_t*);
+template void write_image<float>(const ImageView&, std::span<const float>, std::span<const ChannelArithmetic>, bool, std::vector<uint8_t>&,
+                                 float*);
+template void write_image<double>(const ImageView&, std::span<const double>, std::span<const ChannelArithmetic>, bool,
+                                  std::vector<uint8_t>&, double*);
+template void write_image<uint16_t>(const ImageView&, std::span<const uint16_t>, std::span<const ChannelArithmetic>, bool,
+                                    std::vector<uint8_t>&, uint16_t*);
 template void erase_box<float>(const Box&, int, int, int, bool, float*);
 template void erase_box<double>(const Box&, int, int, int, bool, double*);
 template void erase_box<uint16_t>(const Box&, int, int, int, bool, uint16_t*);

@@ -1,6 +1,6 @@
 #pragma once
-// The one loop from stored pixels to the network's input: window, padding, mirroring, normalisation, element type and memory order
-// in a single pass. The element types are float, double, uint16_t, which holds the bits of a bfloat16, and uint8_t for plain copies.
+// From stored pixels to the network's input: window, padding, mirroring, normalisation, element type and memory order, for a few rows at a
+// time. The element types are float, double, and uint16_t, which holds the bits of a bfloat16.
 
 #include <cstdint>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace trainer::input {
 
-// The output for each of the 256 pixel values of each channel, [channels][256], not of type uint8_t: (pixel / 255 - mean) / std, computed
+// The output for each of the 256 pixel values of each channel, [channels][256]: (pixel / 255 - mean) / std, computed
 // like torchvision's ToTensor and Normalize: in float with mean and std rounded to float, or in double. bfloat16 is the float value rounded
 // to nearest even. `mean` and `std` hold one value for each channel.
 template <class T>
@@ -30,11 +30,11 @@ std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, st
 // Writes the image's window to `out`, which has room for channels * window_height * window_width elements: as
 // [channels][height][width], or with `channels_last` as [height][width][channels]. Zero padding writes the output of pixel value 0;
 // with reflection the window must extend beyond an edge by less than the stored height or width. `table` has 256 values for each channel;
-// `arithmetic`, empty or one for each channel, gives the same values faster where channels are interleaved in neither, and where three
-// are interleaved in the image and the window has no padding.
+// `arithmetic`, empty or one for each channel, gives the same values faster, also rounded to bfloat16. `memory` is reused from call to
+// call.
 template <class T>
 void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
-                 T* out);
+                 std::vector<uint8_t>& memory, T* out);
 
 // Sets the part `box` of `out`, which write_image has written with that many channels, rows and columns, to 0.
 template <class T>

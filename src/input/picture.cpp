@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 
 #include "input/image_file.h"
-#include "input/image_write.h"
+#include "input/window_copy.h"
 
 namespace trainer::input {
 
@@ -61,10 +60,7 @@ uint8_t* Picture::allocate(int height, int width) {
 void Picture::copy_window() {
   const auto window = view();
   auto* copy = allocate(window.window_height, window.window_width);
-  auto& table = memory_.identity;
-  table.resize(static_cast<size_t>(window.channels) * 256);
-  std::iota(table.begin(), table.end(), uint8_t{0});
-  write_image<uint8_t>(window, table, {}, /*channels_last=*/true, copy);
+  copy_rows(window, 0, window.window_height, PixelOrder::kInterleaved, copy);
   view_ = ImageView::whole(copy, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
   owned_ = copy;
 }

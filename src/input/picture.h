@@ -20,7 +20,7 @@ struct PictureMemory {
   std::vector<uint8_t> decoded;                // of an image file
   std::array<std::vector<uint8_t>, 2> pixels;  // the last results of computations
   std::size_t next = 0;                        // of `pixels`, to be written
-  std::vector<uint8_t> identity;               // each pixel value itself, for each channel
+  std::vector<uint8_t> rows;                   // of write_image()
   ResampleMemory resample;
   BlurMemory blur;
 };

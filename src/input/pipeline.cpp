@@ -135,7 +135,7 @@ struct Pipeline::State {
     }
     output_shape = {channels, frame.height, frame.width};
     table = make_table(mean, std, layout.dtype);
-    if (layout.dtype == torch::kFloat32) arithmetic = exact_arithmetic(mean, std);
+    if (layout.dtype != torch::kFloat64) arithmetic = exact_arithmetic(mean, std);
   }
 
   void check_size(int channels, int height, int width) const {
@@ -151,7 +151,7 @@ struct Pipeline::State {
     for (const auto& transform : image_transforms) transform->apply(picture, random);
     const auto write = [&]<class T>(const std::vector<T>& values) {
       const auto& view = picture.view();
-      write_image<T>(view, values, arithmetic, layout.channels_last, static_cast<T*>(out));
+      write_image<T>(view, values, arithmetic, layout.channels_last, memory.rows, static_cast<T*>(out));
       for (const auto& transform : erasing_transforms) {
         const auto box = transform->draw_box(view.window_height, view.window_width, random);
         erase_box(box, view.channels, view.window_height, view.window_width, layout.channels_last, static_cast<T*>(out));

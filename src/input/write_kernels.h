@@ -3,24 +3,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "input/image_write.h"
 
 namespace trainer::input {
 
-// 1 / x as the sum of two floats.
-struct Reciprocal {
-  constexpr explicit Reciprocal(double x)
-      : rounded(static_cast<float>(1 / x)), rest(static_cast<float>(1 / x - static_cast<double>(rounded))) {}
-  float rounded;
-  float rest;
-};
-inline constexpr Reciprocal kPixelScale(255);
+// How many bytes behind the pixels normalise() may read.
+inline constexpr size_t kReadBehind = 64;
 
-// Normalises `count` pixels of three interleaved channels, from the last to the first if `mirrored`. `arithmetic` has three entries. Writes
-// channel c from out + c * plane on, or with `plane` 0 the channels of each pixel together. Returns false, without a result, if the
-// processor has no fused multiply-add.
-bool normalise_pixels_of_three(const uint8_t* pixels, int count, bool mirrored, const ChannelArithmetic* arithmetic, ptrdiff_t plane,
-                               float* out);
+// Normalises `count` pixels of one channel, or of three interleaved ones if `arithmetic` has three entries, to float or to the bits of
+// bfloat16. Returns false, without a result, if the processor has no fused multiply-add.
+bool normalise(const uint8_t* pixels, ptrdiff_t count, std::span<const ChannelArithmetic> arithmetic, float* out);
+bool normalise(const uint8_t* pixels, ptrdiff_t count, std::span<const ChannelArithmetic> arithmetic, uint16_t* out);
 
 }  // namespace trainer::input

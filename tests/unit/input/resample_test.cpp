@@ -6,9 +6,9 @@
 #include <cmath>
 #include <fstream>
 
-#include "input/image_write.h"
 #include "input/picture.h"
 #include "input/pipeline.h"
+#include "input/window_copy.h"
 #include "tests/testing/golden_image.h"
 #include "tests/unit/input/pixels_of.h"
 
@@ -25,10 +25,8 @@ std::vector<uint8_t> resized_crop(const ImageView& image, const std::vector<int>
   picture.resize(numbers[4], numbers[5]);
   const auto& view = picture.view();
   EXPECT_EQ(view.window_height * view.window_width, numbers[4] * numbers[5]);
-  std::vector<uint8_t> table(3 * 256);
-  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<uint8_t>(i);
   std::vector<uint8_t> pixels(static_cast<size_t>(numbers[4] * numbers[5] * 3));
-  write_image<uint8_t>(view, table, {}, /*channels_last=*/true, pixels.data());
+  copy_rows(view, 0, view.window_height, PixelOrder::kInterleaved, pixels.data());
   return pixels;
 }
 
