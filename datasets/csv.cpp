@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -49,24 +50,65 @@ std::vector<std::string> read_classes(const fs::path& file) {
                               options.validation, row.line, row.label, options.train));
 }
 
+const char* key_of(Split split) { return split == Split::kTrain ? "train" : "validation"; }
+fs::path file_of(const CsvOptions& options, Split split) { return split == Split::kTrain ? options.train : options.validation; }
+
+// As read_label_table(), but throws DataError that names the key too.
+void read_table(const CsvOptions& options, Split split, const std::function<void(const LabelledPath&)>& use) {
+  try {
+    read_label_table(file_of(options, split), use);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& reason) {
+    throw DataError(fmt::format("dataset.{}: {}", key_of(split), reason.what()));
+  }
+}
+
+// To which the paths in both files refer.
+fs::path common_folder(const CsvOptions& options) {
+  if (!options.root.empty()) return options.root;
+  const auto folder_of = [](const fs::path& file) { return fs::absolute(file).lexically_normal().parent_path(); };
+  const auto folder = folder_of(options.train);
+  if (!options.validation.empty() && folder_of(options.validation) != folder) {
+    throw DataError(
+        fmt::format("dataset.stage_to: the paths in {} and {} refer to the folders of these files, and only one folder can be copied; "
+                    "write both relative to one and set dataset.root to it, or leave dataset.stage_to out",
+                    options.train, options.validation));
+  }
+  return folder;
+}
+
+// The images of both files, relative to their common folder.
+std::vector<fs::path> list_images(const CsvOptions& options) {
+  std::set<std::string> paths;
+  for (const auto split : {Split::kTrain, Split::kValidation}) {
+    const auto file = file_of(options, split);
+    if (file.empty()) continue;
+    read_table(options, split, [&](const LabelledPath& row) {
+      const fs::path path = row.path;
+      if (path.is_absolute() || std::ranges::find(path, fs::path("..")) != path.end()) {
+        throw DataError(
+            fmt::format("dataset.stage_to: {}: line {} has the path {}; only files in {} are copied: give it relative to that "
+                        "folder and without .., set dataset.root to a folder that holds all images, or leave dataset.stage_to out",
+                        file.string(), row.line, row.path, common_folder(options).string()));
+      }
+      paths.insert(path.lexically_normal().string());
+    });
+  }
+  return {paths.begin(), paths.end()};
+}
+
 std::unique_ptr<input::Dataset> open_csv(const CsvOptions& options, const std::vector<std::string>& classes, Split split, Logger& logger) {
-  const char* const key = split == Split::kTrain ? "train" : "validation";
-  const fs::path file = split == Split::kTrain ? options.train : options.validation;
+  const auto file = file_of(options, split);
   if (file.empty()) throw DataError("dataset.validation: it is empty; name the CSV file of the images for validation");
   std::unordered_map<std::string, int64_t> labels;
   for (const auto& name : classes) labels.emplace(name, static_cast<int64_t>(labels.size()));
   ImageList images(options.root.empty() ? file.parent_path() : fs::path(options.root));
-  try {
-    read_label_table(file, [&](const LabelledPath& row) {
-      const auto label = labels.find(row.label);
-      if (label == labels.end()) throw_unknown_label(options, split, row);
-      images.add(row.path, label->second);
-    });
-  } catch (const Error&) {
-    throw;
-  } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("dataset.{}: {}", key, reason.what()));
-  }
+  read_table(options, split, [&](const LabelledPath& row) {
+    const auto label = labels.find(row.label);
+    if (label == labels.end()) throw_unknown_label(options, split, row);
+    images.add(row.path, label->second);
+  });
   return open_image_files(image_files_info(classes), std::move(images), file, logger);
 }
 
@@ -98,9 +140,23 @@ DatasetFactory csv_factory(const CsvOptions& options) {
     factory.info.num_classes = input::kUnknownClasses;
     factory.missing = reason.what();
   }
-  factory.open = [options, classes = factory.info.class_names, missing = factory.missing](Split split, Logger& logger) {
+  const auto check = [missing = factory.missing] {
     if (!missing.empty()) throw DataError("dataset.train: " + missing);
+  };
+  factory.open = [options, check, classes = factory.info.class_names](Split split, Logger& logger) {
+    check();
     return open_csv(options, classes, split, logger);
+  };
+  factory.locate = [options, check](Logger&) {
+    check();
+    return common_folder(options);
+  };
+  factory.list_files = [options] { return list_images(options); };
+  // The CSV files are read where they are.
+  factory.in_folder = [options](const fs::path& folder) {
+    auto moved = options;
+    moved.root = folder.string();
+    return csv_factory(moved);
   };
   return factory;
 }

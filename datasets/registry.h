@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/log.h"
 #include "config/key_table.h"
@@ -34,6 +35,8 @@ struct DatasetFactory {
   std::string missing_key = "root";
   // The folder that holds all its files, which are downloaded if configured. Throws as open(). Empty: it has no folder of its own.
   std::function<std::filesystem::path(Logger& logger)> locate = {};
+  // With locate(): the files of that folder that it uses, relative to it. Throws as open(). Empty: all of them.
+  std::function<std::vector<std::filesystem::path>()> list_files = {};
   // With locate(): the same data set with the files of another folder.
   std::function<DatasetFactory(const std::filesystem::path& folder)> in_folder = {};
 };

@@ -51,17 +51,33 @@ struct Source {
   uint64_t num_bytes = 0;
 };
 
-Source list_source(const fs::path& folder) {
+// `files`: those of the folder that are wanted; empty: all.
+Source list_source(const fs::path& folder, const std::vector<fs::path>& files) {
   Source source{.folder = folder, .files = {}};
-  for (const auto& entry : fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink)) {
+  const auto add = [&](const fs::directory_entry& entry) {
     if (stop_signal() != 0) throw Error("stopped on request while listing " + folder.string(), ExitCode::kStopped);
-    if (!entry.is_regular_file()) continue;
+    if (!entry.is_regular_file()) return;
     source.files.push_back(
         {entry.path().lexically_relative(folder), entry.file_size(), entry.last_write_time().time_since_epoch().count()});
     source.num_bytes += source.files.back().num_bytes;
+  };
+  for (const auto& file : files) add(fs::directory_entry(folder / file));
+  if (files.empty()) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink)) add(entry);
   }
   std::ranges::sort(source.files, {}, &SourceFile::path);
   return source;
+}
+
+// By which the copies of different folders, and of different files of one folder, have different names.
+uLong checksum_of_names(const fs::path& folder, const std::vector<fs::path>& files) {
+  auto checksum = crc32_z(0, nullptr, 0);
+  const auto add = [&checksum](const std::string& name) {
+    checksum = crc32_z(checksum, reinterpret_cast<const Bytef*>(name.data()), name.size());
+  };
+  add(folder.string());
+  for (const auto& file : files) add("\n" + file.string());
+  return checksum;
 }
 
 // The text by which a copy is known to be that of this source.
@@ -201,18 +217,17 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 
 }  // namespace
 
-StagedFolder::StagedFolder(const fs::path& source, const fs::path& stage_to, bool is_current, Logger& logger) {
+StagedFolder::StagedFolder(const fs::path& source, const std::vector<fs::path>& files, const fs::path& stage_to, bool is_current,
+                           Logger& logger) {
   try {
     const auto folder = fs::canonical(source);
     const auto place = fs::weakly_canonical(fs::absolute(stage_to));
     if (lies_in(place, folder))
       throw std::runtime_error(fmt::format("{} lies in {}, which is to be copied", place.string(), folder.string()));
     create_folders(place);
-    const auto path = folder.string();
-    const auto number = crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(path.data()), path.size());
-    folder_ = place / fmt::format("{}-{:08x}", folder.filename().string(), number);
-    const FolderLock lock(hidden("lock"), "copies " + path, logger);
-    if (!is_current || !is_there(folder_)) copy(folder, logger);
+    folder_ = place / fmt::format("{}-{:08x}", folder.filename().string(), checksum_of_names(folder, files));
+    const FolderLock lock(hidden("lock"), "copies " + folder.string(), logger);
+    if (!is_current || !is_there(folder_)) copy(folder, files, logger);
     in_use_ = lock_use(folder_, LOCK_SH);
   } catch (const Error&) {
     throw;
@@ -221,8 +236,8 @@ StagedFolder::StagedFolder(const fs::path& source, const fs::path& stage_to, boo
   }
 }
 
-void StagedFolder::copy(const fs::path& folder, Logger& logger) {
-  const auto source = list_source(folder);
+void StagedFolder::copy(const fs::path& folder, const std::vector<fs::path>& files, Logger& logger) {
+  const auto source = list_source(folder, files);
   const auto description = describe(source);
   const PartialFolder partial(hidden("partial"));
   if (is_there(folder_)) {

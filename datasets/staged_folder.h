@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/descriptor.h"
 #include "base/log.h"
@@ -15,8 +16,10 @@ class StagedFolder {
   // there. One process copies while the others wait; what a killed process has left is removed. Each file's checksum is computed while it
   // is read and compared with that of its copy, read back from the disk. Throws DataError with the reason (not enough space, a file that
   // cannot be read, an outdated copy that another process uses), Error with ExitCode::kStopped after a stop request.
+  // `files`: those that are copied, relative to the folder; of these, what is no file is left out. Empty: all.
   // `is_current`: a copy that is there has just been compared by another process of the run, so that the source is not listed again.
-  StagedFolder(const std::filesystem::path& source, const std::filesystem::path& stage_to, bool is_current, Logger& logger);
+  StagedFolder(const std::filesystem::path& source, const std::vector<std::filesystem::path>& files, const std::filesystem::path& stage_to,
+               bool is_current, Logger& logger);
 
   // The copy, which no process removes while this object exists.
   std::filesystem::path path() const;
@@ -24,7 +27,7 @@ class StagedFolder {
   void remove(Logger& logger);
 
  private:
-  void copy(const std::filesystem::path& source, Logger& logger);
+  void copy(const std::filesystem::path& source, const std::vector<std::filesystem::path>& files, Logger& logger);
   std::filesystem::path hidden(const std::string& ending) const;
 
   std::filesystem::path folder_;  // holds the copy and a description of its source

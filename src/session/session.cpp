@@ -135,7 +135,9 @@ datasets::DatasetFactory Session::place_dataset() {
   auto dataset = datasets::dataset_registry().make(section.component);
   if (section.stage_to.empty()) return dataset;
   const bool is_first_of_host = context_.local_rank() == 0;
-  staged_.emplace(dataset.locate(context_.logger()), section.stage_to, /*is_current=*/!is_first_of_host, context_.logger());
+  const auto folder = dataset.locate(context_.logger());
+  const auto files = dataset.list_files ? dataset.list_files() : std::vector<std::filesystem::path>{};
+  staged_.emplace(folder, files, section.stage_to, /*is_current=*/!is_first_of_host, context_.logger());
   return dataset.in_folder(staged_->path());
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,7 @@
 namespace trainer::datasets::test {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -37,6 +39,14 @@ class CsvTest : public ::testing::Test {
   DatasetFactory factory() const { return csv_factory(options_); }
   static std::unique_ptr<input::Dataset> open(const DatasetFactory& factory, Split split = Split::kTrain) {
     return factory.open(split, *make_quiet_logger());
+  }
+  static std::string failure(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "no error";
   }
   // The classes of a training file with these labels.
   std::vector<std::string> classes_of(const std::vector<std::string>& labels) const {
@@ -185,6 +195,43 @@ TEST_F(CsvTest, LabelsThatAppearAfterTheStartAreNoticed) {
             path("train.csv") +
                 ": line 2 has the label \"dog\" now, but no line had it when the program started; start it "
                 "again when the file no longer changes");
+}
+
+TEST_F(CsvTest, ItsImagesCanBeCopied) {
+  write_train("cats/1.jpg,cat\n./dogs//2.jpg,dog\ncats/1.jpg,cat\n");
+  write_validation("dogs/2.jpg,dog\n4.jpg,dog\n");
+  const auto made = factory();
+  EXPECT_EQ(made.locate(*make_quiet_logger()).string() + "/", path(""));
+  EXPECT_THAT(made.list_files(), ElementsAre("4.jpg", "cats/1.jpg", "dogs/2.jpg"));
+  const auto moved = made.in_folder("/copy");
+  EXPECT_EQ(open(moved)->name(1), "/copy/./dogs//2.jpg");
+  EXPECT_EQ(open(moved, Split::kValidation)->name(1), "/copy/4.jpg");
+  EXPECT_EQ(moved.info.class_names, made.info.class_names);
+  options_.root = path("images");
+  EXPECT_EQ(factory().locate(*make_quiet_logger()), path("images"));
+}
+
+TEST_F(CsvTest, FilesOutsideOfTheFolderAreNotCopied) {
+  for (const std::string name : {"/abs/2.jpg", "cats/../2.jpg"}) {
+    write_train("1.jpg,cat\n" + name + ",cat\n");
+    EXPECT_EQ(failure([&] { factory().list_files(); }),
+              "dataset.stage_to: " + path("train.csv") + ": line 2 has the path " + name + "; only files in " +
+                  fs::path(path("")).parent_path().string() +
+                  " are copied: give it relative to that folder and without .., set dataset.root to a folder that holds all images, or "
+                  "leave dataset.stage_to out");
+  }
+}
+
+TEST_F(CsvTest, OnlyOneFolderCanBeCopied) {
+  write_train("1.jpg,cat\n");
+  options_.validation = path("lists/val.csv");
+  write_bytes(options_.validation, "1.jpg,cat\n");
+  const auto locate = [&] { factory().locate(*make_quiet_logger()); };
+  EXPECT_EQ(failure(locate), "dataset.stage_to: the paths in " + options_.train + " and " + options_.validation +
+                                 " refer to the folders of these files, and only one folder can be copied; write both relative to one and "
+                                 "set dataset.root to it, or leave dataset.stage_to out");
+  options_.train = path("missing.csv");
+  EXPECT_EQ(failure(locate), "dataset.train: " + factory().missing);
 }
 
 TEST_F(CsvTest, ImagesThatDoNotExistAreFoundWhenTheyAreRead) {

@@ -41,7 +41,7 @@ class StagedFolderTest : public ::testing::Test {
 
   fs::path source() const { return folder_.path() / "pets"; }
   fs::path stage_to() const { return folder_.path() / "local"; }
-  StagedFolder stage(bool is_current = false) const { return {source(), stage_to(), is_current, *logger_}; }
+  StagedFolder stage(bool is_current = false) const { return {source(), {}, stage_to(), is_current, *logger_}; }
 
   std::vector<std::string> staged_names() const {
     std::vector<std::string> names;
@@ -72,6 +72,19 @@ TEST_F(StagedFolderTest, HoldsTheSameFiles) {
   }
   EXPECT_EQ(staged_names().size(), 1U);
   EXPECT_THAT(staged_names().front(), ::testing::MatchesRegex("pets-[0-9a-f]{8}"));
+}
+
+TEST_F(StagedFolderTest, HoldsOnlyTheFilesThatAreNamed) {
+  const auto with = [&](const std::vector<fs::path>& files) {
+    return StagedFolder(source(), files, stage_to(), false, *make_quiet_logger());
+  };
+  const auto cats = with({"train/cat/1.jpg", "train/cat/missing.jpg", "train"});
+  EXPECT_EQ(read_file(cats.path() / "train/cat/1.jpg"), "cat");
+  EXPECT_FALSE(fs::exists(cats.path() / "train/dog"));
+  const auto others = with({"empty"});
+  EXPECT_NE(others.path(), cats.path());
+  EXPECT_EQ(with({"empty"}).path(), others.path());
+  EXPECT_EQ(staged_names().size(), 2U);
 }
 
 TEST_F(StagedFolderTest, IsCopiedOnceUnlessTheSourceChanges) {
@@ -138,7 +151,8 @@ TEST_F(StagedFolderTest, ProcessesThatStartTogetherShareOneCopy) {
 }
 
 TEST_F(StagedFolderTest, AFolderInItsSourceIsRefused) {
-  EXPECT_THAT(error_of([&] { StagedFolder(source(), source() / "copy", false, *make_quiet_logger()); }), HasSubstr("pets/copy lies in "));
+  EXPECT_THAT(error_of([&] { StagedFolder(source(), {}, source() / "copy", false, *make_quiet_logger()); }),
+              HasSubstr("pets/copy lies in "));
   EXPECT_FALSE(fs::exists(source() / "copy"));
 }
 
@@ -182,7 +196,7 @@ TEST(InFolder, DataSetsAreTheSameInACopy) {
   images.root = (files.root() / "imagefolder").string();
   for (const auto& factory : {cifar_factory(cifar100_layout(), cifar), mnist_factory(mnist_layout(), mnist),
                               tiny_imagenet_factory(tiny_imagenet_archive(), tiny), image_folder_factory(images)}) {
-    const StagedFolder copy(factory.locate(*logger), folder.path(), false, *logger);
+    const StagedFolder copy(factory.locate(*logger), {}, folder.path(), false, *logger);
     const auto in_copy = factory.in_folder(copy.path());
     EXPECT_EQ(in_copy.info.class_names, factory.info.class_names);
     for (const auto split : {Split::kTrain, Split::kValidation}) {
