@@ -8,6 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import test_checkpoints  # noqa: E402
 import test_container  # noqa: E402
 import test_cuda_module  # noqa: E402
+import test_datasets  # noqa: E402
 import test_elastic  # noqa: E402
 import test_failures  # noqa: E402
 import test_hosts  # noqa: E402
@@ -18,7 +19,7 @@ import test_slurm  # noqa: E402
 import test_stopping  # noqa: E402
 from troubleshooting import PAGE, PLACEHOLDERS, read_rows  # noqa: E402
 
-CASES = (test_checkpoints.CheckpointsTest, test_container.ContainerTest, test_cuda_module.CudaModuleTest, test_elastic.ElasticTest,
+CASES = (test_checkpoints.CheckpointsTest, test_container.ContainerTest, test_cuda_module.CudaModuleTest, test_datasets.DatasetsTest, test_elastic.ElasticTest,
          test_failures.FailuresTest, test_hosts.HostsTest, test_image_folder.ImageFolderTest, test_lmdb.LmdbTest,
          test_ranks.RanksTest, test_slurm.SlurmTest, test_stopping.StoppingTest)
 
