@@ -123,6 +123,18 @@ void expect_that_arithmetic_equals_the_table() {
 TEST(ImageWrite, ArithmeticEqualsTheTable) { expect_that_arithmetic_equals_the_table<float>(); }
 TEST(ImageWrite, ArithmeticOfBFloat16EqualsTheTable) { expect_that_arithmetic_equals_the_table<uint16_t>(); }
 
+// Pixel 0 becomes -mean, here values half-way between two bfloat16 numbers.
+TEST(ImageWrite, ArithmeticOfBFloat16RoundsTiesToEven) {
+  constexpr std::array kMean = {-(1.0 + 0x1p-8), -(1.0 + 3 * 0x1p-8), 1.0 + 0x1p-8};
+  constexpr std::array kStd = {1.0, 1.0, 1.0};
+  const auto arithmetic = exact_arithmetic(kMean, kStd);
+  if (arithmetic.empty()) GTEST_SKIP() << "this processor has no fused multiply-add";
+  const std::array<uint8_t, 3> pixels{};
+  const auto table = std::vector<uint16_t>(3 * 256);
+  EXPECT_EQ(write_window(ImageView::whole(pixels.data(), 3, 1, 1), table, true, arithmetic),
+            (std::vector<uint16_t>{0x3F80, 0x3F82, 0xBF80}));
+}
+
 TEST(ImageWrite, ArithmeticThatWouldRoundDifferentlyIsNotUsed) {
   // The low part of the reciprocal underflows in float.
   constexpr std::array kMean = {0.5};
