@@ -5,6 +5,7 @@ import fcntl
 import gzip
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-from test_image_folder import plain_png, trainer  # noqa: E402
+from test_image_folder import metrics, plain_png, trainer  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
 # On a small disk: a file system that only this process and its children see.
@@ -45,7 +46,7 @@ class DatasetsTest(unittest.TestCase):
         """Of a short training."""
         config = self.folder / "experiment.yaml"
         config.write_text("experiment: datasets\nmodel: {name: resnet20}\ndataloader: {batch_size: 4}\ntraining: {epochs: 1}\n")
-        return ["--config", config, "--run-dir", self.folder / "run", "checkpoint.enabled=false", *settings]
+        return ["--config", config, "--run-dir", self.folder / "run", *settings]
 
     def csv_arguments(self, *settings):
         transforms = "[{resize: {size: [8, 8]}}]"
@@ -87,10 +88,12 @@ class DatasetsTest(unittest.TestCase):
         (self.folder / "images" / "other.png").write_bytes(plain_png(9))
         run = trainer(*self.csv_arguments())
         self.assertEqual(run.returncode, 0, run.err)
-        staged = self.csv_arguments(f"dataset.stage_to={self.local}", "--run-dir", self.folder / "staged")
-        copied = trainer(*staged)
+        in_place = metrics(self.folder / "run")
+        shutil.rmtree(self.folder / "run")
+        copied = trainer(*self.csv_arguments(f"dataset.stage_to={self.local}"))
         self.assertEqual(copied.returncode, 0, copied.err)
         self.assertRegex(copied.err, rf"copying .* of 8 files from {self.folder}/images to {self.local}\n")
+        self.assertEqual(metrics(self.folder / "run"), in_place)
         self.assertEqual(list(self.local.iterdir()), [])
 
     @plants("A CSV file names images outside of the folder that is copied")
