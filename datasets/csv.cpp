@@ -46,7 +46,7 @@ std::vector<std::string> read_classes(const fs::path& file) {
                     "file no longer changes",
                     options.train, row.line, row.label));
   }
-  throw DataError(fmt::format("{}: line {} has the label \"{}\", which {} has not; correct it, or add training images of that class",
+  throw DataError(fmt::format("{}: line {} has the label \"{}\", which {} does not have; correct it, or add training images of that class",
                               options.validation, row.line, row.label, options.train));
 }
 

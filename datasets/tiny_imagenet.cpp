@@ -103,7 +103,8 @@ ImageList list_validation(const fs::path& folder, const TinyClasses& classes) {
     id = id.substr(0, id.find('\t'));
     const auto label = std::ranges::lower_bound(classes.ids, id);
     if (label == classes.ids.end() || *label != id) {
-      throw std::runtime_error(fmt::format("{}: line {} has the class \"{}\", which {} has not", file.string(), number, id, kIdsFile));
+      throw std::runtime_error(
+          fmt::format("{}: line {} has the class \"{}\", which {} does not have", file.string(), number, id, kIdsFile));
     }
     images.add(name, label - classes.ids.begin());
   });

@@ -179,7 +179,7 @@ TEST_F(CsvTest, MistakesInTheValidationFileAreErrors) {
                                                            "each image");
   write_validation("path,label\n1.jpg,cat\n2.jpg,cow\n");
   EXPECT_EQ(failure_of(factory(), Split::kValidation), path("val.csv") + ": line 3 has the label \"cow\", which " + path("train.csv") +
-                                                           " has not; correct it, or add training images of that class");
+                                                           " does not have; correct it, or add training images of that class");
   write_validation("1.jpg\n");
   EXPECT_EQ(failure_of(factory(), Split::kValidation),
             "dataset.validation: " + path("val.csv") +

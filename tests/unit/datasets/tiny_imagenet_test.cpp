@@ -139,9 +139,9 @@ TEST_F(TinyImagenetTest, MissingImagesAreExplained) {
   EXPECT_THAT(failure_of(factory(), Split::kTrain), StartsWith((own() / "train/n02").string() + " has no images "));
   const auto annotations = (own() / "val/val_annotations.txt").string();
   write_bytes(annotations, "val_0.JPEG\tn01\n\nval_1.JPEG\tn09\t1\n");
-  EXPECT_EQ(failure(Split::kValidation), annotations + ": line 3 has the class \"n09\", which wnids.txt has not");
+  EXPECT_EQ(failure(Split::kValidation), annotations + ": line 3 has the class \"n09\", which wnids.txt does not have");
   write_bytes(annotations, "val_0.JPEG\n");
-  EXPECT_EQ(failure(Split::kValidation), annotations + ": line 1 has the class \"\", which wnids.txt has not");
+  EXPECT_EQ(failure(Split::kValidation), annotations + ": line 1 has the class \"\", which wnids.txt does not have");
   write_bytes(annotations, "\n");
   EXPECT_EQ(failure(Split::kValidation), annotations + " lists no images");
   fs::remove(annotations);
