@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 
@@ -65,6 +67,11 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   auto split = launch::split_arguments(args, flags);
   parse(app, split.own);
   if (split.trainer.empty()) throw UsageError("trainer launch: nothing to start; add --config FILE, or a command with its arguments");
+  const auto& rest = split.trainer;
+  const bool reads_input = std::ranges::find(rest, "--config=-") != rest.end() ||
+                           std::ranges::search(rest, std::array<std::string, 2>{"--config", "-"}).begin() != rest.end();
+  if (reads_input)
+    throw UsageError("--config -: the processes of a launcher cannot share the standard input; write the experiment to a file");
   arguments.num_nodes = launch::parse_num_nodes(num_nodes);
   const int most_nodes = arguments.num_nodes.max;
   if (arguments.node_rank >= most_nodes) {

@@ -2,6 +2,7 @@
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
+#include "config/origins.h"
 #include "config/reference.h"
 #include "session/registries.h"
 
@@ -11,21 +12,27 @@ ExitCode config(const std::vector<std::string>& args) {
   CLI::App app("Shows the keys of experiment files.", "trainer config");
   app.require_subcommand(1);
 
-  auto* reference = app.add_subcommand("reference", "show every key with type, default, range, unit and meaning");
+  auto* reference = app.add_subcommand("reference", "show keys with type, default, range, unit and meaning");
+  std::string name;
+  reference->add_option("name", name, "a section (optimizer), a component (optimizer.sgd) or a key (training.epochs); default: everything");
   std::string format = "text";
   reference->add_option("--format", format, "text or markdown")->check(CLI::IsMember({"text", "markdown"}));
 
   auto* show = app.add_subcommand("show", "show a file with its overrides and defaults, as training uses it");
   config::ExperimentSource source;
   cli::add_experiment(*show, source);
+  bool with_origins = false;
+  show->add_flag("--origin", with_origins,
+                 "behind each value, where it comes from: a line of a file, the command line, the default or the data set");
 
   cli::parse(app, args);
   const auto registries = session::all_registries();
   if (reference->parsed()) {
-    print("{}", format == "text" ? config::reference_text(registries) : config::reference_markdown(registries));
+    print("{}",
+          config::reference(registries, format == "text" ? config::ReferenceFormat::kText : config::ReferenceFormat::kMarkdown, name));
   } else {
     auto experiment = config::load(source.file, source.overrides, registries);
-    print("{}", config::to_yaml(experiment, registries));
+    print("{}", with_origins ? config::to_yaml_with_origins(experiment, registries) : config::to_yaml(experiment, registries));
     for (const auto& warning : experiment.warnings) fmt::print(stderr, "warning: {}\n", printable(warning));
   }
   return ExitCode::kDone;

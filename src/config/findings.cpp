@@ -27,9 +27,14 @@ std::pair<const Node*, bool> innermost(const Node& root, const std::string& path
 
 }  // namespace
 
+const Node* find_value(const Node& root, const std::string& path) {
+  const auto [node, is_whole] = innermost(root, path);
+  return is_whole ? node : nullptr;
+}
+
 Position position_of(const Node& root, const std::string& path) { return innermost(root, path).first->position; }
 
-bool Findings::is_given(const std::string& path) const { return innermost(root_, path).second; }
+bool Findings::is_given(const std::string& path) const { return find_value(root_, path) != nullptr; }
 
 bool Findings::are_readable(std::initializer_list<const char*> sections) const {
   return std::ranges::all_of(sections, [this](const char* section) { return problems_.is_readable(section); });

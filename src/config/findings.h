@@ -8,6 +8,9 @@
 
 namespace trainer::config {
 
+// The value at `path` in a tree; null if it is not given.
+const Node* find_value(const Node& root, const std::string& path);
+
 // The position of the value at `path` ("dataset.train_transforms[1]") in a tree; if it is not given, that of the innermost section around
 // it that is.
 Position position_of(const Node& root, const std::string& path);

@@ -1,7 +1,8 @@
 #include "config/load.h"
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/standard_input.h"
+#include "config/base_files.h"
 #include "config/findings.h"
 #include "config/overrides.h"
 #include "config/problems.h"
@@ -10,29 +11,16 @@
 namespace trainer::config {
 namespace {
 
-// More cannot be an experiment file, but a device or a data file.
-constexpr size_t kMaxBytes = 1 << 20;
-
-}  // namespace
-
-Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Registries& registries) {
-  std::string text;
-  try {
-    text = read_file_or_pipe(file, kMaxBytes);
-  } catch (const Error& error) {
-    if (error.exit_code() == ExitCode::kStopped) throw;
-    throw UsageError(error.what());
-  }
-  return load_text(text, file.string(), overrides, registries);
-}
-
-Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
-                     const Registries& registries) {
-  Node root = parse_yaml(text, source);
+// `source`: what messages call the file with the tree `root`.
+Experiment load_tree(Node root, const std::string& source, const std::vector<std::string>& overrides, const Registries& registries) {
   if (root.kind == Node::Kind::kNull) throw UsageError(source + ": the file is empty; `trainer config reference` shows what belongs in it");
   Problems problems;
   if (root.kind == Node::Kind::kMap) {
     for (const auto& override_text : overrides) apply_override(root, override_text, problems);
+    if (const auto* base = root.find("base")) {
+      problems.add(base->value.position, "base", "only an experiment file can name its base; write it there");
+      std::erase_if(root.members, [](const Node::Member& member) { return member.name == "base"; });
+    }
   }
   Experiment experiment;
   read_section(
@@ -44,6 +32,17 @@ Experiment load_text(const std::string& text, const std::string& source, const s
   experiment.warnings = problems.warnings();
   experiment.tree = std::move(root);
   return experiment;
+}
+
+}  // namespace
+
+Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Registries& registries) {
+  return load_tree(read_with_bases(file), file == kStandardInput ? kStandardInputName : file.string(), overrides, registries);
+}
+
+Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
+                     const Registries& registries) {
+  return load_tree(parse_yaml(text, source), source, overrides, registries);
 }
 
 std::string to_yaml(Experiment& experiment, const Registries& registries) {

@@ -11,16 +11,16 @@ namespace trainer::config {
 
 // An experiment as given on the command line.
 struct ExperimentSource {
-  std::filesystem::path file;
+  std::filesystem::path file;          // or kStandardInput (config/base_files.h)
   std::vector<std::string> overrides;  // key=value
 };
 
-// Reads `file`, applies `overrides` ("optimizer.lr=0.05", "dataset.train_transforms=[]", "optimizer={name: adamw}") in their order,
-// fills an Experiment and checks it across sections. Throws one UsageError that lists every problem found, each as
-// "file:line:column: key.path: …". Accesses no device and no data.
+// Reads `file` with its base files (config/base_files.h), applies `overrides` ("optimizer.lr=0.05", "dataset.train_transforms=[]",
+// "optimizer={name: adamw}") in their order, fills an Experiment and checks it across sections. Throws one UsageError that lists every
+// problem found, each as "file:line:column: key.path: …". Accesses no device and no data.
 Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Registries& registries);
 
-// The same from a text; positions in messages begin with `source`.
+// The same from a text, which cannot have a base; positions in messages begin with `source`.
 Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
                      const Registries& registries);
 

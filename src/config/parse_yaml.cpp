@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/aliases.h"
 #include "config/node.h"
 
 namespace trainer::config {
@@ -21,7 +22,7 @@ constexpr size_t kMaxDepth = 32;
 
 [[noreturn]] void fail(const Position& position, const std::string& what) { throw UsageError(to_string(position) + ": " + what); }
 
-// Builds the tree from yaml-cpp's events, which carry positions and do not resolve aliases.
+// Builds the tree from yaml-cpp's events, which carry positions.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(std::string source) : source_(std::move(source)) {}
@@ -40,13 +41,16 @@ class TreeBuilder : public YAML::EventHandler {
     if (node != &root_ && open_.back()->kind == Node::Kind::kMap) node->position = open_.back()->members.back().position;
   }
 
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    fail(position(mark), "aliases (*name) are not supported; write the value out");
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    auto value = anchors_.copy(anchor, position(mark), kMaxDepth - open_.size());
+    if (!value) fail(position(mark), "this alias (*name) is inside of the value that it stands for");
+    place(mark, std::move(*value));
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     if (expects_key()) {
-      check_plain(mark, tag, anchor);
+      check_tag(mark, tag);
+      if (anchor != 0) fail(position(mark), "an anchor (&name) stands before a key; write it before a value");
       if (const auto* earlier = open_.back()->find(value)) {
         fail(position(mark), fmt::format("\"{}\" is given a second time (first in line {}); keep one", value, earlier->position.line));
       }
@@ -58,29 +62,36 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(add(mark, tag, anchor, Node::list({})), mark);
+    open(add(mark, tag, 0, Node::list({})), mark, anchor);
   }
   void OnSequenceEnd() override { close(); }
 
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(add(mark, tag, anchor, Node::map()), mark);
+    open(add(mark, tag, 0, Node::map()), mark, anchor);
   }
-  void OnMapEnd() override { close(); }
+  void OnMapEnd() override {
+    apply_merge_key(*open_.back());
+    close();
+  }
 
  private:
   Position position(const YAML::Mark& mark) const { return {source_, mark.line + 1, mark.column + 1}; }
 
   bool expects_key() const { return !open_.empty() && open_.back()->kind == Node::Kind::kMap && !awaiting_value_.back(); }
 
-  void check_plain(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
-    if (anchor != 0) fail(position(mark), "anchors (&name) are not supported; write the value out where it is needed");
+  void check_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (!tag.empty() && tag != "?" && tag != "!") fail(position(mark), "tags (" + tag + ") are not supported");
   }
 
   Node* add(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node node) {
-    check_plain(mark, tag, anchor);
-    if (expects_key()) fail(position(mark), "a key must be plain text");
+    check_tag(mark, tag);
     node.position = position(mark);
+    if (anchor != 0) anchors_.define(anchor, node);
+    return place(mark, std::move(node));
+  }
+
+  Node* place(const YAML::Mark& mark, Node node) {
+    if (expects_key()) fail(position(mark), "a key must be plain text");
     if (open_.empty()) {
       root_ = std::move(node);
       return &root_;
@@ -94,14 +105,17 @@ class TreeBuilder : public YAML::EventHandler {
     return &parent.items.emplace_back(std::move(node));
   }
 
-  void open(Node* node, const YAML::Mark& mark) {
+  void open(Node* node, const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (open_.size() == kMaxDepth) fail(position(mark), fmt::format("nested more than {} deep", kMaxDepth));
     open_.push_back(node);
+    open_anchors_.push_back(anchor);
     awaiting_value_.push_back(false);
   }
 
   void close() {
+    if (open_anchors_.back() != 0) anchors_.define(open_anchors_.back(), *open_.back());
     open_.pop_back();
+    open_anchors_.pop_back();
     awaiting_value_.pop_back();
   }
 
@@ -109,7 +123,9 @@ class TreeBuilder : public YAML::EventHandler {
   Node root_;
   // The lists and maps that are still open. A parent grows only while none of its children is open, so the pointers stay valid.
   std::vector<Node*> open_;
+  std::vector<YAML::anchor_t> open_anchors_;  // of each; 0: none
   std::vector<bool> awaiting_value_;
+  Anchors anchors_;
   bool has_document_ = false;
 };
 

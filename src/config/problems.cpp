@@ -38,9 +38,10 @@ bool Problems::is_consistent(const std::string& section) const {
 }
 
 std::vector<std::string> Problems::sorted_lines(std::vector<Problem> problems) {
-  // Line 0 is the command line, which is sorted after the file.
+  // Line 0 is the command line, which is sorted after the files.
   const auto order = [](const Problem& problem) {
-    return std::tuple(problem.position.line == 0, problem.position.line, problem.position.column);
+    const auto& [source, line, column] = problem.position;
+    return std::tuple(line == 0, source, line, column);
   };
   std::ranges::stable_sort(problems, {}, order);
   std::vector<std::string> lines;

@@ -23,7 +23,7 @@ class Problems {
   bool is_readable(const std::string& section) const;
   // The same, and contradictions count.
   bool is_consistent(const std::string& section) const;
-  // Throws one UsageError with a line for each problem, in the order of the file and then of the command line.
+  // Throws one UsageError with a line for each problem, in the order of the files and then of the command line.
   void throw_if_any() const;
   // One line for each warning, in the same order.
   std::vector<std::string> warnings() const;

@@ -160,12 +160,16 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
 }  // namespace
 
 void read_section(const Node& node, const std::function<void(KeyTable&)>& describe, const std::string& path, Problems& problems) {
-  if (node.kind != Node::Kind::kMap) {
-    problems.add(node.position, path, fmt::format("expected a section of keys and values, got {}", shown(node)));
-    return;
-  }
   KeyTable table;
   describe(table);
+  if (node.kind != Node::Kind::kMap) {
+    const bool may_be_a_name =
+        node.kind == Node::Kind::kScalar && std::ranges::any_of(table.keys(), [](const Key& key) { return key.component != nullptr; });
+    problems.add(node.position, path,
+                 fmt::format("expected a section of keys and values, got {}{}", shown(node),
+                             may_be_a_name ? fmt::format("; write {{name: {}}}", shown(node)) : ""));
+    return;
+  }
   // The keys of the chosen component are in the same section as `name`. Without a valid component they are not known.
   bool component_known = true;
   const Key* chooser = nullptr;

@@ -18,7 +18,10 @@ struct SettableKey {
 // Without those of the parts of lists, such as transforms, which are set together.
 std::vector<SettableKey> settable_keys(const Registries& registries);
 
-std::string reference_text(const Registries& registries);
-std::string reference_markdown(const Registries& registries);
+enum class ReferenceFormat { kText, kMarkdown };
+
+// `name`: what to show: a section ("optimizer", "training.ema"), a component ("optimizer.sgd", "transform.random_crop"), a key
+// ("training.epochs", "optimizer.lr"), or empty: everything. Throws UsageError for an unknown name.
+std::string reference(const Registries& registries, ReferenceFormat format, const std::string& name = "");
 
 }  // namespace trainer::config

@@ -12,6 +12,7 @@
 #include "base/plural.h"
 #include "base/text.h"
 #include "checkpoint/store.h"
+#include "config/base_files.h"
 #include "device/allocator_settings.h"
 #include "distributed/run_secret.h"
 #include "engine/reading_groups.h"
@@ -110,6 +111,9 @@ RankContext::RankContext(RankProcess& process, const config::ExperimentSource& s
   try {
     auto registries = all_registries();
     if (rank_env.rank > 0) registries.check = check_unless_read_elsewhere;
+    if (rank_env.world_size > 1 && source.file == config::kStandardInput) {
+      throw UsageError("--config -: several processes cannot share the standard input; write the experiment to a file");
+    }
     experiment_ = config::load(source.file, source.overrides, registries);
     config_text_ = config::to_yaml(experiment_, registries);
     const auto& file = experiment_.distributed.secret_file;

@@ -107,7 +107,7 @@ TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
 
 TEST(EveryKey, TheReferenceInDocsMatchesTheTables) {
   const auto file = std::filesystem::path(TRAINER_SOURCE_DIR) / "docs/configuration.md";
-  EXPECT_EQ(read_file(file), config::reference_markdown(session::all_registries()))
+  EXPECT_EQ(read_file(file), config::reference(session::all_registries(), config::ReferenceFormat::kMarkdown))
       << "the key tables changed; run: trainer config reference --format markdown > docs/configuration.md";
 }
 

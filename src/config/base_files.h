@@ -1,0 +1,19 @@
+#pragma once
+// Experiment files that begin with the values of others: `base: other.yaml`, or a list of files.
+
+#include <filesystem>
+
+#include "config/node.h"
+
+namespace trainer::config {
+
+// The name of the standard input on a command line.
+inline constexpr const char* kStandardInput = "-";
+
+// Reads an experiment file, or the standard input, and merges it with its base files, whose paths are relative to the file that names them
+// (in the standard input, to the current folder). The result has no key `base`, and each position names its own file.
+// Sections are merged key by key; a section with another `name`, a list and any other value replace what the base has. Of several base
+// files the later one wins. Throws UsageError, and Error with ExitCode::kStopped after a stop request.
+Node read_with_bases(const std::filesystem::path& file);
+
+}  // namespace trainer::config
