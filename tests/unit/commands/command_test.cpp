@@ -79,6 +79,9 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"launch", "--rdzv-conf", "join_timeout=9", "--config", "a.yaml"}, "--rdzv-conf has no effect with --nnodes 1"},
       {{"launch", "--config", "a.yaml", "--nnodes", "2"}, "--nnodes is an option of the launcher and stands after --config"},
       {{"launch", "--master-port", "70000", "--config", "a.yaml"}, "--master-port"},
+      {{"launch", "--nproc-per-node", "1", "--config", "-"}, "--config -: the processes of a launcher cannot share the standard input"},
+      {{"init", "--data", "/absent"}, "--data /absent: there is no such folder"},
+      {{"init", "--output", "/"}, "/ exists already and is kept; name another file with --output"},
   };
   for (const auto& [args, message] : cases) {
     const auto refusal = refusal_of(args);
@@ -98,8 +101,8 @@ std::string help_of(const std::vector<std::string>& args) {
 }
 
 TEST(Commands, PrintTheirHelp) {
-  for (const std::string command : {"train", "launch", "config", "config show", "data", "data show", "data pack", "checkpoint",
-                                    "checkpoint average", "export", "verify-resume", "replay", "list"}) {
+  for (const std::string command : {"train", "launch", "init", "config", "config show", "config reference", "data", "data show",
+                                    "data pack", "checkpoint", "checkpoint average", "export", "verify-resume", "replay", "list"}) {
     std::vector<std::string> args;
     std::istringstream words(command);
     for (std::string word; words >> word;) args.push_back(word);

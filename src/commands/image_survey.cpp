@@ -1,0 +1,153 @@
+#include "commands/image_survey.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/error.h"
+#include "commands/sample_progress.h"
+#include "input/image_file.h"
+#include "input/picture.h"
+#include "input/pipeline.h"
+
+namespace trainer::commands {
+namespace {
+
+// Fewer samples are read at once.
+constexpr size_t kWorthShowing = 500;
+
+struct Unreadable {
+  int64_t count = 0;
+  int64_t first = -1;  // index
+  std::string reason;  // of that one
+};
+
+// Makes the function of one thread, which gets samples and their positions in the list of indices.
+using MakeReader = std::function<std::function<void(const input::Sample&, size_t position)>()>;
+
+// Passes the samples to readers, one for each processor. A sample whose reader throws std::runtime_error, but no Error, is unreadable.
+Unreadable read_samples(const input::Dataset& dataset, const std::vector<int64_t>& indices, const std::string& what, Logger& logger,
+                        const MakeReader& make_reader) {
+  std::atomic<size_t> next = 0;
+  std::atomic<size_t> num_done = 0;
+  std::mutex mutex;  // guards the two variables below
+  Unreadable unreadable;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      const auto read = make_reader();
+      input::Scratch scratch;
+      for (size_t i = next++; i < indices.size(); i = next++) {
+        try {
+          read(dataset.read(indices[i], scratch), i);
+        } catch (const Error&) {
+          throw;
+        } catch (const std::runtime_error& error) {
+          const std::lock_guard lock(mutex);
+          if (unreadable.count++ == 0 || indices[i] < unreadable.first) {
+            unreadable.first = indices[i];
+            unreadable.reason = error.what();
+          }
+        }
+        ++num_done;
+      }
+    } catch (...) {
+      next = indices.size();
+      num_done = indices.size();
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
+  };
+  std::optional<SampleProgress> progress;
+  if (indices.size() >= kWorthShowing) progress.emplace(what, 0, static_cast<int64_t>(indices.size()), logger);
+  {
+    std::vector<std::jthread> threads;  // joined at the end of this block
+    for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+    while (num_done < indices.size()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (progress) progress->update(static_cast<int64_t>(std::min(num_done.load(), indices.size())));
+    }
+  }
+  if (progress) progress->clear();
+  if (failure) std::rethrow_exception(failure);
+  return unreadable;
+}
+
+}  // namespace
+
+std::vector<int64_t> evenly_spaced(int64_t size, int64_t most) {
+  const int64_t count = std::min(size, most);
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < count; ++i) indices.push_back(i * size / count);
+  return indices;
+}
+
+ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>& indices, Logger& logger) {
+  std::vector<ImageSize> sizes(indices.size());
+  const auto unreadable = read_samples(dataset, indices, "sizes: read", logger, [&] {
+    return [&, memory = std::make_shared<input::PictureMemory>()](const input::Sample& sample, size_t position) {
+      if (sample.encoded.empty()) {
+        sizes[position] = {sample.image.window_height, sample.image.window_width};
+      } else {
+        const input::Picture picture(sample.encoded, *memory);
+        sizes[position] = {picture.height(), picture.width()};
+      }
+    };
+  });
+  std::erase(sizes, ImageSize{});
+  const auto first = unreadable.count == 0 ? "" : fmt::format("{}: {}", dataset.describe(unreadable.first), unreadable.reason);
+  return {.sizes = std::move(sizes), .num_unreadable = unreadable.count, .first_unreadable = first};
+}
+
+PixelStatistics measure_pixels(const input::Dataset& dataset, const std::vector<int64_t>& indices,
+                               const std::vector<config::ComponentConfig>& transforms, Logger& logger) {
+  const input::Pipeline pipeline(transforms, dataset.info(), {torch::kFloat32, /*channels_last=*/false});
+  const auto& shape = pipeline.output_shape();
+  const auto num_channels = static_cast<size_t>(shape[0]);
+  const auto plane = static_cast<size_t>(shape[1] * shape[2]);
+  std::mutex mutex;  // guards the sums, of pixels from 0 to 255
+  std::vector<uint64_t> sums(num_channels), squares(num_channels);
+  const auto unreadable = read_samples(dataset, indices, "pixels: read", logger, [&] {
+    struct Memory {
+      input::PictureMemory picture;
+      std::vector<float> values;
+    };
+    auto memory = std::make_shared<Memory>();
+    memory->values.resize(num_channels * plane);
+    return [&, memory](const input::Sample& sample, size_t position) {
+      pipeline.write(sample, input::EpochSeeds(0, 0), {indices[position]}, memory->picture, memory->values.data());
+      for (size_t c = 0; c < num_channels; ++c) {
+        uint64_t sum = 0, square = 0;
+        for (size_t i = 0; i < plane; ++i) {
+          const auto pixel = static_cast<uint64_t>(std::lround(memory->values[c * plane + i] * 255.0F));
+          sum += pixel;
+          square += pixel * pixel;
+        }
+        const std::lock_guard lock(mutex);
+        sums[c] += sum;
+        squares[c] += square;
+      }
+    };
+  });
+  PixelStatistics statistics{.num_images = static_cast<int64_t>(indices.size()) - unreadable.count};
+  if (statistics.num_images == 0) throw DataError(fmt::format("{}: {}", dataset.describe(unreadable.first), unreadable.reason));
+  const double count = static_cast<double>(plane) * static_cast<double>(statistics.num_images);
+  for (size_t c = 0; c < num_channels; ++c) {
+    const double mean = static_cast<double>(sums[c]) / count;
+    const double variance = static_cast<double>(squares[c]) / count - mean * mean;
+    statistics.mean.push_back(mean / 255);
+    statistics.std.push_back(std::sqrt(std::max(variance, 0.0)) / 255);
+  }
+  return statistics;
+}
+
+}  // namespace trainer::commands

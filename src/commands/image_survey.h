@@ -1,0 +1,45 @@
+#pragma once
+// What images look like: their sizes, and the values of their pixels.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "config/registry.h"
+#include "input/dataset.h"
+
+namespace trainer::commands {
+
+struct ImageSize {
+  int height = 0;
+  int width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
+struct ImageSizes {
+  std::vector<ImageSize> sizes = {};  // of the images that could be read
+  int64_t num_unreadable = 0;
+  std::string first_unreadable = {};  // "sample 17, data/cat/1.jpg: reason"
+};
+
+// Of each channel, for pixels from 0 to 1.
+struct PixelStatistics {
+  std::vector<double> mean = {};
+  std::vector<double> std = {};  // the population's
+  int64_t num_images = 0;        // that could be read
+};
+
+// `most` indices, evenly spaced from 0 to size - 1, or all of them.
+std::vector<int64_t> evenly_spaced(int64_t size, int64_t most);
+
+// The sizes of these samples, which are images. `logger` receives the progress. Reads in several threads. Throws Error, but leaves out
+// images that cannot be read.
+ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>& indices, Logger& logger);
+
+// The statistics of these samples after `transforms`, without normalize. They are exact and do not depend on the order of the additions.
+// Throws as find_sizes(), and DataError if none can be read.
+PixelStatistics measure_pixels(const input::Dataset& dataset, const std::vector<int64_t>& indices,
+                               const std::vector<config::ComponentConfig>& transforms, Logger& logger);
+
+}  // namespace trainer::commands

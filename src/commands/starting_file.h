@@ -1,0 +1,38 @@
+#pragma once
+// The text of the experiment file that `trainer init` writes.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/image_survey.h"
+#include "config/node.h"
+#include "input/dataset.h"
+
+namespace trainer::commands {
+
+// What is known of a data set.
+struct DatasetFacts {
+  std::string name;           // of the experiment
+  config::Node section = {};  // name and keys of `dataset`
+  input::DatasetInfo info = {};
+  std::vector<int64_t> images_per_class = {};  // of training
+  std::optional<int64_t> num_validation = {};  // not set: it has no images for validation
+  ImageSizes sizes = {};                       // of a sample of the training images, which has at least one
+  int64_t num_sampled = 0;
+};
+
+// How its images are prepared, as the lines of the two lists of transforms without normalize.
+struct ImagePreparation {
+  int64_t size = 0;  // height and width of what the network receives
+  std::vector<std::string> train = {};
+  std::vector<std::string> validation = {};
+};
+ImagePreparation choose_preparation(const DatasetFacts& facts);
+
+// A file for that data set.
+std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels);
+// A file for CIFAR-10, which is downloaded.
+std::string starting_file_without_data();
+
+}  // namespace trainer::commands

@@ -1,0 +1,128 @@
+#include "commands/starting_file.h"
+
+#include <gmock/gmock.h>
+
+#include "config/load.h"
+#include "session/registries.h"
+
+namespace trainer::commands {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+DatasetFacts photos(std::vector<int64_t> images_per_class, std::vector<ImageSize> sizes) {
+  DatasetFacts facts{.name = "photos"};
+  facts.section = config::Node::map();
+  facts.section.set("name", config::Node::scalar("image_folder"));
+  facts.section.set("root", config::Node::scalar("my photos"));
+  facts.info = {.shape = {3, input::kAnySize, input::kAnySize}, .num_classes = static_cast<int64_t>(images_per_class.size())};
+  facts.images_per_class = std::move(images_per_class);
+  facts.num_sampled = static_cast<int64_t>(sizes.size());
+  facts.sizes.sizes = std::move(sizes);
+  return facts;
+}
+
+std::string file_for(const DatasetFacts& facts,
+                     const PixelStatistics& pixels = {.mean = {0.5, 0.25, 0.125}, .std = {0.1, 0.2, 0.3}, .num_images = 2}) {
+  return starting_file(facts, choose_preparation(facts), pixels);
+}
+
+// Without the check against the data set, whose files are not there.
+config::Experiment load(const std::string& text) {
+  auto registries = session::all_registries();
+  registries.check = {};
+  return config::load_text(text, "experiment.yaml", {}, registries);
+}
+
+TEST(StartingFile, ForPhotos) {
+  auto facts = photos({600, 400}, {{480, 640}, {300, 500}, {900, 700}});
+  facts.info.class_names = {"cat", "big dog"};
+  facts.num_validation = 50;
+  const auto text = file_for(facts);
+  EXPECT_THAT(text, HasSubstr("# 1000 training images of 2 classes:\n#   cat 600, \"big dog\" 400\n# 50 images for validation\n"
+                              "# Sizes: 300 x 500 to 900 x 700 (height x width, of 3 of the training images)\n"));
+  EXPECT_THAT(text, HasSubstr("\nmodel: {name: resnet18}\n"));
+  EXPECT_THAT(text, HasSubstr("\n  root: \"my photos\"\n"));
+  EXPECT_THAT(text, HasSubstr("    - random_resized_crop: {size: 224, scale: [0.35, 1]}"));
+  EXPECT_THAT(text, HasSubstr("    - resize: {size: 256} "));
+  EXPECT_THAT(
+      text,
+      HasSubstr("    - center_crop: {size: 224}\n    - normalize: {mean: [0.5000, 0.2500, 0.1250], std: [0.1000, 0.2000, 0.3000]}\n"));
+  EXPECT_THAT(text, HasSubstr("those of 2 of the training images"));
+  EXPECT_THAT(text, HasSubstr("dataloader: {global_batch_size: 64, num_workers: 4}"));
+  EXPECT_THAT(text, HasSubstr("lr: 0.05,"));
+  EXPECT_THAT(text, Not(HasSubstr("class_balanced")));
+  const auto experiment = load(text);
+  EXPECT_EQ(experiment.training.epochs, 100);
+  EXPECT_EQ(experiment.dataset.train_transforms.size(), 3U);
+}
+
+TEST(StartingFile, ForSmallImagesOfOneSize) {
+  const auto text = file_for(photos({4000, 20'000}, {{32, 32}, {32, 32}}));
+  EXPECT_THAT(text, HasSubstr("\nmodel: {name: resnet20}\n"));
+  EXPECT_THAT(text, HasSubstr("# No images for validation: a tenth of the training images is held out"));
+  EXPECT_THAT(text, HasSubstr("# Size: 32 x 32 (height"));
+  EXPECT_THAT(text, HasSubstr("    - resize: {size: [32, 32]}"));
+  EXPECT_THAT(text, HasSubstr("    - random_crop: {size: 32, padding: 4}"));
+  EXPECT_THAT(text, HasSubstr("global_batch_size: 128"));
+  EXPECT_THAT(text, HasSubstr("lr: 0.1,"));
+  EXPECT_EQ(load(text).training.epochs, 30);
+  EXPECT_THAT(file_for(photos({10, 51}, {{32, 32}})), HasSubstr("`sampler: {name: class_balanced}`"));
+}
+
+TEST(StartingFile, ManyClassesAreWrapped) {
+  auto facts = photos(std::vector<int64_t>(20, 5), {{40, 50}});
+  facts.info.class_names.assign(20, "fourteen_chars");
+  const auto text = file_for(facts);
+  const std::string line = " fourteen_chars 5, fourteen_chars 5, fourteen_chars 5, fourteen_chars 5, fourteen_chars 5,";
+  EXPECT_THAT(text, HasSubstr("of 20 classes:\n#  " + line + "\n#  " + line + "\n#  "));
+}
+
+TEST(StartingFile, SizesAreThoseOfUsualNetworks) {
+  const auto size_for = [](int edge) { return choose_preparation(photos({9}, {{edge, 2 * edge}})).size; };
+  EXPECT_EQ(size_for(20), 32);
+  EXPECT_EQ(size_for(64), 64);
+  EXPECT_EQ(size_for(100), 128);
+  EXPECT_EQ(size_for(4000), 224);
+  EXPECT_THAT(file_for(photos({500, 500}, {{64, 64}})), HasSubstr("model: {name: resnet18, stem: cifar}"));
+}
+
+TEST(StartingFile, OfADataSetWithImagesOfOneShape) {
+  auto facts = photos({6000, 6000}, {{28, 28}});
+  facts.section.set("name", config::Node::scalar("mnist"));
+  facts.info.shape = {1, 28, 28};
+  const auto text = file_for(facts, {.mean = {0.1307}, .std = {0.3081}, .num_images = 12'000});
+  EXPECT_THAT(text, Not(HasSubstr("resize")));
+  EXPECT_THAT(text, Not(HasSubstr("flip")));
+  EXPECT_THAT(text, HasSubstr("those of all training images"));
+  EXPECT_EQ(load(text).dataset.validation_transforms.size(), 1U);
+}
+
+TEST(StartingFile, FewManyAndBadImages) {
+  EXPECT_THAT(file_for(photos({2, 1}, {{40, 50}})), HasSubstr("global_batch_size: 2,"));
+  const auto many = file_for(photos(std::vector<int64_t>(30, 50'000), {{400, 500}}));
+  EXPECT_THAT(many, HasSubstr("# 1500000 training images of 30 classes, 50000 to 50000 of each\n"));
+  EXPECT_EQ(load(many).training.epochs, 10);
+  auto facts = photos({5, 5}, {{40, 50}});
+  facts.sizes.num_unreadable = 2;
+  facts.num_sampled = 10;
+  const auto text = file_for(facts, {.mean = {1, 1, 1}, .std = {0, 0, 0}, .num_images = 8});
+  EXPECT_THAT(text, HasSubstr("  on_error: skip "));
+  EXPECT_THAT(text, HasSubstr("# 2 of 10 images cannot be read"));
+  EXPECT_THAT(text, HasSubstr("std: [1.0000, 1.0000, 1.0000]"));
+  load(text);
+}
+
+TEST(StartingFile, WithoutData) {
+  const auto experiment = load(starting_file_without_data());
+  EXPECT_EQ(experiment.dataset.component.name, "cifar10");
+}
+
+TEST(EvenlySpaced, CoversTheWhole) {
+  EXPECT_EQ(evenly_spaced(3, 5), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_EQ(evenly_spaced(10, 4), (std::vector<int64_t>{0, 2, 5, 7}));
+}
+
+}  // namespace
+}  // namespace trainer::commands
