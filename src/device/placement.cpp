@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "device/cpu_allocator.h"
 
 namespace trainer::device {
 namespace {
@@ -96,6 +97,7 @@ void configure_cpu_allocator() {
   constexpr int kNever = std::numeric_limits<int>::max();
   mallopt(M_MMAP_THRESHOLD, kNever);
   mallopt(M_TRIM_THRESHOLD, kNever);
+  allocate_tensors_by_malloc();
 }
 
 void apply_placement(const Placement& placement, const config::RuntimeSection& runtime) {
