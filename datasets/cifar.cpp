@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 constexpr int kChannels = 3;
 constexpr int kSide = 32;
 constexpr size_t kImageBytes = size_t{kChannels} * kSide * kSide;
+// Of CIFAR-10 and of CIFAR-100.
+constexpr SplitSizes kCifarSizes{.train = 50'000, .validation = 10'000};
 
 class Cifar : public input::Dataset {
  public:
@@ -187,7 +189,9 @@ DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& opti
   return {.info = cifar_info(layout),
           .open = [&layout, options](Split split, Logger& logger) { return open_cifar(layout, options, split, logger); },
           .locate = [&layout, options](Logger& logger) { return locate_cifar(layout, options, logger); },
-          .in_folder = [&layout](const fs::path& folder) { return cifar_factory(layout, options_in<CifarOptions>(folder)); }};
+          .in_folder = [&layout](const fs::path& folder) { return cifar_factory(layout, options_in<CifarOptions>(folder)); },
+          .sizes = find_folder(layout, options.root) ? std::nullopt : std::optional(kCifarSizes),
+          .is_in_memory = true};
 }
 
 void add_cifar(DatasetRegistry& registry) {

@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 constexpr int kMnistSide = 28;
 constexpr size_t kMnistImageBytes = size_t{kMnistSide} * kMnistSide;
 constexpr int kMnistClasses = 10;
+// Of MNIST and of FashionMNIST.
+constexpr SplitSizes kMnistSizes{.train = 60'000, .validation = 10'000};
 constexpr uint32_t kImagesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
 
@@ -211,7 +213,9 @@ DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& opti
   return {.info = mnist_info(layout),
           .open = [&layout, options](Split split, Logger& logger) { return open_mnist(layout, options, split, logger); },
           .locate = [&layout, options](Logger& logger) { return locate_mnist(layout, options, logger); },
-          .in_folder = [&layout](const fs::path& folder) { return mnist_factory(layout, options_in<MnistOptions>(folder)); }};
+          .in_folder = [&layout](const fs::path& folder) { return mnist_factory(layout, options_in<MnistOptions>(folder)); },
+          .sizes = find_mnist(layout, options.root) ? std::nullopt : std::optional(kMnistSizes),
+          .is_in_memory = true};
 }
 
 void add_mnist(DatasetRegistry& registry) {

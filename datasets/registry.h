@@ -1,10 +1,12 @@
 #pragma once
 // The data sets that a configuration can name. To add one, add a file in this folder and its name in CMakeLists.txt (docs/extending.md).
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <vector>
+#include <optional>
 
 #include "base/log.h"
 #include "config/key_table.h"
@@ -13,6 +15,12 @@
 namespace trainer::datasets {
 
 enum class Split { kTrain, kValidation };
+
+// Numbers of samples.
+struct SplitSizes {
+  int64_t train = 0;
+  int64_t validation = 0;
+};
 
 // Lists of transforms in YAML, as in an experiment file.
 struct DefaultTransforms {
@@ -39,6 +47,11 @@ struct DatasetFactory {
   std::function<std::vector<std::filesystem::path>()> list_files = {};
   // With locate(): the same data set with the files of another folder.
   std::function<DatasetFactory(const std::filesystem::path& folder)> in_folder = {};
+  // Known without files: those of generated samples, and as published those of a data set whose files are not there. Not set: open()
+  // tells, without downloading anything.
+  std::optional<SplitSizes> sizes = {};
+  // Whether all samples stay in this process's memory, in mapped or loaded files: product(info.shape) bytes each.
+  bool is_in_memory = false;
 };
 
 // make() reads no samples. To know the classes, it may list folders and read small files that index the samples; it does not throw when

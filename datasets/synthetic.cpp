@@ -128,10 +128,12 @@ std::unique_ptr<input::Dataset> open_synthetic(const SyntheticOptions& options, 
 }
 
 void add_synthetic(DatasetRegistry& registry) {
-  registry.add<SyntheticOptions>(
-      "synthetic", "Random numbers of any shape, with random classes or targets.", [](const SyntheticOptions& options) -> DatasetFactory {
-        return {synthetic_info(options), [options](Split split, Logger&) { return open_synthetic(options, split); }};
-      });
+  registry.add<SyntheticOptions>("synthetic", "Random numbers of any shape, with random classes or targets.",
+                                 [](const SyntheticOptions& options) -> DatasetFactory {
+                                   return {.info = synthetic_info(options),
+                                           .open = [options](Split split, Logger&) { return open_synthetic(options, split); },
+                                           .sizes = SplitSizes{options.num_train, options.num_validation}};
+                                 });
 }
 
 }  // namespace trainer::datasets

@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kTinySide = 64;
 constexpr int64_t kPublishedClasses = 200;
+constexpr SplitSizes kTinySizes{.train = 100'000, .validation = 10'000};
 constexpr const char* kIdsFile = "wnids.txt";
 
 struct TinyClasses {
@@ -208,6 +209,7 @@ DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyIma
     return data.open(num_classes, split, logger);
   };
   factory.locate = [data](Logger& logger) { return data.locate(logger); };
+  if (!folder) factory.sizes = kTinySizes;
   factory.in_folder = [archive](const fs::path& copy) { return tiny_imagenet_factory(archive, options_in<TinyImagenetOptions>(copy)); };
   return factory;
 }

@@ -25,12 +25,12 @@ Experiment load_tree(Node root, const std::string& source, const std::vector<std
   Experiment experiment;
   read_section(
       root, [&](KeyTable& keys) { experiment.describe(keys, registries); }, "", problems);
-  Findings findings(root, problems);
+  experiment.tree = std::move(root);
+  Findings findings(experiment.tree, problems);
   experiment.check(findings);
   if (registries.check) registries.check(experiment, findings);
   problems.throw_if_any();
   experiment.warnings = problems.warnings();
-  experiment.tree = std::move(root);
   return experiment;
 }
 

@@ -51,6 +51,7 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"--config", "a.yaml", "--rank", "one"}, "--rank: expected an integer, got one"},
       {{"--config", "a.yaml", "--epochs", "3"}, "--epochs is not an option; keys of the experiment file are set as key=value"},
       {{"verify-resume", "--config", "a.yaml", "--steps", "1"}, "--steps"},
+      {{"validate", "--config", "a.yaml", "--world-size", "0"}, "--world-size"},
       {{"replay"}, "the argument \"folder\" is missing (see `trainer replay --help`)"},
       {{"export", "--checkpoint", "a.pt", "--format", "tflite", "--output", "a"},
        "--format: tflite not in {state_dict,safetensors,torchscript,onnx}"},
@@ -101,8 +102,10 @@ std::string help_of(const std::vector<std::string>& args) {
 }
 
 TEST(Commands, PrintTheirHelp) {
-  for (const std::string command : {"train", "launch", "init", "config", "config show", "config reference", "data", "data show",
-                                    "data pack", "checkpoint", "checkpoint average", "export", "verify-resume", "replay", "list"}) {
+  for (const std::string command :
+       {"train", "validate", "eval", "predict", "launch", "init", "config", "config show", "config reference", "data", "data show",
+        "data pack", "checkpoint", "checkpoint average", "export", "verify-resume", "lr-find", "report", "runs", "compare", "replay",
+        "doctor", "list"}) {
     std::vector<std::string> args;
     std::istringstream words(command);
     for (std::string word; words >> word;) args.push_back(word);

@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "base/log.h"
+#include "base/plural.h"
+#include "base/text.h"
+#include "cli/arguments.h"
+#include "commands/command.h"
+#include "commands/output.h"
+#include "commands/validate_json.h"
+#include "inspection/inspect.h"
+#include "reporting/plot.h"
+#include "world/terminal.h"
+
+namespace trainer::commands {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// Columns with two spaces between them; those of numbers are aligned to the right.
+void print_table(const std::vector<Row>& rows, const std::vector<bool>& is_number) {
+  std::vector<size_t> widths(is_number.size());
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += "  " + (is_number[i] ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]));
+    }
+    print("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
+  }
+}
+
+// "1.11 G": three digits.
+std::string format_flops(int64_t flops) {
+  constexpr std::array kUnits = {"", " k", " M", " G", " T", " P"};
+  auto value = static_cast<double>(flops);
+  size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < kUnits.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  if (unit == 0) return flops == 0 ? "-" : std::to_string(flops);
+  return fmt::format("{:.{}f}{}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, kUnits[unit]);
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
+
+void print_layers(const inspection::Inspection& inspection) {
+  const auto& layers = *inspection.layers;
+  print("\nlayers of {}, for a sample of shape {}\n", inspection.experiment.model.component.name, shape_text(inspection.sample_shape));
+  std::vector<Row> rows = {{"name", "kind", "output", "parameters", "FLOPs"}};
+  for (const auto& row : layers.rows) {
+    rows.push_back({row.name, row.kind, shape_text(row.output_shape), row.num_parameters == 0 ? "-" : std::to_string(row.num_parameters),
+                    format_flops(row.flops)});
+  }
+  rows.push_back({"the whole network", "", "", std::to_string(layers.num_parameters), format_flops(layers.flops)});
+  print_table(rows, {false, false, false, true, true});
+  print(
+      "  FLOPs: of the forward pass of one sample; two for each multiply-accumulate of\n"
+      "  convolutions and linear layers, nothing for others.\n");
+}
+
+std::string describe_batches(const std::vector<inspection::BatchRun>& runs) {
+  // Parts of uneven steps may alternate at each batch.
+  constexpr size_t kMostRuns = 4;
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < std::min(runs.size(), kMostRuns); ++i) parts.push_back(fmt::format("{} x {}", runs[i].count, runs[i].size));
+  if (runs.size() > kMostRuns) parts.emplace_back("...");
+  return join(parts, ", ");
+}
+
+void print_ranks(const engine::Plan& plan, const inspection::RankPlan& ranks) {
+  print("\nranks, in each epoch\n");
+  std::vector<Row> rows = {{"rank", "samples", "batches x size"}};
+  for (const auto& group : ranks.groups) {
+    const bool is_one = group.first_rank == group.last_rank;
+    rows.push_back({is_one ? std::to_string(group.first_rank) : fmt::format("{} to {}", group.first_rank, group.last_rank),
+                    std::to_string(group.num_samples), describe_batches(group.batches)});
+  }
+  print_table(rows, {false, true, false});
+  if (plan.world_size > 1) {
+    print("  Rank r takes the samples r, r + {}, r + {}, ... of the order that all ranks share.\n", plan.world_size, 2 * plan.world_size);
+  }
+  if (ranks.num_repeated > 0) {
+    print("  {} taken twice, so that all ranks have as many (dataloader.shards: pad).\n",
+          ranks.num_repeated == 1 ? "1 sample is" : fmt::format("{} samples are", ranks.num_repeated));
+  }
+  if (ranks.num_left_out > 0) {
+    print("  {} left out of each epoch (dataloader.drop_last, dataloader.shards).\n",
+          ranks.num_left_out == 1 ? "1 sample is" : fmt::format("{} samples are", ranks.num_left_out));
+  }
+}
+
+void print_batches(const inspection::Inspection& inspection, int world_size) {
+  print("\nbatches, on {}\n", counted(world_size, "rank"));
+  const auto micro_steps = inspection.experiment.training.accumulation_steps;
+  std::vector<Row> rows = {
+      {"micro-step of a rank", counted(inspection.batch_size, "sample")},
+      {"step", fmt::format("{} in {}", counted(inspection.global_batch_size, "sample"), counted(micro_steps, "micro-step"))}};
+  if (const auto& plan = inspection.plan) {
+    rows.push_back({"epoch", fmt::format("{} in {}", counted(plan->samples_per_epoch, "sample"), counted(plan->steps_per_epoch, "step"))});
+    const auto steps = counted(plan->total_steps, "step");
+    rows.push_back({"training", plan->num_epochs ? fmt::format("{} in {}", steps, counted(*plan->num_epochs, "epoch")) : steps});
+  }
+  print_table(rows, {false, false});
+  if (inspection.plan) print_ranks(*inspection.plan, *inspection.ranks);
+}
+
+void print_lr(const std::vector<inspection::LrPoint>& curve) {
+  std::vector<reporting::PlotPoint> points;
+  for (const auto& point : curve) points.push_back({.x = static_cast<double>(point.step), .y = point.lr});
+  print("\n{}", reporting::plot(points, {.x_title = "step",
+                                         .y_title = "learning rate",
+                                         .width = reporting::plot_width(stdout),
+                                         .unicode = world::shows_unicode(),
+                                         .mark_x = {}}));
+}
+
+void print_memory(const inspection::MemoryEstimate& memory, bool is_of_gpu) {
+  print("\nmemory of {}, estimated{}\n", is_of_gpu ? "the GPU of a rank" : "rank 0",
+        is_of_gpu ? " by counting tensors; not compared with a measurement, and without CUDA's own" : "");
+  std::vector<Row> rows;
+  for (const auto& item : memory.items) rows.push_back({item.what, format_bytes(static_cast<uint64_t>(item.bytes))});
+  rows.push_back({"together", format_bytes(static_cast<uint64_t>(memory.total()))});
+  print_table(rows, {false, true});
+}
+
+void print_text(const inspection::Inspection& inspection, int world_size) {
+  for (const auto& note : inspection.notes) print("note: {}\n", note);
+  if (inspection.layers) print_layers(inspection);
+  print_batches(inspection, world_size);
+  if (!inspection.lr_curve.empty()) print_lr(inspection.lr_curve);
+  if (inspection.memory) print_memory(*inspection.memory, inspection.memory_is_of_gpu);
+}
+
+// What to type next.
+std::string command_line(const config::ExperimentSource& source, int world_size) {
+  auto text = world_size == 1 ? std::string("trainer") : fmt::format("trainer launch --nproc-per-node {}", world_size);
+  text += " --config " + source.file.string();
+  for (const auto& override_text : source.overrides) text += " " + override_text;
+  return text;
+}
+
+}  // namespace
+
+ExitCode validate(const std::vector<std::string>& args) {
+  CLI::App app(
+      "Checks an experiment file as far as that is possible without its data and without a GPU, and shows what it would train: layers, "
+      "batches, learning rate, memory, and the part of each rank. The exit code is 2 if training would refuse it.",
+      "trainer validate");
+  config::ExperimentSource source;
+  cli::add_experiment(app, source);
+  int world_size = 1;
+  app.add_option("--world-size", world_size, "number of ranks, all on this host")->check(CLI::Range(1, 100'000));
+  bool as_json = false;
+  app.add_flag("--json", as_json, "print one JSON value");
+  cli::parse(app, args);
+
+  const auto inspection = inspection::inspect(source, world_size);
+  const auto logger = make_console_logger();
+  for (const auto& warning : inspection.warnings) logger->warn("{}", warning);
+  if (as_json) print("{}\n", to_json(inspection));
+  if (!inspection.problems.empty()) throw UsageError(join(inspection.problems, "\n"));
+  if (as_json) return ExitCode::kDone;
+  print("{}: no problem found\n", source.file.string());
+  print_text(inspection, world_size);
+  print("\nTo train: {}\n", command_line(source, world_size));
+  return ExitCode::kDone;
+}
+
+}  // namespace trainer::commands

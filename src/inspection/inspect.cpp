@@ -1,0 +1,224 @@
+#include "inspection/inspect.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "datasets/registry.h"
+#include "distributed/first_line.h"
+#include "distributed/run_secret.h"
+#include "engine/init_from.h"
+#include "input/pipeline.h"
+#include "models/model.h"
+#include "optim/lr_scheduler.h"
+#include "session/build.h"
+#include "session/check.h"
+#include "session/registries.h"
+#include "world/host_resources.h"
+
+namespace trainer::inspection {
+namespace {
+
+// For batch sizes while the number of samples is unknown.
+constexpr int64_t kManySamples = int64_t{1} << 40;
+
+// A data set whose files are not there, of which the numbers of samples are known.
+class DescribedDataset : public input::Dataset {
+ public:
+  DescribedDataset(input::DatasetInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
+  const input::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return size_; }
+  input::Sample read(int64_t /*index*/, input::Scratch& /*scratch*/) const override {
+    throw DataError("the files of the data set are not there");
+  }
+
+ private:
+  input::DatasetInfo info_;
+  int64_t size_;
+};
+
+struct Sizes {
+  int64_t samples_per_epoch = 0;  // of the sampler
+  int64_t num_validation = 0;
+  int64_t resident_bytes = 0;  // of samples that stay in memory
+};
+
+// Does the checks one after the other, each as far as the sections that it reads could be read.
+class Inspector {
+ public:
+  Inspector(Inspection& result, int world_size, int64_t num_lr_points)
+      : result_(result), world_size_(world_size), num_lr_points_(num_lr_points), logger_(make_quiet_logger()) {}
+
+  void check(config::Experiment& experiment, config::Findings& findings) {
+    if (findings.are_consistent({"dataset", "model"})) assume_classes(experiment);
+    session::check_components(experiment, findings);
+    const bool has_model = findings.are_consistent({"model"});
+    if (findings.are_consistent({"dataset", "dataloader", "training"}) && findings.are_readable({"model", "seed"})) {
+      check_batches(experiment, has_model, findings.are_consistent({"optimizer", "lr_scheduler"}));
+    }
+    const bool has_network = has_model && findings.are_consistent({"dataset", "loss", "optimizer", "training", "runtime", "amp",
+                                                                   "distributed", "dataloader", "validation", "seed"});
+    if (has_network) check_network(experiment);
+    if (findings.are_consistent({"distributed"})) check_secret(experiment);
+    result_.experiment = experiment;
+  }
+
+ private:
+  // Runs `work`; what training would refuse becomes a problem, and what only missing data prevents, a note.
+  template <class Work>
+  void attempt(const std::string& what, const Work& work) {
+    try {
+      work();
+    } catch (const DataError& error) {
+      result_.notes.push_back(fmt::format("{}: {}", what, error.what()));
+    } catch (const Error& error) {
+      result_.problems.emplace_back(error.what());
+    }
+  }
+
+  // Of a data set whose classes are not known.
+  void assume_classes(config::Experiment& experiment) {
+    const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+    auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
+    if (dataset.missing.empty() || !model.takes_num_outputs()) return;
+    model.set_num_outputs(model.num_outputs());
+    result_.notes.push_back(
+        fmt::format("the number of classes is not known, and {} are assumed: {}", model.num_outputs(), dataset.missing));
+  }
+
+  Sizes find_sizes(const config::Experiment& experiment, bool has_model) {
+    auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+    if (dataset.sizes) {
+      auto info = dataset.info;
+      // Not compared with the network's outputs once more.
+      if (!has_model || info.num_classes == input::kUnknownClasses) info.num_classes = 0;
+      dataset.open = [info, sizes = *dataset.sizes](datasets::Split split, Logger&) {
+        return std::make_unique<DescribedDataset>(info, split == datasets::Split::kTrain ? sizes.train : sizes.validation);
+      };
+    }
+    const auto data = session::open_samples(experiment, dataset, *logger_);
+    Sizes sizes{.samples_per_epoch = session::make_sampler(experiment, data.train)->num_samples(),
+                .num_validation = data.validation.num_samples};
+    if (dataset.is_in_memory) {
+      sizes.resident_bytes = data.train.files->size();
+      if (data.validation.files) sizes.resident_bytes += data.validation.files->size();
+      for (const int64_t length : dataset.info.shape) sizes.resident_bytes *= length;
+    }
+    return sizes;
+  }
+
+  void check_batches(const config::Experiment& experiment, bool has_model, bool has_schedule) {
+    attempt("steps, learning rate and the ranks' parts are left out", [&] { sizes_ = find_sizes(experiment, has_model); });
+    attempt("", [&] {
+      const auto plan = engine::make_plan(experiment, sizes_ ? sizes_->samples_per_epoch : kManySamples, world_size_);
+      result_.batch_size = plan.batch_size;
+      result_.global_batch_size = plan.global_batch_size;
+      if (!sizes_) return;
+      result_.plan = plan;
+      result_.ranks = make_rank_plan(plan);
+      if (has_schedule) sample_lr(experiment, plan);
+    });
+  }
+
+  void sample_lr(const config::Experiment& experiment, const engine::Plan& plan) {
+    const auto schedule = optim::make_lr_schedule(experiment, plan.total_steps, plan.steps_per_epoch);
+    const double base_lr = optim::optimizer_registry().make(experiment.optimizer.component, {})->base_lr();
+    const int64_t last = plan.total_steps - 1;
+    const int64_t count = std::min(plan.total_steps, num_lr_points_);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t step =
+          count > 1 ? static_cast<int64_t>(static_cast<double>(last) * static_cast<double>(i) / static_cast<double>(count - 1)) : 0;
+      result_.lr_curve.push_back({.step = step, .lr = base_lr * schedule(step)});
+    }
+  }
+
+  // On the CPU, with the precision that the device of the training would have.
+  device::Placement choose_placement(const config::Experiment& experiment) {
+    device::configure_cpu_allocator();
+    auto runtime = experiment.runtime;
+    auto amp = experiment.amp;
+    const bool on_gpu = runtime.device == config::DeviceChoice::kCuda;
+    result_.memory_is_of_gpu = on_gpu;
+    runtime.device = config::DeviceChoice::kCpu;
+    if (on_gpu) {
+      runtime.fuse = config::FuseChoice::kOff;
+      runtime.convolution = config::ConvolutionChoice::kDirect;
+      if (!amp.enabled.value) amp.enabled.value = runtime.dtype == config::DtypeChoice::kFloat32;
+    }
+    const auto placement = device::choose_placement(runtime, amp, experiment.dataloader.pin_memory,
+                                                    {.num_cpus = world::available_cpus(), .local_rank = 0}, /*cuda=*/{});
+    device::apply_placement(placement, runtime);
+    return placement;
+  }
+
+  void check_network(const config::Experiment& experiment) {
+    const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+    MemorySetup setup{.experiment = experiment,
+                      .info = info,
+                      .train_shape = input::Pipeline(experiment.dataset.train_transforms, info, {}).output_shape(),
+                      .validation_shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape(),
+                      .world_size = world_size_,
+                      .on_gpu = experiment.runtime.device == config::DeviceChoice::kCuda};
+    result_.sample_shape = setup.train_shape;
+    attempt("", [&] {
+      auto network = session::build_network(experiment, choose_placement(experiment));
+      if (!experiment.model.init_from.empty()) attempt("", [&] { engine::init_model(experiment.model, *network.model); });
+      try {
+        run_network(network, setup);
+      } catch (const Error&) {
+        throw;
+      } catch (const std::exception& error) {
+        throw UsageError(fmt::format("{}: {} cannot process samples of shape {}: {}; give it larger images, or choose another network",
+                                     experiment.place_of("model.name"), experiment.model.component.name, fmt::join(setup.train_shape, "x"),
+                                     distributed::first_line(error)));
+      }
+    });
+  }
+
+  void run_network(engine::Network& network, const MemorySetup& setup) {
+    const auto& experiment = setup.experiment;
+    auto shape = setup.train_shape;
+    shape.insert(shape.begin(), 1);
+    result_.layers = make_layer_table(*network.model, torch::zeros(shape, network.placement.dtype));
+    if (result_.batch_size == 0) return;
+    const int64_t num_joined = experiment.distributed.sync_batch_norm ? result_.batch_size * world_size_ : result_.batch_size;
+    const MeasuredMemory measured(network, setup, result_.layers->flops, num_joined);
+    const int64_t batch_size = sizes_ ? std::min(result_.batch_size, sizes_->samples_per_epoch) : result_.batch_size;
+    const int64_t validation_batch_size =
+        sizes_ ? std::min(experiment.validation.batch_size, sizes_->num_validation) : experiment.validation.batch_size;
+    result_.memory = measured.estimate(setup, batch_size, validation_batch_size, sizes_ ? sizes_->resident_bytes : 0);
+  }
+
+  void check_secret(const config::Experiment& experiment) {
+    const auto& file = experiment.distributed.secret_file;
+    if (world_size_ > 1 && !file.empty()) attempt("", [&] { distributed::read_secret_file(file, *logger_); });
+  }
+
+  Inspection& result_;
+  int world_size_;
+  int64_t num_lr_points_;
+  std::shared_ptr<Logger> logger_;
+  std::optional<Sizes> sizes_;
+};
+
+}  // namespace
+
+Inspection inspect(const config::ExperimentSource& source, int world_size, int64_t num_lr_points) {
+  Inspection result;
+  Inspector inspector(result, world_size, num_lr_points);
+  auto registries = session::all_registries();
+  registries.check = [&](config::Experiment& experiment, config::Findings& findings) { inspector.check(experiment, findings); };
+  try {
+    auto experiment = config::load(source.file, source.overrides, registries);
+    result.warnings = experiment.warnings;
+    result.experiment = std::move(experiment);
+  } catch (const UsageError& error) {
+    result.problems.insert(result.problems.begin(), error.what());
+  }
+  return result;
+}
+
+}  // namespace trainer::inspection

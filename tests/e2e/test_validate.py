@@ -1,0 +1,65 @@
+"""trainer validate, as a user types it: without data and without a run directory."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import terminal  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ["TRAINER_BINARY"]
+DDP = ROOT / "configs" / "cifar10_ddp.yaml"
+LINEAR = ROOT / "configs" / "demo_linear.yaml"
+
+
+def validate(*args, **variables):
+    command = [BINARY, "validate", *map(str, args)]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120)
+
+
+class ValidateTest(unittest.TestCase):
+    def test_json_of_a_shipped_config(self):
+        run = validate("--config", DDP, "dataset.root=nowhere", "--world-size", 3, "--json")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        found = json.loads(run.stdout)
+        self.assertEqual((found["problems"], found["warnings"], found["notes"]), ([], [], []))
+        self.assertEqual(found["model"]["parameters"], 11173962)
+        self.assertEqual(found["model"]["flops"], 1110845440)
+        self.assertEqual(found["model"]["layers"][0]["output_shape"], [64, 32, 32])
+        batches = found["batches"]
+        self.assertEqual((batches["global_batch_size"], batches["batch_size"], batches["micro_steps"]), (256, 86, 1))
+        self.assertEqual((batches["samples_per_epoch"], batches["steps_per_epoch"], batches["total_steps"]), (50000, 195, 39000))
+        self.assertEqual(sum(rank["samples"] for rank in batches["ranks"]) + batches["left_out_samples"], 50000)
+        self.assertEqual([rank["rank"] for rank in batches["ranks"]], [0, 1, 2])
+        self.assertAlmostEqual(max(point["lr"] for point in found["lr"]), 0.2, places=2)
+        self.assertEqual(found["memory"]["total_bytes"], sum(found["memory"]["bytes"].values()))
+
+    def test_text_fits_a_terminal(self):
+        for columns, term in ((80, "xterm"), (50, "dumb")):
+            command = ["env", "LC_ALL=C.UTF-8", BINARY, "validate", "--config", LINEAR, "--world-size", "2"]
+            code, text = terminal.run(command, columns=columns, term=term, cwd=ROOT)
+            self.assertEqual(code, 0, text)
+            screen = terminal.show(text, columns)
+            plot = [line for line in screen.lines() if "|" in line]
+            self.assertGreaterEqual(len(plot), 10)
+            self.assertLessEqual(max(map(len, plot)), columns)
+            self.assertEqual(term == "dumb", text.isascii())
+            self.assertIn("trainer launch --nproc-per-node 2 --config", text)
+
+    def test_problems_are_reported_together(self):
+        args = ["--config", LINEAR, "optimizer.lrr=1", "dataloader.batch_size=2000", "loss={name: mse, reduction: 3}"]
+        run = validate(*args)
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
+        for text in ("optimizer.lrr: unknown key", "loss.reduction: unknown key", "1024 training images are fewer than one batch of 2000"):
+            self.assertIn(text, run.stderr)
+        run = validate(*args, "--json")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("optimizer.lrr", json.loads(run.stdout)["problems"][0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,149 @@
+#include "inspection/inspect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/text.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::inspection {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kFile =
+    "experiment: a\n"
+    "model: {name: demo_conv}\n"
+    "dataset: {name: cifar10, root: nowhere, train_transforms: [], validation_transforms: []}\n"
+    "dataloader: {batch_size: 100}\n"
+    "optimizer: {name: sgd, lr: 0.1, momentum: 0.9}\n"
+    "training: {epochs: 3}\n"
+    "amp: {enabled: false}\n";
+
+Inspection inspect_text(const std::string& text, const std::vector<std::string>& overrides = {}, int world_size = 1) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "x.yaml";
+  std::ofstream(file) << text;
+  return inspect({.file = file, .overrides = overrides}, world_size);
+}
+
+// Of all problems in one text.
+std::string problems_of(const std::vector<std::string>& overrides, int world_size = 1) {
+  return join(inspect_text(kFile, overrides, world_size).problems, "\n");
+}
+
+TEST(Inspect, NeedsNoFilesOfAPublishedDataSet) {
+  const auto found = inspect_text(kFile, {}, 3);
+  EXPECT_THAT(found.problems, IsEmpty());
+  EXPECT_THAT(found.notes, IsEmpty());
+  ASSERT_TRUE(found.plan);
+  EXPECT_EQ(found.plan->samples_per_epoch, 50'000);
+  EXPECT_EQ(found.plan->steps_per_epoch, 166);
+  EXPECT_EQ(found.plan->total_steps, 498);
+  EXPECT_EQ(found.batch_size, 100);
+  EXPECT_EQ(found.global_batch_size, 300);
+  EXPECT_EQ(found.ranks->groups,
+            (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 2, .num_samples = 16600, .batches = {{166, 100}}}}));
+  EXPECT_EQ(found.ranks->num_left_out, 200);
+  EXPECT_EQ(found.layers->rows.size(), 2U);
+  EXPECT_EQ(found.lr_curve.front().step, 0);
+  EXPECT_EQ(found.lr_curve.back().step, 497);
+  EXPECT_EQ(found.lr_curve.back().lr, 0.1);
+  EXPECT_GT(found.memory->total(), 0);
+}
+
+TEST(Inspect, ReportsEverythingThatTrainingWouldRefuseTogether) {
+  const auto problems = problems_of({"optimizer.lr=-1", "dataloader.batch_size=60000", "logging.everysteps=3"});
+  EXPECT_THAT(problems, AllOf(HasSubstr("optimizer.lr: "), HasSubstr("logging.everysteps: unknown key"),
+                              HasSubstr("dataloader.batch_size: 50000 training images are fewer than one batch of 60000")));
+  EXPECT_THAT(problems_of({"model.num_classes=11", "dataloader.batch_size=60000"}),
+              AllOf(HasSubstr("demo_conv has 11 outputs"), HasSubstr("are fewer than one batch")));
+}
+
+TEST(Inspect, FindsWhatOnlyBuildingAndRunningTheNetworkShows) {
+  EXPECT_THAT(problems_of({"lr_scheduler={name: cosine, warmup_epochs: 4}"}), HasSubstr("lr_scheduler.warmup_epochs"));
+  const std::vector<std::string> one_pixel = {"model={name: resnet18}", "dataset={name: synthetic, shape: [3, 1, 1]}",
+                                              "dataloader.batch_size=1"};
+  EXPECT_THAT(problems_of(one_pixel), HasSubstr("cannot train on one value per channel"));
+  EXPECT_THAT(problems_of(one_pixel, 2), "");
+  EXPECT_THAT(problems_of({"model.init_from=missing.pt"}), HasSubstr("missing.pt"));
+  EXPECT_THAT(problems_of({"distributed.secret_file=missing"}), "");
+  EXPECT_THAT(problems_of({"distributed.secret_file=missing"}, 2), HasSubstr("distributed.secret_file missing: "));
+  EXPECT_THAT(problems_of({"dataloader.sampler={name: subset, count: 60000}"}), HasSubstr("60000 is more than the training set"));
+}
+
+TEST(Inspect, LeavesOutWhatAFolderThatIsNotThereWouldTell) {
+  const auto found = inspect_text(kFile, {"model={name: resnet20}",
+                                          "dataset={name: image_folder, root: nowhere, train_transforms: [{center_crop: {size: 32}}], "
+                                          "validation_transforms: [{center_crop: {size: 32}}]}"});
+  EXPECT_THAT(found.problems, IsEmpty());
+  EXPECT_THAT(found.notes, ElementsAre(AllOf(HasSubstr("the number of classes is not known, and 10 are assumed"), HasSubstr("nowhere")),
+                                       AllOf(HasSubstr("steps, learning rate and the ranks' parts are left out"), HasSubstr("nowhere"))));
+  EXPECT_TRUE(found.layers);
+  EXPECT_TRUE(found.memory);
+  EXPECT_EQ(found.global_batch_size, 100);
+  EXPECT_FALSE(found.plan);
+  EXPECT_FALSE(found.ranks);
+  EXPECT_THAT(found.lr_curve, IsEmpty());
+}
+
+int64_t bytes_of(const Inspection& found, const std::string& name) {
+  for (const auto& item : found.memory->items) {
+    if (item.name == name) return item.bytes;
+  }
+  return 0;
+}
+
+TEST(Inspect, CountsTheMemoryOfARank) {
+  // demo_conv has 144,458 parameters.
+  constexpr int64_t kModel = 4 * 144'458;
+  const auto one = inspect_text(kFile);
+  EXPECT_EQ(bytes_of(one, "model"), kModel);
+  EXPECT_EQ(bytes_of(one, "gradients"), kModel);
+  EXPECT_EQ(bytes_of(one, "optimizer_state"), kModel);
+  EXPECT_EQ(bytes_of(one, "exchange"), 0);
+  EXPECT_EQ(bytes_of(one, "checkpoint"), 2 * kModel);
+  EXPECT_EQ(bytes_of(one, "dataset"), 60'000 * 3 * 32 * 32);
+  // The output of the convolution, and that of the ReLU, are kept for backward.
+  const int64_t one_output = int64_t{100} * 16 * 30 * 30 * 4;
+  EXPECT_GE(bytes_of(one, "activations"), one_output);
+  EXPECT_LE(bytes_of(one, "activations"), 3 * one_output);
+  EXPECT_EQ(bytes_of(one, "batches"), 5 * (100 + 256) * (3 * 32 * 32 * 4 + 8));
+
+  const auto three =
+      inspect_text(kFile, {"training.ema={decay: 0.9}", "optimizer={name: adam, lr: 0.1}", "distributed.gradient_as_bucket_view=false"}, 3);
+  EXPECT_EQ(bytes_of(three, "ema"), kModel);
+  EXPECT_GE(bytes_of(three, "optimizer_state"), 2 * kModel);
+  EXPECT_EQ(bytes_of(three, "exchange"), kModel + 3 * kModel);
+}
+
+TEST(RankPlan, GroupsRanksWithBatchesOfTheSameSizes) {
+  // 10 samples on 4 ranks in steps of 8, each once: two steps, the second of 2 samples.
+  engine::Plan plan{.world_size = 4,
+                    .batch_size = 2,
+                    .global_batch_size = 8,
+                    .batches_per_epoch = 2,
+                    .steps_per_epoch = 2,
+                    .num_epochs = 1,
+                    .total_steps = 2,
+                    .samples_per_epoch = 10,
+                    .shards = config::Shards::kExact,
+                    .drop_last = false};
+  auto ranks = make_rank_plan(plan);
+  EXPECT_EQ(ranks.groups, (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 1, .num_samples = 3, .batches = {{1, 2}, {1, 1}}},
+                                                  {.first_rank = 2, .last_rank = 3, .num_samples = 2, .batches = {{1, 2}, {1, 0}}}}));
+  EXPECT_EQ(ranks.num_repeated, 0);
+  EXPECT_EQ(ranks.num_left_out, 0);
+  plan.shards = config::Shards::kPad;
+  ranks = make_rank_plan(plan);
+  EXPECT_EQ(ranks.groups, (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 3, .num_samples = 3, .batches = {{1, 2}, {1, 1}}}}));
+  EXPECT_EQ(ranks.num_repeated, 2);
+}
+
+}  // namespace
+}  // namespace trainer::inspection
