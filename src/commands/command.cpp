@@ -31,6 +31,7 @@ constexpr std::array kCommands = {
     Command{"checkpoint", "show, check, compare and average checkpoints", &checkpoint},
     Command{"export", "write the network of a checkpoint for other programs", &export_model},
     Command{"verify-resume", "check that a resumed run equals an uninterrupted one, bit for bit", &verify_resume},
+    Command{"lr-find", "find a learning rate: train while it grows, and show where the loss falls fastest", &lr_find},
     Command{"replay", "re-run a saved non-finite step in one process", &replay},
     Command{"doctor", "check whether this host is ready for training, and say how to cure what is not", &doctor},
     Command{"list", "list the models, datasets, transforms and other components", &list},

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/next_command.h"
 #include "commands/output.h"
 #include "commands/validate_json.h"
 #include "inspection/inspect.h"
@@ -139,14 +140,6 @@ void print_text(const inspection::Inspection& inspection, int world_size) {
   if (inspection.memory) print_memory(*inspection.memory, inspection.memory_is_of_gpu);
 }
 
-// What to type next.
-std::string command_line(const config::ExperimentSource& source, int world_size) {
-  auto text = world_size == 1 ? std::string("trainer") : fmt::format("trainer launch --nproc-per-node {}", world_size);
-  text += " --config " + source.file.string();
-  for (const auto& override_text : source.overrides) text += " " + override_text;
-  return text;
-}
-
 }  // namespace
 
 ExitCode validate(const std::vector<std::string>& args) {
@@ -170,7 +163,7 @@ ExitCode validate(const std::vector<std::string>& args) {
   if (as_json) return ExitCode::kDone;
   print("{}: no problem found\n", source.file.string());
   print_text(inspection, world_size);
-  print("\nTo train: {}\n", command_line(source, world_size));
+  print("\nTo train: {}\n", training_command(source, world_size));
   return ExitCode::kDone;
 }
 

@@ -1,0 +1,53 @@
+"""trainer lr-find, on one rank and on two."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ["TRAINER_BINARY"]
+RUN = ["--config", ROOT / "configs" / "demo_linear.yaml", "dataloader.batch_size=null", "dataloader.global_batch_size=32"]
+
+
+class LrFindTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-e2e-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def lr_find(self, *args, launcher=()):
+        command = [BINARY, *launcher, "lr-find", *map(str, (*RUN, *args))]
+        run = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        return run
+
+    def test_is_repeatable_and_the_same_on_two_ranks(self):
+        runs = [self.lr_find("--json", launcher=launcher) for launcher in ((), (), ("launch", "--nproc-per-node", "2", "--"))]
+        for run in runs:
+            self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(runs[0].stdout, runs[1].stdout)
+        one, two = json.loads(runs[0].stdout), json.loads(runs[2].stdout)
+        self.assertEqual((len(one["points"]), len(two["points"])), (100, 100))
+        self.assertEqual((one["suggestion"], one["tenth_of_minimum"]), (two["suggestion"], two["tenth_of_minimum"]))
+        for a, b in zip(one["points"], two["points"], strict=True):
+            self.assertAlmostEqual(a["loss"], b["loss"], delta=1e-5 * a["loss"])
+        self.assertAlmostEqual(one["points"][0]["lr"], 1e-7)
+        self.assertAlmostEqual(one["points"][99]["lr"], 10)
+
+    def test_ends_when_the_loss_diverges(self):
+        run = self.lr_find("--max-lr", "1e6", "optimizer={name: sgd, lr: 0.01}")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, r"(?m)^\d\d steps from 1e-07 to \S+; then the loss diverged$")
+        self.assertRegex(run.stdout, r"(?m)^To train: trainer --config \S+demo_linear.yaml .* 'optimizer={name: sgd, lr: 0.01}' optimizer.lr=\S+$")
+
+    def test_mistakes(self):
+        run = self.lr_find("optimizer.lr=0")
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
+        self.assertIn("optimizer.lr: 0 cannot be scaled; set it to 1", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
