@@ -67,13 +67,11 @@ class Inspector {
   }
 
  private:
-  // Runs `work`; what training would refuse becomes a problem, and what only missing data prevents, a note.
+  // Runs `work`; what training would refuse becomes a problem.
   template <class Work>
-  void attempt(const std::string& what, const Work& work) {
+  void attempt(const Work& work) {
     try {
       work();
-    } catch (const DataError& error) {
-      result_.notes.push_back(fmt::format("{}: {}", what, error.what()));
     } catch (const Error& error) {
       result_.problems.emplace_back(error.what());
     }
@@ -89,8 +87,21 @@ class Inspector {
         fmt::format("the number of classes is not known, and {} are assumed: {}", model.num_outputs(), dataset.missing));
   }
 
-  Sizes find_sizes(const config::Experiment& experiment, bool has_model) {
-    auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+  // Empty where the files that tell it are not there, which is noted.
+  std::optional<Sizes> find_sizes(const config::Experiment& experiment, bool has_model) {
+    const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+    try {
+      return read_sizes(experiment, dataset, has_model);
+    } catch (const DataError& error) {
+      // Files that are there but cannot be used are a problem; a comparison with another network's outputs has been made.
+      const bool is_there = !dataset.sizes && dataset.missing.empty();
+      if (is_there && has_model) throw;
+      result_.notes.push_back(fmt::format("steps, learning rate and the ranks' parts are left out: {}", error.what()));
+      return std::nullopt;
+    }
+  }
+
+  Sizes read_sizes(const config::Experiment& experiment, datasets::DatasetFactory dataset, bool has_model) const {
     if (dataset.sizes) {
       auto info = dataset.info;
       // Not compared with the network's outputs once more.
@@ -111,8 +122,8 @@ class Inspector {
   }
 
   void check_batches(const config::Experiment& experiment, bool has_model, bool has_schedule) {
-    attempt("steps, learning rate and the ranks' parts are left out", [&] { sizes_ = find_sizes(experiment, has_model); });
-    attempt("", [&] {
+    attempt([&] { sizes_ = find_sizes(experiment, has_model); });
+    attempt([&] {
       const auto plan = engine::make_plan(experiment, sizes_ ? sizes_->samples_per_epoch : kManySamples, world_size_);
       result_.batch_size = plan.batch_size;
       result_.global_batch_size = plan.global_batch_size;
@@ -163,9 +174,9 @@ class Inspector {
                       .world_size = world_size_,
                       .on_gpu = experiment.runtime.device == config::DeviceChoice::kCuda};
     result_.sample_shape = setup.train_shape;
-    attempt("", [&] {
+    attempt([&] {
       auto network = session::build_network(experiment, choose_placement(experiment));
-      if (!experiment.model.init_from.empty()) attempt("", [&] { engine::init_model(experiment.model, *network.model); });
+      if (!experiment.model.init_from.empty()) attempt([&] { engine::init_model(experiment.model, *network.model); });
       try {
         run_network(network, setup);
       } catch (const Error&) {
@@ -194,7 +205,7 @@ class Inspector {
 
   void check_secret(const config::Experiment& experiment) {
     const auto& file = experiment.distributed.secret_file;
-    if (world_size_ > 1 && !file.empty()) attempt("", [&] { distributed::read_secret_file(file, *logger_); });
+    if (world_size_ > 1 && !file.empty()) attempt([&] { distributed::read_secret_file(file, *logger_); });
   }
 
   Inspection& result_;

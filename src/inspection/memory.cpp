@@ -83,7 +83,6 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   large_size_ = std::clamp(kMostFlops / std::max<int64_t>(1, 3 * flops), int64_t{3}, kLargestBatch);
   small_size_ = std::max<int64_t>(2, large_size_ / 2);
 
-  // Their gradients have their memory before a step with kept gradients, as in training.
   trace_step(network, RandomBatch(setup, placement, setup.train_shape, std::min<int64_t>(2, num_joined)));
   for (const auto& parameter : parameters) {
     if (parameter.grad().defined()) gradient_bytes_ += static_cast<int64_t>(parameter.grad().nbytes());

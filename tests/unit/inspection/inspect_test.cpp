@@ -92,6 +92,14 @@ TEST(Inspect, LeavesOutWhatAFolderThatIsNotThereWouldTell) {
   EXPECT_THAT(found.lr_curve, IsEmpty());
 }
 
+TEST(Inspect, ReportsFilesThatTrainingWouldRefuse) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder.path() / "data_batch_1.bin") << "x";
+  EXPECT_THAT(problems_of({"dataset.root=" + folder.path().string()}), HasSubstr("data_batch_1.bin: 1 bytes are not a multiple"));
+  std::ofstream(folder.path() / "data_batch_1.bin") << std::string(3073, '\0');
+  EXPECT_THAT(problems_of({"dataset.root=" + folder.path().string()}), HasSubstr("data_batch_2.bin: the file is missing"));
+}
+
 int64_t bytes_of(const Inspection& found, const std::string& name) {
   for (const auto& item : found.memory->items) {
     if (item.name == name) return item.bytes;
