@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
 
 #include "base/log.h"
 #include "base/plural.h"
@@ -68,12 +69,17 @@ void print_layers(const inspection::Inspection& inspection) {
 }
 
 std::string describe_batches(const std::vector<inspection::BatchRun>& runs) {
-  // Parts of uneven steps may alternate at each batch.
+  // Parts of a batch that cannot be equal differ from batch to batch.
   constexpr size_t kMostRuns = 4;
   std::vector<std::string> parts;
-  for (size_t i = 0; i < std::min(runs.size(), kMostRuns); ++i) parts.push_back(fmt::format("{} x {}", runs[i].count, runs[i].size));
-  if (runs.size() > kMostRuns) parts.emplace_back("...");
-  return join(parts, ", ");
+  if (runs.size() <= kMostRuns) {
+    for (const auto& run : runs) parts.push_back(fmt::format("{} x {}", run.count, run.size));
+    return join(parts, ", ");
+  }
+  std::map<int64_t, int64_t> counts;
+  for (const auto& run : runs) counts[run.size] += run.count;
+  for (const auto& [size, count] : counts) parts.push_back(fmt::format("{} x {}", count, size));
+  return join(parts, ", ") + ", in turn";
 }
 
 void print_ranks(const engine::Plan& plan, const inspection::RankPlan& ranks) {
@@ -125,7 +131,7 @@ void print_lr(const std::vector<inspection::LrPoint>& curve) {
 
 void print_memory(const inspection::MemoryEstimate& memory, bool is_of_gpu) {
   print("\nmemory of {}, estimated{}\n", is_of_gpu ? "the GPU of a rank" : "rank 0",
-        is_of_gpu ? " by counting tensors; not compared with a measurement, and without CUDA's own" : "");
+        is_of_gpu ? " (not compared with a measurement; without CUDA's own memory)" : "");
   std::vector<Row> rows;
   for (const auto& item : memory.items) rows.push_back({item.what, format_bytes(static_cast<uint64_t>(item.bytes))});
   rows.push_back({"together", format_bytes(static_cast<uint64_t>(memory.total()))});

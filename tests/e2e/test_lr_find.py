@@ -9,7 +9,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
-RUN = ["--config", ROOT / "configs" / "demo_linear.yaml", "dataloader.batch_size=null", "dataloader.global_batch_size=32"]
+# In bfloat16, the halves of a batch round otherwise than the whole.
+RUN = ["--config", ROOT / "configs" / "demo_linear.yaml", "dataloader.batch_size=null", "dataloader.global_batch_size=32", "amp.enabled=false"]
 
 
 class LrFindTest(unittest.TestCase):
