@@ -141,6 +141,21 @@ void add_experiment(CLI::App& app, config::ExperimentSource& source) {
       ->type_name("key=value");
 }
 
+void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::path& config) {
+  app.add_option("--checkpoint", checkpoint, "a checkpoint, or with --config a state_dict or safetensors file")
+      ->required()
+      ->type_name("FILE");
+  app.add_option(kConfig, config, "the experiment file (YAML); default: the experiment that the checkpoint holds")->type_name("FILE");
+}
+
+void add_rank_flags(CLI::App& app, world::RankFlags& flags) {
+  app.add_option("--rank", flags.rank, "number of this process among all, from 0; default: from the launcher's variables");
+  app.add_option("--world-size,--world_size", flags.world_size, "number of processes");
+  app.add_option("--local-rank,--local_rank", flags.local_rank, "number of this process on its host, from 0");
+  app.add_option("--init-method,--init_method", flags.init_method, "where the processes meet: env://, tcp://HOST:PORT or file:///PATH")
+      ->type_name("URL");
+}
+
 std::string wrap_help(const std::string& help) {
   std::istringstream lines(help);
   std::string result;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/load.h"
+#include "world/rank_env.h"
 
 namespace trainer::cli {
 
@@ -22,6 +23,12 @@ void visit_definition(const std::function<void()>& run, const std::function<void
 
 // `--config FILE [key=value ...]`.
 void add_experiment(CLI::App& app, config::ExperimentSource& source);
+
+// `--checkpoint FILE [--config FILE]`, of a network that is used as it is.
+void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::path& config);
+
+// `--rank`, `--world-size`, `--local-rank` and `--init-method`, also with underscores, which users of torchrun know.
+void add_rank_flags(CLI::App& app, world::RankFlags& flags);
 
 // `help` with lines of at most 79 columns. The rest of a line is indented like its description.
 std::string wrap_help(const std::string& help);

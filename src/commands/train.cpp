@@ -35,13 +35,7 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
          "bar (one line for each epoch stays), plain (one line every logging.every_steps steps) or none; default: bar on a terminal, "
          "else plain")
       ->check(CLI::IsMember({"bar", "plain", "none"}));
-  // Also with underscores, which users of torchrun know.
-  app.add_option("--rank", arguments.rank_env.rank, "number of this process among all, from 0; default: from the launcher's variables");
-  app.add_option("--world-size,--world_size", arguments.rank_env.world_size, "number of processes");
-  app.add_option("--local-rank,--local_rank", arguments.rank_env.local_rank, "number of this process on its host, from 0");
-  app.add_option("--init-method,--init_method", arguments.rank_env.init_method,
-                 "where the processes meet: env://, tcp://HOST:PORT or file:///PATH")
-      ->type_name("URL");
+  cli::add_rank_flags(app, arguments.rank_env);
   cli::parse(app, args);
   return arguments;
 }
@@ -53,7 +47,7 @@ reporting::Progress choose_progress(const std::string& word) {
 
 // `directory`: null on a rank that writes no files.
 void add_sinks(reporting::Reporter& reporter, const config::Experiment& experiment, const run::RunDirectory* directory,
-               reporting::Progress progress, Logger& logger) {
+               const std::vector<std::string>& class_names, reporting::Progress progress, Logger& logger) {
   if (directory == nullptr) {
     reporter.add(reporting::make_console(logger, reporting::Progress::kPlain, /*colour=*/false));
     return;
@@ -63,6 +57,7 @@ void add_sinks(reporting::Reporter& reporter, const config::Experiment& experime
   files->add(reporting::make_jsonl(directory->metrics_file()));
   files->add(reporting::make_csv(directory->metrics_table_file(), task::all_metrics()));
   if (experiment.logging.tensorboard) files->add(reporting::make_tensorboard(directory->tensorboard_folder()));
+  files->add(reporting::make_evaluation(directory->evaluation_file(), class_names));
   files->add(reporting::make_summary(directory->summary_file()));
   reporter.add(std::move(files));
 }
@@ -95,7 +90,8 @@ ExitCode train(const std::vector<std::string>& args) {
         session::Session session(context,
                                  {.run_directory = run_directory_of(arguments, experiment), .resume = resume, .command_line = args});
         reporting::Reporter reporter;
-        add_sinks(reporter, experiment, session.directory(), choose_progress(arguments.progress), context.logger());
+        add_sinks(reporter, experiment, session.directory(), session.parts().train.info.class_names, choose_progress(arguments.progress),
+                  context.logger());
         const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started));
         return done ? ExitCode::kDone : ExitCode::kStopped;
       } catch (const session::FinishedRun&) {

@@ -13,10 +13,14 @@ struct Evaluation {
   std::optional<task::Measurement> ema;  // empty without averaged parameters
 };
 
-// Collective: the metrics of the model, and with the averaged parameters, in eval mode, over every sample of the validation set once. The
-// batches are the same for any number of ranks, and each batch is evaluated by one rank, so that the metrics are the same to the last
-// digit. Outputs are averaged over the views of `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same
-// value on all ranks, before each round of batches; returns nothing if it returns true. Leaves the model in train mode.
+// Collective: the metrics of the model in eval mode, over every sample of `source` once. The batches are the same for any number of ranks,
+// and each batch is evaluated by one rank, so that the metrics are the same to the last digit. Outputs are averaged over the views of
+// `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks, before each round of batches;
+// returns nothing if it returns true. Leaves the model in train mode.
+std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, config::TestTimeAugmentation tta,
+                                                const std::function<bool()>& should_stop);
+
+// The same over the validation set, also with the averaged parameters.
 std::optional<Evaluation> evaluate(Parts& parts, config::TestTimeAugmentation tta, const std::function<bool()>& should_stop);
 
 }  // namespace trainer::engine

@@ -53,7 +53,7 @@ state::Tree tree_of(const std::optional<reporting::ValidationEvent>& event) {
   dict.add("step", event->step);
   add_metrics(dict, "", event->metrics, columns);
   dict.add("num_samples", event->num_samples);
-  dict.add("confusion", torch::tensor(event->confusion, torch::kInt64));
+  dict.add("confusion", torch::tensor(event->classes.confusion, torch::kInt64));
   add_metrics(dict, "ema_", event->ema_metrics, without_details(columns));
   dict.add("seconds", event->seconds);
   return dict;
@@ -68,7 +68,7 @@ std::optional<reporting::ValidationEvent> read_validation(const state::View& vie
                                     .step = view.at("step").integer(),
                                     .metrics = read_metrics(view, "", columns),
                                     .num_samples = view.at("num_samples").integer(),
-                                    .confusion = {cells, cells + confusion.numel()},
+                                    .classes = {.confusion = {cells, cells + confusion.numel()}},
                                     .ema_metrics = read_metrics(view, "ema_", without_details(columns)),
                                     .seconds = view.at("seconds").number()};
 }

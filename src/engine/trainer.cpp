@@ -253,7 +253,7 @@ bool Trainer::validate() {
                                    .step = run_.progress.step,
                                    .metrics = evaluation->model.metrics,
                                    .num_samples = evaluation->model.num_samples,
-                                   .confusion = evaluation->model.confusion,
+                                   .classes = evaluation->model.classes,
                                    .seconds = seconds_since(start)};
   if (evaluation->ema) {
     event.ema_metrics = evaluation->ema->metrics;
@@ -287,17 +287,17 @@ void Trainer::advise_on_data() {
 void Trainer::finish(const std::string& reason, const std::string& message) {
   const auto& whole = run_.whole;
   const auto& final_validation = run_.last_validation;
-  reporter_.on_end(
-      {.reason = reason,
-       .message = message,
-       .epoch = run_.progress.epoch_of_step(),
-       .step = run_.progress.step,
-       .seconds = whole.seconds,
-       .images_per_second = whole.seconds > 0 ? static_cast<double>(whole.measured.num_samples) / whole.seconds : 0,
-       .monitor = "validation/" + monitored_.name,
-       .final_validation = final_validation,
-       .final_classes = final_validation ? parts_.task->per_class(final_validation->confusion) : std::vector<reporting::ClassMetrics>(),
-       .best_validation = run_.best_validation});
+  reporter_.on_end({.reason = reason,
+                    .message = message,
+                    .epoch = run_.progress.epoch_of_step(),
+                    .step = run_.progress.step,
+                    .seconds = whole.seconds,
+                    .images_per_second = whole.seconds > 0 ? static_cast<double>(whole.measured.num_samples) / whole.seconds : 0,
+                    .monitor = "validation/" + monitored_.name,
+                    .final_validation = final_validation,
+                    .final_classes = final_validation ? parts_.task->per_class(final_validation->classes.confusion)
+                                                      : std::vector<reporting::ClassMetrics>(),
+                    .best_validation = run_.best_validation});
 }
 
 }  // namespace trainer::engine

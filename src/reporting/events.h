@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "reporting/class_results.h"
 #include "reporting/metric.h"
 
 namespace trainer::reporting {
@@ -76,8 +77,8 @@ struct ValidationEvent {
   int64_t step = 0;
   Metrics metrics = {};
   int64_t num_samples = 0;
-  std::vector<int64_t> confusion = {};  // [actual][predicted], row after row; empty without classes
-  Metrics ema_metrics = {};             // with the averaged parameters, if the run has them; written as ema_<name>
+  ClassResults classes = {};
+  Metrics ema_metrics = {};  // with the averaged parameters, if the run has them; written as ema_<name>
   double seconds = 0;
 };
 

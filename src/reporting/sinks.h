@@ -1,6 +1,6 @@
 #pragma once
 // The sinks that write events. A sink that writes a file throws Error, which names the file, if it cannot be written. Existing files are
-// appended to; only summary.json is replaced.
+// appended to; only summary.json and evaluation.json are replaced.
 
 #include <filesystem>
 #include <memory>
@@ -29,6 +29,9 @@ std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file);
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);
 // Final and best metrics, seconds, images per second and why the run ended; written once, atomically.
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file);
+// The result of the latest validation with classes (evaluation.h), replaced atomically; without the confusion matrix if there are more than
+// 200 classes. `class_names`: of each class; empty: the classes have only numbers.
+std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, std::vector<std::string> class_names);
 // An event file for TensorBoard in `folder`, which is created if needed. The x axis is the step.
 std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder);
 

@@ -66,7 +66,7 @@ class Summary : public Sink {
                     {"monitor", event.monitor}});
     if (event.final_validation) {
       summary["final"] = validation_object(*event.final_validation);
-      add_classes(summary["final"], event.final_classes, event.final_validation->confusion);
+      add_classes(summary["final"], event.final_classes, event.final_validation->classes.confusion);
     }
     if (event.best_validation) summary["best"] = validation_object(*event.best_validation);
     write_file_atomically(file_, to_indented_text(summary) + '\n');

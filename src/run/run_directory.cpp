@@ -131,7 +131,7 @@ RunDirectory::EarlierRun RunDirectory::earlier_run() const {
 
 void RunDirectory::clear() const {
   for (const auto& file : {config_file(), environment_file(), class_names_file(), metrics_file(), metrics_table_file(),
-                           tensorboard_folder(), checkpoint_folder(), non_finite_folder(), summary_file()}) {
+                           tensorboard_folder(), checkpoint_folder(), non_finite_folder(), evaluation_file(), summary_file()}) {
     std::filesystem::remove_all(file);
   }
 }
@@ -161,6 +161,13 @@ void RunDirectory::truncate_event_files(const std::map<std::string, uint64_t>& e
       std::filesystem::resize_file(path_ / name, then->second);
     }
   }
+}
+
+void RunDirectory::remove_later_evaluation(int64_t step) const {
+  if (!std::filesystem::exists(evaluation_file())) return;
+  const auto evaluation = nlohmann::json::parse(read_file(evaluation_file()), nullptr, /*allow_exceptions=*/false);
+  const auto then = evaluation.is_object() ? evaluation.value("step", nlohmann::json()) : nlohmann::json();
+  if (!then.is_number_integer() || then.get<int64_t>() > step) std::filesystem::remove(evaluation_file());
 }
 
 }  // namespace trainer::run

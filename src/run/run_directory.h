@@ -46,6 +46,8 @@ class RunDirectory {
   std::filesystem::path tensorboard_folder() const { return path_ / "tensorboard"; }
   // Contains a folder for each saved step whose loss or gradients were not finite.
   std::filesystem::path non_finite_folder() const { return path_ / "non_finite"; }
+  // The result of the latest validation with classes.
+  std::filesystem::path evaluation_file() const { return path_ / "evaluation.json"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
 
   // Whether an earlier run in this folder has finished; kNone also if it ended before it wrote metrics or checkpoints.
@@ -58,6 +60,8 @@ class RunDirectory {
   std::map<std::string, uint64_t> event_files() const;
   // Truncates these files to the sizes in `event_files`, the result of an earlier event_files(); removes those that it does not contain.
   void truncate_event_files(const std::map<std::string, uint64_t>& event_files) const;
+  // Removes the result of a validation after that step, and one that cannot be read.
+  void remove_later_evaluation(int64_t step) const;
 
  private:
   std::filesystem::path lock_path() const { return path_ / ".lock"; }

@@ -193,6 +193,7 @@ void discard_later_files(const run::RunDirectory& directory, const RunStart& sta
   // The summary of a finished run would tell the next start that the longer run is finished too.
   if (directory.earlier_run() == run::RunDirectory::EarlierRun::kFinished) fs::remove(directory.summary_file());
   truncate_event_files(directory, *start.checkpoint);
+  directory.remove_later_evaluation(state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
 }
 
 void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names) {
@@ -201,13 +202,17 @@ void check_class_names(const Checkpoint& checkpoint, const std::vector<std::stri
   if (!stored) return;
   std::vector<std::string> then;
   for (const auto& name : stored->elements()) then.push_back(name.text());
-  const auto [was, is] = std::ranges::mismatch(then, class_names);
-  if (was == then.end() && is == class_names.end()) return;
+  check_class_names(source, then, class_names, "choose another --run-dir");
+}
+
+void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
+                       const std::string& remedy) {
+  const auto [was, is] = std::ranges::mismatch(trained, class_names);
+  if (was == trained.end() && is == class_names.end()) return;
   const auto describe = [](const auto& name, const auto& names) { return name == names.end() ? "missing" : fmt::format("\"{}\"", *name); };
   throw UsageError(fmt::format(
-      "{}: it was trained on other classes: class {} was {} and is {} in dataset.root now; restore the folders of classes, or choose "
-      "another --run-dir",
-      source, was - then.begin(), describe(was, then), describe(is, class_names)));
+      "{}: it was trained on other classes: class {} was {} and is {} in dataset.root now; restore the folders of classes, or {}", file,
+      was - trained.begin(), describe(was, trained), describe(is, class_names), remedy));
 }
 
 Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {

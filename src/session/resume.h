@@ -61,6 +61,9 @@ void discard_later_files(const run::RunDirectory& directory, const RunStart& sta
 
 // Throws UsageError if the checkpoint's classes have other names than these; checkpoints without names are accepted.
 void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);
+// The same for the names of the classes that the network in `file` was trained on. `remedy`: what to do but to restore the folders.
+void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
+                       const std::string& remedy = "choose another dataset.root");
 
 // Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and has `mine`.
 Checkpoint broadcast(const std::filesystem::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world);

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "task/mistakes.h"
+
 namespace trainer::task {
 namespace {
 
@@ -33,21 +35,35 @@ std::vector<HitMetric> train_metrics() {
   return {{{.name = "top1", .higher_is_better = true, .format = MetricFormat::kPercent}, count_top1}};
 }
 
+// The probability of the most probable class of each sample, at least in float32; 0 if an output is not a number.
+torch::Tensor confidence_of(const torch::Tensor& outputs) {
+  const auto dtype = c10::promoteTypes(outputs.scalar_type(), torch::kFloat32);
+  return outputs.to(dtype).softmax(1).amax(1).nan_to_num(/*nan=*/0);
+}
+
 class ClassMeter : public ValidationMeter {
  public:
   // `metrics`: those that exist for this number of classes.
   ClassMeter(torch::Device device, int64_t num_classes, int64_t num_batches, std::vector<ClassMetric> metrics)
-      : ValidationMeter(device, num_batches), num_classes_(num_classes), metrics_(std::move(metrics)) {
+      : ValidationMeter(device, num_batches),
+        num_classes_(num_classes),
+        metrics_(std::move(metrics)),
+        calibration_(device),
+        mistakes_(device) {
     const auto integers = torch::TensorOptions(device).dtype(torch::kInt64);
     hits_ = torch::zeros({std::ranges::count_if(metrics_, [](const ClassMetric& metric) { return metric.count != nullptr; })}, integers);
     confusion_ = torch::zeros({num_classes, num_classes}, integers);
   }
 
-  void add(int64_t number, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size) override {
-    ValidationMeter::add(number, loss, outputs, targets, size);
+  void add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets) override {
+    ValidationMeter::add(batch, loss, outputs, targets);
     const torch::NoGradGuard no_grad;
-    const auto cells = targets * num_classes_ + outputs.argmax(1);
+    const auto predicted = outputs.argmax(1);
+    const auto cells = targets * num_classes_ + predicted;
     confusion_.view(-1).scatter_add_(0, cells, torch::ones_like(cells));
+    const auto confidence = confidence_of(outputs);
+    calibration_.add(confidence, predicted.eq(targets));
+    if (batch.first_sample) mistakes_.add(confidence, predicted, targets, *batch.first_sample);
     int64_t column = 0;
     for (const auto& metric : metrics_) {
       if (metric.count) hits_[column++].add_(metric.count(outputs, targets));
@@ -61,14 +77,18 @@ class ClassMeter : public ValidationMeter {
     }
     const auto hits = group.to_host(hits_);
     const auto confusion = group.to_host(confusion_);
+    calibration_.reduce(group);
     const auto* next_hits = hits.const_data_ptr<int64_t>();
     const auto num_samples = static_cast<double>(measured.num_samples);
     for (const auto& metric : metrics_) {
-      const auto value = metric.count ? mean_of(static_cast<double>(*next_hits++), num_samples) : metric.from_confusion(confusion);
+      const auto value = metric.count            ? mean_of(static_cast<double>(*next_hits++), num_samples)
+                         : metric.from_confusion ? metric.from_confusion(confusion)
+                                                 : metric.from_calibration(calibration_);
       measured.metrics.push_back({metric.info, value});
     }
     const auto* cells = confusion.const_data_ptr<int64_t>();
-    measured.confusion.assign(cells, cells + confusion.numel());
+    measured.classes = {
+        .confusion = {cells, cells + confusion.numel()}, .calibration = calibration_.bins(), .mistakes = mistakes_.read(group)};
     return measured;
   }
 
@@ -77,6 +97,8 @@ class ClassMeter : public ValidationMeter {
   std::vector<ClassMetric> metrics_;
   torch::Tensor hits_;       // int64, one for each metric with `count`
   torch::Tensor confusion_;  // int64 [num_classes, num_classes]
+  CalibrationMeter calibration_;
+  MistakeList mistakes_;
 };
 
 class Classification : public Task {
@@ -141,6 +163,8 @@ std::vector<ClassMetric> class_metrics() {
        .min_classes_text = "five classes",
        .count = count_top5},
       {.info = {.name = "macro_f1", .higher_is_better = true, .is_detail = true}, .from_confusion = macro_f1},
+      {.info = {.name = "calibration_error", .is_detail = true},
+       .from_calibration = [](const CalibrationMeter& calibration) { return calibration.expected_error(); }},
   };
 }
 

@@ -45,11 +45,11 @@ void TrainMeter::load_state(const state::View& view) { view.copy_to(sums_); }
 ValidationMeter::ValidationMeter(torch::Device device, int64_t num_batches)
     : sums_(torch::zeros({num_batches + 1}, torch::TensorOptions(device).dtype(torch::kFloat64))) {}
 
-void ValidationMeter::add(int64_t number, const torch::Tensor& loss, const torch::Tensor& /*outputs*/, const torch::Tensor& /*targets*/,
-                          int64_t size) {
+void ValidationMeter::add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& /*outputs*/,
+                          const torch::Tensor& /*targets*/) {
   const torch::NoGradGuard no_grad;
-  sums_[number] = loss.to(torch::kFloat64) * size;
-  sums_[-1].add_(size);
+  sums_[batch.number] = loss.to(torch::kFloat64) * batch.size;
+  sums_[-1].add_(batch.size);
 }
 
 Measurement ValidationMeter::read(const distributed::ProcessGroup& group) {

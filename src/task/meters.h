@@ -5,9 +5,11 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "distributed/process_group.h"
+#include "reporting/class_results.h"
 #include "reporting/metric.h"
 #include "state/view.h"
 
@@ -23,7 +25,7 @@ struct Measurement {
   int64_t num_samples = 0;
   // The loss first. All are 0 if there are no samples.
   reporting::Metrics metrics = {{.info = loss_info()}};
-  std::vector<int64_t> confusion = {};  // of a validation with classes: [actual][predicted], row by row
+  reporting::ClassResults classes = {};  // of a validation with classes
 };
 
 // The number of samples of a batch that count for a metric: an integer scalar on the device of `outputs` [N, K] and `targets`, int64 [N].
@@ -61,6 +63,14 @@ class TrainMeter {
   torch::Tensor marked_;  // their values at the last mark
 };
 
+// A batch of a validation.
+struct EvaluatedBatch {
+  int64_t number = 0;  // in the validation
+  // The index of its first sample, which the others follow; empty if some were left out.
+  std::optional<int64_t> first_sample = {};
+  int64_t size = 0;
+};
+
 // For a validation in which each batch is evaluated by one rank. The results are the same to the last digit for any number of ranks: counts
 // are integers, and the losses of the batches are added in the order of the batches. This class measures the loss.
 class ValidationMeter {
@@ -70,8 +80,8 @@ class ValidationMeter {
   virtual ~ValidationMeter() = default;
   ValidationMeter(const ValidationMeter&) = delete;
   ValidationMeter& operator=(const ValidationMeter&) = delete;
-  // Like TrainMeter::add, for batch `number` of the validation set.
-  virtual void add(int64_t number, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size);
+  // Like TrainMeter::add.
+  virtual void add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets);
   // Collective: over all ranks of `group`, once. Waits for the device.
   virtual Measurement read(const distributed::ProcessGroup& group);
 

@@ -199,7 +199,7 @@ TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
           EXPECT_TRUE(testing::value_of(scores, name)) << name;
           EXPECT_EQ(testing::value_of(scores, name), testing::value_of(one, name)) << name;
         }
-        EXPECT_EQ(scores.confusion, one.confusion);
+        EXPECT_EQ(scores.classes.confusion, one.classes.confusion);
       });
     }
   }

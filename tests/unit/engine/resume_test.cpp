@@ -98,7 +98,7 @@ void expect_resumes_exactly(int world_size, const std::string& text, const Overr
     EXPECT_EQ(lines_of(events), lines_of(straight.events));
     EXPECT_TRUE(testing::bitwise_equal(tensors_of(part), tensors_of(straight)));
     EXPECT_EQ(part.events.end.best_validation->step, straight.events.end.best_validation->step);
-    EXPECT_EQ(part.events.end.final_validation->confusion, straight.events.end.final_validation->confusion);
+    EXPECT_EQ(part.events.end.final_validation->classes.confusion, straight.events.end.final_validation->classes.confusion);
   }
 }
 

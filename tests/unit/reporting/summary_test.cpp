@@ -44,7 +44,7 @@ TEST(Summary, HasTheClassesOfTheFinalValidation) {
   make_summary(file)->on_end(
       {.reason = "done",
        .monitor = "validation/loss",
-       .final_validation = ValidationEvent{.metrics = {loss(1.5)}, .num_samples = 6, .confusion = {3, 1, 1, 1}},
+       .final_validation = ValidationEvent{.metrics = {loss(1.5)}, .num_samples = 6, .classes = {.confusion = {3, 1, 1, 1}}},
        .final_classes = {{.metrics = {fraction("top1", 0.75)}, .num_samples = 4}, {.metrics = {fraction("top1", 0.5)}, .num_samples = 2}}});
   EXPECT_EQ(nlohmann::json::parse(read_file(file)).at("final"),
             nlohmann::json::parse(R"({"epoch": 0, "step": 0, "loss": 1.5, "num_samples": 6,

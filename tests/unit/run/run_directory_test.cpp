@@ -225,5 +225,20 @@ TEST(RunDirectory, ADamagedSummaryMeansAnUnfinishedRun) {
   }
 }
 
+TEST(RunDirectory, RemovesTheEvaluationOfALaterStep) {
+  const testing::TemporaryFolder folder;
+  const RunDirectory directory(folder.path());
+  const auto is_kept = [&](const std::string& text) {
+    write_text(directory.evaluation_file(), text);
+    directory.remove_later_evaluation(/*step=*/20);
+    return std::filesystem::exists(directory.evaluation_file());
+  };
+  EXPECT_TRUE(is_kept("{\"step\": 20}"));
+  EXPECT_FALSE(is_kept("{\"step\": 21}"));
+  EXPECT_FALSE(is_kept("{\"step\""));
+  EXPECT_FALSE(is_kept("[]"));
+  directory.remove_later_evaluation(/*step=*/20);
+}
+
 }  // namespace
 }  // namespace trainer::run

@@ -37,7 +37,7 @@ TEST(AddAMetric, TheExampleIsMeasuredAndReported) {
   const auto meter = task->make_validation_meter(torch::kCPU, /*num_classes=*/3, /*num_batches=*/1);
   // Class 0: two of three are correct; class 1: one of one; class 2 does not occur.
   const auto outputs = torch::tensor({{3.0, 1.0, 2.0}, {3.0, 1.0, 2.0}, {1.0, 2.0, 3.0}, {1.0, 3.0, 2.0}});
-  meter->add(0, torch::tensor(1.0), outputs, torch::tensor({0, 0, 0, 1}, torch::kInt64), 4);
+  meter->add({.number = 0, .size = 4}, torch::tensor(1.0), outputs, torch::tensor({0, 0, 0, 1}, torch::kInt64));
   const auto measured = meter->read(distributed::ProcessGroup());
   EXPECT_DOUBLE_EQ(testing::value_of(measured, "balanced_accuracy").value(), (2.0 / 3 + 1) / 2);
   EXPECT_EQ(testing::value_of(measured, "top1"), 0.75);

@@ -160,11 +160,13 @@ const std::vector<ValidationBatch> kBatches = {
 Measurement validate(const distributed::ProcessGroup& world) {
   const auto meter =
       make_classification(nullptr)->make_validation_meter(torch::kCPU, /*num_classes=*/6, static_cast<int64_t>(kBatches.size()));
-  for (size_t i = static_cast<size_t>(world.rank()); i < kBatches.size(); i += static_cast<size_t>(world.size())) {
+  int64_t first_sample = 0;
+  for (size_t i = 0; i < kBatches.size(); first_sample += static_cast<int64_t>(kBatches[i].actual.size()), ++i) {
     const auto& batch = kBatches[i];
     const auto size = static_cast<int64_t>(batch.actual.size());
-    meter->add(static_cast<int64_t>(i), torch::tensor(batch.loss, torch::kFloat64), ranked_outputs(batch.predicted, 6),
-               labels(batch.actual), size);
+    if (static_cast<int>(i) % world.size() != world.rank()) continue;
+    meter->add({.number = static_cast<int64_t>(i), .first_sample = first_sample, .size = size}, torch::tensor(batch.loss, torch::kFloat64),
+               ranked_outputs(batch.predicted, 6), labels(batch.actual));
   }
   return meter->read(world);
 }
@@ -181,7 +183,7 @@ TEST(ValidationMeter, CountsClassesAndTheirConfusion) {
                                           0, 0, 0, 0, 0, 0,  //
                                           0, 0, 0, 0, 0, 0,  //
                                           0, 0, 0, 0, 0, 1};
-  EXPECT_EQ(scores.confusion, confusion);
+  EXPECT_EQ(scores.classes.confusion, confusion);
   // sklearn.metrics.f1_score(actual, predicted, average="macro"): classes 3 and 4 do not occur.
   EXPECT_DOUBLE_EQ(value_of(scores, "macro_f1").value(), (4.0 / 6 + 6.0 / 8 + 2.0 / 5 + 2.0 / 3) / 4);
 }
@@ -195,26 +197,29 @@ TEST(ValidationMeter, HasTheSameDigitsForAnyNumberOfRanks) {
       EXPECT_EQ(scores.num_samples, one.num_samples);
       EXPECT_EQ(value_of(scores, "top1"), value_of(one, "top1"));
       EXPECT_EQ(value_of(scores, "top5"), value_of(one, "top5"));
-      EXPECT_EQ(scores.confusion, one.confusion);
+      EXPECT_EQ(scores.classes.confusion, one.classes.confusion);
       EXPECT_EQ(value_of(scores, "macro_f1"), value_of(one, "macro_f1"));
+      EXPECT_EQ(value_of(scores, "calibration_error"), value_of(one, "calibration_error"));
+      EXPECT_EQ(scores.classes.mistakes, one.classes.mistakes);
     });
   }
 }
 
 TEST(ValidationMeter, WithoutClasses) {
   const auto meter = make_regression(nullptr)->make_validation_meter(torch::kCPU, 0, 2);
-  meter->add(0, torch::tensor(1.0), torch::ones({3, 2}), torch::ones({3, 2}), 3);
-  meter->add(1, torch::tensor(5.0), torch::ones({1, 2}), torch::ones({1, 2}), 1);
+  meter->add({.number = 0, .size = 3}, torch::tensor(1.0), torch::ones({3, 2}), torch::ones({3, 2}));
+  meter->add({.number = 1, .size = 1}, torch::tensor(5.0), torch::ones({1, 2}), torch::ones({1, 2}));
   const auto scores = meter->read(one_process());
   EXPECT_DOUBLE_EQ(loss_of(scores), 2);
   EXPECT_FALSE(value_of(scores, "top1").has_value());
   EXPECT_FALSE(value_of(scores, "macro_f1").has_value());
-  EXPECT_TRUE(scores.confusion.empty());
+  EXPECT_TRUE(scores.classes.calibration.empty());
+  EXPECT_TRUE(scores.classes.confusion.empty());
 }
 
 TEST(ValidationMeter, OmitsMetricsThatNeedMoreClasses) {
   const auto meter = make_classification(nullptr)->make_validation_meter(torch::kCPU, /*num_classes=*/4, 1);
-  meter->add(0, torch::tensor(1.0), ranked_outputs({1, 2}, 4), labels({1, 3}), 2);
+  meter->add({.number = 0, .size = 2}, torch::tensor(1.0), ranked_outputs({1, 2}, 4), labels({1, 3}));
   const auto scores = meter->read(one_process());
   EXPECT_DOUBLE_EQ(value_of(scores, "top1").value(), 0.5);
   EXPECT_FALSE(value_of(scores, "top5").has_value());

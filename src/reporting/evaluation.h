@@ -1,0 +1,34 @@
+#pragma once
+// The result of an evaluation as one JSON object: evaluation.json of a run, and what `trainer eval --json` prints (docs/evaluation.md).
+
+#include <string>
+#include <vector>
+
+#include "reporting/events.h"
+
+namespace trainer::reporting {
+
+// Without samples or predictions of the class, a fraction of them is 0.
+struct ClassScores {
+  int64_t num_samples = 0;
+  double recall = 0;     // of the samples of the class
+  double precision = 0;  // of the samples that were predicted as the class
+  double f1 = 0;
+};
+
+// Of each class, from a confusion matrix, row by row.
+std::vector<ClassScores> scores_of_classes(const std::vector<int64_t>& confusion);
+
+struct Evaluation {
+  std::string split = "validation";
+  ValidationEvent event = {};
+  std::vector<std::string> class_names = {};  // of each class; empty: the classes have only numbers
+};
+
+// The name of the class, or its number.
+std::string name_of_class(const std::vector<std::string>& class_names, int64_t label);
+
+// One line of JSON. What belongs to classes is left out if there are none.
+std::string to_json_text(const Evaluation& evaluation, bool with_confusion = true);
+
+}  // namespace trainer::reporting
