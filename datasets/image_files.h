@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,9 @@ class ImageList {
   std::vector<uint64_t> offsets_;  // of each path
   std::vector<int32_t> labels_;    // of each path
 };
+
+// The bytes of a file, as a part of `buffer`, which grows if needed. Throws std::runtime_error with only the reason.
+std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t>& buffer);
 
 // `side`: height and width of all images, or kAnySize.
 input::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side = input::kAnySize);

@@ -288,4 +288,14 @@ ImageList list_images(const ClassFolders& folders, Split split, int num_threads)
   return images;
 }
 
+std::vector<std::string> list_image_files(const fs::path& folder) {
+  const auto files = ClassLister(folder.string(), {}).list();
+  if (files.images.empty()) throw_no_images(folder, files.num_others);
+  std::vector<std::string> paths;
+  for (size_t begin = 0; begin < files.images.size(); begin += paths.back().size() + 1) {
+    paths.push_back(files.images.substr(begin, files.images.find('\0', begin) - begin));
+  }
+  return paths;
+}
+
 }  // namespace trainer::datasets

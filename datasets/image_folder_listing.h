@@ -33,4 +33,8 @@ inline constexpr int kListingThreads = 8;
 // ExitCode::kStopped after a stop request.
 ImageList list_images(const ClassFolders& folders, Split split, int num_threads);
 
+// The files with an image's extension in a folder and in all folders below it, in the same order, without `folder` itself in their paths.
+// Throws DataError that names the folder when it cannot be listed or has no images.
+std::vector<std::string> list_image_files(const std::filesystem::path& folder);
+
 }  // namespace trainer::datasets

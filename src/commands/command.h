@@ -20,6 +20,8 @@ struct Command {
 ExitCode train(const std::vector<std::string>& args);
 ExitCode init(const std::vector<std::string>& args);
 ExitCode validate(const std::vector<std::string>& args);
+ExitCode eval(const std::vector<std::string>& args);
+ExitCode predict(const std::vector<std::string>& args);
 ExitCode config(const std::vector<std::string>& args);
 ExitCode data(const std::vector<std::string>& args);
 ExitCode doctor(const std::vector<std::string>& args);

@@ -2,40 +2,23 @@
 
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
-#include "checkpoint/read_file.h"
 #include "checkpoint/safetensors.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
-#include "datasets/registry.h"
-#include "engine/init_from.h"
 #include "engine/torchscript.h"
 #include "input/pipeline.h"
 #include "onnx/convert.h"
 #include "session/build.h"
+#include "session/network_description.h"
 #include "session/registries.h"
 #include "state/module.h"
-#include "state/view.h"
 
 namespace trainer::commands {
 namespace {
 
-config::Experiment read_experiment(const state::View& file, const std::string& source) {
-  return config::load_text(file.at("config").text(), source + ": config",
-                           {"runtime.device=cpu", "runtime.channels_last=false", "amp.enabled=false", "distributed.sync_batch_norm=false",
-                            "model.init_from=\"\""},
-                           session::all_registries());
-}
-
-state::Tree read_weights(const state::View& file, bool ema) {
-  const auto from = file.at(ema ? "ema" : "model");
-  if (from.is_none()) from.fail("holds no averaged parameters; train with training.ema, or omit --ema");
-  state::Dict weights;
-  for (const auto& key : from.keys()) {
-    if (key != state::Key("n_averaged")) weights.add(key, from.at(key).tensor());
-  }
-  return weights;
-}
+const std::vector<std::string> kOverrides = {"runtime.device=cpu", "runtime.channels_last=false", "amp.enabled=false",
+                                             "distributed.sync_batch_norm=false"};
 
 std::string to_onnx(models::Model& model, const std::vector<int64_t>& sample_shape, const std::vector<std::string>& class_names) {
   auto network = onnx::convert(engine::trace_network(model, sample_shape), sample_shape);
@@ -43,15 +26,18 @@ std::string to_onnx(models::Model& model, const std::vector<int64_t>& sample_sha
   return onnx::to_file(network);
 }
 
-void write(const std::filesystem::path& output, const std::string& format, const config::Experiment& experiment, models::Model& model) {
+void write(const std::filesystem::path& output, const std::string& format, config::Experiment& experiment, const session::NetworkFile& file,
+           models::Model& model) {
   if (format == "state_dict") {
     checkpoint::save(output, state::state_of(model));
   } else if (format == "safetensors") {
-    checkpoint::save_safetensors(output, {.tensors = state::state_of(model), .metadata = {{"format", "pt"}}});
+    checkpoint::save_safetensors(output, {.tensors = state::state_of(model),
+                                          .metadata = {{"format", "pt"}, {"trainer", session::describe_network(experiment, file)}}});
   } else {
-    const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+    const auto info = session::samples_of(experiment, file);
     const auto shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
-    write_file_atomically(output, format == "onnx" ? to_onnx(model, shape, info.class_names) : engine::to_torchscript(model, shape));
+    write_file_atomically(output, format == "onnx" ? to_onnx(model, shape, info.class_names)
+                                                   : engine::to_torchscript(model, shape, session::describe_network(experiment, file)));
   }
 }
 
@@ -72,16 +58,15 @@ ExitCode export_model(const std::vector<std::string>& args) {
   cli::parse(app, args);
 
   cli::refuse_to_overwrite(source, output);
-  const auto tree = checkpoint::read_any(source);
-  const state::View file(tree, source);
-  const auto experiment = read_experiment(file, source);
+  const session::NetworkFile file(source);
+  auto experiment = file.load_experiment(kOverrides, session::all_registries());
   auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {});
   // Only LibTorch's own operators can be traced.
   placement.convolution = config::ConvolutionChoice::kDirect;
   placement.fuse = false;
   const auto network = session::build_network(experiment, placement);
-  engine::load_weights(read_weights(file, ema), source, *network.model);
-  write(output, format, experiment, *network.model);
+  file.load_weights(ema, *network.model);
+  write(output, format, experiment, file, *network.model);
   print("{}: {} of {}, {}\n", output.string(), experiment.model.component.name, source, ema ? "averaged parameters" : "parameters");
   return ExitCode::kDone;
 }

@@ -46,10 +46,10 @@ torch::jit::Module trace_network(models::Model& model, const std::vector<int64_t
   return trace(model, random_images(model, sample_shape, 2));
 }
 
-std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape) {
+std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape, const std::string& description) {
   const torch::NoGradGuard no_grad;
   std::ostringstream written;
-  trace_network(model, sample_shape).save(written);
+  trace_network(model, sample_shape).save(written, {{kTorchscriptDescription, description}});
   std::istringstream file(written.str());
   auto loaded = torch::jit::load(file);
   for (const int64_t batch_size : {2, 3}) {

@@ -9,12 +9,15 @@
 
 namespace trainer::engine {
 
+inline constexpr const char* kTorchscriptDescription = "trainer.json";
+
 // The model's forward(x) in eval mode, traced on the CPU for a batch of samples of this shape, with the names of its parameters. Leaves the
 // model in eval mode.
 torch::jit::Module trace_network(models::Model& model, const std::vector<int64_t>& sample_shape);
 
-// Returns a TorchScript file of trace_network(), for batches of any size.
-// Reads the file back and compares the outputs for two batch sizes; throws Error if they differ. Leaves the model in eval mode.
-std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape);
+// Returns a TorchScript file of trace_network(), for batches of any size. `description`: the content of its extra file
+// kTorchscriptDescription. Reads the file back and compares the outputs for two batch sizes; throws Error if they differ. Leaves the model
+// in eval mode.
+std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape, const std::string& description);
 
 }  // namespace trainer::engine

@@ -162,27 +162,45 @@ engine::Network build_network(const config::Experiment& experiment, const device
 
 namespace {
 
-engine::Data open_samples_unguarded(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger) {
-  engine::Data data;
-  const auto& section = experiment.dataset;
-  const auto open = [&](datasets::Split split) { return dataset.open(split, logger); };
-  data.train.files = open(datasets::Split::kTrain);
-  check_num_classes(experiment, data.train.files->info());
-  const double validation_split = section.validation_split.value.value_or(0);
-  if (validation_split == 0) {
-    data.validation.files = open(datasets::Split::kValidation);
-    return data;
-  }
-  const auto [held_out, rest] = split_indices(data.train.files->size(), validation_split, static_cast<uint64_t>(experiment.seed));
+bool holds_out(const config::Experiment& experiment) { return experiment.dataset.validation_split.value.value_or(0) > 0; }
+
+// Of the training files: the indices that are held out for validation, and the others.
+std::pair<std::vector<int64_t>, std::vector<int64_t>> split_training_files(const config::Experiment& experiment, int64_t size,
+                                                                           Logger& logger) {
+  const double part = experiment.dataset.validation_split.value.value_or(0);
+  auto indices = split_indices(size, part, static_cast<uint64_t>(experiment.seed));
+  const auto& [held_out, rest] = indices;
   if (held_out.empty() || rest.empty()) {
     throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side; choose another fraction",
-                                 experiment.place_of("dataset.validation_split"), validation_split, data.train.files->size()));
+                                 experiment.place_of("dataset.validation_split"), part, size));
   }
-  logger.info("{} of the {} training images are held out for validation (dataset.validation_split: {})", held_out.size(),
-              data.train.files->size(), validation_split);
+  logger.info("{} of the {} training images are held out for validation (dataset.validation_split: {})", held_out.size(), size, part);
+  return indices;
+}
+
+engine::Data open_samples_unguarded(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger) {
+  engine::Data data;
+  data.train.files = dataset.open(datasets::Split::kTrain, logger);
+  check_num_classes(experiment, data.train.files->info());
+  if (!holds_out(experiment)) {
+    data.validation.files = dataset.open(datasets::Split::kValidation, logger);
+    return data;
+  }
+  const auto [held_out, rest] = split_training_files(experiment, data.train.files->size(), logger);
   data.train.subset = std::make_unique<input::Subset>(*data.train.files, rest);
   data.validation.subset = std::make_unique<input::Subset>(*data.train.files, held_out);
   return data;
+}
+
+engine::DataSource open_split_unguarded(const config::Experiment& experiment, const datasets::DatasetFactory& dataset,
+                                        datasets::Split split, Logger& logger) {
+  engine::DataSource source;
+  source.files = dataset.open(holds_out(experiment) ? datasets::Split::kTrain : split, logger);
+  check_num_classes(experiment, source.files->info());
+  if (!holds_out(experiment)) return source;
+  const auto [held_out, rest] = split_training_files(experiment, source.files->size(), logger);
+  source.subset = std::make_unique<input::Subset>(*source.files, split == datasets::Split::kTrain ? rest : held_out);
+  return source;
 }
 
 }  // namespace
@@ -197,6 +215,14 @@ engine::Data open_samples(const config::Experiment& experiment, const datasets::
   set_properties(data.train);
   set_properties(data.validation);
   return data;
+}
+
+engine::DataSource open_split(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, datasets::Split split,
+                              Logger& logger) {
+  auto source = build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
+                                [&] { return open_split_unguarded(experiment, dataset, split, logger); });
+  set_properties(source);
+  return source;
 }
 
 std::unique_ptr<input::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train) {
@@ -226,8 +252,13 @@ void add_batches(const config::Experiment& experiment, const device::Placement& 
   }
   make_batches(data.train, experiment.dataset.train_transforms, std::min(data.plan.batch_size, data.samples_per_epoch), experiment,
                placement, ranks, logger);
-  make_batches(data.validation, experiment.dataset.validation_transforms,
-               std::min(experiment.validation.batch_size, data.validation.num_samples), experiment, placement, ranks, logger);
+  add_validation_batches(experiment, placement, ranks, logger, data.validation);
+}
+
+void add_validation_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,
+                            Logger& logger, engine::DataSource& source) {
+  make_batches(source, experiment.dataset.validation_transforms, std::min(experiment.validation.batch_size, source.num_samples), experiment,
+               placement, ranks, logger);
 }
 
 }  // namespace trainer::session

@@ -18,6 +18,10 @@ engine::Data open_samples(const config::Experiment& experiment, Logger& logger);
 // With the data set of the experiment, whose files may lie in another folder.
 engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger);
 
+// Opens one of the two alone, without the files that it does not need. Not collective. Throws as open_samples().
+engine::DataSource open_split(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, datasets::Split split,
+                              Logger& logger);
+
 // Makes the sampler of these training samples, which need not outlive it. Not collective. Throws UsageError and DataError.
 std::unique_ptr<input::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train);
 
@@ -27,5 +31,8 @@ void add_sampler(const config::Experiment& experiment, const engine::Ranks& rank
 // `logger` must outlive the data.
 void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
                  engine::Data& data);
+// Adds only the loader and the batches of samples that are validated on. Not collective. Throws UsageError.
+void add_validation_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,
+                            Logger& logger, engine::DataSource& source);
 
 }  // namespace trainer::session

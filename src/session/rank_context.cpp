@@ -104,17 +104,22 @@ std::string text_to_compare(const config::Experiment& experiment, const std::str
 
 }  // namespace
 
-RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source) : process_(&process), logger_(process.logger()) {
+RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source)
+    : RankContext(process, [&](const config::Registries& registries) {
+        if (process.rank_env().world_size > 1 && source.file == config::kStandardInput) {
+          throw UsageError("--config -: several processes cannot share the standard input; write the experiment to a file");
+        }
+        return config::load(source.file, source.overrides, registries);
+      }) {}
+
+RankContext::RankContext(RankProcess& process, const Load& load) : process_(&process), logger_(process.logger()) {
   const auto& rank_env = process.rank_env();
   distributed::Problem problem;
   auto secret = rank_env.secret;
   try {
     auto registries = all_registries();
     if (rank_env.rank > 0) registries.check = check_unless_read_elsewhere;
-    if (rank_env.world_size > 1 && source.file == config::kStandardInput) {
-      throw UsageError("--config -: several processes cannot share the standard input; write the experiment to a file");
-    }
-    experiment_ = config::load(source.file, source.overrides, registries);
+    experiment_ = load(registries);
     config_text_ = config::to_yaml(experiment_, registries);
     const auto& file = experiment_.distributed.secret_file;
     if (rank_env.world_size > 1 && !file.empty()) secret = distributed::read_secret_file(file, *logger_);

@@ -24,6 +24,9 @@ class RankContext {
   // configuration is wrong meets the others too, so that one rank reports it and all end. From then on, `process` watches for failures of
   // the other ranks. Throws the errors of config::load, distributed::meet and device::choose_placement.
   RankContext(RankProcess& process, const config::ExperimentSource& source);
+  // The same with an experiment that `load` gives, whose errors are treated as those of config::load.
+  using Load = std::function<config::Experiment(const config::Registries& registries)>;
+  RankContext(RankProcess& process, const Load& load);
   // For one process, or for ranks that have process groups already: only chooses the device.
   RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks = {});
   RankContext(const RankContext&) = delete;

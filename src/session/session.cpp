@@ -209,8 +209,9 @@ engine::SaveTargets Session::save_targets() {
     for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
     tree.add("event_files", std::move(sizes));
     tree.add("config", context_.config_text());
-    const auto& class_names = parts_->train.info.class_names;
-    if (!class_names.empty()) tree.add("class_names", state::List(class_names.begin(), class_names.end()));
+    const auto& info = parts_->train.info;
+    if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
+    tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
     tree.add("trainer_version", trainer_version());
   };
   save_targets.non_finite_step = [this](const engine::StepRecord& record) {

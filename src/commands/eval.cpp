@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+
+#include "cli/arguments.h"
+#include "commands/command.h"
+#include "commands/evaluation_text.h"
+#include "commands/output.h"
+#include "reporting/evaluation.h"
+#include "reporting/line.h"
+#include "session/evaluation.h"
+
+namespace trainer::commands {
+namespace {
+
+struct EvalArguments {
+  std::string checkpoint;
+  std::filesystem::path config;
+  std::vector<std::string> overrides;
+  std::string split = "validation";
+  bool ema = false;
+  bool json = false;
+  world::RankFlags rank_env;
+};
+
+EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
+  EvalArguments arguments;
+  CLI::App app(
+      "Evaluates the network of a checkpoint on the validation set: metrics, a table of the classes and the confusion matrix.\n"
+      "On several processes: trainer launch eval --checkpoint FILE",
+      "trainer eval");
+  cli::add_network_file(app, arguments.checkpoint, arguments.config);
+  app.add_option("--split", arguments.split, "which images, in any case with dataset.validation_transforms")
+      ->check(CLI::IsMember({"validation", "train"}))
+      ->default_str("validation");
+  std::string tta;
+  app.add_option("--tta", tta, "test-time augmentation; default: validation.tta of the experiment")
+      ->check(CLI::IsMember({"none", "flip", "flip_and_shift"}));
+  app.add_flag("--ema", arguments.ema, "evaluate the averaged parameters (training.ema)");
+  app.add_flag("--json", arguments.json, "print one JSON object instead of tables (docs/evaluation.md)");
+  app.add_option("overrides", arguments.overrides, "keys to set to other values than in the experiment, such as validation.batch_size=64")
+      ->type_name("key=value");
+  cli::add_rank_flags(app, arguments.rank_env);
+  cli::parse(app, args);
+  if (!tta.empty()) arguments.overrides.push_back("validation.tta=" + tta);
+  return arguments;
+}
+
+void print_result(const EvalArguments& arguments, const std::string& model, const session::NetworkFile& file,
+                  session::EvaluationResult result) {
+  auto& measured = result.measured;
+  const auto progress = file.progress();
+  const reporting::Evaluation evaluation{.split = arguments.split,
+                                         .event = {.epoch = progress ? progress->epoch : 0,
+                                                   .step = progress ? progress->step : 0,
+                                                   .metrics = std::move(measured.metrics),
+                                                   .num_samples = measured.num_samples,
+                                                   .classes = std::move(measured.classes)},
+                                         .class_names = std::move(result.class_names)};
+  if (arguments.json) return print("{}\n", reporting::to_json_text(evaluation));
+  const auto of_step = progress ? fmt::format(", epoch {}, step {}", progress->epoch + 1, progress->step) : "";
+  const auto of_what = fmt::format("{} of {}{}{}", model, file.path(), of_step, arguments.ema ? ", averaged parameters" : "");
+  print("{}", evaluation_text(evaluation, of_what, reporting::line_width(stdout)));
+}
+
+}  // namespace
+
+ExitCode eval(const std::vector<std::string>& args) {
+  const auto arguments = parse_eval_arguments(args);
+  const auto split = arguments.split == "train" ? datasets::Split::kTrain : datasets::Split::kValidation;
+  session::RankProcess process(arguments.rank_env);
+  return process.run([&] {
+    std::optional<session::NetworkFile> file;
+    session::RankContext context(process, [&](const config::Registries& registries) {
+      file.emplace(arguments.checkpoint);
+      return file->load_experiment(arguments.config, arguments.overrides, registries);
+    });
+    return context.run([&] {
+      auto result = session::evaluate(context, *file, {.split = split, .averaged = arguments.ema});
+      if (!result) return ExitCode::kStopped;
+      if (context.rank() == 0) print_result(arguments, context.experiment().model.component.name, *file, std::move(*result));
+      return ExitCode::kDone;
+    });
+  });
+}
+
+}  // namespace trainer::commands

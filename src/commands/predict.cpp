@@ -1,0 +1,206 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <regex>
+
+#include "base/log.h"
+#include "base/plural.h"
+#include "base/signal.h"
+#include "cli/arguments.h"
+#include "commands/command.h"
+#include "commands/image_grid.h"
+#include "commands/output.h"
+#include "datasets/image_folder_listing.h"
+#include "reporting/evaluation.h"
+#include "reporting/json.h"
+#include "reporting/line.h"
+#include "session/predictor.h"
+#include "session/rank_context.h"
+#include "session/registries.h"
+#include "world/host_resources.h"
+
+namespace trainer::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kFilesAtOnce = 64;
+constexpr size_t kMostInGrid = 100;
+
+struct PredictArguments {
+  std::string checkpoint;
+  fs::path config;
+  std::vector<std::string> paths;
+  std::vector<std::string> overrides;
+  int64_t top_k = 5;
+  fs::path grid;
+  bool ema = false;
+  bool json = false;
+};
+
+// runtime.device=cpu, unless a file has that name.
+bool is_override(const std::string& argument) {
+  static const std::regex pattern(R"([a-z_]+(\.[a-z0-9_\[\]]+)+=(.|\n)*)");
+  std::error_code none;
+  return std::regex_match(argument, pattern) && !fs::exists(argument, none);
+}
+
+PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
+  PredictArguments arguments;
+  CLI::App app("Prints the most probable classes of image files, by the network of a checkpoint.", "trainer predict");
+  cli::add_network_file(app, arguments.checkpoint, arguments.config);
+  std::vector<std::string> given;
+  app.add_option(
+         "paths", given,
+         "image files, folders, whose images are found at any depth, or - for a list on stdin, one path a line; also keys to set to "
+         "other values than in the experiment, such as runtime.device=cpu")
+      ->required()
+      ->type_name("PATH");
+  app.add_option("--top-k", arguments.top_k, "number of classes to print of each image; default: 5, or all if there are fewer")
+      ->check(CLI::PositiveNumber)
+      ->default_str("");
+  app.add_option("--save-grid", arguments.grid, "also write a picture of the images, as the network receives them, and their classes")
+      ->type_name("FILE");
+  std::string tta;
+  app.add_option("--tta", tta, "test-time augmentation; default: validation.tta of the experiment")
+      ->check(CLI::IsMember({"none", "flip", "flip_and_shift"}));
+  app.add_flag("--ema", arguments.ema, "use the averaged parameters (training.ema)");
+  app.add_flag("--json", arguments.json, "print one JSON object a line instead of a table (docs/evaluation.md)");
+  cli::parse(app, args);
+  std::ranges::partition_copy(given, std::back_inserter(arguments.overrides), std::back_inserter(arguments.paths), is_override);
+  if (arguments.paths.empty()) throw UsageError("no image to classify; name image files, folders, or - for a list on stdin");
+  if (!tta.empty()) arguments.overrides.push_back("validation.tta=" + tta);
+  return arguments;
+}
+
+// The files of all paths, in their order. A folder without images is one of `problems`.
+std::vector<std::string> find_files(const std::vector<std::string>& paths, std::vector<std::string>& problems) {
+  std::vector<std::string> files;
+  for (const auto& path : paths) {
+    std::error_code none;
+    if (path == "-") {
+      for (std::string line; std::getline(std::cin, line);) {
+        if (!line.empty()) files.push_back(line);
+      }
+    } else if (fs::is_directory(path, none)) {
+      try {
+        for (const auto& file : datasets::list_image_files(path)) files.push_back((fs::path(path) / file).string());
+      } catch (const DataError& error) {
+        problems.emplace_back(error.what());
+      }
+    } else {
+      files.push_back(path);
+    }
+  }
+  return files;
+}
+
+// As a line of the table or of JSON.
+class Printer {
+ public:
+  // The table's first column fits these files.
+  Printer(const session::Predictor& predictor, bool json, const std::vector<std::string>& files)
+      : class_names_(predictor.class_names()), json_(json), width_(reporting::line_width(stdout)) {
+    constexpr size_t kWidest = 60;
+    for (const auto& file : files) file_width_ = std::max(file_width_, std::min(kWidest, file.size()));
+  }
+
+  void print_classes(const std::string& file, const session::Prediction& prediction) const {
+    if (json_) return print_json(file, prediction);
+    reporting::Fields fields = {{fmt::format("{:<{}}", file, file_width_)}};
+    auto importance = static_cast<int>(prediction.classes.size());
+    for (size_t i = 0; i < prediction.classes.size(); ++i) {
+      const auto text = fmt::format("{} {:.2f}%", name_of(prediction.classes[i]), 100 * prediction.probabilities[i]);
+      fields.push_back({text, i == 0 ? reporting::Field::kAlways : importance});
+      --importance;
+    }
+    print("{}\n", reporting::to_line(width_ ? reporting::fitted(fields, *width_) : fields));
+  }
+
+  std::string name_of(int64_t label) const { return reporting::name_of_class(class_names_, label); }
+
+ private:
+  void print_json(const std::string& file, const session::Prediction& prediction) const {
+    reporting::Json line = {{"file", file}};
+    if (prediction.problem.empty()) {
+      auto classes = reporting::Json::array();
+      for (size_t i = 0; i < prediction.classes.size(); ++i) {
+        classes.push_back(
+            {{"name", name_of(prediction.classes[i])}, {"label", prediction.classes[i]}, {"probability", prediction.probabilities[i]}});
+      }
+      line["classes"] = std::move(classes);
+    } else {
+      line["error"] = prediction.problem;
+    }
+    print("{}\n", reporting::to_text(line));
+  }
+
+  std::vector<std::string> class_names_;
+  bool json_;
+  std::optional<size_t> width_;
+  size_t file_width_ = 0;
+};
+
+struct GridImage {
+  std::string file;
+  std::string caption;
+};
+
+void save_grid(const fs::path& output, const std::vector<GridImage>& images, const config::Experiment& experiment,
+               const session::Predictor& predictor) {
+  if (images.empty()) return;
+  const session::ImageReader reader(predictor.samples(), without_normalize(experiment.dataset.validation_transforms),
+                                    {torch::kFloat32, /*channels_last=*/true});
+  session::ImageReader::Memory memory;
+  const auto read = [&](int64_t i, float* out) {
+    const auto& image = images[static_cast<size_t>(i)];
+    reader.read(image.file, memory, out);
+    return image.caption;
+  };
+  input::write_image_file(output, draw_image_grid(reader.shape(), static_cast<int64_t>(images.size()), read));
+}
+
+}  // namespace
+
+ExitCode predict(const std::vector<std::string>& args) {
+  const auto arguments = parse_predict_arguments(args);
+  const auto logger = make_console_logger();
+  const session::NetworkFile file(arguments.checkpoint);
+  auto registries = session::all_registries();
+  // A checkpoint's experiment is complete, and its data set need not be on this machine.
+  if (arguments.config.empty()) registries.check = {};
+  const int num_threads = world::available_cpus();
+  const session::RankContext context(file.load_experiment(arguments.config, arguments.overrides, registries), {.num_cpus = num_threads},
+                                     logger);
+  session::Predictor predictor(context.experiment(), file, arguments.ema, context.placement());
+  std::vector<std::string> problems;
+  const auto files = find_files(arguments.paths, problems);
+  const Printer printer(predictor, arguments.json, files);
+  for (const auto& problem : problems) logger->warn("{}", problem);
+  const auto num_best = std::min(arguments.top_k, predictor.num_classes());
+  std::vector<GridImage> grid;
+  for (size_t begin = 0; begin < files.size(); begin += kFilesAtOnce) {
+    if (stop_signal() != 0) throw Error("stopped on request before all images were classified", ExitCode::kStopped);
+    const auto part = std::span(files).subspan(begin, std::min(kFilesAtOnce, files.size() - begin));
+    const auto predictions = predictor.predict(part, num_best, num_threads);
+    for (size_t i = 0; i < part.size(); ++i) {
+      const auto& prediction = predictions[i];
+      if (!prediction.problem.empty()) {
+        problems.push_back(fmt::format("{}: {}", part[i], prediction.problem));
+        logger->warn("{}", problems.back());
+        if (!arguments.json) continue;
+      } else if (grid.size() < kMostInGrid) {
+        const auto caption = fmt::format("{} {:.0f}%", printer.name_of(prediction.classes[0]), 100 * prediction.probabilities[0]);
+        grid.push_back({part[i], caption});
+      }
+      printer.print_classes(part[i], prediction);
+    }
+    std::fflush(stdout);
+  }
+  if (!arguments.grid.empty()) save_grid(arguments.grid, grid, context.experiment(), predictor);
+  if (problems.empty()) return ExitCode::kDone;
+  throw DataError(fmt::format("{} cannot be used, as named above; all others were classified", counted(problems.size(), "path")));
+}
+
+}  // namespace trainer::commands

@@ -1,0 +1,66 @@
+#include "session/evaluation.h"
+
+#include "base/signal.h"
+#include "distributed/stop_consensus.h"
+#include "engine/evaluator.h"
+#include "session/build.h"
+#include "session/resume.h"
+#include "session/shared_samples.h"
+
+namespace trainer::session {
+namespace {
+
+// Only its `validation` is set.
+engine::Data open_data(RankContext& context, datasets::Split split, const engine::Network& network) {
+  const auto& experiment = context.experiment();
+  const auto& ranks = context.ranks();
+  auto& barrier = context.barrier();
+  engine::Data data;
+  const auto open = [&] {
+    data.validation = open_split(experiment, datasets::dataset_registry().make(experiment.dataset.component), split, context.logger());
+  };
+  // First on one process of each host, which downloads missing data.
+  barrier.on_all_ranks([&] {
+    if (ranks.reads_data() && context.local_rank() == 0) open();
+  });
+  barrier.on_all_ranks([&] {
+    if (ranks.reads_data() && context.local_rank() != 0) open();
+  });
+  if (ranks.reading) {
+    const auto description = ranks.reading->broadcast_bytes(ranks.reads_data() ? describe_samples(data) : "");
+    if (!ranks.reads_data()) set_samples(description, data);
+  }
+  barrier.on_all_ranks([&] { add_validation_batches(experiment, network.placement, ranks, context.logger(), data.validation); });
+  return data;
+}
+
+}  // namespace
+
+std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request) {
+  const auto& ranks = context.ranks();
+  context.begin_run("");
+  engine::Network network;
+  context.barrier().on_all_ranks([&] {
+    network = build_network(context.experiment(), context.placement(), ranks);
+    file.load_weights(request.averaged, *network.model);
+  });
+  auto data = open_data(context, request.split, network);
+  auto& samples = data.validation;
+  context.barrier().on_rank0([&] {
+    if (const auto trained = file.class_names(); !trained.empty()) check_class_names(file.path(), trained, samples.info.class_names);
+    return std::string();
+  });
+  try {
+    distributed::StopConsensus stop_consensus(ranks.control);
+    auto measured = engine::evaluate_model(network, ranks, samples, context.experiment().validation.tta,
+                                           [&] { return stop_consensus.any_requested(stop_signal() != 0); });
+    stop_consensus.finish();
+    if (!measured) return std::nullopt;
+    return EvaluationResult{.measured = std::move(*measured), .class_names = samples.info.class_names};
+  } catch (const std::exception& error) {
+    context.end_failed_gpu(error);
+    throw;
+  }
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,78 @@
+#include "session/network_file.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "checkpoint/read_file.h"
+#include "config/load.h"
+#include "engine/init_from.h"
+#include "engine/run_state.h"
+#include "state/view.h"
+
+namespace trainer::session {
+namespace {
+
+// The weights come from the network file itself.
+constexpr const char* kNoInitialWeights = "model.init_from=\"\"";
+
+}  // namespace
+
+NetworkFile::NetworkFile(const std::filesystem::path& path) : path_(path.string()), tree_(checkpoint::read_any(path)) {}
+
+config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const {
+  auto all = overrides;
+  all.emplace_back(kNoInitialWeights);
+  return config::load_text(state::View(tree_, path_).at("config").text(), path_ + ": config", all, registries);
+}
+
+config::Experiment NetworkFile::load_experiment(const std::filesystem::path& config, std::vector<std::string> overrides,
+                                                const config::Registries& registries) const {
+  if (config.empty()) {
+    if (!state::View(tree_, path_).find("config")) {
+      throw UsageError(
+          fmt::format("{}: it holds weights without their experiment; give the experiment file of the network with --config FILE", path_));
+    }
+    return load_experiment(overrides, registries);
+  }
+  overrides.emplace_back(kNoInitialWeights);
+  return config::load(config, overrides, registries);
+}
+
+std::vector<std::string> NetworkFile::class_names() const {
+  std::vector<std::string> names;
+  const auto stored = state::View(tree_, path_).find("class_names");
+  if (!stored) return names;
+  for (const auto& name : stored->elements()) names.push_back(name.text());
+  return names;
+}
+
+std::vector<int64_t> NetworkFile::sample_shape() const {
+  std::vector<int64_t> shape;
+  const auto stored = state::View(tree_, path_).find("sample_shape");
+  if (!stored) return shape;
+  for (const auto& length : stored->elements()) shape.push_back(length.integer());
+  return shape;
+}
+
+std::optional<NetworkFile::Progress> NetworkFile::progress() const {
+  const state::View file(tree_, path_);
+  if (!file.find("step") || !file.find("epoch") || !file.find("samples_in_epoch")) return std::nullopt;
+  const engine::Progress progress{
+      .epoch = file.at("epoch").integer(), .step = file.at("step").integer(), .samples_in_epoch = file.at("samples_in_epoch").integer()};
+  return Progress{.epoch = progress.epoch_of_step(), .step = progress.step};
+}
+
+void NetworkFile::load_weights(bool averaged, torch::nn::Module& model) const {
+  if (!averaged) return engine::load_weights(tree_, path_, model);
+  const state::View file(tree_, path_);
+  const auto from = file.find("ema");
+  if (!from) file.fail("holds no averaged parameters, as checkpoints of a run with training.ema do; omit --ema");
+  if (from->is_none()) from->fail("holds no averaged parameters; train with training.ema, or omit --ema");
+  state::Dict weights;
+  for (const auto& key : from->keys()) {
+    if (key != state::Key("n_averaged")) weights.add(key, from->at(key).tensor());
+  }
+  engine::load_weights(weights, path_, model);
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,45 @@
+#pragma once
+// A file with the weights of a network: a checkpoint, which also holds its experiment and the names of its classes, or a state_dict or
+// safetensors file.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/experiment.h"
+#include "state/tree.h"
+
+namespace trainer::session {
+
+class NetworkFile {
+ public:
+  // Reads it whole. Throws CheckpointError.
+  explicit NetworkFile(const std::filesystem::path& path);
+
+  const std::string& path() const { return path_; }
+  // The experiment of a checkpoint with these overrides, without initial weights from another file. Throws CheckpointError if the file
+  // holds none, and the errors of config::load().
+  config::Experiment load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const;
+  // That of the file `config`, or if it is empty the checkpoint's. Throws UsageError if there is none.
+  config::Experiment load_experiment(const std::filesystem::path& config, std::vector<std::string> overrides,
+                                     const config::Registries& registries) const;
+  // Of a checkpoint's classes; empty if the file does not name them.
+  std::vector<std::string> class_names() const;
+  // Of the samples that the network was trained on; empty if the file does not tell.
+  std::vector<int64_t> sample_shape() const;
+  // Of the latest step of a checkpoint.
+  struct Progress {
+    int64_t epoch = 0;
+    int64_t step = 0;
+  };
+  std::optional<Progress> progress() const;
+  // Fills the network with the parameters and buffers, or with `averaged` the moving averages. Throws CheckpointError.
+  void load_weights(bool averaged, torch::nn::Module& model) const;
+
+ private:
+  std::string path_;
+  state::Tree tree_;
+};
+
+}  // namespace trainer::session

@@ -1,0 +1,233 @@
+"""The commands eval and predict, and what exported networks tell about their input. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it
+was built without OpenCV."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import terminal  # noqa: E402
+from test_image_folder import plain_png  # noqa: E402
+
+BINARY = os.environ["TRAINER_BINARY"]
+VECTORS = """experiment: vectors
+model: {name: demo_linear}
+dataset: {name: synthetic, shape: [10], num_classes: 10, num_train: 320, num_validation: 250}
+dataloader: {batch_size: 32}
+optimizer: {name: sgd, lr: 0.1}
+training: {epochs: 2, ema: {decay: 0.9}}
+validation: {batch_size: 64}
+logging: {tensorboard: false}
+runtime: {threads: 1}
+amp: {enabled: false}
+"""
+IMAGES = """experiment: images
+model: {name: demo_conv}
+dataset:
+  name: image_folder
+  root: images
+  train_transforms: [{resize: {size: [32, 32]}}, {normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}}]
+  validation_transforms: [{resize: {size: [32, 32]}}, {normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}}]
+dataloader: {batch_size: 8}
+optimizer: {name: sgd, lr: 0.05}
+training: {epochs: 2}
+logging: {tensorboard: false}
+runtime: {threads: 1}
+amp: {enabled: false}
+"""
+CLASSES = ["bird", "cat", "dog"]
+
+
+class Experiment(unittest.TestCase):
+    text = None
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-eval-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.write_data()
+        (cls.folder / "config.yaml").write_text(cls.text)
+        run = cls.trainer("--config", "config.yaml", "--run-dir", "run")
+        if run.returncode != 0:
+            raise AssertionError(run.stderr)
+        cls.checkpoint = "run/checkpoints/last.pt"
+
+    @classmethod
+    def write_data(cls):
+        pass
+
+    @classmethod
+    def trainer(cls, *args, **options):
+        return subprocess.run([BINARY, *map(str, args)], cwd=cls.folder, capture_output=True, text=True, timeout=120,
+                              **({"stdin": subprocess.DEVNULL} | options))
+
+    def printed(self, *args, code=0, **options):
+        run = self.trainer(*args, **options)
+        self.assertEqual(run.returncode, code, run.stderr)
+        return run.stdout
+
+    def refusal(self, *args, code):
+        run = self.trainer(*args)
+        self.assertEqual((run.returncode, run.stdout), (code, ""), run.stderr)
+        return run.stderr
+
+
+class EvalTest(Experiment):
+    text = VECTORS
+
+    def eval(self, *args):
+        return json.loads(self.printed("eval", "--checkpoint", self.checkpoint, "--json", *args))
+
+    def test_equals_the_validation_of_the_training(self):
+        files = lambda: {path: path.stat().st_mtime_ns for path in self.folder.rglob("*")}  # noqa: E731
+        before = files()
+        written = json.loads((self.folder / "run" / "evaluation.json").read_text())
+        averaged = written.pop("ema_metrics")
+        self.assertEqual(list(written), ["split", "epoch", "step", "num_samples", "metrics", "classes", "confusion", "calibration", "mistakes"])
+        self.assertEqual((written["epoch"], written["step"], written["num_samples"]), (1, 20, 250))
+        self.assertEqual(list(written["metrics"]), ["loss", "top1", "top5", "macro_f1", "calibration_error"])
+        self.assertEqual(self.eval(), written)
+        found = self.eval("--ema")["metrics"]
+        self.assertEqual({name: found[name] for name in averaged}, averaged)
+        self.assertNotEqual(found["loss"], written["metrics"]["loss"])
+        self.assertEqual(files(), before)
+
+    def test_of_any_batch_size_and_number_of_processes(self):
+        written = json.loads((self.folder / "run" / "evaluation.json").read_text())
+        small = self.eval("validation.batch_size=7")
+        self.assertEqual(small["confusion"], written["confusion"])
+        self.assertEqual([mistake["index"] for mistake in small["mistakes"]], [mistake["index"] for mistake in written["mistakes"]])
+        ranks = self.printed("launch", "--nproc-per-node", 3, "eval", "--checkpoint", self.checkpoint, "--json", "validation.batch_size=7")
+        self.assertEqual(json.loads(ranks), small)
+
+    def test_of_the_training_set(self):
+        found = self.eval("--split", "train")
+        self.assertEqual((found["split"], found["num_samples"]), ("train", 320))
+
+    def test_tables(self):
+        code, text = terminal.run([BINARY, "eval", "--checkpoint", self.checkpoint], 60, cwd=self.folder)
+        screen = terminal.show(text, 60)
+        shown = "\n".join(screen.lines())
+        self.assertEqual((code, screen.wrapped), (0, []), shown)
+        self.assertRegex(shown, r"demo_linear of run/checkpoints/last.pt, epoch 2, step 20\nvalidation  loss \d")
+        self.assertRegex(shown, r"\nclass   samples +recall +precision +f1\n0 +\d+ +\d+\.\d\d% ")
+        self.assertRegex(shown, r"\nconfusion matrix [^\n]*\n0 +(\d+ +){9}\d+\n1 ")
+
+    def test_weights_of_another_program(self):
+        for form in ("state_dict", "safetensors"):
+            with self.subTest(form):
+                self.printed("export", "--checkpoint", self.checkpoint, "--format", form, "--output", form)
+                found = json.loads(self.printed("eval", "--checkpoint", form, "--config", "config.yaml", "--json"))
+                self.assertEqual(found["confusion"], self.eval()["confusion"])
+        self.assertIn("error: state_dict: it holds weights without their experiment; give the experiment file of the network with --config FILE",
+                      self.refusal("eval", "--checkpoint", "state_dict", code=2))
+        self.assertIn("error: state_dict: does not fit the model: ",
+                      self.refusal("eval", "--checkpoint", "state_dict", "--config", "config.yaml", "dataset.num_classes=9", "model.out_features=9", code=5))
+        self.assertIn("error: state_dict: holds no averaged parameters, as checkpoints of a run with training.ema do; omit --ema",
+                      self.refusal("eval", "--checkpoint", "state_dict", "--config", "config.yaml", "--ema", code=5))
+
+    def test_refused(self):
+        for args, code, message in (
+                (["--checkpoint", "none.pt"], 5, "none.pt"),
+                (["--checkpoint", self.checkpoint, "validation.batchsize=7"], 2,
+                 'command line: validation.batchsize: unknown key; did you mean "batch_size"?'),
+                (["--checkpoint", self.checkpoint, "--tta", "flip"], 2, "validation.tta: flip needs images, but synthetic holds none"),
+                (["--checkpoint", self.checkpoint, "dataset.num_classes=9"], 2, "demo_linear has 10 outputs, but synthetic has 9 classes")):
+            with self.subTest(args):
+                self.assertIn(message, self.refusal("eval", *args, code=code))
+        self.assertIn(f"error: {self.checkpoint}: its network was trained on synthetic, which has no images; give a network that classifies images",
+                      self.refusal("predict", "--checkpoint", self.checkpoint, "a.png", code=2))
+
+
+@unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "built without OpenCV")
+class PredictTest(Experiment):
+    text = IMAGES
+
+    @classmethod
+    def write_data(cls):
+        for number, (split, count) in enumerate((("train", 8), ("val", 5))):
+            for label, name in enumerate(CLASSES):
+                folder = cls.folder / "images" / split / name
+                folder.mkdir(parents=True)
+                for i in range(count):
+                    (folder / f"{i}.png").write_bytes(plain_png(100 * number + 10 * label + i))
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.evaluated = json.loads(cls.trainer("eval", "--checkpoint", cls.checkpoint, "--json").stdout)
+        # The checkpoint alone has to be enough.
+        (cls.folder / "images").rename(cls.folder / "moved")
+
+    def predict(self, *paths, code=0, **options):
+        lines = self.printed("predict", "--checkpoint", self.checkpoint, "--json", *paths, code=code, **options).splitlines()
+        return [json.loads(line) for line in lines]
+
+    def test_equals_the_evaluation(self):
+        confusion = [[0] * 3 for _ in CLASSES]
+        for line in self.predict("moved/val"):
+            self.assertEqual([best["name"] for best in line["classes"]], [CLASSES[best["label"]] for best in line["classes"]])
+            self.assertAlmostEqual(sum(best["probability"] for best in line["classes"]), 1)
+            confusion[CLASSES.index(line["file"].split("/")[2])][line["classes"][0]["label"]] += 1
+        self.assertEqual(confusion, self.evaluated["confusion"])
+        self.assertEqual([entry["name"] for entry in self.evaluated["classes"]], CLASSES)
+
+    def test_files_and_lists(self):
+        names = [f"moved/val/cat/{i}.png" for i in (3, 1)]
+        self.assertEqual([line["file"] for line in self.predict(*names, "--top-k", 1)], names)
+        piped = subprocess.run([BINARY, "predict", "--checkpoint", self.checkpoint, "--top-k", "2", "-"], cwd=self.folder,
+                               input="\n".join(names) + "\n", capture_output=True, text=True, timeout=120)
+        self.assertEqual(piped.returncode, 0, piped.stderr)
+        self.assertRegex(piped.stdout, r"^moved/val/cat/3\.png  \w+ \d+\.\d\d%  \w+ \d+\.\d\d%\nmoved/val/cat/1\.png  ")
+
+    def test_damaged_files_are_named_and_the_others_classified(self):
+        folder = self.folder / "damaged"
+        folder.mkdir()
+        shutil.copy(self.folder / "moved/val/cat/0.png", folder / "a.png")
+        (folder / "b.png").write_bytes((folder / "a.png").read_bytes()[:60])
+        lines = self.predict("damaged", "none.png", code=3)
+        self.assertEqual([(line["file"], "classes" in line, "error" in line) for line in lines],
+                         [("damaged/a.png", True, False), ("damaged/b.png", False, True), ("none.png", False, True)])
+        run = self.trainer("predict", "--checkpoint", self.checkpoint, "damaged", "none.png")
+        self.assertEqual(run.returncode, 3)
+        self.assertRegex(run.stdout, r"^damaged/a\.png  [^\n]*\n$")
+        self.assertRegex(run.stderr, r"warning: damaged/b\.png: [^\n]*\n.*warning: none\.png: cannot be read: No such file or directory\n")
+        self.assertIn("error: 2 paths cannot be used, as named above; all others were classified", run.stderr)
+
+    def test_grid(self):
+        self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--save-grid", "grid.png")
+        self.assertEqual((self.folder / "grid.png").read_bytes()[:4], b"\x89PNG")
+
+    def test_exports_describe_their_input(self):
+        expected = {"model": "demo_conv", "class_names": CLASSES, "input_shape": [3, 32, 32],
+                    "transforms": [{"resize": {"size": [32, 32]}}, {"normalize": {"mean": [0.5] * 3, "std": [0.25] * 3}}]}
+        for form in ("safetensors", "torchscript"):
+            self.printed("export", "--checkpoint", self.checkpoint, "--format", form, "--output", form)
+        written = (self.folder / "safetensors").read_bytes()
+        header = json.loads(written[8:8 + int.from_bytes(written[:8], "little")])
+        self.assertEqual(json.loads(header["__metadata__"]["trainer"]), expected)
+        with zipfile.ZipFile(self.folder / "torchscript") as file:
+            name, = (name for name in file.namelist() if name.endswith("/extra/trainer.json"))
+            self.assertEqual(json.loads(file.read(name)), expected)
+
+    def test_refused(self):
+        for args, code, message in (
+                (["runtime.device=cpu"], 2, "no image to classify; name image files, folders, or - for a list on stdin"),
+                (["a.png", "runtime.devise=cpu"], 2, 'command line: runtime.devise: unknown key; did you mean "device"?'),
+                (["a.png", "--top-k", "0"], 2, "--top-k"),
+                (["images"], 3, "error: 1 path cannot be used, as named above"),
+                (["a.png", "--config", "none.yaml"], 2, "none.yaml")):
+            with self.subTest(args):
+                self.assertIn(message, self.refusal("predict", "--checkpoint", self.checkpoint, *args, code=code))
+        self.assertIn("error: dataset.root: ", self.refusal("eval", "--checkpoint", self.checkpoint, code=3))
+
+
+if __name__ == "__main__":
+    unittest.main()
