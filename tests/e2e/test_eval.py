@@ -227,6 +227,11 @@ class PredictTest(Experiment):
             with self.subTest(args):
                 self.assertIn(message, self.refusal("predict", "--checkpoint", self.checkpoint, *args, code=code))
         self.assertIn("error: dataset.root: ", self.refusal("eval", "--checkpoint", self.checkpoint, code=3))
+        shutil.copytree(self.folder / "moved", self.folder / "renamed")
+        for split in ("train", "val"):
+            (self.folder / "renamed" / split / "cat").rename(self.folder / "renamed" / split / "lion")
+        self.assertIn('it was trained on other classes: class 1 was "cat" and is "dog" in dataset.root now; restore the folders of classes, or '
+                      "choose another dataset.root", self.refusal("eval", "--checkpoint", self.checkpoint, "dataset.root=renamed", code=2))
 
 
 if __name__ == "__main__":
