@@ -31,7 +31,8 @@ class Jsonl : public Sink {
     line.update({{"lr", event.lr},
                  {"images_per_second", event.images_per_second},
                  {"data_wait", event.data_wait},
-                 {"queue_depth", event.queue_depth}});
+                 {"queue_depth", event.queue_depth},
+                 {"memory_bytes", event.memory_bytes}});
     if (event.grad_scale) line["grad_scale"] = *event.grad_scale;
     if (event.skipped_steps) line["skipped_steps"] = *event.skipped_steps;
     write(line);

@@ -49,7 +49,7 @@ def events(run_dir, kind):
 
 def metrics(run_dir):
     """What has to be the same in equal runs."""
-    varying = ("time", "seconds", "images_per_second", "data_wait", "queue_depth")
+    varying = ("time", "seconds", "images_per_second", "data_wait", "queue_depth", "memory_bytes")
     return [{key: value for key, value in event.items() if key not in varying and not key.startswith(("memory", "cuda"))}
             for kind in ("train", "validation") for event in events(run_dir, kind)]
 

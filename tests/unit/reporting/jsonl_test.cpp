@@ -91,7 +91,7 @@ TEST(Jsonl, OneObjectPerEventWithTheDocumentedKeys) {
   EXPECT_EQ(lines[0], json::parse(R"({"event": "start", "epoch": 0, "step": 0, "num_epochs": 2, "steps_per_epoch": 5, "world_size": 4,
                                       "global_batch_size": 512, "num_parameters": 11173962})"));
   EXPECT_EQ(lines[1], json::parse(R"({"event": "train", "epoch": 1, "step": 7, "loss": 1.5, "top1": 0.25, "lr": 0.1,
-                                      "images_per_second": 4321.5, "data_wait": 0.02, "queue_depth": 3.5})"));
+                                      "images_per_second": 4321.5, "data_wait": 0.02, "queue_depth": 3.5, "memory_bytes": 1024})"));
   EXPECT_EQ(lines[2], json::parse(R"({"event": "warning", "epoch": 1, "step": 7, "message": "a slow rank"})"));
   EXPECT_EQ(lines[3], json::parse(R"({"event": "validation", "epoch": 1, "step": 10, "loss": 1.25, "top1": 0.5, "top5": 0.75,
                                       "macro_f1": 0.375, "num_samples": 10000, "seconds": 2.5})"));
