@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "cli/answers.h"
 #include "cli/launch.h"
 #include "cli/report_error.h"
+#include "cli/runs.h"
 #include "cli/training_library.h"
 
 namespace {
@@ -26,14 +28,18 @@ int main(int argc, char** argv) {
   // Until the commands have their handlers: loading LibTorch takes a large part of a second.
   trainer::block_stop_signals();
   const std::vector<std::string> args(argv + 1, argv + argc);
+  // Those that do not need LibTorch.
+  static const std::map<std::string, trainer::ExitCode (*)(const std::vector<std::string>&)> kCommands = {
+      {"launch", trainer::cli::launch}, {"runs", trainer::cli::runs}, {"compare", trainer::cli::compare}};
   if (const auto* text = trainer::cli::find_answer(trainer::cli::all_answers(), args)) {
     std::fwrite(text->data(), 1, text->size(), stdout);
     return 0;
   }
   return trainer::cli::run_and_report([&] {
-    if (!args.empty() && args.front() == "launch") {
+    const auto command = args.empty() ? kCommands.end() : kCommands.find(args.front());
+    if (command != kCommands.end()) {
       trainer::unblock_stop_signals();
-      return trainer::cli::launch({args.begin() + 1, args.end()});
+      return command->second({args.begin() + 1, args.end()});
     }
     limit_busy_waiting();
     return static_cast<trainer::ExitCode>(trainer::cli::load_training_library()(args));

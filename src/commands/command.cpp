@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/launch.h"
+#include "cli/runs.h"
 #include "device/library_defaults.h"
 #include "distributed/first_line.h"
 #include "engine/out_of_memory.h"
@@ -34,6 +35,8 @@ constexpr std::array kCommands = {
     Command{"export", "write the network of a checkpoint for other programs", &export_model},
     Command{"verify-resume", "check that a resumed run equals an uninterrupted one, bit for bit", &verify_resume},
     Command{"lr-find", "find a learning rate: train while it grows, and show where the loss falls fastest", &lr_find},
+    Command{"runs", "list the runs of a folder with their state and their best result", &cli::runs},
+    Command{"compare", "show how runs differ: configuration, environment, result", &cli::compare},
     Command{"replay", "re-run a saved non-finite step in one process", &replay},
     Command{"doctor", "check whether this host is ready for training, and say how to cure what is not", &doctor},
     Command{"list", "list the models, datasets, transforms and other components", &list},

@@ -1,0 +1,15 @@
+#pragma once
+// `trainer runs` and `trainer compare`: what run directories say, without LibTorch.
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace trainer::cli {
+
+// `args`: the arguments after the command's name. Throw Error, and CLI11's exceptions for wrong arguments and for --help.
+ExitCode runs(const std::vector<std::string>& args);
+ExitCode compare(const std::vector<std::string>& args);
+
+}  // namespace trainer::cli

@@ -1,0 +1,35 @@
+#pragma once
+// Values of JSON objects that may be missing or have another type.
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "history/run_record.h"
+
+namespace trainer::history {
+
+// Null if there is no such member.
+inline const Json& member_of(const Json& object, const char* name) {
+  static const Json kNull;
+  if (!object.is_object()) return kNull;
+  const auto found = object.find(name);
+  return found == object.end() ? kNull : *found;
+}
+
+inline std::optional<double> number_of(const Json& object, const char* name) {
+  const auto& value = member_of(object, name);
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+inline std::optional<int64_t> integer_of(const Json& object, const char* name) {
+  const auto value = number_of(object, name);
+  return value && std::abs(*value) < 9e15 ? std::optional(static_cast<int64_t>(*value)) : std::nullopt;
+}
+
+inline std::string text_of(const Json& object, const char* name) {
+  const auto& value = member_of(object, name);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+}  // namespace trainer::history

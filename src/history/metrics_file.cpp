@@ -1,0 +1,129 @@
+#include "history/metrics_file.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <regex>
+#include <string_view>
+
+#include "base/file.h"
+#include "history/json.h"
+
+namespace trainer::history {
+namespace {
+
+constexpr std::string_view kTrainPrefix = R"({"event":"train")";
+// Not measurements.
+constexpr std::array<std::string_view, 5> kHeads = {"event", "time", "epoch", "step", "num_samples"};
+
+// Discarded if the line is no JSON object. Python writes NaN and Infinity, which JSON does not have.
+Json parse_line(std::string_view line) {
+  auto event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (event.is_discarded() && (line.find("NaN") != line.npos || line.find("Infinity") != line.npos)) {
+    static const std::regex kNotFinite("([:\\[,]\\s*)(NaN|-?Infinity)");
+    event = Json::parse(std::regex_replace(std::string(line), kNotFinite, "$1null"), nullptr, /*allow_exceptions=*/false);
+  }
+  return event.is_object() ? event : Json(Json::value_t::discarded);
+}
+
+State state_of_reason(const std::string& reason) {
+  if (reason == "done") return State::kDone;
+  if (reason == "stopped") return State::kStopped;
+  return reason.starts_with("early") ? State::kEarly : State::kFailed;
+}
+
+class MetricsReader {
+ public:
+  MetricsReader(Detail detail, RunRecord& run) : detail_(detail), run_(run) {}
+
+  void read(std::string_view text) {
+    while (!text.empty()) {
+      const auto end = text.find('\n');
+      if (end == text.npos) break;  // half written
+      read_line(text.substr(0, end));
+      text.remove_prefix(end + 1);
+    }
+    parse_pending();
+    run_.seconds += run_.updated - session_started_;
+  }
+
+ private:
+  void read_line(std::string_view line) {
+    // Only the last training event of a session counts, so the others need not be parsed.
+    if (detail_ == Detail::kOverview && line.starts_with(kTrainPrefix)) {
+      pending_ = line;
+      return;
+    }
+    parse_pending();
+    on_event(parse_line(line));
+  }
+
+  void parse_pending() {
+    if (!pending_.empty()) on_event(parse_line(pending_));
+    pending_ = {};
+  }
+
+  void on_event(const Json& event) {
+    if (event.is_discarded()) return;
+    const auto kind = text_of(event, "event");
+    if (kind == "start" || kind == "resume") begin_session(event, kind == "resume");
+    run_.updated = number_of(event, "time").value_or(run_.updated);
+    run_.epoch = integer_of(event, "epoch").value_or(run_.epoch);
+    run_.step = integer_of(event, "step").value_or(run_.step);
+    if (kind == "train") {
+      run_.images_per_second = number_of(event, "images_per_second").value_or(run_.images_per_second);
+      if (detail_ == Detail::kAll) add_values(event, run_.train);
+    } else if (kind == "validation") {
+      add_values(event, run_.validation);
+    } else if (kind == "warning") {
+      run_.warnings.push_back({run_.step, text_of(event, "message")});
+    } else if (kind == "end") {
+      run_.state = state_of_reason(text_of(event, "reason"));
+      run_.message = text_of(event, "message");
+      run_.images_per_second = number_of(event, "images_per_second").value_or(run_.images_per_second);
+    }
+  }
+
+  void begin_session(const Json& event, bool is_resumed) {
+    const auto now = number_of(event, "time").value_or(run_.updated);
+    if (run_.started == 0) {
+      run_.started = now;
+    } else {
+      run_.seconds += run_.updated - session_started_;
+    }
+    session_started_ = now;
+    run_.state = State::kFailed;  // until it ends
+    run_.message.clear();
+    if (is_resumed) run_.resumed_at.push_back(integer_of(event, "step").value_or(0));
+    run_.num_epochs = integer_of(event, "num_epochs").value_or(0);
+    run_.num_steps = integer_of(event, "num_steps").value_or(0);
+    run_.steps_per_epoch = integer_of(event, "steps_per_epoch").value_or(0);
+    run_.global_batch_size = integer_of(event, "global_batch_size").value_or(0);
+    run_.num_parameters = integer_of(event, "num_parameters").value_or(0);
+  }
+
+  void add_values(const Json& event, std::map<std::string, Series>& series) const {
+    for (const auto& [name, value] : event.items()) {
+      const bool is_head = std::ranges::find(kHeads, name) != kHeads.end();
+      if (is_head || !(value.is_number() || value.is_null())) continue;
+      auto& values = series[name];
+      values.steps.push_back(run_.step);
+      values.values.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+    }
+  }
+
+  Detail detail_;
+  RunRecord& run_;
+  double session_started_ = 0;
+  std::string_view pending_;  // the latest training event, not parsed yet
+};
+
+}  // namespace
+
+void read_metrics_file(const std::filesystem::path& file, Detail detail, RunRecord& run) {
+  std::error_code missing;
+  if (!std::filesystem::exists(file, missing)) return;
+  MetricsReader(detail, run).read(read_file(file));
+}
+
+}  // namespace trainer::history

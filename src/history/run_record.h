@@ -1,0 +1,97 @@
+#pragma once
+// What the files of a run directory say about its run, also while it is being written, and if an earlier version wrote it: a file that is
+// missing, a line that is only half written and a value that is not a number are left out. Nothing here changes the folder.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainer::history {
+
+using Json = nlohmann::ordered_json;
+
+enum class State {
+  kRunning,  // a process holds the lock of the folder
+  kDone,
+  kEarly,  // ended by early stopping
+  kStopped,
+  kFailed,  // with an error, or killed
+};
+const char* to_string(State state);
+
+// The values of a metric, or of another measurement, in the order of the steps; NaN where the file has none.
+struct Series {
+  std::vector<int64_t> steps;
+  std::vector<double> values;
+};
+
+// A metric of the validation that was the best.
+struct Best {
+  std::string metric;  // "top1"
+  double value = 0;
+  int64_t epoch = 0;  // from 0
+  int64_t step = 0;
+};
+
+struct Warning {
+  int64_t step = 0;
+  std::string message;
+};
+
+struct RunRecord {
+  std::filesystem::path folder;
+  State state = State::kFailed;
+  std::string message;          // why it failed
+  int64_t epoch = 0;            // of the latest step, from 0
+  int64_t step = 0;             // number of steps so far
+  int64_t num_epochs = 0;       // of the whole training; 0: not known
+  int64_t num_steps = 0;        // the same if the length is given in steps
+  int64_t steps_per_epoch = 0;  // 0: not known
+  int64_t global_batch_size = 0;
+  int64_t num_parameters = 0;
+  double started = 0;            // Unix seconds
+  double updated = 0;            // of the latest event
+  double seconds = 0;            // of training and validation, without the time between a stop and the resume
+  double images_per_second = 0;  // over the whole training time, or of the latest interval; 0: not known
+  std::optional<Best> best;
+  std::map<std::string, Series> train;       // by the name of the measurement: "loss", "lr", "images_per_second"
+  std::map<std::string, Series> validation;  // "loss", "top1", "ema_top1"
+  std::vector<Warning> warnings;
+  std::vector<int64_t> resumed_at;  // steps
+  Json environment;                 // the files of these names; null if there are none
+  Json summary;
+  Json evaluation;
+  std::string config;                    // the resolved experiment file
+  std::vector<std::string> class_names;  // empty: the classes have only numbers
+};
+
+enum class Detail {
+  kOverview,  // without `train`, `evaluation` and `class_names`, so that long runs are read in milliseconds
+  kAll,
+};
+
+// Whether the folder is one that a run has written to.
+bool is_run_directory(const std::filesystem::path& folder);
+
+// Throws UsageError if the folder does not exist or is none of a run, and Error if a file cannot be read.
+RunRecord read_run(const std::filesystem::path& folder, Detail detail);
+
+// Another text when what read_run() reads may have changed.
+std::string version_of(const std::filesystem::path& folder);
+
+// The run directories in `folder` and the folders within it, or `folder` itself if it is one; links to folders are not followed. Throws
+// UsageError if it does not exist.
+std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
+
+// "vm, 2 x cpu"; empty if it is not known.
+std::string place_of(const RunRecord& run);
+// The epoch that it is in, or the step if its length is a number of steps: "3/100".
+std::string progress_of(const RunRecord& run);
+// "93.21%" for a fraction of correct predictions, else "0.1234"; "-" for NaN.
+std::string format_metric(const std::string& name, double value);
+
+}  // namespace trainer::history

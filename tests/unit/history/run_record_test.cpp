@@ -1,0 +1,228 @@
+#include "history/run_record.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "history/compare.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace trainer::history {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class RunRecordTest : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((folder_.path() / name).parent_path());
+    std::ofstream(folder_.path() / name) << text;
+  }
+  RunRecord read(Detail detail = Detail::kAll) const { return read_run(folder_.path(), detail); }
+  const std::filesystem::path& path() const { return folder_.path(); }
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
+constexpr const char* kStart = R"({"event":"start","time":100,"epoch":0,"step":0,"num_epochs":3,"steps_per_epoch":10,"num_parameters":7}
+)";
+
+std::string train(int step, double time, const char* loss) {
+  return R"({"event":"train","time":)" + std::to_string(time) + R"(,"epoch":)" + std::to_string((step - 1) / 10) + R"(,"step":)" +
+         std::to_string(step) + R"(,"loss":)" + loss + R"(,"lr":0.1})" + "\n";
+}
+
+std::string validation(int step, double top1) {
+  return R"({"event":"validation","time":112,"epoch":)" + std::to_string((step - 1) / 10) + R"(,"step":)" + std::to_string(step) +
+         R"(,"loss":1.5,"top1":)" + std::to_string(top1) + R"(,"num_samples":50,"seconds":0.5})" + "\n";
+}
+
+TEST_F(RunRecordTest, ReadsSeriesAndTheBestValidation) {
+  write("metrics.jsonl", kStart + train(5, 105, "2.5") + train(10, 110, "2") + validation(10, 0.5) + train(20, 120, "1") +
+                             validation(20, 0.75) + validation(30, 0.5) +
+                             R"({"event":"end","time":130,"epoch":2,"step":30,"reason":"done",)" +
+                             R"("seconds":30,"images_per_second":99.5})" + "\n");
+  const auto run = read();
+  EXPECT_EQ(run.state, State::kDone);
+  EXPECT_THAT(run.train.at("loss").steps, ElementsAre(5, 10, 20));
+  EXPECT_THAT(run.train.at("loss").values, ElementsAre(2.5, 2, 1));
+  EXPECT_THAT(run.validation.at("top1").values, ElementsAre(0.5, 0.75, 0.5));
+  EXPECT_FALSE(run.validation.contains("num_samples"));
+  ASSERT_TRUE(run.best);
+  EXPECT_EQ(run.best->metric, "top1");
+  EXPECT_EQ(run.best->epoch, 1);
+  EXPECT_EQ(progress_of(run), "3/3");
+  EXPECT_EQ(run.seconds, 30);
+  EXPECT_EQ(run.images_per_second, 99.5);
+  const auto overview = read(Detail::kOverview);
+  EXPECT_TRUE(overview.train.empty());
+  EXPECT_EQ(overview.best->value, 0.75);
+  EXPECT_EQ(overview.seconds, 30);
+}
+
+TEST_F(RunRecordTest, TheMetricOfTheBestIsThatOfTheExperiment) {
+  write("metrics.jsonl", kStart + validation(10, 0.5));
+  write("config.yaml", "checkpoint: {monitor: validation/top1, mode: min}\n");
+  EXPECT_EQ(read().best->metric, "top1");
+  write("metrics.jsonl", kStart + validation(10, 0.5) + validation(20, 0.25));
+  EXPECT_EQ(read().best->value, 0.25);
+  write("config.yaml", "checkpoint: {monitor: auto, mode: auto}\n");
+  EXPECT_EQ(read().best->value, 0.5);
+  write("summary.json", R"({"monitor": "validation/loss"})");
+  EXPECT_EQ(read().best->metric, "loss");
+}
+
+TEST_F(RunRecordTest, HalfWrittenLinesAndOtherValuesAreLeftOut) {
+  write("metrics.jsonl", kStart + train(5, 105, "NaN") + train(6, 106, "null") + "{\"event\":\"tr\n\n[1]\n{\"event\":3,\"step\":\"x\"}\n" +
+                             train(7, 107, "-Infinity") + R"({"event":"train","time":108,"step":8,"lo)");
+  write("environment.json", "{\"ranks\": [");
+  const auto run = read();
+  EXPECT_THAT(run.train.at("loss").steps, ElementsAre(5, 6, 7));
+  for (const auto value : run.train.at("loss").values) EXPECT_TRUE(std::isnan(value));
+  EXPECT_EQ(run.step, 7);
+  EXPECT_EQ(run.state, State::kFailed);
+  EXPECT_EQ(place_of(run), "");
+  EXPECT_FALSE(run.best);
+}
+
+TEST_F(RunRecordTest, TimeBetweenSessionsDoesNotCount) {
+  const std::string first = kStart + train(10, 110, "2") + R"({"event":"end","time":111,"epoch":0,"step":10,"reason":"stopped"})" + "\n";
+  write("metrics.jsonl", first);
+  EXPECT_EQ(read().state, State::kStopped);
+  const std::string second = R"({"event":"resume","time":500,"epoch":1,"step":10,"checkpoint":"a","num_epochs":3,"steps_per_epoch":10})"
+                             "\n" +
+                             train(20, 520, "1");
+  write("metrics.jsonl", first + second);
+  for (const auto detail : {Detail::kAll, Detail::kOverview}) {
+    const auto run = read(detail);
+    EXPECT_EQ(run.seconds, 11 + 20);
+    EXPECT_EQ(run.started, 100);
+    EXPECT_EQ(run.state, State::kFailed);  // it neither ended nor holds the lock
+    EXPECT_THAT(run.resumed_at, ElementsAre(10));
+    EXPECT_EQ(run.step, 20);
+  }
+}
+
+TEST_F(RunRecordTest, ARunIsRunningWhileItsLockIsHeld) {
+  write("metrics.jsonl", kStart);
+  write(".lock", "process 1 on host since then");
+  EXPECT_EQ(read().state, State::kFailed);  // killed: nobody holds it any more
+  const auto lock = lock_file(path() / ".lock", 0644);
+  EXPECT_EQ(read().state, State::kRunning);
+}
+
+TEST_F(RunRecordTest, EarlyStoppingAndErrors) {
+  const auto end = [](const char* reason) {
+    return std::string(R"({"event":"end","time":111,"reason":")") + reason + "\",\"message\":\"m\"}\n";
+  };
+  write("metrics.jsonl", kStart + end("early_stopping"));
+  EXPECT_EQ(read().state, State::kEarly);
+  write("metrics.jsonl", kStart + end("failed"));
+  EXPECT_EQ(read().state, State::kFailed);
+  EXPECT_EQ(read().message, "m");
+}
+
+TEST_F(RunRecordTest, ALengthInSteps) {
+  write("metrics.jsonl", R"({"event":"start","time":1,"step":0,"num_epochs":3,"num_steps":25,"steps_per_epoch":10})"
+                         "\n" +
+                             train(5, 2, "1"));
+  EXPECT_EQ(progress_of(read()), "step 5/25");
+}
+
+TEST_F(RunRecordTest, FindsRunsInFolders) {
+  write("a/metrics.jsonl", kStart);
+  write("sweep/b/environment.json", "{}");
+  write("sweep/b/checkpoints/metrics.jsonl", "");  // within a run
+  write("other/notes.txt", "");
+  auto found = find_runs(path());
+  std::ranges::sort(found);
+  EXPECT_THAT(found, ElementsAre(path() / "a", path() / "sweep" / "b"));
+  EXPECT_THAT(find_runs(path() / "a"), ElementsAre(path() / "a"));
+}
+
+std::string refusal_of(const std::filesystem::path& folder) {
+  try {
+    read_run(folder, Detail::kOverview);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "read";
+}
+
+TEST_F(RunRecordTest, FoldersWithoutARunAreRefused) {
+  const auto folder = path().string();
+  EXPECT_EQ(refusal_of(folder),
+            folder + ": no run has written to this folder, which has no metrics.jsonl; `trainer runs " + folder + "` lists the runs in it");
+  EXPECT_EQ(refusal_of(folder + "/b"), folder +
+                                           "/b: there is no such folder; name the folder of a run, such as runs/<experiment>; "
+                                           "`trainer runs` lists them");
+  try {
+    find_runs(folder + "/b");
+    ADD_FAILURE();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/b: there is no such folder; name the folder that holds the runs"));
+  }
+}
+
+TEST_F(RunRecordTest, WhereItRan) {
+  write("metrics.jsonl", kStart);
+  const auto place = [&](const char* ranks) {
+    write("environment.json", std::string("{\"ranks\": ") + ranks + "}");
+    return place_of(read());
+  };
+  EXPECT_EQ(place(R"([{"host": "a", "device": "cpu"}])"), "a, cpu");
+  EXPECT_EQ(place(R"([{"host": "a", "device": "cuda:0"}, {"host": "a", "device": "cuda:1"}])"), "a, 2 x cuda");
+  EXPECT_EQ(place(R"([{"host": "a", "device": "cuda:0"}, {"host": "b", "device": "cuda:0"}])"), "a and 1 more host, 2 x cuda");
+  EXPECT_EQ(place("3"), "");
+}
+
+const Row& row_of(const std::vector<Row>& rows, const std::string& name) {
+  const auto found = std::ranges::find(rows, name, &Row::name);
+  if (found == rows.end()) throw std::out_of_range(name);
+  return *found;
+}
+
+TEST(CompareRuns, ShowsValuesSideBySide) {
+  std::vector<RunRecord> runs(3);
+  runs[0].config = "experiment: a\noptimizer: {name: sgd, lr: 0.1}\ndataset: {train_transforms: [{resize: {size: 8}}, grey]}\n";
+  runs[1].config = "experiment: a\noptimizer: {name: sgd, lr: 0.2, momentum: 0.9}\n";
+  runs[2].config = "{";  // damaged
+  const auto rows = config_rows(runs);
+  EXPECT_FALSE(row_of(config_rows(std::span(runs).first(2)), "experiment").differs());
+  EXPECT_TRUE(row_of(rows, "experiment").differs());  // the third has none
+  EXPECT_THAT(row_of(rows, "optimizer.lr").values, ElementsAre("0.1", "0.2", std::nullopt));
+  EXPECT_THAT(row_of(rows, "optimizer.momentum").values, ElementsAre(std::nullopt, "0.9", std::nullopt));
+  EXPECT_EQ(row_of(rows, "dataset.train_transforms").values.front(), "[{resize: {size: 8}}, grey]");
+}
+
+TEST(CompareRuns, ValuesOfRanksAreOneValue) {
+  std::vector<RunRecord> runs(1);
+  runs[0].environment = Json::parse(R"({"command_line": ["--config", "a b.yaml"], "fused": true,
+    "ranks": [{"host": "a", "process_id": 5, "device": "cpu"}, {"host": "b", "process_id": 6, "device": "cpu"}]})");
+  const auto rows = environment_rows(runs);
+  EXPECT_EQ(rows.size(), 4);
+  EXPECT_EQ(row_of(rows, "command_line").values.front(), "--config a b.yaml");
+  EXPECT_EQ(row_of(rows, "fused").values.front(), "true");
+  EXPECT_EQ(row_of(rows, "ranks.host").values.front(), "a, b");
+  EXPECT_EQ(row_of(rows, "ranks.device").values.front(), "cpu");
+}
+
+TEST(CompareRuns, Results) {
+  std::vector<RunRecord> runs(1);
+  runs[0].steps_per_epoch = 10;
+  runs[0].best = Best{.metric = "top1", .value = 0.5, .epoch = 1, .step = 20};
+  runs[0].validation["top1"] = {{10, 20}, {0.5, 0.25}};
+  runs[0].seconds = 65;
+  const auto rows = result_rows(runs);
+  EXPECT_EQ(row_of(rows, "best top1").values.front(), "50.00%, epoch 2");
+  EXPECT_EQ(row_of(rows, "validation top1").values.front(), "25.00%");
+  EXPECT_EQ(row_of(rows, "time").values.front(), "1m05s");
+}
+
+}  // namespace
+}  // namespace trainer::history
