@@ -8,8 +8,8 @@ usage() {
 usage: scripts/setup.sh [--cuda] [--parity] [--dev]
   --cuda    also the NVIDIA libraries and headers (about 1.9 GB to download); by itself where an NVIDIA driver is found
   --parity  --cuda, and a small Python environment that imports the very same LibTorch (for tests/parity and bench/)
-  --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh, and what the tests of Slurm, MPI and
-            containers and of the kit for GPUs need
+  --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh, and what the tests of Slurm, MPI,
+            containers, the kit for GPUs and of pages in a browser need
 environment:
   TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and fetch none
   TRAINER_WITH_OPENCV=OFF    build without image files; OpenCV and libjpeg are then not installed
@@ -46,10 +46,12 @@ missing_packages() {
 install_packages() {
   local packages=(g++ cmake ninja-build ccache mold git ca-certificates python3-venv libspdlog-dev libyaml-cpp-dev libcli11-dev
     nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev libgtest-dev libgmock-dev
-    libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev)
+    libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev libcpp-httplib-dev pkg-config)
   if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then
     packages+=(clang-format clang-tidy clang shellcheck iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zsh fish mandoc)
+    # Ubuntu has Chromium only as a snap.
+    if grep -qx ID=debian /etc/os-release; then packages+=(chromium-headless-shell); fi
   fi
   local missing as_root=()
   mapfile -t missing < <(missing_packages "${packages[@]}")

@@ -35,6 +35,7 @@ constexpr std::array kCommands = {
     Command{"export", "write the network of a checkpoint for other programs", &export_model},
     Command{"verify-resume", "check that a resumed run equals an uninterrupted one, bit for bit", &verify_resume},
     Command{"lr-find", "find a learning rate: train while it grows, and show where the loss falls fastest", &lr_find},
+    Command{"report", "write a page with the curves and results of runs, or serve it", &report},
     Command{"runs", "list the runs of a folder with their state and their best result", &cli::runs},
     Command{"compare", "show how runs differ: configuration, environment, result", &cli::compare},
     Command{"replay", "re-run a saved non-finite step in one process", &replay},

@@ -25,6 +25,7 @@ ExitCode predict(const std::vector<std::string>& args);
 ExitCode config(const std::vector<std::string>& args);
 ExitCode data(const std::vector<std::string>& args);
 ExitCode doctor(const std::vector<std::string>& args);
+ExitCode report(const std::vector<std::string>& args);
 ExitCode replay(const std::vector<std::string>& args);
 ExitCode export_model(const std::vector<std::string>& args);
 ExitCode checkpoint(const std::vector<std::string>& args);

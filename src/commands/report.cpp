@@ -1,0 +1,113 @@
+// `trainer report`: a page with the curves and results of runs, as a file or served while they train.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <map>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/plural.h"
+#include "base/signal.h"
+#include "base/text.h"
+#include "cli/arguments.h"
+#include "commands/command.h"
+#include "commands/output.h"
+#include "commands/sample_pictures.h"
+#include "report/live_server.h"
+#include "report/page.h"
+
+namespace trainer::commands {
+namespace {
+
+struct ReportArguments {
+  std::vector<std::string> folders;
+  std::filesystem::path output = "report.html";
+  bool is_live = false;
+  int port = 0;
+};
+
+// Reads the runs as often as the page asks for them, and the pictures of an evaluation only once.
+class Runs {
+ public:
+  explicit Runs(const ReportArguments& arguments) : arguments_(arguments) {}
+
+  history::Json data() {
+    std::vector<history::RunRecord> runs;
+    for (const auto& folder : arguments_.folders) runs.push_back(history::read_run(folder, history::Detail::kAll));
+    const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+    return report::make_data(runs, {.now = now.count(),
+                                    .is_live = arguments_.is_live,
+                                    .read_pictures = [this](const auto& run, const auto& samples) { return pictures_of(run, samples); }});
+  }
+
+  std::string version() const {
+    std::vector<std::string> versions;
+    for (const auto& folder : arguments_.folders) versions.push_back(history::version_of(folder));
+    return join(versions, " ");
+  }
+
+ private:
+  report::Pictures pictures_of(const history::RunRecord& run, const std::vector<int64_t>& samples) {
+    const auto key = run.folder.string() + run.evaluation.dump(-1, ' ', false, history::Json::error_handler_t::replace);
+    auto& [known_key, pictures] = pictures_[run.folder.string()];
+    if (known_key != key) pictures = read_sample_pictures(run, samples);
+    known_key = key;
+    return pictures;
+  }
+
+  const ReportArguments& arguments_;
+  std::map<std::string, std::pair<std::string, report::Pictures>> pictures_;  // by folder, with what they belong to
+};
+
+void write_report(const ReportArguments& arguments) {
+  write_file_atomically(arguments.output, report::make_page(Runs(arguments).data()));
+  print("{}: {}; open it in a browser\n", arguments.output.string(), counted(arguments.folders.size(), "run"));
+}
+
+void serve(const ReportArguments& arguments) {
+  Runs runs(arguments);
+  runs.data();  // a folder without a run is an error now, not of a request
+  report::LiveServer server(arguments.port,
+                            {.version = [&] { return runs.version(); },
+                             .page = [&] { return report::make_page(runs.data()); },
+                             .data = [&] { return runs.data().dump(-1, ' ', false, history::Json::error_handler_t::replace); }});
+  install_stop_handlers();
+  print("http://127.0.0.1:{}/\n", server.port());
+  std::fflush(stdout);
+  make_console_logger()->info(
+      "open this address in a browser of this computer; from another one, `ssh -L {0}:127.0.0.1:{0} HOST` makes it "
+      "reachable there. Ctrl-C ends this command, not the training.",
+      server.port());
+  server.serve([] { return stop_signal() != 0; });
+}
+
+}  // namespace
+
+ExitCode report(const std::vector<std::string>& args) {
+  CLI::App app(
+      "Writes a page with the curves and results of runs, which opens in any browser and refers to nothing outside of it. With --live the "
+      "page "
+      "follows the runs while they train.",
+      "trainer report");
+  ReportArguments arguments;
+  app.add_option("runs", arguments.folders, "folders of runs, such as runs/a runs/b; several are drawn into the same charts")
+      ->required()
+      ->expected(1, 100)
+      ->type_name("RUN");
+  auto* output = app.add_option("--output", arguments.output, "the page; default: report.html")->type_name("FILE");
+  auto* live = app.add_flag("--live", arguments.is_live, "serve the page on this computer (127.0.0.1) instead, until Ctrl-C");
+  auto* port = app.add_option("--port", arguments.port, "with --live: the port; default: a free one")->check(CLI::Range(1, 65535));
+  cli::parse(app, args);
+  if (live->count() > 0 && output->count() > 0) throw UsageError("--live writes no file: omit --output, or --live");
+  if (live->count() == 0 && port->count() > 0) throw UsageError("--port has no effect without --live: add --live, or omit --port");
+  if (arguments.is_live) {
+    serve(arguments);
+  } else {
+    write_report(arguments);
+  }
+  return ExitCode::kDone;
+}
+
+}  // namespace trainer::commands

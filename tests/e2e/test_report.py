@@ -1,0 +1,207 @@
+"""`trainer runs`, `trainer compare` and `trainer report`, whose page is opened in a browser if one is installed."""
+
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import browser  # noqa: E402
+import terminal  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = pathlib.Path(os.environ["TRAINER_BINARY"])
+# Without one the test of the page is skipped, or fails in CI.
+HAS_BROWSER = browser.BROWSER is not None or os.environ.get("CI") == "true"
+HAS_IMAGES = os.environ.get("TRAINER_OPENCV") != "0"
+LINEAR = ["--config", ROOT / "configs" / "demo_linear.yaml"]
+IMAGES = ["--config", ROOT / "configs" / "quickstart.yaml", "training.epochs=null", "training.steps=2", "logging.every_steps=1"]
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+# A canvas on which something is drawn.
+NUM_DRAWN = """[...document.querySelectorAll(".charts canvas")].filter((canvas) =>
+  canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0)).length"""
+
+
+def trainer(*args, binary=BINARY, **options):
+    return subprocess.run([binary, *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=120, **options)
+
+
+def evaluation(num_samples):
+    """As the program writes it."""
+    return {"split": "validation", "epoch": 0, "step": 4, "num_samples": num_samples, "metrics": {"loss": 2.3, "top1": 0.1},
+            "classes": [{"name": HOSTILE if label == 0 else f"class {label}", "num_samples": 50, "recall": 0.5, "precision": 0.25, "f1": 1 / 3}
+                        for label in range(10)],
+            "confusion": [[25 if column == row else 3 for column in range(10)] for row in range(10)],
+            "calibration": [{"confidence": (at + 0.5) / 15, "accuracy": at / 15, "count": at} for at in range(15)],
+            "mistakes": [{"index": index, "label": 0, "predicted": 1, "confidence": 0.9} for index in (3, num_samples - 1)]}
+
+
+class ReportTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-report-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.runs = cls.folder / "runs"
+        for name, args in (("images", IMAGES), ("linear", LINEAR)):
+            run = trainer(*args, "--run-dir", cls.runs / name)
+            assert run.returncode == 0, run.stderr
+        (cls.runs / "images" / "evaluation.json").write_text(json.dumps(evaluation(500)))
+
+    def report(self, *args):
+        page = self.folder / f"{self.id()}.html"
+        run = trainer("report", *args, "--output", page)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return page
+
+    def open_browser(self):
+        profile = tempfile.TemporaryDirectory(prefix="trainer-browser-", ignore_cleanup_errors=True)
+        self.addCleanup(profile.cleanup)
+        page = browser.Browser(profile.name)
+        self.addCleanup(page.close)
+        return page
+
+    def test_runs_and_compare_need_no_libtorch(self):
+        alone = self.folder / "alone"
+        alone.mkdir()
+        shutil.copy(BINARY, alone / "trainer")
+        self.assertNotEqual(trainer("report", "--help", "x", binary=alone / "trainer").returncode, 0)  # the library is not there
+        runs = trainer("runs", self.runs, binary=alone / "trainer")
+        self.assertEqual(runs.returncode, 0, runs.stderr)
+        lines = runs.stdout.splitlines()
+        self.assertRegex(lines[0], r"^RUN +STATE +EPOCH +BEST +STARTED +TIME +WHERE$")
+        self.assertRegex(lines[1], rf"^{self.runs}/linear +done +5/5 +loss \d\.\d{{4}} +\d{{4}}-\d\d-\d\d \d\d:\d\d +[\d.]+s +\S+, cpu$")
+        self.assertRegex(lines[2], rf"^{self.runs}/images +done +step 2/2 +top1 ")
+        compare = trainer("compare", self.runs / "images", self.runs / "linear", "--json", binary=alone / "trainer")
+        self.assertEqual(compare.returncode, 0, compare.stderr)
+        difference = json.loads(compare.stdout)
+        self.assertEqual(difference["config"]["model.name"], ["resnet20", "demo_linear"])
+        self.assertEqual(difference["result"]["state"], ["done", "done"])
+        self.assertNotIn("libtorch_version", difference["environment"])
+
+    def test_runs_as_json_and_in_a_narrow_terminal(self):
+        runs = json.loads(trainer("runs", self.runs, "--json").stdout)
+        self.assertEqual([pathlib.Path(run["run"]).name for run in runs], ["linear", "images"])
+        self.assertEqual((runs[0]["state"], runs[0]["step"], runs[0]["best"]["metric"]), ("done", 160, "loss"))
+        code, text = terminal.run([BINARY, "runs", "runs"], columns=30, cwd=self.folder)
+        screen = terminal.show(text, 30)
+        self.assertEqual((code, screen.wrapped), (0, []), text)
+        self.assertRegex(screen.lines()[0], "^RUN +STATE +BEST$|^RUN +STATE$")
+
+    def test_mistakes_in_the_command_line(self):
+        for args, message in (
+            (("compare", self.runs / "images"), "runs: at least 2 expected, but 1 given (see `trainer compare --help`)"),
+            (("report", self.folder), f"{self.folder}: no run has written to this folder, which has no metrics.jsonl; "
+                                      f"`trainer runs {self.folder}` lists the runs in it"),
+            (("report", self.runs / "images", "--port", "80"), "--port has no effect without --live: add --live, or omit --port"),
+            (("report", self.runs / "images", "--live", "--output", "a"), "--live writes no file: omit --output, or --live"),
+        ):
+            run = trainer(*args)
+            self.assertEqual((run.returncode, run.stderr), (2, f"error: {message}\n"))
+
+    @unittest.skipUnless(HAS_BROWSER, "no Chromium")
+    def test_page_in_a_browser(self):
+        page = self.report(self.runs / "images", self.runs / "linear")
+        address = f"file://{page}"
+        view = self.open_browser()
+        for width in (400, 1400):
+            for scheme in ("light", "dark"):
+                view.open(address, width=width, scheme=scheme)
+                view.wait_for("document.querySelectorAll('.charts canvas').length > 0")
+                self.assertEqual(view.evaluate(NUM_DRAWN), view.evaluate("document.querySelectorAll('.charts canvas').length"))
+                self.assertLessEqual(view.evaluate("document.documentElement.scrollWidth"), width)
+                self.assertEqual(view.messages, [])
+                self.assertEqual([request for request in view.requests if not request.startswith("data:")], [address])
+        # Markup in a name is text.
+        self.assertIn(HOSTILE, view.evaluate("document.querySelector('#evaluation').textContent"))
+        self.assertEqual(view.evaluate("document.querySelectorAll('script').length"), 6)
+        self.assertIn("model.name", view.evaluate("document.querySelector('#config').textContent"))
+        pictures = view.evaluate("[...document.querySelectorAll('.mistakes img')].map((image) => image.decode().then(() => image.naturalWidth))"
+                                 ".reduce((all, one) => all.then((widths) => one.then((width) => [...widths, width])), Promise.resolve([]))")
+        self.assertEqual(pictures, [32, 32] if HAS_IMAGES else [])
+        # The keyboard moves along a chart, and the legend shows the values there.
+        first_value = "document.querySelector('.charts .u-series:nth-child(3) .u-value').textContent"
+        latest = view.evaluate(first_value)
+        view.evaluate("document.querySelector('.plot').focus()")
+        view.press("ArrowRight")
+        view.wait_for(f"{first_value} !== {json.dumps(latest)}")
+
+    def test_a_long_run_makes_a_small_page(self):
+        folder = self.folder / "long"
+        folder.mkdir()
+        with open(folder / "metrics.jsonl", "w") as file:
+            file.write(json.dumps({"event": "start", "time": 1, "epoch": 0, "step": 0, "num_epochs": 1000, "steps_per_epoch": 100}) + "\n")
+            for step in range(10, 100001, 10):
+                head = {"time": step, "epoch": (step - 1) // 100, "step": step}
+                values = {"loss": 99.5 if step == 50010 else 1 / step, "top1": 1 - 1 / step, "lr": 0.1 / step, "images_per_second": 1000 / 7 + step,
+                          "data_wait": 1 / step, "queue_depth": 3.0, "memory_bytes": 10**9 + step}
+                file.write(json.dumps({"event": "train", **head, **values}, separators=(",", ":")) + "\n")
+                if step % 100 == 0:
+                    file.write(json.dumps({"event": "validation", **head, "loss": 1 / step, "top1": 0.5, "top5": 0.9}) + "\n")
+            file.write('{"event":"train","ti')  # being written
+        page = self.report(folder)
+        self.assertLess(page.stat().st_size, 2_000_000)
+        data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL).group(1))
+        self.assertIn(99.5, data["runs"][0]["train"]["loss"]["values"])
+
+    def request(self, port, method="GET", path="/", **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read().decode()
+        connection.close()
+        return answer, body
+
+    def test_live(self):
+        run_dir = self.folder / "live"
+        training = subprocess.Popen([BINARY, *map(str, LINEAR), "training.epochs=1000000", "runtime.threads=1", "--run-dir", run_dir], cwd=ROOT, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(training.wait)
+        self.addCleanup(training.kill)
+        while not ((run_dir / "metrics.jsonl").exists() and b"validation" in (run_dir / "metrics.jsonl").read_bytes()):
+            time.sleep(0.05)
+        self.assertEqual(json.loads(trainer("runs", run_dir, "--json").stdout)[0]["state"], "running")
+        report = subprocess.Popen([BINARY, "report", "--live", run_dir], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True)
+        self.addCleanup(report.communicate)
+        self.addCleanup(report.kill)
+        address = report.stdout.readline().strip()
+        port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", address).group(1))
+
+        if HAS_BROWSER:
+            view = self.open_browser()
+            view.open(address)
+            steps = "data.runs[0].step"
+            before = view.evaluate(steps)
+            view.wait_for(f"{steps} > {before}")
+            drawn = "charts[0].plot.data[0].at(-1)"
+            view.wait_for(f"{drawn} > {before}")  # without a reload
+            self.assertEqual(view.messages, [])
+            self.assertEqual(set(view.requests), {address, f"{address}data"})
+
+        training.send_signal(signal.SIGTERM)
+        self.assertEqual(training.wait(timeout=60), 75)
+        answer, body = self.request(port, path="/data")
+        self.assertEqual((answer.status, json.loads(body)["runs"][0]["state"]), (200, "stopped"))
+        unchanged, body = self.request(port, path="/data", **{"If-None-Match": answer.getheader("ETag")})
+        self.assertEqual((unchanged.status, body), (304, ""))
+        for status, arguments in ((403, {"Host": "attacker.example"}), (403, {"Host": "127.0.0.1.attacker.example:80"}), (200, {"Host": "localhost:9"}),
+                                  (404, {"path": "/metrics.jsonl"}), (404, {"path": "/../../etc/passwd"}), (405, {"method": "POST"})):
+            self.assertEqual(self.request(port, **arguments)[0].status, status, arguments)
+        taken = trainer("report", "--live", run_dir, "--port", port)
+        self.assertEqual((taken.returncode, taken.stderr), (2, f"error: --port {port}: another program uses this port, or it needs other rights; "
+                                                               "choose another one, or omit --port\n"))
+        report.send_signal(signal.SIGINT)
+        self.assertEqual(report.wait(timeout=20), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
