@@ -1,6 +1,7 @@
 """Experiment files in everyday use: bases, the standard input, where values come from, and files to start from. TRAINER_BINARY is the program;
 TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -21,9 +22,9 @@ ONE_STEP = ["training.epochs=null", "training.steps=1", "lr_scheduler.warmup_epo
 def start(*args, text=None):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen([BINARY, *map(str, args)], cwd=ROOT, **pipes)
-    if text is not None:
-        process.stdin.write(text)
-    process.stdin.close()
+    # A command that does not read it may have ended.
+    with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+        pipe.write(text or "")
     process.stdin = None
     return process
 

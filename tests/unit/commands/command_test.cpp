@@ -111,10 +111,29 @@ std::string help_of(const std::vector<std::string>& args) {
 }
 
 TEST(Commands, PrintTheirHelp) {
-  for (const std::string command :
-       {"train", "validate", "eval", "predict", "launch", "init", "config", "config show", "config reference", "data", "data show",
-        "data pack", "checkpoint", "checkpoint average", "export", "verify-resume", "lr-find", "report", "runs", "compare", "replay",
-        "doctor", "list"}) {
+  for (const std::string command : {"train",
+                                    "validate",
+                                    "eval",
+                                    "predict",
+                                    "launch",
+                                    "init",
+                                    "config",
+                                    "config show",
+                                    "config reference",
+                                    "data",
+                                    "data show",
+                                    "data pack",
+                                    "checkpoint",
+                                    "checkpoint average",
+                                    "export",
+                                    "verify-resume",
+                                    "lr-find",
+                                    "report",
+                                    "runs",
+                                    "compare",
+                                    "replay",
+                                    "doctor",
+                                    "list"}) {
     std::vector<std::string> args;
     std::istringstream words(command);
     for (std::string word; words >> word;) args.push_back(word);
