@@ -57,7 +57,7 @@ void add_sinks(reporting::Reporter& reporter, const config::Experiment& experime
   files->add(reporting::make_jsonl(directory->metrics_file()));
   files->add(reporting::make_csv(directory->metrics_table_file(), task::all_metrics()));
   if (experiment.logging.tensorboard) files->add(reporting::make_tensorboard(directory->tensorboard_folder()));
-  files->add(reporting::make_evaluation(directory->evaluation_file(), class_names));
+  files->add(reporting::make_evaluation(directory->evaluation_file(), class_names, logger));
   files->add(reporting::make_summary(directory->summary_file()));
   reporter.add(std::move(files));
 }

@@ -82,8 +82,8 @@ constexpr auto kChecks = std::to_array<Check>({
     {"output_dir", kMeasurementLimit, [](const Subject& subject) { return FindingList{judge_disk(read_disk(subject.output_dir))}; }},
     {"image files", kShort, [](const Subject&) { return FindingList{judge_images(try_images())}; }},
     // Their processes have the limit; the check needs a moment more to end them.
-    {"all_reduce, gloo", kMeasurementLimit + kShort, check_gloo},
-    {"all_reduce, NCCL", kMeasurementLimit + kShort, check_nccl},
+    {"all_reduce", kMeasurementLimit + kShort, check_gloo},
+    {"all_reduce of GPUs", kMeasurementLimit + kShort, check_nccl},
 });
 
 }  // namespace

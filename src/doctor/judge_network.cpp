@@ -72,16 +72,17 @@ Finding judge_gloo(const Measurement& measurement) {
     return failed("two processes cannot train together: " + measurement.problem,
                   "correct what this message names; look for a firewall on the loopback interface, and for GLOO_SOCKET_IFNAME");
   }
+  const auto text = "gloo: " + to_text(measurement);
   if (measurement.latency > kSlowLatency || bytes_per_second(measurement) < kSlow) {
-    return warning(to_text(measurement) + ": slow",
+    return warning(text + ": slow",
                    "look with top for other programs on these cores, and give each rank cores of its own (runtime.threads)");
   }
-  return ok(to_text(measurement));
+  return ok(text);
 }
 
 Finding judge_shared_sums(const Measurement& measurement) {
-  if (!measurement.problem.empty()) return failed("not measured, because gloo has failed", "see gloo");
-  if (measurement.shared_memory_seconds > 0) return ok(to_text(measurement, measurement.shared_memory_seconds));
+  if (!measurement.problem.empty()) return failed("in shared memory: not measured, because gloo has failed", "see the line above");
+  if (measurement.shared_memory_seconds > 0) return ok("in shared memory: " + to_text(measurement, measurement.shared_memory_seconds));
   return warning("two processes cannot map each other's memory, so sums on the CPU go through gloo",
                  "start both in one container, or with --ipc=host and --pid=host");
 }
@@ -92,12 +93,12 @@ Finding judge_nccl(const Measurement& measurement, int num_gpus) {
     return failed("NCCL does not work: " + measurement.problem,
                   "NCCL_DEBUG=INFO shows its steps; distributed.backend: gloo trains without it, more slowly");
   }
-  if (num_gpus == 1) return ok("it starts; with one GPU there is nothing to measure");
+  if (num_gpus == 1) return ok("NCCL starts; with one GPU there is nothing to measure");
+  const auto text = "NCCL: " + to_text(measurement);
   if (bytes_per_second(measurement) < kSlow) {
-    return warning(to_text(measurement) + ": slow",
-                   "see whether `nvidia-smi topo -m` shows a direct path, and NCCL_P2P_DISABLE is not set");
+    return warning(text + ": slow", "see whether `nvidia-smi topo -m` shows a direct path, and NCCL_P2P_DISABLE is not set");
   }
-  return ok(to_text(measurement));
+  return ok(text);
 }
 
 }  // namespace trainer::doctor

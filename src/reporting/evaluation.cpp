@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "reporting/json.h"
 #include "reporting/sinks.h"
@@ -61,18 +62,23 @@ void add_class_results(Json& object, const Evaluation& evaluation, bool with_con
 
 class EvaluationFile : public Sink {
  public:
-  EvaluationFile(std::filesystem::path file, std::vector<std::string> class_names)
-      : file_(std::move(file)), class_names_(std::move(class_names)) {}
+  EvaluationFile(std::filesystem::path file, std::vector<std::string> class_names, Logger& logger)
+      : file_(std::move(file)), class_names_(std::move(class_names)), logger_(logger) {}
 
   void on_validation(const ValidationEvent& event) override {
     if (event.classes.confusion.empty()) return;
     const bool with_confusion = num_classes_of(event.classes.confusion) <= kMostClassesOfFile;
-    write_file_atomically(file_, to_json_text({.event = event, .class_names = class_names_}, with_confusion) + '\n');
+    try {
+      write_file_atomically(file_, to_json_text({.event = event, .class_names = class_names_}, with_confusion) + '\n');
+    } catch (const Error& error) {
+      logger_.warn("{}; training continues, and `trainer eval` with a checkpoint gives the same results", error.what());
+    }
   }
 
  private:
   std::filesystem::path file_;
   std::vector<std::string> class_names_;
+  Logger& logger_;
 };
 
 }  // namespace
@@ -112,8 +118,8 @@ std::string to_json_text(const Evaluation& evaluation, bool with_confusion) {
   return to_text(object);
 }
 
-std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, std::vector<std::string> class_names) {
-  return std::make_unique<EvaluationFile>(file, std::move(class_names));
+std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, std::vector<std::string> class_names, Logger& logger) {
+  return std::make_unique<EvaluationFile>(file, std::move(class_names), logger);
 }
 
 }  // namespace trainer::reporting

@@ -30,8 +30,9 @@ std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricCo
 // Final and best metrics, seconds, images per second and why the run ended; written once, atomically.
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file);
 // The result of the latest validation with classes (evaluation.h), replaced atomically; without the confusion matrix if there are more than
-// 200 classes. `class_names`: of each class; empty: the classes have only numbers.
-std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, std::vector<std::string> class_names);
+// 200 classes. `class_names`: of each class; empty: the classes have only numbers. `logger`, which must outlive the sink, gets a warning if
+// the file cannot be written.
+std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, std::vector<std::string> class_names, Logger& logger);
 // An event file for TensorBoard in `folder`, which is created if needed. The x axis is the step.
 std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder);
 

@@ -39,8 +39,8 @@ TEST(JudgeNetwork, Variables) {
 
 TEST(JudgeNetwork, AllReduce) {
   const Measurement fast{.latency = 5e-5, .seconds = 0.01, .num_bytes = 16 << 20, .shared_memory_seconds = 0.005};
-  EXPECT_THAT(judge_gloo(fast), IsOk("16.0 MiB in 10.0 ms (1.68 GB/s), latency 50 µs"));
-  EXPECT_THAT(judge_shared_sums(fast), IsOk("16.0 MiB in 5.0 ms (3.36 GB/s)"));
+  EXPECT_THAT(judge_gloo(fast), IsOk("gloo: 16.0 MiB in 10.0 ms (1.68 GB/s), latency 50 µs"));
+  EXPECT_THAT(judge_shared_sums(fast), IsOk("in shared memory: 16.0 MiB in 5.0 ms (3.36 GB/s)"));
   auto late = fast;
   late.latency = 0.006;
   EXPECT_THAT(judge_gloo(late), IsWarning("latency 6000 µs: slow", "other programs on these cores"));
@@ -51,13 +51,13 @@ TEST(JudgeNetwork, AllReduce) {
   EXPECT_THAT(judge_shared_sums(slow), IsWarning("cannot map each other's memory", "--ipc=host"));
   const Measurement broken{.problem = "gloo cannot listen"};
   EXPECT_THAT(judge_gloo(broken), IsFailed("two processes cannot train together: gloo cannot listen", "firewall"));
-  EXPECT_THAT(judge_shared_sums(broken), IsFailed("because gloo has failed", "see gloo"));
+  EXPECT_THAT(judge_shared_sums(broken), IsFailed("because gloo has failed", "see the line above"));
 }
 
 TEST(JudgeNetwork, Nccl) {
   const Measurement fast{.latency = 2e-5, .seconds = 0.001, .num_bytes = 16 << 20};
-  EXPECT_THAT(judge_nccl(fast, 2), IsOk("16.0 MiB in 1.0 ms (16.78 GB/s), latency 20 µs"));
-  EXPECT_THAT(judge_nccl(fast, 1), IsOk("it starts; with one GPU there is nothing to measure"));
+  EXPECT_THAT(judge_nccl(fast, 2), IsOk("NCCL: 16.0 MiB in 1.0 ms (16.78 GB/s), latency 20 µs"));
+  EXPECT_THAT(judge_nccl(fast, 1), IsOk("NCCL starts; with one GPU there is nothing to measure"));
   auto slow = fast;
   slow.seconds = 0.01;
   EXPECT_THAT(judge_nccl(slow, 2), IsWarning("(1.68 GB/s), latency 20 µs: slow", "nvidia-smi topo -m"));

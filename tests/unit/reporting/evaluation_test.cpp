@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "reporting/sinks.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/temporary_folder.h"
@@ -51,7 +52,8 @@ TEST(Evaluation, ScoresOfAClassThatDoesNotOccurAreZero) {
 TEST(Evaluation, TheFileHasTheLatestValidationWithClasses) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "evaluation.json";
-  const auto sink = make_evaluation(file, {"cat", "dog"});
+  const auto logger = make_quiet_logger();
+  const auto sink = make_evaluation(file, {"cat", "dog"}, *logger);
   sink->on_validation({.metrics = {loss(0.5)}});
   EXPECT_FALSE(std::filesystem::exists(file));
   sink->on_validation(two_classes());
@@ -65,7 +67,8 @@ TEST(Evaluation, TheFileHasTheLatestValidationWithClasses) {
 TEST(Evaluation, TheFileHasNoConfusionMatrixOfMoreThan200Classes) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "evaluation.json";
-  const auto sink = make_evaluation(file, {});
+  const auto logger = make_quiet_logger();
+  const auto sink = make_evaluation(file, {}, *logger);
   for (const size_t num_classes : {200, 201}) {
     ValidationEvent event;
     event.classes.confusion.resize(num_classes * num_classes);
@@ -74,6 +77,17 @@ TEST(Evaluation, TheFileHasNoConfusionMatrixOfMoreThan200Classes) {
     EXPECT_EQ(written.contains("confusion"), num_classes == 200);
     EXPECT_EQ(written.at("classes").size(), num_classes);
   }
+}
+
+TEST(Evaluation, AFileThatCannotBeWrittenIsAWarning) {
+  const testing::TemporaryFolder folder;
+  const auto log = folder.path() / "log";
+  const auto logger = make_quiet_logger();
+  add_file(*logger, log);
+  const auto file = folder.path() / "missing" / "evaluation.json";
+  make_evaluation(file, {}, *logger)->on_validation(two_classes());
+  EXPECT_THAT(read_file(log), ::testing::HasSubstr("cannot write " + file.string()));
+  EXPECT_THAT(read_file(log), ::testing::HasSubstr("training continues, and `trainer eval` with a checkpoint gives the same results"));
 }
 
 }  // namespace

@@ -86,7 +86,8 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: dataloader.sampler.name: class_balanced needs classes, but synthetic has targets that are numbers; choose another "
        "sampler"},
       {{"dataloader.sampler.repeats=2"}, "command line: dataloader.sampler.repeats: not a key of shuffled, but of repeated_augmentation"},
-      {{"dataloader.sampler=weighted"}, "command line: dataloader.sampler: expected a section of keys and values, got weighted"},
+      {{"dataloader.sampler=weighted"},
+       "command line: dataloader.sampler: expected a section of keys and values, got weighted; write {name: weighted}"},
       {{"dataloader.sampler={name: subset}"}, "command line: dataloader.sampler.fraction: missing; give this or dataloader.sampler.count"},
       {{"training.steps=9"}, "command line: training.steps: given together with training.epochs; set one of them to null"},
       {{"training.epochs=null"}, "command line: training.epochs: missing; give this or training.steps"},
