@@ -143,7 +143,7 @@ class Training {
       const auto& batch = batches_.next();
       const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
       const auto pass = parts_.task->forward(*parts_.model, batch.images, batch.targets);
-      meter->add(i, pass.loss, pass.outputs, batch.targets, batch.size);
+      meter->add({.number = i, .first_sample = i * batch.size, .size = batch.size}, pass.loss, pass.outputs, batch.targets);
     }
     meter->read(*parts_.ranks.world);
   }
