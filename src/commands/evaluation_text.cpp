@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/plural.h"
+#include "cli/table.h"
 #include "reporting/line.h"
 
 namespace trainer::commands {
@@ -12,12 +13,9 @@ namespace {
 
 constexpr size_t kMostClassesOfMatrix = 20;
 
-// Columns on a terminal, which shows each UTF-8 character in one.
-size_t columns_of(const std::string& text) {
-  return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+std::string padded(const std::string& text, size_t width) {
+  return text + std::string(width - std::min(width, cli::text_width(text)), ' ');
 }
-
-std::string padded(const std::string& text, size_t width) { return text + std::string(width - std::min(width, columns_of(text)), ' '); }
 
 std::string format_value(const reporting::Metric& metric) {
   return metric.info.format == reporting::MetricFormat::kPercent ? fmt::format("{:.2f}%", 100 * metric.value)
@@ -68,7 +66,7 @@ std::string evaluation_text(const reporting::Evaluation& evaluation, const std::
   size_t name_width = 5;
   for (size_t i = 0; i < scores.size(); ++i) {
     names.push_back(reporting::name_of_class(evaluation.class_names, static_cast<int64_t>(i)));
-    name_width = std::max(name_width, columns_of(names.back()));
+    name_width = std::max(name_width, cli::text_width(names.back()));
   }
   return text + table_of_classes(names, scores, name_width) + confusion_matrix(names, confusion, name_width, width);
 }

@@ -5,17 +5,10 @@
 #include "base/error.h"
 #include "commands/image_grid.h"
 #include "input/pipeline.h"
+#include "reporting/evaluation.h"
 #include "session/random_streams.h"
 
 namespace trainer::commands {
-namespace {
-
-std::string caption_of(int64_t label, const input::DatasetInfo& info) {
-  const auto index = static_cast<size_t>(label);
-  return index < info.class_names.size() ? info.class_names[index] : fmt::format("{}", label);
-}
-
-}  // namespace
 
 input::RgbImage draw_sample_grid(const config::Experiment& experiment, const input::Dataset& dataset, const input::SampleList& samples,
                                  int64_t epoch) {
@@ -29,7 +22,7 @@ input::RgbImage draw_sample_grid(const config::Experiment& experiment, const inp
     try {
       const auto sample = dataset.read(which.index, scratch);
       pipeline.write(sample, seeds, which, memory, out);
-      return caption_of(sample.label, dataset.info());
+      return reporting::name_of_class(dataset.info().class_names, sample.label);
     } catch (const std::runtime_error& error) {
       throw DataError(fmt::format("{}: {}", dataset.describe(which.index), error.what()));
     }
