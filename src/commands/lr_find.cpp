@@ -43,7 +43,8 @@ std::vector<std::string> overrides_of_test(const std::vector<std::string>& given
   for (const auto& text :
        {std::string("training.epochs=null"), fmt::format("training.steps={}", num_steps + 10), std::string("training.max_minutes=null"),
         std::string("training.on_non_finite=skip"), std::string("training.ema=null"), std::string("lr_scheduler={name: constant}"),
-        std::string("validation.every_epochs=1000000000"), std::string("logging.every_steps=1")}) {
+        std::string("training.early_stopping=null"), std::string("validation.every_epochs=null"),
+        std::string("validation.every_steps=null"), std::string("logging.profile_steps=[]"), std::string("logging.every_steps=1")}) {
     overrides.push_back(text);
   }
   return overrides;

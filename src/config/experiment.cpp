@@ -29,6 +29,10 @@ void Experiment::check(Findings& findings) const {
         fmt::format("the warm-up of {} epochs is not shorter than the training, training.epochs = {}; shorten it or train longer",
                     warmup_epochs, *training.epochs));
   }
+  if (findings.are_readable({"training", "validation"}) && training.early_stopping && validation.is_off()) {
+    findings.refuse("training.early_stopping",
+                    "needs validations, but validation.every_epochs and validation.every_steps are null; set one of them");
+  }
   if (findings.are_readable({"runtime", "amp"}) && runtime.dtype == DtypeChoice::kFloat64 && amp.enabled.value.value_or(false)) {
     findings.refuse("amp.enabled", "autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them");
   }

@@ -162,22 +162,51 @@ Key key_of(std::string name, bool& field, const KeyInfo& info) {
       [info](const Node& node, bool& value) { return parse_scalar(node, info, value); }, [](bool value) { return write_scalar(value); });
 }
 
-Key key_of(std::string name, std::string& field, const KeyInfo& info) {
+// Sets `field`; on failure leaves it unchanged and returns what was expected.
+std::optional<std::string> parse_text(const Node& node, const KeyInfo& info, std::string& field) {
+  const std::string expected = info.is_path ? "a path" : "text";
+  if (node.kind != Node::Kind::kScalar || (node.text.empty() && !info.may_be_empty)) return expected;
+  if (has_control_characters(node.text)) return expected + " without control characters";
+  try {
+    field = info.is_path ? expand_path(node.text) : node.text;
+  } catch (const Error& error) {
+    return fmt::format("{} ({})", expected, error.what());
+  }
+  return std::nullopt;
+}
+
+// Texts that parse_text() refuses, as YAML.
+std::vector<std::string> refused_texts(const KeyInfo& info) {
   std::vector<std::string> refused = {"[a]", "null", "\"a\\x1b\""};
   if (!info.may_be_empty) refused.emplace_back("\"\"");
-  auto key = make_key(std::move(name), info.is_path ? "path" : "text", info, std::move(refused));
+  return refused;
+}
+
+Key key_of(std::string name, std::string& field, const KeyInfo& info) {
+  auto key = make_key(std::move(name), info.is_path ? "path" : "text", info, refused_texts(info));
+  key.read = [&field, info](const Node& node) { return parse_text(node, info, field); };
+  key.write = [&field] { return Node::scalar(field); };
+  return key;
+}
+
+Key key_of(std::string name, std::vector<std::string>& field, const KeyInfo& info) {
+  std::vector<std::string> refused = {"5", "null"};
+  for (const auto& text : refused_texts(info)) refused.push_back("[" + text + "]");
+  auto key = make_key(std::move(name), info.is_path ? "list of paths" : "list of texts", info, std::move(refused));
   key.read = [&field, info](const Node& node) -> std::optional<std::string> {
-    const std::string expected = info.is_path ? "a path" : "text";
-    if (node.kind != Node::Kind::kScalar || (node.text.empty() && !info.may_be_empty)) return expected;
-    if (has_control_characters(node.text)) return expected + " without control characters";
-    try {
-      field = info.is_path ? expand_path(node.text) : node.text;
-    } catch (const Error& error) {
-      return fmt::format("{} ({})", expected, error.what());
+    if (node.kind != Node::Kind::kList) return std::string("a list");
+    std::vector<std::string> texts(node.items.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (const auto expected = parse_text(node.items[i], info, texts[i])) return "a list, each item " + *expected;
     }
+    field = std::move(texts);
     return std::nullopt;
   };
-  key.write = [&field] { return Node::scalar(field); };
+  key.write = [&field] {
+    std::vector<Node> items;
+    for (const auto& text : field) items.push_back(Node::scalar(text));
+    return Node::list(std::move(items));
+  };
   return key;
 }
 
@@ -253,10 +282,20 @@ template void KeyTable::add(std::string, Auto<double>&, KeyInfo);
 template void KeyTable::add(std::string, Auto<bool>&, KeyInfo);
 template void KeyTable::add(std::string, std::vector<int64_t>&, KeyInfo);
 template void KeyTable::add(std::string, std::vector<double>&, KeyInfo);
+template void KeyTable::add(std::string, std::vector<std::string>&, KeyInfo);
 
 void KeyTable::add_section(std::string name, std::function<void(KeyTable&)> describe_section, std::string doc) {
   Key key = make_key(std::move(name), "section", {.doc = std::move(doc)}, {"5", "[]"});
   key.section = std::move(describe_section);
+  keys_.push_back(std::move(key));
+}
+
+void KeyTable::add_sections(std::string name, std::function<size_t()> count, std::function<void(size_t)> resize,
+                            std::function<void(size_t, KeyTable&)> describe, std::string doc) {
+  Key key = make_key(std::move(name), "list of sections", {.doc = std::move(doc)}, {"5", "{}", "[5]", "null"});
+  key.num_sections = std::move(count);
+  key.resize_sections = std::move(resize);
+  key.section_at = std::move(describe);
   keys_.push_back(std::move(key));
 }
 

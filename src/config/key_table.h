@@ -61,11 +61,15 @@ struct Key {
   std::function<Node()> write;
   // Values that must be refused, in YAML: one of the wrong type and, if the key has a range, some out of range.
   std::vector<std::string> refused_examples;
-  // Set instead of `read` for a nested section, a named component and a list of components.
+  // Set instead of `read` for a nested section, a list of sections, a named component and a list of components.
   std::function<void(KeyTable&)> section;
   // For a section that may be null: whether it is set, and a function that sets it (true) or makes it null. `section` requires a set one.
   std::function<bool()> has_section;
   std::function<void(bool)> set_section;
+  // For a list of sections: their number, a function that sets it (new ones have their defaults), and the keys of each.
+  std::function<size_t()> num_sections;
+  std::function<void(size_t)> resize_sections;
+  std::function<void(size_t, KeyTable&)> section_at;
   const RegistryBase* registry = nullptr;
   ComponentConfig* component = nullptr;
   std::vector<ComponentConfig>* components = nullptr;
@@ -83,12 +87,12 @@ template <class T, class... Types>
 concept OneOf = (std::same_as<T, Types> || ...);
 template <class T>
 concept KeyType = OneOf<T, bool, int64_t, double, std::string, std::optional<int64_t>, std::optional<double>, Auto<int64_t>, Auto<double>,
-                        Auto<bool>, std::vector<int64_t>, std::vector<double>>;
+                        Auto<bool>, std::vector<int64_t>, std::vector<double>, std::vector<std::string>>;
 
 // The keys of one section, in the order of the reference. It refers to the section's struct, which must outlive it.
 class KeyTable {
  public:
-  // A list of numbers has its range for each item; an optional number is null when it is not set.
+  // A list has its range, or whether it may be empty text, for each item; an optional number is null when it is not set.
   template <KeyType T>
   void add(std::string name, T& field, KeyInfo info);
 
@@ -121,6 +125,14 @@ class KeyTable {
     key.write = [] { return Node{}; };
   }
 
+  // A list of sections, each written `- {key: value, …}`.
+  template <class Section>
+  void add_sections(std::string name, std::vector<Section>& field, std::string doc) {
+    add_sections(
+        std::move(name), [&field] { return field.size(); }, [&field](size_t count) { field.resize(count); },
+        [&field](size_t index, KeyTable& keys) { field[index].describe(keys); }, std::move(doc));
+  }
+
   // `name: COMPONENT` inside a section; the other keys there are those of the section and of the component. Empty `default_name`: required.
   void add_component(std::string name, ComponentConfig& component, const RegistryBase& registry, const std::string& default_name,
                      std::string doc);
@@ -138,6 +150,8 @@ class KeyTable {
   const std::vector<Check>& checks() const { return checks_; }
 
  private:
+  void add_sections(std::string name, std::function<size_t()> count, std::function<void(size_t)> resize,
+                    std::function<void(size_t, KeyTable&)> describe, std::string doc);
   void add_spelled(std::string name, const std::vector<std::string>& spellings, std::function<void(size_t)> set,
                    std::function<size_t()> get, KeyInfo info);
 

@@ -139,6 +139,19 @@ void read_components(const Node& node, const Key& key, const std::string& path, 
   }
 }
 
+void read_sections(const Node& node, const Key& key, const std::string& path, Problems& problems) {
+  if (node.kind != Node::Kind::kList) {
+    problems.add(node.position, path, fmt::format("expected a list of sections such as [{{key: value}}], got {}", shown(node)));
+    return;
+  }
+  key.resize_sections(0);
+  key.resize_sections(node.items.size());
+  for (size_t i = 0; i < node.items.size(); ++i) {
+    read_section(
+        node.items[i], [&](KeyTable& keys) { key.section_at(i, keys); }, fmt::format("{}[{}]", path, i), problems);
+  }
+}
+
 void read_value(const Node& node, const Key& key, const std::string& path, Problems& problems) {
   if (key.section) {
     const bool may_be_null = key.set_section != nullptr;
@@ -148,6 +161,8 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
     Node empty = Node::map();
     empty.position = node.position;
     if (!may_be_null || key.has_section()) read_section(is_null ? empty : node, key.section, path, problems);
+  } else if (key.section_at) {
+    read_sections(node, key, path, problems);
   } else if (key.components != nullptr) {
     read_components(node, key, path, problems);
   } else if (key.read) {
@@ -232,6 +247,12 @@ Node write_section(const std::function<void(KeyTable&)>& describe) {
   for (const auto& key : table.keys()) {
     if (key.section && (!key.has_section || key.has_section())) {
       node.set(key.name, write_section(key.section));
+    } else if (key.section_at) {
+      std::vector<Node> items;
+      for (size_t i = 0; i < key.num_sections(); ++i) {
+        items.push_back(write_section([&](KeyTable& keys) { key.section_at(i, keys); }));
+      }
+      node.set(key.name, Node::list(std::move(items)));
     } else if (key.component != nullptr) {
       node.set(key.name, Node::scalar(key.component->name));
       write_options(node, *key.component);

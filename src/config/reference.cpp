@@ -27,7 +27,7 @@ struct Table {
 std::string default_text(const Key& key) {
   if (key.required) return "required";
   if (key.component != nullptr) return key.component->name;
-  if (key.components != nullptr) return "[]";
+  if (key.components != nullptr || key.section_at) return "[]";
   if (key.section && !key.set_section) return to_inline_yaml(write_section(key.section));
   return to_inline_yaml(key.write());
 }
@@ -64,6 +64,14 @@ void for_each_table(const Registries& registries, const Visit& visit) {
     for (const auto& inner : section.keys()) {
       if (inner.component != nullptr) visit_components(key.name, *inner.registry);
       if (inner.components != nullptr && std::ranges::find(lists, inner.registry) == lists.end()) lists.push_back(inner.registry);
+      if (inner.section_at) {
+        inner.resize_sections(1);
+        const auto path = key.name + "." + inner.name;
+        KeyTable keys;
+        inner.section_at(0, keys);
+        visit(Table{"an item of " + path, path, std::nullopt, "", keys.keys()});
+        inner.resize_sections(0);
+      }
       if (!inner.section) continue;
       if (inner.set_section) inner.set_section(true);
       const auto path = key.name + "." + inner.name;

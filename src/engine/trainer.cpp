@@ -139,7 +139,7 @@ bool Trainer::run_epoch() {
   part_ = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
   const int64_t number = progress.epoch + 1;
   const bool is_last = part_.is_last();
-  const bool validates = is_last || number % experiment_.validation.every_epochs == 0;
+  const bool validates = is_last || (experiment_.validation.every_epochs && number % *experiment_.validation.every_epochs == 0);
   if (!train()) return false;
   if (validates && !validate()) return false;
   report_epoch(validates);

@@ -13,10 +13,26 @@ struct LossSection {
   }
 };
 
+struct ParameterGroupSection {
+  std::vector<std::string> parameters;
+  double lr_factor = 1;
+  std::optional<double> weight_decay;
+
+  void describe(KeyTable& keys) {
+    keys.add("parameters", parameters,
+             {.doc = "Layers and parameters, by their names or the beginnings of them up to a dot, as in [fc].",
+              .required = true,
+              .may_be_empty = false});
+    keys.add("lr_factor", lr_factor, {.min = 0, .doc = "Their learning rate, as a factor on that of the others."});
+    keys.add("weight_decay", weight_decay, {.min = 0, .doc = "Instead of the optimizer's weight_decay; null: that one."});
+  }
+};
+
 struct OptimizerSection {
   ComponentConfig component;
   bool decay_norm_and_bias = true;
   bool skip_zero_grads = false;
+  std::vector<ParameterGroupSection> groups = {};
 
   void describe(KeyTable& keys, const RegistryBase& optimizers) {
     keys.add_component("name", component, optimizers, "sgd", "The update rule.");
@@ -27,6 +43,9 @@ struct OptimizerSection {
         "skip_zero_grads", skip_zero_grads,
         {.doc = "Leave a parameter as it is in a step in which its gradient is zero everywhere: no weight decay, no momentum. Waits for "
                 "the device in every step."});
+    keys.add_sections("groups", groups,
+                      "Parameters with a learning rate or a weight decay of their own, for fine-tuning; of several items that name a "
+                      "parameter, the first counts.");
   }
 };
 

@@ -78,6 +78,17 @@ int check_section(const config::Key& section_key, const std::string& outer = "")
             };
           });
     }
+    if (key.section_at) {
+      const auto path = section + key.name;
+      key.resize_sections(1);
+      config::KeyTable item;
+      key.section_at(0, item);
+      for (const auto& inner : item.keys()) {
+        check_key(inner, path + "[0].",
+                  [&](const std::string& name, const std::string& value) { return fmt::format("{}=[{{{}: {}}}]", path, name, value); });
+      }
+      num_keys += static_cast<int>(item.keys().size());
+    }
     if (key.components != nullptr) {
       const auto path = section + key.name;
       num_keys += check_components(
