@@ -268,6 +268,7 @@ bool Trainer::validate() {
 void Trainer::report_epoch(bool validated) {
   const auto& epoch = run_.epoch;
   reporter_.on_epoch({.epoch = part_.epoch,
+                      .num_epochs = part_.num_epochs,
                       .step = run_.progress.step,
                       .lr = lr_at(parts_, part_, run_.progress.step - 1),
                       .train_metrics = epoch.measured.metrics,

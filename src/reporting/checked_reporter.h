@@ -36,6 +36,10 @@ class CheckedReporter : public Reporter {
     check_();
     Reporter::on_checkpoint(event);
   }
+  void on_histograms(const HistogramsEvent& event) override {
+    check_();
+    Reporter::on_histograms(event);
+  }
   void on_end(const EndEvent& event) override {
     check_();
     Reporter::on_end(event);

@@ -80,11 +80,33 @@ struct ValidationEvent {
   ClassResults classes = {};
   Metrics ema_metrics = {};  // with the averaged parameters, if the run has them; written as ema_<name>
   double seconds = 0;
+  bool is_best = false;          // better than every validation of the run before it
+  bool is_within_epoch = false;  // neither after the last step of an epoch nor at the end of the training
+};
+
+// How the elements of a tensor are distributed.
+struct Histogram {
+  std::string name = {};  // "layer1.0.conv1.weight"
+  double min = 0;
+  double max = 0;
+  double sum = 0;
+  double sum_squares = 0;
+  // Of each interval: its upper limit, and the number of elements that are above the limit before it and not above this one.
+  std::vector<double> limits = {};
+  std::vector<int64_t> counts = {};
+};
+
+struct HistogramsEvent {
+  int64_t epoch = 0;
+  int64_t step = 0;
+  std::vector<Histogram> parameters = {};
+  std::vector<Histogram> gradients = {};  // of the latest step, summed over the ranks
 };
 
 // Emitted once after each epoch and its validation, if there was one.
 struct EpochEvent {
   int64_t epoch = 0;
+  int64_t num_epochs = 0;
   int64_t step = 0;
   double lr = 0;
   Metrics train_metrics = {};  // means over the epoch
@@ -95,7 +117,7 @@ struct EpochEvent {
 
 struct EndEvent {
   std::string reason = {};   // "done", "stopped", "failed"
-  std::string message = {};  // of the error that ended the run
+  std::string message = {};  // of the error that ended the run, or why the training ended early
   int64_t epoch = 0;
   int64_t step = 0;
   double seconds = 0;
@@ -117,6 +139,7 @@ class Sink {
   virtual void on_validation(const ValidationEvent&) {}
   virtual void on_epoch(const EpochEvent&) {}
   virtual void on_checkpoint(const CheckpointEvent&) {}
+  virtual void on_histograms(const HistogramsEvent&) {}
   virtual void on_end(const EndEvent&) {}
 };
 
@@ -131,6 +154,7 @@ class Reporter : public Sink {
   void on_validation(const ValidationEvent& event) override { pass(&Sink::on_validation, event); }
   void on_epoch(const EpochEvent& event) override { pass(&Sink::on_epoch, event); }
   void on_checkpoint(const CheckpointEvent& event) override { pass(&Sink::on_checkpoint, event); }
+  void on_histograms(const HistogramsEvent& event) override { pass(&Sink::on_histograms, event); }
   void on_end(const EndEvent& event) override { pass(&Sink::on_end, event); }
 
  private:
