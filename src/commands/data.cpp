@@ -57,9 +57,9 @@ size_t check_samples(const char* part, const input::Dataset& dataset, int num_th
 ExitCode check(const config::Experiment& experiment, int num_threads) {
   const auto logger = make_console_logger();
   const auto data = session::open_samples(experiment, *logger);
-  const auto num_samples = data.train.dataset().size() + data.validation.dataset().size();
-  const auto num_unreadable = check_samples("training", data.train.dataset(), num_threads, *logger) +
-                              check_samples("validation", data.validation.dataset(), num_threads, *logger);
+  const auto num_samples = data.train.num_samples + data.validation.num_samples;
+  auto num_unreadable = check_samples("training", data.train.dataset(), num_threads, *logger);
+  if (data.validation.exists()) num_unreadable += check_samples("validation", data.validation.dataset(), num_threads, *logger);
   print("{} read, {}\n", counted(num_samples, "sample"),
         num_unreadable == 0 ? "all good" : fmt::format("{} cannot be used", num_unreadable));
   return num_unreadable == 0 ? ExitCode::kDone : ExitCode::kData;

@@ -63,7 +63,10 @@ report::Pictures read_sample_pictures(const history::RunRecord& run, const std::
   report::Pictures pictures;
   try {
     const auto logger = make_quiet_logger();
-    const auto data = session::open_samples(load_experiment(run), *logger);
+    const auto experiment = load_experiment(run);
+    if (experiment.training.overfit_batches) return {{}, "With training.overfit_batches no wrongly classified images are shown."};
+    const auto data = session::open_samples(experiment, *logger);
+    if (!data.validation.exists()) return {{}, "This experiment does not validate."};
     const auto& dataset = data.validation.dataset();
     if (!dataset.info().is_image) return {{}, "The samples of this data set are not images."};
     input::Scratch scratch;

@@ -10,16 +10,17 @@ namespace {
 
 constexpr int64_t kFormatVersion = 1;
 
-// The state_dict of a scheduler of torch.optim.lr_scheduler that was stepped after each of `step` updates.
-state::Dict scheduler_state(int64_t step, double lr, double initial_lr, size_t num_groups) {
+// The state_dict of a scheduler of torch.optim.lr_scheduler that was stepped `last_epoch` times: after each update, or (ReduceLROnPlateau)
+// after each validation.
+state::Dict scheduler_state(int64_t last_epoch, double lr, double initial_lr, size_t num_groups) {
   state::List last, initial;
   for (size_t group = 0; group < num_groups; ++group) {
     last.emplace_back(lr);
     initial.emplace_back(initial_lr);
   }
   state::Dict state;
-  state.add("last_epoch", step);
-  state.add("_step_count", step + 1);
+  state.add("last_epoch", last_epoch);
+  state.add("_step_count", last_epoch + 1);
   state.add("_last_lr", std::move(last));
   state.add("base_lrs", std::move(initial));
   return state;
@@ -44,8 +45,11 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   tree.add("ema", parts_.ema ? parts_.ema->state() : state::Tree());
   tree.add("optimizer", parts_.optimizer->state(lr, group_options));
   tree.add("grad_scaler", parts_.grad_scaler ? parts_.grad_scaler->state() : state::Tree());
-  tree.add("lr_scheduler",
-           scheduler_state(schedule_step_of(parts_.plan, rest, progress.step), lr, initial_lr, parts_.optimizer->num_groups()));
+  const auto& plateau = parts_.lr_schedule.plateau;
+  const int64_t last_epoch = plateau ? plateau->num_observed() : schedule_step_of(parts_.plan, rest, progress.step);
+  auto scheduler = scheduler_state(last_epoch, lr, initial_lr, parts_.optimizer->num_groups());
+  if (plateau) plateau->add_state(scheduler);
+  tree.add("lr_scheduler", std::move(scheduler));
   write_run_state(run_, sums, tree);
   tree.add("world_size", parts_.plan.world_size);
   tree.add("global_batch_size", parts_.plan.global_batch_size);
@@ -70,6 +74,7 @@ void Checkpoints::load(const state::View& view) {
   parts_.optimizer->load_state(view.at("optimizer"));
   const auto scaler = view.at("grad_scaler");
   if (parts_.grad_scaler && !scaler.is_none()) parts_.grad_scaler->load_state(scaler);
+  if (auto& plateau = parts_.lr_schedule.plateau) plateau->load_state(view.at("lr_scheduler"));
   run_ = read_run_state(view);
 
   // One row for each rank. If the number of ranks has changed, rank 0 gets the sum of the rows.

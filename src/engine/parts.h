@@ -51,6 +51,8 @@ struct DataSource {
   std::unique_ptr<input::DataLoader> loader;
   std::unique_ptr<BatchSource> batches;
 
+  // Whether it has samples: without validation, that source has none.
+  bool exists() const { return num_samples > 0; }
   // On a rank that reads.
   const input::Dataset& dataset() const { return subset ? *subset : *files; }
 };

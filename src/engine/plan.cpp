@@ -41,18 +41,6 @@ std::string place_of_batch_size(const config::Experiment& experiment) {
                   batch_size, world_size, micro_steps, kMost));
 }
 
-int64_t global_batch_size_of(const config::Experiment& experiment, int world_size) {
-  const auto& loader = experiment.dataloader;
-  if (loader.global_batch_size) {
-    if (*loader.global_batch_size > kMost) refuse_step_size(experiment, ceil_div(*loader.global_batch_size, world_size), world_size);
-    return *loader.global_batch_size;
-  }
-  const int64_t batch_size = loader.batch_size.value_or(kDefaultBatchSize);
-  const auto product = product_of({batch_size, world_size, experiment.training.accumulation_steps});
-  if (!product) refuse_step_size(experiment, batch_size, world_size);
-  return *product;
-}
-
 // How many samples of an epoch are in its batches (of all ranks) before number `batch`. Of a step that cannot be divided among its
 // micro-steps, the first ones have one more.
 int64_t samples_before(const Plan& plan, int64_t batch) {
@@ -98,6 +86,18 @@ int64_t total_steps_of(const config::Experiment& experiment, int64_t steps_per_e
 
 }  // namespace
 
+int64_t global_batch_size(const config::Experiment& experiment, int world_size) {
+  const auto& loader = experiment.dataloader;
+  if (loader.global_batch_size) {
+    if (*loader.global_batch_size > kMost) refuse_step_size(experiment, ceil_div(*loader.global_batch_size, world_size), world_size);
+    return *loader.global_batch_size;
+  }
+  const int64_t batch_size = loader.batch_size.value_or(kDefaultBatchSize);
+  const auto product = product_of({batch_size, world_size, experiment.training.accumulation_steps});
+  if (!product) refuse_step_size(experiment, batch_size, world_size);
+  return *product;
+}
+
 Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size) {
   Plan plan;
   plan.world_size = world_size;
@@ -105,7 +105,7 @@ Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, 
   plan.shards = experiment.dataloader.shards;
   plan.drop_last = experiment.dataloader.drop_last;
   plan.accumulation_steps = experiment.training.accumulation_steps;
-  plan.global_batch_size = global_batch_size_of(experiment, world_size);
+  plan.global_batch_size = global_batch_size(experiment, world_size);
   plan.batch_size = ceil_div(ceil_div(plan.global_batch_size, plan.accumulation_steps), world_size);
   plan.batches_per_epoch = batches_from(plan, 0);
   plan.steps_per_epoch = ceil_div(plan.batches_per_epoch, plan.accumulation_steps);

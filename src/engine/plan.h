@@ -51,6 +51,9 @@ struct MicroStep {
   bool is_last() const { return number + 1 == count; }
 };
 
+// Samples in an optimizer step, all ranks together. Throws UsageError if it is too large a number.
+int64_t global_batch_size(const config::Experiment& experiment, int world_size);
+
 // Throws UsageError if there are too few samples for a batch under drop_last, or if numbers are too large.
 Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size);
 

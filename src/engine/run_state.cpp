@@ -96,6 +96,7 @@ void write_run_state(const RunState& run, const torch::Tensor& sums, state::Dict
   tree.add("samples_in_epoch", run.progress.samples_in_epoch);
   tree.add("best", tree_of(run.best_validation));
   tree.add("last_validation", tree_of(run.last_validation));
+  tree.add("early_stopping", tree_of(run.early_stopping));
   state::Dict meters;
   meters.add("sums", sums);
   meters.add("open", tree_of(run.open));
@@ -106,6 +107,8 @@ void write_run_state(const RunState& run, const torch::Tensor& sums, state::Dict
 
 RunState read_run_state(const state::View& view) {
   const auto meters = view.at("meters");
+  // Checkpoints of earlier versions lack it.
+  const auto early_stopping = view.find("early_stopping");
   return {.progress = {.epoch = view.at("epoch").integer(),
                        .step = view.at("step").integer(),
                        .samples_seen = view.at("samples_seen").integer(),
@@ -114,7 +117,8 @@ RunState read_run_state(const state::View& view) {
           .epoch = read_interval(meters.at("epoch")),
           .whole = read_interval(meters.at("whole")),
           .last_validation = read_validation(view.at("last_validation")),
-          .best_validation = read_validation(view.at("best"))};
+          .best_validation = read_validation(view.at("best")),
+          .early_stopping = early_stopping ? read_early_stopping(*early_stopping) : EarlyStopping()};
 }
 
 }  // namespace trainer::engine

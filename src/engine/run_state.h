@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "engine/early_stopping.h"
 #include "reporting/events.h"
 #include "state/view.h"
 #include "task/meters.h"
@@ -34,9 +35,11 @@ struct RunState {
   Interval whole;  // of the run so far
   std::optional<reporting::ValidationEvent> last_validation;
   std::optional<reporting::ValidationEvent> best_validation;
+  EarlyStopping early_stopping;  // observed only with training.early_stopping
 };
 
-// Adds epoch, step, samples_seen, samples_in_epoch, best, last_validation and meters. `sums`: of the open interval, by rank.
+// Adds epoch, step, samples_seen, samples_in_epoch, best, last_validation, early_stopping and meters. `sums`: of the open interval, by
+// rank.
 void write_run_state(const RunState& run, const torch::Tensor& sums, state::Dict& tree);
 RunState read_run_state(const state::View& view);
 

@@ -2,23 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 
 #include "base/error.h"
 #include "engine/data_advice.h"
-#include "engine/evaluator.h"
 #include "engine/failure_message.h"
-#include "engine/monitored_metric.h"
 
 namespace trainer::engine {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-}  // namespace
 
 Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
                  SaveTargets save_targets)
@@ -30,7 +22,7 @@ Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::
       meter_(parts.task->make_train_meter(parts.placement.device)),
       train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_),
       non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(save_targets.non_finite_step)),
-      monitored_(monitored_metric(experiment.checkpoint, *parts.task)),
+      validations_(experiment, parts, run_, reporter, [this] { return stop_agreed(); }),
       checkpoints_(parts, run_, meter_, reporter, std::move(save_targets.checkpoints)),
       clock_(*parts.train.batches) {}
 
@@ -54,7 +46,7 @@ bool Trainer::run() {
     const bool done = run_epochs();
     parts_.ranks.activity->enter(distributed::Phase::kEnd);
     stop_consensus_.finish();
-    end_together(done ? "done" : "stopped");
+    end_together(!done ? "stopped" : validations_.end_training() ? "early" : "done", validations_.reason_of_end());
     return done;
   } catch (const Error& error) {
     report_failure(error.what());
@@ -66,14 +58,14 @@ bool Trainer::run() {
   throw Error(message);
 }
 
-void Trainer::end_together(const std::string& reason) {
+void Trainer::end_together(const std::string& reason, const std::string& message) {
   const auto& ranks = parts_.ranks;
   const bool is_first = ranks.world->rank() == 0;
   std::string problem;
   auto exit_code = ExitCode::kPeer;
   try {
     checkpoints_.finish();
-    if (is_first) finish(reason, "");
+    if (is_first) finish(reason, message);
   } catch (const Error& error) {
     if (!is_first || ranks.world->size() == 1) throw;
     problem = error.what();
@@ -85,7 +77,7 @@ void Trainer::end_together(const std::string& reason) {
     throw AgreedError(fmt::format("rank 0 ({}) failed at the end of the run: {}; this rank exits", to_string(ranks.infos.front()), problem),
                       exit_code);
   }
-  if (!is_first) finish(reason, "");
+  if (!is_first) finish(reason, message);
 }
 
 void Trainer::report_failure(const std::string& message) {
@@ -126,27 +118,27 @@ bool Trainer::run_epochs() {
 }
 
 bool Trainer::is_complete() const {
+  if (validations_.end_training()) return true;
   const auto& plan = parts_.plan;
   const auto& progress = run_.progress;
   if (plan.num_epochs) return progress.epoch >= *plan.num_epochs;
-  // A stop request may have come between the last step and its validation.
-  const bool is_validated = run_.last_validation && run_.last_validation->step == progress.step;
-  return progress.step > plan.total_steps || (progress.step == plan.total_steps && is_validated);
+  return progress.step > plan.total_steps || (progress.step == plan.total_steps && !validations_.is_missing_at_end());
 }
 
 bool Trainer::run_epoch() {
   auto& progress = run_.progress;
   part_ = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
   const int64_t number = progress.epoch + 1;
-  const bool is_last = part_.is_last();
-  const bool validates = is_last || (experiment_.validation.every_epochs && number % *experiment_.validation.every_epochs == 0);
   if (!train()) return false;
-  if (validates && !validate()) return false;
-  report_epoch(validates);
+  const bool is_at_end = progress.step == part_.first_step + part_.num_steps;
+  const bool validates = is_at_end && validations_.is_due_after(part_);
+  if (validates && !validations_.validate(part_, /*is_within_epoch=*/false)) return false;
+  report_epoch();
   advise_on_data();
-  const bool is_best = validates && run_.best_validation->step == progress.step;
+  const bool is_last = part_.is_last() || validations_.end_training();
+  const bool is_best = validates && run_.last_validation->is_best;
   // A run that ends within an epoch can be resumed with more steps.
-  if (part_.ends_epoch) {
+  if (part_.ends_epoch && is_at_end) {
     progress.epoch = number;
     progress.samples_in_epoch = 0;
     run_.epoch = {};
@@ -163,37 +155,52 @@ bool Trainer::train() {
   const int64_t end_step = part_.first_step + part_.num_steps;
   const int64_t steps_per_epoch = part_.first_step_in_epoch + part_.num_steps;
   const auto& every_steps = experiment_.checkpoint.every_steps;
+  lr_ = lr_at(parts_, part_, std::max<int64_t>(progress.step - 1, 0));
   parts_.begin(part_, progress.step);
   clock_.begin(progress.step, run_.open);
-  while (progress.step < end_step) {
+  // A stop request may have come between a step and its validation.
+  if (!validate_within_epoch()) return false;
+  while (progress.step < end_step && !validations_.end_training()) {
     if (stop_agreed()) return false;
     for (auto* hook : hooks_) hook->before_step(progress.step);
     take_step(progress.step);
     progress.samples_in_epoch = end_sample_of(parts_.plan, part_, progress.step);
     progress.samples_seen += samples_in_step(parts_.plan, part_, progress.step);
     ++progress.step;
-    const int64_t step_in_epoch = part_.first_step_in_epoch + progress.step - part_.first_step;
     const bool is_last = progress.step == end_step;
-    const bool logs = step_in_epoch % experiment_.logging.every_steps == 0 || is_last;
+    const bool logs = step_in_epoch() % experiment_.logging.every_steps == 0 || is_last;
     if (logs || non_finite_steps_.checks_each_step()) check_finite();
-    if (logs) log_interval(step_in_epoch);
-    reporter_.on_step(step_in_epoch, steps_per_epoch);
+    if (logs) log_interval();
+    reporter_.on_step(step_in_epoch(), steps_per_epoch);
     for (auto* hook : hooks_) hook->after_step(progress.step - 1);
     checkpoints_.after_step();
-    if (every_steps && progress.step % *every_steps == 0 && !is_last) save();
+    if (!validate_within_epoch()) return false;
+    if (every_steps && progress.step % *every_steps == 0 && !is_last && !checkpoints_.is_saved()) save();
   }
+  // Without this the last steps of a training that ends early would not be reported.
+  if (progress.step < end_step) log_interval();
   run_.open = {};
   return true;
 }
 
+bool Trainer::validate_within_epoch() {
+  if (!validations_.is_due_within(part_)) return true;
+  close_interval();
+  if (!validations_.validate(part_, /*is_within_epoch=*/true)) return false;
+  clock_.begin(run_.progress.step, run_.open);
+  if (run_.last_validation->is_best) save(/*is_best=*/true);
+  return true;
+}
+
 void Trainer::take_step(int64_t step) {
+  lr_ = lr_at(parts_, part_, step);
   const auto next_batch = [&]() -> const input::Batch& {
     parts_.ranks.activity->enter(distributed::Phase::kLoading, step);
     const auto& batch = parts_.next();
     parts_.ranks.activity->enter(distributed::Phase::kStep, step);
     return batch;
   };
-  train_step_.run(micro_steps_of(parts_.plan, part_, parts_.ranks.world->rank(), step), next_batch, lr_at(parts_, part_, step), hooks_);
+  train_step_.run(micro_steps_of(parts_.plan, part_, parts_.ranks.world->rank(), step), next_batch, lr_, hooks_);
 }
 
 void Trainer::check_finite() {
@@ -203,15 +210,18 @@ void Trainer::check_finite() {
   if (!skipped.empty()) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = skipped});
 }
 
+void Trainer::close_interval() {
+  if (!clock_.has_steps(run_.progress.step)) return;
+  if (!non_finite_steps_.checks_each_step()) check_finite();
+  clock_.read(run_.open);
+}
+
 void Trainer::save(bool is_best) {
-  if (clock_.has_steps(run_.progress.step)) {
-    if (!non_finite_steps_.checks_each_step()) check_finite();
-    clock_.read(run_.open);
-  }
+  close_interval();
   checkpoints_.save(is_best);
 }
 
-void Trainer::log_interval(int64_t step_in_epoch) {
+void Trainer::log_interval() {
   const auto& plan = parts_.plan;
   const int64_t step = run_.progress.step;
   Interval interval{.measured = meter_.read(*parts_.ranks.world)};
@@ -227,10 +237,10 @@ void Trainer::log_interval(int64_t step_in_epoch) {
   reporter_.on_train({.epoch = part_.epoch,
                       .num_epochs = part_.num_epochs,
                       .step = step,
-                      .step_in_epoch = step_in_epoch,
+                      .step_in_epoch = step_in_epoch(),
                       .steps_per_epoch = part_.first_step_in_epoch + part_.num_steps,
                       .metrics = interval.measured.metrics,
-                      .lr = lr_at(parts_, part_, step - 1),
+                      .lr = lr_,
                       .images_per_second = static_cast<double>(interval.measured.num_samples) / interval.seconds,
                       .data_wait = interval.waited_seconds / interval.seconds,
                       .queue_depth = queue_depth,
@@ -244,37 +254,16 @@ void Trainer::log_interval(int64_t step_in_epoch) {
   if (warning) reporter_.on_warning({.epoch = part_.epoch, .step = step, .message = *warning});
 }
 
-bool Trainer::validate() {
-  const auto start = Clock::now();
-  const auto evaluation = evaluate(parts_, experiment_.validation.tta, [this] { return stop_agreed(); });
-  if (!evaluation) return false;
-  reporting::ValidationEvent event{.epoch = run_.progress.epoch,
-                                   .num_epochs = part_.num_epochs,
-                                   .step = run_.progress.step,
-                                   .metrics = evaluation->model.metrics,
-                                   .num_samples = evaluation->model.num_samples,
-                                   .classes = evaluation->model.classes,
-                                   .seconds = seconds_since(start)};
-  if (evaluation->ema) {
-    event.ema_metrics = evaluation->ema->metrics;
-    std::erase_if(event.ema_metrics, [](const reporting::Metric& metric) { return metric.info.is_detail; });
-  }
-  reporter_.on_validation(event);
-  run_.last_validation = event;
-  if (!run_.best_validation || is_better(event, *run_.best_validation, monitored_)) run_.best_validation = event;
-  return true;
-}
-
-void Trainer::report_epoch(bool validated) {
+void Trainer::report_epoch() {
   const auto& epoch = run_.epoch;
   reporter_.on_epoch({.epoch = part_.epoch,
                       .num_epochs = part_.num_epochs,
                       .step = run_.progress.step,
-                      .lr = lr_at(parts_, part_, run_.progress.step - 1),
+                      .lr = lr_,
                       .train_metrics = epoch.measured.metrics,
                       .seconds = epoch.seconds,
                       .images_per_second = static_cast<double>(epoch.measured.num_samples) / epoch.seconds,
-                      .validation = validated ? run_.last_validation : std::nullopt});
+                      .validation = validations_.is_current() ? run_.last_validation : std::nullopt});
 }
 
 // Once, because the next epochs will be alike.
@@ -294,7 +283,7 @@ void Trainer::finish(const std::string& reason, const std::string& message) {
                     .step = run_.progress.step,
                     .seconds = whole.seconds,
                     .images_per_second = whole.seconds > 0 ? static_cast<double>(whole.measured.num_samples) / whole.seconds : 0,
-                    .monitor = "validation/" + monitored_.name,
+                    .monitor = "validation/" + validations_.monitored().name,
                     .final_validation = final_validation,
                     .final_classes = final_validation ? parts_.task->per_class(final_validation->classes.confusion)
                                                       : std::vector<reporting::ClassMetrics>(),

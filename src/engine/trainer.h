@@ -12,6 +12,7 @@
 #include "engine/run_state.h"
 #include "engine/train_step.h"
 #include "engine/training_hook.h"
+#include "engine/validations.h"
 #include "reporting/events.h"
 #include "supervision/straggler.h"
 
@@ -51,16 +52,23 @@ class Trainer {
   bool is_complete() const;
   // One epoch, or the part of one that is left, and its validation. Returns false when asked to stop meanwhile.
   bool run_epoch();
+  // Trains the steps of part_, or until training.early_stopping ends the training. Returns false when asked to stop meanwhile.
   bool train();
   void take_step(int64_t step);
-  void log_interval(int64_t step_in_epoch);
-  bool validate();
-  void report_epoch(bool validated);
+  // How many steps of the epoch are done.
+  int64_t step_in_epoch() const { return part_.first_step_in_epoch + run_.progress.step - part_.first_step; }
+  void log_interval();
+  // The validation that validation.every_steps asks for after the current step, if there is one. Returns false when asked to stop
+  // meanwhile.
+  bool validate_within_epoch();
+  void report_epoch();
   void advise_on_data();
   void check_finite();
+  // Checks the open interval's steps and notes its durations, so that it can be saved, or continued after a pause.
+  void close_interval();
   void save(bool is_best = false);
   // Collective: rank 0 waits for the last checkpoint and reports the end; the others succeed only if it could.
-  void end_together(const std::string& reason);
+  void end_together(const std::string& reason, const std::string& message);
   // After an error, which is not replaced by one of this report.
   void report_failure(const std::string& message);
   void finish(const std::string& reason, const std::string& message);
@@ -73,12 +81,13 @@ class Trainer {
   task::TrainMeter meter_;  // of the logging interval
   TrainStep train_step_;
   NonFiniteSteps non_finite_steps_;
-  reporting::MetricInfo monitored_;  // chooses the best validation
   RunState run_;
+  Validations validations_;
   Checkpoints checkpoints_;
   std::vector<TrainingHook*> hooks_;
   std::optional<reporting::Resume> resume_;
   EpochPart part_;                                                    // the part that is being trained
+  double lr_ = 0;                                                     // of the latest step
   std::optional<supervision::StragglerDetector> straggler_detector_;  // with several ranks
   IntervalClock clock_;
   bool has_advised_ = false;

@@ -28,8 +28,8 @@ Json parse_line(std::string_view line) {
 
 State state_of_reason(const std::string& reason) {
   if (reason == "done") return State::kDone;
-  if (reason == "stopped") return State::kStopped;
-  return reason.starts_with("early") ? State::kEarly : State::kFailed;
+  if (reason == "early") return State::kEarly;
+  return reason == "stopped" ? State::kStopped : State::kFailed;
 }
 
 class MetricsReader {

@@ -110,7 +110,7 @@ class Inspector {
         return std::make_unique<DescribedDataset>(info, split == datasets::Split::kTrain ? sizes.train : sizes.validation);
       };
     }
-    const auto data = session::open_samples(experiment, dataset, *logger_);
+    const auto data = session::open_samples(experiment, dataset, *logger_, session::num_overfit_samples(experiment, world_size_));
     Sizes sizes{.samples_per_epoch = session::make_sampler(experiment, data.train)->num_samples(),
                 .num_validation = data.validation.num_samples};
     if (dataset.is_in_memory) {
@@ -198,8 +198,8 @@ class Inspector {
     const int64_t num_joined = experiment.distributed.sync_batch_norm ? result_.batch_size * world_size_ : result_.batch_size;
     const MeasuredMemory measured(network, setup, result_.layers->flops, num_joined);
     const int64_t batch_size = sizes_ ? std::min(result_.batch_size, sizes_->samples_per_epoch) : result_.batch_size;
-    const int64_t validation_batch_size =
-        sizes_ ? std::min(experiment.validation.batch_size, sizes_->num_validation) : experiment.validation.batch_size;
+    int64_t validation_batch_size = experiment.validation.is_off() ? 0 : experiment.validation.batch_size;
+    if (sizes_) validation_batch_size = std::min(validation_batch_size, sizes_->num_validation);
     result_.memory = measured.estimate(setup, batch_size, validation_batch_size, sizes_ ? sizes_->resident_bytes : 0);
   }
 

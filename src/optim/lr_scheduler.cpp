@@ -30,6 +30,7 @@ struct Schedule : config::Options {
   virtual bool has_own_warmup() const { return false; }
   // The epoch of the last drop; 0: the schedule has none.
   virtual double last_drop() const { return 0; }
+  virtual std::optional<Plateau> plateau() const { return std::nullopt; }
   virtual std::vector<std::pair<std::string, double>> group_factors() const { return {{"initial_lr", 1}}; }
 };
 
@@ -141,6 +142,32 @@ struct OneCycleSchedule final : Schedule {
   }
 };
 
+struct PlateauSchedule final : Schedule {
+  enum class ThresholdMode { kRelative, kAbsolute };
+  PlateauOptions options;
+  ThresholdMode threshold_mode = ThresholdMode::kRelative;
+
+  void describe(config::KeyTable& keys) override {
+    keys.add("factor", options.factor,
+             {.min = 0, .max = 1, .max_excluded = true, .doc = "What each reduction multiplies the learning rate by."});
+    keys.add("patience", options.patience,
+             {.min = 0,
+              .unit = "validations",
+              .doc = "Validations in a row without a better checkpoint.monitor that are waited for; one more reduces the learning rate."});
+    keys.add("threshold", options.threshold, {.min = 0, .doc = "How much better than the best one a validation must be to count."});
+    keys.add_choice("threshold_mode", threshold_mode, {{"rel", ThresholdMode::kRelative}, {"abs", ThresholdMode::kAbsolute}},
+                    {.doc = "Whether threshold is a fraction of the best value, or in the metric's own unit."});
+    keys.add("cooldown", options.cooldown, {.min = 0, .unit = "validations", .doc = "Validations after a reduction that are not counted."});
+    keys.add("min_factor", options.min_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at least."});
+  }
+  double factor(const SchedulePoint& /*point*/) const override { return 1; }
+  std::optional<Plateau> plateau() const override {
+    auto complete = options;
+    complete.is_relative = threshold_mode == ThresholdMode::kRelative;
+    return Plateau(complete);
+  }
+};
+
 using LrSchedulerRegistry = config::Registry<std::unique_ptr<Schedule>>;
 
 const LrSchedulerRegistry& schedules() {
@@ -153,6 +180,7 @@ const LrSchedulerRegistry& schedules() {
     registry.add<CosineSchedule>("cosine", "Half a cosine down to final_factor.", copy);
     registry.add<LinearSchedule>("linear", "A straight line from start_factor to end_factor.", copy);
     registry.add<PolynomialSchedule>("polynomial", "A power of the part of the steps that is left, down to final_factor.", copy);
+    registry.add<PlateauSchedule>("reduce_on_plateau", "Multiplied by factor when the validations do not get better any more.", copy);
     registry.add<OneCycleSchedule>("onecycle", "Up and down again, each half a cosine (Smith and Topin 2017).", copy);
     return registry;
   }();
@@ -178,6 +206,11 @@ void check_lr_schedule(const config::Experiment& experiment, config::Findings& f
     findings.refuse(fmt::format("lr_scheduler.{}", key),
                     fmt::format("{} has a warm-up of its own; remove this key", section.component.name));
   }
+  if (findings.are_readable({"validation"}) && schedule->plateau() && experiment.validation.is_off()) {
+    findings.refuse("lr_scheduler.name", fmt::format("{} needs validations, but validation.every_epochs and validation.every_steps are "
+                                                     "null; set one of them, or choose another schedule",
+                                                     section.component.name));
+  }
   const auto& epochs = experiment.training.epochs;
   if (findings.are_readable({"training"}) && epochs && schedule->last_drop() >= static_cast<double>(*epochs)) {
     findings.warn("lr_scheduler.milestones",
@@ -201,7 +234,7 @@ LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_
                              .num_steps = total_steps - warmup,
                              .epoch = static_cast<double>(bounded) / static_cast<double>(steps_per_epoch)});
   };
-  return {factor, schedule->group_factors()};
+  return {factor, schedule->group_factors(), schedule->plateau()};
 }
 
 }  // namespace trainer::optim

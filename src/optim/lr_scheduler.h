@@ -1,6 +1,6 @@
 #pragma once
-// Learning-rate schedules as pure functions of the step, so that they have no state to save or to step. Values are those of
-// torch.optim.lr_scheduler, stepped once per update. With W steps of warm-up:
+// Learning-rate schedules as pure functions of the step, so that they have no state to save or to step; only reduce_on_plateau also depends
+// on validations (plateau.h). Values are those of torch.optim.lr_scheduler, stepped once per update. With W steps of warm-up:
 //   - warm-up (LinearLR): at step s < W, warmup_start_factor + (1 - warmup_start_factor) * s / W, so that the first update uses the
 //     start factor and update W uses the schedule's first value;
 //   - cosine, linear, polynomial (CosineAnnealingLR, LinearLR, PolynomialLR): cover the steps from W and reach their final factor at
@@ -18,6 +18,7 @@
 
 #include "config/experiment.h"
 #include "config/findings.h"
+#include "optim/plateau.h"
 
 namespace trainer::optim {
 
@@ -27,13 +28,15 @@ struct LrSchedule {
   // What the scheduler of torch.optim.lr_scheduler keeps in each group of parameters beside "lr", and needs to continue: "initial_lr",
   // and of onecycle "max_lr" and "min_lr" too.
   std::vector<std::pair<std::string, double>> group_factors;
+  std::optional<Plateau> plateau = {};
 
-  double operator()(int64_t step) const { return factor(step); }
+  double operator()(int64_t step) const { return factor(step) * (plateau ? plateau->factor() : 1); }
 };
 
 const config::RegistryBase& lr_scheduler_registry();
 
-// Reports a warm-up beside a schedule with its own, and milestones after the end of training. The component must be from this registry.
+// Reports a warm-up beside a schedule with its own, reduce_on_plateau without validations, and milestones after the end of training. The
+// component must be from this registry.
 void check_lr_schedule(const config::Experiment& experiment, config::Findings& findings);
 
 // `experiment.lr_scheduler.component` must be from lr_scheduler_registry(); `total_steps` and `steps_per_epoch` are at least 1. Throws

@@ -47,7 +47,9 @@ void refuse_link(const std::filesystem::path& run_directory, const std::filesyst
 
 bool is_of_finished_run(const std::filesystem::path& summary_file) {
   const auto summary = nlohmann::json::parse(read_file(summary_file), nullptr, /*allow_exceptions=*/false);
-  return summary.is_object() && summary.value("reason", nlohmann::json()) == "done";
+  if (!summary.is_object()) return false;
+  const auto reason = summary.value("reason", nlohmann::json());
+  return reason == "done" || reason == "early";
 }
 
 // Whether `descriptor` is open on the file that has this path now.

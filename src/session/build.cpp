@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/plural.h"
@@ -58,16 +59,20 @@ void place_model(models::Model& model, const device::Placement& placement) {
   if (placement.convolution == ConvolutionChoice::kWinograd4) nn::use_winograd(model, nn::convolution::Tile::k4);
 }
 
-// Two ascending lists of the indices 0 to size - 1: a fraction `part` of them, chosen by the seed alone, and the others.
-std::pair<std::vector<int64_t>, std::vector<int64_t>> split_indices(int64_t size, double part, uint64_t seed) {
-  std::vector<int64_t> order(static_cast<size_t>(size));
-  std::iota(order.begin(), order.end(), int64_t{0});
+// Two ascending lists of the elements of `all`: `count` of them, chosen by the seed alone, and the others.
+std::pair<std::vector<int64_t>, std::vector<int64_t>> split(std::vector<int64_t> all, int64_t count, uint64_t seed) {
   CounterRandom random(seed, kSplitStream);
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.next_below(static_cast<uint32_t>(i))]);
-  const auto middle = order.begin() + static_cast<int64_t>(static_cast<double>(size) * part + 0.5);
-  std::sort(order.begin(), middle);
-  std::sort(middle, order.end());
-  return {{order.begin(), middle}, {middle, order.end()}};
+  for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.next_below(static_cast<uint32_t>(i))]);
+  const auto middle = all.begin() + count;
+  std::sort(all.begin(), middle);
+  std::sort(middle, all.end());
+  return {{all.begin(), middle}, {middle, all.end()}};
+}
+
+std::vector<int64_t> indices_up_to(int64_t size) {
+  std::vector<int64_t> indices(static_cast<size_t>(size));
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  return indices;
 }
 
 // For data sets whose classes were not known when the configuration was checked.
@@ -168,7 +173,8 @@ bool holds_out(const config::Experiment& experiment) { return experiment.dataset
 std::pair<std::vector<int64_t>, std::vector<int64_t>> split_training_files(const config::Experiment& experiment, int64_t size,
                                                                            Logger& logger) {
   const double part = experiment.dataset.validation_split.value.value_or(0);
-  auto indices = split_indices(size, part, static_cast<uint64_t>(experiment.seed));
+  const auto count = static_cast<int64_t>(static_cast<double>(size) * part + 0.5);
+  auto indices = split(indices_up_to(size), count, static_cast<uint64_t>(experiment.seed));
   const auto& [held_out, rest] = indices;
   if (held_out.empty() || rest.empty()) {
     throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side; choose another fraction",
@@ -178,17 +184,35 @@ std::pair<std::vector<int64_t>, std::vector<int64_t>> split_training_files(const
   return indices;
 }
 
-engine::Data open_samples_unguarded(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger) {
+// Trains and validates on `count` of the training samples, chosen by the seed.
+void overfit(const config::Experiment& experiment, int64_t count, std::vector<int64_t> samples, Logger& logger, engine::Data& data) {
+  count = std::min(count, static_cast<int64_t>(samples.size()));
+  const auto chosen = split(std::move(samples), count, static_cast<uint64_t>(experiment.seed)).first;
+  logger.warn("the training and the validation use the same {} (training.overfit_batches: {})", counted(count, "image"),
+              *experiment.training.overfit_batches);
+  data.train.subset = std::make_unique<input::Subset>(*data.train.files, chosen);
+  if (!experiment.validation.is_off()) data.validation.subset = std::make_unique<input::Subset>(*data.train.files, chosen);
+}
+
+engine::Data open_samples_unguarded(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger,
+                                    const std::optional<int64_t>& num_overfit) {
   engine::Data data;
   data.train.files = dataset.open(datasets::Split::kTrain, logger);
-  check_num_classes(experiment, data.train.files->info());
-  if (!holds_out(experiment)) {
-    data.validation.files = dataset.open(datasets::Split::kValidation, logger);
+  const auto& files = *data.train.files;
+  check_num_classes(experiment, files.info());
+  std::vector<int64_t> held_out, rest;
+  if (holds_out(experiment)) std::tie(held_out, rest) = split_training_files(experiment, files.size(), logger);
+  if (num_overfit) {
+    overfit(experiment, *num_overfit, holds_out(experiment) ? rest : indices_up_to(files.size()), logger, data);
     return data;
   }
-  const auto [held_out, rest] = split_training_files(experiment, data.train.files->size(), logger);
-  data.train.subset = std::make_unique<input::Subset>(*data.train.files, rest);
-  data.validation.subset = std::make_unique<input::Subset>(*data.train.files, held_out);
+  if (holds_out(experiment)) data.train.subset = std::make_unique<input::Subset>(files, rest);
+  if (experiment.validation.is_off()) return data;
+  if (holds_out(experiment)) {
+    data.validation.subset = std::make_unique<input::Subset>(files, held_out);
+  } else {
+    data.validation.files = dataset.open(datasets::Split::kValidation, logger);
+  }
   return data;
 }
 
@@ -205,15 +229,22 @@ engine::DataSource open_split_unguarded(const config::Experiment& experiment, co
 
 }  // namespace
 
+std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size) {
+  const auto& num_batches = experiment.training.overfit_batches;
+  if (!num_batches) return std::nullopt;
+  return *num_batches * engine::global_batch_size(experiment, world_size);
+}
+
 engine::Data open_samples(const config::Experiment& experiment, Logger& logger) {
   return open_samples(experiment, datasets::dataset_registry().make(experiment.dataset.component), logger);
 }
 
-engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger) {
+engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger,
+                          const std::optional<int64_t>& num_overfit) {
   auto data = build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
-                              [&] { return open_samples_unguarded(experiment, dataset, logger); });
+                              [&] { return open_samples_unguarded(experiment, dataset, logger, num_overfit); });
   set_properties(data.train);
-  set_properties(data.validation);
+  if (data.validation.files || data.validation.subset) set_properties(data.validation);
   return data;
 }
 
@@ -252,7 +283,7 @@ void add_batches(const config::Experiment& experiment, const device::Placement& 
   }
   make_batches(data.train, experiment.dataset.train_transforms, std::min(data.plan.batch_size, data.samples_per_epoch), experiment,
                placement, ranks, logger);
-  add_validation_batches(experiment, placement, ranks, logger, data.validation);
+  if (!experiment.validation.is_off()) add_validation_batches(experiment, placement, ranks, logger, data.validation);
 }
 
 void add_validation_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,

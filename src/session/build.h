@@ -12,11 +12,16 @@ namespace trainer::session {
 // Builds model, task and optimizer, without opening the data. Not collective. `experiment` is one that config::load() has checked.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
 
-// Opens the samples of training and of validation; nothing else of the result is set. Not collective. Throws UsageError, and DataError
-// naming the file and what to do. `logger` must outlive the data.
+// How many images training.overfit_batches leaves for training and for validation, on so many ranks; empty: all. Throws UsageError.
+std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size);
+
+// Opens the samples of training and, unless the experiment does not validate, of validation; nothing else of the result is set. Not
+// collective. Throws UsageError, and DataError naming the file and what to do. `logger` must outlive the data.
 engine::Data open_samples(const config::Experiment& experiment, Logger& logger);
-// With the data set of the experiment, whose files may lie in another folder.
-engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger);
+// With the data set of the experiment, whose files may lie in another folder. `num_overfit`: as
+// num_overfit_samples() tells.
+engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger,
+                          const std::optional<int64_t>& num_overfit = {});
 
 // Opens one of the two alone, without the files that it does not need. Not collective. Throws as open_samples().
 engine::DataSource open_split(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, datasets::Split split,

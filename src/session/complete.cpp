@@ -14,19 +14,22 @@ std::vector<config::ComponentConfig> read_transforms(const std::string& yaml, co
   return config::read_components(yaml, "the default transforms of " + dataset, input::transform_registry());
 }
 
-void complete_dataset(config::DatasetSection& section, const datasets::DatasetFactory& factory, const config::Findings& findings) {
+void complete_dataset(config::Experiment& experiment, const datasets::DatasetFactory& factory, const config::Findings& findings) {
+  auto& section = experiment.dataset;
   const auto& defaults = factory.default_transforms;
   const auto& name = section.component.name;
   if (!findings.is_given("dataset.train_transforms")) section.train_transforms = read_transforms(defaults.train, name);
   if (!findings.is_given("dataset.validation_transforms")) section.validation_transforms = read_transforms(defaults.validation, name);
   const bool is_known = factory.missing.empty();
-  if (!section.validation_split.value && is_known) section.validation_split.value = factory.has_validation ? 0 : kHeldOut;
+  if (!section.validation_split.value && is_known) {
+    section.validation_split.value = factory.has_validation || experiment.validation.is_off() ? 0 : kHeldOut;
+  }
 }
 
 }  // namespace
 
 void complete_experiment(config::Experiment& experiment, const datasets::DatasetFactory& dataset, config::Findings& findings) {
-  complete_dataset(experiment.dataset, dataset, findings);
+  complete_dataset(experiment, dataset, findings);
   if (!findings.are_consistent({"model"})) return;
   auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
   const auto& info = dataset.info;

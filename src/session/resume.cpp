@@ -99,17 +99,17 @@ Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
       fmt::format("--resume {}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file", choice.string()));
 }
 
-// A new run that begins at the end of another would have nothing to train, and report the other's results.
-void refuse_complete_training(const Checkpoint& checkpoint, const config::TrainingSection& training) {
+// A run that begins at the end of another would have nothing to train, and report the other's results. `context`: what begins the message.
+void refuse_complete_training(const Checkpoint& checkpoint, const config::TrainingSection& training, const std::string& context) {
   const char* unit = training.epochs ? "epoch" : "step";
   const auto num_done = state::View(checkpoint.tree, checkpoint.file.string()).at(unit).integer();
   if (num_done < (training.epochs ? *training.epochs : training.steps.value())) return;
-  throw UsageError(fmt::format("--resume {}: its training of {} is complete; raise training.{}s to train further", checkpoint.file.string(),
-                               counted(num_done, unit), unit));
+  throw UsageError(
+      fmt::format("{}: its training of {} is complete; raise training.{}s to train further", context, counted(num_done, unit), unit));
 }
 
 // Of a finished run: whether its configuration is the same, so that nothing is left to train. Throws UsageError if it cannot be continued.
-bool has_nothing_to_train(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file) {
+bool has_nothing_to_train(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file, bool extend) {
   const auto path = contents.path.string();
   const auto& checkpoints = contents.checkpoints;
   if (contents.changes.empty()) {
@@ -118,9 +118,11 @@ bool has_nothing_to_train(const RunDirectoryContents& contents, const std::strin
     throw UsageError(
         fmt::format("--resume {}: {} holds a finished run; choose another --run-dir to resume from this checkpoint", choice, path));
   }
-  if (!only_trains_longer(contents.changes)) {
-    throw UsageError(fmt::format("{} holds a finished run of another configuration ({}); undo this change, or choose another --run-dir",
-                                 path, config::to_string(contents.changes)));
+  if (!extend && !only_trains_longer(contents.changes)) {
+    throw UsageError(
+        fmt::format("{} holds a finished run of another configuration ({}); undo this change, choose another --run-dir, or "
+                    "set training.extend: true to train it further with this one",
+                    path, config::to_string(contents.changes)));
   }
   if (checkpoints.empty()) {
     throw UsageError(
@@ -131,7 +133,7 @@ bool has_nothing_to_train(const RunDirectoryContents& contents, const std::strin
 
 }  // namespace
 
-ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file) {
+ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file, bool extend) {
   using EarlierRun = run::RunDirectory::EarlierRun;
   const auto& path = contents.path;
   const auto& checkpoints = contents.checkpoints;
@@ -141,7 +143,7 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
     throw UsageError(fmt::format("--resume none: {} holds {} run, which is not overwritten; choose another --run-dir or remove the folder",
                                  path.string(), earlier_run == EarlierRun::kFinished ? "a finished" : "an unfinished"));
   }
-  if (earlier_run == EarlierRun::kFinished && has_nothing_to_train(contents, choice, file)) return ResumeDecision::kFinished;
+  if (earlier_run == EarlierRun::kFinished && has_nothing_to_train(contents, choice, file, extend)) return ResumeDecision::kFinished;
   if (choice == "auto") {
     if (!checkpoints.empty()) return ResumeDecision::kResumeNewest;
     return earlier_run == EarlierRun::kNone ? ResumeDecision::kStart : ResumeDecision::kStartAgain;
@@ -166,7 +168,7 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
   const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;
   if (is_file) chosen = read_chosen(choice, logger);
-  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path())};
+  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path(), training.extend)};
   switch (start.decision) {
     case ResumeDecision::kFinished:
       logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
@@ -181,7 +183,13 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
     case ResumeDecision::kResumeFile:
       start.checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, logger);
       check_configuration(*start.checkpoint, config_text, logger);
-      if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone) refuse_complete_training(*start.checkpoint, training);
+      if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone)
+        refuse_complete_training(*start.checkpoint, training, "--resume " + start.checkpoint->file.string());
+      if (was_finished) {
+        refuse_complete_training(*start.checkpoint, training, directory.path().string() + " holds a finished run");
+        logger.info("the finished run in {} is trained further, from step {}", directory.path().string(),
+                    state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
+      }
       break;
   }
   return start;

@@ -36,10 +36,12 @@ enum class ResumeDecision {
   kFinished,      // the directory holds a finished run of the same configuration: nothing to train
 };
 
-// A finished run is resumed when the only change of the configuration is a greater training.epochs or training.steps. `choice` is the value
-// of --resume: "auto", "none", or a checkpoint, whose canonical path is `file`. Reads no file. Throws UsageError when the choice would
-// overwrite an earlier run, and when a finished run had another configuration.
-ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const std::filesystem::path& file = {});
+// A finished run is resumed when the only change of the configuration is a greater training.epochs or training.steps, or after any change
+// if `extend`, the value of training.extend, is true. `choice` is the value of --resume: "auto", "none", or a checkpoint, whose canonical
+// path is `file`. Reads no file. Throws UsageError when the choice would overwrite an earlier run, and when a finished run had another
+// configuration.
+ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const std::filesystem::path& file = {},
+                             bool extend = false);
 
 struct RunStart {
   ResumeDecision decision = ResumeDecision::kStart;
@@ -54,7 +56,7 @@ struct RunRequest {
 
 // On the rank that holds the run directory, which is not changed. Decides, reads the checkpoint, checks that it belongs to a run with this
 // configuration and logs allowed differences. Throws UsageError as decide_resume() does, when the checkpoint belongs to another run, and
-// when a new run would begin where its training is complete; CheckpointError when no checkpoint can be read.
+// when a new or an extended run would begin where its training is complete; CheckpointError when no checkpoint can be read.
 RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger);
 // On the same rank, when nothing can be refused any more: removes what the earlier run wrote after the start's checkpoint.
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start);

@@ -145,7 +145,8 @@ engine::Data Session::open_data(const engine::Network& network) {
   engine::Data data;
   const auto& ranks = context_.ranks();
   const auto open = [&] {
-    data = open_samples(context_.experiment(), place_dataset(), context_.logger());
+    data = open_samples(context_.experiment(), place_dataset(), context_.logger(),
+                        num_overfit_samples(context_.experiment(), ranks.world->size()));
     add_sampler(context_.experiment(), ranks, data);
   };
   // First on one process of each host, which downloads and copies missing data.

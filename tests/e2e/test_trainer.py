@@ -184,6 +184,26 @@ class TrainerTest(unittest.TestCase):
         self.assertEqual(again.returncode, 0)
         self.assertIn("holds a finished run", again.err)
 
+    def test_a_finished_run_is_extended_with_another_learning_rate_on_purpose(self):
+        self.assertEqual(self.train("--config", LINEAR, "training.epochs=2").returncode, 0)
+        changes = ("training.epochs=3", "optimizer.lr=0.001", "lr_scheduler={name: linear}")
+        refused = self.train("--config", LINEAR, *changes)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("or set training.extend: true to train it further with this one", refused.err)
+        nothing = self.train("--config", LINEAR, "training.epochs=2", "optimizer.lr=0.001", "training.extend=true")
+        self.assertEqual(nothing.returncode, 2)
+        self.assertIn(f"{self.run_dir} holds a finished run: its training of 2 epochs is complete; raise training.epochs to train further", nothing.err)
+        longer = self.train("--config", LINEAR, *changes, "training.extend=true")
+        self.assertEqual(longer.returncode, 0, longer.err)
+        self.assertIn(f"the finished run in {self.run_dir} is trained further, from step 64", longer.err)
+        self.assertIn("optimizer.lr: 0.001, not 0.01", longer.err)
+        # The new schedule, over the whole training: a third of it is left.
+        lines = [event for event in events(self.run_dir) if event["event"] == "train" and event["step"] > 64]
+        self.assertAlmostEqual(lines[0]["lr"], 0.001 * (96 - lines[0]["step"] + 1) / 96, delta=1e-12)
+        again = self.train("--config", LINEAR, *changes, "training.extend=true")
+        self.assertEqual(again.returncode, 0)
+        self.assertIn("holds a finished run", again.err)
+
     def test_interrupt_saves_and_the_run_resumes(self):
         process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)
         for line in process.stderr:

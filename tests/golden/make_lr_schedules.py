@@ -59,11 +59,34 @@ def values(make_schedule, count):
     return result
 
 
+# What is observed; the test in C++ has the same values. Each line has the learning rate after each of them.
+# name -> (the mode, the scheduler's arguments)
+VALUES = [2.0, 1.5, 1.5, 1.499, 1.6, 1.4, float("nan"), 1.41, 1.395, 1.39, 1.5, 1.6, 1.2, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3]
+PLATEAUS = {
+    "reduce_on_plateau": ("min", {"factor": 0.1, "patience": 2}),
+    "reduce_on_plateau_max": ("max", {"factor": 0.5, "patience": 1, "threshold": 0.01}),
+    "reduce_on_plateau_absolute": ("min", {"factor": 0.5, "patience": 0, "threshold": 0.05, "threshold_mode": "abs"}),
+    "reduce_on_plateau_cooldown": ("min", {"factor": 0.5, "patience": 0, "cooldown": 2, "min_lr": 0.2}),
+}
+
+
+def rates_of_plateau(mode, options):
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    scheduler = lrs.ReduceLROnPlateau(optimizer, mode, **options)
+    rates = []
+    for value in VALUES:
+        scheduler.step(value)
+        rates.append(optimizer.param_groups[0]["lr"])
+    return rates
+
+
 def main():
     warnings.simplefilter("ignore")  # step() is called once more than there are values
     lines = [f"# torch {torch.__version__.split('+')[0]}, made by make_lr_schedules.py"]
     for name, (make_schedule, count) in SCHEDULES.items():
         lines.append(" ".join([name, *(repr(float(value)) for value in values(make_schedule, count))]))
+    for name, (mode, options) in PLATEAUS.items():
+        lines.append(" ".join([name, *(repr(rate) for rate in rates_of_plateau(mode, options))]))
     pathlib.Path(__file__).with_name("lr_schedules.txt").write_text("\n".join(lines) + "\n")
 
 

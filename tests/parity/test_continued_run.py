@@ -74,7 +74,8 @@ class ContinuedRunTest(unittest.TestCase):
         events = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
         return [event["loss"] for event in events if event["event"] == "train"]
 
-    def python_losses(self, file, optimizer, options, batch_size=BATCH, make_scheduler=None):
+    def python_losses(self, file, optimizer, options, batch_size=BATCH, make_scheduler=None, observed=None):
+        """`observed`: what the scheduler gets, by the number of the step after which it does; None: it is stepped after each step."""
         state = torch.load(file, weights_only=True)
         network = NETWORKS[NETWORK]().double()
         network.load_state_dict(state["model"])
@@ -94,8 +95,10 @@ class ContinuedRunTest(unittest.TestCase):
             loss = F.cross_entropy(network(images[batch].double() / 255), labels[batch])
             loss.backward()
             optimizer.step()
-            if make_scheduler:
+            if make_scheduler and observed is None:
                 scheduler.step()
+            elif observed and (value := observed.get(state["step"] + len(losses) + 1)) is not None:
+                scheduler.step(value)
             losses.append(loss.item())
         return losses
 
@@ -142,6 +145,21 @@ class ContinuedRunTest(unittest.TestCase):
                 self.check_scheduler(torch.load(file, weights_only=True), make_scheduler)
                 python = self.python_losses(file, "sgd", options, SCHEDULE_BATCH, make_scheduler)
                 self.assert_close(python, ours[STEPS_PER_EPOCH:], STEPS_PER_EPOCH)
+
+    def test_python_continues_reduce_on_plateau(self):
+        options = {"lr": LR, "momentum": 0.9}
+        run_dir = self.folder / "run"
+        # No validation is better than the first one by 100.
+        ours = self.train(run_dir, "sgd", options, "lr_scheduler={name: reduce_on_plateau, factor: 0.5, patience: 1, threshold: 100, threshold_mode: abs}",
+                          "training.epochs=2", "validation.every_steps=4", "checkpoint.keep_last=100", batch=SCHEDULE_BATCH)
+        file = run_dir / "checkpoints" / f"step_{STEPS_PER_EPOCH:08}.pt"
+        lines = list(map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines()))
+        observed = {line["step"]: line["top1"] for line in lines if line["event"] == "validation" and line["step"] > STEPS_PER_EPOCH}
+        self.assertEqual(list(observed), [24, 28, 32, 36, 40])
+        self.assertEqual([line["lr"] for line in lines if line["event"] == "train"][::4], [LR] * 3 + [LR / 2] * 2 + [LR / 4] * 2 + [LR / 8] * 2 + [LR / 16])
+        python = self.python_losses(file, "sgd", options, SCHEDULE_BATCH, lambda optimizer: schedulers.ReduceLROnPlateau(
+            optimizer, "max", factor=0.5, patience=1, threshold=100, threshold_mode="abs"), observed)
+        self.assert_close(python, ours[STEPS_PER_EPOCH:], STEPS_PER_EPOCH)
 
 
 if __name__ == "__main__":

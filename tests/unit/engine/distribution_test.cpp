@@ -112,6 +112,12 @@ TEST(Distribution, Bfloat16) { expect_equal_schemes({2}, kNumbers, {"amp={enable
 
 TEST(Distribution, AveragedParametersAreValidatedToo) { expect_equal_schemes({2}, kNumbers, {"training.ema={decay: 0.9}"}); }
 
+TEST(Distribution, ValidationsWithinAnEpoch) { expect_equal_schemes({2}, kNumbers, {"validation.every_steps=1"}); }
+
+TEST(Distribution, WithoutValidation) { expect_equal_schemes({2}, kNumbers, {"validation.every_epochs=null"}); }
+
+TEST(Distribution, SamplesToOverfit) { expect_equal_schemes({2}, kNumbers, {"training.overfit_batches=1"}); }
+
 TEST(Distribution, ARunResumesWithinAnEpochWithAnotherScheme) {
   const auto straight = run_of_rank0(2, kNumbers, {});
   const testing::TemporaryFolder folder;

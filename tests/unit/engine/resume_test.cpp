@@ -116,6 +116,27 @@ TEST(Resume, AtEachStepAndValidationBatchOfALastEpochThatIsNotWhole) {
   expect_resumes_exactly(2, resume_text(kConvolution), steps, {11, 14});
 }
 
+TEST(Resume, AtEachStepAndValidationBatchWithValidationsWithinEpochs) {
+  // In the first epoch two validations within it, after steps 2 and 4, of four calls each.
+  std::vector<int64_t> stops(20);
+  std::iota(stops.begin(), stops.end(), 1);
+  const Overrides within = {"validation.every_steps=2"};
+  expect_resumes_exactly(1, resume_text(kConvolution), within, stops);
+  expect_resumes_exactly(2, resume_text(kConvolution), within, {3, 6, 9});
+}
+
+TEST(Resume, WithALearningRateThatDependsOnValidations) {
+  const Overrides plateau = {"lr_scheduler={name: reduce_on_plateau, factor: 0.5, patience: 0, threshold: 1, warmup_steps: 2}",
+                             "validation.every_steps=2"};
+  expect_resumes_exactly(1, resume_text(kConvolution), plateau, {4, 7, 10, 14, 21});
+  expect_resumes_exactly(2, resume_text(kConvolution), plateau, {5});
+}
+
+TEST(Resume, WithEarlyStopping) {
+  const Overrides early = {"optimizer.lr=0", "training.epochs=50", "training.early_stopping={patience: 2}", "validation.every_steps=3"};
+  expect_resumes_exactly(1, resume_text(kConvolution), early, {3, 6, 8, 11, 14});
+}
+
 TEST(Resume, OnSeveralRanksWithSynchronisedBatchStatistics) {
   for (const int world_size : {1, 2, 3}) expect_resumes_exactly(world_size, resume_text(kNorm), {}, {3, 8});
 }

@@ -120,7 +120,7 @@ TEST_F(RunRecordTest, EarlyStoppingAndErrors) {
   const auto end = [](const char* reason) {
     return std::string(R"({"event":"end","time":111,"reason":")") + reason + "\",\"message\":\"m\"}\n";
   };
-  write("metrics.jsonl", kStart + end("early_stopping"));
+  write("metrics.jsonl", kStart + end("early"));
   EXPECT_EQ(read().state, State::kEarly);
   write("metrics.jsonl", kStart + end("failed"));
   EXPECT_EQ(read().state, State::kFailed);

@@ -69,6 +69,44 @@ INSTANTIATE_TEST_SUITE_P(
                       GoldenSchedule{"warmup_step", "{name: step, step_epochs: 3, warmup_steps: 6, warmup_start_factor: 0.5}"}),
     [](const auto& test) { return test.param.name; });
 
+struct GoldenPlateau {
+  std::string name;
+  bool higher_is_better;
+  std::string keys;
+};
+
+TEST(ReduceOnPlateau, LikePythonAfterEachObservation) {
+  const auto golden = read_golden("lr_schedules.txt");
+  // NaN is not a number that a stream reads.
+  const std::vector<double> observed = {2.0, 1.5, 1.5, 1.499, 1.6, 1.4, std::nan(""), 1.41, 1.395, 1.39,
+                                        1.5, 1.6, 1.2, 1.3,   1.3, 1.3, 1.3,          1.3,  1.3,   1.3};
+  for (const auto& [name, higher_is_better, keys] :
+       {GoldenPlateau{"reduce_on_plateau", false, "factor: 0.1, patience: 2"},
+        GoldenPlateau{"reduce_on_plateau_max", true, "factor: 0.5, patience: 1, threshold: 0.01"},
+        GoldenPlateau{"reduce_on_plateau_absolute", false, "factor: 0.5, patience: 0, threshold: 0.05, threshold_mode: abs"},
+        GoldenPlateau{"reduce_on_plateau_cooldown", false, "factor: 0.5, patience: 0, cooldown: 2, min_factor: 0.2"}}) {
+    SCOPED_TRACE(name);
+    auto schedule = schedule_from("{name: reduce_on_plateau, " + keys + "}");
+    const auto& expected = golden.at(name).front();
+    ASSERT_EQ(expected.size(), observed.size());
+    EXPECT_LT(expected.back(), 1);
+    EXPECT_EQ(schedule(0), 1);
+    for (size_t i = 0; i < observed.size(); ++i) {
+      schedule.plateau->observe(observed[i], higher_is_better);
+      EXPECT_NEAR(schedule(0), expected[i], 1e-12) << "observation " << i;
+    }
+    EXPECT_EQ(schedule.plateau->num_observed(), static_cast<int64_t>(observed.size()));
+  }
+}
+
+TEST(ReduceOnPlateau, ItsWarmupScalesTheReducedRate) {
+  auto schedule = schedule_from("{name: reduce_on_plateau, patience: 0, factor: 0.5, warmup_steps: 4, warmup_start_factor: 0.5}");
+  schedule.plateau->observe(1, false);
+  schedule.plateau->observe(1, false);
+  EXPECT_EQ(schedule(0), 0.25);
+  EXPECT_EQ(schedule(4), 0.5);
+}
+
 TEST(LrSchedule, EveryKindIsTested) {
   const auto golden = read_golden("lr_schedules.txt");
   for (const auto& name : lr_scheduler_registry().names()) EXPECT_TRUE(golden.contains(name)) << name;

@@ -35,7 +35,7 @@ std::vector<std::string> overrides_in(const std::string& text) {
 }
 
 TEST(Docs, KeysShownWithAValueAreAccepted) {
-  for (const std::string file : {"from_pytorch.md", "distributed.md"}) {
+  for (const std::string file : {"from_pytorch.md", "distributed.md", "training.md"}) {
     const auto overrides = overrides_in(read_file(TRAINER_SOURCE_DIR "/docs/" + file));
     EXPECT_GE(overrides.size(), 3) << file;
     for (const auto& override_text : overrides) {

@@ -68,8 +68,8 @@ std::vector<Case> cases() {
        kTwo,
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run of another configuration (training.steps: 299, not 300); undo this change, or choose another "
-       "--run-dir",
+       "/runs/a holds a finished run of another configuration (training.steps: 299, not 300); undo this change, choose another "
+       "--run-dir, or set training.extend: true to train it further with this one",
        {{"training.steps", "300", "299"}}},
       {"a finished run, steps instead of epochs",
        EarlierRun::kFinished,
@@ -77,15 +77,15 @@ std::vector<Case> cases() {
        "auto",
        std::nullopt,
        "/runs/a holds a finished run of another configuration (training.epochs: null, not 3; training.steps: 600, not null); undo this "
-       "change, or choose another --run-dir",
+       "change, choose another --run-dir, or set training.extend: true to train it further with this one",
        {{"training.epochs", "3", "null"}, {"training.steps", "null", "600"}}},
       {"a finished run whose file has no such key",
        EarlierRun::kFinished,
        kTwo,
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run of another configuration (training.steps: 6, not nothing); undo this change, or choose another "
-       "--run-dir",
+       "/runs/a holds a finished run of another configuration (training.steps: 6, not nothing); undo this change, choose another "
+       "--run-dir, or set training.extend: true to train it further with this one",
        {{"training.steps", "nothing", "6"}}},
       {"a finished run, more epochs, the newest chosen", EarlierRun::kFinished, kTwo, kTwo[0].string(), kResumeFile, "", {kMoreEpochs}},
       {"a finished run, more epochs, an older one chosen",
@@ -108,7 +108,8 @@ std::vector<Case> cases() {
        kTwo,
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run of another configuration (training.epochs: 2, not 3); undo this change, or choose another --run-dir",
+       "/runs/a holds a finished run of another configuration (training.epochs: 2, not 3); undo this change, choose another --run-dir, "
+       "or set training.extend: true to train it further with this one",
        {{"training.epochs", "3", "2"}}},
       {"a finished run, more epochs of another model",
        EarlierRun::kFinished,
@@ -116,15 +117,15 @@ std::vector<Case> cases() {
        "auto",
        std::nullopt,
        "/runs/a holds a finished run of another configuration (model.name: resnet20, not vgg11; training.epochs: 6, not 3); undo this "
-       "change, or choose another --run-dir",
+       "change, choose another --run-dir, or set training.extend: true to train it further with this one",
        {{"model.name", "vgg11", "resnet20"}, kMoreEpochs}},
       {"a finished run, another learning rate",
        EarlierRun::kFinished,
        kTwo,
        kTwo[0].string(),
        std::nullopt,
-       "/runs/a holds a finished run of another configuration (optimizer.lr: 0.2, not 0.1); undo this change, or choose another "
-       "--run-dir",
+       "/runs/a holds a finished run of another configuration (optimizer.lr: 0.2, not 0.1); undo this change, choose another "
+       "--run-dir, or set training.extend: true to train it further with this one",
        {{"optimizer.lr", "0.1", "0.2"}}},
   };
 }
@@ -141,6 +142,14 @@ TEST(DecideResume, FollowsFromWhatTheDirectoryHolds) {
       EXPECT_EQ(error.what(), message);
     }
   }
+}
+
+TEST(DecideResume, WithExtendAFinishedRunIsContinuedAfterAnyChange) {
+  const std::vector<config::Difference> changes = {{"optimizer.lr", "0.1", "0.2"}, {"training.extend", "false", "true"}, kMoreEpochs};
+  const RunDirectoryContents contents{"/runs/a", EarlierRun::kFinished, kTwo, changes};
+  EXPECT_EQ(decide_resume(contents, "auto", {}, /*extend=*/true), ResumeDecision::kResumeNewest);
+  EXPECT_EQ(decide_resume({"/runs/a", EarlierRun::kFinished, kTwo, {}}, "auto", {}, /*extend=*/true), ResumeDecision::kFinished);
+  EXPECT_THROW(decide_resume({"/runs/a", EarlierRun::kFinished, {}, changes}, "auto", {}, /*extend=*/true), UsageError);
 }
 
 TEST(CheckClassNames, RefusesOtherClasses) {

@@ -1,0 +1,30 @@
+#include "engine/early_stopping.h"
+
+#include <cmath>
+
+namespace trainer::engine {
+
+void EarlyStopping::observe(double value, bool higher_is_better, double min_delta) {
+  const bool is_better = best ? (higher_is_better ? value > *best + min_delta : value < *best - min_delta) : !std::isnan(value);
+  if (is_better) best = value;
+  num_not_better = is_better ? 0 : num_not_better + 1;
+}
+
+bool EarlyStopping::is_over(const std::optional<config::EarlyStoppingSection>& section) const {
+  return section && num_not_better >= section->patience;
+}
+
+state::Dict tree_of(const EarlyStopping& early_stopping) {
+  state::Dict dict;
+  dict.add("best", early_stopping.best ? state::Tree(*early_stopping.best) : state::Tree());
+  dict.add("num_not_better", early_stopping.num_not_better);
+  return dict;
+}
+
+EarlyStopping read_early_stopping(const state::View& view) {
+  EarlyStopping early_stopping{.num_not_better = view.at("num_not_better").integer()};
+  if (const auto best = view.at("best"); !best.is_none()) early_stopping.best = best.number();
+  return early_stopping;
+}
+
+}  // namespace trainer::engine

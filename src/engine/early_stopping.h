@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "config/sections/training.h"
+#include "state/view.h"
+
+namespace trainer::engine {
+
+// How many validations in a row were not better than the best one: what training.early_stopping needs to know. The rule is that of
+// Lightning's EarlyStopping.
+struct EarlyStopping {
+  std::optional<double> best = {};
+  int64_t num_not_better = 0;
+
+  // To be called after each validation with the value of the metric. NaN is not better.
+  void observe(double value, bool higher_is_better, double min_delta);
+  bool is_over(const std::optional<config::EarlyStoppingSection>& section) const;
+};
+
+state::Dict tree_of(const EarlyStopping& early_stopping);
+EarlyStopping read_early_stopping(const state::View& view);
+
+}  // namespace trainer::engine

@@ -1,0 +1,72 @@
+#include "engine/validations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/plural.h"
+#include "engine/evaluator.h"
+#include "engine/monitored_metric.h"
+
+namespace trainer::engine {
+
+Validations::Validations(const config::Experiment& experiment, Parts& parts, RunState& run, reporting::Sink& reporter,
+                         std::function<bool()> stop_agreed)
+    : section_(experiment.validation),
+      early_stopping_(experiment.training.early_stopping),
+      parts_(parts),
+      run_(run),
+      reporter_(reporter),
+      stop_agreed_(std::move(stop_agreed)),
+      monitored_(monitored_metric(experiment.checkpoint, *parts.task)) {}
+
+bool Validations::is_current() const { return run_.last_validation && run_.last_validation->step == run_.progress.step; }
+
+bool Validations::is_due_within(const EpochPart& part) const {
+  const int64_t step = run_.progress.step;
+  const bool is_at_end = step == part.first_step + part.num_steps;
+  return section_.every_steps && step > 0 && step % *section_.every_steps == 0 && !is_at_end && !is_current();
+}
+
+bool Validations::is_due_after(const EpochPart& part) const {
+  if (section_.is_off()) return false;
+  return part.is_last() || (section_.every_epochs && (part.epoch + 1) % *section_.every_epochs == 0) ||
+         (section_.every_steps && run_.progress.step % *section_.every_steps == 0);
+}
+
+bool Validations::validate(const EpochPart& part, bool is_within_epoch) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto evaluation = evaluate(parts_, section_.tta, stop_agreed_);
+  if (!evaluation) return false;
+  reporting::ValidationEvent event{.epoch = run_.progress.epoch,
+                                   .num_epochs = part.num_epochs,
+                                   .step = run_.progress.step,
+                                   .metrics = evaluation->model.metrics,
+                                   .num_samples = evaluation->model.num_samples,
+                                   .classes = evaluation->model.classes,
+                                   .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+                                   .is_within_epoch = is_within_epoch};
+  if (evaluation->ema) {
+    event.ema_metrics = evaluation->ema->metrics;
+    std::erase_if(event.ema_metrics, [](const reporting::Metric& metric) { return metric.info.is_detail; });
+  }
+  event.is_best = !run_.best_validation || is_better(event, *run_.best_validation, monitored_);
+  reporter_.on_validation(event);
+  run_.last_validation = event;
+  if (event.is_best) run_.best_validation = event;
+  const double value = reporting::value_of(event.metrics, monitored_.name).value();
+  if (auto& plateau = parts_.lr_schedule.plateau) plateau->observe(value, monitored_.higher_is_better);
+  if (early_stopping_) run_.early_stopping.observe(value, monitored_.higher_is_better, early_stopping_->min_delta);
+  return true;
+}
+
+std::string Validations::reason_of_end() const {
+  if (!end_training()) return "";
+  const auto& [best, num_not_better] = run_.early_stopping;
+  const auto than = best ? fmt::format("{:.6g}", *best) : "NaN";
+  return fmt::format("validation/{} was not better than {} in {} in a row (training.early_stopping)", monitored_.name, than,
+                     counted(num_not_better, "validation"));
+}
+
+}  // namespace trainer::engine

@@ -1,0 +1,174 @@
+// When a run validates, and what follows from the results: early stopping and the learning rate of reduce_on_plateau.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/early_stopping.h"
+#include "tests/testing/small_run.h"
+
+namespace trainer::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Overrides = std::vector<std::string>;
+using testing::SmallRun;
+using testing::train_text;
+
+// In each epoch.
+constexpr const char* kFiveSteps =
+    "experiment: validation\n"
+    "model: {name: demo_linear}\n"
+    "dataset: {name: synthetic, shape: [10], num_classes: 10, num_train: 40, num_validation: 12}\n"
+    "dataloader: {batch_size: 8}\n"
+    "optimizer: {name: sgd, lr: 0.01}\n"
+    "runtime: {dtype: float64}\n"
+    "training: {epochs: 3}\n"
+    "logging: {every_steps: 2}\n";
+
+std::vector<int64_t> validated_steps(const SmallRun& run) {
+  std::vector<int64_t> steps;
+  for (const auto& event : run.events.validation) steps.push_back(event.step);
+  return steps;
+}
+
+TEST(Validation, AfterEpochsAndAtTheEnd) {
+  EXPECT_THAT(validated_steps(train_text(kFiveSteps)), ElementsAre(5, 10, 15));
+  EXPECT_THAT(validated_steps(train_text(kFiveSteps, {"validation.every_epochs=2"})), ElementsAre(10, 15));
+}
+
+TEST(Validation, WithinEpochsAfterSoManySteps) {
+  const auto both = train_text(kFiveSteps, {"validation.every_steps=3"});
+  EXPECT_THAT(validated_steps(both), ElementsAre(3, 5, 6, 9, 10, 12, 15));
+  std::vector<bool> within;
+  for (const auto& event : both.events.validation) within.push_back(event.is_within_epoch);
+  EXPECT_THAT(within, ElementsAre(true, false, true, true, false, true, false));
+  for (const auto& epoch : both.events.epochs) EXPECT_EQ(epoch.validation->step, epoch.step);
+
+  const Overrides only_steps = {"validation={every_epochs: null, every_steps: 5}", "training.epochs=null", "training.steps=13"};
+  const auto alone = train_text(kFiveSteps, only_steps);
+  EXPECT_THAT(validated_steps(alone), ElementsAre(5, 10, 13));
+  for (const auto& event : alone.events.validation) EXPECT_FALSE(event.is_within_epoch);
+}
+
+TEST(Validation, WithinEpochsChangesNothingOfTheTraining) {
+  const auto without = train_text(kFiveSteps);
+  const auto with = train_text(kFiveSteps, {"validation.every_steps=3"});
+  EXPECT_TRUE(testing::bitwise_equal(testing::state_of(with.parts()), testing::state_of(without.parts())));
+  ASSERT_EQ(with.events.train.size(), without.events.train.size());
+  for (size_t i = 0; i < with.events.train.size(); ++i) {
+    EXPECT_EQ(with.events.train[i].step, without.events.train[i].step);
+    EXPECT_EQ(testing::loss_of(with.events.train[i]), testing::loss_of(without.events.train[i]));
+  }
+}
+
+TEST(Validation, Off) {
+  for (const char* length : {"training.epochs=3", "training={steps: 7}"}) {
+    const auto run = train_text(kFiveSteps, {length, "validation.every_epochs=null"});
+    EXPECT_TRUE(run.done);
+    EXPECT_THAT(run.events.validation, IsEmpty());
+    EXPECT_FALSE(run.events.end.final_validation || run.events.end.best_validation);
+    EXPECT_FALSE(run.parts().validation.exists());
+  }
+}
+
+TEST(Validation, TellsTheBest) {
+  const auto run = train_text(kFiveSteps, {"checkpoint={monitor: validation/loss}"});
+  double best = std::numeric_limits<double>::infinity();
+  for (const auto& event : run.events.validation) {
+    EXPECT_EQ(event.is_best, testing::loss_of(event) < best);
+    best = std::min(best, testing::loss_of(event));
+  }
+  EXPECT_EQ(testing::loss_of(*run.events.end.best_validation), best);
+}
+
+// With a learning rate of 0 nothing gets better after the first validation.
+TEST(EarlyStopping, EndsTheTrainingAfterPatienceValidations) {
+  const auto run = train_text(kFiveSteps, {"optimizer.lr=0", "training.epochs=100", "training.early_stopping={patience: 3}"});
+  EXPECT_TRUE(run.done);
+  EXPECT_THAT(validated_steps(run), ElementsAre(5, 10, 15, 20));
+  EXPECT_EQ(run.events.end.reason, "early");
+  const auto top1 = testing::value_of(run.events.validation[0], "top1").value();
+  EXPECT_EQ(run.events.end.message,
+            fmt::format("validation/top1 was not better than {:.6g} in 3 validations in a row (training.early_stopping)", top1));
+}
+
+TEST(EarlyStopping, WithinAnEpochReportsAllSteps) {
+  const auto run = train_text(
+      kFiveSteps, {"optimizer.lr=0", "logging.every_steps=100", "training.early_stopping={patience: 1}", "validation={every_steps: 3}"});
+  EXPECT_THAT(validated_steps(run), ElementsAre(3, 5));
+  const auto later = train_text(kFiveSteps, {"optimizer.lr=0", "logging.every_steps=100", "training.early_stopping={patience: 2}",
+                                             "validation={every_epochs: null, every_steps: 3}"});
+  EXPECT_THAT(validated_steps(later), ElementsAre(3, 6, 9));
+  EXPECT_TRUE(later.done);
+  EXPECT_EQ(later.events.train.back().step, 9);
+  EXPECT_EQ(later.events.epochs.back().step, 9);
+  EXPECT_EQ(later.events.epochs.back().validation->step, 9);
+}
+
+TEST(EarlyStopping, CountsValidationsThatAreNotBetter) {
+  const auto count = [](const std::vector<double>& values, bool higher_is_better, double min_delta) {
+    EarlyStopping early_stopping;
+    std::vector<int64_t> counts;
+    for (const double value : values) {
+      early_stopping.observe(value, higher_is_better, min_delta);
+      counts.push_back(early_stopping.num_not_better);
+    }
+    return counts;
+  };
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(count({0.5, 0.5, 0.6, 0.55, 0.61}, true, 0), ElementsAre(0, 1, 0, 1, 0));
+  EXPECT_THAT(count({0.5, 0.55, 0.58, 0.65}, true, 0.1), ElementsAre(0, 1, 2, 0));
+  EXPECT_THAT(count({2, 1, 1.5, 0.5}, false, 0), ElementsAre(0, 0, 1, 0));
+  EXPECT_THAT(count({kNaN, 2, kNaN, 1}, false, 0), ElementsAre(1, 0, 1, 0));
+}
+
+TEST(ReduceOnPlateau, ReducesTheLearningRateOfTheNextSteps) {
+  const auto run =
+      train_text(kFiveSteps, {"checkpoint={monitor: validation/loss}", "logging.every_steps=5",
+                              "lr_scheduler={name: reduce_on_plateau, factor: 0.5, patience: 0, threshold: 100, threshold_mode: abs}"});
+  std::vector<double> lrs, of_epochs;
+  for (const auto& event : run.events.train) lrs.push_back(event.lr);
+  for (const auto& event : run.events.epochs) of_epochs.push_back(event.lr);
+  // The first validation is the best by definition, and no other differs from it by 100.
+  EXPECT_THAT(lrs, ElementsAre(0.01, 0.01, 0.005));
+  EXPECT_EQ(of_epochs, lrs);
+}
+
+TEST(OverfitBatches, TrainsAndValidatesOnTheSameImages) {
+  const Overrides overrides = {"training={epochs: 60, overfit_batches: 2}", "optimizer={name: sgd, lr: 1}", "seed=7"};
+  const auto run = train_text(kFiveSteps, overrides);
+  EXPECT_EQ(run.events.start.steps_per_epoch, 2);
+  EXPECT_EQ(run.parts().train.num_samples, 16);
+  const auto& last = *run.events.end.final_validation;
+  EXPECT_EQ(last.num_samples, 16);
+  EXPECT_EQ(testing::value_of(last, "top1"), 1);
+  EXPECT_LT(testing::loss_of(last), 0.1);
+  const auto chosen = [&](const std::string& seed) {
+    testing::SmallSession session(kFiveSteps, {overrides[0], seed});
+    const auto& trained = session.parts().train.dataset();
+    const auto& validated = session.parts().validation.dataset();
+    std::vector<int64_t> indices;
+    for (int64_t i = 0; i < trained.size(); ++i) {
+      indices.push_back(trained.index_in_files(i));
+      EXPECT_EQ(validated.index_in_files(i), indices.back());
+    }
+    return indices;
+  };
+  EXPECT_EQ(chosen("seed=7"), chosen("seed=7"));
+  EXPECT_NE(chosen("seed=7"), chosen("seed=8"));
+}
+
+TEST(OverfitBatches, OfAStepOfAllRanks) {
+  testing::SmallSession session(kFiveSteps, {"training.overfit_batches=1", "training.accumulation_steps=2"});
+  EXPECT_EQ(session.parts().train.num_samples, 16);
+  testing::SmallSession all(kFiveSteps, {"training.overfit_batches=100"});
+  EXPECT_EQ(all.parts().train.num_samples, 40);
+}
+
+}  // namespace
+}  // namespace trainer::engine
