@@ -5,10 +5,12 @@
 #include "config/sections/dataloader.h"
 #include "config/sections/dataset.h"
 #include "config/sections/distributed.h"
+#include "config/sections/logging.h"
 #include "config/sections/model.h"
 #include "config/sections/optimization.h"
 #include "config/sections/runtime.h"
 #include "config/sections/training.h"
+#include "config/sections/validation.h"
 
 namespace trainer::config {
 

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "reporting/events.h"
+#include "reporting/reporter.h"
 
 namespace trainer::reporting {
 

@@ -2,17 +2,16 @@
 // The events of a run and the sinks that receive them. The engine fills events; each sink writes them in its own format. Every member
 // has a default, so an event can be constructed from the members that it has.
 //
-// `step` is the number of updates attempted since the beginning of the run, and `epoch`, from 0, the epoch of the latest of them, in all
-// events but Resume. Files write these numbers; the console counts epochs from 1, as in "epoch 3/100".
+// `step` is the number of updates attempted since the beginning of the run, and `epoch`, from 0, the epoch of the latest, in all events but
+// Resume. Files write these numbers; the console counts epochs from 1, as in "epoch 3/100".
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "reporting/class_results.h"
+#include "reporting/histogram.h"
 #include "reporting/metric.h"
 
 namespace trainer::reporting {
@@ -84,25 +83,6 @@ struct ValidationEvent {
   bool is_within_epoch = false;  // neither after the last step of an epoch nor at the end of the training
 };
 
-// How the elements of a tensor are distributed.
-struct Histogram {
-  std::string name = {};  // "layer1.0.conv1.weight"
-  double min = 0;
-  double max = 0;
-  double sum = 0;
-  double sum_squares = 0;
-  // Of each interval: its upper limit, and the number of elements that are above the limit before it and not above this one.
-  std::vector<double> limits = {};
-  std::vector<int64_t> counts = {};
-};
-
-struct HistogramsEvent {
-  int64_t epoch = 0;
-  int64_t step = 0;
-  std::vector<Histogram> parameters = {};
-  std::vector<Histogram> gradients = {};  // of the latest step, summed over the ranks
-};
-
 // Emitted once after each epoch and its validation, if there was one.
 struct EpochEvent {
   int64_t epoch = 0;
@@ -116,7 +96,7 @@ struct EpochEvent {
 };
 
 struct EndEvent {
-  std::string reason = {};   // "done", "stopped", "failed"
+  std::string reason = {};   // "done", "early" (by training.early_stopping), "stopped", "failed"
   std::string message = {};  // of the error that ended the run, or why the training ended early
   int64_t epoch = 0;
   int64_t step = 0;
@@ -141,29 +121,6 @@ class Sink {
   virtual void on_checkpoint(const CheckpointEvent&) {}
   virtual void on_histograms(const HistogramsEvent&) {}
   virtual void on_end(const EndEvent&) {}
-};
-
-// Passes every event to every sink, in the order in which the sinks were added.
-class Reporter : public Sink {
- public:
-  void add(std::unique_ptr<Sink> sink) { sinks_.push_back(std::move(sink)); }
-  void on_start(const StartEvent& event) override { pass(&Sink::on_start, event); }
-  void on_train(const TrainEvent& event) override { pass(&Sink::on_train, event); }
-  void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override { pass(&Sink::on_step, step_in_epoch, steps_per_epoch); }
-  void on_warning(const WarningEvent& event) override { pass(&Sink::on_warning, event); }
-  void on_validation(const ValidationEvent& event) override { pass(&Sink::on_validation, event); }
-  void on_epoch(const EpochEvent& event) override { pass(&Sink::on_epoch, event); }
-  void on_checkpoint(const CheckpointEvent& event) override { pass(&Sink::on_checkpoint, event); }
-  void on_histograms(const HistogramsEvent& event) override { pass(&Sink::on_histograms, event); }
-  void on_end(const EndEvent& event) override { pass(&Sink::on_end, event); }
-
- private:
-  template <class Handler, class... Args>
-  void pass(Handler on_event, const Args&... args) const {
-    for (const auto& sink : sinks_) (sink.get()->*on_event)(args...);
-  }
-
-  std::vector<std::unique_ptr<Sink>> sinks_;
 };
 
 }  // namespace trainer::reporting

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/registry.h"
-#include "config/sections/training.h"
+#include "config/sections/validation.h"
 #include "models/model.h"
 #include "nn/loss.h"
 #include "reporting/metric.h"

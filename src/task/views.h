@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "config/sections/training.h"
+#include "config/sections/validation.h"
 
 namespace trainer::task {
 

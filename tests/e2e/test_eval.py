@@ -14,6 +14,7 @@ import zipfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import terminal  # noqa: E402
 from test_image_folder import plain_png  # noqa: E402
+from troubleshooting import plants  # noqa: E402
 
 BINARY = os.environ["TRAINER_BINARY"]
 VECTORS = """experiment: vectors
@@ -120,20 +121,20 @@ class EvalTest(Experiment):
         self.assertRegex(shown, r"\nclass   samples +recall +precision +f1\n0 +\d+ +\d+\.\d\d% ")
         self.assertRegex(shown, r"\nconfusion matrix [^\n]*\n0 +(\d+ +){9}\d+\n1 ")
 
-    def test_weights_of_another_program(self):
+    @plants("A file that holds only weights is evaluated", "The weights are those of another network",
+            "Averaged parameters are asked for, but there are none")
+    def test_weights_of_another_program(self, without_experiment, of_another_network, without_averages):
         for form in ("state_dict", "safetensors"):
             with self.subTest(form):
                 self.printed("export", "--checkpoint", self.checkpoint, "--format", form, "--output", form)
                 found = json.loads(self.printed("eval", "--checkpoint", form, "--config", "config.yaml", "--json"))
                 self.assertEqual(found["confusion"], self.eval()["confusion"])
-        self.assertIn("error: state_dict: it holds weights without their experiment; give the experiment file of the network with --config FILE",
-                      self.refusal("eval", "--checkpoint", "state_dict", code=2))
-        self.assertIn("error: state_dict: does not fit the model: ",
-                      self.refusal("eval", "--checkpoint", "state_dict", "--config", "config.yaml", "dataset.num_classes=9", "model.out_features=9", code=5))
-        self.assertIn("error: state_dict: holds no averaged parameters, as checkpoints of a run with training.ema do; omit --ema",
-                      self.refusal("eval", "--checkpoint", "state_dict", "--config", "config.yaml", "--ema", code=5))
+        for row, args in ((without_experiment, []), (of_another_network, ["--config", "config.yaml", "dataset.num_classes=9", "model.out_features=9"]),
+                          (without_averages, ["--config", "config.yaml", "--ema"])):
+            row.check(self, self.refusal("eval", "--checkpoint", "state_dict", *args, code=row.code), row.code)
 
-    def test_refused(self):
+    @plants("A network that was not trained on images has to classify some")
+    def test_refused(self, without_images):
         for args, code, message in (
                 (["--checkpoint", "none.pt"], 5, "none.pt"),
                 (["--checkpoint", self.checkpoint, "validation.batchsize=7"], 2,
@@ -142,8 +143,7 @@ class EvalTest(Experiment):
                 (["--checkpoint", self.checkpoint, "dataset.num_classes=9"], 2, "demo_linear has 10 outputs, but synthetic has 9 classes")):
             with self.subTest(args):
                 self.assertIn(message, self.refusal("eval", *args, code=code))
-        self.assertIn(f"error: {self.checkpoint}: its network was trained on synthetic, which has no images; give a network that classifies images",
-                      self.refusal("predict", "--checkpoint", self.checkpoint, "a.png", code=2))
+        without_images.check(self, self.refusal("predict", "--checkpoint", self.checkpoint, "a.png", code=2), 2, FILE=self.checkpoint, TEXT="synthetic")
 
 
 @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "built without OpenCV")
@@ -187,7 +187,8 @@ class PredictTest(Experiment):
         self.assertEqual(piped.returncode, 0, piped.stderr)
         self.assertRegex(piped.stdout, r"^moved/val/cat/3\.png  \w+ \d+\.\d\d%  \w+ \d+\.\d\d%\nmoved/val/cat/1\.png  ")
 
-    def test_damaged_files_are_named_and_the_others_classified(self):
+    @plants("Some images cannot be classified")
+    def test_damaged_files_are_named_and_the_others_classified(self, row):
         folder = self.folder / "damaged"
         folder.mkdir()
         shutil.copy(self.folder / "moved/val/cat/0.png", folder / "a.png")
@@ -199,7 +200,7 @@ class PredictTest(Experiment):
         self.assertEqual(run.returncode, 3)
         self.assertRegex(run.stdout, r"^damaged/a\.png  [^\n]*\n$")
         self.assertRegex(run.stderr, r"warning: damaged/b\.png: [^\n]*\n.*warning: none\.png: cannot be read: No such file or directory\n")
-        self.assertIn("error: 2 paths cannot be used, as named above; all others were classified", run.stderr)
+        row.check(self, run.stderr, run.returncode, NUMBER=2)
 
     def test_grid(self):
         self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--save-grid", "grid.png")
@@ -217,7 +218,8 @@ class PredictTest(Experiment):
             name, = (name for name in file.namelist() if name.endswith("/extra/trainer.json"))
             self.assertEqual(json.loads(file.read(name)), expected)
 
-    def test_refused(self):
+    @plants("The classes have other names than in the training")
+    def test_refused(self, row):
         for args, code, message in (
                 (["runtime.device=cpu"], 2, "no image to classify; name image files, folders, or - for a list on stdin"),
                 (["a.png", "runtime.devise=cpu"], 2, 'command line: runtime.devise: unknown key; did you mean "device"?'),
@@ -230,8 +232,9 @@ class PredictTest(Experiment):
         shutil.copytree(self.folder / "moved", self.folder / "renamed")
         for split in ("train", "val"):
             (self.folder / "renamed" / split / "cat").rename(self.folder / "renamed" / split / "lion")
-        self.assertIn('it was trained on other classes: class 1 was "cat" and is "dog" in dataset.root now; restore the folders of classes, or '
-                      "choose another dataset.root", self.refusal("eval", "--checkpoint", self.checkpoint, "dataset.root=renamed", code=2))
+        refusal = self.refusal("eval", "--checkpoint", self.checkpoint, "dataset.root=renamed", code=2)
+        self.assertIn('class 1 was "cat" and is "dog"', refusal)
+        row.check(self, refusal, 2, NUMBER=1)
 
 
 if __name__ == "__main__":

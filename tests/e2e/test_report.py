@@ -16,6 +16,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import browser  # noqa: E402
 import terminal  # noqa: E402
+from troubleshooting import plants  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ["TRAINER_BINARY"])
@@ -96,7 +97,8 @@ class ReportTest(unittest.TestCase):
         self.assertEqual((code, screen.wrapped), (0, []), text)
         self.assertRegex(screen.lines()[0], "^RUN +STATE +BEST$|^RUN +STATE$")
 
-    def test_mistakes_in_the_command_line(self):
+    @plants("A folder without a run is shown")
+    def test_mistakes_in_the_command_line(self, row):
         for args, message in (
             (("compare", self.runs / "images"), "runs: at least 2 expected, but 1 given (see `trainer compare --help`)"),
             (("report", self.folder), f"{self.folder}: no run has written to this folder, which has no metrics.jsonl; "
@@ -106,6 +108,7 @@ class ReportTest(unittest.TestCase):
         ):
             run = trainer(*args)
             self.assertEqual((run.returncode, run.stderr), (2, f"error: {message}\n"))
+        row.check(self, trainer("report", self.folder).stderr, 2, FILE=self.folder)
 
     @unittest.skipUnless(HAS_BROWSER, "no Chromium")
     def test_page_in_a_browser(self):

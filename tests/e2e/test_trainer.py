@@ -16,6 +16,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import terminal  # noqa: E402
 from launches import write_safetensors  # noqa: E402
+from troubleshooting import plants  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
@@ -184,15 +185,14 @@ class TrainerTest(unittest.TestCase):
         self.assertEqual(again.returncode, 0)
         self.assertIn("holds a finished run", again.err)
 
-    def test_a_finished_run_is_extended_with_another_learning_rate_on_purpose(self):
+    @plants("A finished run is started again with another configuration", "An extended run has nothing left to train")
+    def test_a_finished_run_is_extended_with_another_learning_rate_on_purpose(self, of_another, complete):
         self.assertEqual(self.train("--config", LINEAR, "training.epochs=2").returncode, 0)
         changes = ("training.epochs=3", "optimizer.lr=0.001", "lr_scheduler={name: linear}")
         refused = self.train("--config", LINEAR, *changes)
-        self.assertEqual(refused.returncode, 2)
-        self.assertIn("or set training.extend: true to train it further with this one", refused.err)
+        of_another.check(self, refused.err, refused.returncode, FILE=self.run_dir)
         nothing = self.train("--config", LINEAR, "training.epochs=2", "optimizer.lr=0.001", "training.extend=true")
-        self.assertEqual(nothing.returncode, 2)
-        self.assertIn(f"{self.run_dir} holds a finished run: its training of 2 epochs is complete; raise training.epochs to train further", nothing.err)
+        complete.check(self, nothing.err, nothing.returncode, FILE=self.run_dir, NUMBER=2)
         longer = self.train("--config", LINEAR, *changes, "training.extend=true")
         self.assertEqual(longer.returncode, 0, longer.err)
         self.assertIn(f"the finished run in {self.run_dir} is trained further, from step 64", longer.err)

@@ -5,7 +5,6 @@
 namespace trainer::config {
 
 enum class OnNonFinite { kStop, kSkip };
-enum class TestTimeAugmentation { kNone, kFlip, kFlipAndShift };
 
 struct EmaSection {
   double decay = 0.999;
@@ -82,69 +81,6 @@ struct TrainingSection {
     keys.add("extend", extend,
              {.doc = "Continue a finished run, although more has changed than a greater number of epochs or steps, such as the learning "
                      "rate or its schedule."});
-  }
-};
-
-struct ValidationSection {
-  std::optional<int64_t> every_epochs = 1;
-  std::optional<int64_t> every_steps = {};
-  int64_t batch_size = 256;
-  TestTimeAugmentation tta = TestTimeAugmentation::kNone;
-
-  void describe(KeyTable& keys) {
-    keys.add("every_epochs", every_epochs,
-             {.min = 1,
-              .unit = "epochs",
-              .doc = "Epochs between two validations; null: none for epochs. There is always one at the end of the training, unless both "
-                     "this and every_steps are null: then nothing is validated, and the data set's validation part is not needed."});
-    keys.add("every_steps", every_steps,
-             {.min = 1, .unit = "steps", .doc = "Optimizer steps between two validations within an epoch; null: none."});
-    keys.add("batch_size", batch_size, {.min = 1, .unit = "images", .doc = "Images in a validation batch."});
-    keys.add_choice("tta", tta,
-                    {{"none", TestTimeAugmentation::kNone},
-                     {"flip", TestTimeAugmentation::kFlip},
-                     {"flip_and_shift", TestTimeAugmentation::kFlipAndShift}},
-                    {.doc = "Test-time augmentation: the network's outputs are averaged over several views of each image. flip: the image "
-                            "and its mirror image; flip_and_shift: also the image shifted by one pixel, down and right or up and left, "
-                            "and the mirror images of these; the four count as much as the first two. Validation takes two or six times "
-                            "as long."});
-  }
-
-  bool is_off() const { return !every_epochs && !every_steps; }
-};
-
-struct LoggingSection {
-  int64_t every_steps = 50;
-  bool tensorboard = true;
-  bool all_ranks = false;
-  std::optional<int64_t> histograms_every_epochs = {};
-  std::vector<int64_t> profile_steps = {};
-  std::vector<std::string> command = {};
-
-  void describe(KeyTable& keys) {
-    keys.add("every_steps", every_steps, {.min = 1, .unit = "steps", .doc = "Optimizer steps between two training lines."});
-    keys.add("tensorboard", tensorboard, {.doc = "Write TensorBoard event files too."});
-    keys.add("all_ranks", all_ranks, {.doc = "Every rank but the first writes its log to rank_N.log in the run directory."});
-    keys.add("histograms_every_epochs", histograms_every_epochs,
-             {.min = 1,
-              .unit = "epochs",
-              .doc = "Epochs between two sets of histograms of the parameters and their gradients, for TensorBoard; null: none."});
-    keys.refuse("histograms_every_epochs", [this] {
-      return histograms_every_epochs && !tensorboard ? "needs logging.tensorboard: true, because they are written for TensorBoard" : "";
-    });
-    keys.add("profile_steps", profile_steps,
-             {.min = 0,
-              .unit = "steps",
-              .doc = "Two numbers: the steps after the first, up to the second, are profiled on rank 0: a table of the dearest operations "
-                     "in the log, and profile.json, for Perfetto or chrome://tracing, in the run directory; []: none."});
-    keys.refuse("profile_steps", [this] {
-      const bool is_range = profile_steps.size() == 2 && profile_steps[0] < profile_steps[1];
-      return profile_steps.empty() || is_range ? "" : "expected two numbers, the first less than the second, as in [10, 20]";
-    });
-    keys.add("command", command,
-             {.doc = "A program and its arguments, which gets each event of the run on its standard input, as a line of JSON like those of "
-                     "metrics.jsonl; []: none.",
-              .may_be_empty = false});
   }
 };
 

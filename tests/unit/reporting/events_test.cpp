@@ -1,4 +1,4 @@
-#include "reporting/events.h"
+#include "reporting/reporter.h"
 
 #include <gtest/gtest.h>
 
