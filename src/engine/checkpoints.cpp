@@ -11,12 +11,12 @@ namespace {
 constexpr int64_t kFormatVersion = 1;
 
 // The state_dict of a scheduler of torch.optim.lr_scheduler that was stepped `last_epoch` times: after each update, or (ReduceLROnPlateau)
-// after each validation.
-state::Dict scheduler_state(int64_t last_epoch, double lr, double initial_lr, size_t num_groups) {
+// after each validation. Learning rates are multiplied by the factors of the optimizer's groups.
+state::Dict scheduler_state(int64_t last_epoch, double lr, double initial_lr, const optim::Optimizer& optimizer) {
   state::List last, initial;
-  for (size_t group = 0; group < num_groups; ++group) {
-    last.emplace_back(lr);
-    initial.emplace_back(initial_lr);
+  for (size_t group = 0; group < optimizer.num_groups(); ++group) {
+    last.emplace_back(lr * optimizer.lr_factor(group));
+    initial.emplace_back(initial_lr * optimizer.lr_factor(group));
   }
   state::Dict state;
   state.add("last_epoch", last_epoch);
@@ -47,7 +47,7 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   tree.add("grad_scaler", parts_.grad_scaler ? parts_.grad_scaler->state() : state::Tree());
   const auto& plateau = parts_.lr_schedule.plateau;
   const int64_t last_epoch = plateau ? plateau->num_observed() : schedule_step_of(parts_.plan, rest, progress.step);
-  auto scheduler = scheduler_state(last_epoch, lr, initial_lr, parts_.optimizer->num_groups());
+  auto scheduler = scheduler_state(last_epoch, lr, initial_lr, *parts_.optimizer);
   if (plateau) plateau->add_state(scheduler);
   tree.add("lr_scheduler", std::move(scheduler));
   write_run_state(run_, sums, tree);

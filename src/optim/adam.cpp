@@ -74,7 +74,7 @@ class Adam final : public Optimizer {
     at::_foreach_add_(steps, 1);
     const auto kernel = options_.decoupled_weight_decay ? kUpdateAdamW : kUpdateAdam;
     kernel(gradients.params, gradients.grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, options_.betas[0],
-           options_.betas[1], groups_[group].decay ? options_.weight_decay : 0, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
+           options_.betas[1], weight_decay_of(group, options_.weight_decay), options_.eps, /*amsgrad=*/false, /*maximize=*/false,
            /*grad_scale=*/{}, found_inf);
     // Undo the count of a step that the kernel skipped.
     if (found_inf) at::_foreach_sub_(steps, std::vector<torch::Tensor>(steps.size(), *found_inf));
@@ -102,7 +102,7 @@ class Adam final : public Optimizer {
   void add_options(size_t group, state::Dict& options) const override {
     options.add("betas", state::List{options_.betas[0], options_.betas[1]});
     options.add("eps", options_.eps);
-    options.add("weight_decay", groups_[group].decay ? options_.weight_decay : 0.0);
+    options.add("weight_decay", weight_decay_of(group, options_.weight_decay));
     options.add("amsgrad", false);
     options.add("maximize", false);
     options.add("foreach", state::Tree());

@@ -116,7 +116,7 @@ class Muon final : public Optimizer {
       if (has_momentum) lists.momentum_buffers.push_back(buffer);
     }
     const double factor = lr / options_.lr;
-    const double decay = decay_of(group);
+    const double decay = weight_decay_of(group, options_.sgd_weight_decay);
     run_sgd(matrices, options_.linear_lr, factor, decay, found_inf);
     run_sgd(vectors, options_.bias_lr, factor, decay, found_inf);
   }
@@ -142,8 +142,6 @@ class Muon final : public Optimizer {
                     found_inf);
   }
 
-  double decay_of(size_t group) const { return groups_[group].decay ? options_.sgd_weight_decay : 0.0; }
-
   state::Dict param_state(size_t group, size_t index) const override {
     state::Dict state;
     const auto& buffer = momentum_buffers_[group][index];
@@ -167,7 +165,7 @@ class Muon final : public Optimizer {
     options.add("linear_lr", options_.linear_lr);
     options.add("bias_lr", options_.bias_lr);
     options.add("sgd_momentum", options_.sgd_momentum);
-    options.add("sgd_weight_decay", decay_of(group));
+    options.add("sgd_weight_decay", weight_decay_of(group, options_.sgd_weight_decay));
   }
 
   MuonOptions options_;

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "base/plural.h"
+#include "state/module.h"
 
 namespace trainer::optim {
 namespace {
@@ -33,18 +36,31 @@ std::vector<bool> have_nonzero(const std::vector<torch::Tensor>& tensors) {
 
 }  // namespace
 
-std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias) {
-  ParamGroup with_decay{.params = {}, .decay = true};
-  ParamGroup without_decay{.params = {}, .decay = false};
-  for (const auto& param : model.parameters()) {
-    auto& group = decay_norm_and_bias || param.dim() >= 2 ? with_decay : without_decay;
-    group.params.push_back(param);
+std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
+                                         const std::vector<config::ParameterGroupSection>& sections) {
+  // Two for the parameters that no section names, and two for each section: with and without weight decay.
+  std::vector<ParamGroup> all(2 * (sections.size() + 1));
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].decay = i % 2 == 0;
+    if (i < 2) continue;
+    all[i].lr_factor = sections[i / 2 - 1].lr_factor;
+    all[i].weight_decay = sections[i / 2 - 1].weight_decay;
   }
-  std::vector<ParamGroup> groups;
-  for (auto* group : {&with_decay, &without_decay}) {
-    if (!group->params.empty()) groups.push_back(std::move(*group));
+  for (const auto& item : model.named_parameters()) {
+    const auto& param = item.value();
+    if (!param.requires_grad()) continue;
+    const auto section =
+        std::ranges::find_if(sections, [&](const auto& candidate) { return state::is_in(item.key(), candidate.parameters); });
+    const size_t number = section == sections.end() ? 0 : static_cast<size_t>(section - sections.begin()) + 1;
+    const bool decays = decay_norm_and_bias || param.dim() >= 2 || all[2 * number].weight_decay;
+    all[2 * number + (decays ? 0 : 1)].params.push_back(param);
   }
-  return groups;
+  std::erase_if(all, [](const ParamGroup& group) { return group.params.empty(); });
+  return all;
+}
+
+double Optimizer::weight_decay_of(size_t group, double configured) const {
+  return groups_[group].weight_decay.value_or(groups_[group].decay ? configured : 0);
 }
 
 void Optimizer::zero_grad() {
@@ -77,7 +93,7 @@ void Optimizer::step(double lr, const std::optional<torch::Tensor>& found_inf) {
   auto all = gather();
   if (skip_zero_grads_) drop_zeros(all);
   for (size_t i = 0; i < all.size(); ++i) {
-    if (!all[i].params.empty()) update(i, all[i], lr, found_inf);
+    if (!all[i].params.empty()) update(i, all[i], lr * groups_[i].lr_factor, found_inf);
   }
 }
 
@@ -110,9 +126,9 @@ state::Tree Optimizer::state(double lr, const state::Dict& scheduler_options) co
       numbers.emplace_back(number);
     }
     state::Dict options;
-    options.add("lr", lr);
+    options.add("lr", lr * lr_factor(group));
     add_options(group, options);
-    for (const auto& [key, value] : scheduler_options.items()) options.add(key, value);
+    for (const auto& [key, value] : scheduler_options.items()) options.add(key, std::get<double>(value.value()) * lr_factor(group));
     options.add("params", std::move(numbers));
     param_groups.emplace_back(std::move(options));
   }

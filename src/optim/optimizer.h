@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/key_table.h"
+#include "config/sections/optimization.h"
 #include "state/view.h"
 
 namespace torch::nn {
@@ -17,23 +17,27 @@ class Module;
 
 namespace trainer::optim {
 
-// Parameters that share their weight decay. All parameters of an optimizer are on one device, of one floating type, dense and
-// non-overlapping in memory (for example contiguous or channels_last).
+// Parameters that share their learning rate and weight decay. All parameters of an optimizer are on one device, of one floating type, dense
+// and non-overlapping in memory (for example contiguous or channels_last).
 struct ParamGroup {
   std::vector<torch::Tensor> params;
-  bool decay = true;  // false: weight_decay is 0
+  bool decay = true;                        // false: weight_decay is 0
+  double lr_factor = 1;                     // on the learning rate that step() gets
+  std::optional<double> weight_decay = {};  // instead of the optimizer's, also if not `decay`
 };
 
-// Returns all parameters in one group, or those with fewer than two dimensions (norm weights, biases) in a second group without weight
-// decay. A group without parameters is omitted.
-std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias);
+// Returns the parameters that require gradients: first those that no item of `sections` names, then those of each item, without those of
+// items before it. Unless `decay_norm_and_bias`, parameters with fewer than two dimensions (norm weights, biases) are in a further group
+// without weight decay, after the others; not if their item has a weight decay of its own. Groups without parameters are omitted.
+std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
+                                         const std::vector<config::ParameterGroupSection>& sections = {});
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // One update with this learning rate, from each parameter's .grad; parameters without a gradient do not change. If `found_inf`
-  // (amp::GradScaler's: a float32 scalar on the parameters' device) is 1, neither parameters nor state change; the kernels read it, the
-  // host does not (except in sgd.h).
+  // One update with this learning rate, times each group's factor, from each parameter's .grad; parameters without a gradient do not
+  // change. If `found_inf` (amp::GradScaler's: a float32 scalar on the parameters' device) is 1, neither parameters nor state change; the
+  // kernels read it, the host does not (except in sgd.h).
   void step(double lr, const std::optional<torch::Tensor>& found_inf = {});
   // The configured learning rate, which the schedule scales.
   virtual double base_lr() const = 0;
@@ -45,6 +49,7 @@ class Optimizer {
   void set_skip_zero_grads(bool skip) { skip_zero_grads_ = skip; }
 
   size_t num_groups() const { return groups_.size(); }
+  double lr_factor(size_t group) const { return groups_[group].lr_factor; }
 
   // Whether each step() needs a second forward and backward pass: first pass, perturb_parameters(), second pass, step() (see sam.cpp).
   virtual bool needs_second_pass() const { return false; }
@@ -54,8 +59,8 @@ class Optimizer {
 
   // The same as torch.optim's state_dict(), so that each can load the other's: "state" by the parameters' numbers, counted over the groups,
   // without parameters that had no update yet, and "param_groups". `lr`: that of the next step, which torch's schedulers leave in the
-  // groups and continue from; `scheduler_options`: what else they keep in each group (LrSchedule::group_factors). Shares the state's
-  // memory.
+  // groups and continue from; `scheduler_options`: further learning rates that they keep in each group (LrSchedule::group_factors). All of
+  // them are multiplied by the group's factor. Shares the state's memory.
   state::Tree state(double lr, const state::Dict& scheduler_options) const;
   // Restores the state bit for bit, in the parameters' memory layout. Options come from the configuration, so that only the groups' lists
   // of parameters are checked. Throws CheckpointError when these, a shape or a dtype differ; a part may be loaded by then.
@@ -80,7 +85,7 @@ class Optimizer {
   };
   // One entry per group, in the order of groups_.
   std::vector<Gradients> gather() const;
-  // Updates groups_[group], of which `gradients` has at least one parameter; not recorded by autograd.
+  // Updates groups_[group], of which `gradients` has at least one parameter; not recorded by autograd. `lr`: the group's.
   virtual void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) = 0;
   // Moves the parameters back to where they were before perturb_parameters().
   virtual void restore_parameters() {}
@@ -91,6 +96,9 @@ class Optimizer {
   virtual void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) = 0;
   // Adds the group's options under torch.optim's names, without learning rates.
   virtual void add_options(size_t group, state::Dict& options) const = 0;
+
+  // The weight decay of groups_[group], where that of the configuration is `configured`.
+  double weight_decay_of(size_t group, double configured) const;
 
   std::vector<ParamGroup> groups_;
 

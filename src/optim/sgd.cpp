@@ -60,7 +60,7 @@ void Sgd::update(size_t group, const Gradients& gradients, double lr, const std:
     lists.grads.push_back(gradients.grads[i]);
     if (options_.momentum != 0) lists.momentum_buffers.push_back(buffer);
   }
-  const double weight_decay = groups_[group].decay ? options_.weight_decay : 0;
+  const double weight_decay = weight_decay_of(group, options_.weight_decay);
   const auto run = [&](const SgdLists& lists, bool is_first_step) {
     if (lists.params.empty()) return;
     at::_fused_sgd_(lists.params, lists.grads, lists.momentum_buffers, weight_decay, options_.momentum, lr, options_.dampening,
@@ -88,7 +88,7 @@ void Sgd::load_param_state(size_t group, size_t index, const std::optional<state
 void Sgd::add_options(size_t group, state::Dict& options) const {
   options.add("momentum", options_.momentum);
   options.add("dampening", options_.dampening);
-  options.add("weight_decay", groups_[group].decay ? options_.weight_decay : 0.0);
+  options.add("weight_decay", weight_decay_of(group, options_.weight_decay));
   options.add("nesterov", options_.nesterov);
   options.add("maximize", false);
   options.add("foreach", state::Tree());

@@ -49,4 +49,9 @@ void load_state_of(torch::nn::Module& module, const View& view) {
   for (const auto& item : state.items()) view.at(item.key).copy_to(std::get<torch::Tensor>(item.value.value()));
 }
 
+bool is_in(std::string_view entry, const std::vector<std::string>& names) {
+  return std::ranges::any_of(
+      names, [&](std::string_view name) { return entry.starts_with(name) && (entry.size() == name.size() || entry[name.size()] == '.'); });
+}
+
 }  // namespace trainer::state

@@ -29,10 +29,10 @@ def set_gradients(params, update, first_update_of_bias):
 def run(make_optimizer, first_update_of_bias=0, fused=None):
     params = {name: pattern(shape, index).requires_grad_() for index, (name, shape) in enumerate(SHAPES.items())}
     optimizer = make_optimizer(params, fused)
-    base_lr = optimizer.param_groups[0]["lr"]
+    base_lrs = [group["lr"] for group in optimizer.param_groups]
     rows = []
     for update in range(UPDATES):
-        for group in optimizer.param_groups:
+        for group, base_lr in zip(optimizer.param_groups, base_lrs):
             group["lr"] = base_lr * (1 - update / 8)
         set_gradients(params, update, first_update_of_bias)
         if isinstance(optimizer, Sam):
@@ -56,6 +56,23 @@ def two_groups(kind, weight_decay, **options):
         return kind(groups, fused=fused, **options)
 
     return make
+
+
+def own_options(kind, lr, decay_key="weight_decay", **options):
+    """`bias` has a quarter of the learning rate and a weight decay of 0.125."""
+
+    def make(params, fused):
+        groups = [{"params": [params["weight"], params["unused"]]}, {"params": [params["bias"]], "lr": lr / 4, decay_key: 0.125}]
+        return kind(groups, fused=fused, lr=lr, **options)
+
+    return make
+
+
+class RMSprop(torch.optim.RMSprop):
+    """Has no fused implementation, but one over lists of tensors."""
+
+    def __init__(self, params, fused, **options):
+        super().__init__(params, foreach=fused, **options)
 
 
 class Sam(torch.optim.SGD):
@@ -144,9 +161,17 @@ CASES = {
     "adamw": (one_group(AdamW, lr=0.01), 0),
     "adamw_late_gradient": (one_group(AdamW, lr=0.01, weight_decay=0.1), 2),
     "adamw_two_groups": (two_groups(AdamW, 0.5, lr=0.01), 0),
+    "sgd_own_options": (own_options(SGD, lr=0.1, momentum=0.9, weight_decay=0.02), 0),
+    "adam_own_options": (own_options(Adam, lr=0.01, betas=(0.8, 0.95)), 0),
+    "adamw_own_options": (own_options(AdamW, lr=0.01), 0),
+    "rmsprop": (one_group(RMSprop), 0),
+    "rmsprop_options": (one_group(RMSprop, lr=0.02, alpha=0.8, eps=1e-3, weight_decay=0.1, momentum=0.9, centered=True), 0),
+    "rmsprop_late_gradient": (one_group(RMSprop, momentum=0.5), 2),
+    "rmsprop_own_options": (own_options(RMSprop, lr=0.02, momentum=0.9, centered=True), 0),
     "sam": (one_group(Sam, rho=0.05, lr=0.1), 0),
     "sam_momentum": (one_group(Sam, rho=0.5, lr=0.1, momentum=0.9, dampening=0.25, weight_decay=0.02), 0),
     "sam_late_gradient": (one_group(Sam, rho=0.5, lr=0.1, momentum=0.9), 2),
+    "sam_own_options": (own_options(Sam, rho=0.5, lr=0.1, momentum=0.9), 0),
     "muon": (one_group(Muon), 0),
     "muon_options": (
         one_group(
@@ -164,10 +189,11 @@ CASES = {
         0,
     ),
     "muon_late_gradient": (one_group(Muon, sgd_weight_decay=0.05), 2),
+    "muon_own_options": (own_options(Muon, lr=0.02, decay_key="sgd_weight_decay"), 0),
 }
 
 # PyTorch's fused SGD fails if only some of the parameters have momentum buffers; the class Muon has one implementation.
-WITHOUT_FUSED = {"sgd_late_gradient", "sam_late_gradient", "muon", "muon_options", "muon_late_gradient"}
+WITHOUT_FUSED = {"sgd_late_gradient", "sam_late_gradient", "muon", "muon_options", "muon_late_gradient", "muon_own_options"}
 
 
 def main():

@@ -75,6 +75,9 @@ TEST_F(Gpu, AStepDoesNotMakeTheHostWait) {
                                                        {"training.ema={decay: 0.9}"},
                                                        {"training.accumulation_steps=2"},
                                                        {"optimizer={name: adamw, lr: 0.001}"},
+                                                       {"optimizer={name: rmsprop, lr: 0.001, momentum: 0.9, centered: true}"},
+                                                       {"optimizer={name: muon, lr: 0.01}"},
+                                                       {"optimizer.groups=[{parameters: [fc], lr_factor: 2, weight_decay: 0.1}]"},
                                                        {"optimizer={name: sam, lr: 0.01}"}};
   for (const auto& overrides : cases) {
     GpuSession session(overrides);

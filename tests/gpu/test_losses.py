@@ -9,6 +9,8 @@ OPTIMIZERS = {
     "sgd": "optimizer={name: sgd, lr: 0.001, momentum: 0.9, weight_decay: 0.01, nesterov: true}",
     "adam": "optimizer={name: adam, lr: 0.001, weight_decay: 0.01}",
     "adamw": "optimizer={name: adamw, lr: 0.001, weight_decay: 0.1}",
+    "rmsprop": "optimizer={name: rmsprop, lr: 0.001, momentum: 0.9, weight_decay: 0.01}",
+    "muon": "optimizer={name: muon, lr: 0.001, linear_lr: 0.001, bias_lr: 0.001, sgd_weight_decay: 1.0e-5}",
     "sam": "optimizer={name: sam, lr: 0.001, momentum: 0.9, rho: 0.1}",
 }
 

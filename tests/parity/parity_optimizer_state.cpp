@@ -1,6 +1,7 @@
 // Resumes the problem of tests/unit/optim/golden.h from FROM (from the beginning if it is "-"), does some updates and writes the state to
 // TO, for tests/parity/test_optimizer_state.py. Both are files of {"update", "parameters", "optimizer", "ema"} in PyTorch's format.
-//   parity_optimizer_state OPTIMIZER EMA UPDATES FROM TO        OPTIMIZER, EMA: the sections' keys in YAML
+//   parity_optimizer_state OPTIMIZER EMA GROUPS UPDATES FROM TO
+//     OPTIMIZER, EMA: the sections' keys in YAML; GROUPS: two_groups or own_options
 
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
@@ -31,25 +32,30 @@ config::EmaSection read_ema(const std::string& yaml) {
   return ema;
 }
 
+std::vector<optim::ParamGroup> groups_of(const std::string& name, const optim::test::OptimizerProblem& problem) {
+  TORCH_CHECK(name == "two_groups" || name == "own_options", "unknown groups: ", name);
+  return name == "two_groups" ? problem.two_groups() : problem.own_options();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  TORCH_CHECK(argc == 6, "arguments: OPTIMIZER EMA UPDATES FROM TO");
+  TORCH_CHECK(argc == 7, "arguments: OPTIMIZER EMA GROUPS UPDATES FROM TO");
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   Problem problem;
   const auto part = testing::read_component(optim::optimizer_registry(), arguments[0]);
-  const auto optimizer = optim::make_optimizer(part, problem.values.two_groups());
+  const auto optimizer = optim::make_optimizer(part, groups_of(arguments[2], problem.values));
   optim::Ema ema(problem, read_ema(arguments[1]));
   int update = 0;
-  if (arguments[3] != "-") {
-    const auto tree = checkpoint::read_pytorch_file(arguments[3]);
-    const state::View view(tree, arguments[3]);
+  if (arguments[4] != "-") {
+    const auto tree = checkpoint::read_pytorch_file(arguments[4]);
+    const state::View view(tree, arguments[4]);
     update = static_cast<int>(view.at("update").integer());
     for (const auto& param : problem.named_parameters()) view.at("parameters").at(param.key()).copy_to(param.value());
     optimizer->load_state(view.at("optimizer"));
     ema.load_state(view.at("ema"));
   }
-  for (const int end = update + std::stoi(arguments[2]); update < end; ++update) {
+  for (const int end = update + std::stoi(arguments[3]); update < end; ++update) {
     optim::test::take_step(problem.values, *optimizer, update, optimizer->base_lr(), /*first_update_of_bias=*/1);
     ema.update();
   }
@@ -60,5 +66,5 @@ int main(int argc, char** argv) {
   tree.add("ema", ema.state());
   testing::StringOutput output;
   checkpoint::write_pytorch_file(tree, "state", output);
-  write_file_atomically(arguments[4], output.content());
+  write_file_atomically(arguments[5], output.content());
 }

@@ -19,6 +19,7 @@ from networks import NETWORKS
 OPTIMIZERS = {
     "sgd": (torch.optim.SGD, {"lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4, "nesterov": True}),
     "adamw": (torch.optim.AdamW, {"lr": 0.001, "weight_decay": 0.01}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.001, "momentum": 0.9, "centered": True, "weight_decay": 0.01}),
 }
 # An epoch has fifty steps.
 NETWORK, SEED, BATCH, BEFORE, AFTER = "demo_conv", 3, 40, 45, 5
@@ -37,6 +38,28 @@ SCHEDULES = {
         optimizer, [schedulers.LinearLR(optimizer, 0.2, total_iters=WARMUP_STEPS),
                     schedulers.CosineAnnealingLR(optimizer, TOTAL_STEPS - WARMUP_STEPS)], [WARMUP_STEPS]),
 }
+
+
+# A frozen parameter, and a group with a quarter of the learning rate and a weight decay of its own.
+GROUPS = ["model.freeze=[conv.bias]", "optimizer.groups=[{parameters: [conv], lr_factor: 0.25, weight_decay: 0.0}]"]
+GROUP_LRS = [LR, LR / 4]
+GROUP_SCHEDULES = {
+    "{name: polynomial, power: 2}": lambda optimizer: schedulers.PolynomialLR(optimizer, TOTAL_STEPS, power=2),
+    "{name: onecycle}": lambda optimizer: schedulers.OneCycleLR(optimizer, GROUP_LRS, total_steps=TOTAL_STEPS, cycle_momentum=False),
+    f"{{name: linear, warmup_steps: {WARMUP_STEPS}, warmup_start_factor: 0.2}}": lambda optimizer: schedulers.SequentialLR(
+        optimizer, [schedulers.LinearLR(optimizer, 0.2, total_iters=WARMUP_STEPS),
+                    schedulers.LinearLR(optimizer, 1, 0, total_iters=TOTAL_STEPS - WARMUP_STEPS)], [WARMUP_STEPS]),
+}
+
+
+def one_group(network, lr):
+    return [{"params": list(network.parameters())}]
+
+
+def two_groups(network, lr):
+    """Those of GROUPS."""
+    network.conv.bias.requires_grad_(False)
+    return [{"params": list(network.fc.parameters())}, {"params": [network.conv.weight], "lr": lr / 4, "weight_decay": 0.0}]
 
 
 def resume_scheduler(scheduler, state):
@@ -74,15 +97,12 @@ class ContinuedRunTest(unittest.TestCase):
         events = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
         return [event["loss"] for event in events if event["event"] == "train"]
 
-    def python_losses(self, file, optimizer, options, batch_size=BATCH, make_scheduler=None, observed=None):
+    def python_losses(self, file, optimizer, options, batch_size=BATCH, make_scheduler=None, observed=None, make_groups=one_group):
         """`observed`: what the scheduler gets, by the number of the step after which it does; None: it is stepped after each step."""
         state = torch.load(file, weights_only=True)
         network = NETWORKS[NETWORK]().double()
         network.load_state_dict(state["model"])
-        groups = state["optimizer"]["param_groups"]
-        parameters = list(network.parameters())
-        kind = OPTIMIZERS[optimizer][0]
-        optimizer = kind([{"params": [parameters[i] for i in group["params"]]} for group in groups], **options)
+        optimizer = OPTIMIZERS[optimizer][0](make_groups(network, options["lr"]), **options)
         if make_scheduler:
             resume_scheduler(scheduler := make_scheduler(optimizer), state["lr_scheduler"])
         optimizer.load_state_dict(state["optimizer"])
@@ -102,9 +122,9 @@ class ContinuedRunTest(unittest.TestCase):
             losses.append(loss.item())
         return losses
 
-    def check_scheduler(self, state, make_scheduler):
-        """The checkpoint holds what torch's scheduler and its optimizer hold after as many steps."""
-        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=LR)
+    def check_scheduler(self, state, make_scheduler, lrs=(LR,)):
+        """The checkpoint holds what torch's scheduler and its optimizer hold after as many steps. `lrs`: of each group."""
+        optimizer = torch.optim.SGD([{"params": [torch.zeros(1, requires_grad=True)], "lr": lr} for lr in lrs], lr=LR)
         scheduler = make_scheduler(optimizer)
         optimizer.step()
         for _ in range(state["lr_scheduler"]["last_epoch"]):
@@ -112,13 +132,15 @@ class ContinuedRunTest(unittest.TestCase):
         of_torch = scheduler.state_dict()
         if isinstance(scheduler, schedulers.SequentialLR):
             # It has no steps and rates of its own; those of the checkpoint are what get_last_lr() and a plain scheduler hold.
-            of_torch |= {"_step_count": of_torch["last_epoch"] + 1, "base_lrs": [LR]}
+            of_torch |= {"_step_count": of_torch["last_epoch"] + 1, "base_lrs": list(lrs)}
         for key, value in state["lr_scheduler"].items():
             self.assertEqual(torch.tensor(value).shape, torch.tensor(of_torch[key]).shape, key)
             torch.testing.assert_close(torch.tensor(value, dtype=torch.float64), torch.tensor(of_torch[key], dtype=torch.float64), rtol=1e-12, atol=0)
-        [group] = state["optimizer"]["param_groups"]
-        for key in {"lr", "initial_lr", "max_lr", "min_lr"} & {*group, *optimizer.param_groups[0]}:
-            self.assertAlmostEqual(group[key] / optimizer.param_groups[0][key], 1, delta=1e-12, msg=key)
+        groups = state["optimizer"]["param_groups"]
+        self.assertEqual(len(groups), len(lrs))
+        for group, group_of_torch in zip(groups, optimizer.param_groups):
+            for key in {"lr", "initial_lr", "max_lr", "min_lr"} & {*group, *group_of_torch}:
+                self.assertAlmostEqual(group[key] / group_of_torch[key], 1, delta=1e-12, msg=key)
 
     def assert_close(self, python, ours, num_steps):
         self.assertEqual((len(ours), len(python)), (num_steps, num_steps))
@@ -160,6 +182,21 @@ class ContinuedRunTest(unittest.TestCase):
         python = self.python_losses(file, "sgd", options, SCHEDULE_BATCH, lambda optimizer: schedulers.ReduceLROnPlateau(
             optimizer, "max", factor=0.5, patience=1, threshold=100, threshold_mode="abs"), observed)
         self.assert_close(python, ours[STEPS_PER_EPOCH:], STEPS_PER_EPOCH)
+
+    def test_python_continues_groups_and_frozen_parameters(self):
+        options = {"lr": LR, "momentum": 0.9, "weight_decay": 5e-4}
+        for number, (schedule, make_scheduler) in enumerate(GROUP_SCHEDULES.items()):
+            with self.subTest(schedule):
+                run_dir = self.folder / str(number)
+                ours = self.train(run_dir, "sgd", options, *GROUPS, f"lr_scheduler={schedule}", "training.epochs=2", "checkpoint.every_epochs=1",
+                                  "validation.every_epochs=2", batch=SCHEDULE_BATCH)
+                file = run_dir / "checkpoints" / f"step_{STEPS_PER_EPOCH:08}.pt"
+                state = torch.load(file, weights_only=True)
+                self.assertEqual([group["params"] for group in state["optimizer"]["param_groups"]], [[0, 1], [2]])
+                self.assertEqual([group["weight_decay"] for group in state["optimizer"]["param_groups"]], [5e-4, 0])
+                self.check_scheduler(state, make_scheduler, GROUP_LRS)
+                python = self.python_losses(file, "sgd", options, SCHEDULE_BATCH, make_scheduler, make_groups=two_groups)
+                self.assert_close(python, ours[STEPS_PER_EPOCH:], STEPS_PER_EPOCH)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
 from make_optimizers import SHAPES, pattern, set_gradients
 
 PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("parity_optimizer_state")
-SGD, Adam, AdamW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+SGD, Adam, AdamW, RMSprop = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop
 CASES = [
     (SGD, {"lr": 0.1, "weight_decay": 0.02}),
     (SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.25, "weight_decay": 0.02}),
     (SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
     (Adam, {"lr": 0.01, "betas": [0.8, 0.95], "eps": 1e-3, "weight_decay": 0.1}),
     (AdamW, {"lr": 0.01, "weight_decay": 0.1}),
+    (RMSprop, {"lr": 0.01}),
+    (RMSprop, {"lr": 0.01, "alpha": 0.8, "eps": 1e-3, "weight_decay": 0.1, "momentum": 0.9, "centered": True}),
 ]
+GROUPS = {
+    "two_groups": lambda weight, bias, unused, lr: [{"params": [weight]}, {"params": [bias, unused], "weight_decay": 0.0}],
+    "own_options": lambda weight, bias, unused, lr: [{"params": [weight, unused]}, {"params": [bias], "lr": lr / 4, "weight_decay": 0.125}],
+}
+EACH = [(kind, options, groups) for kind, options in CASES for groups in GROUPS]
 EMA = {"decay": 0.6, "warmup": False}
 BEFORE, AFTER = 3, 5
 
@@ -38,10 +45,9 @@ class Problem(torch.nn.Module):
 class Training:
     """The program's problem in Python; `file`: the state to resume from."""
 
-    def __init__(self, kind, options, file=None):
+    def __init__(self, kind, options, groups, file=None):
         self.model = Problem()
-        with_decay, *others = self.model.parameters()
-        self.optimizer = kind([{"params": [with_decay]}, {"params": others, "weight_decay": 0.0}], **options)
+        self.optimizer = kind(GROUPS[groups](*self.model.parameters(), lr=options["lr"]), **options)
         self.ema = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(EMA["decay"]))
         self.update = 0
         if file:
@@ -74,10 +80,10 @@ class OptimizerStateTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def program(self, kind, options, updates, file="-"):
+    def program(self, kind, options, groups, updates, file="-"):
         """Runs `updates` updates of the program; returns the file with the resulting state."""
         keys = json.dumps({"name": kind.__name__.lower(), **options})
-        subprocess.run([PROGRAM, keys, json.dumps(EMA), str(updates), file, self.folder / "program.pt"], check=True)
+        subprocess.run([PROGRAM, keys, json.dumps(EMA), groups, str(updates), file, self.folder / "program.pt"], check=True)
         return self.folder / "program.pt"
 
     def assert_close(self, actual, expected, path=""):
@@ -94,24 +100,24 @@ class OptimizerStateTest(unittest.TestCase):
         else:
             self.assertEqual(actual, expected, path)
 
-    def check(self, kind, options, actual):
-        expected = Training(kind, options).train(BEFORE + AFTER).state()
+    def check(self, kind, options, groups, actual):
+        expected = Training(kind, options, groups).train(BEFORE + AFTER).state()
         for state in (actual, expected):
             state["optimizer"]["param_groups"] = [dict(sorted(group.items())) for group in state["optimizer"]["param_groups"]]
         self.assert_close(actual, expected)
 
     def test_python_resumes(self):
-        for kind, options in CASES:
-            with self.subTest(kind.__name__, **options):
-                training = Training(kind, options, self.program(kind, options, BEFORE))
-                self.check(kind, options, training.train(AFTER).state())
+        for case in EACH:
+            with self.subTest(case):
+                training = Training(*case, self.program(*case, BEFORE))
+                self.check(*case, training.train(AFTER).state())
 
     def test_the_program_resumes(self):
-        for kind, options in CASES:
-            with self.subTest(kind.__name__, **options):
-                torch.save(Training(kind, options).train(BEFORE).state(), self.folder / "python.pt")
-                program = self.program(kind, options, AFTER, self.folder / "python.pt")
-                self.check(kind, options, torch.load(program, weights_only=True))
+        for case in EACH:
+            with self.subTest(case):
+                torch.save(Training(*case).train(BEFORE).state(), self.folder / "python.pt")
+                program = self.program(*case, AFTER, self.folder / "python.pt")
+                self.check(*case, torch.load(program, weights_only=True))
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ TEST(NonFinite, StopsAndNamesTheStepTheLayerAndTheLearningRate) {
 }
 
 TEST(NonFinite, ASkippedStepChangesNothing) {
-  for (const auto& optimizer : {"sgd", "adamw", "sam"}) {
+  for (const auto& optimizer : {"sgd", "adamw", "rmsprop", "sam", "muon"}) {
     const auto outcome = train("{name: resnet20}", {}, {kSkip, std::string("optimizer={name: ") + optimizer + ", lr: 0.001}"});
     EXPECT_EQ(outcome.error, "");
     EXPECT_TRUE(outcome.state_unchanged) << optimizer;

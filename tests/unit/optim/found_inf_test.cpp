@@ -20,6 +20,7 @@ const std::vector<std::string> kSkippingOptimizers = {
     "{name: sam, rho: 0.5, momentum: 0.9, dampening: 0.5}",
     "{name: muon, lr: 0.1, normalize_weights: true, sgd_weight_decay: 0.01}",
     "{name: muon, nesterov: false, sgd_momentum: 0}",
+    "{name: rmsprop, lr: 0.01, weight_decay: 0.1, momentum: 0.9, centered: true}",
 };
 
 // Parameters after the golden problem's updates; the kernels skip an attempt before each update in `overflows`.

@@ -62,6 +62,10 @@ struct OptimizerProblem {
 
   std::vector<ParamGroup> one_group() const { return {{.params = {weight, bias, unused}, .decay = true}}; }
   std::vector<ParamGroup> two_groups() const { return {{.params = {weight}, .decay = true}, {.params = {bias, unused}, .decay = false}}; }
+  // The bias has a quarter of the learning rate and a weight decay of its own.
+  std::vector<ParamGroup> own_options() const {
+    return {{.params = {weight, unused}}, {.params = {bias}, .lr_factor = 0.25, .weight_decay = 0.125}};
+  }
 
   void set_gradients(int update, int first_update_of_bias = 0) {
     const auto gradient = 0.5 * weight.detach() + pattern(weight.sizes(), 3 + update).to(weight.dtype());

@@ -40,6 +40,79 @@ TEST(GroupParameters, OmitsAnEmptyGroup) {
   EXPECT_FALSE(groups[0].decay);
 }
 
+TEST(GroupParameters, SectionsAfterTheRestInTheirOrder) {
+  const auto model = convolution_and_norm();
+  const auto params = model->parameters();  // weight and bias of "0" (convolution), "1" (norm) and "3" (linear)
+  std::vector<config::ParameterGroupSection> sections(2);
+  sections[0] = {.parameters = {"3"}, .lr_factor = 10, .weight_decay = {}};
+  sections[1] = {.parameters = {"0.bias", "3.weight"}, .lr_factor = 0.5, .weight_decay = 0.25};
+  const auto expect_group = [&](const ParamGroup& group, std::vector<size_t> indices, bool decay, double lr_factor) {
+    ASSERT_EQ(group.params.size(), indices.size());
+    for (size_t i = 0; i < indices.size(); ++i) EXPECT_TRUE(group.params[i].is_same(params[indices[i]])) << i;
+    EXPECT_EQ(group.decay, decay);
+    EXPECT_EQ(group.lr_factor, lr_factor);
+  };
+
+  auto groups = group_parameters(*model, /*decay_norm_and_bias=*/true, sections);
+  ASSERT_EQ(groups.size(), 3U);
+  expect_group(groups[0], {0, 2, 3}, true, 1);
+  expect_group(groups[1], {4, 5}, true, 10);
+  expect_group(groups[2], {1}, true, 0.5);
+  EXPECT_FALSE(groups[1].weight_decay);
+  EXPECT_EQ(groups[2].weight_decay, 0.25);
+
+  // A weight decay of its own applies to everything that a section names.
+  groups = group_parameters(*model, /*decay_norm_and_bias=*/false, sections);
+  ASSERT_EQ(groups.size(), 5U);
+  expect_group(groups[0], {0}, true, 1);
+  expect_group(groups[1], {2, 3}, false, 1);
+  expect_group(groups[2], {4}, true, 10);
+  expect_group(groups[3], {5}, false, 10);
+  expect_group(groups[4], {1}, true, 0.5);
+}
+
+TEST(GroupParameters, LeavesOutFrozenParameters) {
+  const auto model = convolution_and_norm();
+  auto params = model->parameters();
+  for (const size_t i : {0, 2, 4}) params[i].requires_grad_(false);
+  const auto groups = group_parameters(*model, /*decay_norm_and_bias=*/true, {{.parameters = {"3"}, .lr_factor = 2, .weight_decay = {}}});
+  ASSERT_EQ(groups.size(), 2U);
+  ASSERT_EQ(groups[0].params.size(), 2U);
+  EXPECT_TRUE(groups[0].params[0].is_same(params[1]));
+  EXPECT_TRUE(groups[0].params[1].is_same(params[3]));
+  ASSERT_EQ(groups[1].params.size(), 1U);
+  EXPECT_TRUE(groups[1].params[0].is_same(params[5]));
+}
+
+TEST(OptimizerGroups, LikePythonWithALearningRateAndAWeightDecayOfTheirOwn) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"sgd_own_options", "{name: sgd, lr: 0.1, momentum: 0.9, weight_decay: 0.02}"},
+      {"adam_own_options", "{name: adam, lr: 0.01, betas: [0.8, 0.95]}"},
+      {"adamw_own_options", "{name: adamw, lr: 0.01}"},
+      {"rmsprop_own_options", "{name: rmsprop, lr: 0.02, momentum: 0.9, centered: true}"},
+      {"sam_own_options", "{name: sam, rho: 0.5, lr: 0.1, momentum: 0.9}"},
+      {"muon_own_options", "{name: muon, lr: 0.02}"},
+  };
+  for (const auto& [name, yaml] : cases) {
+    OptimizerProblem problem;
+    const auto optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.own_options());
+    EXPECT_LT(difference_from_golden(name, problem, *optimizer), 1e-12) << name;
+  }
+  EXPECT_EQ(cases.size(), optimizer_registry().names().size());
+}
+
+TEST(OptimizerGroups, AFactorOfZeroKeepsTheParameters) {
+  for (const auto& name : optimizer_registry().names()) {
+    OptimizerProblem problem;
+    auto groups = problem.own_options();
+    groups[1].lr_factor = 0;
+    const auto before = problem.bias.detach().clone();
+    const auto optimizer = make_optimizer(optimizer_registry().configure(name), std::move(groups));
+    for (int update = 0; update < 3; ++update) take_step(problem, *optimizer, update, optimizer->base_lr());
+    EXPECT_TRUE(torch::equal(problem.bias, before)) << name;
+  }
+}
+
 TEST(OptimizerRegistry, EveryKindIsConstructibleFromItsDefaults) {
   for (const auto& name : optimizer_registry().names()) {
     OptimizerProblem problem;

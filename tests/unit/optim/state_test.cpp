@@ -20,6 +20,7 @@ const std::vector<std::string> kOptimizers = {
     "{name: sam, rho: 0.5, momentum: 0.9, dampening: 0.5}",
     "{name: muon, lr: 0.1, normalize_weights: true, sgd_weight_decay: 0.01}",
     "{name: muon, nesterov: false, sgd_momentum: 0}",
+    "{name: rmsprop, lr: 0.01, weight_decay: 0.1, momentum: 0.9, centered: true}",
 };
 
 // A problem and its optimizer.
@@ -112,6 +113,26 @@ TEST(OptimizerState, HasTheLayoutOfTorchOptim) {
   EXPECT_EQ(groups[1].at("weight_decay").number(), 0);
   ASSERT_EQ(groups[1].at("params").elements().size(), 2U);
   EXPECT_EQ(groups[1].at("params").elements()[1].integer(), 2);
+}
+
+TEST(OptimizerState, HasTheLearningRatesOfEachGroup) {
+  OptimizerProblem problem;
+  const auto optimizer =
+      make_optimizer(read_component(optimizer_registry(), "{name: sgd, lr: 0.5, weight_decay: 0.02}"), problem.own_options());
+  state::Dict of_scheduler;
+  of_scheduler.add("initial_lr", 0.5);
+  of_scheduler.add("max_lr", 2.0);
+  const auto tree = optimizer->state(/*lr=*/0.125, of_scheduler);
+  const auto groups = state::View(tree, "a.pt").at("param_groups").elements();
+  ASSERT_EQ(groups.size(), 2U);
+  const auto values = [](const state::View& group) {
+    return std::vector<double>{group.at("lr").number(), group.at("initial_lr").number(), group.at("max_lr").number(),
+                               group.at("weight_decay").number()};
+  };
+  EXPECT_THAT(values(groups[0]), ElementsAre(0.125, 0.5, 2, 0.02));
+  EXPECT_THAT(values(groups[1]), ElementsAre(0.125 / 4, 0.5 / 4, 2.0 / 4, 0.125));
+  ASSERT_EQ(groups[1].at("params").elements().size(), 1U);
+  EXPECT_EQ(groups[1].at("params").elements()[0].integer(), 2);
 }
 
 // PyTorch before version 2 wrote this for SGD without momentum.

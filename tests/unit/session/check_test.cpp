@@ -48,11 +48,13 @@ TEST(CheckComponents, RefusesContradictions) {
   EXPECT_EQ(findings_of({}), "");
   const std::vector<Finding> findings = {
       {{"optimizer.name=adam", "optimizer.momentum=0.9"},
-       "x.yaml:5:33: optimizer.momentum: not a key of adam, but of sgd, sam, muon; instead of optimizer.name=adam, replace the whole "
+       "x.yaml:5:33: optimizer.momentum: not a key of adam, but of sgd, rmsprop, sam, muon; instead of optimizer.name=adam, replace the "
+       "whole "
        "section, as "
        "in \"optimizer={name: adam}\""},
       {{"optimizer.name=adamw"},
-       "x.yaml:5:33: optimizer.momentum: not a key of adamw, but of sgd, sam, muon; instead of optimizer.name=adamw, replace the whole "
+       "x.yaml:5:33: optimizer.momentum: not a key of adamw, but of sgd, rmsprop, sam, muon; instead of optimizer.name=adamw, replace the "
+       "whole "
        "section, "
        "as in \"optimizer={name: adamw}\""},
       {{"optimizer={name: adam, betas: [0.9]}"}, "command line: optimizer.betas: [0.9] has 1 number; give two"},
