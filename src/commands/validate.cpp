@@ -56,13 +56,14 @@ std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("
 void print_layers(const inspection::Inspection& inspection) {
   const auto& layers = *inspection.layers;
   print("\nlayers of {}, for a sample of shape {}\n", inspection.experiment.model.component.name, shape_text(inspection.sample_shape));
-  std::vector<Row> rows = {{"name", "kind", "output", "parameters", "FLOPs"}};
+  std::vector<Row> rows = {{"name", "kind", "output", "parameters", "FLOPs", ""}};
   for (const auto& row : layers.rows) {
     rows.push_back({row.name, row.kind, shape_text(row.output_shape), row.num_parameters == 0 ? "-" : std::to_string(row.num_parameters),
-                    format_flops(row.flops)});
+                    format_flops(row.flops), row.is_frozen ? "frozen" : ""});
   }
-  rows.push_back({"the whole network", "", "", std::to_string(layers.num_parameters), format_flops(layers.flops)});
-  print_table(rows, {false, false, false, true, true});
+  rows.push_back({"the whole network", "", "", std::to_string(layers.num_parameters), format_flops(layers.flops), ""});
+  if (layers.num_trained < layers.num_parameters) rows.push_back({"trained", "", "", std::to_string(layers.num_trained), "", ""});
+  print_table(rows, {false, false, false, true, true, false});
   print(
       "  FLOPs: of the forward pass of one sample; two for each multiply-accumulate of\n"
       "  convolutions and linear layers, nothing for others.\n");

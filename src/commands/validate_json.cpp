@@ -14,6 +14,7 @@ Json json_of(const inspection::LayerTable& table) {
                     {"kind", row.kind},
                     {"output_shape", row.output_shape},
                     {"parameters", row.num_parameters},
+                    {"frozen", row.is_frozen},
                     {"flops", row.flops}});
   }
   return rows;
@@ -47,6 +48,7 @@ std::string to_json(const inspection::Inspection& inspection) {
   if (const auto& layers = inspection.layers) {
     json["model"] = {{"name", inspection.experiment.model.component.name},
                      {"parameters", layers->num_parameters},
+                     {"trained_parameters", layers->num_trained},
                      {"flops", layers->flops},
                      {"layers", json_of(*layers)}};
   }

@@ -1,5 +1,6 @@
 #include "inspection/layer_table.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -12,6 +13,11 @@ std::string kind_of(const torch::nn::Module& layer) {
   const auto& name = layer.name();
   const auto scope = name.rfind("::");
   return scope == std::string::npos ? name : name.substr(scope + 2);
+}
+
+bool is_frozen(const torch::nn::Module& layer) {
+  const auto parameters = layer.parameters(/*recurse=*/false);
+  return !parameters.empty() && std::ranges::none_of(parameters, [](const torch::Tensor& parameter) { return parameter.requires_grad(); });
 }
 
 // `output`: of one sample. A weight of two or more dimensions is that of a convolution or linear layer; each output is the sum of as many
@@ -36,6 +42,7 @@ LayerTable make_layer_table(models::Model& model, const torch::Tensor& sample) {
                  .kind = kind_of(layer),
                  .output_shape = output.sizes().slice(1).vec(),
                  .num_parameters = 0,
+                 .is_frozen = is_frozen(layer),
                  .flops = flops_of(layer, output)};
     if (seen.insert(&layer).second) {
       for (const auto& parameter : layer.parameters(/*recurse=*/false)) row.num_parameters += parameter.numel();
@@ -47,7 +54,10 @@ LayerTable make_layer_table(models::Model& model, const torch::Tensor& sample) {
   model.eval();
   model.forward(sample);
   model.train();
-  for (const auto& parameter : model.parameters()) table.num_parameters += parameter.numel();
+  for (const auto& parameter : model.parameters()) {
+    table.num_parameters += parameter.numel();
+    if (parameter.requires_grad()) table.num_trained += parameter.numel();
+  }
   return table;
 }
 

@@ -16,12 +16,14 @@ struct LayerRow {
   std::string kind;                   // "Conv2d"
   std::vector<int64_t> output_shape;  // of one sample
   int64_t num_parameters = 0;         // 0 where the layer is applied again
+  bool is_frozen = false;             // it has parameters, and none of them is trained
   int64_t flops = 0;                  // of one sample
 };
 
 struct LayerTable {
   std::vector<LayerRow> rows;  // in the order in which they are applied
   int64_t num_parameters = 0;  // of the whole network, with those that belong to no row
+  int64_t num_trained = 0;     // of these, without frozen ones
   int64_t flops = 0;
 };
 

@@ -19,7 +19,7 @@ BatchNorm2d::BatchNorm2d(int64_t num_channels, const BatchNormOptions& options) 
 }
 
 torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
-  const bool is_empty = x.numel() == 0 && joined_group() == nullptr;
+  const bool is_empty = x.numel() == 0 && !(is_training() && joined_group());
   // An observer sees the normalised values, in which a ReLU could hide an infinite one.
   if (is_fused_ && !is_empty && !has_observer() && fused_norm::takes(x, residual, weight)) return apply_fused(x, residual, relu);
   auto y = observed(*this, normalise(x));
@@ -82,6 +82,13 @@ void BatchNorm2d::count_batch() {
   const torch::NoGradGuard no_grad;
   num_batches_tracked.add_(1);
 }
+
+void BatchNorm2d::freeze_statistics() {
+  has_frozen_statistics_ = true;
+  train(false);
+}
+
+void BatchNorm2d::train(bool on) { torch::nn::Module::train(on && !has_frozen_statistics_); }
 
 void BatchNorm2d::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
   const torch::Tensor count = num_batches_tracked.detach();

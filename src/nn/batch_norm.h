@@ -44,6 +44,10 @@ class BatchNorm2d : public torch::nn::Module {
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
 
+  // From now on the layer is in evaluation also while its network is in training: it uses its running statistics and keeps them.
+  void freeze_statistics();
+  void train(bool on = true) override;
+
   // Whether batches in training update the running statistics and num_batches_tracked. By default they do.
   void set_updates_statistics(bool updates) { updates_statistics_ = updates; }
 
@@ -68,6 +72,7 @@ class BatchNorm2d : public torch::nn::Module {
 
   BatchNormOptions options_;
   bool is_fused_ = false;
+  bool has_frozen_statistics_ = false;
   bool updates_statistics_ = true;
 };
 

@@ -18,6 +18,7 @@
 #include "nn/layers.h"
 #include "nn/loss.h"
 #include "nn/sync_batch_norm.h"
+#include "session/parameter_names.h"
 #include "session/random_streams.h"
 
 namespace trainer::session {
@@ -149,10 +150,12 @@ engine::Network build_network_unguarded(const config::Experiment& experiment, co
     network.placement.memory_format = torch::MemoryFormat::Contiguous;
     network.placement.convolution = config::ConvolutionChoice::kDirect;
   }
+  freeze(experiment, *network.model);
   place_model(*network.model, network.placement);
-  network.optimizer = optim::make_optimizer(experiment.optimizer.component,
-                                            optim::group_parameters(*network.model, experiment.optimizer.decay_norm_and_bias),
-                                            experiment.optimizer.skip_zero_grads);
+  network.optimizer =
+      optim::make_optimizer(experiment.optimizer.component,
+                            optim::group_parameters(*network.model, experiment.optimizer.decay_norm_and_bias, experiment.optimizer.groups),
+                            experiment.optimizer.skip_zero_grads);
   if (network.placement.autocast_dtype == torch::kFloat16) network.grad_scaler.emplace(experiment.amp, placement.device);
   return network;
 }

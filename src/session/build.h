@@ -9,7 +9,8 @@
 
 namespace trainer::session {
 
-// Builds model, task and optimizer, without opening the data. Not collective. `experiment` is one that config::load() has checked.
+// Builds model, task and optimizer, without opening the data. Not collective. `experiment` is one that config::load() has checked. Throws
+// UsageError for layers and parameters that the network does not have (parameter_names.h), and when memory does not suffice.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
 
 // How many images training.overfit_batches leaves for training and for validation, on so many ranks; empty: all. Throws UsageError.

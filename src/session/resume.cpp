@@ -28,7 +28,7 @@ bool prevents_resume(const config::Difference& difference) {
   const auto& key = difference.key;
   if (key.starts_with("model.init") || key == "dataloader.sampler.weights") return false;
   return key == "seed" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") || key == "dataset.name" ||
-         key == "dataset.validation_split" || key == "optimizer.name";
+         key == "dataset.validation_split" || key == "optimizer.name" || key == "optimizer.groups";
 }
 
 // The configuration that a run wrote. Keys that an earlier version of this program did not have get their defaults.

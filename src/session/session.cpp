@@ -73,6 +73,7 @@ void Session::build() {
   context_.begin_run(directory_ ? directory_->checkpoint_folder() : "");
   auto data = open_data(network);
   warn_of_plan(data.plan);
+  report_frozen(*network.model);
   barrier.on_all_ranks([&] { init_weights(*network.model, data); });
   barrier.on_rank0([&] {
     const auto& class_names = data.train.info.class_names;
@@ -168,6 +169,17 @@ void Session::warn_of_plan(const engine::Plan& plan) const {
   if (!directory_ || plan.accumulation_steps <= plan.batches_per_epoch) return;
   context_.logger().warn("{}: {} micro-steps are more than an epoch has, so that each epoch is one step of {}",
                          context_.experiment().place_of("training.accumulation_steps"), plan.accumulation_steps, plan.batches_per_epoch);
+}
+
+void Session::report_frozen(const models::Model& model) const {
+  if (!directory_ || context_.experiment().model.freeze.empty()) return;
+  int64_t num_trained = 0;
+  int64_t num_all = 0;
+  for (const auto& parameter : model.parameters()) {
+    num_all += parameter.numel();
+    if (parameter.requires_grad()) num_trained += parameter.numel();
+  }
+  context_.logger().info("{} of {} are trained, the others are frozen (model.freeze)", num_trained, counted(num_all, "parameter"));
 }
 
 // Only on rank 0; DataParallel sends its model to all ranks.

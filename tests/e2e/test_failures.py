@@ -163,6 +163,14 @@ class FailuresTest(LaunchCase):
         missing = "missing conv.bias, fc.weight, fc.bias; unexpected head.bias"
         row.check(self, err, process.returncode, self.exit_codes(), FILE=weights, TEXT=missing)
 
+    @plants("A name in `model.freeze` or `optimizer.groups` is not in the network")
+    def test_layers_that_the_network_does_not_have(self, row):
+        err = self.end(process := self.start(settings=["model.freeze=[convv]", "optimizer.groups=[{parameters: [fc, fc.wieght]}]"]))
+        row.check(self, err, process.returncode, self.exit_codes())
+        self.assertIn('model.freeze[0]: the network demo_conv has neither a layer nor a parameter "convv"; did you mean "conv"?', err)
+        self.assertIn('optimizer.groups[0].parameters[1]: the network demo_conv has neither a layer nor a parameter "fc.wieght"; '
+                      'did you mean "fc.weight"?', err)
+
     @plants("The disk of the run directory is full")
     def test_full_disk(self, row):
         # A small disk in a mount namespace of these processes; its files are copied when they have ended.

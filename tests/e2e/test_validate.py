@@ -38,6 +38,30 @@ class ValidateTest(unittest.TestCase):
         self.assertAlmostEqual(max(point["lr"] for point in found["lr"]), 0.2, places=2)
         self.assertEqual(found["memory"]["total_bytes"], sum(found["memory"]["bytes"].values()))
 
+    def test_frozen_layers(self):
+        frozen = ["dataset.root=nowhere", "model.freeze=[conv1, bn1, layer1, layer2, layer3, layer4.0, layer4.1.conv1]"]
+        run = validate("--config", DDP, *frozen, "--json")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        found = json.loads(run.stdout)
+        trained = 512 + 512 + 512 * 512 * 9 + 512 + 512 + 512 * 10 + 10
+        self.assertEqual((found["model"]["parameters"], found["model"]["trained_parameters"]), (11173962, trained))
+        self.assertEqual([layer["name"] for layer in found["model"]["layers"] if not layer["frozen"]],
+                         ["layer4.1.bn1", "layer4.1.conv2", "layer4.1.bn2", "fc"])
+        # Neither gradients nor momentum of frozen parameters.
+        self.assertEqual((found["memory"]["bytes"]["gradients"], found["memory"]["bytes"]["optimizer_state"]), (4 * trained, 4 * trained))
+        text = validate("--config", DDP, *frozen).stdout
+        self.assertRegex(text, r"(?m)^  conv1 .* frozen$")
+        self.assertRegex(text, rf"(?m)^  trained +{trained}$")
+        self.assertNotIn("frozen", validate("--config", DDP, "dataset.root=nowhere").stdout)
+
+    def test_names_that_the_network_does_not_have(self):
+        run = validate("--config", DDP, "dataset.root=nowhere", "model.freeze=[layr1]", "optimizer.groups=[{parameters: [fd.bias]}]")
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
+        self.assertIn('command line: model.freeze[0]: the network resnet18 has neither a layer nor a parameter "layr1"; did you mean "layer1"?',
+                      run.stderr)
+        self.assertIn('command line: optimizer.groups[0].parameters[0]: the network resnet18 has neither a layer nor a parameter "fd.bias"; '
+                      'did you mean "fc.bias"?', run.stderr)
+
     def test_text_fits_a_terminal(self):
         for columns, term in ((80, "xterm"), (50, "dumb")):
             command = ["env", "LC_ALL=C.UTF-8", BINARY, "validate", "--config", LINEAR, "--world-size", "2"]

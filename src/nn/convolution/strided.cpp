@@ -57,7 +57,7 @@ class StridedConvolution : public torch::autograd::Function<StridedConvolution> 
                                                 /*transposed=*/false, /*output_padding=*/0, /*groups=*/1, {true, false, false}));
     }
     if (context->needs_input_grad(1)) dw = weight_gradient(x, dy, weight, stride);
-    if (context->saved_data["has_bias"].toBool()) dbias = dy.sum({0, 2, 3});
+    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) dbias = dy.sum({0, 2, 3});
     return {dx, dw, dbias, torch::Tensor()};
   }
 };

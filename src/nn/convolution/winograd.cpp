@@ -159,7 +159,8 @@ class Convolution : public torch::autograd::Function<Convolution> {
     torch::Tensor dx, dw, dbias;
     if (context->needs_input_grad(0)) dx = run(dy, weight, {}, reversed(shape), /*is_reversed=*/true, tile);
     if (context->needs_input_grad(1)) dw = weight_gradient(x, dy, shape, tile);
-    if (context->saved_data["has_bias"].toBool()) dbias = dy.sum({0, 2, 3}, /*keepdim=*/false, weight.scalar_type());
+    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2))
+      dbias = dy.sum({0, 2, 3}, /*keepdim=*/false, weight.scalar_type());
     return {dx, dw, dbias, torch::Tensor()};
   }
 };

@@ -177,20 +177,28 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
     const auto group = held_group(context->saved_data["group"]);
     const auto dtype = scale.scalar_type();
     bool relu = context->saved_data["relu"].toBool();
+    const bool has_residual = context->saved_data["has_residual"].toBool();
+    const bool is_training = context->saved_data["is_training"].toBool();
+    // Inputs are counted without a missing residual.
+    const bool needs_weight = context->needs_input_grad(has_residual ? 2 : 1);
+    const bool needs_bias = context->needs_input_grad(has_residual ? 3 : 2);
     auto dy = output_gradients[0].contiguous(kLayout);
     const auto masked = y.defined() ? at::empty_like(x) : torch::Tensor();
-    const auto local_sums = gradient_sums(dy, x, y, scale, shift, mean.to(dtype), relu, masked);
+    torch::Tensor local_sums;
+    if (needs_weight || needs_bias || is_training || masked.defined()) {
+      local_sums = gradient_sums(dy, x, y, scale, shift, mean.to(dtype), relu, masked);
+    }
     if (masked.defined()) {
       dy = masked;
       relu = false;
     }
-    const auto dweight = (local_sums[1] * invstd).to(dtype);
-    const auto dbias = local_sums[0].to(dtype);
+    const auto dweight = needs_weight ? (local_sums[1] * invstd).to(dtype) : torch::Tensor();
+    const auto dbias = needs_bias ? local_sums[0].to(dtype) : torch::Tensor();
     torch::Tensor dx;
     if (context->needs_input_grad(0)) {
       auto x_factor = at::zeros_like(mean);
       auto constant = at::zeros_like(mean);
-      if (context->saved_data["is_training"].toBool()) {
+      if (is_training) {
         auto sums = local_sums.clone();
         if (group) group->sum_in_rank_order({&sums, 1});
         // dx = (dy - mean of dy - (x - mean) * invstd² * mean of dy (x - mean)) * invstd * weight
@@ -200,7 +208,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
       }
       dx = input_gradient(dy, x, scale, shift, relu, scale, x_factor.to(dtype), constant.to(dtype));
     }
-    const auto dresidual = context->saved_data["has_residual"].toBool() ? dy : torch::Tensor();
+    const auto dresidual = has_residual ? dy : torch::Tensor();
     return {dx, dresidual, dweight, dbias, torch::Tensor(), torch::Tensor()};
   }
 };

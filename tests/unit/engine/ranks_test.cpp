@@ -34,6 +34,8 @@ std::string experiment_text(const std::string& model, const std::string& shape =
 }
 const std::string kResNet = "{name: resnet20}";
 const std::string kWithoutNorm = "{name: demo_conv}";
+// Also layers behind one that is trained.
+const std::string kFrozen = "{name: resnet20, freeze: [conv1, bn1, layer1, layer2.0.bn1, layer3.2]}";
 
 // The runs of all ranks, by rank.
 std::vector<testing::SmallRun> train_ranks(int world_size, const std::string& text, const std::vector<std::string>& overrides = {}) {
@@ -56,7 +58,9 @@ class GradientRecorder : public TrainingHook {
  public:
   explicit GradientRecorder(const models::Model& model) : model_(model) {}
   void on_gradients(int64_t) override {
-    for (const auto& parameter : model_.parameters()) recorded.push_back(parameter.grad().clone());
+    for (const auto& parameter : model_.parameters()) {
+      if (parameter.requires_grad()) recorded.push_back(parameter.grad().clone());
+    }
   }
   std::vector<torch::Tensor> recorded;
 
@@ -82,7 +86,7 @@ std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks,
 }
 
 TEST(Ranks, AStepFromEqualWeightsEqualsThatOfTheJointBatch) {
-  for (const auto& model : {kResNet, kWithoutNorm}) {
+  for (const auto& model : {kResNet, kWithoutNorm, kFrozen}) {
     const auto text = experiment_text(model);
     for (const int64_t step : {0, 2}) {
       const auto expected = one_step(text, {}, step);
@@ -142,12 +146,14 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
 }
 
 TEST(Ranks, CurvesEqualThoseOfOneProcess) {
-  for (const auto& model : {kResNet, kWithoutNorm}) {
+  const std::vector<std::string> groups = {"optimizer.groups=[{parameters: [fc], lr_factor: 4, weight_decay: 0}]"};
+  for (const auto& model : {kResNet, kWithoutNorm, kFrozen}) {
     const auto text = experiment_text(model);
-    const auto one = testing::train_text(text);
+    const auto overrides = model == kFrozen ? groups : std::vector<std::string>();
+    const auto one = testing::train_text(text, overrides);
     ASSERT_EQ(one.events.train.size(), 12U);
     for (const int world_size : {2, 3, 4}) {
-      const auto runs = train_ranks(world_size, text);
+      const auto runs = train_ranks(world_size, text, overrides);
       for (size_t rank = 0; rank < runs.size(); ++rank) {
         const auto& run = runs[rank];
         ASSERT_EQ(run.events.train.size(), 12U) << "rank " << rank;

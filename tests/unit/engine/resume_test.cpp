@@ -164,7 +164,8 @@ TEST(Resume, WithLocalBatchStatistics) { expect_resumes_exactly(2, resume_text(k
 
 TEST(Resume, WithAccumulationAndOtherOptimizers) {
   const Overrides accumulates = {"dataloader.global_batch_size=16", "training.accumulation_steps=2"};
-  for (const auto* optimizer : {"optimizer={name: adamw, lr: 0.001}", "optimizer={name: adam, lr: 0.001}"}) {
+  for (const auto* optimizer : {"optimizer={name: adamw, lr: 0.001}", "optimizer={name: adam, lr: 0.001}",
+                                "optimizer={name: rmsprop, lr: 0.001, momentum: 0.9, centered: true}"}) {
     for (const int world_size : {1, 2}) {
       auto overrides = accumulates;
       overrides.emplace_back(optimizer);
@@ -172,6 +173,16 @@ TEST(Resume, WithAccumulationAndOtherOptimizers) {
     }
   }
   expect_resumes_exactly(1, resume_text(kConvolution), {"optimizer={name: sam, lr: 0.01, momentum: 0.9}"}, {3});
+  expect_resumes_exactly(1, resume_text(kConvolution), {"optimizer={name: muon, lr: 0.01}"}, {3});
+}
+
+// Also layers behind one that is trained.
+TEST(Resume, WithFrozenLayersAndGroups) {
+  const Overrides overrides = {
+      "model.freeze=[conv1, bn1, layer1, layer2.0.bn1, layer3.2]",
+      "optimizer.groups=[{parameters: [fc], lr_factor: 5}, {parameters: [layer3], lr_factor: 0.5, weight_decay: 0}]",
+      "training.ema={decay: 0.9}"};
+  for (const int world_size : {1, 2}) expect_resumes_exactly(world_size, resume_text(kNorm), overrides, {3, 8});
 }
 
 TEST(Resume, WithAveragedParameters) {

@@ -75,6 +75,33 @@ TEST_P(BatchNormAgainstTorch, TrainingAndEvaluationAgree) {
 INSTANTIATE_TEST_SUITE_P(MemoryFormats, BatchNormAgainstTorch,
                          ::testing::Values(torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast));
 
+TEST(BatchNorm, FrozenStatisticsAreUsedAndKeptInTraining) {
+  BatchNorm2d in_evaluation(kNormChannels);
+  in_evaluation.eval();
+  const auto frozen = local_batch_norm()(kNormChannels);
+  for (auto* norm : {&in_evaluation, frozen.get()}) {
+    norm->running_mean.fill_(0.5);
+    norm->running_var.fill_(2.0);
+  }
+  struct Network : torch::nn::Module {};
+  Network network;
+  network.register_module("norm", frozen);
+  frozen->freeze_statistics();
+  for (int i = 0; i < 2; ++i) {
+    network.train();
+    EXPECT_TRUE(network.is_training());
+    EXPECT_FALSE(frozen->is_training());
+    // One value per channel has no variance, which does not matter here.
+    for (const auto& x : {norm_input(1, torch::kFloat32), torch::ones({1, kNormChannels, 1, 1})}) {
+      EXPECT_TRUE(at::equal(frozen->forward(x), in_evaluation.forward(x)));
+    }
+    network.eval();
+  }
+  EXPECT_TRUE(at::equal(frozen->running_mean, torch::full({kNormChannels}, 0.5)));
+  EXPECT_TRUE(at::equal(frozen->running_var, torch::full({kNormChannels}, 2.0)));
+  EXPECT_EQ(frozen->num_batches_tracked.item<int64_t>(), 0);
+}
+
 TEST(BatchNorm, UsesEpsAndMomentum) {
   BatchNorm2d norm(kNormChannels, {.eps = 1.0, .momentum = 1.0});
   const torch::Tensor x = norm_input(1, torch::kFloat32);

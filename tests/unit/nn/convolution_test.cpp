@@ -55,6 +55,31 @@ TEST(Winograd, EqualsTheDirectAlgorithmInFloat64) {
   }
 }
 
+// Also those of a strided convolution.
+TEST(Winograd, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
+  torch::manual_seed(1);
+  const auto x = torch::randn({2, 16, 8, 8});
+  const auto weight = torch::randn({24, 16, 3, 3});
+  const auto bias = torch::randn({24});
+  const auto gradients = [&](int64_t stride, bool trains_weight, bool trains_bias) {
+    const auto input = x.clone().requires_grad_();
+    const auto w = weight.clone().requires_grad_(trains_weight);
+    const auto b = bias.clone().requires_grad_(trains_bias);
+    const auto y = stride == 1 ? convolve(input, w, b, Tile::k4) : convolve_strided(input, w, b, stride);
+    y.sum().backward();
+    return std::vector<torch::Tensor>{input.grad(), w.grad(), b.grad()};
+  };
+  for (const int64_t stride : {1, 2}) {
+    const auto expected = gradients(stride, true, true);
+    for (const auto& [trains_weight, trains_bias] : {std::pair(false, false), std::pair(true, false), std::pair(false, true)}) {
+      const auto actual = gradients(stride, trains_weight, trains_bias);
+      EXPECT_TRUE(at::equal(actual[0], expected[0]));
+      EXPECT_TRUE(trains_weight ? at::equal(actual[1], expected[1]) : !actual[1].defined()) << stride;
+      EXPECT_TRUE(trains_bias ? at::equal(actual[2], expected[2]) : !actual[2].defined()) << stride;
+    }
+  }
+}
+
 TEST(Winograd, RoundsLittleInFloat32) {
   // F(2×2) rounds as the direct algorithm does; F(4×4) three to six times more.
   for (const auto& c : kCases) {

@@ -97,6 +97,28 @@ TEST(FusedNorm, EqualsTheOperatorsOneAfterTheOther) {
   }
 }
 
+TEST(FusedNorm, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
+  const std::vector<int64_t> shape = {3, 16, 5, 7};
+  for (const auto& fused_case : kFusedCases) {
+    auto trained = fused_norm_of(shape[1]);
+    const auto expected = pass_through(trained, fused_case, shape, torch::kFloat32);
+    for (const auto& [trains_weight, trains_bias] : {std::pair(false, false), std::pair(true, false), std::pair(false, true)}) {
+      auto frozen = fused_norm_of(shape[1]);
+      frozen.weight.requires_grad_(trains_weight);
+      frozen.bias.requires_grad_(trains_bias);
+      const auto actual = pass_through(frozen, fused_case, shape, torch::kFloat32);
+      ASSERT_EQ(actual.size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const bool is_frozen = (i == 2 && !trains_weight) || (i == 3 && !trains_bias);
+        EXPECT_EQ(actual[i].defined(), !is_frozen) << name_of(fused_case, shape) << ", result " << i;
+        if (!is_frozen) {
+          EXPECT_TRUE(at::equal(actual[i], expected[i])) << name_of(fused_case, shape) << ", result " << i;
+        }
+      }
+    }
+  }
+}
+
 TEST(FusedNorm, RoundsOnlyItsResultsToBFloat16) {
   for (const auto& shape : kFusedShapes) {
     for (const auto& fused_case : kFusedCases) {

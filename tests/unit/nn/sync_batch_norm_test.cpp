@@ -392,5 +392,27 @@ TEST(SyncBatchNorm, TwoValuesPerChannelOverAllRanksSufficeAndOneIsRefusedByAllRa
   });
 }
 
+// A rank that trains alone would wait for the others in a collective.
+TEST(SyncBatchNorm, FrozenStatisticsNeedNoOtherRank) {
+  for (const bool is_fused : {false, true}) {
+    run_ranks(2, [&](ProcessGroups& groups) {
+      if (groups.world()->rank() == 1) return;
+      SyncBatchNorm norm(8, groups.world());
+      if (is_fused) norm.use_fused_operator();
+      norm.freeze_statistics();
+      norm.train();
+      for (const int64_t num_samples : {3, 0}) {
+        const auto x = torch::ones({num_samples, 8, 2, 2}).contiguous(torch::MemoryFormat::ChannelsLast).requires_grad_();
+        const auto y = norm.forward_relu(x);
+        y.sum().backward();
+        EXPECT_EQ(y.sizes(), x.sizes());
+        EXPECT_EQ(x.grad().sizes(), x.sizes());
+      }
+      EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 0);
+      EXPECT_TRUE(at::equal(norm.running_mean, torch::zeros({8})));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace trainer::nn::test

@@ -1,0 +1,91 @@
+// Runs with frozen layers and groups of parameters.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "state/module.h"
+#include "tests/testing/small_run.h"
+
+namespace trainer::engine {
+namespace {
+
+constexpr const char* kFineTuning =
+    "experiment: fine_tuning\n"
+    "model: {name: resnet20, freeze: [conv1, bn1, layer1, layer2.0.bn1, layer3.2]}\n"
+    "dataset: {name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 24, num_validation: 8}\n"
+    "dataloader: {batch_size: 8}\n"
+    "optimizer: {name: sgd, lr: 0.01, momentum: 0.9, weight_decay: 5.0e-4, groups: [{parameters: [fc], lr_factor: 2, weight_decay: 0}]}\n"
+    "validation: {batch_size: 4}\n"
+    "runtime: {threads: 1}\n"
+    "amp: {enabled: false}\n"
+    "training: {epochs: 2}\n"
+    "logging: {every_steps: 1}\n";
+
+bool is_frozen_name(const std::string& name) {
+  for (const std::string frozen : {"conv1.", "bn1.", "layer1.", "layer2.0.bn1.", "layer3.2."}) {
+    if (name.starts_with(frozen)) return true;
+  }
+  return false;
+}
+
+// Also after the validation of the first epoch, which switches the network to evaluation and back.
+TEST(FineTuning, FrozenLayersStayAsTheyAre) {
+  const std::vector<std::vector<std::string>> cases = {
+      {},
+      {"optimizer.skip_zero_grads=true", "training.max_grad_norm=0.1"},
+      {"optimizer={name: sam, lr: 0.01, momentum: 0.9}"},
+      {"optimizer={name: muon, lr: 0.01, normalize_weights: true}"},
+      {"optimizer={name: adamw, lr: 0.01, groups: [{parameters: [layer3], lr_factor: 0.5}]}", "optimizer.decay_norm_and_bias=false",
+       "training.accumulation_steps=2"},
+      {"optimizer={name: rmsprop, lr: 0.001}", "training.ema={decay: 0.9}"},
+      {"amp={enabled: true, dtype: float16}"},
+      {"runtime.fuse=off", "runtime.convolution=direct"},
+  };
+  for (const auto& overrides : cases) {
+    SCOPED_TRACE(fmt::format("{}", overrides.empty() ? "defaults" : overrides.front()));
+    testing::SmallSession untrained(kFineTuning, overrides);
+    const auto before = state::state_of(*untrained.parts().model);
+    const auto run = testing::train_text(kFineTuning, overrides);
+    ASSERT_TRUE(run.done);
+    EXPECT_TRUE(std::isfinite(testing::loss_of(run.events.train.back())));
+    const auto after = state::state_of(*run.parts().model);
+    for (const auto& item : after.items()) {
+      const auto name = state::to_string(item.key);
+      const bool is_same =
+          torch::equal(std::get<torch::Tensor>(item.value.value()), std::get<torch::Tensor>(before.find(item.key)->value()));
+      EXPECT_EQ(is_same, is_frozen_name(name)) << name;
+    }
+  }
+}
+
+TEST(FineTuning, FrozenParametersHaveNeitherGradientNorState) {
+  const auto run = testing::train_text(kFineTuning, {}, /*max_steps=*/1);
+  const auto& parts = run.parts();
+  size_t num_trained = 0;
+  for (const auto& item : parts.model->named_parameters()) {
+    if (item.value().requires_grad()) ++num_trained;
+    EXPECT_EQ(item.value().requires_grad(), !is_frozen_name(item.key())) << item.key();
+  }
+  EXPECT_EQ(parts.optimizer->parameters().size(), num_trained);
+  EXPECT_EQ(state::tensors_of(parts.optimizer->state(/*lr=*/0.1, {})).size(), num_trained);
+}
+
+// The first update of SGD without momentum is the learning rate times the gradient.
+TEST(FineTuning, AGroupMovesByItsFactor) {
+  const auto weight_after_a_step = [](const std::string& groups) {
+    const auto run = testing::train_text(kFineTuning, {"optimizer={name: sgd, lr: 0.01}", "optimizer.groups=" + groups}, /*max_steps=*/1);
+    return run.parts().model->named_parameters()["fc.weight"].detach().to(torch::kFloat64);
+  };
+  testing::SmallSession untrained(kFineTuning);
+  const auto before = untrained.parts().model->named_parameters()["fc.weight"].detach().to(torch::kFloat64);
+  const auto plain = weight_after_a_step("[]") - before;
+  const auto faster = weight_after_a_step("[{parameters: [fc], lr_factor: 4}]") - before;
+  EXPECT_GT(plain.abs().max().item<double>(), 1e-4);
+  // Weights of up to 0.125 are rounded to multiples of 2^-27, 7e-9.
+  EXPECT_LT((faster - 4 * plain).abs().max().item<double>(), 1e-7);
+}
+
+}  // namespace
+}  // namespace trainer::engine
