@@ -1,5 +1,3 @@
-#include "reporting/reporter.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -7,6 +5,7 @@
 
 #include "base/error.h"
 #include "reporting/checked_reporter.h"
+#include "reporting/reporter.h"
 
 namespace trainer::reporting::test {
 namespace {
