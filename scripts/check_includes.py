@@ -28,8 +28,8 @@ CUDA_HEADER = re.compile(
     r"|(ATen|c10|ATen/native|torch/csrc)/(cuda|cudnn)/|torch/csrc/distributed/c10d/(NCCL|ProcessGroupNCCL)")
 
 ENVIRONMENT_READERS = {"main", "world", "launch"}
-# Replaces variables in the paths of a configuration.
-ENVIRONMENT_READING_FILES = {"src/base/path.cpp"}
+# Replaces variables in the paths of a configuration; starts a program, which inherits them.
+ENVIRONMENT_READING_FILES = {"src/base/path.cpp", "src/base/program.cpp"}
 ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 REGISTRIES = {"models/registry.h", "datasets/registry.h"}
@@ -189,7 +189,8 @@ def check_environment(file):
     for number, line in enumerate(code_lines(file.text), 1):
         match = ENVIRONMENT.search(line)
         if match:
-            yield number, f"only src/main.cpp, src/world, src/launch and src/base/path.cpp may read the environment ({match.group()})"
+            files = " and ".join(sorted(ENVIRONMENT_READING_FILES))
+            yield number, f"only src/main.cpp, src/world, src/launch and {files} may read the environment ({match.group()})"
 
 
 def check_registries(file):

@@ -1,23 +1,35 @@
+#include <fmt/format.h>
+#include <spdlog/sinks/sink.h>
+
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
 #include "base/signal.h"
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/run_end.h"
 #include "reporting/checked_reporter.h"
+#include "reporting/event_command.h"
 #include "reporting/sinks.h"
 #include "session/session.h"
+#include "session/version.h"
 #include "task/task.h"
 #include "world/host_resources.h"
 
 namespace trainer::commands {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 struct TrainArguments {
   config::ExperimentSource experiment;
   std::filesystem::path run_directory;
   std::string resume = "auto";
   std::string progress = "auto";
+  bool is_quiet = false;
+  bool is_verbose = false;
   world::RankFlags rank_env;
 };
 
@@ -30,42 +42,110 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
                  "auto: resume from the newest complete checkpoint in the run's folder, if there is one; none: start a new run; or a "
                  "checkpoint, or the folder of another run, whose newest one is taken")
       ->type_name("auto|none|FILE|DIR");
-  app.add_option(
-         "--progress", arguments.progress,
-         "bar (one line for each epoch stays), plain (one line every logging.every_steps steps) or none; default: bar on a terminal, "
-         "else plain")
+  app.add_option("--progress", arguments.progress,
+                 "bar (with a table of the epochs), plain (one line every logging.every_steps steps) or none; default: bar on a terminal, "
+                 "else plain")
       ->check(CLI::IsMember({"bar", "plain", "none"}));
+  app.add_flag("-q,--quiet", arguments.is_quiet, "print only warnings, errors and the result; the log has everything");
+  app.add_flag("-v,--verbose", arguments.is_verbose,
+               "also print the resolved experiment, how long the start took, each checkpoint, and what other processes log");
   cli::add_rank_flags(app, arguments.rank_env);
   cli::parse(app, args);
+  if (arguments.is_quiet && arguments.is_verbose) throw UsageError("--quiet and --verbose contradict each other: omit one of them");
+  if (arguments.is_quiet && arguments.progress != "auto" && arguments.progress != "none") {
+    throw UsageError(fmt::format("--quiet shows no progress, but --progress is {}: omit one of them", arguments.progress));
+  }
   return arguments;
 }
 
-reporting::Progress choose_progress(const std::string& word) {
-  if (word == "none") return reporting::Progress::kNone;
+reporting::Progress choose_progress(const TrainArguments& arguments) {
+  const auto& word = arguments.progress;
+  if (arguments.is_quiet || word == "none") return reporting::Progress::kNone;
   return word == "bar" || (word == "auto" && world::can_redraw_lines()) ? reporting::Progress::kBar : reporting::Progress::kPlain;
 }
 
-// `directory`: null on a rank that writes no files.
-void add_sinks(reporting::Reporter& reporter, const config::Experiment& experiment, const run::RunDirectory* directory,
-               const std::vector<std::string>& class_names, reporting::Progress progress, Logger& logger) {
-  if (directory == nullptr) {
-    reporter.add(reporting::make_console(logger, reporting::Progress::kPlain, /*colour=*/false));
-    return;
-  }
-  reporter.add(reporting::make_console(logger, progress, world::wants_colour()));
-  auto files = std::make_unique<reporting::CheckedReporter>([directory] { directory->check_lock(); });
-  files->add(reporting::make_jsonl(directory->metrics_file()));
-  files->add(reporting::make_csv(directory->metrics_table_file(), task::all_metrics()));
-  if (experiment.logging.tensorboard) files->add(reporting::make_tensorboard(directory->tensorboard_folder()));
-  files->add(reporting::make_evaluation(directory->evaluation_file(), class_names, logger));
-  files->add(reporting::make_summary(directory->summary_file()));
+// What the terminal gets of what is logged; files get everything.
+void set_level(Logger& logger, const TrainArguments& arguments) {
+  auto& terminal = *logger.sinks().front();
+  if (arguments.is_quiet) terminal.set_level(spdlog::level::warn);
+  if (arguments.is_verbose) terminal.set_level(spdlog::level::debug);
+}
+
+// Before the log is a file of the run directory, which has the experiment anyway.
+void log_experiment(session::RankContext& context) {
+  if (context.rank() != 0) return;
+  context.logger().debug("{}", session::version_text());
+  context.logger().debug("the experiment with all defaults:\n{}", context.config_text());
+}
+
+// Collective: refuses a program of logging.command that cannot be found, before data is loaded.
+void check_event_command(session::RankContext& context) {
+  const auto& experiment = context.experiment();
+  const auto& command = experiment.logging.command;
+  if (command.empty()) return;
+  context.barrier().on_rank0([&] {
+    reporting::find_event_command(command.front(), experiment.place_of("logging.command"));
+    return std::string();
+  });
+}
+
+// Collective: starts the program of logging.command on rank 0; null on other ranks, and without one.
+std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContext& context) {
+  const auto& experiment = context.experiment();
+  const auto& command = experiment.logging.command;
+  std::unique_ptr<reporting::EventCommand> started;
+  if (command.empty()) return started;
+  context.barrier().on_rank0([&] {
+    reporting::EventCommandOptions options{.command = command, .place = experiment.place_of("logging.command")};
+    // The other ranks wait for this one, which must not seem to hang.
+    options.patience = std::min<std::chrono::milliseconds>(options.patience, std::chrono::seconds(experiment.distributed.hang_seconds) / 2);
+    started = std::make_unique<reporting::EventCommand>(std::move(options), context.logger());
+    return std::string();
+  });
+  return started;
+}
+
+// After the files of the run are complete: waits for the program of logging.command.
+class EndOfEventCommand : public reporting::Sink {
+ public:
+  explicit EndOfEventCommand(reporting::EventCommand& command) : command_(command) {}
+  void on_end(const reporting::EndEvent&) override { command_.finish(); }
+
+ private:
+  reporting::EventCommand& command_;
+};
+
+reporting::ConsoleOptions console_options(session::RankContext& context, session::Session& session, const TrainArguments& arguments,
+                                          const world::RankEnv& rank_env) {
+  const auto* directory = session.directory();
+  if (directory == nullptr) return {};
+  return {.progress = choose_progress(arguments),
+          .colour = world::wants_colour(),
+          .metrics = session.parts().task->metrics(),
+          .with_ema = context.experiment().training.ema.has_value(),
+          .is_quiet = arguments.is_quiet,
+          .is_verbose = arguments.is_verbose,
+          .what_next = [start = RunCommandLine{arguments.experiment, arguments.run_directory, rank_env},
+                        directory](const reporting::EndEvent& event) { return lines_after_run(event, start, *directory); }};
+}
+
+// On the rank that writes the files of the run. `command`: null if there is none.
+void add_files(reporting::Reporter& reporter, const config::Experiment& experiment, const run::RunDirectory& directory,
+               const std::vector<std::string>& class_names, reporting::EventCommand* command, Logger& logger) {
+  auto files = std::make_unique<reporting::CheckedReporter>([&directory] { directory.check_lock(); });
+  files->add(reporting::make_jsonl(directory.metrics_file(), command));
+  files->add(reporting::make_csv(directory.metrics_table_file(), task::all_metrics()));
+  if (experiment.logging.tensorboard) files->add(reporting::make_tensorboard(directory.tensorboard_folder()));
+  files->add(reporting::make_evaluation(directory.evaluation_file(), class_names, logger));
+  files->add(reporting::make_summary(directory.summary_file()));
   reporter.add(std::move(files));
+  if (command != nullptr) reporter.add(std::make_unique<EndOfEventCommand>(*command));
 }
 
 // `started`: when this process started.
-std::function<bool()> stop_condition(const std::optional<double>& max_minutes, std::chrono::steady_clock::time_point started) {
+std::function<bool()> stop_condition(const std::optional<double>& max_minutes, Clock::time_point started) {
   return [=] {
-    const std::chrono::duration<double, std::ratio<60>> minutes = std::chrono::steady_clock::now() - started;
+    const std::chrono::duration<double, std::ratio<60>> minutes = Clock::now() - started;
     return stop_signal() != 0 || (max_minutes && minutes.count() >= *max_minutes);
   };
 }
@@ -77,21 +157,29 @@ std::filesystem::path run_directory_of(const TrainArguments& arguments, const co
 }  // namespace
 
 ExitCode train(const std::vector<std::string>& args) {
-  const auto started = std::chrono::steady_clock::now();
+  const auto started = Clock::now();
   const auto arguments = parse_train_arguments(args);
   session::RankProcess process(arguments.rank_env);
+  set_level(*process.logger(), arguments);
   return process.run([&] {
     session::RankContext context(process, arguments.experiment);
     return context.run([&] {
       const auto& experiment = context.experiment();
+      log_experiment(context);
       try {
+        check_event_command(context);
         // After a restart by a launcher, resume from the newest checkpoint of the first attempt.
         const auto resume = process.rank_env().restart_attempt > 0 ? "auto" : arguments.resume;
         session::Session session(context,
                                  {.run_directory = run_directory_of(arguments, experiment), .resume = resume, .command_line = args});
+        context.logger().debug("ready to train {} after the start", format_duration(Clock::now() - started));
         reporting::Reporter reporter;
-        add_sinks(reporter, experiment, session.directory(), session.parts().train.info.class_names, choose_progress(arguments.progress),
-                  context.logger());
+        reporter.add(reporting::make_console(context.logger(), console_options(context, session, arguments, process.rank_env())));
+        // Destroyed before the console, because its thread logs.
+        const auto command = start_event_command(context);
+        const auto* directory = session.directory();
+        const auto& class_names = session.parts().train.info.class_names;
+        if (directory != nullptr) add_files(reporter, experiment, *directory, class_names, command.get(), context.logger());
         const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started));
         return done ? ExitCode::kDone : ExitCode::kStopped;
       } catch (const session::FinishedRun&) {

@@ -16,6 +16,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/exit_status.h"
 #include "launch/child_process.h"
 #include "launch/launcher_messages.h"
 #include "launch/process_end.h"

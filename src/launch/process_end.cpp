@@ -5,20 +5,15 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/exit_status.h"
 #include "launch/launcher_messages.h"
 
 namespace trainer::launch {
 
 int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
-
-std::string describe_end(int status) {
-  if (!WIFSIGNALED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
-  return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-}
 
 std::string describe_failure(int rank, pid_t process, int status, const std::deque<std::string>& last_lines) {
   auto text = fmt::format("rank {} (process {}) {}", rank, process, describe_end(status));

@@ -11,9 +11,6 @@ namespace trainer::launch {
 // As a shell shows it: 128 + n when signal n killed the process.
 int exit_code_of(int status);
 
-// "was killed by signal 9 (Killed)"
-std::string describe_end(int status);
-
 // With the last lines of the process's output, unless they are known to name the reason already.
 std::string describe_failure(int rank, pid_t process, int status, const std::deque<std::string>& last_lines);
 

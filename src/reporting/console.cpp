@@ -1,36 +1,22 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <chrono>
-#include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "base/plural.h"
 #include "base/text.h"
+#include "reporting/epoch_table.h"
 #include "reporting/line.h"
 #include "reporting/progress_bar.h"
 #include "reporting/sinks.h"
+#include "reporting/values.h"
 
 namespace trainer::reporting {
 namespace {
 
-// Four decimals, or scientific notation with `digits` decimals for values too small or too large for that.
-std::string format_number(double value, int digits) {
-  const double size = std::abs(value);
-  const bool readable = value == 0 || (size >= 1e-3 && size < 1e6) || !std::isfinite(value);
-  return readable ? fmt::format("{:.4f}", value) : fmt::format("{:.{}e}", value, digits);
-}
-
-std::string format_lr(double lr) { return format_number(lr, 1); }
-std::string format_value(const Metric& metric) {
-  return metric.info.format == MetricFormat::kPercent ? fmt::format("{:.2f}%", 100 * metric.value) : format_number(metric.value, 4);
-}
-std::string format_rate(double images_per_second) {
-  return fmt::format("{:.{}f} img/s", images_per_second, images_per_second < 10 ? 1 : 0);
-}
-
-std::string format_seconds(double seconds) { return format_duration(std::chrono::duration<double>(seconds)); }
+constexpr size_t kWidthWithoutTerminal = 79;
 
 // What is left out first in a line that is too long for its terminal. The bar shows the step too, and the line of a whole epoch does not
 // need it.
@@ -50,7 +36,7 @@ Fields train_fields(const TrainEvent& event, int step_importance) {
                    {fmt::format("step {}/{}", event.step_in_epoch, event.steps_per_epoch), step_importance}};
   add_metrics(fields, event.metrics, "", kMetric);
   fields.push_back({"lr " + format_lr(event.lr), kLr});
-  fields.push_back({format_rate(event.images_per_second), kRate});
+  fields.push_back({format_rate(event.images_per_second) + " img/s", kRate});
   fields.push_back({fmt::format("data {:.0f}%", 100 * event.data_wait), kDataWait});
   fields.push_back({"mem " + format_bytes(event.memory_bytes), kMemory});
   fields.push_back({"ETA " + format_seconds(event.eta_seconds), kEta});
@@ -59,8 +45,10 @@ Fields train_fields(const TrainEvent& event, int step_importance) {
 
 Fields validation_fields(const ValidationEvent& event) {
   Fields fields = {{"validation"}, epoch_field(event.epoch, event.num_epochs)};
+  if (event.is_within_epoch) fields.push_back({fmt::format("step {}", event.step)});
   add_metrics(fields, event.metrics, "", Field::kAlways);
   add_metrics(fields, event.ema_metrics, "ema_", Field::kAlways);
+  if (event.is_within_epoch && event.is_best) fields.push_back({"best so far", 2});
   fields.push_back({counted(event.num_samples, "image"), 0});
   fields.push_back({format_seconds(event.seconds), 1});
   return fields;
@@ -92,8 +80,11 @@ class AboveBar : public spdlog::sinks::sink {
 
 class Console : public Sink {
  public:
-  Console(Logger& logger, Progress progress, bool colour) : logger_(logger), progress_(progress) {
-    if (progress == Progress::kBar) bar_ = std::make_unique<ProgressBar>(stderr, colour);
+  Console(Logger& logger, ConsoleOptions options) : logger_(logger), options_(std::move(options)) {
+    if (options_.progress == Progress::kBar) {
+      bar_ = std::make_unique<ProgressBar>(stderr, options_.colour);
+      table_.emplace(options_.metrics, options_.with_ema, options_.colour);
+    }
     for (auto& sink : logger_.sinks()) {
       if (dynamic_cast<spdlog::sinks::stderr_sink_mt*>(sink.get()) == nullptr) continue;
       if (bar_) sink = above_bar_ = std::make_shared<AboveBar>(sink, *bar_);
@@ -120,37 +111,43 @@ class Console : public Sink {
   }
 
   void on_train(const TrainEvent& event) override {
-    const bool is_end_of_epoch = event.step_in_epoch == event.steps_per_epoch;
-    if (progress_ == Progress::kPlain) {
-      log(train_fields(event, kMetric));
-    } else if (progress_ == Progress::kBar && is_end_of_epoch) {
-      log(train_fields(event, kStep));
+    const auto fields = train_fields(event, kMetric);
+    if (options_.progress == Progress::kPlain) {
+      log(fields);
     } else {
-      log_to_files(train_fields(event, kMetric));
+      log_to_files(fields);
     }
     latest_ = event;
   }
 
-  // At the end of an epoch the bar makes room for the epoch's line.
+  // At the end of an epoch the bar stays until there is something to print, because a validation may follow.
   void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override {
     if (!bar_) return;
     const auto now = ProgressBar::Clock::now();
-    if (step_in_epoch == steps_per_epoch) {
-      bar_->clear();
-    } else if (bar_->due(now)) {
-      draw_bar(step_in_epoch, steps_per_epoch, now);
-    }
+    if (step_in_epoch == steps_per_epoch || bar_->due(now)) draw_bar(step_in_epoch, steps_per_epoch, now);
   }
 
   void on_warning(const WarningEvent& event) override { logger_.warn("{}", event.message); }
 
-  void on_validation(const ValidationEvent& event) override { log(validation_fields(event)); }
+  void on_validation(const ValidationEvent& event) override {
+    const auto fields = validation_fields(event);
+    const bool is_in_table = table_ && !event.is_within_epoch;
+    if (is_in_table) {
+      log_to_files(fields);
+    } else {
+      log(fields);
+    }
+  }
 
   void on_checkpoint(const CheckpointEvent& event) override {
     const Fields fields = {{"checkpoint"},
                            {event.file},
                            {format_bytes(event.num_bytes)},
                            {fmt::format("written in {:.2f} s, training paused for {:.3f} s", event.seconds, event.pause_seconds), 0}};
+    if (table_ && !options_.is_verbose) {
+      log_to_files(fields);
+      return;
+    }
     auto with_short_name = fields;
     with_short_name[1].text = std::filesystem::path(event.file).filename().string();
     log(fields, with_short_name);
@@ -159,16 +156,32 @@ class Console : public Sink {
   // Until the next interval ends, the bar shows the latest values, but with the number of the current epoch.
   void on_epoch(const EpochEvent& event) override {
     if (latest_) latest_->epoch = event.epoch + 1;
+    if (!table_) return;
+    const auto lines = table_->lines(event, line_width(stderr).value_or(kWidthWithoutTerminal));
+    // Not through the logger, which would show the characters of the colours.
+    bar_->print_above([&] {
+      std::fwrite(lines.data(), 1, lines.size(), stderr);
+      std::fflush(stderr);
+    });
   }
 
   void on_end(const EndEvent& event) override {
     if (bar_) bar_->clear();
-    log({{event.reason}, {counted(event.step, "step")}, {format_seconds(event.seconds)}, {format_rate(event.images_per_second)}});
-    if (!event.final_validation || !event.best_validation) return;
-    log({{event.monitor},
-         {"final " + monitored(event.monitor, *event.final_validation)},
-         {fmt::format("best {} in epoch {}, step {}", monitored(event.monitor, *event.best_validation), event.best_validation->epoch + 1,
-                      event.best_validation->step)}});
+    Fields fields = {
+        {event.reason}, {counted(event.step, "step")}, {format_seconds(event.seconds)}, {format_rate(event.images_per_second) + " img/s"}};
+    // The error that ended a run is logged by others.
+    if (event.reason != "failed" && !event.message.empty()) fields.push_back({event.message});
+    log_end(fields);
+    if (event.final_validation && event.best_validation) {
+      const Fields values = {{event.monitor},
+                             {"final " + monitored(event.monitor, *event.final_validation)},
+                             {fmt::format("best {} in epoch {}, step {}", monitored(event.monitor, *event.best_validation),
+                                          event.best_validation->epoch + 1, event.best_validation->step)}};
+      log_end(values);
+    }
+    if (!options_.what_next) return;
+    // Not shortened or broken, because people copy the commands.
+    for (const auto& line : options_.what_next(event)) log_end(line, line);
   }
 
  private:
@@ -187,7 +200,7 @@ class Console : public Sink {
   // Files get the whole line, a terminal what fits into its width; `shorter`: the fields if those of greatest importance do not fit.
   void log(const Fields& fields, const Fields& shorter) {
     log_to_files(fields);
-    if (!terminal_) return;
+    if (!terminal_ || options_.is_quiet) return;
     const auto width = line_width(stderr);
     if (!width) {
       log_to(*terminal_, to_line(fields));
@@ -197,23 +210,39 @@ class Console : public Sink {
     log_to(*terminal_, line.size() <= *width ? line : wrapped(fitted(shorter, *width), *width));
   }
 
-  void log_to_files(const Fields& fields) {
-    const auto line = to_line(fields);
+  void log_to_files(const Fields& fields) { log_to_files(to_line(fields)); }
+
+  void log_to_files(const std::string& line) {
     for (const auto& sink : logger_.sinks()) {
       if (sink != terminal_) log_to(*sink, line);
     }
   }
 
+  // Lines of the end, which a quiet console shows too.
+  void log_end(const Fields& fields) {
+    const auto line = to_line(fields);
+    const auto width = line_width(stderr);
+    log_end(line, width && line.size() > *width ? wrapped(fields, *width) : line);
+  }
+
+  void log_end(const std::string& line, const std::string& on_terminal) {
+    log_to_files(line);
+    if (terminal_ && (options_.is_quiet || terminal_->should_log(spdlog::level::info))) write_to(*terminal_, on_terminal);
+  }
+
   void log_to(spdlog::sinks::sink& sink, const std::string& line) {
-    const spdlog::details::log_msg message(logger_.name(), spdlog::level::info, line);
-    if (!sink.should_log(message.level)) return;
-    sink.log(message);
+    if (sink.should_log(spdlog::level::info)) write_to(sink, line);
+  }
+
+  void write_to(spdlog::sinks::sink& sink, const std::string& line) {
+    sink.log(spdlog::details::log_msg(logger_.name(), spdlog::level::info, line));
     sink.flush();
   }
 
   Logger& logger_;
-  Progress progress_;
-  std::unique_ptr<ProgressBar> bar_;
+  ConsoleOptions options_;
+  std::unique_ptr<ProgressBar> bar_;  // with its table, under kBar
+  std::optional<EpochTable> table_;
   std::shared_ptr<AboveBar> above_bar_;
   spdlog::sink_ptr terminal_;  // as in the logger's sinks, so AboveBar under kBar; null if the logger has none
   std::optional<TrainEvent> latest_;
@@ -221,8 +250,6 @@ class Console : public Sink {
 
 }  // namespace
 
-std::unique_ptr<Sink> make_console(Logger& logger, Progress progress, bool colour) {
-  return std::make_unique<Console>(logger, progress, colour);
-}
+std::unique_ptr<Sink> make_console(Logger& logger, ConsoleOptions options) { return std::make_unique<Console>(logger, std::move(options)); }
 
 }  // namespace trainer::reporting

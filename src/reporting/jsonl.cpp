@@ -1,4 +1,5 @@
 #include "base/file.h"
+#include "reporting/event_command.h"
 #include "reporting/json.h"
 #include "reporting/sinks.h"
 #include "reporting/unix_time.h"
@@ -8,7 +9,7 @@ namespace {
 
 class Jsonl : public Sink {
  public:
-  explicit Jsonl(const std::filesystem::path& file) : file_(file) {}
+  Jsonl(const std::filesystem::path& file, EventCommand* command) : file_(file), command_(command) {}
 
   void on_start(const StartEvent& event) override {
     const auto begin = event.resume.value_or(Resume{});
@@ -71,13 +72,20 @@ class Jsonl : public Sink {
   static Json make_line(const char* name, const Event& event) {
     return {{"event", name}, {"time", unix_seconds()}, {"epoch", event.epoch}, {"step", event.step}};
   }
-  void write(const Json& line) { file_.write_line(to_text(line)); }
+  void write(const Json& line) {
+    const auto text = to_text(line);
+    file_.write_line(text);
+    if (command_ != nullptr) command_->send(text);
+  }
 
   LineFile file_;
+  EventCommand* command_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file) { return std::make_unique<Jsonl>(file); }
+std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, EventCommand* command) {
+  return std::make_unique<Jsonl>(file, command);
+}
 
 }  // namespace trainer::reporting

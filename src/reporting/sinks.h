@@ -3,27 +3,44 @@
 // appended to; only summary.json and evaluation.json are replaced.
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "reporting/events.h"
 
 namespace trainer::reporting {
 
+class EventCommand;
+
 enum class Progress {
-  kBar,    // training is one redrawn line on stderr, where the last interval of each epoch stays as a line; all lines go to the files
-  kPlain,  // a line for each interval
+  kBar,    // training is one redrawn line on stderr, above which each epoch leaves a row of a table (epoch_table.h)
+  kPlain,  // a line for each interval, and one for each validation
   kNone,   // nothing of training on stderr; its lines go only to the logger's files
 };
 
-// Logs the start, each training interval as `progress` selects, each validation, checkpoint and warning, and the end. `colour` applies to
-// the bar. On a terminal, lines leave out their least important values, or break, to fit its width; files get them whole. The logger must
-// outlive the sink. With kBar this sink replaces the logger's terminal sink, so that the bar is erased before every line, and its
-// destructor restores it: no other thread may log during construction or destruction.
-std::unique_ptr<Sink> make_console(Logger& logger, Progress progress, bool colour);
+struct ConsoleOptions {
+  Progress progress = Progress::kPlain;
+  bool colour = false;         // of the bar and the table
+  MetricColumns metrics = {};  // of the table
+  bool with_ema = false;       // whether the table has columns for the averaged parameters
+  bool is_quiet = false;       // stderr gets only the end
+  bool is_verbose = false;     // stderr gets the checkpoints under kBar too
+  // Lines after those of the end, which say what to do next.
+  std::function<std::vector<std::string>(const EndEvent& event)> what_next = {};
+};
+
+// Logs the start, each training interval as `progress` selects, each validation, checkpoint and warning, and the end. On a terminal, lines
+// leave out their least important values, or break, to fit its width; files get them whole. The logger must outlive the sink. With kBar
+// this sink replaces the logger's terminal sink, so that the bar is erased before every line, and its destructor restores it: no other
+// thread may log during construction or destruction.
+std::unique_ptr<Sink> make_console(Logger& logger, ConsoleOptions options);
 // One JSON object per line, with `event` (start or resume, train, warning, validation, checkpoint, end), `time` (Unix seconds), `epoch`
-// (from 0) and `step`. Values that an event does not have are omitted; values that are not finite are null.
-std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file);
+// (from 0) and `step`. Values that an event does not have are omitted; values that are not finite are null. `command`, which must
+// outlive the sink, gets each line too; null: none.
+std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, EventCommand* command = nullptr);
 // One row per epoch, after a header; cells without a value are empty. A new file has `columns` without details; an existing file keeps
 // the columns of its header.
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);

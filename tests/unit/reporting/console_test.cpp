@@ -42,13 +42,31 @@ const ValidationEvent kConsoleValidation = {
     .seconds = 2.1};
 const std::string kConsoleValidationLine = "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  10000 images  2.1s\n";
 
+const ConsoleOptions kWithBar = {
+    .progress = Progress::kBar,
+    .metrics = {.train = {testing::loss(0).info, fraction("top1", 0).info},
+                .validation = {testing::loss(0).info, fraction("top1", 0).info, fraction("top5", 0).info, detail("macro_f1", 0).info}}};
+// The epoch that ends with kConsoleValidation.
+EpochEvent console_epoch(bool is_best) {
+  EpochEvent event = {.epoch = 2,
+                      .num_epochs = 100,
+                      .step = 1173,
+                      .lr = 0.08,
+                      .train_metrics = {testing::loss(1.3), fraction("top1", 0.5)},
+                      .seconds = 10,
+                      .images_per_second = 4321.4,
+                      .validation = kConsoleValidation};
+  event.validation->is_best = is_best;
+  return event;
+}
+
 // What `emit` prints through a plain console.
 template <typename Emit>
 std::string console_text(Emit emit) {
   std::ostringstream text;
   Logger logger("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
   logger.set_pattern("%v");
-  emit(*make_console(logger, Progress::kPlain, false));
+  emit(*make_console(logger, {}));
   return text.str();
 }
 
@@ -80,14 +98,14 @@ std::string text_on_terminal(uint16_t columns, Print print) {
 
 // The output of `emit` on stderr and in the log file.
 template <typename Emit>
-ConsoleWritten console_written(Progress progress, bool colour, Emit emit) {
+ConsoleWritten console_written(ConsoleOptions options, Emit emit) {
   const testing::TemporaryFolder folder;
   ::testing::internal::CaptureStderr();
   {
     const auto logger = make_console_logger();
     add_file(*logger, folder.path() / "train.log");
     logger->sinks().back()->set_pattern("%v");
-    const auto sink = make_console(*logger, progress, colour);
+    const auto sink = make_console(*logger, std::move(options));
     emit(*sink, *logger);
   }
   return {::testing::internal::GetCapturedStderr(), read_file(folder.path() / "train.log")};
@@ -154,7 +172,7 @@ TEST(Console, TheEndLinesShowFinalAndBestMetrics) {
 }
 
 TEST(Console, PlainLinesGoToTerminalAndFile) {
-  const auto written = console_written(Progress::kPlain, false, [](Sink& sink, Logger&) {
+  const auto written = console_written({}, [](Sink& sink, Logger&) {
     sink.on_train(kConsoleInterval);
     sink.on_step(120, 391);
   });
@@ -163,7 +181,7 @@ TEST(Console, PlainLinesGoToTerminalAndFile) {
 }
 
 TEST(Console, WithoutProgressTrainingLinesAreOnlyInTheFile) {
-  const auto written = console_written(Progress::kNone, false, [](Sink& sink, Logger&) {
+  const auto written = console_written({.progress = Progress::kNone}, [](Sink& sink, Logger&) {
     sink.on_train(kConsoleInterval);
     sink.on_step(120, 391);
     sink.on_validation(kConsoleValidation);
@@ -174,50 +192,105 @@ TEST(Console, WithoutProgressTrainingLinesAreOnlyInTheFile) {
 
 TEST(Console, TheBarIsErasedBeforeEachLineAndReturnsWithTheNextStep) {
   const std::string bar = " 31% [===       ]  epoch 3/100  loss 1.2345  top1 55.21%  4321 img/s  ETA 3m12s";
-  const auto written = console_written(Progress::kBar, false, [](Sink& sink, Logger& logger) {
+  const auto written = console_written(kWithBar, [](Sink& sink, Logger& logger) {
     sink.on_train(kConsoleInterval);
     sink.on_step(120, 391);
     logger.warn("a slow disk");
     sink.on_warning({.epoch = 2, .step = 902, .message = "a slow rank"});
     sink.on_step(120, 391);
-    sink.on_validation(kConsoleValidation);
     sink.on_end({.reason = "done", .step = 391, .seconds = 1, .images_per_second = 10});
   });
   EXPECT_EQ(written.terminal, "\r\x1b[K" + bar +                                          //
                                   "\r\x1b[Kwarning: a slow disk\nwarning: a slow rank\n"  //
                                   "\r\x1b[K" +
-                                  bar + "\r\x1b[K" + kConsoleValidationLine +  //
-                                  "done  391 steps  1.0s  10 img/s\n");
-  EXPECT_EQ(written.file,
-            kConsoleIntervalLine + "\na slow disk\na slow rank\n" + kConsoleValidationLine + "done  391 steps  1.0s  10 img/s\n");
+                                  bar + "\r\x1b[Kdone  391 steps  1.0s  10 img/s\n");
+  EXPECT_EQ(written.file, kConsoleIntervalLine + "\na slow disk\na slow rank\ndone  391 steps  1.0s  10 img/s\n");
 }
 
-TEST(Console, TheLastLineOfAnEpochStaysAboveTheBar) {
+const std::string kConsoleHeading =
+    "* best     ---- train -----  ------ validation -------\n"
+    "    epoch     loss     top1     loss     top1     top5       lr    time   img/s\n";
+
+TEST(Console, AnEpochIsARowAboveTheBar) {
   auto end_of_epoch = kConsoleInterval;
   end_of_epoch.step_in_epoch = 391;
-  const auto line = console_text([&](Sink& sink) { sink.on_train(end_of_epoch); });
-  const auto written = console_written(Progress::kBar, false, [&](Sink& sink, Logger&) {
+  const auto written = console_written(kWithBar, [&](Sink& sink, Logger&) {
     sink.on_step(390, 391);
     sink.on_train(end_of_epoch);
     sink.on_step(391, 391);
     sink.on_validation(kConsoleValidation);
+    sink.on_checkpoint({.file = "a.pt", .num_bytes = 2048});
+    sink.on_epoch(console_epoch(true));
+    sink.on_epoch(console_epoch(false));
   });
-  EXPECT_EQ(written.terminal, "\r\x1b[K100% [=================== ]  step 390/391\r\x1b[K" + line + kConsoleValidationLine);
-  EXPECT_EQ(written.file, line + kConsoleValidationLine);
+  // The bar stays during the validation.
+  EXPECT_EQ(written.terminal,
+            "\r\x1b[K100% [=================== ]  step 390/391"
+            "\r\x1b[K100% [==========]  epoch 3/100  loss 1.2345  top1 55.21%  4321 img/s  ETA 3m12s\r\x1b[K" +
+                kConsoleHeading +
+                "*   3/100   1.3000   50.00%   1.0012   63.40%   96.12%   0.0800   12.1s    4321\n"
+                "    3/100   1.3000   50.00%   1.0012   63.40%   96.12%   0.0800   12.1s    4321\n");
+  EXPECT_EQ(written.file, console_text([&](Sink& sink) {
+              sink.on_train(end_of_epoch);
+              sink.on_validation(kConsoleValidation);
+              sink.on_checkpoint({.file = "a.pt", .num_bytes = 2048});
+            }));
+}
+
+TEST(Console, AValidationWithinAnEpochHasALineOfItsOwn) {
+  auto event = kConsoleValidation;
+  event.is_within_epoch = true;
+  event.step = 900;
+  const auto line = [&] { return console_written(kWithBar, [&](Sink& sink, Logger&) { sink.on_validation(event); }).terminal; };
+  EXPECT_EQ(line(), "validation  epoch 3/100  step 900  loss 1.0012  top1 63.40%  top5 96.12%  10000 images  2.1s\n");
+  event.is_best = true;
+  EXPECT_EQ(line(), "validation  epoch 3/100  step 900  loss 1.0012  top1 63.40%  top5 96.12%  best so far  10000 images  2.1s\n");
+}
+
+TEST(Console, AQuietOneShowsOnlyTheEnd) {
+  const auto written = console_written({.progress = Progress::kNone, .is_quiet = true}, [](Sink& sink, Logger& logger) {
+    logger.sinks().front()->set_level(spdlog::level::warn);
+    sink.on_start({});
+    sink.on_train(kConsoleInterval);
+    sink.on_validation(kConsoleValidation);
+    sink.on_checkpoint({.file = "a.pt"});
+    sink.on_warning({.message = "a slow rank"});
+    sink.on_end({.reason = "done", .step = 391, .seconds = 1, .images_per_second = 10});
+  });
+  EXPECT_EQ(written.terminal, "warning: a slow rank\ndone  391 steps  1.0s  10 img/s\n");
+  EXPECT_NE(written.file.find(kConsoleIntervalLine + "\n" + kConsoleValidationLine), std::string::npos) << written.file;
+}
+
+TEST(Console, AVerboseOneShowsCheckpointsAboveTheBar) {
+  auto options = kWithBar;
+  options.is_verbose = true;
+  const auto written = console_written(options, [](Sink& sink, Logger&) { sink.on_checkpoint({.file = "a.pt", .num_bytes = 2048}); });
+  EXPECT_EQ(written.terminal, "checkpoint  a.pt  2.0 KiB  written in 0.00 s, training paused for 0.000 s\n");
+}
+
+TEST(Console, TheEndSaysWhyTrainingEndedEarlyAndWhatIsNext) {
+  const EndEvent event = {.reason = "done", .message = "no better for 5 epochs", .step = 391, .seconds = 1, .images_per_second = 10};
+  const ConsoleOptions options = {.what_next = [](const EndEvent& end) { return std::vector<std::string>{end.reason + ": next"}; }};
+  const auto written = console_written(options, [&](Sink& sink, Logger&) { sink.on_end(event); });
+  EXPECT_EQ(written.terminal, "done  391 steps  1.0s  10 img/s  no better for 5 epochs\ndone: next\n");
+  EXPECT_EQ(written.file, written.terminal);
+  const auto failed =
+      console_text([](Sink& sink) { sink.on_end({.reason = "failed", .message = "a full disk", .images_per_second = 10}); });
+  EXPECT_EQ(failed, "failed  0 steps  0.0s  10 img/s\n");
 }
 
 TEST(Console, TheBarShowsOnlyTheStepBeforeTheFirstInterval) {
-  const auto written = console_written(Progress::kBar, true, [](Sink& sink, Logger&) { sink.on_step(1, 4); });
+  const auto written = console_written({.progress = Progress::kBar, .colour = true}, [](Sink& sink, Logger&) { sink.on_step(1, 4); });
   EXPECT_EQ(written.terminal, "\r\x1b[K\x1b[2m 25% [=====               ]\x1b[0m  step 1/4\r\x1b[K");
 }
 
 TEST(Console, TheBarFollowsTheEpoch) {
-  const auto written = console_written(Progress::kBar, false, [](Sink& sink, Logger&) {
+  const auto written = console_written(kWithBar, [](Sink& sink, Logger&) {
     sink.on_train(kConsoleInterval);
     sink.on_epoch({.epoch = 2});
     sink.on_step(1, 391);
   });
-  EXPECT_EQ(written.terminal.find("\r\x1b[K  0% [          ]  epoch 4/100  loss 1.2345"), 0U) << written.terminal;
+  EXPECT_NE(written.terminal.find("\n\r\x1b[K  0% [          ]  epoch 4/100  loss 1.2345"), std::string::npos) << written.terminal;
 }
 
 TEST(Console, LinesFitTheirTerminal) {
@@ -228,19 +301,23 @@ TEST(Console, LinesFitTheirTerminal) {
   const auto shown = [&](Progress progress, uint16_t columns) {
     return text_on_terminal(columns, [&] {
       const auto logger = make_console_logger();
-      const auto sink = make_console(*logger, progress, false);
+      auto options = kWithBar;
+      options.progress = progress;
+      options.is_verbose = true;
+      const auto sink = make_console(*logger, options);
       sink->on_start({.num_epochs = 100, .steps_per_epoch = 391, .world_size = 4, .global_batch_size = 512, .num_parameters = 11173962});
       sink->on_train(end_of_epoch);
       sink->on_validation(kConsoleValidation);
+      sink->on_epoch(console_epoch(false));
       sink->on_checkpoint(checkpoint);
     });
   };
   EXPECT_EQ(shown(Progress::kBar, 80),
             "training  100 epochs  391 steps per epoch  global_batch_size 512  world_size 4\n"
-            "  11173962 parameters\n"
-            "epoch 3/100  loss 1.2345  top1 55.21%  lr 0.0800  4321 img/s  ETA 3m12s\n"
-            "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  2.1s\n"
-            "checkpoint  step_00001173.pt  2.0 KiB\n");
+            "  11173962 parameters\n" +
+                kConsoleHeading +
+                "    3/100   1.3000   50.00%   1.0012   63.40%   96.12%   0.0800   12.1s    4321\n"
+                "checkpoint  step_00001173.pt  2.0 KiB\n");
   EXPECT_EQ(shown(Progress::kPlain, 80),
             "training  100 epochs  391 steps per epoch  global_batch_size 512  world_size 4\n"
             "  11173962 parameters\n"
@@ -248,7 +325,7 @@ TEST(Console, LinesFitTheirTerminal) {
             "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  2.1s\n"
             "checkpoint  step_00001173.pt  2.0 KiB\n");
   EXPECT_EQ(
-      shown(Progress::kBar, 200),
+      shown(Progress::kPlain, 200),
       "training  100 epochs  391 steps per epoch  global_batch_size 512  world_size 4  11173962 parameters\n"
       "epoch 3/100  step 391/391  loss 1.2345  top1 55.21%  lr 0.0800  4321 img/s  data 2%  mem 1.2 GiB  ETA 3m12s\n"
       "validation  epoch 3/100  loss 1.0012  top1 63.40%  top5 96.12%  10000 images  2.1s\n"
@@ -260,7 +337,7 @@ TEST(Console, RestoresTheLoggersTerminal) {
   const auto logger = make_console_logger();
   const auto terminal = logger->sinks().front();
   {
-    const auto sink = make_console(*logger, Progress::kBar, false);
+    const auto sink = make_console(*logger, kWithBar);
     EXPECT_NE(logger->sinks().front(), terminal);
   }
   EXPECT_EQ(logger->sinks().front(), terminal);

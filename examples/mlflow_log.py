@@ -1,0 +1,12 @@
+"""Logs a run to MLflow, with `logging.command: [python3, examples/mlflow_log.py]`. MLFLOW_TRACKING_URI says where the server is."""
+
+import json
+import sys
+
+import mlflow
+
+with mlflow.start_run():
+    for event in map(json.loads, sys.stdin):
+        if event["event"] in ("train", "validation"):
+            numbers = {key: value for key, value in event.items() if isinstance(value, (int, float)) and key not in ("time", "step")}
+            mlflow.log_metrics({f"{event['event']}/{key}": value for key, value in numbers.items()}, step=event["step"])

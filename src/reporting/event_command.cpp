@@ -1,0 +1,242 @@
+#include "reporting/event_command.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/exit_status.h"
+#include "base/program.h"
+#include "base/text.h"
+
+namespace trainer::reporting {
+namespace {
+
+using namespace std::chrono_literals;
+
+// How often the end of the program is looked for, once it is expected.
+constexpr auto kInterval = 50ms;
+// How long a program that does not read any more may take to end, so that the warning can tell how.
+constexpr auto kTimeToEnd = 2s;
+// Longer lines of the program's output are logged in pieces.
+constexpr size_t kLongestLine = size_t{64} << 10;
+
+[[noreturn]] void refuse(const std::string& place, const std::string& program, const std::string& reason) {
+  throw UsageError(
+      fmt::format("{}: cannot start \"{}\": {}; correct it, or set logging.command=[] to train without it", place, program, reason));
+}
+
+std::string reason_of(int error) { return std::generic_category().message(error); }
+
+// Both ends are close-on-exec.
+std::pair<Descriptor, Descriptor> make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("pipe: " + reason_of(errno));
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+}  // namespace
+
+std::string find_event_command(const std::string& program, const std::string& place) {
+  try {
+    return find_program(program);
+  } catch (const Error& error) {
+    refuse(place, program, error.what());
+  }
+}
+
+EventCommand::EventCommand(EventCommandOptions options, Logger& logger)
+    : options_(std::move(options)), logger_(logger), wake_up_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  const auto& name = options_.command.front();
+  const auto file = find_event_command(name, options_.place);
+  auto [input_out, input_in] = make_pipe();
+  auto [output_out, output_in] = make_pipe();
+  try {
+    process_ = start_program(file, options_.command, input_out.number(), output_in.number());
+  } catch (const Error& error) {
+    refuse(options_.place, name, error.what());
+  }
+  fcntl(input_in.number(), F_SETFL, O_NONBLOCK);
+  fcntl(output_out.number(), F_SETFL, O_NONBLOCK);
+  input_ = std::move(input_in);
+  output_ = std::move(output_out);
+  thread_ = std::thread([this] { run(); });
+}
+
+void EventCommand::send(std::string_view line) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_over_) return;
+    const bool fits = num_sending_ + waiting_.size() + line.size() < options_.most_bytes;
+    if (fits) {
+      waiting_ += line;
+      waiting_ += '\n';
+    } else if (!std::exchange(has_dropped_, true)) {
+      logger_.warn("{}: {} reads more slowly than events come: once {} wait for it, further ones are dropped; training continues",
+                   options_.place, options_.command.front(), format_bytes(options_.most_bytes));
+    }
+  }
+  eventfd_write(wake_up_.number(), 1);
+}
+
+void EventCommand::finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!finished_at_) finished_at_ = Clock::now();
+  }
+  eventfd_write(wake_up_.number(), 1);
+  if (thread_.joinable()) thread_.join();
+}
+
+void EventCommand::run() {
+  // Writing to a program that has ended is an error here, not the end of this process.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  while (!has_ended()) {
+    wait_for_event();
+    read_output();
+    write_lines();
+    const auto now = Clock::now();
+    if (lost_at_ && now - *lost_at_ > kTimeToEnd) warn_of_loss("has closed its standard input");
+    std::optional<Clock::time_point> finished_at;
+    {
+      const std::lock_guard lock(mutex_);
+      finished_at = finished_at_;
+    }
+    if (!finished_at) continue;
+    if (now - *finished_at > options_.patience) {
+      terminate();
+      break;
+    }
+    if (now - *finished_at > 1s && !std::exchange(has_announced_wait_, true)) {
+      logger_.info("waits at most {} for the end of {} (logging.command)", format_duration(options_.patience), options_.command.front());
+    }
+  }
+  read_output();
+  if (!rest_.empty()) logger_.info("{}: {}", options_.command.front(), rest_);
+  report_end();
+  const std::lock_guard lock(mutex_);
+  is_over_ = true;
+  waiting_ = {};
+}
+
+void EventCommand::wait_for_event() {
+  bool has_lines = sent_ < sending_.size();
+  bool expects_end = lost_at_.has_value();
+  {
+    const std::lock_guard lock(mutex_);
+    has_lines = has_lines || !waiting_.empty();
+    expects_end = expects_end || finished_at_;
+  }
+  std::array<pollfd, 3> wanted = {
+      {{wake_up_.number(), POLLIN, 0}, {input_.number(), static_cast<short>(has_lines ? POLLOUT : 0), 0}, {output_.number(), POLLIN, 0}}};
+  if (poll(wanted.data(), wanted.size(), expects_end ? static_cast<int>(kInterval / 1ms) : -1) < 0) return;
+  eventfd_t count = 0;
+  eventfd_read(wake_up_.number(), &count);
+  if ((wanted[1].revents & POLLERR) != 0) lose_reader();
+}
+
+void EventCommand::read_output() {
+  std::array<char, 4096> buffer;
+  while (output_.number() >= 0) {
+    const auto length = read(output_.number(), buffer.data(), buffer.size());
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && errno == EAGAIN) return;
+    if (length <= 0) return output_.close();
+    rest_.append(buffer.data(), static_cast<size_t>(length));
+    take_lines();
+  }
+}
+
+void EventCommand::take_lines() {
+  size_t begin = 0;
+  for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
+    logger_.info("{}: {}", options_.command.front(), rest_.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  rest_.erase(0, begin);
+  if (rest_.size() > kLongestLine) logger_.info("{}: {}", options_.command.front(), std::exchange(rest_, {}));
+}
+
+void EventCommand::write_lines() {
+  while (input_.number() >= 0) {
+    if (sent_ == sending_.size()) {
+      const std::lock_guard lock(mutex_);
+      sending_ = std::exchange(waiting_, {});
+      num_sending_ = sending_.size();
+      sent_ = 0;
+      if (sending_.empty()) {
+        if (finished_at_) input_.close();
+        return;
+      }
+    }
+    const auto length = write(input_.number(), sending_.data() + sent_, sending_.size() - sent_);
+    if (length >= 0) {
+      sent_ += static_cast<size_t>(length);
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR) {
+      return lose_reader();
+    }
+  }
+}
+
+void EventCommand::lose_reader() {
+  input_.close();
+  lost_at_ = Clock::now();
+  const std::lock_guard lock(mutex_);
+  is_over_ = true;
+  waiting_ = {};
+}
+
+bool EventCommand::has_ended() {
+  int status = 0;
+  if (!status_ && waitpid(process_, &status, WNOHANG) == process_) status_ = status;
+  return status_.has_value();
+}
+
+bool EventCommand::has_ended_within(std::chrono::milliseconds duration) {
+  const auto deadline = Clock::now() + duration;
+  while (!has_ended() && Clock::now() < deadline) std::this_thread::sleep_for(kInterval);
+  return has_ended();
+}
+
+void EventCommand::terminate() {
+  logger_.warn("{}: {} has not ended {} after the run; it is terminated", options_.place, options_.command.front(),
+               format_duration(options_.patience));
+  has_warned_ = true;
+  for (const int signal_number : {SIGTERM, SIGKILL}) {
+    kill(-process_, signal_number);
+    if (has_ended_within(kTimeToEnd)) return;
+  }
+}
+
+void EventCommand::report_end() {
+  if (!status_) return;
+  const bool is_early = lost_at_ || input_.number() >= 0;
+  if (is_early) {
+    warn_of_loss(describe_end(*status_));
+  } else if (*status_ != 0 && !has_warned_) {
+    logger_.warn("{}: {} {}", options_.place, options_.command.front(), describe_end(*status_));
+  }
+}
+
+void EventCommand::warn_of_loss(const std::string& what) {
+  if (std::exchange(has_warned_, true)) return;
+  const std::lock_guard lock(mutex_);
+  logger_.warn("{}: {} {} {}", options_.place, options_.command.front(), what,
+               finished_at_ ? "before it had read all events" : "and gets no more events; training continues");
+}
+
+}  // namespace trainer::reporting

@@ -1,0 +1,88 @@
+#pragma once
+// The program of logging.command, which gets the events of a run as lines on its standard input.
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/descriptor.h"
+#include "base/log.h"
+
+namespace trainer::reporting {
+
+struct EventCommandOptions {
+  std::vector<std::string> command;  // the program, which is searched for as a shell does, and its arguments; not empty
+  std::string place;                 // begins the messages: "x.yaml:3:14: logging.command"
+  std::chrono::milliseconds patience = std::chrono::seconds(60);  // how long finish() waits for the program's end
+  size_t most_bytes = size_t{16} << 20;                           // of lines that wait for the program to read
+};
+
+// Throws UsageError, which begins with `place`, if the program cannot be found or executed. Returns its path.
+std::string find_event_command(const std::string& program, const std::string& place);
+
+// Neither a program that ends, nor one that does not read, stops or slows the caller: a warning is logged once, and lines that the program
+// cannot get are dropped. What the program prints is logged line by line. It runs in a process group of its own, so that Ctrl-C in a
+// terminal does not end it before it has got the last events.
+class EventCommand {
+ public:
+  // Starts the program; throws UsageError if that fails. A thread of this object uses `logger`, which must outlive it.
+  EventCommand(EventCommandOptions options, Logger& logger);
+  ~EventCommand() { finish(); }
+  EventCommand(const EventCommand&) = delete;
+  EventCommand& operator=(const EventCommand&) = delete;
+
+  // `line`: without its newline. Does not wait.
+  void send(std::string_view line);
+  // Gives the program the lines that wait, closes its input and waits for its end; terminates it when that takes too long.
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Of the thread.
+  void run();
+  void wait_for_event();
+  void read_output();
+  void take_lines();
+  void write_lines();
+  void lose_reader();
+  bool has_ended();
+  bool has_ended_within(std::chrono::milliseconds duration);
+  void terminate();
+  void report_end();
+  void warn_of_loss(const std::string& what);
+
+  EventCommandOptions options_;
+  Logger& logger_;
+  pid_t process_ = -1;
+  Descriptor wake_up_;
+
+  std::mutex mutex_;      // guards the members of this block
+  std::string waiting_;   // lines that the thread has not taken yet
+  bool is_over_ = false;  // nobody reads any more
+  bool has_dropped_ = false;
+  size_t num_sending_ = 0;                        // the size of sending_
+  std::optional<Clock::time_point> finished_at_;  // when finish() was called
+
+  // Used by the thread only.
+  Descriptor input_;
+  Descriptor output_;
+  std::string sending_;  // lines of which the part from sent_ on is not written yet
+  size_t sent_ = 0;
+  std::string rest_;  // of the output: the last, incomplete line
+  std::optional<int> status_;
+  std::optional<Clock::time_point> lost_at_;  // when the program stopped reading
+  bool has_warned_ = false;
+  bool has_announced_wait_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace trainer::reporting
