@@ -3,12 +3,16 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import terminal  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
@@ -63,6 +67,20 @@ class EventCommandTest(unittest.TestCase):
                     self.assertEqual(run.err.count(line), 1, run.err)
                     self.assertIn(line, (self.run_dir / "train.log").read_text())
                 self.assertNotIn("warning", run.err)
+
+    def test_what_the_program_prints_does_not_disturb_the_bar(self):
+        self.program.write_text("import sys\nfor line in sys.stdin: print('got', len(line), flush=True)")
+        command = json.dumps([sys.executable, str(self.program)])
+        settings = ["--config", LINEAR, "runtime.threads=1", f"logging.command={command}", "training.epochs=30", "--run-dir", self.run_dir]
+        code, text = terminal.run([BINARY, *settings], 200, cwd=ROOT)
+        self.assertEqual(code, 0, text)
+        lines = terminal.show(text, 200).lines()
+        printed = [line for line in lines if " got " in line]
+        self.assertEqual(len(printed), len(self.metrics().splitlines()), text)
+        for line in printed:
+            self.assertRegex(line, rf"^{sys.executable}: got \d+$")
+        self.assertEqual(len([line for line in lines if re.match(r"[* ] +\d+/30  ", line)]), 30, text)
+        self.assertEqual([line for line in lines if re.match(r" *\d+% ", line)], [], "a bar is left")
 
     def test_a_resumed_run_sends_what_follows_its_checkpoint(self):
         self.assertEqual(self.train("training.epochs=2").returncode, 0)
