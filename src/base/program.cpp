@@ -35,7 +35,7 @@ std::string find_program(const std::string& name) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const auto candidate = (std::filesystem::path(folder.empty() ? "." : folder) / name).string();
+    auto candidate = (std::filesystem::path(folder.empty() ? "." : folder) / name).string();
     if (check_executable(candidate) == 0) return candidate;
   }
   throw Error("it is in no folder of PATH");
