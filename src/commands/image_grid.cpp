@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "drawing/draw.h"
+
 namespace trainer::commands {
 namespace {
 
@@ -12,8 +14,8 @@ constexpr int kCellWidth = 96;
 
 }  // namespace
 
-input::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
-                                const std::function<std::string(int64_t i, float* out)>& read) {
+drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
+                                  const std::function<std::string(int64_t i, float* out)>& read) {
   const auto channels = static_cast<int>(shape[0]);
   const auto height = static_cast<int>(shape[1]);
   const auto width = static_cast<int>(shape[2]);
@@ -24,12 +26,11 @@ input::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count
     return static_cast<uint8_t>(std::lround(values[static_cast<size_t>(at)] * 255.0F));
   };
   const int zoom = std::max(1, kCellWidth / width);
-  const int cell_height = height * zoom + input::kTextHeight + kMargin;
+  const int cell_height = height * zoom + drawing::kTextHeight + kMargin;
   const int cell_width = width * zoom + kMargin;
   const auto columns = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(count))));
   const auto rows = static_cast<int>((count + columns - 1) / columns);
-  input::RgbImage grid{rows * cell_height + kMargin, columns * cell_width + kMargin, {}};
-  grid.pixels.assign(static_cast<size_t>(grid.height) * static_cast<size_t>(grid.width) * 3, 255);
+  auto grid = drawing::make_image(rows * cell_height + kMargin, columns * cell_width + kMargin);
   for (int64_t i = 0; i < count; ++i) {
     const int top = kMargin + static_cast<int>(i) / columns * cell_height;
     const int left = kMargin + static_cast<int>(i) % columns * cell_width;
@@ -40,7 +41,7 @@ input::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count
         for (int c = 0; c < 3; ++c) out[c] = pixel(y / zoom, x / zoom, c);
       }
     }
-    input::draw_text(grid, top + height * zoom, left, caption, cell_width - kMargin);
+    drawing::draw_text(grid, top + height * zoom, left, caption, cell_width - kMargin);
   }
   return grid;
 }

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "config/key_table.h"
-#include "input/image_file.h"
+#include "drawing/rgb_image.h"
 
 namespace trainer::commands {
 
 // One picture of `count` images of that shape, [channels, height, width], with their captions, in rows and columns. Small images are
 // enlarged. `read` writes image number i, [height][width][channels] with values from 0 to 1, and returns its caption.
-input::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
-                                const std::function<std::string(int64_t i, float* out)>& read);
+drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
+                                  const std::function<std::string(int64_t i, float* out)>& read);
 
 // The transforms without `normalize`, whose values are not colours.
 std::vector<config::ComponentConfig> without_normalize(std::vector<config::ComponentConfig> transforms);

@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/run_end.h"
+#include "commands/tensorboard_run.h"
 #include "reporting/checked_reporter.h"
 #include "reporting/event_command.h"
 #include "reporting/sinks.h"
@@ -130,13 +131,17 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
 }
 
 // On the rank that writes the files of the run. `command`: null if there is none.
-void add_files(reporting::Reporter& reporter, const config::Experiment& experiment, const run::RunDirectory& directory,
-               const std::vector<std::string>& class_names, reporting::EventCommand* command, Logger& logger) {
+void add_files(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
+               const run::RunDirectory& directory, reporting::EventCommand* command) {
+  const auto& experiment = context.experiment();
   auto files = std::make_unique<reporting::CheckedReporter>([&directory] { directory.check_lock(); });
   files->add(reporting::make_jsonl(directory.metrics_file(), command));
   files->add(reporting::make_csv(directory.metrics_table_file(), task::all_metrics()));
-  if (experiment.logging.tensorboard) files->add(reporting::make_tensorboard(directory.tensorboard_folder()));
-  files->add(reporting::make_evaluation(directory.evaluation_file(), class_names, logger));
+  if (experiment.logging.tensorboard) {
+    files->add(
+        reporting::make_tensorboard(directory.tensorboard_folder(), describe_for_tensorboard(experiment, context.config_text(), session)));
+  }
+  files->add(reporting::make_evaluation(directory.evaluation_file(), session.parts().train.info.class_names, context.logger()));
   files->add(reporting::make_summary(directory.summary_file()));
   reporter.add(std::move(files));
   if (command != nullptr) reporter.add(std::make_unique<EndOfEventCommand>(*command));
@@ -178,8 +183,7 @@ ExitCode train(const std::vector<std::string>& args) {
         // Destroyed before the console, because its thread logs.
         const auto command = start_event_command(context);
         const auto* directory = session.directory();
-        const auto& class_names = session.parts().train.info.class_names;
-        if (directory != nullptr) add_files(reporter, experiment, *directory, class_names, command.get(), context.logger());
+        if (directory != nullptr) add_files(reporter, context, session, *directory, command.get());
         const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started));
         return done ? ExitCode::kDone : ExitCode::kStopped;
       } catch (const session::FinishedRun&) {

@@ -35,6 +35,9 @@ class Trainer {
   // CheckpointError.
   void resume(const state::Tree& checkpoint, const std::string& file);
 
+  // What is trained now, of which epoch.
+  const EpochPart& part() const { return part_; }
+
   // To be called before run(): calls `hook`, which must outlive the trainer, at each step, after the hooks that were added before.
   void add_hook(TrainingHook& hook) { hooks_.push_back(&hook); }
 

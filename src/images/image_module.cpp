@@ -26,16 +26,6 @@ bool write(const std::string& path, const trainer::input::RgbImage& image, std::
   }
 }
 
-void draw_text(trainer::input::RgbImage& image, int top, int left, const std::string& text, int width) {
-  constexpr auto kFont = cv::FONT_HERSHEY_SIMPLEX;
-  constexpr double kScale = 0.35;
-  constexpr int kBaseline = 10;
-  cv::Mat rgb(image.height, image.width, CV_8UC3, image.pixels.data());
-  const cv::Rect line = cv::Rect(left, top, width, trainer::input::kTextHeight) & cv::Rect(0, 0, image.width, image.height);
-  cv::Mat part = rgb(line);
-  cv::putText(part, text, cv::Point(0, kBaseline), kFont, kScale, cv::Scalar(0, 0, 0), /*thickness=*/1, cv::LINE_AA);
-}
-
 // Calls `read`; its exceptions become a refusal.
 template <class Read>
 bool try_to(const Read& read, std::string& refusal) {
@@ -80,7 +70,7 @@ bool encode_jpeg(const uint8_t* pixels, int height, int width, int quality, std:
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::input::ImageModule* trainer_image_module() {
-  static constexpr trainer::input::ImageModule kModule{&write, &decode, &find_size, &decode_part, &encode_jpeg, &draw_text};
+  static constexpr trainer::input::ImageModule kModule{&write, &decode, &find_size, &decode_part, &encode_jpeg};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   // The caller's threads each have their own image.
   cv::setNumThreads(1);

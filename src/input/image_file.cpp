@@ -38,10 +38,6 @@ void write_image_file(const std::filesystem::path& path, const RgbImage& image) 
   throw Error("cannot write " + path.string() + "; does the folder exist, and may this user write there?");
 }
 
-void draw_text(RgbImage& image, int top, int left, const std::string& text, int width) {
-  image_module().draw_text(image, top, left, text, width);
-}
-
 ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels) {
   std::string refusal;
   RgbImage image;

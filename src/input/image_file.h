@@ -8,24 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "drawing/rgb_image.h"
 #include "input/image.h"
 
 namespace trainer::input {
 
-struct RgbImage {
-  int height = 0;
-  int width = 0;
-  std::vector<uint8_t> pixels;  // [height][width][3], red first
-};
+using drawing::RgbImage;
 
 // The file name extension selects the format (.png, .jpg …). Throws Error when the file cannot be written.
 void write_image_file(const std::filesystem::path& path, const RgbImage& image);
-
-// The height of a line of draw_text().
-inline constexpr int kTextHeight = 14;
-// Draws a line of small black text whose upper left corner is (top, left). What does not fit into `width` pixels is cut off, and characters
-// that are not ASCII are drawn as question marks.
-void draw_text(RgbImage& image, int top, int left, const std::string& text, int width);
 
 // The pixels of an image file's bytes as Pillow gives them (Image.open(file).convert("RGB"), so also without turning them as EXIF says):
 // JPEG, PNG, WebP, BMP and what else OpenCV reads. The view has three interleaved channels and is valid until `pixels` changes. Throws

@@ -14,10 +14,6 @@ namespace {
 // The matrix of more classes would be most of the file, which each validation writes again.
 constexpr size_t kMostClassesOfFile = 200;
 
-size_t num_classes_of(const std::vector<int64_t>& confusion) {
-  return static_cast<size_t>(std::lround(std::sqrt(static_cast<double>(confusion.size()))));
-}
-
 double fraction(int64_t part, int64_t whole) { return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole); }
 
 Json metrics_object(const Metrics& metrics) {
@@ -82,6 +78,10 @@ class EvaluationFile : public Sink {
 };
 
 }  // namespace
+
+size_t num_classes_of(const std::vector<int64_t>& confusion) {
+  return static_cast<size_t>(std::lround(std::sqrt(static_cast<double>(confusion.size()))));
+}
 
 std::vector<ClassScores> scores_of_classes(const std::vector<int64_t>& confusion) {
   const size_t num_classes = num_classes_of(confusion);

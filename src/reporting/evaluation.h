@@ -25,6 +25,9 @@ struct Evaluation {
   std::vector<std::string> class_names = {};  // of each class; empty: the classes have only numbers
 };
 
+// Of a confusion matrix.
+size_t num_classes_of(const std::vector<int64_t>& confusion);
+
 // The name of the class, or its number.
 std::string name_of_class(const std::vector<std::string>& class_names, int64_t label);
 

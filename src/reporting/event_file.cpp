@@ -10,7 +10,6 @@ namespace trainer::reporting {
 
 using protobuf::append_bytes;
 using protobuf::append_double;
-using protobuf::append_float;
 using protobuf::append_int64;
 
 namespace {
@@ -55,18 +54,11 @@ EventFile::EventFile(const std::filesystem::path& file, double time) : file_(fil
   file_.write(make_record(event));
 }
 
-void EventFile::write(double time, int64_t step, std::span<const Scalar> scalars) {
-  std::string summary;
-  for (const auto& scalar : scalars) {
-    std::string value;
-    append_bytes(value, 1, scalar.tag);
-    append_float(value, 2, static_cast<float>(scalar.value));
-    append_bytes(summary, 1, value);
-  }
+void EventFile::write(double time, int64_t step, const EventValues& values) {
   std::string event;
   append_double(event, 1, time);
   append_int64(event, 2, step);
-  append_bytes(event, 5, summary);
+  append_bytes(event, 5, values.bytes());
   file_.write(make_record(event));
 }
 

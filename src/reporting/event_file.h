@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "base/file.h"
+#include "reporting/event_values.h"
 
 namespace trainer::reporting {
 
@@ -18,17 +18,12 @@ uint32_t crc32c(std::string_view bytes);
 // A TFRecord: the length of `data`, `data`, and the masked checksum of each after it, all little-endian.
 std::string make_record(std::string_view data);
 
-struct Scalar {
-  std::string tag;
-  double value = 0;  // written as float32
-};
-
 class EventFile {
  public:
   // Starts the file with the version event. Times are Unix seconds. Throws Error if the file cannot be written.
   EventFile(const std::filesystem::path& file, double time);
-  // One event with all of `scalars`; passed to the operating system before the function returns.
-  void write(double time, int64_t step, std::span<const Scalar> scalars);
+  // One event with all of `values`; passed to the operating system before the function returns.
+  void write(double time, int64_t step, const EventValues& values);
 
  private:
   LineFile file_;

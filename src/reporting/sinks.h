@@ -5,10 +5,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
+#include "drawing/rgb_image.h"
+#include "reporting/event_values.h"
 #include "reporting/events.h"
 
 namespace trainer::reporting {
@@ -50,7 +53,17 @@ std::unique_ptr<Sink> make_summary(const std::filesystem::path& file);
 // 200 classes. `class_names`: of each class; empty: the classes have only numbers. `logger`, which must outlive the sink, gets a warning if
 // the file cannot be written.
 std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, std::vector<std::string> class_names, Logger& logger);
-// An event file for TensorBoard in `folder`, which is created if needed. The x axis is the step.
-std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder);
+
+// What TensorBoard shows beside the events.
+struct TensorboardRun {
+  std::string config_text = {};                       // the resolved configuration
+  std::vector<HParam> hparams = {};                   // the same, flat
+  bool has_new_config = true;                         // false: if `folder` has event files, these two are in them
+  std::optional<drawing::RgbImage> first_batch = {};  // images of the first training batch
+  std::vector<std::string> class_names = {};          // of each class; empty: the classes have only numbers
+};
+// An event file for TensorBoard in `folder`, which is created if needed. The x axis is the step. Confusion matrices are drawn for up to 50
+// classes.
+std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, TensorboardRun run = {});
 
 }  // namespace trainer::reporting

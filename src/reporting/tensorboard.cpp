@@ -2,9 +2,12 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include <vector>
+#include <sstream>
+#include <utility>
 
 #include "base/error.h"
+#include "reporting/confusion_picture.h"
+#include "reporting/evaluation.h"
 #include "reporting/event_file.h"
 #include "reporting/sinks.h"
 #include "reporting/unix_time.h"
@@ -21,39 +24,94 @@ std::filesystem::path make_event_file_path(const std::filesystem::path& folder, 
   return folder / fmt::format("events.out.tfevents.{}.{}.{}", static_cast<int64_t>(time), host, ::getpid());
 }
 
-void add_scalars(std::vector<Scalar>& scalars, const std::string& prefix, const Metrics& metrics) {
+void add_scalars(EventValues& values, const std::string& prefix, const Metrics& metrics) {
   for (const auto& metric : metrics) {
-    if (!metric.info.is_detail) scalars.push_back({prefix + metric.info.name, metric.value});
+    if (!metric.info.is_detail) values.add_scalar(prefix + metric.info.name, metric.value);
   }
+}
+
+// A Markdown block of code: each line is indented, because the text may contain any other mark of its end.
+std::string to_code_block(const std::string& text) {
+  std::string block;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) block += "    " + line + '\n';
+  return block;
+}
+
+bool has_no_files(const std::filesystem::path& folder) {
+  std::error_code no_folder;
+  return std::filesystem::directory_iterator(folder, no_folder) == std::filesystem::directory_iterator();
 }
 
 class Tensorboard : public Sink {
  public:
-  Tensorboard(const std::filesystem::path& folder, double time) : file_(make_event_file_path(folder, time), time) {}
+  Tensorboard(const std::filesystem::path& folder, double time, TensorboardRun run)
+      : run_(std::move(run)),
+        writes_config_(run_.has_new_config || has_no_files(folder)),
+        file_(make_event_file_path(folder, time), time) {}
+
+  void on_start(const StartEvent& event) override {
+    EventValues values;
+    if (writes_config_ && !run_.config_text.empty()) {
+      values.add_text("config", to_code_block(run_.config_text));
+      values.add_session_start(run_.hparams, unix_seconds());
+    }
+    if (run_.first_batch) {
+      values.add_image("train/first_batch", *run_.first_batch, "Images of the first batch, as the network gets them, with their classes.");
+      run_.first_batch.reset();
+    }
+    write(event.resume ? event.resume->step : 0, values);
+  }
 
   void on_train(const TrainEvent& event) override {
-    std::vector<Scalar> scalars;
-    add_scalars(scalars, "train/", event.metrics);
-    scalars.push_back({"train/lr", event.lr});
-    scalars.push_back({"train/images_per_second", event.images_per_second});
-    file_.write(unix_seconds(), event.step, scalars);
+    EventValues values;
+    add_scalars(values, "train/", event.metrics);
+    values.add_scalar("train/lr", event.lr);
+    values.add_scalar("train/images_per_second", event.images_per_second);
+    write(event.step, values);
   }
 
   void on_validation(const ValidationEvent& event) override {
-    std::vector<Scalar> scalars;
-    add_scalars(scalars, "validation/", event.metrics);
-    add_scalars(scalars, "validation/ema_", event.ema_metrics);
-    file_.write(unix_seconds(), event.step, scalars);
+    EventValues values;
+    add_scalars(values, "validation/", event.metrics);
+    add_scalars(values, "validation/ema_", event.ema_metrics);
+    const auto& confusion = event.classes.confusion;
+    if (!confusion.empty() && num_classes_of(confusion) <= kMostClassesOfPicture) {
+      values.add_image("validation/confusion", draw_confusion(confusion, run_.class_names),
+                       "The confusion matrix: a row for each class of the samples, a column for each predicted class.");
+    }
+    write(event.step, values);
+  }
+
+  void on_histograms(const HistogramsEvent& event) override {
+    EventValues values;
+    for (const auto& histogram : event.parameters) values.add_histogram("parameters/" + histogram.name, histogram);
+    for (const auto& histogram : event.gradients) values.add_histogram("gradients/" + histogram.name, histogram);
+    write(event.step, values);
+  }
+
+  // A run that was stopped may continue.
+  void on_end(const EndEvent& event) override {
+    if (event.reason == "stopped") return;
+    EventValues values;
+    values.add_session_end(event.reason == "done", unix_seconds());
+    write(event.step, values);
   }
 
  private:
+  void write(int64_t step, const EventValues& values) {
+    if (!values.is_empty()) file_.write(unix_seconds(), step, values);
+  }
+
+  TensorboardRun run_;
+  bool writes_config_;
   EventFile file_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder) {
-  return std::make_unique<Tensorboard>(folder, unix_seconds());
+std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, TensorboardRun run) {
+  return std::make_unique<Tensorboard>(folder, unix_seconds(), std::move(run));
 }
 
 }  // namespace trainer::reporting

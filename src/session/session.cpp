@@ -12,6 +12,7 @@
 #include "base/plural.h"
 #include "checkpoint/store.h"
 #include "distributed/shared_memory.h"
+#include "engine/histograms.h"
 #include "engine/init_from.h"
 #include "session/build.h"
 #include "session/shared_samples.h"
@@ -236,10 +237,20 @@ engine::SaveTargets Session::save_targets() {
   return save_targets;
 }
 
+bool Session::has_new_configuration() const {
+  if (!start_.checkpoint) return true;
+  const auto stored = state::View(start_.checkpoint->tree, start_.checkpoint->file.string()).find("config");
+  return !stored || stored->text() != context_.config_text();
+}
+
 bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks) {
   engine::Trainer trainer(context_.experiment(), *parts_, reporter, should_stop, save_targets());
   for (auto* hook : hooks) trainer.add_hook(*hook);
-  if (!resume_from_.empty()) {
+  std::optional<engine::Histograms> histograms;
+  if (const auto& every_epochs = context_.experiment().logging.histograms_every_epochs; context_.rank() == 0 && every_epochs) {
+    trainer.add_hook(histograms.emplace(*parts_, trainer.part(), *every_epochs, reporter));
+  }
+  if (is_resumed()) {
     const auto checkpoint = broadcast(resume_from_, std::move(start_.checkpoint), *context_.ranks().world);
     context_.barrier().on_all_ranks([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
   }

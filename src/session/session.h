@@ -47,6 +47,10 @@ class Session {
   engine::Parts& parts() { return *parts_; }
   // On rank 0 of a run with a directory, else null.
   const run::RunDirectory* directory() const { return directory_.get(); }
+  // Whether the run resumes from a checkpoint.
+  bool is_resumed() const { return !resume_from_.empty(); }
+  // On rank 0, before train(): whether the configuration is another than that of the checkpoint from which the run resumes.
+  bool has_new_configuration() const;
 
   // Collective: trains to the end and returns true, or until asked to stop and returns false. `reporter` receives this rank's events;
   // `hooks` are called at each step. Throws the errors of engine::Trainer.

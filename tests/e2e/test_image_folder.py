@@ -338,7 +338,7 @@ class ImageFolderTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.err)
         self.assertEqual(run.out, f"{picture}: the first 4 of 9 training images in epoch 0\n")
         # Two rows and columns of 224 pixels, with margins of two and lines of text.
-        self.assertEqual((picture.read_bytes()[:8], struct.unpack(">II", picture.read_bytes()[16:24])), (b"\x89PNG\r\n\x1a\n", (454, 482)))
+        self.assertEqual((picture.read_bytes()[:8], struct.unpack(">II", picture.read_bytes()[16:24])), (b"\x89PNG\r\n\x1a\n", (454, 478)))
         first = picture.read_bytes()
         trainer("data", "show", "--config", self.write_config(), "--output", picture, "--count", "4")
         self.assertEqual(picture.read_bytes(), first)

@@ -15,6 +15,7 @@ class Recorder : public reporting::Sink {
   void on_validation(const reporting::ValidationEvent& event) override { validation.push_back(event); }
   void on_epoch(const reporting::EpochEvent& event) override { epochs.push_back(event); }
   void on_checkpoint(const reporting::CheckpointEvent& event) override { checkpoints.push_back(event); }
+  void on_histograms(const reporting::HistogramsEvent& event) override { histograms.push_back(event); }
   void on_end(const reporting::EndEvent& event) override { end = event; }
 
   reporting::StartEvent start;
@@ -23,6 +24,7 @@ class Recorder : public reporting::Sink {
   std::vector<reporting::ValidationEvent> validation;
   std::vector<reporting::EpochEvent> epochs;
   std::vector<reporting::CheckpointEvent> checkpoints;
+  std::vector<reporting::HistogramsEvent> histograms;
   reporting::EndEvent end;
 };
 

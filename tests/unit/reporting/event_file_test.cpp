@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <array>
-
 #include "base/error.h"
 #include "reporting/sinks.h"
+#include "tests/testing/hex.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/temporary_folder.h"
 
@@ -16,16 +15,6 @@ namespace {
 using testing::detail;
 using testing::fraction;
 using testing::loss;
-
-std::string event_file_hex(const std::string& bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const char byte : bytes) {
-    text += kDigits[static_cast<uint8_t>(byte) >> 4];
-    text += kDigits[static_cast<uint8_t>(byte) & 15];
-  }
-  return text;
-}
 
 TEST(EventFile, Crc32cKnownAnswers) {
   EXPECT_EQ(crc32c(""), 0x00000000U);
@@ -41,7 +30,7 @@ TEST(EventFile, Crc32cKnownAnswers) {
 //   Event(wall_time=1700000001.25, step=300, summary=Summary(value=[Summary.Value(tag="train/loss", simple_value=1.5),
 //         Summary.Value(tag="train/lr", simple_value=0.1)])).SerializeToString()
 TEST(EventFile, ARecordIsLengthDataAndTheirMaskedChecksums) {
-  EXPECT_EQ(event_file_hex(make_record("123456789")), "090000000000000037f97139313233343536373839e5b08ac7");
+  EXPECT_EQ(testing::hex_of(make_record("123456789")), "090000000000000037f97139313233343536373839e5b08ac7");
 }
 
 TEST(EventFile, HasTheBytesThatTensorboardWrites) {
@@ -49,9 +38,12 @@ TEST(EventFile, HasTheBytesThatTensorboardWrites) {
   const auto path = folder.path() / "events.out.tfevents.1.host.2";
   EventFile file(path, 1700000000.5);
   const std::string version = "1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b353110";
-  EXPECT_EQ(event_file_hex(read_file(path)), version);
-  file.write(1700000001.25, 300, std::array{Scalar{"train/loss", 1.5}, Scalar{"train/lr", 0.1}});
-  EXPECT_EQ(event_file_hex(read_file(path)),
+  EXPECT_EQ(testing::hex_of(read_file(path)), version);
+  EventValues values;
+  values.add_scalar("train/loss", 1.5);
+  values.add_scalar("train/lr", 0.1);
+  file.write(1700000001.25, 300, values);
+  EXPECT_EQ(testing::hex_of(read_file(path)),
             version +
                 "3200000000000000241956ec0900005040fc54d94110ac022a240a110a0a747261696e2f6c6f7373150000c03f0a0f0a08747261696e2f"
                 "6c7215cdcccc3d555fc883");
@@ -88,6 +80,51 @@ TEST(Tensorboard, OmitsValuesThatAnEventLacks) {
   for (const char* tag :
        {"train/top1", "validation/top1", "validation/top5", "validation/ema_loss", "validation/ema_top1", "validation/ema_top5"})
     EXPECT_NE(content().find(tag), std::string::npos) << tag;
+}
+
+// Of all files in the folder together.
+size_t count_in(const std::filesystem::path& folder, const std::string& text) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto content = read_file(entry.path());
+    for (size_t at = content.find(text); at != std::string::npos; at = content.find(text, at + 1)) ++count;
+  }
+  return count;
+}
+
+TEST(Tensorboard, WritesTheConfigurationUnlessItIsThere) {
+  const testing::TemporaryFolder folder;
+  const auto start = [&](bool has_new_config) {
+    const TensorboardRun run{.config_text = "seed: 1\n\nmodel: a\n", .hparams = {{"seed", 1.0}}, .has_new_config = has_new_config};
+    make_tensorboard(folder.path(), run)->on_start({.resume = Resume{.step = 7}});
+    return count_in(folder.path(), "    seed: 1\n    \n    model: a\n");
+  };
+  EXPECT_EQ(start(false), 1U);  // the folder is empty
+  EXPECT_EQ(start(false), 1U);
+  EXPECT_EQ(start(true), 2U);
+  EXPECT_EQ(count_in(folder.path(), "_hparams_/session_start_info"), 2U);
+}
+
+TEST(Tensorboard, WritesPictures) {
+  const testing::TemporaryFolder folder;
+  TensorboardRun run{.first_batch = drawing::RgbImage{1, 1, {1, 2, 3}}};
+  const auto sink = make_tensorboard(folder.path(), run);
+  sink->on_start({});
+  EXPECT_EQ(count_in(folder.path(), "train/first_batch"), 1U);
+  EXPECT_EQ(count_in(folder.path(), "IHDR"), 1U);
+  sink->on_validation({.classes = {.confusion = {1, 0, 0, 1}}});
+  EXPECT_EQ(count_in(folder.path(), "validation/confusion"), 1U);
+  EXPECT_EQ(count_in(folder.path(), "IHDR"), 2U);
+  sink->on_validation({.classes = {.confusion = std::vector<int64_t>(51 * 51, 1)}});
+  EXPECT_EQ(count_in(folder.path(), "validation/confusion"), 1U);
+}
+
+TEST(Tensorboard, OnlyAStoppedRunHasNoEnd) {
+  for (const auto& [reason, count] : {std::pair("stopped", 0U), std::pair("done", 1U), std::pair("failed", 1U)}) {
+    const testing::TemporaryFolder folder;
+    make_tensorboard(folder.path())->on_end({.reason = reason});
+    EXPECT_EQ(count_in(folder.path(), "_hparams_/session_end_info"), count) << reason;
+  }
 }
 
 TEST(Tensorboard, ErrorNamesAFolderThatCannotBeCreated) {

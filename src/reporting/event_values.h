@@ -1,0 +1,41 @@
+#pragma once
+// The values of one TensorBoard event: tensorflow/core/framework/summary.proto in protobuf's wire format, as torch.utils.tensorboard fills
+// it. A tag names a value; TensorBoard groups tags by what stands before the first slash.
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "drawing/rgb_image.h"
+#include "reporting/events.h"
+
+namespace trainer::reporting {
+
+// A hyperparameter: one value of the configuration.
+struct HParam {
+  std::string name;
+  std::variant<double, bool, std::string> value;
+};
+
+class EventValues {
+ public:
+  // Written as float32.
+  void add_scalar(std::string_view tag, double value);
+  // Markdown, as the page TEXT shows it.
+  void add_text(std::string_view tag, std::string_view markdown);
+  // `description`: Markdown that the page shows on request.
+  void add_image(std::string_view tag, const drawing::RgbImage& image, std::string_view description);
+  void add_histogram(std::string_view tag, const Histogram& histogram);
+  // For the page HPARAMS: the beginning of a run with these hyperparameters, and its end. Times are Unix seconds.
+  void add_session_start(const std::vector<HParam>& hparams, double time);
+  void add_session_end(bool is_success, double time);
+
+  bool is_empty() const { return bytes_.empty(); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+}  // namespace trainer::reporting

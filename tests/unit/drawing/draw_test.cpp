@@ -1,0 +1,65 @@
+#include "drawing/draw.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace trainer::drawing {
+namespace {
+
+// '#' for each black pixel.
+std::string dots_of(const RgbImage& image) {
+  std::string text;
+  for (int y = 0; y < image.height; ++y) {
+    for (int x = 0; x < image.width; ++x) text += image.pixels[static_cast<size_t>((y * image.width + x) * 3)] == 0 ? '#' : '.';
+    text += '\n';
+  }
+  return text;
+}
+
+std::string dots_of_text(std::string_view text, int width, int image_width) {
+  auto image = make_image(kTextHeight, image_width);
+  draw_text(image, 0, 0, text, width);
+  return dots_of(image);
+}
+
+TEST(DrawText, DrawsAsciiCharacters) {
+  EXPECT_EQ(dots_of_text("Fg1", 18, 18),
+            "..................\n"
+            "..................\n"
+            "#####.........#...\n"
+            "#............##...\n"
+            "#......####...#...\n"
+            "####..#...#...#...\n"
+            "#.....#...#...#...\n"
+            "#......####...#...\n"
+            "#.........#..###..\n"
+            ".......###........\n"
+            "..................\n"
+            "..................\n");
+}
+
+TEST(DrawText, OtherCharactersAreQuestionMarks) {
+  EXPECT_EQ(dots_of_text("\xC3\xA9\xE7\x8C\xAB\n~", 30, 30), dots_of_text("???~", 30, 30));
+  EXPECT_EQ(count_characters("\xC3\xA9\xE7\x8C\xAB~"), 3);
+}
+
+TEST(DrawText, LeavesOutWhatDoesNotFit) {
+  EXPECT_EQ(dots_of_text("abc", 16, 30), dots_of_text("ab", 30, 30));
+  EXPECT_EQ(dots_of_text("abc", 17, 30), dots_of_text("abc", 30, 30));
+  // Outside of the image, without writing there.
+  auto image = make_image(3, 4);
+  draw_text(image, -1, -2, "HH", 12);
+  fill_box(image, 2, 3, 5, 5, kBlack);
+  EXPECT_EQ(image.pixels.size(), 36U);
+  EXPECT_EQ(dots_of(image), "....\n..#.\n..##\n");
+}
+
+TEST(FillBox, FillsWithAColour) {
+  auto image = make_image(2, 2, {1, 2, 3});
+  fill_box(image, 0, 1, 2, 1, {4, 5, 6});
+  EXPECT_EQ(image.pixels, (std::vector<uint8_t>{1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6}));
+}
+
+}  // namespace
+}  // namespace trainer::drawing
