@@ -1,18 +1,17 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/sink.h>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 
+#include "base/plural.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/run_end.h"
-#include "commands/tensorboard_run.h"
-#include "reporting/checked_reporter.h"
-#include "reporting/event_command.h"
+#include "commands/run_reports.h"
+#include "inspection/step_profiler.h"
 #include "reporting/sinks.h"
 #include "session/session.h"
 #include "session/version.h"
@@ -79,43 +78,6 @@ void log_experiment(session::RankContext& context) {
   context.logger().debug("the experiment with all defaults:\n{}", context.config_text());
 }
 
-// Collective: refuses a program of logging.command that cannot be found, before data is loaded.
-void check_event_command(session::RankContext& context) {
-  const auto& experiment = context.experiment();
-  const auto& command = experiment.logging.command;
-  if (command.empty()) return;
-  context.barrier().on_rank0([&] {
-    reporting::find_event_command(command.front(), experiment.place_of("logging.command"));
-    return std::string();
-  });
-}
-
-// Collective: starts the program of logging.command on rank 0; null on other ranks, and without one.
-std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContext& context) {
-  const auto& experiment = context.experiment();
-  const auto& command = experiment.logging.command;
-  std::unique_ptr<reporting::EventCommand> started;
-  if (command.empty()) return started;
-  context.barrier().on_rank0([&] {
-    reporting::EventCommandOptions options{.command = command, .place = experiment.place_of("logging.command")};
-    // The other ranks wait for this one, which must not seem to hang.
-    options.patience = std::min<std::chrono::milliseconds>(options.patience, std::chrono::seconds(experiment.distributed.hang_seconds) / 2);
-    started = std::make_unique<reporting::EventCommand>(std::move(options), context.logger());
-    return std::string();
-  });
-  return started;
-}
-
-// After the files of the run are complete: waits for the program of logging.command.
-class EndOfEventCommand : public reporting::Sink {
- public:
-  explicit EndOfEventCommand(reporting::EventCommand& command) : command_(command) {}
-  void on_end(const reporting::EndEvent&) override { command_.finish(); }
-
- private:
-  reporting::EventCommand& command_;
-};
-
 reporting::ConsoleOptions console_options(session::RankContext& context, session::Session& session, const TrainArguments& arguments,
                                           const world::RankEnv& rank_env) {
   const auto* directory = session.directory();
@@ -130,21 +92,17 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
                         directory](const reporting::EndEvent& event) { return lines_after_run(event, start, *directory); }};
 }
 
-// On the rank that writes the files of the run. `command`: null if there is none.
-void add_files(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
-               const run::RunDirectory& directory, reporting::EventCommand* command) {
-  const auto& experiment = context.experiment();
-  auto files = std::make_unique<reporting::CheckedReporter>([&directory] { directory.check_lock(); });
-  files->add(reporting::make_jsonl(directory.metrics_file(), command));
-  files->add(reporting::make_csv(directory.metrics_table_file(), task::all_metrics()));
-  if (experiment.logging.tensorboard) {
-    files->add(
-        reporting::make_tensorboard(directory.tensorboard_folder(), describe_for_tensorboard(experiment, context.config_text(), session)));
+// On the rank that writes files, with logging.profile_steps.
+std::unique_ptr<inspection::StepProfiler> make_profiler(const session::RankContext& context, session::Session& session) {
+  const auto& steps = context.experiment().logging.profile_steps;
+  if (steps.empty() || session.directory() == nullptr) return nullptr;
+  const auto total = session.parts().plan.total_steps;
+  if (steps[0] >= total) {
+    context.logger().warn("{}: the training has {}, so that none after step {} can be profiled",
+                          context.experiment().place_of("logging.profile_steps"), counted(total, "step"), steps[0]);
   }
-  files->add(reporting::make_evaluation(directory.evaluation_file(), session.parts().train.info.class_names, context.logger()));
-  files->add(reporting::make_summary(directory.summary_file()));
-  reporter.add(std::move(files));
-  if (command != nullptr) reporter.add(std::make_unique<EndOfEventCommand>(*command));
+  return std::make_unique<inspection::StepProfiler>(steps[0], steps[1], context.placement().device.is_cuda(),
+                                                    session.directory()->profile_file(), context.logger());
 }
 
 // `started`: when this process started.
@@ -184,7 +142,11 @@ ExitCode train(const std::vector<std::string>& args) {
         const auto command = start_event_command(context);
         const auto* directory = session.directory();
         if (directory != nullptr) add_files(reporter, context, session, *directory, command.get());
-        const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started));
+        const auto profiler = make_profiler(context, session);
+        const auto should_stop = stop_condition(experiment.training.max_minutes, started);
+        const bool done = session.train(
+            reporter, should_stop, profiler ? std::vector<engine::TrainingHook*>{profiler.get()} : std::vector<engine::TrainingHook*>());
+        if (profiler) profiler->finish();
         return done ? ExitCode::kDone : ExitCode::kStopped;
       } catch (const session::FinishedRun&) {
         return ExitCode::kDone;

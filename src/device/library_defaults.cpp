@@ -1,6 +1,7 @@
 #include "device/library_defaults.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 namespace trainer::device {
 namespace {
@@ -28,10 +29,18 @@ constexpr Default kDefaults[] = {
     {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},
 };
 
+// Of Linux, and of Windows's subsystem for it.
+bool has_gpu_device() {
+  std::error_code unknown;
+  return std::filesystem::exists("/dev/nvidiactl", unknown) || std::filesystem::exists("/dev/dxg", unknown);
+}
+
 }  // namespace
 
 void set_library_defaults() {
   for (const auto& [name, value] : kDefaults) setenv(name, value, /*overwrite=*/0);
+  // The profiler of a LibTorch with CUDA prints an error where there is no GPU. Where there is one, its errors tell what the trace lacks.
+  if (!has_gpu_device()) setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
 }
 
 }  // namespace trainer::device

@@ -78,8 +78,8 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
     std::error_code error;
     std::filesystem::create_directories(path_, error);
     if (error) fail(path_, explain_refusal(path_, error));
-    for (const auto& written :
-         {file, log_file(), metrics_file(), metrics_table_file(), checkpoint_folder(), tensorboard_folder(), non_finite_folder()}) {
+    for (const auto& written : {file, log_file(), metrics_file(), metrics_table_file(), checkpoint_folder(), tensorboard_folder(),
+                                non_finite_folder(), profile_file()}) {
       refuse_link(path_, written);
     }
     if (const auto refusal = describe_irregular(file); !refusal.empty()) fail(path_, ".lock: " + refusal);
@@ -132,8 +132,9 @@ RunDirectory::EarlierRun RunDirectory::earlier_run() const {
 }
 
 void RunDirectory::clear() const {
-  for (const auto& file : {config_file(), environment_file(), class_names_file(), metrics_file(), metrics_table_file(),
-                           tensorboard_folder(), checkpoint_folder(), non_finite_folder(), evaluation_file(), summary_file()}) {
+  for (const auto& file :
+       {config_file(), environment_file(), class_names_file(), metrics_file(), metrics_table_file(), tensorboard_folder(), profile_file(),
+        checkpoint_folder(), non_finite_folder(), evaluation_file(), summary_file()}) {
     std::filesystem::remove_all(file);
   }
 }

@@ -44,6 +44,8 @@ class RunDirectory {
   std::filesystem::path checkpoint_folder() const { return checkpoint_folder_of(path_); }
   static std::filesystem::path checkpoint_folder_of(const std::filesystem::path& run_directory) { return run_directory / "checkpoints"; }
   std::filesystem::path tensorboard_folder() const { return path_ / "tensorboard"; }
+  // The trace of logging.profile_steps.
+  std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   // Contains a folder for each saved step whose loss or gradients were not finite.
   std::filesystem::path non_finite_folder() const { return path_ / "non_finite"; }
   // The result of the latest validation with classes.

@@ -2,6 +2,7 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <torch/torch.h>
 
 #include <optional>
@@ -18,6 +19,7 @@ namespace {
 using torch::autograd::AutogradContext;
 
 torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, const torch::Tensor& weight, int64_t stride) {
+  RECORD_FUNCTION("trainer::strided_weight_gradient", c10::ArrayRef<const c10::IValue>{});
   const StridedShape shape{.num_images = x.size(0),
                            .height = x.size(2),
                            .width = x.size(3),

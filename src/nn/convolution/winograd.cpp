@@ -1,6 +1,7 @@
 #include "nn/convolution/winograd.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -50,6 +51,7 @@ Shape shape_of(const torch::Tensor& x, const torch::Tensor& weight) {
 // The output of a convolution of `shape`; with `is_reversed`, `weight` is that of the convolution whose input gradient this is.
 torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, const Shape& shape, bool is_reversed,
                   Tile tile) {
+  RECORD_FUNCTION("trainer::winograd_convolution", c10::ArrayRef<const c10::IValue>{});
   auto output = at::empty({shape.num_images, shape.out_channels, shape.height, shape.width}, x.options(), kLayout);
   const auto transformed = at::empty({num_positions(tile) * shape.in_channels * shape.out_channels}, weight.options());
   const int64_t block = tiles_per_block(shape.in_channels);
@@ -124,6 +126,7 @@ torch::Tensor sum_by_position(const S* x, const S* dy, const Shape& shape, Tile 
 }
 
 torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, const Shape& shape, Tile tile) {
+  RECORD_FUNCTION("trainer::winograd_weight_gradient", c10::ArrayRef<const c10::IValue>{});
   constexpr int64_t kLargeSums = 1024 * 1024;
   const auto options = x.options().dtype(computed_type(x.scalar_type())).memory_format(std::nullopt);
   auto gradient = at::empty({shape.out_channels, shape.in_channels, 3, 3}, options, kLayout);

@@ -1,6 +1,7 @@
 #include "nn/fused_norm/fused_norm.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -152,6 +153,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const std::optional<torch::Tensor>& residual,
                                const torch::Tensor& weight, const torch::Tensor& bias, const Layer& layer, bool relu) {
+    RECORD_FUNCTION("trainer::fused_norm", c10::ArrayRef<const c10::IValue>{});
     const auto batch = layer.is_training ? joined_statistics(x, layer) : running_statistics(layer);
     const auto [scale, shift] = scale_and_shift(batch, weight, bias);
     auto y = at::empty_like(x);
@@ -166,6 +168,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
   }
 
   static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& output_gradients) {
+    RECORD_FUNCTION("trainer::fused_norm_backward", c10::ArrayRef<const c10::IValue>{});
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
     const auto& y = saved[1];

@@ -151,7 +151,8 @@ TEST(RunDirectory, SymbolicLinksAreNotFollowed) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "run";
   const auto elsewhere = folder.path() / "elsewhere";
-  for (const char* name : {".lock", "train.log", "metrics.jsonl", "metrics.csv", "checkpoints", "tensorboard", "non_finite"}) {
+  for (const char* name :
+       {".lock", "train.log", "metrics.jsonl", "metrics.csv", "checkpoints", "tensorboard", "non_finite", "profile.json"}) {
     std::filesystem::create_directories(path);
     std::filesystem::create_symlink(elsewhere, path / name);
     EXPECT_EQ(message_of_opening<Error>(path), "cannot use the run directory " + path.string() + ": " + name + " is a symbolic link to " +
