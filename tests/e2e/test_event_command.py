@@ -13,6 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import terminal  # noqa: E402
+from troubleshooting import plants  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
@@ -123,7 +124,8 @@ class EventCommandTest(unittest.TestCase):
                    for folder in (self.run_dir, straight)]
         self.assertEqual(*results)
 
-    def test_a_program_that_never_reads_does_not_stop_training(self):
+    @plants("The program of `logging.command` ends before it has read all events")
+    def test_a_program_that_never_reads_does_not_stop_training(self, row):
         # More than a pipe holds; the program ends when the run has written its last file.
         program = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.05)\n"
         process = self.start("training.epochs=40", "logging.every_steps=1", "--progress", "none", program=program)
@@ -136,9 +138,10 @@ class EventCommandTest(unittest.TestCase):
         self.lines.touch()
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, err)
-        self.assertIn(f"{sys.executable} ended with exit code 0 before it had read all events\n", err)
+        row.check(self, err, FILE=sys.executable, CODE=0)
 
-    def test_a_program_that_cannot_be_started_is_an_error_before_training(self):
+    @plants("The program of `logging.command` is not there")
+    def test_a_program_that_cannot_be_started_is_an_error_before_training(self, row):
         config = self.folder / "x.yaml"
         config.write_text(LINEAR.read_text().replace("every_steps: 10", "command: [no_such_program, x]"))
         line = len(config.read_text().splitlines())
@@ -148,6 +151,7 @@ class EventCommandTest(unittest.TestCase):
             self.assertEqual(run.stderr.count(f"error: {config}:{line}:20: logging.command: cannot start \"no_such_program\": it is in no folder of PATH; "
                                               "correct it, or set logging.command=[] to train without it\n"), 1, run.stderr)
             self.assertFalse(self.run_dir.exists())
+            row.check(self, run.stderr, run.returncode)
 
 
 if __name__ == "__main__":
