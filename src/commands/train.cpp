@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <vector>
 
 #include "base/plural.h"
 #include "base/signal.h"
@@ -143,9 +144,9 @@ ExitCode train(const std::vector<std::string>& args) {
         const auto* directory = session.directory();
         if (directory != nullptr) add_files(reporter, context, session, *directory, command.get());
         const auto profiler = make_profiler(context, session);
-        const auto should_stop = stop_condition(experiment.training.max_minutes, started);
-        const bool done = session.train(
-            reporter, should_stop, profiler ? std::vector<engine::TrainingHook*>{profiler.get()} : std::vector<engine::TrainingHook*>());
+        std::vector<engine::TrainingHook*> hooks;
+        if (profiler) hooks.push_back(profiler.get());
+        const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started), hooks);
         if (profiler) profiler->finish();
         return done ? ExitCode::kDone : ExitCode::kStopped;
       } catch (const session::FinishedRun&) {

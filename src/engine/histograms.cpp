@@ -52,6 +52,8 @@ bool Histograms::is_due(int64_t step) const {
 
 void Histograms::on_gradients(int64_t step) {
   if (!is_due(step)) return;
+  // The device may wait for the sums of other ranks.
+  const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
   gradients_.clear();
   const double scale = parts_.grad_scaler ? parts_.grad_scaler->current_scale().item<double>() : 1;
   for (const auto& parameter : parts_.model->named_parameters()) {
