@@ -13,8 +13,8 @@ namespace trainer {
 using Logger = spdlog::logger;
 
 // Logs to stderr. Warnings and errors have their level as a prefix. A `rank` other than 0 prints only these, with its rank as a prefix.
-// Lines of level debug go only to files (add_file). `erases_line`: for a process on whose terminal another one may have drawn a progress
-// bar; each message then begins by erasing the line that it is written to.
+// Lines of level debug go only to files (add_file), unless the level of the terminal's sink is lowered. `erases_line`: for a process on
+// whose terminal another one may have drawn a progress bar; each message then begins by erasing the line that it is written to.
 std::shared_ptr<Logger> make_console_logger(int rank = 0, bool erases_line = false);
 
 // From now on, also appends each line with date, time and level to `file`. Throws Error when the file cannot be opened.

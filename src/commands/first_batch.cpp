@@ -46,8 +46,8 @@ FirstBatch read(const config::Experiment& experiment, const input::Dataset& data
     try {
       const auto sample = dataset.read(which.index, scratch);
       pipeline.write(sample, seeds, which, memory, batch.images[i].data_ptr<float>());
-      batch.targets[i] = sample.label;
-    } catch (const std::runtime_error&) {
+      if (input::refusal_of_label(sample.label, dataset.info().num_classes).empty()) batch.targets[i] = sample.label;
+    } catch (const std::exception&) {
       // The training reports it, or leaves it out.
     }
   }
@@ -88,7 +88,7 @@ std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& expe
   if (parts.batch_mixer && batch_size > 0) {
     const auto micro_step = engine::micro_steps_of(parts.plan, part, rank, /*step=*/0).front();
     const auto mixed = parts.batch_mixer->apply(batch.images, batch.targets, micro_step.step, micro_step.stream);
-    batch = {mixed.images, mixed.targets};
+    batch = {mixed.images.slice(0, 0, count), mixed.targets.slice(0, 0, count)};
   }
   const auto images = without_normalisation(batch.images, normalisation_of(experiment)).permute({0, 2, 3, 1}).contiguous();
   return draw_image_grid(parts.train.pipeline->output_shape(), count, [&](int64_t i, float* out) {

@@ -20,14 +20,22 @@ namespace {
 
 config::Experiment load_experiment(const std::filesystem::path& folder, const engine::StepRecord& record,
                                    std::vector<std::string> overrides) {
-  size_t batch_size = 0;
-  for (const auto& batch : record.batches) batch_size = std::max(batch_size, batch.size());
-  overrides.push_back("dataloader.global_batch_size=null");
-  overrides.push_back(fmt::format("dataloader.batch_size={}", std::max<size_t>(batch_size, 1)));
+  const auto file = engine::step_config_file(folder);
+  const auto original = config::load(file, overrides, session::all_registries());
+  if (original.training.overfit_batches) {
+    // The same images are chosen from the data set.
+    overrides.push_back("dataloader.batch_size=null");
+    overrides.push_back(fmt::format("dataloader.global_batch_size={}", engine::global_batch_size(original, record.world_size)));
+  } else {
+    size_t batch_size = 0;
+    for (const auto& batch : record.batches) batch_size = std::max(batch_size, batch.size());
+    overrides.push_back("dataloader.global_batch_size=null");
+    overrides.push_back(fmt::format("dataloader.batch_size={}", std::max<size_t>(batch_size, 1)));
+  }
   // The weights are those of the record.
   overrides.push_back("model.init_from=\"\"");
   if (record.loss_scale) overrides.push_back(fmt::format("amp.init_scale={}", *record.loss_scale));
-  return config::load(engine::step_config_file(folder), overrides, session::all_registries());
+  return config::load(file, overrides, session::all_registries());
 }
 
 std::string heading(const engine::StepRecord& record) {

@@ -15,7 +15,11 @@ namespace {
 class EndOfEventCommand : public reporting::Sink {
  public:
   explicit EndOfEventCommand(reporting::EventCommand& command) : command_(command) {}
-  void on_end(const reporting::EndEvent&) override { command_.finish(); }
+  void on_end(const reporting::EndEvent& event) override {
+    using namespace std::chrono_literals;
+    // The other ranks do not know of a failure yet.
+    command_.finish(event.reason == "failed" ? 5s : 24h);
+  }
 
  private:
   reporting::EventCommand& command_;
@@ -55,8 +59,8 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
   files->add(reporting::make_jsonl(directory.metrics_file(), command));
   files->add(reporting::make_csv(directory.metrics_table_file(), task::all_metrics()));
   if (experiment.logging.tensorboard) {
-    files->add(
-        reporting::make_tensorboard(directory.tensorboard_folder(), describe_for_tensorboard(experiment, context.config_text(), session)));
+    files->add(reporting::make_tensorboard(directory.tensorboard_folder(),
+                                           describe_for_tensorboard(experiment, context.config_text(), session, context.logger())));
   }
   files->add(reporting::make_evaluation(directory.evaluation_file(), session.parts().train.info.class_names, context.logger()));
   files->add(reporting::make_summary(directory.summary_file()));

@@ -4,6 +4,7 @@
 
 #include "commands/first_batch.h"
 #include "config/node.h"
+#include "distributed/first_line.h"
 
 namespace trainer::commands {
 namespace {
@@ -44,13 +45,18 @@ std::vector<reporting::HParam> hparams_of(const std::string& config_text) {
 }  // namespace
 
 reporting::TensorboardRun describe_for_tensorboard(const config::Experiment& experiment, const std::string& config_text,
-                                                   session::Session& session) {
+                                                   session::Session& session, Logger& logger) {
   auto& parts = session.parts();
   reporting::TensorboardRun run{.config_text = config_text,
                                 .hparams = hparams_of(config_text),
                                 .has_new_config = session.has_new_configuration(),
                                 .class_names = parts.train.info.class_names};
-  if (!session.is_resumed()) run.first_batch = draw_first_batch(experiment, parts);
+  if (session.is_resumed()) return run;
+  try {
+    run.first_batch = draw_first_batch(experiment, parts);
+  } catch (const std::exception& error) {
+    logger.warn("TensorBoard gets no picture of the first batch: {}", distributed::first_line(error));
+  }
   return run;
 }
 

@@ -93,6 +93,18 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
                         directory](const reporting::EndEvent& event) { return lines_after_run(event, start, *directory); }};
 }
 
+// Before the console's last lines: the end of a profile that the training has not passed.
+class EndOfProfile : public reporting::Sink {
+ public:
+  explicit EndOfProfile(inspection::StepProfiler& profiler) : profiler_(profiler) {}
+  void on_end(const reporting::EndEvent& event) override {
+    if (event.reason != "failed") profiler_.finish();
+  }
+
+ private:
+  inspection::StepProfiler& profiler_;
+};
+
 // On the rank that writes files, with logging.profile_steps.
 std::unique_ptr<inspection::StepProfiler> make_profiler(const session::RankContext& context, session::Session& session) {
   const auto& steps = context.experiment().logging.profile_steps;
@@ -137,17 +149,17 @@ ExitCode train(const std::vector<std::string>& args) {
         session::Session session(context,
                                  {.run_directory = run_directory_of(arguments, experiment), .resume = resume, .command_line = args});
         context.logger().debug("ready to train {} after the start", format_duration(Clock::now() - started));
+        const auto profiler = make_profiler(context, session);
         reporting::Reporter reporter;
+        if (profiler) reporter.add(std::make_unique<EndOfProfile>(*profiler));
         reporter.add(reporting::make_console(context.logger(), console_options(context, session, arguments, process.rank_env())));
         // Destroyed before the console, because its thread logs.
         const auto command = start_event_command(context);
         const auto* directory = session.directory();
         if (directory != nullptr) add_files(reporter, context, session, *directory, command.get());
-        const auto profiler = make_profiler(context, session);
         std::vector<engine::TrainingHook*> hooks;
         if (profiler) hooks.push_back(profiler.get());
         const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started), hooks);
-        if (profiler) profiler->finish();
         return done ? ExitCode::kDone : ExitCode::kStopped;
       } catch (const session::FinishedRun&) {
         return ExitCode::kDone;

@@ -34,7 +34,8 @@ std::optional<reporting::Histogram> make_histogram(const std::string& name, cons
     histogram.counts = {values.numel()};
     return histogram;
   }
-  const auto counts = torch::histc(values, kIntervals, histogram.min, histogram.max).cpu();
+  // On the CPU, because the kernel for GPUs is refused under runtime.deterministic.
+  const auto counts = torch::histc(values.cpu(), kIntervals, histogram.min, histogram.max);
   const double width = (histogram.max - histogram.min) / kIntervals;
   for (int64_t i = 0; i < kIntervals; ++i) {
     histogram.limits.push_back(i + 1 == kIntervals ? histogram.max : histogram.min + width * static_cast<double>(i + 1));

@@ -46,7 +46,13 @@ bool Trainer::run() {
     const bool done = run_epochs();
     parts_.ranks.activity->enter(distributed::Phase::kEnd);
     stop_consensus_.finish();
-    end_together(!done ? "stopped" : validations_.end_training() ? "early" : "done", validations_.reason_of_end());
+    if (!done) {
+      end_together("stopped", "");
+    } else if (has_trained_all()) {
+      end_together("done", "");
+    } else {
+      end_together("early", validations_.reason_of_end());
+    }
     return done;
   } catch (const Error& error) {
     report_failure(error.what());
@@ -109,7 +115,7 @@ void Trainer::start() {
 
 bool Trainer::run_epochs() {
   start();
-  while (!is_complete()) {
+  while (!has_trained_all() && !validations_.end_training()) {
     if (run_epoch()) continue;
     if (run_.progress.step > 0 && !checkpoints_.is_saved()) save();
     return false;
@@ -117,8 +123,7 @@ bool Trainer::run_epochs() {
   return true;
 }
 
-bool Trainer::is_complete() const {
-  if (validations_.end_training()) return true;
+bool Trainer::has_trained_all() const {
   const auto& plan = parts_.plan;
   const auto& progress = run_.progress;
   if (plan.num_epochs) return progress.epoch >= *plan.num_epochs;

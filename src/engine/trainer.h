@@ -52,7 +52,7 @@ class Trainer {
   // Collective: whether any rank has been asked to stop.
   bool stop_agreed();
   // Whether all has been trained and validated.
-  bool is_complete() const;
+  bool has_trained_all() const;
   // One epoch, or the part of one that is left, and its validation. Returns false when asked to stop meanwhile.
   bool run_epoch();
   // Trains the steps of part_, or until training.early_stopping ends the training. Returns false when asked to stop meanwhile.

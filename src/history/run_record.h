@@ -45,7 +45,7 @@ struct Warning {
 struct RunRecord {
   std::filesystem::path folder;
   State state = State::kFailed;
-  std::string message;          // why it failed
+  std::string message;          // why it failed, or ended early
   int64_t epoch = 0;            // of the latest step, from 0
   int64_t step = 0;             // number of steps so far
   int64_t num_epochs = 0;       // of the whole training; 0: not known

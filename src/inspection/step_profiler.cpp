@@ -51,7 +51,7 @@ StepProfiler::~StepProfiler() {
 }
 
 void StepProfiler::before_step(int64_t step) {
-  has_seen_first_ = has_seen_first_ || step >= first_;
+  is_before_first_ = step < first_;
   if (step >= first_ && step < last_ && !is_profiling_) begin(step);
   if (!is_profiling_) return;
   // Counted from 1, as the console does.
@@ -94,7 +94,7 @@ void StepProfiler::write() {
 void StepProfiler::finish() {
   range_.reset();
   if (is_profiling_) write();
-  if (!has_seen_first_)
+  if (is_before_first_)
     logger_.info("logging.profile_steps: nothing is profiled, because the training has ended before step {}", first_ + 1);
 }
 

@@ -42,7 +42,7 @@ class StepProfiler final : public engine::TrainingHook {
   std::filesystem::path trace_file_;
   Logger& logger_;
   bool is_profiling_ = false;
-  bool has_seen_first_ = false;              // whether the training has come to step `first` or beyond
+  bool is_before_first_ = false;             // whether the latest step is before step `first`
   int64_t begin_ = 0;                        // the first step of the profile
   int64_t end_ = 0;                          // after its latest step
   std::string step_name_;                    // of range_

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -88,9 +89,11 @@ void EventCommand::send(std::string_view line) {
   eventfd_write(wake_up_.number(), 1);
 }
 
-void EventCommand::finish() {
+void EventCommand::finish(std::chrono::milliseconds most) {
   {
     const std::lock_guard lock(mutex_);
+    // The thread reads it once finished_at_ is set.
+    if (!finished_at_) options_.patience = std::min(options_.patience, most);
     if (!finished_at_) finished_at_ = Clock::now();
   }
   eventfd_write(wake_up_.number(), 1);

@@ -40,8 +40,9 @@ class EventCommand {
 
   // `line`: without its newline. Does not wait.
   void send(std::string_view line);
-  // Gives the program the lines that wait, closes its input and waits for its end; terminates it when that takes too long.
-  void finish();
+  // Gives the program the lines that wait, closes its input and waits for its end; terminates it when that takes longer than `most` or the
+  // options' patience.
+  void finish(std::chrono::milliseconds most = std::chrono::hours(24));
 
  private:
   using Clock = std::chrono::steady_clock;

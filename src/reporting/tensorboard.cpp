@@ -94,7 +94,7 @@ class Tensorboard : public Sink {
   void on_end(const EndEvent& event) override {
     if (event.reason == "stopped") return;
     EventValues values;
-    values.add_session_end(event.reason == "done", unix_seconds());
+    values.add_session_end(event.reason != "failed", unix_seconds());
     write(event.step, values);
   }
 

@@ -85,12 +85,17 @@ void check_num_classes(const config::Experiment& experiment, const input::Datase
                               counted(info.num_classes, "class", "classes")));
 }
 
+std::unique_ptr<input::Pipeline> make_pipeline(const std::vector<config::ComponentConfig>& transforms, const input::DatasetInfo& info,
+                                               const device::Placement& placement) {
+  const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
+  return std::make_unique<input::Pipeline>(transforms, info, input::BatchLayout{placement.input_dtype, channels_last});
+}
+
 void make_batches(engine::DataSource& source, const std::vector<config::ComponentConfig>& transforms, int64_t batch_size,
                   const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger) {
   const auto& info = source.info;
   const auto& section = experiment.dataset;
-  const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
-  source.pipeline = std::make_unique<input::Pipeline>(transforms, info, input::BatchLayout{placement.input_dtype, channels_last});
+  source.pipeline = make_pipeline(transforms, info, placement);
   input::LoaderOptions options{.batch_size = batch_size,
                                .num_workers = experiment.dataloader.num_workers,
                                .prefetch = experiment.dataloader.prefetch,
@@ -188,11 +193,9 @@ std::pair<std::vector<int64_t>, std::vector<int64_t>> split_training_files(const
 }
 
 // Trains and validates on `count` of the training samples, chosen by the seed.
-void overfit(const config::Experiment& experiment, int64_t count, std::vector<int64_t> samples, Logger& logger, engine::Data& data) {
+void overfit(const config::Experiment& experiment, int64_t count, std::vector<int64_t> samples, engine::Data& data) {
   count = std::min(count, static_cast<int64_t>(samples.size()));
   const auto chosen = split(std::move(samples), count, static_cast<uint64_t>(experiment.seed)).first;
-  logger.warn("the training and the validation use the same {} (training.overfit_batches: {})", counted(count, "image"),
-              *experiment.training.overfit_batches);
   data.train.subset = std::make_unique<input::Subset>(*data.train.files, chosen);
   if (!experiment.validation.is_off()) data.validation.subset = std::make_unique<input::Subset>(*data.train.files, chosen);
 }
@@ -206,7 +209,7 @@ engine::Data open_samples_unguarded(const config::Experiment& experiment, const 
   std::vector<int64_t> held_out, rest;
   if (holds_out(experiment)) std::tie(held_out, rest) = split_training_files(experiment, files.size(), logger);
   if (num_overfit) {
-    overfit(experiment, *num_overfit, holds_out(experiment) ? rest : indices_up_to(files.size()), logger, data);
+    overfit(experiment, *num_overfit, holds_out(experiment) ? rest : indices_up_to(files.size()), data);
     return data;
   }
   if (holds_out(experiment)) data.train.subset = std::make_unique<input::Subset>(files, rest);
@@ -286,7 +289,12 @@ void add_batches(const config::Experiment& experiment, const device::Placement& 
   }
   make_batches(data.train, experiment.dataset.train_transforms, std::min(data.plan.batch_size, data.samples_per_epoch), experiment,
                placement, ranks, logger);
-  if (!experiment.validation.is_off()) add_validation_batches(experiment, placement, ranks, logger, data.validation);
+  if (experiment.validation.is_off()) {
+    // Initial weights that are computed from images need it (engine::fit_model).
+    data.validation.pipeline = make_pipeline(experiment.dataset.validation_transforms, data.train.info, placement);
+  } else {
+    add_validation_batches(experiment, placement, ranks, logger, data.validation);
+  }
 }
 
 void add_validation_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,

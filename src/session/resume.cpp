@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 bool prevents_resume(const config::Difference& difference) {
   const auto& key = difference.key;
   if (key.starts_with("model.init") || key == "dataloader.sampler.weights") return false;
-  return key == "seed" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") || key == "dataset.name" ||
-         key == "dataset.validation_split" || key == "optimizer.name" || key == "optimizer.groups";
+  return key == "seed" || key == "training.overfit_batches" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") ||
+         key == "dataset.name" || key == "dataset.validation_split" || key == "optimizer.name" || key == "optimizer.groups";
 }
 
 // The configuration that a run wrote. Keys that an earlier version of this program did not have get their defaults.
@@ -101,8 +101,19 @@ Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
 
 // A run that begins at the end of another would have nothing to train, and report the other's results. `context`: what begins the message.
 void refuse_complete_training(const Checkpoint& checkpoint, const config::TrainingSection& training, const std::string& context) {
+  const auto view = state::View(checkpoint.tree, checkpoint.file.string());
+  const auto early_stopping = view.find("early_stopping");
+  if (training.early_stopping && early_stopping) {
+    const auto num_not_better = early_stopping->at("num_not_better").integer();
+    if (num_not_better >= training.early_stopping->patience) {
+      throw UsageError(
+          fmt::format("{}: its training has ended early, after {} in a row that were not better; raise "
+                      "training.early_stopping.patience, or set training.early_stopping: null, to train further",
+                      context, counted(num_not_better, "validation")));
+    }
+  }
   const char* unit = training.epochs ? "epoch" : "step";
-  const auto num_done = state::View(checkpoint.tree, checkpoint.file.string()).at(unit).integer();
+  const auto num_done = view.at(unit).integer();
   if (num_done < (training.epochs ? *training.epochs : training.steps.value())) return;
   throw UsageError(
       fmt::format("{}: its training of {} is complete; raise training.{}s to train further", context, counted(num_done, unit), unit));
@@ -164,6 +175,8 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
   if (was_finished) {
     contents.changes = config::differences(parse_configuration(read_file(directory.config_file()), directory.config_file().string()),
                                            config::parse_yaml(config_text, "the configuration"));
+    // It says how to continue, and changes nothing of the training.
+    std::erase_if(contents.changes, [](const config::Difference& change) { return change.key == "training.extend"; });
   }
   const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;

@@ -167,9 +167,15 @@ engine::Data Session::open_data(const engine::Network& network) {
 }
 
 void Session::warn_of_plan(const engine::Plan& plan) const {
-  if (!directory_ || plan.accumulation_steps <= plan.batches_per_epoch) return;
+  if (!directory_) return;
+  const auto& experiment = context_.experiment();
+  if (experiment.training.overfit_batches) {
+    context_.logger().warn("{}: the training uses {} only, and validation the same ones", experiment.place_of("training.overfit_batches"),
+                           counted(plan.samples_per_epoch, "image"));
+  }
+  if (plan.accumulation_steps <= plan.batches_per_epoch) return;
   context_.logger().warn("{}: {} micro-steps are more than an epoch has, so that each epoch is one step of {}",
-                         context_.experiment().place_of("training.accumulation_steps"), plan.accumulation_steps, plan.batches_per_epoch);
+                         experiment.place_of("training.accumulation_steps"), plan.accumulation_steps, plan.batches_per_epoch);
 }
 
 void Session::report_frozen(const models::Model& model) const {
@@ -247,7 +253,8 @@ bool Session::train(reporting::Sink& reporter, const std::function<bool()>& shou
   engine::Trainer trainer(context_.experiment(), *parts_, reporter, should_stop, save_targets());
   for (auto* hook : hooks) trainer.add_hook(*hook);
   std::optional<engine::Histograms> histograms;
-  if (const auto& every_epochs = context_.experiment().logging.histograms_every_epochs; context_.rank() == 0 && every_epochs) {
+  const auto& every_epochs = context_.experiment().logging.histograms_every_epochs;
+  if (every_epochs && context_.rank() == 0 && options_.makes_histograms) {
     trainer.add_hook(histograms.emplace(*parts_, trainer.part(), *every_epochs, reporter));
   }
   if (is_resumed()) {

@@ -176,6 +176,31 @@ class TrainerTest(unittest.TestCase):
         self.assertEqual(again.returncode, 0)
         self.assertIn("holds a finished run", again.err)
 
+    @plants("A run that has ended early is to be trained further")
+    def test_a_run_that_ends_early(self, row):
+        early = ("--config", LINEAR, "optimizer.lr=0", "training.epochs=20", "training.early_stopping={patience: 3}")
+        run = self.train(*early)
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertRegex(run.err, r"early  128 steps  .* in 3 validations in a row \(training\.early_stopping\)\n")
+        self.assertIn(f"to evaluate: trainer eval --checkpoint {self.run_dir}/checkpoints/best.pt", run.err)
+        summary = json.loads((self.run_dir / "summary.json").read_text())
+        self.assertEqual((summary["reason"], summary["step"], summary["best"]["step"]), ("early", 128, 32))
+        self.assertIn("holds a finished run", self.train(*early).err)
+        self.assertRegex(trainer("runs", self.folder).out, r" early +4/20 ")
+        further = self.train(*early, "training.epochs=30")
+        row.check(self, further.err, further.returncode, FILE=self.run_dir, NUMBER=3)
+        patient = self.train(*early, "training.early_stopping={patience: 5}", "training.extend=true")
+        self.assertEqual(patient.returncode, 0, patient.err)
+        # training.extend is no part of what was trained.
+        again = self.train(*early, "training.early_stopping={patience: 5}")
+        self.assertEqual(again.returncode, 0, again.err)
+        self.assertIn("holds a finished run", again.err)
+        self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["step"], 192)
+        straight = self.folder / "straight"
+        self.assertEqual(trainer(*early, "training.early_stopping={patience: 5}", "--run-dir", straight).returncode, 0)
+        ends = [[event for event in results(folder) if event["event"] in ("train", "validation")] for folder in (self.run_dir, straight)]
+        self.assertEqual(*ends)
+
     def test_interrupt_saves_and_the_run_resumes(self):
         process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)
         for line in process.stderr:

@@ -26,6 +26,7 @@ TEST(LinesAfterRun, NameTheFilesAndTheNextCommands) {
                    "to evaluate: trainer eval --checkpoint " + quoted_path + "/checkpoints/best.pt'",
                    "for curves:  trainer report " + quoted_path + "'"}));
   EXPECT_EQ(lines_after_run({.reason = "stopped"}, start, directory).at(1).substr(0, 13), "to continue: ");
+  EXPECT_EQ(lines_after_run({.reason = "early"}, start, directory), lines_after_run({.reason = "done"}, start, directory));
   EXPECT_EQ(lines_after_run({.reason = "failed"}, start, directory), Lines());
 }
 

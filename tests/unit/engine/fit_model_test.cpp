@@ -43,6 +43,12 @@ TEST(FitModel, UsesTheFirstTrainingImages) {
   EXPECT_TRUE(torch::equal(first_layer_of(parts), fitted));
 }
 
+TEST(FitModel, WithoutValidationToo) {
+  const auto expected = first_layer_of(testing::SmallSession(kFitText).parts());
+  testing::SmallSession run(kFitText, {"validation.every_epochs=null"});
+  EXPECT_TRUE(torch::equal(first_layer_of(run.parts()), expected));
+}
+
 TEST(FitModel, AllRanksStartWithTheSameValues) {
   const auto expected = first_layer_of(testing::SmallSession(kFitText).parts());
   testing::run_ranks(3, [&](distributed::ProcessGroups& groups) {

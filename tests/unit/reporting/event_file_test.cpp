@@ -120,7 +120,7 @@ TEST(Tensorboard, WritesPictures) {
 }
 
 TEST(Tensorboard, OnlyAStoppedRunHasNoEnd) {
-  for (const auto& [reason, count] : {std::pair("stopped", 0U), std::pair("done", 1U), std::pair("failed", 1U)}) {
+  for (const auto& [reason, count] : {std::pair("stopped", 0U), std::pair("done", 1U), std::pair("early", 1U), std::pair("failed", 1U)}) {
     const testing::TemporaryFolder folder;
     make_tensorboard(folder.path())->on_end({.reason = reason});
     EXPECT_EQ(count_in(folder.path(), "_hparams_/session_end_info"), count) << reason;
