@@ -67,7 +67,10 @@ class ProfileTest(unittest.TestCase):
         # The table has the operations that are the dearest in Python too, in nearly the same order.
         table = dict(re.findall(r"^  (\S+) +(\d+) +\d+\.\d\d ms +\d+\.\d %$", result.stderr, re.MULTILINE))
         for operation in expected[:4]:
-            self.assertEqual(table.get(operation.key), str(operation.count), result.stderr)
+            self.assertIn(operation.key, table, result.stderr)
+            # The program also copies the statistics of batch normalisation in each step, to restore them if the step is not finite.
+            if operation.key != "aten::copy_":
+                self.assertEqual(table[operation.key], str(operation.count), result.stderr)
 
 
 if __name__ == "__main__":
