@@ -143,9 +143,7 @@ struct OneCycleSchedule final : Schedule {
 };
 
 struct PlateauSchedule final : Schedule {
-  enum class ThresholdMode { kRelative, kAbsolute };
   PlateauOptions options;
-  ThresholdMode threshold_mode = ThresholdMode::kRelative;
 
   void describe(config::KeyTable& keys) override {
     keys.add("factor", options.factor,
@@ -155,17 +153,13 @@ struct PlateauSchedule final : Schedule {
               .unit = "validations",
               .doc = "Validations in a row without a better checkpoint.monitor that are waited for; one more reduces the learning rate."});
     keys.add("threshold", options.threshold, {.min = 0, .doc = "How much better than the best one a validation must be to count."});
-    keys.add_choice("threshold_mode", threshold_mode, {{"rel", ThresholdMode::kRelative}, {"abs", ThresholdMode::kAbsolute}},
+    keys.add_choice("threshold_mode", options.is_relative, {{"rel", true}, {"abs", false}},
                     {.doc = "Whether threshold is a fraction of the best value, or in the metric's own unit."});
     keys.add("cooldown", options.cooldown, {.min = 0, .unit = "validations", .doc = "Validations after a reduction that are not counted."});
     keys.add("min_factor", options.min_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at least."});
   }
   double factor(const SchedulePoint& /*point*/) const override { return 1; }
-  std::optional<Plateau> plateau() const override {
-    auto complete = options;
-    complete.is_relative = threshold_mode == ThresholdMode::kRelative;
-    return Plateau(complete);
-  }
+  std::optional<Plateau> plateau() const override { return Plateau(options); }
 };
 
 using LrSchedulerRegistry = config::Registry<std::unique_ptr<Schedule>>;
