@@ -8,6 +8,7 @@ import json
 import pathlib
 import statistics
 import subprocess
+import time
 
 import harness
 from harness import ROOT
@@ -35,13 +36,17 @@ def train(options, convolution, seed):
     folder = ROOT / "build" / "accuracy" / f"{options.config.stem}_{options.epochs}_epochs" / convolution / f"seed_{seed}"
     command = [options.bin / "trainer", "--config", options.config, "--run-dir", folder, f"seed={seed}", f"training.epochs={options.epochs}",
                f"dataset.root={options.data}", f"runtime.convolution={convolution}", "amp.enabled=false", *options.settings]
+    continued = folder.exists()
     print(" ".join(map(str, command)), flush=True)
+    begin = time.monotonic()
     subprocess.run(command, check=True)
+    # The part of a run that was continued says nothing about the duration of the whole.
+    duration = {} if continued else {"minutes": round((time.monotonic() - begin) / 60, 1)}
     events = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     top1 = [event["top1"] for event in events if event["event"] == "validation"][-1]
     machine = harness.machine()
     made_by = {name: machine[name] for name in ("commit", "cpu_kind", "date")}
-    record = [*read_record(), {**key_of(options, convolution, seed), "top1": top1, **made_by}]
+    record = [*read_record(), {**key_of(options, convolution, seed), "top1": top1, **duration, **made_by}]
     RECORD.write_text("[\n" + ",\n".join(f"  {json.dumps(run)}" for run in record) + "\n]\n")
 
 
