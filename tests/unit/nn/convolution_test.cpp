@@ -36,17 +36,22 @@ double distance(const torch::Tensor& a, const torch::Tensor& b) {
   return ((a.to(torch::kFloat64) - exact).norm() / exact.norm().clamp_min(1e-300)).item<double>();
 }
 
-double largest_distance(const Case& c, torch::ScalarType dtype, Tile tile) {
+torch::Tensor convolve_directly(const torch::Tensor& x, const torch::Tensor& weight) { return at::conv2d(x, weight, {}, 1, 1); }
+
+template <class Convolve>
+double largest_distance(const Case& c, torch::ScalarType dtype, const Convolve& convolve) {
   torch::manual_seed(1);
   const auto x = torch::randn({c.images, c.in, c.height, c.width}, torch::kFloat64).to(dtype);
   const auto weight = torch::randn({c.out, c.in, 3, 3}, torch::kFloat64).to(dtype);
   const auto dy = torch::randn({c.images, c.out, c.height, c.width}, torch::kFloat64).to(dtype);
-  const auto direct = [](const auto& input, const auto& parameter) { return at::conv2d(input, parameter, {}, 1, 1); };
-  const auto expected = differentiate(x.to(torch::kFloat64), weight.to(torch::kFloat64), dy.to(torch::kFloat64), direct);
-  const auto actual =
-      differentiate(x, weight, dy, [&](const auto& input, const auto& parameter) { return convolve(input, parameter, {}, tile); });
+  const auto expected = differentiate(x.to(torch::kFloat64), weight.to(torch::kFloat64), dy.to(torch::kFloat64), convolve_directly);
+  const auto actual = differentiate(x, weight, dy, convolve);
   EXPECT_EQ(actual.y.sizes(), expected.y.sizes());
   return std::max({distance(actual.y, expected.y), distance(actual.dx, expected.dx), distance(actual.dw, expected.dw)});
+}
+
+double largest_distance(const Case& c, torch::ScalarType dtype, Tile tile) {
+  return largest_distance(c, dtype, [&](const auto& input, const auto& parameter) { return convolve(input, parameter, {}, tile); });
 }
 
 TEST(Winograd, EqualsTheDirectAlgorithmInFloat64) {
@@ -81,10 +86,12 @@ TEST(Winograd, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
 }
 
 TEST(Winograd, RoundsLittleInFloat32) {
-  // F(2×2) rounds as the direct algorithm does; F(4×4) three to six times more.
+  // F(2×2) rounds as the direct algorithm does; F(4×4) three to six times more. Sums of many values of a weight's gradient also lose digits
+  // by the direct algorithm, the more the fewer threads share them.
   for (const auto& c : kCases) {
-    EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k2), 1e-6) << c.in << " " << c.out << " " << c.height;
-    EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k4), 6e-6) << c.in << " " << c.out << " " << c.height;
+    const double direct = largest_distance(c, torch::kFloat32, convolve_directly);
+    EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k2), std::max(1e-6, 1.2 * direct)) << c.in << " " << c.out << " " << c.height;
+    EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k4), std::max(6e-6, 6 * direct)) << c.in << " " << c.out << " " << c.height;
   }
 }
 
