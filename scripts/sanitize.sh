@@ -27,26 +27,16 @@ shift
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export LSAN_OPTIONS="suppressions=$root/scripts/lsan.supp:print_suppressions=0"
-# LibTorch's threads are those of libgomp, whose synchronization the sanitizer does not see. LLVM's OpenMP offers the same functions and
-# tells the sanitizer about it, through Archer.
 export TSAN_OPTIONS="ignore_noninstrumented_modules=1"
-llvm=/usr/lib/llvm-14/lib
-run_sanitized_tests() {
-  if [ "$preset" = tsan ]; then
-    LD_PRELOAD="$llvm/libomp.so.5" OMP_TOOL_LIBRARIES="$llvm/libarcher.so" OMP_NUM_THREADS=4 run_tests "$@"
-  else
-    run_tests "$@"
-  fi
-}
-if [ "$preset" = tsan ] && [ ! -e "$llvm/libarcher.so" ]; then
-  echo "sanitize: $llvm/libarcher.so is missing; install it with: scripts/setup.sh --dev" >&2
-  exit 1
-fi
 
 targets=("${@/%/_test}")
 chosen=(-L unit)
 if [ $# -gt 0 ]; then chosen=(-R "^unit\.($(IFS='|' && echo "$*"))\$"); fi
-stage set-up set_up
+stage set-up set_up --dev
 stage configure configure
 stage "$preset build" build_targets "${targets[@]}"
-stage "$preset tests" run_sanitized_tests "${chosen[@]}"
+# LibTorch's threads are those of libgomp, whose synchronization the sanitizer does not see. LLVM's OpenMP offers the same functions and
+# tells the sanitizer about it, through Archer.
+llvm=/usr/lib/llvm-14/lib
+if [ "$preset" = tsan ]; then export LD_PRELOAD=$llvm/libomp.so.5 OMP_TOOL_LIBRARIES=$llvm/libarcher.so OMP_NUM_THREADS=4; fi
+stage "$preset tests" run_tests "${chosen[@]}"
