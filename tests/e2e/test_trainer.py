@@ -1,38 +1,18 @@
-"""Runs of the program as a user starts it. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was built without OpenCV."""
+"""Runs of the program as a user starts it. TRAINER_BINARY is the program."""
 
 import csv
 import json
-import os
 import pathlib
 import re
-import resource
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import terminal  # noqa: E402
 from launches import write_safetensors  # noqa: E402
+from program import BINARY, IMAGES, LINEAR, ROOT, ProgramCase, start, trainer  # noqa: E402
 from troubleshooting import plants  # noqa: E402
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
-LINEAR = ROOT / "configs" / "demo_linear.yaml"
-IMAGES = ["--config", ROOT / "configs" / "quickstart.yaml", "training.epochs=1", "dataloader.global_batch_size=500", "logging.every_steps=1"]
-
-
-def start(*args, cwd=ROOT, **options):
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([BINARY, *map(str, args)], cwd=cwd, **pipes, **options)
-
-
-def trainer(*args, **options):
-    process = start(*args, **options)
-    process.out, process.err = process.communicate(timeout=120)
-    return process
 
 
 def events(run_dir, kind=None):
@@ -47,16 +27,7 @@ def results(run_dir):
     return [{key: event[key] for key in keys if key in event} for event in events(run_dir) if event["event"] != "checkpoint"]
 
 
-class TrainerTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-e2e-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.run_dir = self.folder / "run"
-
-    def train(self, *args, **options):
-        return trainer(*args, "--run-dir", self.run_dir, **options)
-
+class TrainerTest(ProgramCase):
     def test_files_of_a_run(self):
         run = self.train("--config", LINEAR)
         self.assertEqual(run.returncode, 0, run.err)
@@ -224,197 +195,6 @@ class TrainerTest(unittest.TestCase):
         event = events(self.run_dir, "resume")[-1]
         self.assertEqual((event["epoch"] + 1, event["step"]), tuple(map(int, resumed.groups())))
 
-    def test_all_configuration_errors_are_reported_and_nothing_starts(self):
-        config = self.folder / "x.yaml"
-        config.write_text(LINEAR.read_text().replace("lr: 0.01", "learning_rate: 0.01"))
-        run = self.train("--config", config, "training.epochs=none")
-        self.assertEqual(run.returncode, 2)
-        self.assertRegex(run.err, r"x\.yaml:\d+:\d+: optimizer\.learning_rate: unknown key; did you mean \"lr\"\?")
-        self.assertIn("command line: training.epochs: expected an integer >= 1 or null, got none", run.err)
-        self.assertFalse(self.run_dir.exists())
-
-    def test_contradictions_are_listed_with_their_positions_and_nothing_is_written(self):
-        config = self.folder / "x.yaml"
-        config.write_text(f"experiment: contradictions\noutput_dir: {self.folder}/runs\nmodel: {{name: demo_conv, num_classes: 7}}\n"
-                          "dataset: {name: synthetic, shape: [3, 28, 28]}\noptimizer: {name: sam, lr: 0.1}\n"
-                          "lr_scheduler: {name: onecycle, warmup_steps: 3}\ntraining: {epochs: 3, accumulation_steps: 2}\n")
-        run = trainer("--config", config, "dataloader={batch_size: 8, global_batch_size: 8}")
-        self.assertEqual(run.returncode, 2)
-        self.assertEqual(run.err.splitlines(), [
-            f"{config}:3:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after "
-            "dataset.train_transforms",
-            f"{config}:3:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes",
-            f"{config}:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
-            "training.accumulation_steps: 1",
-            f"{config}:6:46: lr_scheduler.warmup_steps: onecycle has a warm-up of its own; remove this key",
-            "command line: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them",
-        ])
-        self.assertEqual(list(self.folder.iterdir()), [config])
-
-    def test_a_refused_start_leaves_no_new_folder(self):
-        empty = self.folder / "empty"
-        empty.mkdir()
-        for args, code, text in (
-            (["--resume", self.folder / "absent.pt"], 5, f"error: {self.folder}/absent.pt: there is no such file; check the path"),
-            ([f"model.init_from={self.folder}/absent.pt"], 5, f"error: {self.folder}/absent.pt: there is no such file; check the path"),
-            (["--resume", empty], 2,
-             f"error: --resume {empty}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file"),
-            (["dataloader.batch_size=2000"], 2,
-             "error: command line: dataloader.batch_size: 1024 training images are fewer than one batch of 2000; lower it, or set "
-             "dataloader.drop_last: false"),
-        ):
-            with self.subTest(args=args):
-                run = self.train("--config", LINEAR, *args)
-                self.assertEqual((run.returncode, run.err.splitlines()[-1]), (code, text))
-                self.assertEqual(list(self.folder.iterdir()), [empty])
-
-    def test_a_refused_start_does_not_change_an_earlier_run(self):
-        self.assertEqual(self.train("--config", LINEAR, "training.epochs=1").returncode, 0)
-        # An unfinished run that has measured something after its checkpoint, which a resumed run would measure again.
-        (self.run_dir / "summary.json").unlink()
-        with (self.run_dir / "metrics.jsonl").open("a") as metrics:
-            metrics.write('{"event": "train", "epoch": 1, "step": 40}\n')
-        read = lambda: {path.relative_to(self.run_dir): path.read_bytes() for path in sorted(self.run_dir.rglob("*")) if path.is_file()}
-        before = read()
-        log = before.pop(pathlib.Path("train.log"))
-        for args, code, text in (
-            (["--resume", "none"], 2, "holds an unfinished run, which is not overwritten"),
-            (["--resume", self.folder / "absent.pt"], 5, "there is no such file"),
-            (["seed=7"], 2, "belongs to another run (seed: 7, not 42)"),
-            (["model.freeze=[fc.bias]"], 2, "belongs to another run (model.freeze: [fc.bias], not [])"),
-            (["optimizer.groups=[{parameters: [fc.bias]}]"], 2, "belongs to another run (optimizer.groups: [{parameters: [fc.bias]"),
-            (["dataloader.batch_size=2000"], 2, "1024 training images are fewer than one batch of 2000"),
-            (["lr_scheduler={warmup_steps: 200}"], 2, "the warm-up of 200 steps is not shorter than the training of 160 steps"),
-        ):
-            with self.subTest(args=args):
-                run = self.train("--config", LINEAR, *args)
-                self.assertEqual((run.returncode, text in run.err.splitlines()[-1]), (code, True), run.err)
-                after = read()
-                self.assertTrue(after.pop(pathlib.Path("train.log")).startswith(log))
-                self.assertEqual(after, before)
-
-    def test_warnings_appear_once(self):
-        weights = self.folder / "weights.safetensors"
-        write_safetensors(weights, {"fc.bias": ([10], [0] * 10)})
-        config = self.folder / "x.yaml"
-        config.write_text("experiment: warnings\nmodel: {name: demo_conv}\ndataloader: {batch_size: 4}\noptimizer: {name: sgd, lr: 0.01}\n"
-                          "dataset: {name: synthetic, num_train: 16, num_validation: 4}\n"
-                          "lr_scheduler: {name: multistep, milestones: [9]}\ntraining: {epochs: 2}\n")
-        settings = ["--config", config, "checkpoint.mode=min", "training.accumulation_steps=3", f"model.init_from={weights}",
-                    "model.init_strict=false"]
-        of_the_file = [
-            f"warning: {config}:6:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 2 epochs",
-            "warning: command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher "
-            "one is better; leave mode out",
-        ]
-        of_the_run = [
-            "warning: command line: training.accumulation_steps: 3 micro-steps are more than an epoch has, so that each epoch is one step "
-            "of 2",
-            f"warning: command line: model.init_from: only 1 of the 4 tensors of the network are in {weights}; the others start at random",
-        ]
-        shown = trainer("config", "show", *settings)
-        self.assertEqual((shown.returncode, shown.err.splitlines()), (0, of_the_file))
-        self.assertTrue(shown.out.startswith("experiment: warnings\n"))
-        self.assertNotIn("warning: ", shown.out)
-        run = self.train("launch", "--nproc-per-node", "2", *settings)
-        self.assertEqual(run.returncode, 0, run.err)
-        log = (self.run_dir / "train.log").read_text()
-        for text in (run.err, log):
-            self.assertEqual(re.findall("warning: .*", text), of_the_file + of_the_run, text)
-
-    def test_a_name_with_control_characters_is_refused(self):
-        config = self.folder / "x.yaml"
-        config.write_text(LINEAR.read_text() + f"output_dir: {self.folder}/runs\n")
-        expected = "experiment: expected text without control characters, got "
-        for override, shown in (('"a\\0b"', r'"a\x00b"'), ('"a\\eb"', r'"a\x1bb"'), ('"a\n\nb"', r'"a\x0ab"')):
-            run = trainer("--config", config, f"experiment={override}")
-            self.assertEqual((run.returncode, run.err), (2, f"error: command line: {expected}{shown}\n"))
-        config.write_text(config.read_text().replace("experiment: demo_linear", "experiment: a\x1b]0;title\x07b"))
-        line = config.read_text().split("experiment: ")[0].count("\n") + 1
-        run = trainer("--config", config)
-        self.assertEqual((run.returncode, run.err), (2, f"error: {config}:{line}:13: {expected}" + r'"a\x1b]0;title\x07b"' + "\n"))
-        self.assertEqual(list(self.folder.iterdir()), [config])
-
-    def test_invalid_configuration_files(self):
-        for name, content in {
-            "empty": b"",
-            "tabs": b"model:\n\tname: x\n",
-            "twice": b"seed: 1\nseed: 2\n",
-            "anchor": b"a: &b 1\n",
-            "latin1": b"experiment: caf\xe9\n",
-            "binary": bytes(range(256)) * 64,
-            "deep": b"a: " + b"[" * 10_000_000,
-            "deep_in_a_megabyte": b"a: " + b"{a: " * 200_000,
-        }.items():
-            with self.subTest(name):
-                path = self.folder / name
-                path.write_bytes(content)
-                run = self.train("--config", path)
-                self.assertEqual(run.returncode, 2, run.err)
-                self.assertIn(str(path), run.err)
-        for path in (self.folder, self.folder / "absent"):
-            run = self.train("--config", path)
-            self.assertEqual((run.returncode, str(path) in run.err), (2, True), run.err)
-
-    def test_pipes_and_devices(self):
-        pipe = self.folder / "pipe"
-        os.mkfifo(pipe)
-        refusal = f"cannot read {pipe}: it is a pipe, not a regular file"
-        weights = self.train("--config", LINEAR, f"model.init_from={pipe}")
-        self.assertEqual((weights.returncode, refusal in weights.err), (5, True), weights.err)
-        data = self.folder / "cifar-10-batches-bin"
-        data.mkdir()
-        (data / "data_batch_1.bin").symlink_to(pipe)
-        cifar = ["--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "--run-dir", self.folder / "cifar"]
-        run = trainer(*cifar)
-        self.assertEqual((run.returncode, refusal.replace("/pipe", "/cifar-10-batches-bin/data_batch_1.bin") in run.err), (3, True), run.err)
-        (self.run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
-        checkpoint = self.run_dir / "checkpoints" / "step_00000999.pt"
-        os.mkfifo(checkpoint)
-        run = self.train("--config", LINEAR)
-        self.assertEqual((run.returncode, f"warning: cannot read {checkpoint}: it is a pipe" in run.err), (5, True), run.err)
-        zero = trainer("--config", "/dev/zero")
-        self.assertEqual((zero.returncode, zero.err), (2, "error: cannot read /dev/zero: it is a device, not a regular file or a pipe\n"))
-        # As with `cat FILE | trainer …`, and `trainer --config <(…)`.
-        with LINEAR.open() as file, subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
-            shown = subprocess.run([BINARY, "config", "show", "--config", "/dev/stdin"], stdin=cat.stdout, capture_output=True, text=True, timeout=60)
-        self.assertEqual((shown.returncode, "demo_linear" in shown.stdout), (0, True), shown.stderr)
-
-    def test_a_stop_request_before_the_program_starts(self):
-        """While the libraries are initialised, the signal is blocked. A run then stops; another command ends by the signal."""
-        run = ["--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir]
-        for command, code in ((run, 75), (["config", "show", "--config", LINEAR], -signal.SIGTERM)):
-            with self.subTest(command=command[0]):
-                process = start(*command)
-                is_blocked = False
-                while not is_blocked and process.poll() is None:
-                    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-                    is_blocked = int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) >> (signal.SIGTERM - 1) & 1
-                process.send_signal(signal.SIGTERM)
-                err = process.communicate(timeout=60)[1]
-                self.assertEqual(process.returncode, code, err)
-                self.assertIn("Name:\ttrainer\n", status)
-
-    def test_threads_that_wait_leave_their_core_to_other_processes(self):
-        """The OpenMP library has read the variable that the program has set for it, unless the user has set one."""
-        inherited = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
-        for variables, count in (({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")):
-            with self.subTest(**variables):
-                env = {**inherited, "OMP_DISPLAY_ENV": "verbose", **variables}
-                run = subprocess.run([BINARY, "config", "show", "--config", LINEAR], env=env, capture_output=True, text=True, timeout=60)
-                self.assertEqual(run.returncode, 0, run.stderr)
-                self.assertEqual(re.search(r"GOMP_SPINCOUNT = '(\w+)'", run.stderr)[1], count)
-
-    def test_the_error_for_missing_data_states_the_remedy(self):
-        run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")
-        self.assertEqual(run.returncode, 3)
-        self.assertIn("cifar-10-batches-bin", run.err)
-        self.assertIn("dataset.download", run.err)
-        self.assertIn(run.err.splitlines()[-1].removeprefix("error: "), (self.run_dir / "train.log").read_text())
-        # Nothing was trained, so the run directory can be used again.
-        again = self.train("--config", LINEAR)
-        self.assertEqual(again.returncode, 0, again.err)
-
     def test_a_non_finite_step_is_saved_and_replayed(self):
         run = self.train("--config", LINEAR, "optimizer.lr=1.0e30")
         self.assertEqual(run.returncode, 1)
@@ -445,151 +225,6 @@ class TrainerTest(unittest.TestCase):
         self.assertIn("step 0 is not finite", run.err)
         missing = trainer("--config", LINEAR, f"model.init_from={self.folder}/absent.pt", "--run-dir", self.folder / "again")
         self.assertEqual((missing.returncode, f"{self.folder}/absent.pt" in missing.err), (5, True), missing.err)
-
-    def test_sizes_that_no_memory_holds(self):
-        outputs = 1 << 31
-        data = f"dataset={{name: synthetic, shape: [3, 32, 32], num_classes: {outputs - 1}, num_train: 6, num_validation: 6}}"
-        plain = ["dataset.train_transforms=[]", "dataset.validation_transforms=[]"]
-        for model, size in ((f"model={{name: demo_conv, num_classes: {outputs - 1}}}", " (one tensor of it has "),
-                            (f"model={{name: wide_resnet, width: 1000000000000, num_classes: {outputs - 1}}}", "")):
-            run = self.train(*IMAGES, data, *plain, model, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
-            self.assertEqual(run.returncode, 2, run.err)
-            self.assertRegex(run.err, r"error: out of memory for the model \w+ and its optimizer" + re.escape(size) + ".*; choose smaller sizes")
-            self.assertNotIn("frame #", run.err)
-
-    def test_out_of_memory_names_the_batch_size(self):
-        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-        small = ["dataloader.global_batch_size=2000", "dataloader.prefetch=1", "amp.enabled=false"]
-        step = self.train(*IMAGES, *small, "model={name: resnet50, stem: cifar}", preexec_fn=limit)
-        self.assertEqual(step.returncode, 1, step.err)
-        self.assertIn("out of memory in step 0 at batch_size 2000", step.err)
-        self.run_dir = self.folder / "loader"
-        loader = self.train(*IMAGES, "dataloader.global_batch_size=2000", "dataloader.prefetch=500", preexec_fn=limit)
-        self.assertEqual(loader.returncode, 1, loader.err)
-        self.assertIn("out of memory for 501 batches of batch_size 2000", loader.err)
-
-    def test_command_lines(self):
-        for args, code, text in (
-            (["--help"], 0, "usage: trainer"),
-            (["--version"], 0, "LibTorch "),
-            (["train", "--help"], 0, "--run-dir"),
-            (["list", "models"], 0, "resnet18"),
-            (["list", "modells"], 2, "modells"),
-            (["export", "--checkpoint", "absent.pt", "--format", "state_dict", "--output", "x.pt"], 5, "absent.pt"),
-            (["export", "--checkpoint", "absent.pt", "--format", "tflite", "--output", "x.pt"], 2, "tflite"),
-            (["tain"], 2, 'did you mean "train"?'),
-            (["--config"], 2, "--config"),
-            (["--confg", "x"], 2, "--confg is not an option; did you mean --config?"),
-            ([LINEAR], 2, f"did you mean --config {LINEAR}?"),
-            (["help"], 0, "usage: trainer"),
-            (["help", "train"], 0, "--run-dir"),
-            ([], 2, "usage: trainer"),
-            (["config", "show", "--config", LINEAR, "seed=7"], 0, "seed: 7"),
-            (["config", "reference"], 0, "weight_decay"),
-        ):
-            with self.subTest(args=args):
-                run = trainer(*args)
-                self.assertEqual(run.returncode, code, run.err)
-                self.assertIn(text, run.out if code == 0 or not args else run.err)
-        reference = trainer("config", "reference", "--format", "markdown").out
-        self.assertEqual(reference, (ROOT / "docs" / "configuration.md").read_text())
-
-    def test_text_from_outside_does_not_reach_the_terminal_unchanged(self):
-        title = "\x1b]0;title\x07"
-        config = self.folder / "config.yaml"
-        config.write_text('experiment: x\nmodel: {name: "\\e]0;title\\a"}\n')
-        weights = self.folder / f"weights{title}.safetensors"
-        write_safetensors(weights, {f"fc{title}\u009b": ([1], [0]), "Größe": ([1], [0])})
-        for args, code in (
-            (["--config", self.folder / f"absent{title}\r.yaml"], 2),
-            (["--config", config], 2),
-            (["--config", LINEAR, f"{title}=1"], 2),
-            (["checkpoint", "info", weights], 0),
-            ([f"tra{title}in"], 2),
-            ([f"--conf{title}", "x"], 2),
-            (["--config", LINEAR, f"model.init_from={title}", "--run-dir", self.folder / "run"], 2),
-        ):
-            with self.subTest(args=args):
-                run = trainer(*args)
-                self.assertEqual(run.returncode, code, run.err)
-                self.assertIn(r"\x1b]0;title\x07", run.out + run.err)
-                self.assertNotRegex(run.out + run.err, r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-        self.assertIn("Größe", trainer("checkpoint", "info", weights).out)
-
-    def test_list_equals_the_reference(self):
-        reference = (ROOT / "docs" / "configuration.md").read_text()
-        for kind, heading in (
-            ("models", "model, name:"),
-            ("datasets", "dataset, name:"),
-            ("transforms", "transform"),
-            ("batch_transforms", "batch_transform"),
-            ("samplers", "dataloader.sampler, name:"),
-            ("optimizers", "optimizer, name:"),
-            ("lr_schedulers", "lr_scheduler, name:"),
-            ("losses", "loss, name:"),
-        ):
-            listed = [line.split(maxsplit=1) for line in trainer("list", kind).out.splitlines()]
-            described = re.findall(rf"^## {heading} (\w+)\n\n(.+)$", reference, re.MULTILINE)
-            self.assertEqual([tuple(entry) for entry in listed], described, kind)
-            self.assertTrue(listed, kind)
-
-    def test_data_show(self):
-        picture = self.folder / "grid.png"
-        run = trainer("data", "show", "--config", ROOT / "configs" / "quickstart.yaml", "--output", picture)
-        if os.environ.get("TRAINER_OPENCV") == "0":
-            self.assertEqual((run.returncode, "image files need OpenCV" in run.err), (2, True), run.err)
-            return
-        self.assertEqual(run.returncode, 0, run.err)
-        self.assertEqual(picture.read_bytes()[:4], b"\x89PNG")
-        self.assertEqual(run.out, f"{picture}: the first 64 of 2000 training images in epoch 0\n")
-        run = trainer("data", "show", "--config", ROOT / "configs" / "quickstart.yaml", "dataloader.sampler={name: subset, count: 9}", "--output",
-                      picture)
-        self.assertEqual(run.out, f"{picture}: the first 9 of 9 training images in epoch 0\n")
-        run = trainer("data", "show", "--config", LINEAR, "--output", picture)
-        self.assertEqual((run.returncode, "has no images to show" in run.err), (2, True), run.err)
-
-    def test_data_download(self):
-        # What is there is not fetched again: these proxies do not exist.
-        env = {**os.environ, "http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
-        sample = ROOT / "datasets" / "cifar10_sample"
-        run = trainer("data", "download", "cifar10", "--root", sample, env=env)
-        self.assertEqual((run.returncode, run.out, run.err), (0, f"cifar10: 2000 training and 500 validation images in {sample}\n", ""))
-        root = self.folder / "data"
-        for name, source in (("cifar100", "cifar-100-binary.tar.gz"), ("fashion_mnist", "train-images-idx3-ubyte.gz")):
-            with self.subTest(name):
-                run = trainer("data", "download", name, "--root", root, env=env)
-                self.assertEqual(run.returncode, 3, run.err)
-                self.assertRegex(run.err.splitlines()[-1], rf"^error: cannot get http\S+: .*127\.0\.0\.1.*; try again, or .* by hand")
-                self.assertIn(source, run.err)
-                self.assertEqual(list(root.iterdir()), [])
-        run = trainer("data", "download", "synthetic")
-        self.assertEqual(run.returncode, 2)
-        self.assertIn("synthetic not in {cifar10,cifar100,mnist,fashion_mnist,tiny_imagenet}", run.err)
-
-    def test_only_cpu_libraries_are_loaded(self):
-        process = start("--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir)
-        for line in process.stderr:
-            if line.startswith("epoch 1"):
-                break
-        maps = pathlib.Path(f"/proc/{process.pid}/maps").read_text()
-        process.send_signal(signal.SIGTERM)
-        process.communicate()
-        self.assertEqual(process.returncode, 75)
-        self.assertIn("libtorch_cpu.so", maps)
-        if not pathlib.Path("/proc/driver/nvidia/version").exists():
-            for library in ("libtorch_cuda", "libcublas", "libcudnn", "libnccl", "libtrainer_cuda"):
-                self.assertNotIn(library, maps)
-
-    def test_answers_without_libtorch(self):
-        alone = self.folder / "trainer"
-        shutil.copy(BINARY, alone)
-        for arguments in (["--help"], ["help", "train"], ["train", "--help"], ["list", "models"], ["config", "reference"], ["--version"], ["launch", "--help"]):
-            run = subprocess.run([alone, *arguments], capture_output=True, text=True)
-            self.assertEqual((run.returncode, run.stderr), (0, ""), arguments)
-            self.assertGreater(len(run.stdout), 60, arguments)
-        run = subprocess.run([alone, "--config", LINEAR], capture_output=True, text=True)
-        self.assertEqual(run.returncode, 1)
-        self.assertIn("error: the part of this program that trains cannot be loaded: libtrainer_training.so: cannot open shared object file", run.stderr)
 
 
 if __name__ == "__main__":

@@ -4,16 +4,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spdlog/sinks/ostream_sink.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,91 +17,12 @@
 #include "base/error.h"
 #include "base/signal.h"
 #include "datasets/image_folder_listing.h"
-#include "tests/testing/temporary_folder.h"
-#include "tests/unit/datasets/failure_of.h"
+#include "tests/unit/datasets/image_folder_case.h"
 
 namespace trainer::datasets::test {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
-constexpr auto kRootRemedy = "; set dataset.root to the folder that holds train/ and val/, or one folder of images for each class";
-
-// A data set in a temporary folder.
-class ImageFolderTest : public ::testing::Test {
- protected:
-  std::string path(const std::string& name = "") const { return name.empty() ? root() : root() + "/" + name; }
-
-  // Writes files whose content is their name.
-  void write(const std::vector<std::string>& names) const {
-    for (const auto& name : names) {
-      make_folder(std::filesystem::path(name).parent_path());
-      std::ofstream(path(name)) << name;
-    }
-  }
-  void make_folder(const std::string& name) const { std::filesystem::create_directories(path(name)); }
-  void link(const std::string& target, const std::string& name) const { std::filesystem::create_symlink(target, path(name)); }
-
-  DatasetFactory factory() const {
-    ImageFolderOptions options;
-    options.root = root();
-    return image_folder_factory(options);
-  }
-  std::unique_ptr<input::Dataset> open(Split split) const { return factory().open(split, *make_quiet_logger()); }
-
-  // "LABEL PATH" of each image, relative to the data set's folder.
-  std::vector<std::string> images(Split split) const {
-    std::vector<std::string> lines;
-    const auto dataset = open(split);
-    input::Scratch scratch;
-    for (int64_t i = 0; i < dataset->size(); ++i) {
-      const auto file = dataset->name(i).substr(root().size() + 1);
-      lines.push_back(std::to_string(label_of(*dataset, i)) + ' ' + file);
-    }
-    return lines;
-  }
-
-  // The text of the DataError that opening the split throws.
-  std::string failure(Split split) const { return failure_of(factory(), split); }
-  // What factory() and both of its splits say of a data set without classes.
-  std::string what_is_missing() const {
-    const auto made = factory();
-    EXPECT_EQ(made.info.num_classes, input::kUnknownClasses);
-    EXPECT_THAT(made.info.class_names, IsEmpty());
-    EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + made.missing);
-    EXPECT_EQ(failure_of(made, Split::kValidation), "dataset.root: " + made.missing);
-    return made.missing;
-  }
-  // The reason why the first training image cannot be read.
-  static std::string read_failure(const input::Dataset& dataset) {
-    try {
-      input::Scratch scratch;
-      dataset.read(0, scratch);
-    } catch (const std::runtime_error& error) {
-      EXPECT_EQ(dynamic_cast<const Error*>(&error), nullptr);
-      return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return "";
-  }
-
-  std::string root() const { return folder_.path().string(); }
-
- private:
-  // Does not read files that are links to nothing.
-  static int64_t label_of(const input::Dataset& dataset, int64_t index) {
-    if (!std::filesystem::exists(dataset.name(index))) std::ofstream(dataset.name(index)) << "x";
-    input::Scratch scratch;
-    return dataset.read(index, scratch).label;
-  }
-
-  trainer::testing::TemporaryFolder folder_;
-};
 
 TEST_F(ImageFolderTest, TrainingAndValidationHaveFoldersOfTheirOwn) {
   write({"train/dog/1.jpg", "train/cat/2.jpg", "train/cat/1.jpg", "train/notes.txt", "val/cat/3.jpg", "val/dog/4.jpg", "test/5.jpg"});
@@ -224,91 +141,6 @@ TEST_F(ImageFolderTest, AClassWithoutValidationImagesKeepsItsLabel) {
   EXPECT_EQ(open(Split::kValidation)->info().num_classes, 4);
 }
 
-TEST_F(ImageFolderTest, AClassOfValidationThatTrainingLacksIsRefused) {
-  write({"train/cat/1.jpg", "val/cat/1.jpg", "val/cow/1.jpg"});
-  EXPECT_EQ(open(Split::kTrain)->size(), 1);
-  EXPECT_EQ(failure(Split::kValidation), path("val") + " has the class folder \"cow\", which " + path("train") +
-                                             " does not have; remove it, or add training images of that class");
-}
-
-TEST_F(ImageFolderTest, AClassWithoutImagesIsRefused) {
-  write({"train/cat/1.jpg"});
-  make_folder("train/dog/empty");
-  EXPECT_EQ(failure(Split::kTrain),
-            path("train/dog") +
-                " has no images (files ending in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp); put some there, or "
-                "remove the folder");
-  write({"train/dog/.1.jpg", "train/dog/1.gif", "train/dog/sub/jpg"});
-  EXPECT_THAT(failure(Split::kTrain), AllOf(StartsWith(path("train/dog") + " has no images (files ending in .jpg "),
-                                            EndsWith(" .webp) among its 2 files; put some there, or remove the folder")));
-}
-
-TEST_F(ImageFolderTest, ValidationWithoutAnyImageIsRefused) {
-  write({"train/cat/1.jpg"});
-  make_folder("val");
-  EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images (files ending in .jpg "), HasSubstr("); put")));
-  write({"val/cat/1.txt"});
-  EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images ("), HasSubstr(") among its 1 file; put")));
-}
-
-TEST_F(ImageFolderTest, SaysWhatTheRootLacks) {
-  EXPECT_EQ(what_is_missing(), path() + " has no class folders" + kRootRemedy);
-  make_folder(".hidden");
-  write({"1.jpg"});
-  EXPECT_EQ(what_is_missing(), path() + " has no class folders" + kRootRemedy);
-  make_folder("train");
-  EXPECT_EQ(what_is_missing(), path("train") + " has no class folders" + kRootRemedy);
-  ImageFolderOptions options;
-  options.root = path("nowhere/data");
-  EXPECT_EQ(image_folder_factory(options).missing, "there is no folder " + options.root + kRootRemedy);
-  options.root = path("1.jpg");
-  EXPECT_EQ(image_folder_factory(options).missing, options.root + " is not a folder" + kRootRemedy);
-  EXPECT_EQ(failure_of(image_folder_factory(options), Split::kTrain), "dataset.root: " + options.root + " is not a folder" + kRootRemedy);
-}
-
-TEST_F(ImageFolderTest, FoldersThatChangeAfterTheStartAreNoticed) {
-  write({"train/cat/1.jpg"});
-  const auto made = factory();
-  write({"train/dog/1.jpg"});
-  EXPECT_EQ(failure_of(made, Split::kTrain), path("train") +
-                                                 " has 2 class folders now, but had 1 when the program started; start it again when they "
-                                                 "no longer change");
-  std::filesystem::remove_all(path("train"));
-  EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + path() + " has no class folders" + kRootRemedy);
-}
-
-// A user other than root, to whom all folders are readable.
-class OtherUser {
- public:
-  OtherUser() : was_root_(::geteuid() == 0) {
-    if (was_root_ && ::seteuid(65534) != 0) throw std::runtime_error("cannot become another user");
-  }
-  ~OtherUser() {
-    if (was_root_ && ::seteuid(0) != 0) std::abort();
-  }
-  OtherUser(const OtherUser&) = delete;
-  OtherUser& operator=(const OtherUser&) = delete;
-
- private:
-  const bool was_root_;
-};
-
-TEST_F(ImageFolderTest, AFolderThatCannotBeListedIsNamed) {
-  write({"train/cat/1.jpg", "train/cat/sub/2.jpg"});
-  ::chmod(path().c_str(), 0755);
-  ::chmod(path("train/cat/sub").c_str(), 0);
-  {
-    const OtherUser other;
-    EXPECT_EQ(failure(Split::kTrain), "cannot list " + path("train/cat/sub") + ": Permission denied");
-  }
-  ::chmod(path("train").c_str(), 0);
-  {
-    const OtherUser other;
-    EXPECT_EQ(what_is_missing(), "cannot list " + path("train") + ": Permission denied" + kRootRemedy);
-  }
-  for (const char* name : {"train", "train/cat/sub"}) ::chmod(path(name).c_str(), 0755);
-}
-
 TEST_F(ImageFolderTest, TheListDoesNotDependOnTheThreads) {
   std::vector<std::string> names;
   for (int label = 0; label < 50; ++label) {
@@ -325,20 +157,6 @@ TEST_F(ImageFolderTest, TheListDoesNotDependOnTheThreads) {
     for (int64_t i = 0; i < list.size(); ++i) {
       EXPECT_EQ(list.path(i), expected.path(i));
       EXPECT_EQ(list.label(i), expected.label(i));
-    }
-  }
-}
-
-TEST_F(ImageFolderTest, TheFirstOfSeveralFailuresIsReported) {
-  for (int label = 10; label < 60; ++label) write({"train/c" + std::to_string(label) + "/0.jpg"});
-  const auto folders = find_class_folders(root());
-  for (const char* name : {"train/c57", "train/c31", "train/c58"}) std::filesystem::remove_all(path(name));
-  for (int i = 0; i < 20; ++i) {
-    try {
-      list_images(folders, Split::kTrain, 8);
-      ADD_FAILURE() << "no error";
-    } catch (const DataError& error) {
-      EXPECT_EQ(error.what(), "there is no folder " + path("train/c31"));
     }
   }
 }
@@ -380,24 +198,6 @@ TEST_F(ImageFolderTest, ThreadsReadConcurrently) {
       }
     });
   }
-}
-
-TEST_F(ImageFolderTest, SaysWhyAFileCannotBeRead) {
-  write({"cat/1.jpg"});
-  const auto dataset = open(Split::kTrain);
-  const auto file = path("cat/1.jpg");
-  EXPECT_EQ(dataset->name(0), file);
-  std::filesystem::resize_file(file, (uintmax_t{1} << 30) + 1);
-  EXPECT_EQ(read_failure(*dataset), "cannot be read: it has more than 1.0 GiB");
-  std::filesystem::resize_file(file, 0);
-  EXPECT_EQ(read_failure(*dataset), "cannot be read: the file is empty");
-  std::filesystem::remove(file);
-  EXPECT_EQ(read_failure(*dataset), "cannot be read: No such file or directory");
-  make_folder("cat/1.jpg");
-  EXPECT_EQ(read_failure(*dataset), "cannot be read: it is a folder, not a regular file");
-  std::filesystem::remove(file);
-  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
-  EXPECT_EQ(read_failure(*dataset), "cannot be read: it is a pipe, not a regular file");
 }
 
 TEST_F(ImageFolderTest, DefaultTransformsAreThoseOfImageNet) {

@@ -1,0 +1,207 @@
+"""What the program refuses or warns of, at the start of a run and when memory runs out. TRAINER_BINARY is the program."""
+
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from launches import write_safetensors  # noqa: E402
+from program import BINARY, IMAGES, LINEAR, ROOT, ProgramCase, trainer  # noqa: E402
+
+
+class RefusedStartsTest(ProgramCase):
+    def test_all_configuration_errors_are_reported_and_nothing_starts(self):
+        config = self.folder / "x.yaml"
+        config.write_text(LINEAR.read_text().replace("lr: 0.01", "learning_rate: 0.01"))
+        run = self.train("--config", config, "training.epochs=none")
+        self.assertEqual(run.returncode, 2)
+        self.assertRegex(run.err, r"x\.yaml:\d+:\d+: optimizer\.learning_rate: unknown key; did you mean \"lr\"\?")
+        self.assertIn("command line: training.epochs: expected an integer >= 1 or null, got none", run.err)
+        self.assertFalse(self.run_dir.exists())
+
+    def test_contradictions_are_listed_with_their_positions_and_nothing_is_written(self):
+        config = self.folder / "x.yaml"
+        config.write_text(f"experiment: contradictions\noutput_dir: {self.folder}/runs\nmodel: {{name: demo_conv, num_classes: 7}}\n"
+                          "dataset: {name: synthetic, shape: [3, 28, 28]}\noptimizer: {name: sam, lr: 0.1}\n"
+                          "lr_scheduler: {name: onecycle, warmup_steps: 3}\ntraining: {epochs: 3, accumulation_steps: 2}\n")
+        run = trainer("--config", config, "dataloader={batch_size: 8, global_batch_size: 8}")
+        self.assertEqual(run.returncode, 2)
+        self.assertEqual(run.err.splitlines(), [
+            f"{config}:3:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after "
+            "dataset.train_transforms",
+            f"{config}:3:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes",
+            f"{config}:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
+            "training.accumulation_steps: 1",
+            f"{config}:6:46: lr_scheduler.warmup_steps: onecycle has a warm-up of its own; remove this key",
+            "command line: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them",
+        ])
+        self.assertEqual(list(self.folder.iterdir()), [config])
+
+    def test_a_refused_start_leaves_no_new_folder(self):
+        empty = self.folder / "empty"
+        empty.mkdir()
+        for args, code, text in (
+            (["--resume", self.folder / "absent.pt"], 5, f"error: {self.folder}/absent.pt: there is no such file; check the path"),
+            ([f"model.init_from={self.folder}/absent.pt"], 5, f"error: {self.folder}/absent.pt: there is no such file; check the path"),
+            (["--resume", empty], 2,
+             f"error: --resume {empty}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file"),
+            (["dataloader.batch_size=2000"], 2,
+             "error: command line: dataloader.batch_size: 1024 training images are fewer than one batch of 2000; lower it, or set "
+             "dataloader.drop_last: false"),
+        ):
+            with self.subTest(args=args):
+                run = self.train("--config", LINEAR, *args)
+                self.assertEqual((run.returncode, run.err.splitlines()[-1]), (code, text))
+                self.assertEqual(list(self.folder.iterdir()), [empty])
+
+    def test_a_refused_start_does_not_change_an_earlier_run(self):
+        self.assertEqual(self.train("--config", LINEAR, "training.epochs=1").returncode, 0)
+        # An unfinished run that has measured something after its checkpoint, which a resumed run would measure again.
+        (self.run_dir / "summary.json").unlink()
+        with (self.run_dir / "metrics.jsonl").open("a") as metrics:
+            metrics.write('{"event": "train", "epoch": 1, "step": 40}\n')
+        read = lambda: {path.relative_to(self.run_dir): path.read_bytes() for path in sorted(self.run_dir.rglob("*")) if path.is_file()}
+        before = read()
+        log = before.pop(pathlib.Path("train.log"))
+        for args, code, text in (
+            (["--resume", "none"], 2, "holds an unfinished run, which is not overwritten"),
+            (["--resume", self.folder / "absent.pt"], 5, "there is no such file"),
+            (["seed=7"], 2, "belongs to another run (seed: 7, not 42)"),
+            (["model.freeze=[fc.bias]"], 2, "belongs to another run (model.freeze: [fc.bias], not [])"),
+            (["optimizer.groups=[{parameters: [fc.bias]}]"], 2, "belongs to another run (optimizer.groups: [{parameters: [fc.bias]"),
+            (["dataloader.batch_size=2000"], 2, "1024 training images are fewer than one batch of 2000"),
+            (["lr_scheduler={warmup_steps: 200}"], 2, "the warm-up of 200 steps is not shorter than the training of 160 steps"),
+        ):
+            with self.subTest(args=args):
+                run = self.train("--config", LINEAR, *args)
+                self.assertEqual((run.returncode, text in run.err.splitlines()[-1]), (code, True), run.err)
+                after = read()
+                self.assertTrue(after.pop(pathlib.Path("train.log")).startswith(log))
+                self.assertEqual(after, before)
+
+    def test_warnings_appear_once(self):
+        weights = self.folder / "weights.safetensors"
+        write_safetensors(weights, {"fc.bias": ([10], [0] * 10)})
+        config = self.folder / "x.yaml"
+        config.write_text("experiment: warnings\nmodel: {name: demo_conv}\ndataloader: {batch_size: 4}\noptimizer: {name: sgd, lr: 0.01}\n"
+                          "dataset: {name: synthetic, num_train: 16, num_validation: 4}\n"
+                          "lr_scheduler: {name: multistep, milestones: [9]}\ntraining: {epochs: 2}\n")
+        settings = ["--config", config, "checkpoint.mode=min", "training.accumulation_steps=3", f"model.init_from={weights}",
+                    "model.init_strict=false"]
+        of_the_file = [
+            f"warning: {config}:6:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 2 epochs",
+            "warning: command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher "
+            "one is better; leave mode out",
+        ]
+        of_the_run = [
+            "warning: command line: training.accumulation_steps: 3 micro-steps are more than an epoch has, so that each epoch is one step "
+            "of 2",
+            f"warning: command line: model.init_from: only 1 of the 4 tensors of the network are in {weights}; the others start at random",
+        ]
+        shown = trainer("config", "show", *settings)
+        self.assertEqual((shown.returncode, shown.err.splitlines()), (0, of_the_file))
+        self.assertTrue(shown.out.startswith("experiment: warnings\n"))
+        self.assertNotIn("warning: ", shown.out)
+        run = self.train("launch", "--nproc-per-node", "2", *settings)
+        self.assertEqual(run.returncode, 0, run.err)
+        log = (self.run_dir / "train.log").read_text()
+        for text in (run.err, log):
+            self.assertEqual(re.findall("warning: .*", text), of_the_file + of_the_run, text)
+
+    def test_a_name_with_control_characters_is_refused(self):
+        config = self.folder / "x.yaml"
+        config.write_text(LINEAR.read_text() + f"output_dir: {self.folder}/runs\n")
+        expected = "experiment: expected text without control characters, got "
+        for override, shown in (('"a\\0b"', r'"a\x00b"'), ('"a\\eb"', r'"a\x1bb"'), ('"a\n\nb"', r'"a\x0ab"')):
+            run = trainer("--config", config, f"experiment={override}")
+            self.assertEqual((run.returncode, run.err), (2, f"error: command line: {expected}{shown}\n"))
+        config.write_text(config.read_text().replace("experiment: demo_linear", "experiment: a\x1b]0;title\x07b"))
+        line = config.read_text().split("experiment: ")[0].count("\n") + 1
+        run = trainer("--config", config)
+        self.assertEqual((run.returncode, run.err), (2, f"error: {config}:{line}:13: {expected}" + r'"a\x1b]0;title\x07b"' + "\n"))
+        self.assertEqual(list(self.folder.iterdir()), [config])
+
+    def test_invalid_configuration_files(self):
+        for name, content in {
+            "empty": b"",
+            "tabs": b"model:\n\tname: x\n",
+            "twice": b"seed: 1\nseed: 2\n",
+            "anchor": b"a: &b 1\n",
+            "latin1": b"experiment: caf\xe9\n",
+            "binary": bytes(range(256)) * 64,
+            "deep": b"a: " + b"[" * 10_000_000,
+            "deep_in_a_megabyte": b"a: " + b"{a: " * 200_000,
+        }.items():
+            with self.subTest(name):
+                path = self.folder / name
+                path.write_bytes(content)
+                run = self.train("--config", path)
+                self.assertEqual(run.returncode, 2, run.err)
+                self.assertIn(str(path), run.err)
+        for path in (self.folder, self.folder / "absent"):
+            run = self.train("--config", path)
+            self.assertEqual((run.returncode, str(path) in run.err), (2, True), run.err)
+
+    def test_pipes_and_devices(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        refusal = f"cannot read {pipe}: it is a pipe, not a regular file"
+        weights = self.train("--config", LINEAR, f"model.init_from={pipe}")
+        self.assertEqual((weights.returncode, refusal in weights.err), (5, True), weights.err)
+        data = self.folder / "cifar-10-batches-bin"
+        data.mkdir()
+        (data / "data_batch_1.bin").symlink_to(pipe)
+        cifar = ["--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "--run-dir", self.folder / "cifar"]
+        run = trainer(*cifar)
+        self.assertEqual((run.returncode, refusal.replace("/pipe", "/cifar-10-batches-bin/data_batch_1.bin") in run.err), (3, True), run.err)
+        (self.run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
+        checkpoint = self.run_dir / "checkpoints" / "step_00000999.pt"
+        os.mkfifo(checkpoint)
+        run = self.train("--config", LINEAR)
+        self.assertEqual((run.returncode, f"warning: cannot read {checkpoint}: it is a pipe" in run.err), (5, True), run.err)
+        zero = trainer("--config", "/dev/zero")
+        self.assertEqual((zero.returncode, zero.err), (2, "error: cannot read /dev/zero: it is a device, not a regular file or a pipe\n"))
+        # As with `cat FILE | trainer …`, and `trainer --config <(…)`.
+        with LINEAR.open() as file, subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
+            shown = subprocess.run([BINARY, "config", "show", "--config", "/dev/stdin"], stdin=cat.stdout, capture_output=True, text=True, timeout=60)
+        self.assertEqual((shown.returncode, "demo_linear" in shown.stdout), (0, True), shown.stderr)
+
+    def test_the_error_for_missing_data_states_the_remedy(self):
+        run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")
+        self.assertEqual(run.returncode, 3)
+        self.assertIn("cifar-10-batches-bin", run.err)
+        self.assertIn("dataset.download", run.err)
+        self.assertIn(run.err.splitlines()[-1].removeprefix("error: "), (self.run_dir / "train.log").read_text())
+        # Nothing was trained, so the run directory can be used again.
+        again = self.train("--config", LINEAR)
+        self.assertEqual(again.returncode, 0, again.err)
+
+    def test_sizes_that_no_memory_holds(self):
+        outputs = 1 << 31
+        data = f"dataset={{name: synthetic, shape: [3, 32, 32], num_classes: {outputs - 1}, num_train: 6, num_validation: 6}}"
+        plain = ["dataset.train_transforms=[]", "dataset.validation_transforms=[]"]
+        for model, size in ((f"model={{name: demo_conv, num_classes: {outputs - 1}}}", " (one tensor of it has "),
+                            (f"model={{name: wide_resnet, width: 1000000000000, num_classes: {outputs - 1}}}", "")):
+            run = self.train(*IMAGES, data, *plain, model, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+            self.assertEqual(run.returncode, 2, run.err)
+            self.assertRegex(run.err, r"error: out of memory for the model \w+ and its optimizer" + re.escape(size) + ".*; choose smaller sizes")
+            self.assertNotIn("frame #", run.err)
+
+    def test_out_of_memory_names_the_batch_size(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        small = ["dataloader.global_batch_size=2000", "dataloader.prefetch=1", "amp.enabled=false"]
+        step = self.train(*IMAGES, *small, "model={name: resnet50, stem: cifar}", preexec_fn=limit)
+        self.assertEqual(step.returncode, 1, step.err)
+        self.assertIn("out of memory in step 0 at batch_size 2000", step.err)
+        self.run_dir = self.folder / "loader"
+        loader = self.train(*IMAGES, "dataloader.global_batch_size=2000", "dataloader.prefetch=500", preexec_fn=limit)
+        self.assertEqual(loader.returncode, 1, loader.err)
+        self.assertIn("out of memory for 501 batches of batch_size 2000", loader.err)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,36 @@
+"""Runs of the program as a user starts it. TRAINER_BINARY is the program."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ["TRAINER_BINARY"]
+LINEAR = ROOT / "configs" / "demo_linear.yaml"
+IMAGES = ["--config", ROOT / "configs" / "quickstart.yaml", "training.epochs=1", "dataloader.global_batch_size=500", "logging.every_steps=1"]
+
+
+def start(*args, cwd=ROOT, **options):
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([BINARY, *map(str, args)], cwd=cwd, **pipes, **options)
+
+
+def trainer(*args, **options):
+    process = start(*args, **options)
+    process.out, process.err = process.communicate(timeout=120)
+    return process
+
+
+class ProgramCase(unittest.TestCase):
+    """A test case with a temporary folder and a run directory in it, which does not exist yet."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-e2e-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.run_dir = self.folder / "run"
+
+    def train(self, *args, **options):
+        return trainer(*args, "--run-dir", self.run_dir, **options)

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "datasets/image_folder.h"
+#include "tests/testing/temporary_folder.h"
+#include "tests/unit/datasets/failure_of.h"
+
+namespace trainer::datasets::test {
+
+// A data set in a temporary folder.
+class ImageFolderTest : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name = "") const { return name.empty() ? root() : root() + "/" + name; }
+
+  // Writes files whose content is their name.
+  void write(const std::vector<std::string>& names) const {
+    for (const auto& name : names) {
+      make_folder(std::filesystem::path(name).parent_path());
+      std::ofstream(path(name)) << name;
+    }
+  }
+  void make_folder(const std::string& name) const { std::filesystem::create_directories(path(name)); }
+  void link(const std::string& target, const std::string& name) const { std::filesystem::create_symlink(target, path(name)); }
+
+  DatasetFactory factory() const {
+    ImageFolderOptions options;
+    options.root = root();
+    return image_folder_factory(options);
+  }
+  std::unique_ptr<input::Dataset> open(Split split) const { return factory().open(split, *make_quiet_logger()); }
+
+  // "LABEL PATH" of each image, relative to the data set's folder.
+  std::vector<std::string> images(Split split) const {
+    std::vector<std::string> lines;
+    const auto dataset = open(split);
+    input::Scratch scratch;
+    for (int64_t i = 0; i < dataset->size(); ++i) {
+      const auto file = dataset->name(i).substr(root().size() + 1);
+      lines.push_back(std::to_string(label_of(*dataset, i)) + ' ' + file);
+    }
+    return lines;
+  }
+
+  // The text of the DataError that opening the split throws.
+  std::string failure(Split split) const { return failure_of(factory(), split); }
+  // What factory() and both of its splits say of a data set without classes.
+  std::string what_is_missing() const {
+    const auto made = factory();
+    EXPECT_EQ(made.info.num_classes, input::kUnknownClasses);
+    EXPECT_THAT(made.info.class_names, ::testing::IsEmpty());
+    EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + made.missing);
+    EXPECT_EQ(failure_of(made, Split::kValidation), "dataset.root: " + made.missing);
+    return made.missing;
+  }
+  // The reason why the first training image cannot be read.
+  static std::string read_failure(const input::Dataset& dataset) {
+    try {
+      input::Scratch scratch;
+      dataset.read(0, scratch);
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(dynamic_cast<const Error*>(&error), nullptr);
+      return error.what();
+    }
+    ADD_FAILURE() << "no error";
+    return "";
+  }
+
+  std::string root() const { return folder_.path().string(); }
+
+ private:
+  // Does not read files that are links to nothing.
+  static int64_t label_of(const input::Dataset& dataset, int64_t index) {
+    if (!std::filesystem::exists(dataset.name(index))) std::ofstream(dataset.name(index)) << "x";
+    input::Scratch scratch;
+    return dataset.read(index, scratch).label;
+  }
+
+  trainer::testing::TemporaryFolder folder_;
+};
+
+}  // namespace trainer::datasets::test

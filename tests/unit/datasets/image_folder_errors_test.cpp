@@ -1,0 +1,147 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "base/error.h"
+#include "datasets/image_folder.h"
+#include "datasets/image_folder_listing.h"
+#include "tests/unit/datasets/failure_of.h"
+#include "tests/unit/datasets/image_folder_case.h"
+
+namespace trainer::datasets::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr auto kRootRemedy = "; set dataset.root to the folder that holds train/ and val/, or one folder of images for each class";
+
+using ImageFolderErrorsTest = ImageFolderTest;
+
+TEST_F(ImageFolderErrorsTest, AClassOfValidationThatTrainingLacksIsRefused) {
+  write({"train/cat/1.jpg", "val/cat/1.jpg", "val/cow/1.jpg"});
+  EXPECT_EQ(open(Split::kTrain)->size(), 1);
+  EXPECT_EQ(failure(Split::kValidation), path("val") + " has the class folder \"cow\", which " + path("train") +
+                                             " does not have; remove it, or add training images of that class");
+}
+
+TEST_F(ImageFolderErrorsTest, AClassWithoutImagesIsRefused) {
+  write({"train/cat/1.jpg"});
+  make_folder("train/dog/empty");
+  EXPECT_EQ(failure(Split::kTrain),
+            path("train/dog") +
+                " has no images (files ending in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp); put some there, or "
+                "remove the folder");
+  write({"train/dog/.1.jpg", "train/dog/1.gif", "train/dog/sub/jpg"});
+  EXPECT_THAT(failure(Split::kTrain), AllOf(StartsWith(path("train/dog") + " has no images (files ending in .jpg "),
+                                            EndsWith(" .webp) among its 2 files; put some there, or remove the folder")));
+}
+
+TEST_F(ImageFolderErrorsTest, ValidationWithoutAnyImageIsRefused) {
+  write({"train/cat/1.jpg"});
+  make_folder("val");
+  EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images (files ending in .jpg "), HasSubstr("); put")));
+  write({"val/cat/1.txt"});
+  EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images ("), HasSubstr(") among its 1 file; put")));
+}
+
+TEST_F(ImageFolderErrorsTest, SaysWhatTheRootLacks) {
+  EXPECT_EQ(what_is_missing(), path() + " has no class folders" + kRootRemedy);
+  make_folder(".hidden");
+  write({"1.jpg"});
+  EXPECT_EQ(what_is_missing(), path() + " has no class folders" + kRootRemedy);
+  make_folder("train");
+  EXPECT_EQ(what_is_missing(), path("train") + " has no class folders" + kRootRemedy);
+  ImageFolderOptions options;
+  options.root = path("nowhere/data");
+  EXPECT_EQ(image_folder_factory(options).missing, "there is no folder " + options.root + kRootRemedy);
+  options.root = path("1.jpg");
+  EXPECT_EQ(image_folder_factory(options).missing, options.root + " is not a folder" + kRootRemedy);
+  EXPECT_EQ(failure_of(image_folder_factory(options), Split::kTrain), "dataset.root: " + options.root + " is not a folder" + kRootRemedy);
+}
+
+TEST_F(ImageFolderErrorsTest, FoldersThatChangeAfterTheStartAreNoticed) {
+  write({"train/cat/1.jpg"});
+  const auto made = factory();
+  write({"train/dog/1.jpg"});
+  EXPECT_EQ(failure_of(made, Split::kTrain), path("train") +
+                                                 " has 2 class folders now, but had 1 when the program started; start it again when they "
+                                                 "no longer change");
+  std::filesystem::remove_all(path("train"));
+  EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + path() + " has no class folders" + kRootRemedy);
+}
+
+// A user other than root, to whom all folders are readable.
+class OtherUser {
+ public:
+  OtherUser() : was_root_(::geteuid() == 0) {
+    if (was_root_ && ::seteuid(65534) != 0) throw std::runtime_error("cannot become another user");
+  }
+  ~OtherUser() {
+    if (was_root_ && ::seteuid(0) != 0) std::abort();
+  }
+  OtherUser(const OtherUser&) = delete;
+  OtherUser& operator=(const OtherUser&) = delete;
+
+ private:
+  const bool was_root_;
+};
+
+TEST_F(ImageFolderErrorsTest, AFolderThatCannotBeListedIsNamed) {
+  write({"train/cat/1.jpg", "train/cat/sub/2.jpg"});
+  ::chmod(path().c_str(), 0755);
+  ::chmod(path("train/cat/sub").c_str(), 0);
+  {
+    const OtherUser other;
+    EXPECT_EQ(failure(Split::kTrain), "cannot list " + path("train/cat/sub") + ": Permission denied");
+  }
+  ::chmod(path("train").c_str(), 0);
+  {
+    const OtherUser other;
+    EXPECT_EQ(what_is_missing(), "cannot list " + path("train") + ": Permission denied" + kRootRemedy);
+  }
+  for (const char* name : {"train", "train/cat/sub"}) ::chmod(path(name).c_str(), 0755);
+}
+
+TEST_F(ImageFolderErrorsTest, TheFirstOfSeveralFailuresIsReported) {
+  for (int label = 10; label < 60; ++label) write({"train/c" + std::to_string(label) + "/0.jpg"});
+  const auto folders = find_class_folders(root());
+  for (const char* name : {"train/c57", "train/c31", "train/c58"}) std::filesystem::remove_all(path(name));
+  for (int i = 0; i < 20; ++i) {
+    try {
+      list_images(folders, Split::kTrain, 8);
+      ADD_FAILURE() << "no error";
+    } catch (const DataError& error) {
+      EXPECT_EQ(error.what(), "there is no folder " + path("train/c31"));
+    }
+  }
+}
+
+TEST_F(ImageFolderErrorsTest, SaysWhyAFileCannotBeRead) {
+  write({"cat/1.jpg"});
+  const auto dataset = open(Split::kTrain);
+  const auto file = path("cat/1.jpg");
+  EXPECT_EQ(dataset->name(0), file);
+  std::filesystem::resize_file(file, (uintmax_t{1} << 30) + 1);
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: it has more than 1.0 GiB");
+  std::filesystem::resize_file(file, 0);
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: the file is empty");
+  std::filesystem::remove(file);
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: No such file or directory");
+  make_folder("cat/1.jpg");
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: it is a folder, not a regular file");
+  std::filesystem::remove(file);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: it is a pipe, not a regular file");
+}
+
+}  // namespace
+}  // namespace trainer::datasets::test
