@@ -11,6 +11,7 @@
 #include "base/plural.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/next_command.h"
 #include "commands/output.h"
 #include "commands/starting_file.h"
 #include "config/reader.h"
@@ -142,11 +143,12 @@ void write_new_file(const fs::path& path, std::string_view text) {
   }
 }
 
-void print_next_steps(const std::string& file, bool has_data) {
+void print_next_steps(const std::string& path, bool has_data) {
   struct Step {
     std::string command;
     const char* purpose;
   };
+  const auto file = quoted(path);
   std::vector<Step> steps;
   const auto is_validate = [](const Command& command) { return std::string_view(command.name) == "validate"; };
   if (std::ranges::any_of(all_commands(), is_validate)) steps.push_back({"trainer validate --config " + file, "check it without data"});
@@ -155,7 +157,7 @@ void print_next_steps(const std::string& file, bool has_data) {
   steps.push_back({"trainer launch --config " + file, "train with one process per GPU"});
   size_t width = 0;
   for (const auto& step : steps) width = std::max(width, step.command.size());
-  print("{} is written. What you can do next:\n", file);
+  print("{} is written. What you can do next:\n", path);
   for (const auto& step : steps) print("  {:<{}}  # {}\n", step.command, width, step.purpose);
 }
 

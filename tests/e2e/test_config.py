@@ -138,12 +138,13 @@ class ConfigTest(unittest.TestCase):
     @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
     def test_init_for_folders_of_images(self):
         data = self.folder / "my photos"
+        self.file = self.folder / "my photos.yaml"
         write_images(data / "train", ("cat", "dog"), 8)
         write_images(data / "val", ("cat", "dog"), 2, first=20)
         (data / "train/dog/00003.png").write_bytes(b"")
         run = self.init("--data", data)
         self.assertIn(f"1 of 16 images cannot be read, the first is sample 11, {data}/train/dog/00003.png: ", run.err)
-        self.assertRegex(run.out, rf"(?m)^  trainer data show --config {self.file} --output images.png ")
+        self.assertRegex(run.out, rf"(?m)^  trainer data show --config '{self.file}' --output images.png ")
         text = self.file.read_text()
         self.assertRegex(text, r"(?m)^experiment: my_photos +# the run lives in runs/my_photos$")
         self.assertIn("\n# 16 training images of 2 classes:\n#   cat 8, dog 8\n# 4 images for validation\n# Sizes: ", text)

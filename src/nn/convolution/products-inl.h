@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "nn/convolution/channels.h"
+#include "nn/channels-inl.h"
 
 // The loops over small constant numbers must be unrolled: otherwise the sums are kept in memory instead of registers.
 #ifndef TRAINER_UNROLL
@@ -22,6 +22,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::convolution::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using nn::HWY_NAMESPACE::for_each_vector;
+using nn::HWY_NAMESPACE::kWideLanes;
+using nn::HWY_NAMESPACE::WideTag;
 
 // Sixteen registers hold 6 × 2 sums, two columns and a factor; thirty-two hold 12 × 2.
 constexpr int kMaxRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 12 : 6;
@@ -87,13 +90,12 @@ HWY_INLINE void multiply_rows(D tag, int64_t num_rows, const T* a, int64_t a_row
 // Calls act(tag, number of vectors, first column) for blocks of columns that cover `num_columns`, a multiple of kChannels.
 template <class T, class Act>
 HWY_INLINE void for_each_column_block(int64_t num_columns, const Act& act) {
-  const hn::CappedTag<T, 16> wide;
-  const hn::CappedTag<T, kChannels> narrow;
-  constexpr int64_t kWide = static_cast<int64_t>(hn::MaxLanes(wide));
-  constexpr int64_t kNarrow = static_cast<int64_t>(hn::MaxLanes(narrow));
   int64_t column = 0;
-  for (; column + 2 * kWide <= num_columns; column += 2 * kWide) act(wide, std::integral_constant<int, 2>(), column);
-  for (; column < num_columns; column += kNarrow) act(narrow, std::integral_constant<int, 1>(), column);
+  for (; column + 2 * kWideLanes<T> <= num_columns; column += 2 * kWideLanes<T>) {
+    act(WideTag<T>(), std::integral_constant<int, 2>(), column);
+  }
+  for_each_vector<T>(num_columns - column,
+                     [&](auto tag, int64_t channel) { act(tag, std::integral_constant<int, 1>(), column + channel); });
 }
 
 }  // namespace trainer::nn::convolution::HWY_NAMESPACE

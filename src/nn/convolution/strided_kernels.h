@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "nn/convolution/channels.h"
+#include "nn/channels.h"
 
 namespace trainer::nn::convolution {
 

@@ -73,6 +73,11 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
   return output;
 }
 
+// Values of a block of transformed tiles of the input and of the output's gradient.
+int64_t block_size(Tile tile, const Shape& shape, int64_t num_tiles) {
+  return num_positions(tile) * (plane_size(num_tiles, shape.in_channels) + plane_size(num_tiles, shape.out_channels));
+}
+
 // Each thread sums over its own blocks of tiles. Returns the sums [parts, positions, out, in].
 template <class S, class T = Computed<S>>
 torch::Tensor sum_by_thread(const S* x, const S* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
@@ -84,8 +89,8 @@ torch::Tensor sum_by_thread(const S* x, const S* dy, const Shape& shape, Tile ti
   auto sums = at::empty({num_parts * size}, options);
   auto* all = sums.data_ptr<T>();
   at::parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
-    auto* inputs = thread_memory<T>(num_positions(tile) * block * (shape.in_channels + shape.out_channels));
-    auto* gradients = inputs + num_positions(tile) * block * shape.in_channels;
+    auto* inputs = thread_memory<T>(block_size(tile, shape, block));
+    auto* gradients = inputs + num_positions(tile) * plane_size(block, shape.in_channels);
     for (int64_t part = begin; part < end; ++part) {
       auto* mine = all + part * size;
       std::fill(mine, mine + size, T(0));
@@ -109,9 +114,9 @@ torch::Tensor sum_by_position(const S* x, const S* dy, const Shape& shape, Tile 
   const int64_t tile_values = num_positions(tile) * (shape.in_channels + shape.out_channels);
   const int64_t block = std::clamp<int64_t>(kBlockBytes / (tile_values * static_cast<int64_t>(sizeof(T))), 1, std::max<int64_t>(count, 1));
   auto sums = at::zeros({1, num_positions(tile) * shape.in_channels * shape.out_channels}, options);
-  const auto transformed = at::empty({block * tile_values}, options);
+  const auto transformed = at::empty({block_size(tile, shape, block)}, options);
   auto* inputs = transformed.data_ptr<T>();
-  auto* gradients = inputs + num_positions(tile) * block * shape.in_channels;
+  auto* gradients = inputs + num_positions(tile) * plane_size(block, shape.in_channels);
   auto* all = sums.data_ptr<T>();
   for (int64_t first = 0; first < count; first += block) {
     const int64_t last = std::min(first + block, count);

@@ -15,11 +15,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::convolution::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using nn::HWY_NAMESPACE::kNarrowLanes;
 using nn::HWY_NAMESPACE::load;
+using nn::HWY_NAMESPACE::NarrowTag;
 using nn::HWY_NAMESPACE::store;
-
-template <class T>
-using ChannelTag = hn::CappedTag<T, kChannels>;
 
 // The place of a tile.
 struct Place {
@@ -32,6 +31,22 @@ HWY_INLINE Place place_of(const Shape& shape, int64_t tile) {
   const int64_t in_image = across * tiles_along(shape.height, Tile{kTile});
   const int64_t rest = tile % in_image;
   return {tile / in_image, rest / across * kTile, rest % across * kTile};
+}
+
+// Calls act(tile, its place) for the tiles [begin, end).
+template <int kTile, class Act>
+HWY_INLINE void for_each_tile(const Shape& shape, int64_t begin, int64_t end, const Act& act) {
+  auto place = place_of<kTile>(shape, begin);
+  for (int64_t tile = begin; tile < end; ++tile) {
+    act(tile, place);
+    place.column += kTile;
+    if (place.column < shape.width) continue;
+    place.column = 0;
+    place.row += kTile;
+    if (place.row < shape.height) continue;
+    place.row = 0;
+    ++place.image;
+  }
 }
 
 // kSize × kSize pixels of an image, zero outside of it, of one vector of channels, which begins with `channel`.
@@ -48,12 +63,16 @@ HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, con
     }
     return;
   }
+  // Most tiles of small images are at an edge. The address is chosen, not whether to load, because branches are often mispredicted here.
+  alignas(64) static constexpr S kZeros[2 * kChannels] = {};
   TRAINER_UNROLL for (int i = 0; i < kSize; ++i) {
     const int64_t row = first_row + i;
+    const bool has_row = row >= 0 && row < shape.height;
     TRAINER_UNROLL for (int j = 0; j < kSize; ++j) {
       const int64_t column = first_column + j;
-      const bool is_inside = row >= 0 && row < shape.height && column >= 0 && column < shape.width;
-      pixels[i * kSize + j] = is_inside ? load(tag, begin + (row * shape.width + column) * num_channels) : hn::Zero(tag);
+      const bool is_inside = has_row & (column >= 0) & (column < shape.width);
+      const int64_t offset = (row * shape.width + column) * num_channels;
+      pixels[i * kSize + j] = load(tag, is_inside ? begin + offset : kZeros);
     }
   }
 }
@@ -62,17 +81,15 @@ HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, con
 template <int kTile, class S, class T = Computed<S>>
 HWY_INLINE void transform_input(const Shape& shape, int64_t num_channels, const S* input, const Place& place, T* values, int64_t plane) {
   constexpr int kSide = kTile + 2;
-  const ChannelTag<T> tag;
-  using V = hn::Vec<ChannelTag<T>>;
-  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(tag));
-  for (int64_t channel = 0; channel < num_channels; channel += kLanes) {
+  for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+    using V = hn::Vec<decltype(tag)>;
     V d[kSide * kSide];
     V u[kSide * kSide];
     load_pixels<kSide>(tag, shape, num_channels, input, place.image, place.row - 1, place.column - 1, channel, d);
     TRAINER_UNROLL for (int j = 0; j < kSide; ++j) Algorithm<kTile>::input(d + j, kSide, u + j, kSide);
     TRAINER_UNROLL for (int i = 0; i < kSide; ++i) Algorithm<kTile>::input(u + i * kSide, 1, d + i * kSide, 1);
     TRAINER_UNROLL for (int q = 0; q < kSide * kSide; ++q) hn::StoreU(d[q], tag, values + q * plane + channel);
-  }
+  });
 }
 
 // A y Aᵀ of a tile for all channels.
@@ -80,10 +97,8 @@ template <int kTile, class S, class T = Computed<S>>
 HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, const S* gradient, const Place& place, T* values,
                                    int64_t plane) {
   constexpr int kSide = kTile + 2;
-  const ChannelTag<T> tag;
-  using V = hn::Vec<ChannelTag<T>>;
-  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(tag));
-  for (int64_t channel = 0; channel < num_channels; channel += kLanes) {
+  for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+    using V = hn::Vec<decltype(tag)>;
     V y[kTile * kTile];
     V u[kSide * kTile];
     V d[kSide * kSide];
@@ -91,7 +106,7 @@ HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, con
     TRAINER_UNROLL for (int j = 0; j < kTile; ++j) Algorithm<kTile>::gradient(y + j, kTile, u + j, kTile);
     TRAINER_UNROLL for (int i = 0; i < kSide; ++i) Algorithm<kTile>::gradient(u + i * kTile, 1, d + i * kSide, 1);
     TRAINER_UNROLL for (int q = 0; q < kSide * kSide; ++q) hn::StoreU(d[q], tag, values + q * plane + channel);
-  }
+  });
 }
 
 // Aᵀ m A of a tile for one vector of output channels, which begins with `channel`, and the epilogue; position q is at sums[q * plane].
@@ -108,8 +123,10 @@ HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64
   TRAINER_UNROLL for (int i = 0; i < kTile; ++i) Algorithm<kTile>::output(u + i * kSide, 1, y + i * kTile, 1);
   const V bias = epilogue.bias != nullptr ? hn::LoadU(tag, epilogue.bias + channel) : hn::Zero(tag);
   const int64_t image = place.image * shape.height * shape.width;
-  for (int i = 0; i < kTile && place.row + i < shape.height; ++i) {
-    for (int j = 0; j < kTile && place.column + j < shape.width; ++j) {
+  TRAINER_UNROLL for (int i = 0; i < kTile; ++i) {
+    if (place.row + i >= shape.height) break;
+    TRAINER_UNROLL for (int j = 0; j < kTile; ++j) {
+      if (place.column + j >= shape.width) break;
       const int64_t offset = (image + (place.row + i) * shape.width + place.column + j) * shape.out_channels + channel;
       V value = hn::Add(y[i * kTile + j], bias);
       if (epilogue.residual != nullptr) value = hn::Add(value, load(tag, epilogue.residual + offset));
@@ -127,44 +144,45 @@ void convolve_tiles(const Shape& shape, const S* input, const T* weights, const 
   const int64_t num_in = shape.in_channels;
   const int64_t num_out = shape.out_channels;
   const int64_t count = end - begin;
-  const int64_t plane = count * num_in;
+  const int64_t plane = plane_size(count, num_in);
   T* sums = workspace + kPositions * plane;
-  for (int64_t t = 0; t < count; ++t) {
-    transform_input<kTile>(shape, num_in, input, place_of<kTile>(shape, begin + t), workspace + t * num_in, plane);
-  }
+  for_each_tile<kTile>(shape, begin, end, [&](int64_t tile, const Place& place) {
+    transform_input<kTile>(shape, num_in, input, place, workspace + (tile - begin) * num_in, plane);
+  });
   for_each_column_block<T>(num_out, [&](auto tag, auto num_vectors, int64_t column) {
     constexpr int kVectors = decltype(num_vectors)::value;
     constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(decltype(tag)()));
     constexpr int64_t kWidth = kVectors * kLanes;
+    const int64_t sums_plane = plane_size(count, kWidth);
     for (int64_t q = 0; q < kPositions; ++q) {
       multiply_rows<kVectors, /*kAdds=*/false>(tag, count, workspace + q * plane, num_in, weights + (q * num_out + column) * num_in,
-                                               sums + q * count * kWidth, kWidth, Line{num_in, 1, kWidth});
+                                               sums + q * sums_plane, kWidth, Line{num_in, 1, kWidth});
     }
-    for (int64_t t = 0; t < count; ++t) {
-      const auto place = place_of<kTile>(shape, begin + t);
+    for_each_tile<kTile>(shape, begin, end, [&](int64_t tile, const Place& place) {
+      const T* sums_of_tile = sums + (tile - begin) * kWidth;
       for (int v = 0; v < kVectors; ++v) {
-        transform_output<kTile>(tag, shape, sums + t * kWidth + v * kLanes, count * kWidth, place, column + v * kLanes, epilogue, output);
+        transform_output<kTile>(tag, shape, sums_of_tile + v * kLanes, sums_plane, place, column + v * kLanes, epilogue, output);
       }
-    }
+    });
   });
 }
 
 // The block of columns that holds an output channel: its first column and its width.
 template <class T>
 std::pair<int64_t, int64_t> block_of(int64_t num_columns, int64_t column) {
-  constexpr int64_t kWide = 2 * static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, 16>()));
-  constexpr int64_t kNarrow = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, kChannels>()));
-  const int64_t width = column < num_columns / kWide * kWide ? kWide : kNarrow;
-  return {column / width * width, width};
+  for (const int64_t width : {2 * kWideLanes<T>, kWideLanes<T>}) {
+    if (column < num_columns / width * width) return {column / width * width, width};
+  }
+  return {column / kNarrowLanes<T> * kNarrowLanes<T>, kNarrowLanes<T>};
 }
 
 // G g Gᵀ. The weights of a block of output channels lie together: [positions][block][in][channels of the block].
 template <int kTile, class T>
 void transform_weight_channels(const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) {
   constexpr int kSide = kTile + 2;
-  const ChannelTag<T> tag;
-  using V = hn::Vec<ChannelTag<T>>;
-  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(tag));
+  const NarrowTag<T> tag;
+  using V = hn::Vec<NarrowTag<T>>;
+  constexpr int64_t kLanes = kNarrowLanes<T>;
   const int64_t num_in = shape.in_channels;
   const int64_t num_out = shape.out_channels;
   for (int64_t in = begin; in < end; ++in) {
@@ -202,12 +220,13 @@ void transform_weight_channels(const Shape& shape, const T* weight, bool is_reve
 template <int kTile, class S, class T = Computed<S>>
 void transform_tiles(const Shape& shape, const S* input, const S* output_gradient, int64_t first, int64_t count, int64_t begin, int64_t end,
                      T* inputs, T* gradients) {
-  for (int64_t t = begin - first; t < end - first; ++t) {
-    const auto place = place_of<kTile>(shape, first + t);
-    transform_input<kTile>(shape, shape.in_channels, input, place, inputs + t * shape.in_channels, count * shape.in_channels);
-    transform_gradient<kTile>(shape, shape.out_channels, output_gradient, place, gradients + t * shape.out_channels,
-                              count * shape.out_channels);
-  }
+  const int64_t num_in = shape.in_channels;
+  const int64_t num_out = shape.out_channels;
+  for_each_tile<kTile>(shape, begin, end, [&](int64_t tile, const Place& place) {
+    const int64_t t = tile - first;
+    transform_input<kTile>(shape, num_in, input, place, inputs + t * num_in, plane_size(count, num_in));
+    transform_gradient<kTile>(shape, num_out, output_gradient, place, gradients + t * num_out, plane_size(count, num_out));
+  });
 }
 
 template <class T>
@@ -217,8 +236,8 @@ void add_products(const Shape& shape, const T* inputs, const T* gradients, int64
   for (int64_t q = begin; q < end; ++q) {
     for_each_column_block<T>(num_in, [&](auto tag, auto num_vectors, int64_t column) {
       multiply_rows<decltype(num_vectors)::value, /*kAdds=*/true>(
-          tag, num_out, gradients + q * count * num_out, 1, inputs + q * count * num_in + column, sums + q * num_out * num_in + column,
-          num_in, Line{count, num_out, num_in});
+          tag, num_out, gradients + q * plane_size(count, num_out), 1, inputs + q * plane_size(count, num_in) + column,
+          sums + q * num_out * num_in + column, num_in, Line{count, num_out, num_in});
     });
   }
 }
@@ -227,15 +246,13 @@ void add_products(const Shape& shape, const T* inputs, const T* gradients, int64
 template <int kTile, class T>
 void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) {
   constexpr int kSide = kTile + 2;
-  const ChannelTag<T> tag;
-  using V = hn::Vec<ChannelTag<T>>;
-  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(tag));
   const int64_t num_in = shape.in_channels;
   const int64_t plane = shape.out_channels * num_in;
   const auto& matrix = Algorithm<kTile>::kWeights;
-  const auto set = [&](double value) { return hn::Set(tag, static_cast<T>(value)); };
   for (int64_t out = begin; out < end; ++out) {
-    for (int64_t in = 0; in < num_in; in += kLanes) {
+    for_each_vector<T>(num_in, [&](auto tag, int64_t in) {
+      using V = hn::Vec<decltype(tag)>;
+      const auto set = [&](double value) { return hn::Set(tag, static_cast<T>(value)); };
       V u[kSide * kSide];
       for (int q = 0; q < kSide * kSide; ++q) {
         const T* first = sums + q * plane + out * num_in + in;
@@ -257,7 +274,7 @@ void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gra
           hn::StoreU(sum, tag, gradient + (out * 9 + r * 3 + c) * num_in + in);
         }
       }
-    }
+    });
   }
 }
 
@@ -336,9 +353,9 @@ TRAINER_WEIGHT_DISPATCH(Float, float)
 TRAINER_WEIGHT_DISPATCH(Double, double)
 
 int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block) {
-  // The sums of one block of columns; the widest has two vectors of 16.
-  constexpr int64_t kWidest = 32;
-  return num_positions(tile) * tiles_per_block * (shape.in_channels + kWidest);
+  // The sums of one block of columns; the widest has two vectors.
+  constexpr int64_t kWidest = 4 * kChannels;
+  return num_positions(tile) * (plane_size(tiles_per_block, shape.in_channels) + plane_size(tiles_per_block, kWidest));
 }
 
 }  // namespace trainer::nn::convolution

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "nn/convolution/channels.h"
+#include "nn/channels.h"
 #include "nn/stored.h"
 
 namespace trainer::nn::convolution {
@@ -40,6 +40,10 @@ constexpr Shape reversed(const Shape& shape) {
   return {shape.num_images, shape.height, shape.width, shape.out_channels, shape.in_channels};
 }
 
+// Values from one position to the next in a block of transformed tiles, [positions][tiles][channels]. Without the additional line of the
+// cache, a tile's values at all positions would compete for few of the cache's sets.
+constexpr int64_t plane_size(int64_t num_tiles, int64_t num_channels) { return num_tiles * num_channels + 2 * kChannels; }
+
 // Weights for convolve(): [positions][in][out], of `shape`; they are transformed once for each call of the layer.
 // `weight`: of the layer, [out][3][3][in]; if `is_reversed`, [in][3][3][out] of this shape, which is turned by 180 degrees.
 // Computes the input channels [begin, end).
@@ -62,7 +66,7 @@ void convolve(Tile tile, const Shape& shape, const S* input, const Computed<S>* 
               int64_t begin, int64_t end, Computed<S>* workspace);
 
 // The gradient of the weights is computed for blocks of `count` tiles, beginning with the tile `first`. Transforms the tiles [begin, end)
-// of such a block: `inputs` [positions][count][in], `gradients` [positions][count][out].
+// of such a block: `inputs` and `gradients`, each of num_positions() planes.
 template <class S>
 void transform_block(Tile tile, const Shape& shape, const S* input, const S* output_gradient, int64_t first, int64_t count, int64_t begin,
                      int64_t end, Computed<S>* inputs, Computed<S>* gradients);

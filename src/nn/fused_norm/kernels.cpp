@@ -8,28 +8,18 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "nn/channels-inl.h"
 #include "nn/stored-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::fused_norm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using nn::HWY_NAMESPACE::for_each_vector;
 using nn::HWY_NAMESPACE::load;
 using nn::HWY_NAMESPACE::store;
 
 // So many rows are added in T before they are added in float64; they stay in the first-level cache.
 constexpr int64_t kRows = 32;
-
-// Calls act(tag, first channel) for each vector of channels.
-template <class T, class Act>
-HWY_INLINE void for_each_vector(int64_t num_channels, const Act& act) {
-  const hn::CappedTag<T, 16> wide;
-  const hn::CappedTag<T, kChannels> narrow;
-  constexpr int64_t kWide = static_cast<int64_t>(hn::MaxLanes(wide));
-  constexpr int64_t kNarrow = static_cast<int64_t>(hn::MaxLanes(narrow));
-  int64_t channel = 0;
-  for (; channel + kWide <= num_channels; channel += kWide) act(wide, channel);
-  for (; channel < num_channels; channel += kNarrow) act(narrow, channel);
-}
 
 // Calls act(first row, number of rows) for blocks of rows.
 template <class Act>

@@ -7,11 +7,10 @@
 
 #include <cstdint>
 
+#include "nn/channels.h"
 #include "nn/stored.h"
 
 namespace trainer::nn::fused_norm {
-
-inline constexpr int64_t kChannels = 8;
 
 // What is computed for each channel c: y = x * scale[c] + shift[c] (+ residual), then max(y, 0) if `relu`.
 template <class T>
