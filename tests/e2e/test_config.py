@@ -7,15 +7,13 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "e2e"), str(TESTS / "testing")]
+from program import BINARY, LINEAR, ROOT, FolderCase  # noqa: E402
 from test_image_folder import write_images  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
-LINEAR = ROOT / "configs" / "demo_linear.yaml"
 ONE_STEP = ["training.epochs=null", "training.steps=1", "lr_scheduler.warmup_epochs=0", "runtime={device: cpu, threads: 1}", "amp.enabled=false"]
 
 
@@ -46,13 +44,10 @@ def deviation(values, counts):
     return f"{mean / 255:.4f}", f"{variance ** 0.5 / 255:.4f}"
 
 
-class ConfigTest(unittest.TestCase):
+class ConfigTest(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-config-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.file = self.folder / "x.yaml"
-        self.run_dir = self.folder / "run"
 
     def test_a_file_with_a_base_is_the_same_run_as_one_without(self):
         self.file.write_text(f"base: {LINEAR}\nexperiment: mine\ntraining: {{epochs: 1}}\n")

@@ -9,15 +9,13 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import terminal  # noqa: E402
+from program import BINARY, ROOT, FolderCase  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
 EXPERIMENT = """
 experiment: classes
 model: {name: demo_linear}
@@ -36,11 +34,9 @@ HEADING = re.compile(r"^\* best +.*-\n +epoch(?: +\S+)+$", re.MULTILINE)
 ROW = re.compile(r"^[* ]   ([1-4])/4  .*$", re.MULTILINE)
 
 
-class ConsoleTest(unittest.TestCase):
+class ConsoleTest(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-console-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.config = self.folder / "classes.yaml"
         self.config.write_text(EXPERIMENT)
 

@@ -7,17 +7,14 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import terminal  # noqa: E402
+from program import BINARY, LINEAR, ROOT, FolderCase  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
-LINEAR = ROOT / "configs" / "demo_linear.yaml"
 # Writes its standard input to a file; prints a line when it has begun and one when it has read everything.
 RECORD = """
 import sys
@@ -30,12 +27,9 @@ print("recorder done", file=sys.stderr)
 """
 
 
-class EventCommandTest(unittest.TestCase):
+class EventCommandTest(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-command-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.run_dir = self.folder / "run"
+        super().setUp()
         self.lines = self.folder / "lines"
         self.program = self.folder / "program.py"
 

@@ -1,24 +1,19 @@
 """trainer lr-find, on one rank and on two."""
 
 import json
-import os
 import pathlib
 import subprocess
-import tempfile
+import sys
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from program import BINARY, ROOT, FolderCase  # noqa: E402
+
 # In bfloat16, the halves of a batch round otherwise than the whole.
 RUN = ["--config", ROOT / "configs" / "demo_linear.yaml", "dataloader.batch_size=null", "dataloader.global_batch_size=32", "amp.enabled=false"]
 
 
-class LrFindTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-e2e-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class LrFindTest(FolderCase):
     def lr_find(self, *args, launcher=()):
         command = [BINARY, *launcher, "lr-find", *map(str, (*RUN, *args))]
         run = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120)

@@ -1,16 +1,16 @@
 """`logging.profile_steps`, `logging.histograms_every_epochs` and `logging.tensorboard` on the program."""
 
 import json
-import os
 import pathlib
 import re
 import signal
 import subprocess
-import tempfile
+import sys
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from program import BINARY, ROOT, FolderCase  # noqa: E402
+
 # 8 steps in each of two epochs.
 CONFIG = """
 experiment: monitoring
@@ -26,11 +26,9 @@ logging: {every_steps: 4}
 RESULTS = ("event", "epoch", "step", "loss", "top1", "top5", "lr", "num_samples")
 
 
-class MonitoringTest(unittest.TestCase):
+class MonitoringTest(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-monitoring-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.config = self.folder / "x.yaml"
         self.config.write_text(CONFIG)
 

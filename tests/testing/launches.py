@@ -11,14 +11,11 @@ import re
 import signal
 import socket
 import subprocess
-import tempfile
 import time
-import unittest
 
 from ports import free_port
+from program import BINARY, ROOT, FolderCase
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
 FAULTS = os.environ["TRAINER_FAULTS"]
 HANG_SECONDS = 4
 NUM_RANKS = 3
@@ -68,12 +65,9 @@ def shared_memory():
     return set(os.listdir("/dev/shm"))
 
 
-class LaunchCase(unittest.TestCase):
+class LaunchCase(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-launches-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.run_dir = self.folder / "run"
+        super().setUp()
         self.exits = self.folder / "exits"
         # All launches of a test use the same port, one after the other.
         self.port = free_port()

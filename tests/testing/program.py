@@ -23,8 +23,8 @@ def trainer(*args, **options):
     return process
 
 
-class ProgramCase(unittest.TestCase):
-    """A test case with a temporary folder and a run directory in it, which does not exist yet."""
+class FolderCase(unittest.TestCase):
+    """A test case with a temporary folder and the path of a run directory in it, which does not exist yet."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="trainer-e2e-")
@@ -32,5 +32,7 @@ class ProgramCase(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.run_dir = self.folder / "run"
 
+
+class ProgramCase(FolderCase):
     def train(self, *args, **options):
         return trainer(*args, "--run-dir", self.run_dir, **options)
