@@ -22,7 +22,7 @@ BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "airbench": 500
 # The others take minutes for a round; they are measured if they are named.
 DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
 # Algorithms of convolutions (runtime.convolution) that are measured. demo_conv has no convolution that they change.
-CONVOLUTIONS = {"demo_conv": ["auto"], **{name: ["auto", "winograd4"] for name in ("resnet20", "resnet18", "airbench", "vgg16_bn", "wide_resnet")}}
+CONVOLUTIONS = {"demo_conv": ["auto"], **{name: ["winograd2", "winograd4"] for name in ("resnet20", "resnet18", "airbench", "vgg16_bn", "wide_resnet")}}
 # Batch sizes of the part "batches".
 BATCHES = {"resnet20": [8, 16, 32, 64, 128, 256, 512], "resnet18": [4, 8, 16, 32, 64, 128]}
 # What others run on the same machine: so many trainings, each with Python's default settings.
@@ -499,7 +499,8 @@ def main():
     best = BestPython(options.float32)
     report = {"machine": harness.machine(), "data": options.data, "rounds": options.rounds, "best_python": best.source, "results": {}}
     report["peak_gflops"] = peak_gflops(options)
-    known = {"peak, float32 GFLOP/s": report["peak_gflops"], "data": options.data, "best Python from": best.source}
+    report["dtype"] = "bfloat16" if best.bfloat16 else "float32"
+    known = {"type": report["dtype"], "peak, float32 GFLOP/s": report["peak_gflops"], "data": options.data, "best Python from": best.source}
     for key, value in {**report["machine"], **known}.items():
         print(f"{key}: {value}")
     output = ROOT / "build" / "bench" / (time.strftime("%Y%m%d_%H%M%S") + ".json")

@@ -43,9 +43,8 @@ config::ConvolutionChoice choose_convolution(const config::RuntimeSection& runti
                            placement.memory_format == torch::MemoryFormat::ChannelsLast && !runtime.deterministic;
   if (!is_possible) return ConvolutionChoice::kDirect;
   if (runtime.convolution != ConvolutionChoice::kAuto) return runtime.convolution;
-  if (!is_bfloat16) return ConvolutionChoice::kWinograd2;
-  // The rounding of the larger tile in float32 is nothing beside that of bfloat16. AMX multiplies faster than any algorithm saves.
-  return cpu_has_amx() ? ConvolutionChoice::kDirect : ConvolutionChoice::kWinograd4;
+  // Networks trained with the larger tiles are as accurate (docs/results.md). AMX multiplies bfloat16 faster than any algorithm saves.
+  return is_bfloat16 && cpu_has_amx() ? ConvolutionChoice::kDirect : ConvolutionChoice::kWinograd4;
 }
 
 }  // namespace

@@ -3,8 +3,17 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <string_view>
+
 namespace trainer::state {
 namespace {
+
+// At most 60 characters, beginning with the character `from`.
+std::string excerpt(std::string_view text, size_t from = 0) {
+  const auto shown = text.substr(from, 60);
+  return fmt::format("\"{}{}{}\"", from > 0 ? "..." : "", shown, from + shown.size() < text.size() ? "..." : "");
+}
 
 std::string text_of(const Tree& tree) {
   struct Write {
@@ -12,15 +21,24 @@ std::string text_of(const Tree& tree) {
     std::string operator()(bool value) const { return value ? "true" : "false"; }
     std::string operator()(int64_t value) const { return fmt::format("{}", value); }
     std::string operator()(double value) const { return fmt::format("{}", value); }
-    std::string operator()(const std::string& value) const {
-      constexpr size_t kMost = 60;
-      return value.size() <= kMost ? fmt::format("\"{}\"", value) : fmt::format("\"{}...\"", value.substr(0, kMost));
-    }
+    std::string operator()(const std::string& value) const { return excerpt(value); }
     std::string operator()(const torch::Tensor& value) const { return describe(value); }
     std::string operator()(const List& value) const { return fmt::format("a list of {}", value.size()); }
     std::string operator()(const Dict& value) const { return fmt::format("a dictionary of {}", value.items().size()); }
   };
   return std::visit(Write(), tree.value());
+}
+
+// The first lines that differ; of long ones, what is around the first difference.
+std::string text_difference(std::string_view first, std::string_view second) {
+  const auto common = static_cast<size_t>(std::ranges::mismatch(first, second).in1 - first.begin());
+  const auto before = first.substr(0, common);
+  const size_t begin = before.rfind('\n') + 1;  // 0 in the first line
+  const size_t skipped = common - begin > 40 ? common - begin - 20 : 0;
+  const auto line_of = [&](std::string_view text) { return excerpt(text.substr(begin, text.find('\n', begin) - begin), skipped); };
+  const bool has_lines = first.find('\n') != std::string_view::npos || second.find('\n') != std::string_view::npos;
+  const auto place = has_lines ? fmt::format(", in line {}", std::ranges::count(before, '\n') + 1) : "";
+  return fmt::format("{}, not {}{}", line_of(first), line_of(second), place);
 }
 
 torch::Tensor bits_of(const torch::Tensor& tensor) {
@@ -41,13 +59,15 @@ class Comparison {
       if (const auto* tensor = std::get_if<torch::Tensor>(&first.value())) {
         return compare(*tensor, std::get<torch::Tensor>(second.value()), path);
       }
+      if (const auto* text = std::get_if<std::string>(&first.value())) {
+        const auto& other = std::get<std::string>(second.value());
+        if (*text != other) report(path, text_difference(*text, other));
+        return;
+      }
     }
     const auto ours = text_of(first);
     const auto theirs = text_of(second);
-    const auto* text = std::get_if<std::string>(&first.value());
-    const auto* other_text = std::get_if<std::string>(&second.value());
-    const bool equal = text != nullptr && other_text != nullptr ? *text == *other_text : ours == theirs;
-    if (!equal) report(path, fmt::format("{}, not {}", ours, theirs));
+    if (ours != theirs) report(path, fmt::format("{}, not {}", ours, theirs));
   }
 
  private:

@@ -46,7 +46,7 @@ class TrainerTest(ProgramCase):
         if "with bfloat16 autocast" in run.err:
             self.assertIn(environment["convolution"], ("winograd4", "direct"))  # direct on a processor with AMX
         else:
-            self.assertEqual(environment["convolution"], "winograd2")
+            self.assertEqual(environment["convolution"], "winograd4")
         self.assertTrue(environment["fused_operators"])
         self.assertRegex(environment["libtorch_version"], r"^\d+\.\d+\.\d+")
         self.assertIn(f"LibTorch {environment['libtorch_version']}\n", trainer("--version").out)

@@ -52,8 +52,8 @@ struct RuntimeSection {
         "convolution", convolution, kConvolutionChoices,
         {.doc = "Algorithm of 3×3 convolutions with stride 1, on a CPU in float32 and channels_last: direct, or Winograd's with "
                 "tiles of 2×2 (rounds no more than direct) or 4×4 (faster, rounds three to six times more), for the layers "
-                "that gain from it; auto: winograd2, and with bfloat16 autocast winograd4, because its float32 rounds far less than "
-                "bfloat16, or direct on a processor with AMX. Always direct elsewhere, with float16 and under deterministic."});
+                "that gain from it; auto: winograd4, but direct with bfloat16 autocast on a processor with AMX. Always direct elsewhere, "
+                "with float16 and under deterministic."});
     keys.add_choice("fuse", fuse, {{"auto", FuseChoice::kAuto}, {"off", FuseChoice::kOff}},
                     {.doc = "auto: on a CPU, batch normalisation, the addition of a residual and the ReLU behind it are one operator; off: "
                             "LibTorch's operators, one after the other."});

@@ -63,8 +63,9 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
     const Epilogue<S> epilogue{values_of<T>(addends.bias), values_of<S>(addends.residual), addends.relu};
     auto* weights = mutable_values_of<T>(transformed);
     auto* result = mutable_values_of<S>(output);
-    at::parallel_for(0, shape.in_channels, 1,
-                     [&](int64_t begin, int64_t end) { transform_weights(tile, shape, given, is_reversed, weights, begin, end); });
+    at::parallel_for(0, shape.in_channels / kChannels, 1, [&](int64_t begin, int64_t end) {
+      transform_weights(tile, shape, given, is_reversed, weights, begin * kChannels, end * kChannels);
+    });
     for_each_in_any_order(ceil_div(count, block), [&](int64_t i) {
       auto* workspace = thread_memory<T>(convolve_workspace(tile, shape, block));
       convolve(tile, shape, input, weights, epilogue, result, i * block, std::min((i + 1) * block, count), workspace);

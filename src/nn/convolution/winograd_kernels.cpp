@@ -185,32 +185,37 @@ void transform_weight_channels(const Shape& shape, const T* weight, bool is_reve
   constexpr int64_t kLanes = kNarrowLanes<T>;
   const int64_t num_in = shape.in_channels;
   const int64_t num_out = shape.out_channels;
-  for (int64_t in = begin; in < end; ++in) {
+  const auto& matrix = Algorithm<kTile>::kWeights;
+  const auto combine = [&](const double* factors, V a, V b, V c) {
+    const auto set = [&](double value) { return hn::Set(tag, static_cast<T>(value)); };
+    return hn::MulAdd(set(factors[0]), a, hn::MulAdd(set(factors[1]), b, hn::Mul(set(factors[2]), c)));
+  };
+  for (int64_t first = begin; first < end; first += kChannels) {
     for (int64_t out = 0; out < num_out; out += kLanes) {
-      V g[9];
-      for (int p = 0; p < 9; ++p) {
-        if (is_reversed) {
-          g[p] = hn::LoadU(tag, weight + (in * 9 + 8 - p) * num_out + out);
-        } else {
-          HWY_ALIGN T values[kLanes];
-          for (int64_t lane = 0; lane < kLanes; ++lane) values[lane] = weight[((out + lane) * 9 + p) * num_in + in];
-          g[p] = hn::Load(tag, values);
+      const auto [block, width] = block_of<T>(num_out, out);
+      // [9][in][out]. Read one after the other, values of different output channels compete for few of the cache's sets.
+      HWY_ALIGN T turned[9 * kChannels * kLanes];
+      for (int64_t lane = 0; lane < (is_reversed ? 0 : kLanes); ++lane) {
+        for (int64_t p = 0; p < 9; ++p) {
+          const T* values = weight + ((out + lane) * 9 + p) * num_in + first;
+          for (int64_t i = 0; i < kChannels; ++i) turned[(p * kChannels + i) * kLanes + lane] = values[i];
         }
       }
-      V rows[kSide * 3];
-      const auto& matrix = Algorithm<kTile>::kWeights;
-      const auto combine = [&](const double* factors, V a, V b, V c) {
-        const auto set = [&](double value) { return hn::Set(tag, static_cast<T>(value)); };
-        return hn::MulAdd(set(factors[0]), a, hn::MulAdd(set(factors[1]), b, hn::Mul(set(factors[2]), c)));
-      };
-      for (int i = 0; i < kSide; ++i) {
-        for (int j = 0; j < 3; ++j) rows[i * 3 + j] = combine(matrix[i], g[j], g[3 + j], g[6 + j]);
-      }
-      const auto [block, width] = block_of<T>(num_out, out);
-      for (int i = 0; i < kSide; ++i) {
-        for (int j = 0; j < kSide; ++j) {
-          const V value = combine(matrix[j], rows[i * 3], rows[i * 3 + 1], rows[i * 3 + 2]);
-          hn::StoreU(value, tag, transformed + ((i * kSide + j) * num_out + block) * num_in + in * width + out - block);
+      for (int64_t in = first; in < first + kChannels; ++in) {
+        V g[9];
+        for (int p = 0; p < 9; ++p) {
+          g[p] = is_reversed ? hn::LoadU(tag, weight + (in * 9 + 8 - p) * num_out + out)
+                             : hn::Load(tag, turned + (p * kChannels + in - first) * kLanes);
+        }
+        V rows[kSide * 3];
+        for (int i = 0; i < kSide; ++i) {
+          for (int j = 0; j < 3; ++j) rows[i * 3 + j] = combine(matrix[i], g[j], g[3 + j], g[6 + j]);
+        }
+        for (int i = 0; i < kSide; ++i) {
+          for (int j = 0; j < kSide; ++j) {
+            const V value = combine(matrix[j], rows[i * 3], rows[i * 3 + 1], rows[i * 3 + 2]);
+            hn::StoreU(value, tag, transformed + ((i * kSide + j) * num_out + block) * num_in + in * width + out - block);
+          }
         }
       }
     }

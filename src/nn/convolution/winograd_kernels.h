@@ -46,7 +46,7 @@ constexpr int64_t plane_size(int64_t num_tiles, int64_t num_channels) { return n
 
 // Weights for convolve(): [positions][in][out], of `shape`; they are transformed once for each call of the layer.
 // `weight`: of the layer, [out][3][3][in]; if `is_reversed`, [in][3][3][out] of this shape, which is turned by 180 degrees.
-// Computes the input channels [begin, end).
+// Computes the input channels [begin, end), multiples of kChannels.
 template <class T>
 void transform_weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end);
 

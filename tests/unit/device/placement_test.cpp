@@ -126,7 +126,7 @@ TEST(Placement, WinogradsAlgorithmIsForFloat32AndBFloat16OnACpu) {
   };
   const config::AmpSection no_amp{.enabled = {false}};
   const auto two_gpus = gpus(&two_devices, &volta);
-  EXPECT_EQ(convolution({}, no_amp), "winograd2");
+  EXPECT_EQ(convolution({}, no_amp), "winograd4");
   EXPECT_EQ(convolution({.convolution = ConvolutionChoice::kDirect}, no_amp), "direct");
   const ConvolutionChoice winograd4 = ConvolutionChoice::kWinograd4;
   EXPECT_EQ(convolution({.convolution = winograd4}, no_amp), "winograd4");

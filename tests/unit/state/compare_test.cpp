@@ -38,6 +38,18 @@ TEST(Compare, EachDifferenceIsNamed) {
   EXPECT_THAT(differences(tree_with(1, weight, true), tree_with("one", weight.to(torch::kDouble))),
               ElementsAre("loss: 1, not \"one\"", "model.weight: Float[3, 4], not Double[3, 4]", "ema: only in the first"));
   EXPECT_THAT(differences(List{1, 2}, List{1, 3}), ElementsAre("[1]: 2, not 3"));
+  const auto config = [](const std::string& rest) {
+    Dict root;
+    root.add("config", "experiment: demo\n" + rest);
+    return root;
+  };
+  EXPECT_THAT(differences(config("seed: 1\nname: a"), config("seed: 2\nname: b")),
+              ElementsAre("config: \"seed: 1\", not \"seed: 2\", in line 2"));
+  EXPECT_THAT(differences(config("seed: 1"), config("")), ElementsAre("config: \"seed: 1\", not \"\", in line 2"));
+  EXPECT_THAT(differences(config(""), config("")), IsEmpty());
+  const std::string long_path(70, '/');
+  EXPECT_THAT(differences(List{long_path + "a"}, List{long_path + "b"}),
+              ElementsAre("[0]: \"...////////////////////a\", not \"...////////////////////b\""));
   EXPECT_THAT(differences(Dict(), List{1}), ElementsAre(": a dictionary of 0, not a list of 1"));
 }
 
