@@ -74,10 +74,10 @@ def draw_batches():
 
 
 def draw_peers():
-    rows = table(["images/s", "`runtime.convolution`", "ours"])
+    rows = table(["images/s", "type", "`runtime.convolution`", "ours"])
     figure, axes = plt.subplots(figsize=(8, 0.4 + 0.3 * len(rows)))
-    labels = [f"{row[0]}, {row[1].strip('`')}" for row in rows]
-    ratios = [re.match(r"([\d.]+) \(([\d.]+)–([\d.]+)\)", row[6]) for row in rows]
+    labels = [f"{row[0]}, {row[1]}, {row[2].strip('`')}" for row in rows]
+    ratios = [re.match(r"([\d.]+) \(([\d.]+)–([\d.]+)\)", row[7]) for row in rows]
     values = [float(ratio[1]) for ratio in ratios]
     spread = [[value - float(ratio[2]) for value, ratio in zip(values, ratios)], [float(ratio[3]) - value for value, ratio in zip(values, ratios)]]
     axes.barh(range(len(rows)), values, xerr=spread, color=COLOURS["ours"], ecolor="#333333", height=0.6)

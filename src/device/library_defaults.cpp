@@ -14,8 +14,6 @@ struct Default {
 constexpr Default kDefaults[] = {
     // LibTorch would print a stack trace for a lost connection; this program reports it in one sentence.
     {"TORCH_CPP_LOG_LEVEL", "FATAL"},
-    // Huge pages for large tensors on the CPU.
-    {"THP_MEM_ALLOC_ENABLE", "1"},
     // cuBLAS is deterministic only with a fixed workspace. Before Hopper it has 24 MiB more than LibTorch's default.
     {"CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
     // The communicators of gradients and of batch statistics are used at the same time. Their kernels could wait for each other forever

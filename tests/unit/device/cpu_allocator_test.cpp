@@ -1,10 +1,16 @@
 #include "device/cpu_allocator.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <malloc.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "device/placement.h"
@@ -41,6 +47,30 @@ TEST(CpuAllocator, TheHeapHardlyGrowsBeyondWhatIsInUse) {
   }
   // 30 layers of 1, 2 and 4 MiB, and the gradients.
   EXPECT_LT(heap_size() - before, 90 * kBytes);
+}
+
+// The flags of the mapping in which `address` lies, as in /proc/self/smaps; empty: there is none.
+std::string mapping_flags(uintptr_t address) {
+  std::ifstream maps("/proc/self/smaps");
+  bool is_inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2) is_inside = begin <= address && address < end;
+    if (is_inside && line.starts_with("VmFlags:")) return line;
+  }
+  return "";
+}
+
+TEST(CpuAllocator, AsksForHugePages) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "this system has no huge pages";
+  configure_cpu_allocator();
+  for (const int64_t size : {1 << 16, 1 << 24, 1 << 26}) {
+    const auto tensor = torch::empty({size}, torch::kUInt8);
+    const auto address = reinterpret_cast<uintptr_t>(tensor.data_ptr());
+    if (address > reinterpret_cast<uintptr_t>(sbrk(0))) GTEST_SKIP() << "a sanitizer's heap";
+    EXPECT_THAT(mapping_flags(address + static_cast<uintptr_t>(size) - 1), testing::HasSubstr(" hg")) << size;
+  }
 }
 
 TEST(CpuAllocator, FailsWithTheErrorOfLibTorch) {
