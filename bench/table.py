@@ -14,7 +14,7 @@ def ratio(contender):
 
 
 def speed(contender):
-    return f"{contender['median']:,.0f}"
+    return f"{contender['median']:,.{0 if contender['median'] >= 30 else 1}f}"
 
 
 def cells(title, dtype, contenders):
