@@ -23,18 +23,10 @@ void free_tensor(void* data) {
   std::free(malloc_address(data));
 }
 
-// Asks the system for huge pages for the heap, once for each part that it has grown by; [begin, end) is a new block.
-void ask_for_huge_pages(uintptr_t begin, uintptr_t end) {
-  static std::atomic<uintptr_t> asked_until = 0;
-  auto known = asked_until.load(std::memory_order_relaxed);
-  if (end <= known) return;
+// The end of the heap's last whole page.
+uintptr_t heap_end() {
   static const auto page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto heap_end = reinterpret_cast<uintptr_t>(sbrk(0)) / page_size * page_size;
-  // Blocks of other threads may lie elsewhere.
-  if (end > heap_end || !asked_until.compare_exchange_strong(known, heap_end)) return;
-  const auto first = known > 0 ? known : begin / page_size * page_size;
-  // Without huge pages it is only slower.
-  static_cast<void>(madvise(reinterpret_cast<void*>(first), heap_end - first, MADV_HUGEPAGE));
+  return reinterpret_cast<uintptr_t>(sbrk(0)) / page_size * page_size;
 }
 
 class MallocAllocator final : public c10::Allocator {
@@ -44,7 +36,7 @@ class MallocAllocator final : public c10::Allocator {
     char* const address = num_bytes < SIZE_MAX - kTensorAlignment ? static_cast<char*>(std::malloc(num_bytes + kTensorAlignment)) : nullptr;
     // Throws.
     if (address == nullptr) return c10::GetDefaultCPUAllocator()->allocate(num_bytes);
-    ask_for_huge_pages(reinterpret_cast<uintptr_t>(address), reinterpret_cast<uintptr_t>(address) + num_bytes);
+    ask_for_huge_pages(reinterpret_cast<uintptr_t>(address) + num_bytes);
     void* const data = address + kTensorAlignment - reinterpret_cast<uintptr_t>(address) % kTensorAlignment;
     malloc_address(data) = address;
     c10::profiledCPUMemoryReporter().New(data, num_bytes);
@@ -52,6 +44,20 @@ class MallocAllocator final : public c10::Allocator {
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_tensor; }
   void copy_data(void* to, const void* from, size_t num_bytes) const override { default_copy_data(to, from, num_bytes); }
+
+ private:
+  // Asks the system for huge pages for what the heap has grown by, if a new block, which ends at `block_end`, lies there.
+  void ask_for_huge_pages(uintptr_t block_end) {
+    auto begin = asked_until_.load(std::memory_order_relaxed);
+    if (block_end <= begin) return;
+    const auto end = heap_end();
+    // Blocks of other threads may lie elsewhere.
+    if (block_end > end || !asked_until_.compare_exchange_strong(begin, end)) return;
+    // Without huge pages it is only slower.
+    static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
+  }
+
+  std::atomic<uintptr_t> asked_until_ = heap_end();
 };
 
 }  // namespace

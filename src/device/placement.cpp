@@ -97,7 +97,7 @@ void configure_cpu_allocator() {
   mallopt(M_MMAP_THRESHOLD, kNever);
   mallopt(M_TRIM_THRESHOLD, kNever);
   // The heap grows by several huge pages at once: only what is part of the heap as a whole can be one.
-  mallopt(M_TOP_PAD, 16 * 1024 * 1024);
+  mallopt(M_TOP_PAD, 8 * 1024 * 1024);
   allocate_tensors_by_malloc();
 }
 

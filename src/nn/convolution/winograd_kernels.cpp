@@ -176,6 +176,17 @@ std::pair<int64_t, int64_t> block_of(int64_t num_columns, int64_t column) {
   return {column / kNarrowLanes<T> * kNarrowLanes<T>, kNarrowLanes<T>};
 }
 
+// Copies the weights of kChannels input channels and kNarrowLanes output channels, whose first are at `weight`, to [9][in][out]. Read where
+// they are, values of different output channels compete for few of the cache's sets.
+template <class T>
+void turn_weights(const T* weight, int64_t num_in, T* turned) {
+  for (int64_t out = 0; out < kNarrowLanes<T>; ++out) {
+    for (int64_t p = 0; p < 9; ++p, weight += num_in) {
+      for (int64_t in = 0; in < kChannels; ++in) turned[(p * kChannels + in) * kNarrowLanes<T> + out] = weight[in];
+    }
+  }
+}
+
 // G g Gᵀ. The weights of a block of output channels lie together: [positions][block][in][channels of the block].
 template <int kTile, class T>
 void transform_weight_channels(const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) {
@@ -193,14 +204,8 @@ void transform_weight_channels(const Shape& shape, const T* weight, bool is_reve
   for (int64_t first = begin; first < end; first += kChannels) {
     for (int64_t out = 0; out < num_out; out += kLanes) {
       const auto [block, width] = block_of<T>(num_out, out);
-      // [9][in][out]. Read one after the other, values of different output channels compete for few of the cache's sets.
       HWY_ALIGN T turned[9 * kChannels * kLanes];
-      for (int64_t lane = 0; lane < (is_reversed ? 0 : kLanes); ++lane) {
-        for (int64_t p = 0; p < 9; ++p) {
-          const T* values = weight + ((out + lane) * 9 + p) * num_in + first;
-          for (int64_t i = 0; i < kChannels; ++i) turned[(p * kChannels + i) * kLanes + lane] = values[i];
-        }
-      }
+      if (!is_reversed) turn_weights(weight + out * 9 * num_in + first, num_in, turned);
       for (int64_t in = first; in < first + kChannels; ++in) {
         V g[9];
         for (int p = 0; p < 9; ++p) {
