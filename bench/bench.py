@@ -21,8 +21,6 @@ PARTS = ["step", "evaluation", "batches", "busy", "ranks", "input", "images", "p
 BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "airbench": 500, "vgg16_bn": 128, "wide_resnet": 32}
 # The others take minutes for a round; they are measured if they are named.
 DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
-# Algorithms of convolutions (runtime.convolution) that are measured. demo_conv has no convolution that they change.
-CONVOLUTIONS = {"demo_conv": ["auto"], **{name: ["winograd2", "winograd4"] for name in ("resnet20", "resnet18", "airbench", "vgg16_bn", "wide_resnet")}}
 # Batch sizes of the part "batches".
 BATCHES = {"resnet20": [8, 16, 32, 64, 128, 256, 512], "resnet18": [4, 8, 16, 32, 64, 128]}
 # What others run on the same machine: so many trainings, each with Python's default settings.
@@ -68,6 +66,12 @@ class BestPython:
         return "rows" if channels_last else "pixels"
 
 
+def convolutions(best, network):
+    """The values of runtime.convolution that are measured. demo_conv has no convolution that they change; with bfloat16 the processor
+    decides which layers gain, so only the default is of use."""
+    return ["auto"] if best.bfloat16 or network == "demo_conv" else ["winograd2", "winograd4"]
+
+
 def dtype_settings(options):
     return ["amp.enabled=false"] if options.float32 else []
 
@@ -87,7 +91,7 @@ def step_peer(options, best, network, source, size=None, **more):
 
 
 def measure_evaluation(options, best, network):
-    for convolution in CONVOLUTIONS[network]:
+    for convolution in convolutions(best, network):
         workers = [step_worker(options, network, "resident", "--evaluate", f"runtime.convolution={convolution}")]
         workers.append(step_peer(options, best, network, "resident", evaluate=True))
         title = f"evaluation: {network} x {BATCH_SIZE[network]}, convolution {convolution}"
@@ -100,7 +104,7 @@ def measure_step(options, best, network):
     common = {"network": network, "batch_size": size, "data": options.data}
     settings = best.step(network)
     augmentation = best.augmentation("bfloat16" if settings["bfloat16"] else "float32", settings["channels_last"])
-    for convolution in CONVOLUTIONS[network]:
+    for convolution in convolutions(best, network):
         ours = step_worker(options, network, "resident", f"runtime.convolution={convolution}")
         workers = [ours, step_peer(options, best, network, "resident")]
         yield f"training step: {network} x {size}, convolution {convolution}", alternate(workers, options.rounds, options.seconds)

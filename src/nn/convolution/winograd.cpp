@@ -25,7 +25,15 @@ constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // More tiles reuse the transformed weights more often; fewer keep the transformed images in the cache.
-int64_t tiles_per_block(int64_t num_channels) { return std::clamp<int64_t>(num_channels * 3 / 8, 24, 96) / 12 * 12; }
+int64_t most_tiles_per_block(int64_t num_channels) { return std::clamp<int64_t>(num_channels * 3 / 8, 24, 96) / 12 * 12; }
+
+// Gives each thread as many blocks of about the same size. The kernels compute four tiles at once without loss.
+int64_t balanced_block(int64_t num_tiles, int64_t num_channels) {
+  constexpr int64_t kTilesAtOnce = 4;
+  const int64_t num_threads = at::get_num_threads();
+  const int64_t num_rounds = std::max<int64_t>(ceil_div(num_tiles, most_tiles_per_block(num_channels) * num_threads), 1);
+  return ceil_div(num_tiles, num_rounds * num_threads * kTilesAtOnce) * kTilesAtOnce;
+}
 
 // Calls act(i) for each i below `count` on all threads; a thread that is slower, because another process uses its core, takes fewer.
 template <class Act>
@@ -54,8 +62,8 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
   RECORD_FUNCTION("trainer::winograd_convolution", c10::ArrayRef<const c10::IValue>{});
   auto output = at::empty({shape.num_images, shape.out_channels, shape.height, shape.width}, x.options(), kLayout);
   const auto transformed = at::empty({num_positions(tile) * shape.in_channels * shape.out_channels}, weight.options());
-  const int64_t block = tiles_per_block(shape.in_channels);
   const int64_t count = num_tiles(shape, tile);
+  const int64_t block = balanced_block(count, shape.in_channels);
   dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     using T = Computed<S>;
     const auto* input = values_of<S>(x);
@@ -66,7 +74,7 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
     at::parallel_for(0, shape.in_channels / kChannels, 1, [&](int64_t begin, int64_t end) {
       transform_weights(tile, shape, given, is_reversed, weights, begin * kChannels, end * kChannels);
     });
-    for_each_in_any_order(ceil_div(count, block), [&](int64_t i) {
+    for_each_in_any_order(count > 0 ? ceil_div(count, block) : 0, [&](int64_t i) {
       auto* workspace = thread_memory<T>(convolve_workspace(tile, shape, block));
       convolve(tile, shape, input, weights, epilogue, result, i * block, std::min((i + 1) * block, count), workspace);
     });
@@ -82,7 +90,7 @@ int64_t block_size(Tile tile, const Shape& shape, int64_t num_tiles) {
 // Each thread sums over its own blocks of tiles. Returns the sums [parts, positions, out, in].
 template <class S, class T = Computed<S>>
 torch::Tensor sum_by_thread(const S* x, const S* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
-  const int64_t block = tiles_per_block(shape.in_channels);
+  const int64_t block = most_tiles_per_block(shape.in_channels);
   const int64_t count = num_tiles(shape, tile);
   const int64_t num_blocks = ceil_div(count, block);
   const int64_t num_parts = std::clamp<int64_t>(num_blocks, 1, at::get_num_threads());

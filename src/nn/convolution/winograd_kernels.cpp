@@ -144,10 +144,11 @@ void convolve_tiles(const Shape& shape, const S* input, const T* weights, const 
   const int64_t num_in = shape.in_channels;
   const int64_t num_out = shape.out_channels;
   const int64_t count = end - begin;
-  const int64_t plane = plane_size(count, num_in);
+  const int64_t row = row_size(num_in);
+  const int64_t plane = plane_size(count, row);
   T* sums = workspace + kPositions * plane;
   for_each_tile<kTile>(shape, begin, end, [&](int64_t tile, const Place& place) {
-    transform_input<kTile>(shape, num_in, input, place, workspace + (tile - begin) * num_in, plane);
+    transform_input<kTile>(shape, num_in, input, place, workspace + (tile - begin) * row, plane);
   });
   for_each_column_block<T>(num_out, [&](auto tag, auto num_vectors, int64_t column) {
     constexpr int kVectors = decltype(num_vectors)::value;
@@ -155,7 +156,7 @@ void convolve_tiles(const Shape& shape, const S* input, const T* weights, const 
     constexpr int64_t kWidth = kVectors * kLanes;
     const int64_t sums_plane = plane_size(count, kWidth);
     for (int64_t q = 0; q < kPositions; ++q) {
-      multiply_rows<kVectors, /*kAdds=*/false>(tag, count, workspace + q * plane, num_in, weights + (q * num_out + column) * num_in,
+      multiply_rows<kVectors, /*kAdds=*/false>(tag, count, workspace + q * plane, row, weights + (q * num_out + column) * num_in,
                                                sums + q * sums_plane, kWidth, Line{num_in, 1, kWidth});
     }
     for_each_tile<kTile>(shape, begin, end, [&](int64_t tile, const Place& place) {
@@ -365,7 +366,7 @@ TRAINER_WEIGHT_DISPATCH(Double, double)
 int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block) {
   // The sums of one block of columns; the widest has two vectors.
   constexpr int64_t kWidest = 4 * kChannels;
-  return num_positions(tile) * (plane_size(tiles_per_block, shape.in_channels) + plane_size(tiles_per_block, kWidest));
+  return num_positions(tile) * (plane_size(tiles_per_block, row_size(shape.in_channels)) + plane_size(tiles_per_block, kWidest));
 }
 
 }  // namespace trainer::nn::convolution

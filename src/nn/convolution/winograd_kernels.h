@@ -44,6 +44,12 @@ constexpr Shape reversed(const Shape& shape) {
 // cache, a tile's values at all positions would compete for few of the cache's sets.
 constexpr int64_t plane_size(int64_t num_tiles, int64_t num_channels) { return num_tiles * num_channels + 2 * kChannels; }
 
+// Values from one tile to the next in a block of convolve(). Products read many tiles at once; with an even number of the cache's lines
+// from one to the next, these would compete for some of its sets. For fewer channels the additional line costs more than it gains.
+constexpr int64_t row_size(int64_t num_channels) {
+  return num_channels >= 256 && num_channels % (4 * kChannels) == 0 ? num_channels + 2 * kChannels : num_channels;
+}
+
 // Weights for convolve(): [positions][in][out], of `shape`; they are transformed once for each call of the layer.
 // `weight`: of the layer, [out][3][3][in]; if `is_reversed`, [in][3][3][out] of this shape, which is turned by 180 degrees.
 // Computes the input channels [begin, end), multiples of kChannels.
