@@ -137,6 +137,14 @@ HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64
   }
 }
 
+// The products at one position for a block of tiles and kVectors of output channels. A function of its own, because the compiler keeps the
+// addresses of its innermost loop in memory when it is a part of convolve_tiles().
+template <int kVectors, class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void multiply_tiles(D tag, int64_t num_tiles, const T* inputs, int64_t num_in, int64_t row, const T* weights, T* sums) {
+  constexpr int64_t kWidth = kVectors * static_cast<int64_t>(hn::MaxLanes(D()));
+  multiply_rows<kVectors, /*kAdds=*/false>(tag, num_tiles, inputs, row, weights, sums, kWidth, Line{num_in, 1, kWidth});
+}
+
 template <int kTile, class S, class T = Computed<S>>
 void convolve_tiles(const Shape& shape, const S* input, const T* weights, const Epilogue<S>& epilogue, S* output, int64_t begin,
                     int64_t end, T* workspace) {
@@ -156,8 +164,8 @@ void convolve_tiles(const Shape& shape, const S* input, const T* weights, const 
     constexpr int64_t kWidth = kVectors * kLanes;
     const int64_t sums_plane = plane_size(count, kWidth);
     for (int64_t q = 0; q < kPositions; ++q) {
-      multiply_rows<kVectors, /*kAdds=*/false>(tag, count, workspace + q * plane, row, weights + (q * num_out + column) * num_in,
-                                               sums + q * sums_plane, kWidth, Line{num_in, 1, kWidth});
+      multiply_tiles<kVectors>(tag, count, workspace + q * plane, num_in, row, weights + (q * num_out + column) * num_in,
+                               sums + q * sums_plane);
     }
     for_each_tile<kTile>(shape, begin, end, [&](int64_t tile, const Place& place) {
       const T* sums_of_tile = sums + (tile - begin) * kWidth;
