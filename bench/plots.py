@@ -52,7 +52,7 @@ def draw_layers():
         axes.bar([x + (i - 1) * 0.27 for x in range(len(rows))], share, 0.25, label=name, color=COLOURS[name])
     axes.set_xticks(range(len(rows)), [f"{row[0]}\n{row[1]}" for row in rows], rotation=60, ha="right", fontsize=7)
     axes.set_ylabel("time relative to direct")
-    axes.legend()
+    axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
     save(figure, "convolution_layers.svg")
 
 
@@ -65,6 +65,7 @@ def draw_batches():
         for column, name in ((2, "ours"), (3, "best Python")):
             axes.plot([number(row[1]) for row in mine], [number(row[column]) for row in mine], "o-", label=name, color=COLOURS[name])
         axes.set_xscale("log", base=2)
+        axes.set_xticks([number(row[1]) for row in mine], [row[1] for row in mine])
         axes.set_ylim(bottom=0)
         axes.set_title(network, fontsize=9)
         axes.set_xlabel("batch size")

@@ -76,11 +76,12 @@ def mix(case, step, rank, images, labels):
     return MIXES[case["batch_transforms"]](images, F.one_hot(labels, 10).to(images.dtype))
 
 
-def train(case, threads=1, memory_format=torch.contiguous_format):
-    """The case with its results: losses, sum, sum_of_squares. `memory_format`: not for several ranks."""
+def train(case, threads=1, memory_format=torch.contiguous_format, nudge=None):
+    """The case with its results: losses, sum, sum_of_squares. `memory_format`: not for several ranks. `nudge`: a seed; also not for several
+    ranks. The values of the images are changed at random by at most their rounding in float32, which shows what rounding does to the losses."""
     torch.set_num_threads(threads)
     if "ranks" not in case or case["sync_batch_norm"]:
-        return {**case, **train_part(case, memory_format=memory_format)}
+        return {**case, **train_part(case, memory_format=memory_format, nudge=nudge)}
     with tempfile.TemporaryDirectory() as folder:
         # The fork server imports torchvision only once; this includes the modules that DistributedDataParallel imports.
         multiprocessing.set_forkserver_preload(["torchvision"])
@@ -99,7 +100,7 @@ def train_rank(rank, case, folder):
     dist.destroy_process_group()
 
 
-def train_part(case, rank=0, ranks=1, memory_format=torch.contiguous_format):
+def train_part(case, rank=0, ranks=1, memory_format=torch.contiguous_format, nudge=None):
     dtype = getattr(torch, case["dtype"])
     network = NETWORKS[case["network"]]().to(dtype).to(memory_format=memory_format)
     fill(network, case["seed"])
@@ -107,6 +108,8 @@ def train_part(case, rank=0, ranks=1, memory_format=torch.contiguous_format):
     generator = torch.Generator().manual_seed(case["seed"] + 1)
     images = torch.randn(steps, batch, 3, 32, 32, generator=generator, dtype=torch.float64).to(dtype)
     labels = torch.randint(0, 10, (steps, batch), generator=generator)
+    if nudge is not None:
+        images *= 1 + 2**-23 * (2 * torch.rand(images.shape, generator=torch.Generator().manual_seed(nudge), dtype=dtype) - 1)
     images, labels = images[:, rank::ranks].contiguous(), labels[:, rank::ranks].contiguous()
 
     parameters = list(network.parameters())

@@ -23,7 +23,8 @@ ROUNDING = {"direct": 1, "winograd2": 1, "winograd4": 6}
 def fast_cases():
     """Cases in channels_last with fused operators and each algorithm of convolutions. They are compared with the same Python cases, whose
     layout is another one: with the tolerance of these or, if it is larger, the one between them and Python's losses in channels_last with one
-    or two threads, times the rounding of the algorithm. Not AdamW, whose first updates are the signs of the gradients, also of those that
+    or two threads, or from images that differ by a rounding, times the rounding of the algorithm. A rounding alone changes the fifth loss of
+    resnet18 by 7e-5 to 3e-4, depending on the seed, so there are four. Not AdamW, whose first updates are the signs of the gradients, also of those that
     are nothing but rounding."""
     for case in make_losses.cases("float32"):
         if case["network"] != "demo_conv" and case["optimizer"] == "sgd":
@@ -54,6 +55,7 @@ class LossesTest(unittest.TestCase):
             (result,) = (result for result in float32 if case.items() <= result.items())
             if case["network"] not in tolerances:
                 in_layout = [make_losses.train(case, threads, torch.channels_last) for threads in (1, 2)]
+                in_layout += [make_losses.train(case, 2, torch.channels_last, nudge=seed) for seed in range(4)]
                 tolerances[case["network"]] = max(result["tolerance"], *(make_losses.tolerance_between(result, other) for other in in_layout))
             cls.expected.append({**result, "convolution": convolution, "tolerance": tolerances[case["network"]] * ROUNDING[convolution]})
         cls.actual = json.loads(output)["cases"]
