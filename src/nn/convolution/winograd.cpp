@@ -30,8 +30,9 @@ int64_t most_tiles_per_block(int64_t num_channels) { return std::clamp<int64_t>(
 // Gives each thread as many blocks of about the same size. The kernels compute four tiles at once without loss.
 int64_t balanced_block(int64_t num_tiles, int64_t num_channels) {
   constexpr int64_t kTilesAtOnce = 4;
+  num_tiles = std::max<int64_t>(num_tiles, 1);  // an empty batch
   const int64_t num_threads = at::get_num_threads();
-  const int64_t num_rounds = std::max<int64_t>(ceil_div(num_tiles, most_tiles_per_block(num_channels) * num_threads), 1);
+  const int64_t num_rounds = ceil_div(num_tiles, most_tiles_per_block(num_channels) * num_threads);
   return ceil_div(num_tiles, num_rounds * num_threads * kTilesAtOnce) * kTilesAtOnce;
 }
 
@@ -74,7 +75,7 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
     at::parallel_for(0, shape.in_channels / kChannels, 1, [&](int64_t begin, int64_t end) {
       transform_weights(tile, shape, given, is_reversed, weights, begin * kChannels, end * kChannels);
     });
-    for_each_in_any_order(count > 0 ? ceil_div(count, block) : 0, [&](int64_t i) {
+    for_each_in_any_order(ceil_div(count, block), [&](int64_t i) {
       auto* workspace = thread_memory<T>(convolve_workspace(tile, shape, block));
       convolve(tile, shape, input, weights, epilogue, result, i * block, std::min((i + 1) * block, count), workspace);
     });
