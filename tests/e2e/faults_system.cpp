@@ -1,5 +1,6 @@
 // Faults in system calls: a file that cannot be opened (action "unreadable"), lost mapped data, memory that runs out, and points of saving
-// a checkpoint. In the launcher, each child's process id and exit code are appended to the file TRAINER_TEST_EXITS.
+// a checkpoint. In the launcher, each child's number, in the order of their start, and exit code are appended to the file
+// TRAINER_TEST_EXITS.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdlib>
@@ -16,6 +18,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "faults.h"
 
@@ -122,9 +125,14 @@ extern "C" int symlink(const char* target, const char* link) {
 
 extern "C" pid_t waitpid(pid_t process, int* status, int options) {
   static const auto real = next<pid_t (*)(pid_t, int*, int)>("waitpid");
+  // The launcher first asks about all children in the order of their start. Process ids have another order after the highest id.
+  static std::vector<pid_t> children;
+  const auto child = std::ranges::find(children, process);
+  const auto number = child - children.begin();
+  if (child == children.end()) children.push_back(process);
   const pid_t found = real(process, status, options);
   const char* file = std::getenv("TRAINER_TEST_EXITS");
   if (file == nullptr || found <= 0 || status == nullptr || WIFSTOPPED(*status) || WIFCONTINUED(*status)) return found;
-  std::ofstream(file, std::ios::app) << found << ' ' << (WIFSIGNALED(*status) ? 128 + WTERMSIG(*status) : WEXITSTATUS(*status)) << '\n';
+  std::ofstream(file, std::ios::app) << number << ' ' << (WIFSIGNALED(*status) ? 128 + WTERMSIG(*status) : WEXITSTATUS(*status)) << '\n';
   return found;
 }

@@ -29,7 +29,7 @@ def launch(*args, **options):
 def children(process):
     """The launcher's children as folders of /proc, in the order of their start."""
     pids = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return [pathlib.Path("/proc") / pid for pid in sorted(pids, key=int)]
+    return [pathlib.Path("/proc") / pid for pid in pids]
 
 
 def environment(child):

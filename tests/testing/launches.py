@@ -56,9 +56,9 @@ def processes_of(session):
 
 
 def ranks_of(process):
-    """The process ids of the launcher's children, in the order of their start."""
+    """The process ids of the launcher's children, in the order of their start, in which the system lists them."""
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return sorted(map(int, children))
+    return list(map(int, children))
 
 
 def shared_memory():
@@ -119,7 +119,7 @@ class LaunchCase(FolderCase):
     def exit_codes(self):
         """The exit codes of the ranks, in the order of their start."""
         lines = (line.split() for line in self.exits.read_text().splitlines())
-        return [code for _, code in sorted((int(pid), int(code)) for pid, code in lines)]
+        return [code for _, code in sorted((int(number), int(code)) for number, code in lines)]
 
     def assert_named(self, err, survivors, pattern):
         """Checks that all survivors report the same failure in the same words."""
