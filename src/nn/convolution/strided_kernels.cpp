@@ -36,6 +36,13 @@ HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::convolution::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// A function of its own, because the compiler keeps sums of its innermost loop in memory when it is a part of add_part().
+template <int kVectors, class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void multiply_part(D tag, int64_t num_rows, const T* output_gradient, const T* input, T* gradient, int64_t gradient_row,
+                                const Planes& steps) {
+  multiply_rows<kVectors, /*kAdds=*/true>(tag, num_rows, output_gradient, 1, input, gradient, gradient_row, steps);
+}
+
 // Adds the products of `count` images to one part of the gradient.
 template <class T>
 void add_part(const StridedShape& shape, const T* input, const T* output_gradient, int64_t count, int64_t part, T* gradient) {
@@ -54,8 +61,8 @@ void add_part(const StridedShape& shape, const T* input, const T* output_gradien
                      {rows.end - rows.begin, out_width * num_out, shape.stride * shape.width * num_in},
                      {columns.end - columns.begin, num_out, shape.stride * num_in}};
   for_each_column_block<T>(num_in, [&](auto tag, auto num_vectors, int64_t first) {
-    multiply_rows<decltype(num_vectors)::value, /*kAdds=*/true>(tag, std::min(kPartChannels, num_out - channel), output_gradient, 1,
-                                                                input + first, gradient + first, 9 * num_in, steps);
+    multiply_part<decltype(num_vectors)::value>(tag, std::min(kPartChannels, num_out - channel), output_gradient, input + first,
+                                                gradient + first, 9 * num_in, steps);
   });
 }
 
