@@ -28,11 +28,9 @@ function(trainer_use_torch target)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
-  # No ccache: it would hash the precompiled header of 700 MB for each source.
-  set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "" UNITY_BUILD ${TRAINER_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRAINER_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()
 
 add_library(trainer_torch_header OBJECT "${CMAKE_SOURCE_DIR}/cmake/torch_header.cpp")
 target_link_libraries(trainer_torch_header PUBLIC torch::cpu PRIVATE trainer_warnings)
 target_precompile_headers(trainer_torch_header PRIVATE <torch/torch.h>)
-set_target_properties(trainer_torch_header PROPERTIES CXX_COMPILER_LAUNCHER "")

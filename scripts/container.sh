@@ -11,8 +11,8 @@ usage: scripts/container.sh [--cuda] [--tag NAME]
   --tag NAME  name of the image; default: trainer, or trainer:cuda
 environment:
   TRAINER_WITH_OPENCV=OFF  without image files
-buildah builds as root. Where no registry answers, debootstrap makes the Debian to build on. pip's certificates are those that pip
-uses outside.
+buildah builds as root. Where no registry answers, debootstrap makes the Debian to build on. pip's certificates and the compiler's
+cache are those that pip and ccache use outside.
 TEXT
 }
 
@@ -30,7 +30,7 @@ done
 tag=${tag:-trainer${cuda:+:cuda}}
 base=docker.io/library/debian:bookworm-slim
 arguments=(--file "$root/docker/Dockerfile" --tag "$tag" --build-arg "CUDA=$cuda"
-  --build-arg "TRAINER_WITH_OPENCV=${TRAINER_WITH_OPENCV:-ON}"
+  --build-arg "CI=${CI:-}" --build-arg "TRAINER_WITH_OPENCV=${TRAINER_WITH_OPENCV:-ON}"
   --build-arg "REVISION=$(git -C "$root" describe --always --dirty --abbrev=12 --exclude='*')")
 
 # Makes a base image like debian:bookworm-slim from apt's mirror.
@@ -53,10 +53,14 @@ find_base() {
 }
 
 build_with_buildah() {
-  local certificates
+  local certificates cache
   certificates=${PIP_CERT:-$(python3 -m pip config get global.cert 2>/dev/null || true)}
   if [ -n "$certificates" ]; then
     arguments+=(--volume "$certificates:/run/pip-certificates.crt:ro" --build-arg PIP_CERT=/run/pip-certificates.crt)
+  fi
+  if cache=$(ccache --get-config cache_dir 2>/dev/null); then
+    mkdir -p "$cache"
+    arguments+=(--volume "$cache:/root/.cache/ccache")
   fi
   if [ -n "${PIP_INDEX_URL:-}" ]; then arguments+=(--build-arg PIP_INDEX_URL); fi
   # Only the docker format supports a health check; the OCI format does not.
