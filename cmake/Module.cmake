@@ -27,6 +27,8 @@ function(trainer_use_torch target)
   if(type STREQUAL EXECUTABLE)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
+    # No ccache: it hashes the precompiled header of 700 MB for each source. That pays only for libraries, which the image's build compiles too.
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "")
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRAINER_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()

@@ -5,9 +5,10 @@ endif()
 
 find_program(TRAINER_CCACHE ccache)
 if(TRAINER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Precompiled headers need pch_defines and time_macros; the other two make ccache compare a header's content, not its time.
+  # Precompiled headers need pch_defines and time_macros; include_file_* make ccache compare a header's content, not its time; locale, because
+  # the image's build has another one, which would only translate messages.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" ${TRAINER_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime,locale "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" ${TRAINER_CCACHE})
 endif()
 
 find_program(TRAINER_MOLD mold)
