@@ -6,8 +6,12 @@ import pathlib
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from launches import ranks_of  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
@@ -28,8 +32,7 @@ def launch(*args, **options):
 
 def children(process):
     """The launcher's children as folders of /proc, in the order of their start."""
-    pids = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return [pathlib.Path("/proc") / pid for pid in pids]
+    return [pathlib.Path("/proc") / str(pid) for pid in ranks_of(process)]
 
 
 def environment(child):

@@ -24,8 +24,8 @@ def fast_cases():
     """Cases in channels_last with fused operators and each algorithm of convolutions. They are compared with the same Python cases, whose
     layout is another one: with the tolerance of these or, if it is larger, the one between them and Python's losses in channels_last with one
     or two threads, or from images that differ by a rounding, times the rounding of the algorithm. A rounding alone changes the fifth loss of
-    resnet18 by 7e-5 to 3e-4, depending on the seed, so there are four. Not AdamW, whose first updates are the signs of the gradients, also of those that
-    are nothing but rounding."""
+    resnet18 by 7e-5 to 3e-4, depending on the seed, so there are four. Not AdamW, whose first updates are the signs of the gradients, also
+    of those that are nothing but rounding."""
     for case in make_losses.cases("float32"):
         if case["network"] != "demo_conv" and case["optimizer"] == "sgd":
             for convolution in ROUNDING:

@@ -196,7 +196,7 @@ std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& we
   if (!takes(x, weight)) return std::nullopt;
   const auto smallest_side = std::min(x.size(2), x.size(3));
   const auto fewest_channels = std::min(weight.size(0), weight.size(1));
-  // Larger transformed weights do not stay in the cache; they lose with batches of fewer than 64 images (docs/performance.md).
+  // Larger transformed weights do not stay in the cache, and small batches would lose (docs/performance.md).
   constexpr int64_t kMostWeights = 4'500'000;
   const bool can_be_large =
       largest == Tile::k4 && smallest_side > 2 && num_positions(Tile::k4) * weight.size(0) * weight.size(1) <= kMostWeights;
