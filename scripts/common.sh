@@ -24,6 +24,19 @@ trap 'status=$?; on_exit; if [ "$status" -ne 0 ] && [ -n "${current_stage:-}" ];
 
 set_up() { "$root/scripts/setup.sh" "$@"; }
 
+# Waits until no other set-up or build of this checkout runs and keeps others out until unlock_checkout or the end of this shell and of the
+# programs that it has started by then. Does nothing in a checkout that cannot be written to.
+lock_checkout() {
+  if ! [ -w "$root/.deps" ]; then return; fi
+  exec {checkout_lock}>"$root/.deps/lock"
+  if flock --nonblock "$checkout_lock"; then return; fi
+  echo "waiting for another set-up or build in $root" >&2
+  flock "$checkout_lock"
+}
+unlock_checkout() {
+  if [ -n "${checkout_lock:-}" ]; then exec {checkout_lock}>&-; fi
+}
+
 build_folder() { echo "$root/build/$preset"; }
 
 # One compiler process with LibTorch's headers takes up to 2 GB.
@@ -42,13 +55,17 @@ configure() {
   options=(-D "TRAINER_WITH_OPENCV=${TRAINER_WITH_OPENCV:-ON}" -D "TRAINER_TORCH_DIR=${TRAINER_TORCH_DIR:-}")
   settings="${options[*]} $(cd "$root/.deps/done" && echo *)"
   if [ -e "$build/build.ninja" ] && [ "$settings" = "$(cat "$build/settings" 2>/dev/null)" ]; then return; fi
+  lock_checkout
   (cd "$root" && cmake --preset "$preset" -U 'TRAINER_CUDA_*' -U 'TRAINER_OPENCV_*' "${options[@]}") >&2
   echo "$settings" >"$build/settings"
+  unlock_checkout
 }
 
-# build_targets [TARGET...]: builds the targets; without any, everything.
+# build_targets [TARGET...]: builds the targets; without any, everything. If this shell is killed, ninja and its compilers end too.
 build_targets() {
-  ninja -C "$(build_folder)" -j "$(num_build_jobs)" "${ninja_options[@]}" "$@" >&2
+  lock_checkout
+  setpriv --pdeathsig TERM ninja -C "$(build_folder)" -j "$(num_build_jobs)" "${ninja_options[@]}" "$@" >&2
+  unlock_checkout
 }
 ninja_options=()
 

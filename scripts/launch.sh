@@ -21,10 +21,13 @@ program="$(build_folder)/bin/trainer"
 quiet_below=2
 stage set-up set_up
 stage configure configure
-# No progress display if nothing has changed.
 sources=("$root"/{CMakeLists.txt,cmake,src,models,datasets})
-if [ -e "$program" ] && [ -z "$(find "${sources[@]}" -newer "$program" -print -quit)" ]; then ninja_options=(--quiet); fi
-stage build build_targets trainer
+unchanged=false
+if [ -e "$program" ] && [ -z "$(find "${sources[@]}" -newer "$program" -print -quit)" ]; then unchanged=true; fi
+# No progress display if nothing has changed.
+if $unchanged; then ninja_options=(--quiet); fi
+# ninja writes to its folder even if nothing has changed, which is impossible in a read-only checkout.
+if ! $unchanged || [ -w "$(build_folder)" ]; then stage build build_targets trainer; fi
 case "$1" in
   --version) ;;
   -*) set -- launch "$@" ;;

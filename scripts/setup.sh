@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is needed to build and run `trainer` on Debian 12 or newer: distribution packages, and LibTorch in .deps/.
-# Safe to call again: it installs only what is missing.
+# Safe to call again, also after it was interrupted: it installs only what is missing.
 set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage() {
   cat <<'TEXT'
@@ -28,9 +30,10 @@ for argument in "$@"; do
 done
 if [ -e /proc/driver/nvidia/version ]; then cuda=true; fi
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps="$root/.deps"
 python="$deps/venv/bin/python"
+# Exists while the Python environment is being changed.
+unfinished="$deps/unfinished"
 mkdir -p "$deps/done"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -63,8 +66,9 @@ install_packages() {
   fi
   say "installing ${#missing[@]} distribution packages: ${missing[*]}"
   local log="$deps/apt.log" start=$SECONDS
-  if ! { "${as_root[@]}" apt-get update &&
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  # dpkg refuses everything else until it has finished what was interrupted. Another program may be installing packages: ten minutes' wait.
+  if ! { "${as_root[@]}" dpkg --configure -a && "${as_root[@]}" apt-get update &&
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -o DPkg::Lock::Timeout=600 -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
     tail -n 5 "$log" >&2
     fail "the distribution packages could not be installed" "read $log; when the network is the cause, run this script again"
   fi
@@ -74,7 +78,6 @@ install_packages() {
 
 make_python_environment() {
   if [ -x "$python" ]; then return; fi
-  rm -rf "$deps/venv"
   # Prefers Debian's Python: later calls find it too, and the wheels have to match the interpreter.
   local system_python=/usr/bin/python3
   [ -x "$system_python" ] || system_python=python3
@@ -86,6 +89,7 @@ fetch() {
   local list="$root/scripts/requirements/$1.txt" stamp
   stamp="$deps/done/$1-$(cksum <"$list" | tr ' ' -)"
   if [ -e "$stamp" ]; then return; fi
+  touch "$unfinished"
   make_python_environment
   say "fetching $1 ($2 to download): $(grep -v '^#' "$list" | tr '\n' ' ')"
   local start=$SECONDS quiet=()
@@ -94,9 +98,11 @@ fetch() {
     fail "the wheels of scripts/requirements/$1.txt could not be fetched" "check the network and the disk ($(df -h --output=avail "$deps" | tail -n 1 | tr -d ' ') free), then run this script again"
   rm -f "$deps/done/$1-"*
   touch "$stamp"
+  rm "$unfinished"
   say "$1: $((SECONDS - start)) s; .deps is now $(du -sh "$deps" | cut -f 1)"
 }
 
+lock_checkout
 install_packages
 if [ -n "${TRAINER_TORCH_DIR:-}" ]; then
   [ -e "$TRAINER_TORCH_DIR/lib/libtorch_cpu.so" ] || fail "TRAINER_TORCH_DIR=$TRAINER_TORCH_DIR holds no lib/libtorch_cpu.so" \
@@ -104,7 +110,15 @@ if [ -n "${TRAINER_TORCH_DIR:-}" ]; then
   if $parity; then fail "--parity and TRAINER_TORCH_DIR exclude each other" "the comparison needs the wheel that this script fetches: unset TRAINER_TORCH_DIR"; fi
   exit 0
 fi
+if [ -e "$unfinished" ]; then
+  say "an earlier set-up was interrupted: the Python environment is made again"
+  rm -rf "$deps/venv" "$deps/done"
+  mkdir "$deps/done"
+  rm "$unfinished"
+fi
 fetch torch "about 510 MB"
-ln -sfn "$(cd "$deps" && echo venv/lib/python3*/site-packages/torch)" "$deps/torch"
+torch=$(cd "$deps" && echo venv/lib/python3*/site-packages/torch)
+# Nothing is written where nothing is missing: the checkout may be read-only.
+if [ "$(readlink "$deps/torch")" != "$torch" ]; then ln -sfn "$torch" "$deps/torch"; fi
 if $cuda; then fetch cuda "about 1.9 GB"; fi
 if $parity; then fetch parity "about 65 MB"; fi

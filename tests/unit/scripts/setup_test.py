@@ -1,0 +1,110 @@
+"""scripts/setup.sh and the build of scripts/common.sh when they are interrupted, started twice or read-only. A small wheel from a local folder
+stands for LibTorch, and dpkg-query finds every package installed."""
+
+import base64
+import hashlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import zipfile
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[3] / "scripts"
+# Many files, so that there is time to interrupt their installation.
+NUM_FILES = 3000
+
+
+def make_wheel(folder):
+    files = {f"torch/lib/part_{i}.txt": b"part" for i in range(NUM_FILES)} | {"torch/lib/libtorch_cpu.so": b"library"}
+    files["stands_for_torch-1.0.dist-info/METADATA"] = b"Metadata-Version: 2.1\nName: stands-for-torch\nVersion: 1.0\n"
+    files["stands_for_torch-1.0.dist-info/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    digest = lambda data: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()  # noqa: E731
+    record = [f"{name},sha256={digest(data)},{len(data)}" for name, data in files.items()] + ["stands_for_torch-1.0.dist-info/RECORD,,"]
+    files["stands_for_torch-1.0.dist-info/RECORD"] = "\n".join(record).encode()
+    with zipfile.ZipFile(folder / "stands_for_torch-1.0-py3-none-any.whl", "w") as wheel:
+        for name, data in files.items():
+            wheel.writestr(name, data)
+
+
+class SetupTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-setup-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        # A folder's name that a shell would expand.
+        self.root = self.folder / "it's $HOME"
+        (self.root / "scripts" / "requirements").mkdir(parents=True)
+        for script in ("setup.sh", "common.sh"):
+            shutil.copy(SCRIPTS / script, self.root / "scripts")
+        (self.root / "scripts" / "requirements" / "torch.txt").write_text("stands-for-torch==1.0\n")
+        wheels, self.tools = self.folder / "wheels", self.folder / "tools"
+        wheels.mkdir()
+        self.tools.mkdir()
+        make_wheel(wheels)
+        self.add_tool("dpkg-query", 'for argument; do echo "installed $argument"; done')
+        self.environment = os.environ | {"PATH": f"{self.tools}:{os.environ['PATH']}", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+        self.environment.pop("TRAINER_TORCH_DIR", None)
+        self.deps = self.root / ".deps"
+
+    def add_tool(self, name, text):
+        (self.tools / name).write_text(f"#!/bin/bash\n{text}\n")
+        (self.tools / name).chmod(0o755)
+
+    def start(self, *before):
+        """Starts setup.sh in a process group of its own."""
+        return subprocess.Popen([*before, str(self.root / "scripts" / "setup.sh")], env=self.environment, stderr=subprocess.PIPE, text=True,
+                                start_new_session=True)
+
+    def assert_complete(self, process):
+        output = process.communicate(timeout=120)[1]
+        self.assertEqual(process.returncode, 0, output)
+        self.assertEqual(len(list((self.deps / "torch" / "lib").iterdir())), NUM_FILES + 1)
+        return output
+
+    def interrupt_when(self, pattern):
+        """Kills a set-up when a file that matches exists."""
+        process = self.start()
+        while process.poll() is None and not any(self.deps.glob(pattern)):
+            time.sleep(0.005)
+        self.assertIsNone(process.poll(), "the set-up has ended before it could be interrupted")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+    def test_an_interrupted_set_up_is_completed_by_the_next_one(self):
+        for pattern in ("venv/bin/python", "venv/lib/python3*/site-packages/torch/lib/part_10.txt"):
+            with self.subTest(pattern):
+                self.interrupt_when(pattern)
+                self.assertIn("an earlier set-up was interrupted", self.assert_complete(self.start()))
+                shutil.rmtree(self.deps)
+
+    def test_two_at_once_and_a_read_only_checkout(self):
+        first, second = self.start(), self.start()
+        outputs = [self.assert_complete(process) for process in (first, second)]
+        self.assertEqual(sum("waiting for another set-up or build" in output for output in outputs), 1, outputs)
+        self.assertEqual(sum("fetching torch" in output for output in outputs), 1, outputs)
+        if os.getuid() != 0:
+            self.skipTest("only root can make a folder read-only for this test")
+        read_only = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2"'
+        self.assertEqual(self.assert_complete(self.start("unshare", "--mount", "bash", "-c", read_only, "bash", str(self.root))), "")
+
+    def test_a_killed_build_ends_its_compilers(self):
+        self.add_tool("ninja", 'trap "echo ended >>ended; exit" TERM\ntouch started\nsleep 60 &\nwait')
+        self.deps.mkdir()
+        build = subprocess.Popen(["bash", "-c", f'source "{SCRIPTS}/common.sh"; root=$PWD; build_targets'], env=self.environment, cwd=self.root)
+        while not (self.root / "started").exists():
+            self.assertIsNone(build.poll())
+            time.sleep(0.01)
+        build.kill()
+        build.wait()
+        deadline = time.monotonic() + 30
+        while not (self.root / "ended").exists():
+            self.assertLess(time.monotonic(), deadline, "ninja still runs")
+            time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    unittest.main()
