@@ -2,6 +2,12 @@
 # Sourced by the other scripts: timed stages, and the steps of a build. They print to stderr; stdout is for the program.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+case "$root" in
+  *[\$\`\"\;\\\#]* | *$'\n'*)
+    printf '%s\n' "the folder $root has a name that CMake and ccache do not handle: move it to a path without \$ \` \" ; \\ # and line breaks" >&2
+    exit 2
+    ;;
+esac
 preset=release
 if [ "${CI:-}" = true ]; then preset=ci; fi
 if [ -n "${TRAINER_TORCH_DIR:-}" ]; then TRAINER_TORCH_DIR=$(realpath -m -- "$TRAINER_TORCH_DIR") && export TRAINER_TORCH_DIR; fi

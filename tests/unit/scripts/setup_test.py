@@ -35,8 +35,7 @@ class SetupTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="trainer-setup-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        # A folder's name that a shell would expand.
-        self.root = self.folder / "it's $HOME"
+        self.root = self.folder / "it's here"
         (self.root / "scripts" / "requirements").mkdir(parents=True)
         for script in ("setup.sh", "common.sh"):
             shutil.copy(SCRIPTS / script, self.root / "scripts")
@@ -90,6 +89,16 @@ class SetupTest(unittest.TestCase):
             self.skipTest("only root can make a folder read-only for this test")
         read_only = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2"'
         self.assertEqual(self.assert_complete(self.start("unshare", "--mount", "bash", "-c", read_only, "bash", str(self.root))), "")
+
+    def test_a_folder_that_the_build_cannot_handle(self):
+        for name in ("a$b", "a;b", 'a"b', "a#b"):
+            with self.subTest(name):
+                shutil.copytree(self.root, self.folder / name)
+                self.root = self.folder / name
+                process = self.start()
+                self.assertIn(f"the folder {self.root} has a name that CMake and ccache do not handle", process.communicate(timeout=60)[1])
+                self.assertEqual(process.returncode, 2)
+                self.root = self.folder / "it's here"
 
     def test_a_killed_build_ends_its_compilers(self):
         self.add_tool("ninja", 'trap "echo ended >>ended; exit" TERM\ntouch started\nsleep 60 &\nwait')
