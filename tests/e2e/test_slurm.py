@@ -30,11 +30,11 @@ class SlurmTest(EqualRunsCase):
         cls.addClassCleanup(cls.rig.stop)
         cls.rig.start()
 
-    def submit(self, name, options, *settings, trainer=BINARY, fault=""):
+    def submit(self, name, options, *settings, trainer=BINARY, fault="", file=FILE):
         """Submits a job with train.sbatch."""
         self.run_dir = self.folder / name
         self.log = self.folder / f"{name}.log"
-        return self.rig.submit(*options, f"--output={self.log}", FILE, *SHORT_RUN, "--run-dir", self.run_dir, *settings, cwd=ROOT,
+        return self.rig.submit(*options, f"--output={self.log}", file, *SHORT_RUN, "--run-dir", self.run_dir, *settings, cwd=ROOT,
                                TRAINER=f"env LD_PRELOAD={FAULTS} {trainer}" if fault else str(trainer), TRAINER_TEST_FAULT=fault)
 
     def output(self):
@@ -65,6 +65,16 @@ class SlurmTest(EqualRunsCase):
         self.assertIn("stopped", self.output())
         self.assertIn("resumes from", self.output())
         self.assert_equal_runs(self.run_dir, self.launch_straight(self.folder, 2))
+
+    def test_a_job_is_not_requeued_for_ever(self):
+        file = self.folder / "never_again.sbatch"
+        file.write_text(FILE.read_text().replace("max_requeues=100", "max_requeues=0"))
+        job = self.submit("never_again", ["--gpus-per-node=0", "--ntasks-per-node=1", "--cpus-per-task=1"], fault="0 training 12 wait", file=file)
+        self.wait_for_text("epoch 1/3  step 10", job)
+        time.sleep(0.5)
+        self.rig.run("scancel", "--signal=USR1", job)
+        self.assertEqual(self.rig.end(job), ("FAILED", 75), self.output())
+        self.assertIn("the job is not requeued after 0 times (max_requeues); submit it again to continue", self.output())
 
     def test_a_cancelled_job_is_not_requeued(self):
         job = self.submit("cancelled", ONE_NODE, "training.epochs=100000")

@@ -56,6 +56,11 @@ class KubernetesTest(unittest.TestCase):
         [container] = spec["template"]["spec"]["containers"]
         args = container["args"]
         self.assertEqual(spec["completions"], spec["parallelism"])
+        # Kubernetes accepts the policy with Never alone, which no schema says.
+        self.assertEqual(spec["template"]["spec"]["restartPolicy"], "Never")
+        final = spec["podFailurePolicy"]["rules"][0]
+        self.assertEqual((final["action"], final["onExitCodes"]["values"]), ("FailJob", [2, 3, 5]))
+        self.assertEqual(final["onExitCodes"]["containerName"], container["name"])
         self.assertEqual(args[args.index("--nnodes") + 1], str(spec["completions"]))
         # The first pod's name in the domain of the service.
         self.assertEqual(args[args.index("--master-addr") + 1], f"{self.job['metadata']['name']}-0.{self.service['metadata']['name']}")
