@@ -2,7 +2,13 @@
 # the program with LibTorch; cuda, the CUDA module (if it is built) with NVIDIA's libraries.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainer)
 set(TRAINER_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/trainer")
+# What scripts/launch.sh has not built: it needs the program alone.
+install(CODE "
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target trainer trainer_completions COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
+# The build of the container's image does not have these.
+install(DIRECTORY scripts/kubernetes scripts/slurm DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer" OPTIONAL)
+install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
 install(DIRECTORY datasets/cifar10_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
 install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

@@ -35,7 +35,7 @@ class InstallTest(unittest.TestCase):
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertTrue((prefix / "share/trainer/runs/quickstart/summary.json").exists())
             self.assertTrue((prefix / "share/doc/trainer/LICENSE").exists())
-            for file in ("bash-completion/completions/trainer", "zsh/vendor-completions/_trainer", "fish/vendor_completions.d/trainer.fish",
+            for file in ("trainer/slurm/train.sbatch", "trainer/kubernetes/job.yaml", "doc/trainer/docs/running.md", "bash-completion/completions/trainer", "zsh/vendor-completions/_trainer", "fish/vendor_completions.d/trainer.fish",
                          "man/man1/trainer.1", "man/man1/trainer-launch.1"):
                 self.assertTrue((prefix / "share" / file).exists(), file)
 
