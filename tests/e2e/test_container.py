@@ -123,6 +123,17 @@ class ContainerTest(unittest.TestCase):
         check = self.podman("exec", self.name, "healthcheck.sh")
         return check.returncode, check.stdout + check.stderr
 
+    def test_an_experiment_file_of_ones_own_in_a_mounted_folder(self):
+        (self.runs / "my.yaml").write_text((ROOT / "configs/quickstart.yaml").read_text().replace("datasets/", "/datasets/"))
+        mounted = [f"--volume={self.runs}:/work", "--workdir=/work"]
+        run = self.run_in_container(*self.train("training.epochs=1", config="my.yaml"), options=mounted)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        for command, output in ((["report", "runs/quickstart"], "report.html"),
+                                (["export", "--checkpoint", "runs/quickstart/checkpoints/best.pt", "--format", "onnx", "--output", "x.onnx"], "x.onnx")):
+            run = self.run_in_container(*command, options=mounted)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertTrue((self.runs / output).exists(), output)
+
     def test_stops_and_resumes_in_another_container(self):
         mounted = [f"--volume={self.runs}:/runs"]
         process = self.start(*self.train(ENDLESS), options=mounted)
