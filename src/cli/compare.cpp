@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "base/printable.h"
 #include "cli/arguments.h"
@@ -18,40 +19,65 @@ using history::Json;
 using history::Row;
 using history::RunRecord;
 
-// Wider tables are hard to read, and the values of a row then stand below each other.
-constexpr size_t kWidthWithoutTerminal = 120;
+// Of a table and of folded text where no terminal has a width of its own.
+constexpr size_t kWidthWithoutTerminal = 80;
 
 std::string shown(const std::optional<std::string>& value) { return value ? printable(*value) : "-"; }
 
-std::string to_list(const std::vector<Row>& rows, const std::vector<std::string>& names) {
-  size_t width = 0;
-  for (const auto& name : names) width = std::max(width, text_width(name));
-  std::string text;
-  for (const auto& row : rows) {
-    text += printable(row.name) + '\n';
-    for (size_t i = 0; i < names.size(); ++i) {
-      text += fmt::format("  {}{}  {}\n", names[i], std::string(width - text_width(names[i]), ' '), shown(row.values[i]));
+// The text after `prefix`, in lines of at most `width` columns; the further lines are indented like the first. A line ends after a space
+// where it has one.
+std::string folded(const std::string& prefix, std::string text, size_t width) {
+  const auto indent = text_width(prefix);
+  const auto room = std::max<size_t>(width - std::min(width, indent), 20);
+  std::string lines = prefix;
+  while (text_width(text) > room) {
+    size_t end = 0;  // in bytes
+    size_t space = 0;
+    for (size_t column = 0; column < room; ++column) {
+      if (text[end] == ' ') space = end;
+      do {
+        ++end;
+      } while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);  // the further bytes of a UTF-8 character
     }
+    if (space > 0) end = space + 1;
+    lines += text.substr(0, end) + '\n' + std::string(indent, ' ');
+    text.erase(0, end);
+  }
+  return lines + text + '\n';
+}
+
+// A line for each run.
+std::string to_list(const Row& row, const std::vector<std::string>& names, size_t width) {
+  size_t longest = 0;
+  for (const auto& name : names) longest = std::max(longest, text_width(name));
+  std::string text = printable(row.name) + '\n';
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += folded(fmt::format("  {}{}  ", names[i], std::string(longest - text_width(names[i]), ' ')), shown(row.values[i]), width);
   }
   return text;
 }
 
-// A column for each run, or a line for each run if those would be too wide.
+// A table with a column for each run, and after it the rows that would make it too wide, with a line for each run.
 std::string to_text(const std::vector<Row>& rows, const char* title, const std::vector<std::string>& names) {
+  const auto width = reporting::line_width(stdout).value_or(kWidthWithoutTerminal);
   std::vector<Column> columns = {{title, {}, 0}};
   for (const auto& name : names) columns.push_back({name, {}, 0});
+  std::vector<size_t> widths;
+  for (const auto& column : columns) widths.push_back(text_width(column.title) + kColumnGap);
+  std::string list;
   for (const auto& row : rows) {
-    columns.front().cells.push_back(printable(row.name));
-    for (size_t i = 0; i < names.size(); ++i) columns[i + 1].cells.push_back(shown(row.values[i]));
+    std::vector<std::string> cells = {printable(row.name)};
+    for (const auto& value : row.values) cells.push_back(shown(value));
+    auto wider = widths;
+    for (size_t i = 0; i < cells.size(); ++i) wider[i] = std::max(wider[i], text_width(cells[i]) + kColumnGap);
+    if (std::accumulate(wider.begin(), wider.end(), size_t{0}) - kColumnGap > width) {
+      list += to_list(row, names, width);
+      continue;
+    }
+    widths = std::move(wider);
+    for (size_t i = 0; i < cells.size(); ++i) columns[i].cells.push_back(std::move(cells[i]));
   }
-  auto table = to_table(std::move(columns), std::nullopt);
-  size_t widest = 0;
-  for (size_t begin = 0; begin < table.size();) {
-    const auto end = table.find('\n', begin);
-    widest = std::max(widest, text_width(table.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return widest <= reporting::line_width(stdout).value_or(kWidthWithoutTerminal) ? table : std::string(title) + '\n' + to_list(rows, names);
+  return (columns.front().cells.empty() ? std::string(title) + '\n' : to_table(std::move(columns), std::nullopt)) + list;
 }
 
 std::vector<Row> differing(std::vector<Row> rows) {
@@ -87,8 +113,8 @@ ExitCode compare(const std::vector<std::string>& args) {
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
     return ExitCode::kDone;
   }
-  std::vector<std::string> names;
-  for (const auto& folder : folders) names.push_back(printable(folder));
+  auto names = history::names_of(runs);
+  for (auto& name : names) name = printable(name);
   std::string text = config.empty() ? "CONFIGURATION: no differences\n" : to_text(config, "CONFIGURATION", names);
   text += environment.empty() ? "\nENVIRONMENT: no differences\n" : '\n' + to_text(environment, "ENVIRONMENT", names);
   text += '\n' + to_text(results, "RESULT", names);

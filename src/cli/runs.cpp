@@ -4,14 +4,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
+#include <optional>
+#include <span>
+#include <utility>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/table.h"
+#include "history/compare.h"
 #include "history/run_record.h"
 #include "reporting/line.h"
 
@@ -59,16 +66,108 @@ Json to_json(const RunRecord& run) {
   return json;
 }
 
-std::string to_text(const std::vector<RunRecord>& runs) {
+// The rows of these keys of the experiment files, each with a value for each run. Throws UsageError for a key that no run has.
+std::vector<history::Row> rows_of_keys(const std::vector<RunRecord>& runs, const std::vector<std::string>& keys) {
+  if (keys.empty() || runs.empty()) return {};
+  const auto all = history::config_rows(runs);
+  std::vector<history::Row> rows;
+  for (const auto& key : keys) {
+    const auto found = std::ranges::find(all, key, &history::Row::name);
+    if (found == all.end()) {
+      std::vector<std::string> names;
+      for (const auto& row : all) names.push_back(row.name);
+      const auto nearest = nearest_name(key, names);
+      throw UsageError(fmt::format("no run has the key \"{}\" in its config.yaml{}", key,
+                                   nearest.empty() ? "; name it as in optimizer.lr" : fmt::format("; did you mean \"{}\"?", nearest)));
+    }
+    rows.push_back(*found);
+  }
+  return rows;
+}
+
+// The text as a number, if it is one as a whole.
+std::optional<double> number_in(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0' && !std::isnan(number) ? std::optional(number) : std::nullopt;
+}
+
+// Numbers in their order, then other texts in theirs, then nothing.
+bool is_before(const std::optional<std::string>& one, const std::optional<std::string>& other) {
+  if (!one || !other) return one.has_value() && !other;
+  const auto number = number_in(*one);
+  const auto other_number = number_in(*other);
+  if (number && other_number) return *number < *other_number;
+  return number.has_value() != other_number.has_value() ? number.has_value() : *one < *other;
+}
+
+// Runs with another metric come in the order of the metrics' names, those without a best value last.
+bool has_better_metric(const RunRecord& one, const RunRecord& other) {
+  if (!one.best || !other.best) return one.best.has_value() && !other.best;
+  if (one.best->metric != other.best->metric) return one.best->metric < other.best->metric;
+  return one.best->higher_is_better ? one.best->value > other.best->value : one.best->value < other.best->value;
+}
+
+constexpr const char* kMetric = "metric";
+
+// Equal ones keep their order.
+void sort_runs(std::vector<RunRecord>& runs, const std::string& by) {
+  if (by == kMetric) {
+    std::ranges::stable_sort(runs, has_better_metric);
+  } else if (const auto rows = rows_of_keys(runs, {by}); !rows.empty()) {
+    const auto& values = rows.front().values;
+    std::vector<size_t> order(runs.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::stable_sort(order, [&](size_t one, size_t other) { return is_before(values[one], values[other]); });
+    std::vector<RunRecord> sorted;
+    for (const auto index : order) sorted.push_back(std::move(runs[index]));
+    runs = std::move(sorted);
+  }
+}
+
+// As RFC 4180.
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char byte : text) quoted += byte == '"' ? "\"\"" : std::string(1, byte);
+  return quoted + '"';
+}
+
+// A header, and a line for each run with plain numbers; cells without a value are empty.
+std::string to_csv(const std::vector<RunRecord>& runs, const std::vector<history::Row>& keys) {
+  std::vector<std::vector<std::string>> lines = {
+      {"run", "state", "epoch", "step", "metric", "best", "best_step", "started", "seconds", "where"}};
+  for (const auto& row : keys) lines.front().push_back(row.name);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto& run = runs[i];
+    const auto& best = run.best;
+    lines.push_back({run.folder.string(), to_string(run.state), fmt::format("{}", run.epoch), fmt::format("{}", run.step),
+                     best ? best->metric : "", best ? fmt::format("{}", best->value) : "", best ? fmt::format("{}", best->step) : "",
+                     fmt::format("{:.0f}", run.started), fmt::format("{:.3f}", run.seconds), place_of(run)});
+    for (const auto& row : keys) lines.back().push_back(row.values[i].value_or(""));
+  }
+  std::string text;
+  for (const auto& line : lines) {
+    for (size_t i = 0; i < line.size(); ++i) text += (i == 0 ? "" : ",") + csv_cell(line[i]);
+    text += '\n';
+  }
+  return text;
+}
+
+// With the values of `keys` instead of times and places, if there are keys.
+std::string to_text(const std::vector<RunRecord>& runs, const std::vector<history::Row>& keys) {
   // The least important are left out first in a narrow terminal.
-  std::vector<Column> columns = {{"RUN", {}, 0},     {"STATE", {}, 0}, {"EPOCH", {}, 4}, {"BEST", {}, 5},
-                                 {"STARTED", {}, 3}, {"TIME", {}, 2},  {"WHERE", {}, 1}};
-  for (const auto& run : runs) {
-    const std::vector<std::string> cells = {
-        run.folder.string(), to_string(run.state),     progress_of(run),
-        best_of(run),        format_time(run.started), format_duration(std::chrono::duration<double>(run.seconds)),
-        place_of(run)};
-    for (size_t i = 0; i < cells.size(); ++i) columns[i].cells.push_back(printable(cells[i]));
+  std::vector<Column> columns = {{"RUN", {}, 0}, {"STATE", {}, 0}, {"EPOCH", {}, 4}, {"BEST", {}, 5}};
+  if (keys.empty()) columns.insert(columns.end(), {{"STARTED", {}, 3}, {"TIME", {}, 2}, {"WHERE", {}, 1}});
+  for (const auto& row : keys) columns.push_back({row.name, {}, 0});
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto& run = runs[i];
+    std::vector<std::string> cells = {run.folder.string(), to_string(run.state), progress_of(run), best_of(run)};
+    if (keys.empty()) {
+      cells.insert(cells.end(), {format_time(run.started), format_duration(std::chrono::duration<double>(run.seconds)), place_of(run)});
+    }
+    for (const auto& row : keys) cells.push_back(row.values[i].value_or("-"));
+    for (size_t column = 0; column < cells.size(); ++column) columns[column].cells.push_back(printable(cells[column]));
   }
   return to_table(std::move(columns), reporting::line_width(stdout));
 }
@@ -78,19 +177,35 @@ std::string to_text(const std::vector<RunRecord>& runs) {
 ExitCode runs(const std::vector<std::string>& args) {
   CLI::App app("Lists the runs of a folder and of the folders within it, the newest first.", "trainer runs");
   std::filesystem::path folder = "runs";
+  std::vector<std::string> keys;
+  std::string sort;
   bool as_json = false;
+  bool as_csv = false;
   app.add_option("folder", folder, "the folder with the runs; default: runs")->type_name("DIR");
-  app.add_flag("--json", as_json, "print a JSON array");
+  app.add_option("--columns", keys, "keys of the experiment files to show, such as optimizer.lr,seed")
+      ->delimiter(',')
+      ->type_name("KEY,...");
+  app.add_option("--sort", sort, "metric: the best first; or a key of the experiment files; default: the newest first")
+      ->type_name("metric|KEY");
+  auto* json = app.add_flag("--json", as_json, "print a JSON array");
+  app.add_flag("--csv", as_csv, "print comma-separated values")->excludes(json);
   parse(app, args);
-  const auto found = read_runs(folder);
+  auto found = read_runs(folder);
+  if (!sort.empty()) sort_runs(found, sort);
+  const auto rows = rows_of_keys(found, keys);
   if (as_json) {
     auto array = Json::array();
-    for (const auto& run : found) array.push_back(to_json(run));
+    for (size_t i = 0; i < found.size(); ++i) {
+      array.push_back(to_json(found[i]));
+      for (const auto& row : rows) array.back()["config"][row.name] = row.values[i] ? Json(*row.values[i]) : Json();
+    }
     fmt::print("{}\n", array.dump(2, ' ', false, Json::error_handler_t::replace));
+  } else if (as_csv) {
+    fmt::print("{}", to_csv(found, rows));
   } else if (found.empty()) {
     make_console_logger()->info("no runs in {}", folder.string());
   } else {
-    fmt::print("{}", to_text(found));
+    fmt::print("{}", to_text(found, rows));
   }
   return ExitCode::kDone;
 }

@@ -5,8 +5,6 @@
 namespace trainer::cli {
 namespace {
 
-constexpr size_t kGap = 2;
-
 size_t width_of(const Column& column) {
   size_t width = text_width(column.title);
   for (const auto& cell : column.cells) width = std::max(width, text_width(cell));
@@ -14,7 +12,7 @@ size_t width_of(const Column& column) {
 }
 
 size_t width_of(const std::vector<Column>& columns) {
-  size_t width = columns.empty() ? 0 : kGap * (columns.size() - 1);
+  size_t width = columns.empty() ? 0 : kColumnGap * (columns.size() - 1);
   for (const auto& column : columns) width += width_of(column);
   return width;
 }
@@ -25,7 +23,7 @@ void append_line(const std::vector<Column>& columns, const auto& cell_of, std::s
   for (const auto& column : columns) {
     line.append(target - std::min(target, text_width(line)), ' ');
     line += cell_of(column);
-    target += width_of(column) + kGap;
+    target += width_of(column) + kColumnGap;
   }
   text += line + '\n';
 }

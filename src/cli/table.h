@@ -1,11 +1,15 @@
 #pragma once
 // Tables in the terminal.
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace trainer::cli {
+
+// Spaces between two columns.
+constexpr size_t kColumnGap = 2;
 
 struct Column {
   std::string title;

@@ -64,14 +64,15 @@ report::Pictures read_sample_pictures(const history::RunRecord& run, const std::
   try {
     const auto logger = make_quiet_logger();
     const auto experiment = load_experiment(run);
-    if (experiment.training.overfit_batches) return {{}, "With training.overfit_batches no wrongly classified images are shown."};
+    if (experiment.training.overfit_batches) return {.note = "With training.overfit_batches no wrongly classified images are shown."};
     const auto data = session::open_samples(experiment, *logger);
-    if (!data.validation.exists()) return {{}, "This experiment does not validate."};
+    if (!data.validation.exists()) return {.note = "This experiment does not validate."};
     const auto& dataset = data.validation.dataset();
-    if (!dataset.info().is_image) return {{}, "The samples of this data set are not images."};
+    if (!dataset.info().is_image) return {.note = "The samples of this data set are not images."};
     input::Scratch scratch;
     for (const auto index : samples) {
       const bool is_there = index >= 0 && index < dataset.size();
+      pictures.names.push_back(is_there ? dataset.name(index) : "");
       pictures.data_urls.push_back(is_there ? to_data_url(dataset.read(index, scratch)) : "");
     }
   } catch (const std::exception& error) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/plural.h"
@@ -83,9 +84,11 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
                                           const world::RankEnv& rank_env) {
   const auto* directory = session.directory();
   if (directory == nullptr) return {};
+  auto metrics = session.parts().task->metrics();
+  if (context.experiment().validation.is_off()) metrics.validation.clear();
   return {.progress = choose_progress(arguments),
           .colour = world::wants_colour(),
-          .metrics = session.parts().task->metrics(),
+          .metrics = std::move(metrics),
           .with_ema = context.experiment().training.ema.has_value(),
           .is_quiet = arguments.is_quiet,
           .is_verbose = arguments.is_verbose,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -115,6 +116,19 @@ std::vector<Row> rows_of(std::span<const RunRecord> runs, const std::function<Va
 }
 
 }  // namespace
+
+std::vector<std::string> names_of(std::span<const RunRecord> runs) {
+  std::map<std::string, int> uses;
+  std::vector<std::string> names;
+  for (const auto& run : runs) {
+    names.push_back(std::filesystem::absolute(run.folder / "").lexically_normal().parent_path().filename().string());
+    ++uses[names.back()];
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (uses[names[i]] > 1) names[i] = runs[i].folder.string();
+  }
+  return names;
+}
 
 bool Row::differs() const {
   return std::ranges::any_of(values, [&](const auto& value) { return value != values.front(); });

@@ -10,6 +10,9 @@
 
 namespace trainer::history {
 
+// The names of the runs' folders, or their whole paths where a name is not unique.
+std::vector<std::string> names_of(std::span<const RunRecord> runs);
+
 struct Row {
   std::string name;                                // "optimizer.lr"
   std::vector<std::optional<std::string>> values;  // of each run; empty: that run has none

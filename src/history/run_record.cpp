@@ -72,7 +72,7 @@ std::optional<Best> find_best(const RunRecord& run) {
   }
   if (!best) return std::nullopt;
   const auto epoch = run.steps_per_epoch > 0 ? std::max<int64_t>(steps[*best] - 1, 0) / run.steps_per_epoch : 0;
-  return Best{.metric = metric, .value = values[*best], .epoch = epoch, .step = steps[*best]};
+  return Best{.metric = metric, .value = values[*best], .higher_is_better = higher_is_better, .epoch = epoch, .step = steps[*best]};
 }
 
 std::vector<std::string> read_lines(const std::string& text) {

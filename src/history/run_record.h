@@ -33,6 +33,7 @@ struct Series {
 struct Best {
   std::string metric;  // "top1"
   double value = 0;
+  bool higher_is_better = true;
   int64_t epoch = 0;  // from 0
   int64_t step = 0;
 };

@@ -16,7 +16,7 @@ function matrixPanel(evaluation) {
                         element("colgroup", {}, element("col", { class: "names" })));
   if (!isDense) {
     table.append(element("thead", {}, element("tr", {}, element("td"), ...matrix.map((row, column) => element(
-      "th", { scope: "col", title: className(evaluation, column) }, String(column), element("span", { class: "hidden-text" }, ` ${className(evaluation, column)}`))))));
+      "th", { scope: "col", title: className(evaluation, column) }, element("span", {}, className(evaluation, column)))))));
   }
   const body = element("tbody");
   matrix.forEach((row, actual) => {
@@ -31,7 +31,7 @@ function matrixPanel(evaluation) {
       if (share > 0.55) cell.style.color = "var(--on-accent)";
       return cell;
     });
-    body.append(element("tr", {}, element("th", { scope: "row" }, `${actual} ${className(evaluation, actual)}`), ...cells));
+    body.append(element("tr", {}, element("th", { scope: "row", title: className(evaluation, actual) }, className(evaluation, actual)), ...cells));
   });
   table.append(body);
   return panel("Confusion matrix", element("p", { class: "muted small" }, "Rows: actual class. Columns: predicted class. Colour: share of the row."), table);
@@ -43,39 +43,29 @@ function pairsPanel(evaluation) {
   return panel("Most confused", dataTable("Pairs of classes, the most frequent first", ["Actual", "Predicted", "Images", "Of the class"], rows, { numbersFrom: 2 }));
 }
 
-// A table that the titles sort.
 function classPanel(evaluation) {
-  const columns = ["name", "num_samples", "recall", "precision", "f1"];
-  const titles = { name: "Class", num_samples: "Images", recall: "Recall", precision: "Precision", f1: "F1" };
-  let sortBy = evaluation.classes.length > MANY_CLASSES ? "f1" : null;
-  let direction = 1;
-  let showsAll = evaluation.classes.length <= MANY_CLASSES;
+  const percent = (name) => (one) => formatPercent(one[name]);
+  const columns = [
+    { title: "Class", key: (one) => one.name, cell: (one) => one.name },
+    { title: "Images", key: (one) => one.num_samples, cell: (one) => one.num_samples.toLocaleString("en"), isNumber: true },
+    { title: "Recall", key: (one) => one.recall, cell: percent("recall"), isNumber: true },
+    { title: "Precision", key: (one) => one.precision, cell: percent("precision"), isNumber: true },
+    { title: "F1", key: (one) => one.f1, cell: (one) => withBar(one.f1), isNumber: true },
+  ];
+  const isLong = evaluation.classes.length > MANY_CLASSES;
+  const state = isLong ? { sorted: { column: columns.length - 1, direction: 1 }, limit: MANY_CLASSES } : { sorted: null };
   const box = element("div");
   const show = () => {
-    const classes = [...evaluation.classes];
-    if (sortBy) {
-      const key = (one) => one[sortBy] ?? -1;
-      classes.sort((one, other) => direction * (sortBy === "name" ? one.name.localeCompare(other.name) : key(one) - key(other)));
-    }
-    const shown = showsAll ? classes : classes.slice(0, MANY_CLASSES);
-    const rows = shown.map((one) => [one.name, one.num_samples.toLocaleString("en"), formatPercent(one.recall), formatPercent(one.precision), withBar(one.f1)]);
-    const heads = columns.map((column) => {
-      const button = element("button", { type: "button" }, titles[column] + (sortBy === column ? (direction > 0 ? " ↑" : " ↓") : ""));
-      button.addEventListener("click", () => {
-        direction = sortBy === column ? -direction : 1;
-        sortBy = column;
+    box.replaceChildren(sortableTable("A click on a title sorts", columns, evaluation.classes, state, show));
+    if (state.limit) {
+      const more = element("button", { type: "button" }, `Show all ${evaluation.classes.length} classes`);
+      more.addEventListener("click", () => {
+        state.limit = undefined;
         show();
-        box.querySelectorAll("thead button")[columns.indexOf(column)].focus();
       });
-      return button;
-    });
-    const table = dataTable("A click on a title sorts", heads, rows, { numbersFrom: 1 });
-    box.replaceChildren(table);
-    if (!showsAll) {
-      const more = element("button", { type: "button" }, `Show all ${classes.length} classes`);
-      more.addEventListener("click", () => { showsAll = true; show(); });
       box.append(more);
     }
+    return box;
   };
   show();
   return panel("Classes", box);
@@ -87,10 +77,41 @@ function withBar(value) {
   return element("span", {}, formatPercent(value), element("span", { class: "bar-box", "aria-hidden": "true" }, bar));
 }
 
+// The accuracy of the predictions in each range of confidence, as a bar; perfectly calibrated bars end on the diagonal.
+function reliabilityDiagram(evaluation) {
+  const drawn = (tag, attributes, ...children) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  };
+  const size = 240, margin = 34, numBins = evaluation.calibration.length;
+  const at = (share) => margin + share * size, up = (share) => margin / 2 + (1 - share) * size;
+  const picture = drawn("svg", { class: "reliability", viewBox: `0 0 ${size + 1.5 * margin} ${size + 1.5 * margin}`, role: "img",
+                                 "aria-label": "Reliability diagram: accuracy over confidence; the table has the values" });
+  for (const share of [0, 0.5, 1]) {
+    picture.append(drawn("line", { x1: at(0), x2: at(1), y1: up(share), y2: up(share), class: "grid" }),
+                   drawn("text", { x: at(0) - 6, y: up(share) + 4, "text-anchor": "end" }, `${100 * share}%`),
+                   drawn("text", { x: at(share), y: up(0) + 15, "text-anchor": "middle" }, `${100 * share}%`));
+  }
+  evaluation.calibration.forEach((bin, index) => {
+    if (bin.count === 0) return;
+    const words = `Confidence ${formatPercent(bin.confidence)}: ${formatPercent(bin.accuracy)} of ${bin.count.toLocaleString("en")} are right`;
+    picture.append(drawn("rect", { x: at(index / numBins) + 1, y: up(bin.accuracy), width: size / numBins - 2, height: size * bin.accuracy },
+                         drawn("title", {}, words)),
+                   drawn("circle", { cx: at(bin.confidence), cy: up(bin.accuracy), r: 3 }));
+  });
+  picture.append(drawn("line", { x1: at(0), y1: up(0), x2: at(1), y2: up(1), class: "ideal" }));
+  return picture;
+}
+
 function calibrationPanel(evaluation) {
   const rows = evaluation.calibration.filter((bin) => bin.count > 0).map((bin) => [
     formatPercent(bin.confidence), withBar(bin.accuracy), bin.count.toLocaleString("en")]);
-  return panel("Calibration", dataTable("How often predictions of a confidence are right", ["Confidence", "Accuracy", "Images"], rows, { numbersFrom: 0 }));
+  return panel("Calibration", element("p", { class: "muted small" }, "Accuracy (upwards) of the predictions of each confidence (to the right). Bars below the dashed line: too confident."),
+               reliabilityDiagram(evaluation),
+               element("details", {}, element("summary", {}, "As a table"),
+                       dataTable("How often predictions of a confidence are right", ["Confidence", "Accuracy", "Images"], rows, { numbersFrom: 0 })));
 }
 
 function mistakesPanel(evaluation) {
@@ -101,7 +122,7 @@ function mistakesPanel(evaluation) {
       : null;
     return element("li", {}, element("figure", {}, picture, element(
       "figcaption", {}, element("strong", {}, predicted), ` ${formatPercent(mistake.confidence)}`, element("br"), `is ${label}`, element("br"),
-      element("span", { class: "muted" }, `sample ${mistake.index}`))));
+      element("span", { class: "muted", title: mistake.name }, mistake.name ?? `sample ${mistake.index}`))));
   });
   const note = evaluation.images_note ? element("p", { class: "muted small" }, evaluation.images_note) : null;
   const node = panel("Wrongly classified, with the greatest confidence", note, element("ul", { class: "mistakes" }, ...items));

@@ -3,6 +3,10 @@
 
 // In this order; then all others by name.
 const CHART_ORDER = ["loss", "top1", "top5", "macro_f1", "lr", "images_per_second", "data_wait", "memory_bytes"];
+// What the training did rather than what it learnt: folded.
+const DIAGNOSTICS = new Set(["lr", "images_per_second", "data_wait", "queue_depth", "memory_bytes", "grad_scale", "skipped_steps", "grad_norm"]);
+// A greatest value that is so many times the median flattens the rest of a linear axis.
+const SPIKE = 20;
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, exponent) => 2 ** exponent);
 
 // As TensorBoard: an exponential moving average that is not biased towards its beginning.
@@ -58,11 +62,13 @@ class Chart {
   constructor(metric) {
     this.metric = metric;
     this.isLog = false;
+    this.isChosen = false;  // by the reader
     this.format = formatterOf(metric);
     this.plotBox = element("div", { class: "plot", tabindex: "0", role: "group" });
     this.logButton = element("button", { type: "button", "aria-pressed": "false" }, "log axis");
     this.logButton.addEventListener("click", () => {
       this.isLog = !this.isLog;
+      this.isChosen = true;
       this.logButton.setAttribute("aria-pressed", String(this.isLog));
       this.draw();
     });
@@ -77,13 +83,20 @@ class Chart {
   // Reads the curves again. A chart with the same curves keeps the part that is shown.
   update() {
     const curves = curvesOf(this.metric);
-    const isSame = this.plot && JSON.stringify(curves.map((curve) => curve.label)) === JSON.stringify(this.curves.map((curve) => curve.label));
+    const isSame = () => this.plot && this.isLog === wasLog && JSON.stringify(curves.map((curve) => curve.label)) === JSON.stringify(labels);
+    const labels = this.curves?.map((curve) => curve.label);
     this.curves = curves;
     const values = curves.flatMap((curve) => curve.values.filter((value) => value !== null));
     this.logButton.hidden = FRACTIONS.has(this.metric) || !values.some((value) => value > 0);
+    const wasLog = this.isLog;
+    if (!this.isChosen && !this.logButton.hidden && !DIAGNOSTICS.has(this.metric)) {
+      const ordered = values.toSorted((one, other) => one - other);
+      this.isLog = ordered[0] > 0 && ordered.at(-1) > SPIKE * ordered[Math.floor(ordered.length / 2)];
+      this.logButton.setAttribute("aria-pressed", String(this.isLog));
+    }
     const last = curves.map((curve) => `${curve.label || labelOf(this.metric)} ${this.format(curve.values.at(-1))}`).join("; ");
     this.plotBox.setAttribute("aria-label", `Chart of ${labelOf(this.metric)}. Latest values: ${last}. The arrow keys move along it.`);
-    if (isSame) {
+    if (isSame()) {
       const { min, max } = this.plot.scales.x;
       const [xs] = this.plot.data;
       const isZoomed = xs.length > 0 && (min > xs[0] || max < xs.at(-1));
@@ -212,7 +225,10 @@ function showCurves() {
   const names = metricNames();
   if (JSON.stringify(names) !== JSON.stringify(charts.map((chart) => chart.metric))) {
     charts = names.map((name) => new Chart(name));
-    byId("charts").replaceChildren(...charts.map((chart) => chart.node));
+    const [diagnostics, results] = [true, false].map((is) => charts.filter((chart) => DIAGNOSTICS.has(chart.metric) === is));
+    byId("charts").replaceChildren(...results.map((chart) => chart.node));
+    byId("diagnostics").hidden = diagnostics.length === 0;
+    byId("diagnostics").querySelector("div").replaceChildren(...diagnostics.map((chart) => chart.node));
   }
   for (const chart of charts) chart.update();
   if (names.length === 0) byId("charts").replaceChildren(element("p", { class: "muted" }, "No measurements yet."));

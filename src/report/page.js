@@ -2,6 +2,11 @@
 "use strict";
 
 const POLL_MILLISECONDS = 2000;
+// More runs are only in the table.
+const MOST_CARDS = 4;
+// Keys that differ between runs without making them different experiments.
+const NAMES_OF_RUNS = new Set(["experiment", "output_dir"]);
+const MOST_KEYS = 8;
 
 function swatch(index) {
   const node = element("span", { class: "swatch", "aria-hidden": "true" });
@@ -9,12 +14,77 @@ function swatch(index) {
   return node;
 }
 
+const placeOfBest = (run) => (run.steps_per_epoch > 0 ? `epoch ${run.best.epoch + 1}` : `step ${run.best.step}`);
+const metricWords = (name) => (LABELS[name] ?? name).toLowerCase();
+const isBetter = (one, other) => (one.best.higher_is_better ? one.best.value > other.best.value : one.best.value < other.best.value);
+
+// The best result of all runs, if they are measured by the same metric.
+function headline() {
+  const measured = data.runs.filter((run) => run.best);
+  const [first] = measured;
+  if (!first || measured.some((run) => run.best.metric !== first.best.metric)) return null;
+  const best = measured.reduce((one, other) => (isBetter(other, one) ? other : one));
+  const place = [data.runs.length > 1 ? best.name : null, placeOfBest(best), best.steps_per_epoch > 0 ? `step ${best.best.step.toLocaleString("en")}` : null];
+  return [`Best ${metricWords(first.best.metric)}: `, element("strong", {}, formatterOf(first.best.metric)(best.best.value)),
+          ` (${place.filter(Boolean).join(", ")})`];
+}
+
+const configRow = (name) => data.config.find((row) => row.name === name);
+
+// Runs whose configurations differ in nothing but the seed and the run's name: {runs, mean, deviation}.
+function repetitions() {
+  const keys = data.config.filter((row) => row.differs && row.name !== "seed" && !NAMES_OF_RUNS.has(row.name));
+  const groups = new Map();
+  data.runs.forEach((run, index) => {
+    if (!run.best) return;
+    const key = JSON.stringify([run.best.metric, ...keys.map((row) => row.values[index])]);
+    groups.set(key, [...(groups.get(key) ?? []), index]);
+  });
+  return [...groups.values()].filter((indices) => indices.length > 1 && configRow("seed")?.differs).map((indices) => {
+    const values = indices.map((index) => data.runs[index].best.value);
+    const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+    const deviation = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1));
+    return { indices, mean, deviation };
+  });
+}
+
+const runTableState = { sorted: null };
+function showRunTable() {
+  const box = byId("run-table");
+  if (data.runs.length < 2) return box.replaceChildren();
+  const rows = data.runs.map((run, index) => ({ run, index }));
+  const keys = data.config.filter((row) => row.differs && !NAMES_OF_RUNS.has(row.name)).slice(0, MOST_KEYS);
+  const keyColumn = (row) => ({
+    title: row.name, cell: ({ index }) => row.values[index] ?? "–",
+    key: ({ index }) => (row.values[index] === null || row.values[index].trim() === "" || Number.isNaN(Number(row.values[index])) ? row.values[index] : Number(row.values[index])),
+  });
+  const columns = [
+    { title: "Run", key: ({ run }) => run.name, cell: ({ run, index }) => element("span", {}, swatch(index), run.name) },
+    { title: "State", key: ({ run }) => run.state, cell: ({ run }) => element("span", { class: `state state-${run.state}` }, run.state) },
+    ...keys.map(keyColumn),
+    { title: "Best", key: ({ run }) => run.best?.value, isNumber: true,
+      cell: ({ run }) => (run.best ? `${run.best.metric} ${formatterOf(run.best.metric)(run.best.value)}` : "–") },
+    { title: "At", key: ({ run }) => run.best?.step, cell: ({ run }) => (run.best ? placeOfBest(run) : "–"), isNumber: true },
+    { title: "Time", key: ({ run }) => run.seconds, cell: ({ run }) => formatDuration(run.seconds), isNumber: true },
+  ];
+  const show = () => {
+    box.replaceChildren(sortableTable("A click on a title sorts", columns, rows, runTableState, show));
+    const groups = repetitions();
+    if (groups.length > 0) {
+      box.append(dataTable("Over the seeds: mean ± standard deviation of the best values", ["Runs", "Number", "Best"], groups.map(({ indices, mean, deviation }) => {
+        const format = formatterOf(data.runs[indices[0]].best.metric);
+        return [indices.map((index) => data.runs[index].name).join(", "), String(indices.length), `${format(mean)} ± ${format(deviation)}`];
+      }), { numbersFrom: 1 }));
+    }
+    return box;
+  };
+  show();
+}
+
 function runCard(run, index) {
   const facts = [];
   if (run.best) {
-    const place = run.steps_per_epoch > 0 ? `epoch ${run.best.epoch + 1}` : `step ${run.best.step}`;
-    facts.push([`Best ${(LABELS[run.best.metric] ?? run.best.metric).toLowerCase()}`,
-                `${formatterOf(run.best.metric)(run.best.value)}, ${place}`]);
+    facts.push([`Best ${metricWords(run.best.metric)}`, `${formatterOf(run.best.metric)(run.best.value)}, ${placeOfBest(run)}`]);
   }
   const latest = (split, name, label) => {
     const series = run[split][name];
@@ -36,7 +106,10 @@ function runCard(run, index) {
 }
 
 function showRuns() {
-  byId("runs").replaceChildren(...data.runs.map(runCard));
+  byId("runs").replaceChildren(...(data.runs.length <= MOST_CARDS ? data.runs.map(runCard) : []));
+  const words = headline();
+  byId("headline").hidden = words === null;
+  byId("headline").replaceChildren(...(words ?? []));
   const names = data.runs.map((run) => run.name);
   byId("title").textContent = names.length === 1 ? names[0] : `${names.length} runs`;
   byId("subtitle").textContent = (data.live ? "Followed live; read " : "Report of ") + formatTime(data.generated);
@@ -68,6 +141,7 @@ function showIfChanged(name, value, show) {
 
 function show() {
   showRuns();
+  showIfChanged("run-table", [data.runs.map((run) => [run.name, run.state, run.best, run.seconds]), data.config], showRunTable);
   showIfChanged("curves", data.runs.map((run) => [run.name, run.train, run.validation, run.steps_per_epoch]), showCurves);
   showIfChanged("evaluation", data.runs.map((run) => [run.name, run.evaluation]), showEvaluation);
   showIfChanged("config", data.config, () => valueTable(byId("config"), data.config, "configuration"));

@@ -57,23 +57,10 @@ Json evaluation_of(const RunRecord& run, const PictureReader& read_pictures) {
   const auto pictures = read_pictures(run, samples);
   for (size_t i = 0; i < std::min(samples.size(), pictures.data_urls.size()); ++i) {
     if (!pictures.data_urls[i].empty()) evaluation["mistakes"][i]["image"] = pictures.data_urls[i];
+    if (!pictures.names[i].empty()) evaluation["mistakes"][i]["name"] = pictures.names[i];
   }
   if (!pictures.note.empty()) evaluation["images_note"] = pictures.note;
   return evaluation;
-}
-
-// The folders' names, or the whole paths where a name is not unique.
-std::vector<std::string> names_of(std::span<const RunRecord> runs) {
-  std::map<std::string, int> uses;
-  std::vector<std::string> names;
-  for (const auto& run : runs) {
-    names.push_back(std::filesystem::absolute(run.folder / "").lexically_normal().parent_path().filename().string());
-    ++uses[names.back()];
-  }
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (uses[names[i]] > 1) names[i] = runs[i].folder.string();
-  }
-  return names;
 }
 
 Json rows_of(const std::vector<history::Row>& rows) {
@@ -91,12 +78,16 @@ Json rows_of(const std::vector<history::Row>& rows) {
 Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
   Json data = {{"generated", options.now}, {"live", options.is_live}, {"runs", Json::array()}};
   const auto max_points = std::clamp(kMostPointsOfAll / std::max<size_t>(1, runs.size()), kFewestPoints, kMostPoints);
-  const auto names = names_of(runs);
+  const auto names = history::names_of(runs);
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
     Json best;
     if (run.best) {
-      best = {{"metric", run.best->metric}, {"value", rounded(run.best->value)}, {"epoch", run.best->epoch}, {"step", run.best->step}};
+      best = {{"metric", run.best->metric},
+              {"value", rounded(run.best->value)},
+              {"higher_is_better", run.best->higher_is_better},
+              {"epoch", run.best->epoch},
+              {"step", run.best->step}};
     }
     data["runs"].push_back({{"name", names[i]},
                             {"state", to_string(run.state)},

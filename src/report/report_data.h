@@ -12,8 +12,9 @@ namespace trainer::report {
 
 // The pictures of wrongly classified samples.
 struct Pictures {
-  std::vector<std::string> data_urls;  // of each of the samples; empty: there is no picture of it
-  std::string note;                    // why pictures are missing; empty: none is
+  std::vector<std::string> data_urls = {};  // of each of the samples; empty: there is no picture of it
+  std::vector<std::string> names = {};      // of their files, as many; empty: a sample has only its index
+  std::string note = {};                    // why pictures are missing; empty: none is
 };
 // Called with a run and the indices of samples of its validation set. Does not throw.
 using PictureReader = std::function<Pictures(const history::RunRecord& run, const std::vector<int64_t>& samples)>;

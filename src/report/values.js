@@ -63,3 +63,29 @@ function dataTable(caption, titles, rows, { numbersFrom = titles.length, tableCl
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, element(
     "table", { class: `data ${tableClass}` }, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body)));
 }
+
+// A table that its titles sort. Columns: {title, key: row -> number or text, cell: row -> node or text, isNumber}; the state has `sorted`: {column,
+// direction}, or null for the order of the rows, and `limit`: how many rows are shown. `draw` draws the table again and returns its box.
+function sortableTable(caption, columns, rows, state, draw) {
+  const shown = [...rows];
+  if (state.sorted) {
+    const { column, direction } = state.sorted;
+    const keyOf = columns[column].key;
+    shown.sort((one, other) => {
+      const keys = [keyOf(one) ?? null, keyOf(other) ?? null];
+      if (keys.includes(null)) return (keys[0] === null) - (keys[1] === null);
+      return direction * (keys.every((key) => typeof key === "number") ? keys[0] - keys[1] : String(keys[0]).localeCompare(String(keys[1]), "en", { numeric: true }));
+    });
+  }
+  const heads = columns.map(({ title }, column) => {
+    const mark = state.sorted?.column === column ? (state.sorted.direction > 0 ? " ↑" : " ↓") : "";
+    const button = element("button", { type: "button" }, title + mark);
+    button.addEventListener("click", () => {
+      state.sorted = { column, direction: state.sorted?.column === column ? -state.sorted.direction : 1 };
+      draw().querySelectorAll("thead button")[column].focus();
+    });
+    return button;
+  });
+  return dataTable(caption, heads, shown.slice(0, state.limit).map((row) => columns.map((column) => column.cell(row))),
+                   { numbersFrom: columns.findIndex((column) => column.isNumber) });
+}

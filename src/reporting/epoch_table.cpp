@@ -67,7 +67,7 @@ std::vector<EpochTable::Column> EpochTable::columns_of(const EpochEvent& event) 
   return columns;
 }
 
-std::string EpochTable::heading(const std::vector<Column>& columns) {
+std::string EpochTable::heading(const std::vector<Column>& columns) const {
   std::string groups;
   std::string titles;
   for (size_t i = 0; i < columns.size(); ++i) {
@@ -81,7 +81,7 @@ std::string EpochTable::heading(const std::vector<Column>& columns) {
     groups += std::string(kGap, ' ') + (column.group.empty() ? std::string(width, ' ') : group_title(column.group, width));
   }
   constexpr std::string_view kLegend = "* best";
-  groups.replace(0, kLegend.size(), kLegend);
+  if (!metrics_.validation.empty()) groups.replace(0, kLegend.size(), kLegend);
   groups.erase(groups.find_last_not_of(' ') + 1);
   return groups + '\n' + titles + '\n';
 }

@@ -12,8 +12,8 @@ namespace trainer::reporting {
 
 class EpochTable {
  public:
-  // `metrics`: what is measured; details have no column. `with_ema`: also with the averaged parameters. `colour`: rows of the best epoch so
-  // far are bold.
+  // `metrics`: what is measured; details have no column, and without validation metrics no epoch is the best. `with_ema`: also with the
+  // averaged parameters. `colour`: rows of the best epoch so far are bold.
   EpochTable(MetricColumns metrics, bool with_ema, bool colour) : metrics_(std::move(metrics)), with_ema_(with_ema), colour_(colour) {}
 
   // The lines to print for this epoch, each with its line break: its row, and before the first one the heading. Columns are left out, the
@@ -30,7 +30,7 @@ class EpochTable {
   };
 
   std::vector<Column> columns_of(const EpochEvent& event) const;
-  static std::string heading(const std::vector<Column>& columns);
+  std::string heading(const std::vector<Column>& columns) const;
 
   MetricColumns metrics_;
   bool with_ema_;

@@ -27,7 +27,7 @@ enum class Progress {
 struct ConsoleOptions {
   Progress progress = Progress::kPlain;
   bool colour = false;         // of the bar and the table
-  MetricColumns metrics = {};  // of the table
+  MetricColumns metrics = {};  // of the table; without validation metrics if nothing is validated
   bool with_ema = false;       // whether the table has columns for the averaged parameters
   bool is_quiet = false;       // stderr gets only the end
   bool is_verbose = false;     // stderr gets the checkpoints under kBar too

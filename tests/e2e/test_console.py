@@ -86,6 +86,12 @@ class ConsoleTest(FolderCase):
                 self.assertEqual(len(re.findall(r"validation  epoch [24]/4  loss \S+  top1 \S+%  top5 \S+%  256 images  \S+s\n", log)), 2)
                 self.assertIn("checkpoint  ", log)
 
+    def test_a_table_without_validation(self):
+        shown = "\n".join(self.on_terminal(80, "validation.every_epochs=null")[1].lines())
+        self.assertRegex(shown, r"\n +epoch +loss +top1 +lr +time +img/s\n")
+        self.assertNotIn("* best", shown)
+        self.assertNotIn(" - ", shown)
+
     def test_the_bar_fills_its_line_and_no_more(self):
         for columns in (40, 80, 120, 200):
             with self.subTest(columns=columns):

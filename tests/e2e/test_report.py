@@ -1,5 +1,6 @@
 """`trainer runs`, `trainer compare` and `trainer report`, whose page is opened in a browser if one is installed."""
 
+import csv
 import http.client
 import json
 import os
@@ -97,6 +98,30 @@ class ReportTest(unittest.TestCase):
         self.assertEqual((code, screen.wrapped), (0, []), text)
         self.assertRegex(screen.lines()[0], "^RUN +STATE +BEST$|^RUN +STATE$")
 
+    def test_compare_fits_into_80_columns(self):
+        text = trainer("compare", self.runs / "images", self.runs / "linear").stdout
+        self.assertLessEqual(max(map(len, text.splitlines())), 80, text)
+        # Short values are in the table, long ones below it.
+        self.assertRegex(text, r"(?m)^CONFIGURATION +images +linear$")
+        self.assertRegex(text, r"(?m)^optimizer.lr +\S+ +\S+$")
+        self.assertRegex(text, r"(?m)^dataset.train_transforms\n  images  .*\n( {10}\S.*\n)+  linear  ")
+
+    def test_runs_with_keys_sorted_and_as_csv(self):
+        runs = self.folder / "sweep"
+        # The second is the best; the third has ended before its validation.
+        for name, lr, top1 in (("a", "0.1", 0.5), ("b", "1.0e-02", 0.75), ("c", "0.001", None)):
+            self.make_run(runs / name, top1, experiment='"x, y"', optimizer=f"{{name: sgd, lr: {lr}}}")
+        listed = trainer("runs", runs, "--columns", "optimizer.lr,optimizer.name", "--sort", "metric").stdout.splitlines()
+        self.assertRegex(listed[0], r"^RUN +STATE +EPOCH +BEST +optimizer.lr +optimizer.name$")
+        self.assertEqual([line.split()[0][-1] for line in listed[1:]], ["b", "a", "c"])
+        self.assertRegex(listed[1], r"top1 75.00% +1.0e-02 +sgd$")
+        rows = list(csv.DictReader(trainer("runs", runs, "--columns", "experiment", "--sort", "optimizer.lr", "--csv").stdout.splitlines()))
+        self.assertEqual([(row["run"][-1], row["metric"], row["best"]) for row in rows], [("c", "", ""), ("b", "top1", "0.75"), ("a", "top1", "0.5")])
+        self.assertIn("x, y", rows[0]["experiment"])
+        wrong = trainer("runs", runs, "--columns", "optimizer.lrr")
+        self.assertEqual((wrong.returncode, wrong.stderr),
+                         (2, 'error: no run has the key "optimizer.lrr" in its config.yaml; did you mean "optimizer.lr"?\n'))
+
     @plants("A folder without a run is shown")
     def test_mistakes_in_the_command_line(self, row):
         for args, message in (
@@ -123,6 +148,9 @@ class ReportTest(unittest.TestCase):
                 self.assertLessEqual(view.evaluate("document.documentElement.scrollWidth"), width)
                 self.assertEqual(view.messages, [])
                 self.assertEqual([request for request in view.requests if not request.startswith("data:")], [address])
+        self.assertRegex(view.evaluate("document.querySelector('#run-table').textContent"), r"images.*linear")
+        self.assertEqual(view.evaluate("document.querySelector('#diagnostics').open"), False)
+        self.assertEqual(view.evaluate("document.querySelectorAll('svg.reliability rect').length"), 14)
         # Markup in a name is text.
         self.assertIn(HOSTILE, view.evaluate("document.querySelector('#evaluation').textContent"))
         self.assertEqual(view.evaluate("document.querySelectorAll('script').length"), 6)
@@ -136,6 +164,35 @@ class ReportTest(unittest.TestCase):
         view.evaluate("document.querySelector('.plot').focus()")
         view.press("ArrowRight")
         view.wait_for(f"{first_value} !== {json.dumps(latest)}")
+
+    def make_run(self, folder, top1, losses=(), **settings):
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in settings.items()))
+        lines = [{"event": "start", "time": 1000, "steps_per_epoch": 10}]
+        lines += [{"event": "train", "time": 1000 + step, "epoch": 0, "step": step, "loss": loss, "lr": 0.1} for step, loss in enumerate(losses, 1)]
+        lines.append({"event": "validation", "time": 2000, "epoch": 0, "step": 10, "top1": top1})
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    @unittest.skipUnless(HAS_BROWSER, "no Chromium")
+    def test_page_of_many_runs(self):
+        sweep = self.folder / "fifty"
+        for number in range(50):
+            self.make_run(sweep / f"run{number}", number / 100, [9000, 2.0, 1.9, 1.8, 1.7], seed=number % 5, experiment=f"run{number}",
+                          optimizer=f"{{name: sgd, lr: 0.0{number // 5 + 1}}}")
+        view = self.open_browser()
+        view.open(f"file://{self.report(*sorted(sweep.iterdir()))}", width=1400)
+        view.wait_for("document.querySelectorAll('.charts canvas').length > 0")
+        self.assertEqual(view.messages, [])
+        self.assertIn("49.00% (run49, epoch 1, step 10)", view.evaluate("document.querySelector('#headline').textContent"))
+        names = "[...document.querySelectorAll('#run-table table:first-of-type tbody th')].slice(0, 50).map((cell) => cell.textContent)"
+        view.evaluate("[...document.querySelectorAll('#run-table thead button')].find((button) => button.textContent === 'Best').click()")
+        view.evaluate("[...document.querySelectorAll('#run-table thead button')].find((button) => button.textContent.startsWith('Best')).click()")
+        self.assertEqual(view.evaluate(names)[:2], ["run49", "run48"])
+        # Ten learning rates with five seeds each: 45 to 49 %.
+        self.assertIn("47.00% ± 1.58%", view.evaluate("document.querySelector('#run-table').textContent"))
+        # The first loss would flatten the others.
+        self.assertEqual(view.evaluate("charts.filter((chart) => chart.isLog).map((chart) => chart.metric)"), ["loss"])
+        self.assertLessEqual(view.evaluate("document.documentElement.scrollWidth"), 1400)
 
     def test_a_long_run_makes_a_small_page(self):
         folder = self.folder / "long"

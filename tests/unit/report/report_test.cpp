@@ -127,10 +127,11 @@ TEST(ReportData, AsksForPicturesOfMistakes) {
                                                                       {"index": 9, "label": 0, "predicted": 1, "confidence": 0.5}]})");
   const auto read = [](const RunRecord&, const std::vector<int64_t>& samples) {
     EXPECT_THAT(samples, ElementsAre(3, 9));
-    return Pictures{{"data:,x", ""}, "one is missing"};
+    return Pictures{.data_urls = {"data:,x", ""}, .names = {"cat/1.jpg", ""}, .note = "one is missing"};
   };
   const auto evaluation = make_data(std::span(&run, 1), {.read_pictures = read})["runs"][0]["evaluation"];
   EXPECT_EQ(evaluation["mistakes"][0]["image"], "data:,x");
+  EXPECT_EQ(evaluation["mistakes"][0]["name"], "cat/1.jpg");
   EXPECT_FALSE(evaluation["mistakes"][1].contains("image"));
   EXPECT_EQ(evaluation["images_note"], "one is missing");
 }

@@ -48,6 +48,16 @@ TEST(EpochTable, HasAHeadingAndARowOfEachEpoch) {
   EXPECT_EQ(table.lines(second, 79), "  10/12   1.2500   50.00%        -        -        -   0.0500   1m00s     313\n");
 }
 
+TEST(EpochTable, HasNoColumnsOfAValidationThatIsOff) {
+  EpochTable table({.train = kClassification.train, .validation = {}}, false, false);
+  auto event = table_epoch(0);
+  event.validation.reset();
+  EXPECT_EQ(table.lines(event, 79),
+            "         ---- train -----\n"
+            "  epoch     loss     top1       lr    time   img/s\n"
+            "   1/12   1.2500   50.00%   0.0500   1m00s     313\n");
+}
+
 TEST(EpochTable, TheBestRowIsBold) {
   EpochTable table(kClassification, false, true);
   table.lines(table_epoch(0), 20);
