@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "datasets/image_files.h"
 #include "datasets/label_table.h"
+#include "datasets/look_alike.h"
 
 namespace trainer::datasets {
 namespace {
@@ -27,10 +28,17 @@ bool is_integer(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }) && (text.size() == 1 || text[0] != '0');
 }
 
-// The distinct labels of the file, in the order of the classes.
-std::vector<std::string> read_classes(const fs::path& file) {
+const char* key_of(Split split) { return split == Split::kTrain ? "train" : "validation"; }
+fs::path file_of(const CsvOptions& options, Split split) { return split == Split::kTrain ? options.train : options.validation; }
+// To which the paths in that file refer.
+fs::path folder_of(const CsvOptions& options, Split split) {
+  return options.root.empty() ? file_of(options, split).parent_path() : fs::path(options.root);
+}
+
+// The distinct labels of the training file, in the order of the classes.
+std::vector<std::string> read_classes(const CsvOptions& options) {
   std::set<std::string> labels;
-  read_label_table(file, [&labels](const LabelledPath& row) { labels.insert(row.label); });
+  read_label_table(options.train, folder_of(options, Split::kTrain), [&labels](const LabelledPath& row) { labels.insert(row.label); });
   std::vector<std::string> classes(labels.begin(), labels.end());
   if (std::ranges::all_of(classes, is_integer)) {
     // Without leading zeros, a longer number is a greater one.
@@ -39,24 +47,23 @@ std::vector<std::string> read_classes(const fs::path& file) {
   return classes;
 }
 
-[[noreturn]] void throw_unknown_label(const CsvOptions& options, Split split, const LabelledPath& row) {
+[[noreturn]] void throw_unknown_label(const CsvOptions& options, const std::vector<std::string>& classes, Split split,
+                                      const LabelledPath& row) {
   if (split == Split::kTrain) {
     throw DataError(
         fmt::format("{}: line {} has the label \"{}\" now, but no line had it when the program started; start it again when the "
                     "file no longer changes",
                     options.train, row.line, row.label));
   }
-  throw DataError(fmt::format("{}: line {} has the label \"{}\", which {} does not have; correct it, or add training images of that class",
-                              options.validation, row.line, row.label, options.train));
+  throw DataError(
+      fmt::format("{}: line {} has the label \"{}\", which {} does not have; correct it, or add training images of that class{}",
+                  options.validation, row.line, row.label, options.train, look_alike_hint(row.label, classes)));
 }
-
-const char* key_of(Split split) { return split == Split::kTrain ? "train" : "validation"; }
-fs::path file_of(const CsvOptions& options, Split split) { return split == Split::kTrain ? options.train : options.validation; }
 
 // As read_label_table(), but throws DataError that names the key too.
 void read_table(const CsvOptions& options, Split split, const std::function<void(const LabelledPath&)>& use) {
   try {
-    read_label_table(file_of(options, split), use);
+    read_label_table(file_of(options, split), folder_of(options, split), use);
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
@@ -103,10 +110,10 @@ std::unique_ptr<input::Dataset> open_csv(const CsvOptions& options, const std::v
   if (file.empty()) throw DataError("dataset.validation: it is empty; name the CSV file of the images for validation");
   std::unordered_map<std::string, int64_t> labels;
   for (const auto& name : classes) labels.emplace(name, static_cast<int64_t>(labels.size()));
-  ImageList images(options.root.empty() ? file.parent_path() : fs::path(options.root));
+  ImageList images(folder_of(options, split));
   read_table(options, split, [&](const LabelledPath& row) {
     const auto label = labels.find(row.label);
-    if (label == labels.end()) throw_unknown_label(options, split, row);
+    if (label == labels.end()) throw_unknown_label(options, classes, split, row);
     images.add(row.path, label->second);
   });
   return open_image_files(image_files_info(classes), std::move(images), file, logger);
@@ -118,7 +125,7 @@ void CsvOptions::describe(config::KeyTable& keys) {
   keys.add(
       "train", train,
       {.doc = "The CSV file of the training images, with a line path,label for each, or \"a path, with a comma\",label. Labels are names "
-              "or numbers. A first line path,label is a header.",
+              "or numbers. A first line that names the columns, such as path,label or image,level, is a header.",
        .required = true,
        .is_path = true,
        .may_be_empty = false});
@@ -135,7 +142,7 @@ DatasetFactory csv_factory(const CsvOptions& options) {
                          .has_validation = !options.validation.empty(),
                          .missing_key = "train"};
   try {
-    factory.info = image_files_info(read_classes(options.train));
+    factory.info = image_files_info(read_classes(options));
   } catch (const std::runtime_error& reason) {
     factory.info.num_classes = input::kUnknownClasses;
     factory.missing = reason.what();

@@ -24,6 +24,8 @@
 #include "base/plural.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "base/utf8.h"
+#include "datasets/look_alike.h"
 
 namespace trainer::datasets {
 namespace {
@@ -37,10 +39,6 @@ std::string lower_case(std::string_view text) {
   std::string lower(text);
   std::ranges::transform(lower, lower.begin(), [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
   return lower;
-}
-
-bool is_image_name(std::string_view name) {
-  return std::ranges::any_of(kImageExtensions, [lower = lower_case(name)](const auto& extension) { return lower.ends_with(extension); });
 }
 
 // What the names of one folder have in common, whatever path leads to it.
@@ -210,8 +208,8 @@ std::vector<std::string> validation_classes(const ClassFolders& folders) {
   auto names = list_folders(*folders.validation);
   for (const auto& name : names) {
     if (std::ranges::binary_search(folders.class_names, name)) continue;
-    throw DataError(fmt::format("{} has the class folder \"{}\", which {} does not have; remove it, or add training images of that class",
-                                folders.validation->string(), name, folders.train.string()));
+    throw DataError(fmt::format("{} has the class folder \"{}\", which {} does not have; remove it, or add training images of that class{}",
+                                folders.validation->string(), name, folders.train.string(), look_alike_hint(name, folders.class_names)));
   }
   return names;
 }
@@ -249,14 +247,26 @@ void refuse_split_names(const fs::path& root, const std::vector<std::string>& cl
                   root.string(), *found));
 }
 
+// Checkpoints and JSON store the names as text. Throws as find_class_folders().
+ClassFolders with_checked_names(ClassFolders folders) {
+  const auto found = std::ranges::find_if_not(folders.class_names, is_utf8);
+  if (found == folders.class_names.end()) return folders;
+  throw std::runtime_error(
+      fmt::format("{} has the class folder \"{}\", whose name is not text in UTF-8; rename it", folders.train.string(), *found));
+}
+
 }  // namespace
+
+bool is_image_name(std::string_view name) {
+  return std::ranges::any_of(kImageExtensions, [lower = lower_case(name)](const auto& extension) { return lower.ends_with(extension); });
+}
 
 ClassFolders find_class_folders(const fs::path& root) {
   auto folders = require_folders(root);
   const auto has = [&folders](const std::string& name) { return std::ranges::binary_search(folders, name); };
   if (!has("train")) {
     refuse_split_names(root, folders);
-    return {.train = root, .validation = std::nullopt, .class_names = std::move(folders)};
+    return with_checked_names({.train = root, .validation = std::nullopt, .class_names = std::move(folders)});
   }
   std::vector<std::string> validation = {"val", "valid", "validation"};
   std::erase_if(validation, std::not_fn(has));
@@ -264,9 +274,9 @@ ClassFolders find_class_folders(const fs::path& root) {
     throw std::runtime_error(
         fmt::format("{} has several folders for validation ({}); move all but one of them away", root.string(), join(validation, ", ")));
   }
-  return {.train = root / "train",
-          .validation = validation.empty() ? std::nullopt : std::optional(root / validation.front()),
-          .class_names = require_folders(root / "train")};
+  return with_checked_names({.train = root / "train",
+                             .validation = validation.empty() ? std::nullopt : std::optional(root / validation.front()),
+                             .class_names = require_folders(root / "train")});
 }
 
 ImageList list_images(const ClassFolders& folders, Split split, int num_threads) {

@@ -8,11 +8,15 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "datasets/image_files.h"
 
 namespace trainer::datasets {
+
+// Whether it has an image's extension.
+bool is_image_name(std::string_view name);
 
 struct ClassFolders {
   std::filesystem::path train;
@@ -20,7 +24,8 @@ struct ClassFolders {
   std::vector<std::string> class_names;  // the folders in `train`, sorted by their bytes
 };
 
-// Lists the class folders, but no images. Throws std::runtime_error that says what is missing, where, and what to do.
+// Lists the class folders, but no images. Throws std::runtime_error that says what is missing or what name is not UTF-8, where, and what to
+// do.
 ClassFolders find_class_folders(const std::filesystem::path& root);
 
 // Threads of a listing, which mostly waits for the file system.

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
+#include "base/utf8.h"
+#include "datasets/image_folder_listing.h"
 
 namespace trainer::datasets {
 namespace {
@@ -86,21 +89,44 @@ void check_record(const RecordReader& reader) {
   for (const size_t i : {size_t{0}, size_t{1}}) {
     if (fields[i].empty()) throw std::runtime_error(fmt::format("line {} has no {}; add it", reader.line(), i == 0 ? "path" : "label"));
   }
+  if (!is_utf8(fields[1])) {
+    throw std::runtime_error(
+        fmt::format("line {} has the label \"{}\", which is not text in UTF-8; save the file as UTF-8", reader.line(), fields[1]));
+  }
 }
 
-void read_records(std::string_view text, const std::function<void(const LabelledPath&)>& use) {
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+bool is_label_word(std::string_view text) {
+  constexpr std::string_view kWord = "label";
+  return std::ranges::equal(text, kWord, {}, [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+}
+
+// Whether the record at which the reader stands, the first, names the columns. `folder`: to which paths refer.
+bool is_header(RecordReader reader, const std::filesystem::path& folder) {
+  const auto header = reader.fields();
+  std::error_code unknown;
+  if (is_image_name(header[0]) || std::filesystem::is_regular_file(folder / header[0], unknown)) return false;
+  if (is_label_word(header[1])) return true;
+  while (reader.next()) {
+    // Files that were joined repeat it.
+    const auto& fields = reader.fields();
+    if (fields.size() > 1 && fields[1] == header[1] && fields[0] != header[0]) return false;
+  }
+  return true;
+}
+
+void read_records(std::string_view text, const std::filesystem::path& folder, const std::function<void(const LabelledPath&)>& use) {
+  text = without_byte_order_mark(text);
   if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it is not text in UTF-8; save it as such");
   RecordReader reader(text);
   int64_t num_records = 0;
   bool is_first = true;
+  std::vector<std::string> header;
   while (reader.next()) {
     const auto& fields = reader.fields();
     if (fields.size() == 1 && fields[0].empty()) continue;
-    const bool is_header = std::exchange(is_first, false) && fields.size() > 1 && fields[1] == "label";
     check_record(reader);
-    if (is_header) continue;
+    if (std::exchange(is_first, false) && is_header(reader, folder)) header = fields;
+    if (fields == header) continue;
     use({reader.line(), fields[0], fields[1]});
     ++num_records;
   }
@@ -109,7 +135,8 @@ void read_records(std::string_view text, const std::function<void(const Labelled
 
 }  // namespace
 
-void read_label_table(const std::filesystem::path& file, const std::function<void(const LabelledPath&)>& use) {
+void read_label_table(const std::filesystem::path& file, const std::filesystem::path& folder,
+                      const std::function<void(const LabelledPath&)>& use) {
   std::string text;
   try {
     text = read_file(file);
@@ -117,7 +144,7 @@ void read_label_table(const std::filesystem::path& file, const std::function<voi
     throw std::runtime_error(fmt::format("{}; name a CSV file with a line path,label for each image", error.what()));
   }
   try {
-    read_records(text, use);
+    read_records(text, folder, use);
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {

@@ -1,5 +1,6 @@
 #pragma once
-// A CSV file that gives each image its label. A line is `path,label`; a first line whose second field is "label" is a header. Quoting is
+// A CSV file in UTF-8 that gives each image its label. A line is `path,label`. A first line is a header if its path is no file and has no
+// image's extension, and its label is "label" in any case or occurs in no other line; lines that repeat it are left out too. Quoting is
 // that of RFC 4180; lines may end with CR LF, a byte order mark is skipped, and empty lines are ignored.
 
 #include <cstdint>
@@ -15,8 +16,9 @@ struct LabelledPath {
   std::string label;
 };
 
-// Calls `use` with each line. Throws std::runtime_error that names the file and the line, the value and what to do, also when the file
-// cannot be read or has no line. An Error of `use` passes.
-void read_label_table(const std::filesystem::path& file, const std::function<void(const LabelledPath&)>& use);
+// Calls `use` with each line but a header. `folder`: to which relative paths refer. Throws std::runtime_error that names the file and the
+// line, the value and what to do, also when the file cannot be read or has no line. An Error of `use` passes.
+void read_label_table(const std::filesystem::path& file, const std::filesystem::path& folder,
+                      const std::function<void(const LabelledPath&)>& use);
 
 }  // namespace trainer::datasets

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
+#include "base/utf8.h"
 #include "datasets/files.h"
 #include "datasets/image_files.h"
 #include "datasets/image_folder_listing.h"
@@ -46,6 +47,7 @@ void for_each_line(const fs::path& file, const std::function<void(int64_t number
     auto line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!is_utf8(line)) throw std::runtime_error(fmt::format("{}: line {} is not text in UTF-8", file.string(), number));
     if (!line.empty()) use(number, line);
   }
 }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/plural.h"
+#include "datasets/look_alike.h"
 #include "datasets/registry.h"
 #include "device/allocator_settings.h"
 #include "input/batch_transforms/batch_transform.h"
@@ -126,6 +127,11 @@ void check_optimizer(const config::Experiment& experiment, config::Findings& fin
 }  // namespace
 
 void check_components(config::Experiment& experiment, config::Findings& findings) {
+  check_components(experiment, findings, [&] { return datasets::dataset_registry().make(experiment.dataset.component); });
+}
+
+void check_components(config::Experiment& experiment, config::Findings& findings,
+                      const std::function<datasets::DatasetFactory()>& make_dataset) {
   if (findings.are_readable({"runtime"})) {
     const auto refusal = device::refusal_of_allocator(experiment.runtime.cuda_allocator);
     if (!refusal.empty()) findings.refuse("runtime.cuda_allocator", refusal);
@@ -133,7 +139,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   optim::check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;
-  const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+  const auto dataset = make_dataset();
   if (!experiment.dataset.stage_to.empty() && !dataset.locate) {
     findings.refuse("dataset.stage_to",
                     fmt::format("{} has no folder of its own that could be copied; leave this key out", experiment.dataset.component.name));
@@ -147,6 +153,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   if (info.num_classes == input::kUnknownClasses && has_model) info.num_classes = model->num_outputs();
   if (info.num_classes == 1)
     findings.warn("dataset.name", fmt::format("{} has one class, so that there is nothing to learn", experiment.dataset.component.name));
+  if (const auto text = datasets::describe_look_alikes(info.class_names); !text.empty()) findings.warn("dataset.name", text);
   if (info.num_classes != input::kUnknownClasses) check_task(experiment, info, findings);
   check_views(experiment, info, findings);
   check_batch_transforms(experiment, info, findings);

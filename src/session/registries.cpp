@@ -23,7 +23,7 @@ config::Registries all_registries() {
           .lr_schedulers = optim::lr_scheduler_registry(),
           .samplers = input::sampler_registry(),
           .monitor = task::monitor_choices(),
-          .check = check_components};
+          .check = [](config::Experiment& experiment, config::Findings& findings) { check_components(experiment, findings); }};
 }
 
 }  // namespace trainer::session

@@ -135,6 +135,39 @@ TEST_F(CsvTest, UnderstandsTheFormsOfCsv) {
   EXPECT_THAT(factory().info.class_names, ElementsAre(" c "));
 }
 
+TEST_F(CsvTest, AFirstLineThatNamesTheColumnsIsNoImage) {
+  fs::create_directory(path("image"));
+  for (const std::string header : {"path,class", "Path,Label", "image,level", "\"image_name\",\"category\"", "filename, label", "id,breed",
+                                   "\ufeffFile Name,LABEL", "# path,label"}) {
+    EXPECT_THAT(images_of(header + "\n1.jpg,cat\n2.jpg,dog\n3.jpg,cat\n"), ElementsAre("0 1.jpg", "1 2.jpg", "0 3.jpg")) << header;
+  }
+  // Of two files that were joined.
+  EXPECT_THAT(images_of("image,level\r\n1.jpg,0\r\nimage,level\r\n2.jpg,1\r\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
+  write_validation("image,level\n1.jpg,cat\n");
+  write_train("1.jpg,cat\n2.jpg,dog\n");
+  EXPECT_THAT(images_in(*open(factory(), Split::kValidation)), ElementsAre("0 1.jpg"));
+}
+
+TEST_F(CsvTest, AFirstLineThatMayBeAnImageIsOne) {
+  write_bytes(path("scan1"), "image");
+  EXPECT_THAT(images_of("scan1,cat\n1.jpg,dog\n"), ElementsAre("0 scan1", "1 1.jpg"));
+  EXPECT_THAT(images_of("missing.JPG,cat\n1.jpg,dog\n"), ElementsAre("0 missing.JPG", "1 1.jpg"));
+  EXPECT_THAT(images_of("missing,dog\n1.jpg,dog\n"), ElementsAre("0 missing", "0 1.jpg"));
+}
+
+TEST_F(CsvTest, LabelsThatAreNotUtf8AreRefused) {
+  EXPECT_EQ(what_is_wrong_with("1.jpg,cat\n2.jpg,M\xfcll\n"),
+            "line 2 has the label \"M\xfcll\", which is not text in UTF-8; save the file as UTF-8");
+  EXPECT_THAT(images_of("caf\xe9/1.jpg,cat\n"), ElementsAre("0 caf\xe9/1.jpg"));
+}
+
+TEST_F(CsvTest, ALabelThatLooksLikeAnotherIsExplained) {
+  write_train("1.jpg,caf\u00e9\n");
+  write_validation("1.jpg,cafe\u0301\n");
+  EXPECT_THAT(failure_of(factory(), Split::kValidation), EndsWith("; it looks like \"caf\u00e9\", but has other spaces or another form of "
+                                                                  "accented letters (Unicode NFC or NFD)"));
+}
+
 TEST_F(CsvTest, PathsReferToTheRootOrToTheFile) {
   write_bytes(path("lists/val.csv"), "1.jpg,cat\n");
   write_train("1.jpg,cat\n/abs/2.jpg,cat\n");
@@ -149,7 +182,7 @@ TEST_F(CsvTest, PathsReferToTheRootOrToTheFile) {
 
 TEST_F(CsvTest, MalformedTrainingFilesAreExplained) {
   EXPECT_EQ(what_is_wrong_with(""), "it has no images; add a line path,label for each");
-  EXPECT_EQ(what_is_wrong_with("path,label\n\n"), "it has no images; add a line path,label for each");
+  EXPECT_EQ(what_is_wrong_with("image,class\n\n"), "it has no images; add a line path,label for each");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\n2.jpg\n"),
             "line 3 has 1 field instead of path,label; write a path that contains a comma in quotation marks");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n2,b.jpg,a\n"),

@@ -143,5 +143,18 @@ TEST_F(ImageFolderErrorsTest, SaysWhyAFileCannotBeRead) {
   EXPECT_EQ(read_failure(*dataset), "cannot be read: it is a pipe, not a regular file");
 }
 
+TEST_F(ImageFolderErrorsTest, NamesOfClassesAreUtf8) {
+  write({"train/caf\xe9/1.jpg", "train/dog/2.jpg"});
+  EXPECT_EQ(what_is_missing(), path("train") + " has the class folder \"caf\xe9\", whose name is not text in UTF-8; rename it");
+  std::filesystem::rename(path("train/caf\xe9"), path("train/cat"));
+  write({"train/cat/caf\xe9.jpg"});
+  EXPECT_EQ(images(Split::kTrain).size(), 3U);
+}
+
+TEST_F(ImageFolderErrorsTest, AClassThatLooksLikeAnotherIsExplained) {
+  write({"train/caf\u00e9/1.jpg", "val/cafe\u0301/2.jpg"});
+  EXPECT_THAT(failure(Split::kValidation), ::testing::HasSubstr("; it looks like \"caf\u00e9\", but has other spaces or another form of"));
+}
+
 }  // namespace
 }  // namespace trainer::datasets::test
