@@ -2,16 +2,22 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <openssl/evp.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -36,38 +42,101 @@ constexpr int kNumThreads = 8;
 constexpr size_t kPartBytes = size_t{1} << 20;
 constexpr std::chrono::milliseconds kInterval{100};
 constexpr const char* kFiles = "files";
-constexpr const char* kSource = "source.txt";
+constexpr const char* kManifest = "manifest.txt";
 constexpr const char* kInUse = ".in_use";
 
-struct SourceFile {
-  fs::path path;  // below the source
+struct ListedFile {
+  fs::path path;  // below the folder
   uint64_t num_bytes = 0;
   int64_t time = 0;  // of its last change
 };
 
-struct Source {
+struct ListedLink {
+  fs::path path;
+  // Another path to the same folder, relative to the listed one; empty: it leads neither to a file nor to a folder.
+  fs::path target;
+};
+
+struct Listing {
   fs::path folder;
-  std::vector<SourceFile> files;  // sorted by path
+  std::vector<fs::path> folders;
+  std::vector<ListedFile> files;
+  std::vector<ListedLink> links;
   uint64_t num_bytes = 0;
 };
 
-// `files`: those of the folder that are wanted; empty: all.
-Source list_source(const fs::path& folder, const std::vector<fs::path>& files) {
-  Source source{.folder = folder, .files = {}};
-  const auto add = [&](const fs::directory_entry& entry) {
-    if (stop_signal() != 0) throw Error("stopped on request while listing " + folder.string(), ExitCode::kStopped);
-    if (!entry.is_regular_file()) return;
-    source.files.push_back(
-        {entry.path().lexically_relative(folder), entry.file_size(), entry.last_write_time().time_since_epoch().count()});
-    source.num_bytes += source.files.back().num_bytes;
-  };
-  for (const auto& file : files) add(fs::directory_entry(folder / file));
-  if (files.empty()) {
-    for (const auto& entry : fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink)) add(entry);
+class FolderLister {
+ public:
+  explicit FolderLister(const fs::path& folder) { listing_.folder = folder; }
+
+  Listing list_all() {
+    // Links to any folder that holds this one would never end; they become links to the folder that holds the copy.
+    for (auto above = listing_.folder; above.has_relative_path();) {
+      above = above.parent_path();
+      first_paths_.emplace(id_of(above), "..");
+    }
+    first_paths_.emplace(id_of(listing_.folder), ".");
+    list_folder("");
+    return std::move(listing_);
   }
-  std::ranges::sort(source.files, {}, &SourceFile::path);
-  return source;
-}
+  // Folders, and what is missing, are left out.
+  Listing list(const std::vector<fs::path>& files) {
+    for (const auto& file : files) {
+      const auto status = status_of(file);
+      if (status && !S_ISDIR(status->st_mode)) add(file, status);
+    }
+    return std::move(listing_);
+  }
+
+ private:
+  // Empty: the path leads nowhere.
+  std::optional<struct stat> status_of(const fs::path& path) const {
+    struct stat status {};
+    return ::stat((listing_.folder / path).c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
+  }
+  static std::pair<dev_t, ino_t> id_of(const fs::path& folder) {
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) != 0) fail_with_errno("list", folder);
+    return {status.st_dev, status.st_ino};
+  }
+
+  void list_folder(const fs::path& folder) {
+    std::vector<fs::path> names;
+    for (const auto& entry : fs::directory_iterator(listing_.folder / folder)) names.push_back(entry.path().filename());
+    // So that each listing follows the same one of several paths to a folder.
+    std::ranges::sort(names);
+    for (const auto& name : names) {
+      if (stop_signal() != 0) throw Error("stopped on request while listing " + listing_.folder.string(), ExitCode::kStopped);
+      const auto path = folder / name;
+      const auto status = status_of(path);
+      if (!status || !S_ISDIR(status->st_mode)) {
+        add(path, status);
+        continue;
+      }
+      const auto [first, is_new] = first_paths_.emplace(std::pair(status->st_dev, status->st_ino), path);
+      if (is_new) {
+        listing_.folders.push_back(path);
+        list_folder(path);
+      } else {
+        listing_.links.push_back({path, first->second});
+      }
+    }
+  }
+
+  void add(const fs::path& path, const std::optional<struct stat>& status) {
+    if (!status || !S_ISREG(status->st_mode)) {
+      listing_.links.push_back({path, ""});
+      return;
+    }
+    const auto num_bytes = static_cast<uint64_t>(status->st_size);
+    listing_.files.push_back({path, num_bytes, int64_t{status->st_mtim.tv_sec} * 1'000'000'000 + status->st_mtim.tv_nsec});
+    listing_.num_bytes += num_bytes;
+  }
+
+  Listing listing_;
+  // By which a folder was reached first, relative to the listed folder.
+  std::map<std::pair<dev_t, ino_t>, fs::path> first_paths_;
+};
 
 // By which the copies of different folders, and of different files of one folder, have different names.
 uLong checksum_of_names(const fs::path& folder, const std::vector<fs::path>& files) {
@@ -80,11 +149,40 @@ uLong checksum_of_names(const fs::path& folder, const std::vector<fs::path>& fil
   return checksum;
 }
 
-// The text by which a copy is known to be that of this source.
-std::string describe(const Source& source) {
-  auto text = source.folder.string() + "\n";
-  for (const auto& file : source.files) text += fmt::format("{} {} {}\n", file.num_bytes, file.time, file.path.string());
-  return text;
+std::string digest_of(const Listing& listing) {
+  std::string text;
+  for (const auto& folder : listing.folders) text += folder.string() + '\0';
+  for (const auto& file : listing.files) text += fmt::format("{} {} {}", file.num_bytes, file.time, file.path.string()) + '\0';
+  for (const auto& link : listing.links) text += link.path.string() + '\0' + link.target.string() + '\0';
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1)
+    throw std::runtime_error("cannot compute SHA-256");
+  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
+}
+
+// The first lines of a copy's manifest, by which it is known to be that of this source.
+std::string describe(const Listing& source) {
+  return fmt::format("{}\n{} files, {} bytes\n{}\n", source.folder.string(), source.files.size(), source.num_bytes, digest_of(source));
+}
+
+// Whether the copy with that manifest still has the files that were written.
+bool is_intact(const fs::path& copy, const std::string& manifest) {
+  try {
+    return manifest.ends_with('\n' + digest_of(FolderLister(copy / kFiles).list_all()) + '\n');
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
+std::string read_manifest(const fs::path& copy) {
+  try {
+    return read_file(copy / kManifest);
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 Descriptor open_file(const fs::path& path, int flags, const char* action) {
@@ -171,15 +269,20 @@ void stop_if_requested(const fs::path& source) {
   if (stop_signal() != 0) throw Error("stopped on request while copying " + source.string(), ExitCode::kStopped);
 }
 
-void check_space(const fs::path& stage_to, const Source& source) {
+void check_space(const fs::path& stage_to, const Listing& source) {
   const auto free = fs::space(stage_to).available;
   if (free > source.num_bytes) return;
   throw std::runtime_error(fmt::format("{} has {} of free space, but the copy of {} needs {}; free some, or choose another folder",
                                        stage_to.string(), format_bytes(free), source.folder.string(), format_bytes(source.num_bytes)));
 }
 
-void copy_files(const Source& source, const fs::path& target, Logger& logger) {
+void copy_files(const Listing& source, const fs::path& target, Logger& logger) {
+  for (const auto& folder : source.folders) create_folders(target / folder);
   for (const auto& file : source.files) create_folders((target / file.path).parent_path());
+  for (const auto& [path, to] : source.links) {
+    create_folders((target / path).parent_path());
+    fs::create_symlink(to.empty() ? source.folder / path : to.lexically_relative(path.parent_path()), target / path);
+  }
   std::vector<uLong> checksums(source.files.size());
   std::atomic<uint64_t> num_copied = 0;
   uint64_t tenths = 0;
@@ -210,6 +313,25 @@ Descriptor lock_use(const fs::path& folder, int operation) {
   return Descriptor();
 }
 
+// The folder of this user's copies, where nobody else can leave or change one.
+fs::path own_folder(const fs::path& place) {
+  if (!is_there(place)) {
+    create_folders(place);
+    // As /tmp, so that other users can have their folders there.
+    ::chmod(place.c_str(), 01777);
+  }
+  const auto folder = place / fmt::format("trainer-{}", ::geteuid());
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail_with_errno("create", folder);
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0) fail_with_errno("use", folder);
+  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
+    throw std::runtime_error(fmt::format(
+        "{} is not a folder of this user, so that its content cannot be trusted; remove it, or choose another folder", folder.string()));
+  }
+  if ((status.st_mode & 07777) != 0700 && ::chmod(folder.c_str(), 0700) != 0) fail_with_errno("use", folder);
+  return folder;
+}
+
 bool lies_in(const fs::path& path, const fs::path& folder) {
   const auto relative = path.lexically_relative(folder);
   return !relative.empty() && *relative.begin() != "..";
@@ -224,8 +346,7 @@ StagedFolder::StagedFolder(const fs::path& source, const std::vector<fs::path>& 
     const auto place = fs::weakly_canonical(fs::absolute(stage_to));
     if (lies_in(place, folder))
       throw std::runtime_error(fmt::format("{} lies in {}, which is to be copied", place.string(), folder.string()));
-    create_folders(place);
-    folder_ = place / fmt::format("{}-{:08x}", folder.filename().string(), checksum_of_names(folder, files));
+    folder_ = own_folder(place) / fmt::format("{}-{:08x}", folder.filename().string(), checksum_of_names(folder, files));
     const FolderLock lock(hidden("lock"), "copies " + folder.string(), logger);
     if (!is_current || !is_there(folder_)) copy(folder, files, logger);
     in_use_ = lock_use(folder_, LOCK_SH);
@@ -237,18 +358,25 @@ StagedFolder::StagedFolder(const fs::path& source, const std::vector<fs::path>& 
 }
 
 void StagedFolder::copy(const fs::path& folder, const std::vector<fs::path>& files, Logger& logger) {
-  const auto source = list_source(folder, files);
+  const auto source = files.empty() ? FolderLister(folder).list_all() : FolderLister(folder).list(files);
   const auto description = describe(source);
   const PartialFolder partial(hidden("partial"));
   if (is_there(folder_)) {
-    if (read_file(folder_ / kSource) == description) return;
+    const auto manifest = read_manifest(folder_);
+    const bool is_of_source = manifest.starts_with(description);
+    if (is_of_source && is_intact(folder_, manifest)) return;
     const auto unused = lock_use(folder_, LOCK_EX);
     if (unused.number() < 0) {
       throw std::runtime_error(
-          fmt::format("{} has changed since it was copied to {}, which another process still uses; wait for that process, "
-                      "or choose another folder",
-                      folder.string(), folder_.string()));
+          is_of_source ? fmt::format("files of the copy {} have been removed or changed, and another process still uses it; wait for that "
+                                     "process, or choose another folder",
+                                     folder_.string())
+                       : fmt::format("{} has changed since it was copied to {}, which another process still uses; wait for that process, "
+                                     "or choose another folder",
+                                     folder.string(), folder_.string()));
     }
+    if (is_of_source || manifest.empty())
+      logger.warn("files of the copy {} have been removed or changed; it is made again", folder_.string());
     fs::rename(folder_, partial.path() / "outdated");
     fs::remove_all(partial.path() / "outdated");
   }
@@ -258,7 +386,7 @@ void StagedFolder::copy(const fs::path& folder, const std::vector<fs::path>& fil
   const auto copy = partial.path() / "copy";
   create_folders(copy / kFiles);
   copy_files(source, copy / kFiles, logger);
-  write_file_atomically(copy / kSource, description);
+  write_file_atomically(copy / kManifest, description + digest_of(FolderLister(copy / kFiles).list_all()) + '\n');
   put_into_place(copy, folder_);
   logger.info("copied and verified: {}", path().string());
 }

@@ -92,9 +92,23 @@ class DatasetsTest(unittest.TestCase):
         shutil.rmtree(self.folder / "run")
         copied = trainer(*self.csv_arguments(f"dataset.stage_to={self.local}"))
         self.assertEqual(copied.returncode, 0, copied.err)
-        self.assertRegex(copied.err, rf"copying .* of 8 files from {self.folder}/images to {self.local}\n")
+        self.assertRegex(copied.err, rf"copying .* of 8 files from {self.folder}/images to {self.local}/trainer-{os.geteuid()}\n")
         self.assertEqual(metrics(self.folder / "run"), in_place)
-        self.assertEqual(list(self.local.iterdir()), [])
+        self.assertEqual(list(self.local.glob("*/*")), [])
+
+    def test_weights_that_change_between_resumes(self):
+        self.write_images(8)
+        weights = self.folder / "weights.txt"
+        weights.write_text("\ufeff" + "1\n" * 8)
+        arguments = self.csv_arguments(f"dataloader.sampler={{name: weighted, weights: {weights}}}")
+        self.assertEqual(trainer(*arguments).returncode, 0)
+        moved = weights.rename(self.folder / "moved.txt")
+        run = trainer(*arguments, f"dataloader.sampler.weights={moved}", "training.epochs=2", "training.extend=true")
+        self.assertEqual(run.returncode, 0, run.err)
+        weights.write_text("1\n" * 7 + "0\n")
+        run = trainer(*arguments, "training.epochs=3", "training.extend=true")
+        self.assertEqual(run.returncode, 2, run.err)
+        self.assertIn(f"{weights} has changed since, so that other samples would be drawn", run.err)
 
     @plants("A CSV file names images outside of the folder that is copied")
     def test_images_elsewhere(self, row):
@@ -120,7 +134,7 @@ class DatasetsTest(unittest.TestCase):
         staged = self.csv_arguments(f"dataset.stage_to={self.local}")
         # A run that fails leaves its copy.
         self.assertEqual(trainer(*staged, "dataset.validation_split=0.001").returncode, 2)
-        (copy,) = self.local.iterdir()
+        (copy,) = self.local.glob("*/*")
         os.utime(train.parent / "0.png", (0, 0))
         with open(copy / ".in_use") as file:
             fcntl.flock(file, fcntl.LOCK_SH)

@@ -136,16 +136,17 @@ class DistributionTest(LaunchCase):
     def test_a_copy_on_a_local_disk(self):
         self.run_ranks("in_place", [self.with_images] * 2)
         local = self.folder / "local"
+        own = local / f"trainer-{os.geteuid()}"
         staged = [f"dataset.stage_to={local}"]
         # A run that fails leaves its copy, which the next one uses and then removes.
         zero, _ = self.run_ranks("staged", [self.with_images] * 2, *staged, "dataset.validation_split=0.001", codes=[2, 2])
-        self.assertIn(f"copying 136.3 KiB of 24 files from {self.with_images}/images to {local}\n", zero)
-        self.assertRegex(zero, rf"copied and verified: {local}/images-[0-9a-f]{{8}}/files\n")
-        copies = [path.name for path in local.iterdir()]
+        self.assertIn(f"copying 136.3 KiB of 24 files from {self.with_images}/images to {own}\n", zero)
+        self.assertRegex(zero, rf"copied and verified: {own}/images-[0-9a-f]{{8}}/files\n")
+        copies = [path.name for path in own.iterdir()]
         zero, _ = self.run_ranks("staged", [self.with_images] * 2, *staged)
         self.assertNotIn("copying", zero)
         self.assert_equal_runs("staged", "in_place")
-        self.assertEqual((len(copies), list(local.iterdir())), (1, []))
+        self.assertEqual((len(copies), list(own.iterdir())), (1, []))
 
     def test_a_step_that_is_not_finite(self):
         """It is repeated from the same samples, and training continues after it."""

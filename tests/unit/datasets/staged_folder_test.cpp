@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -41,11 +43,13 @@ class StagedFolderTest : public ::testing::Test {
 
   fs::path source() const { return folder_.path() / "pets"; }
   fs::path stage_to() const { return folder_.path() / "local"; }
+  // This user's copies.
+  fs::path copies() const { return stage_to() / ("trainer-" + std::to_string(::geteuid())); }
   StagedFolder stage(bool is_current = false) const { return {source(), {}, stage_to(), is_current, *logger_}; }
 
   std::vector<std::string> staged_names() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(stage_to())) names.push_back(entry.path().filename().string());
+    for (const auto& entry : fs::directory_iterator(copies())) names.push_back(entry.path().filename().string());
     return names;
   }
 
@@ -88,28 +92,121 @@ TEST_F(StagedFolderTest, HoldsOnlyTheFilesThatAreNamed) {
 }
 
 TEST_F(StagedFolderTest, IsCopiedOnceUnlessTheSourceChanges) {
-  fs::path first;
-  {
-    const auto copy = stage();
-    first = copy.path();
-    write_bytes(copy.path() / "empty", "still there");
-  }
-  EXPECT_EQ(read_file(stage().path() / "empty"), "still there");
+  const auto first = stage().path();
+  const auto marker = first.parent_path() / "marker";
+  write_bytes(marker, "");
+  EXPECT_EQ(stage().path(), first);
+  EXPECT_TRUE(fs::exists(marker));
   write_bytes(source() / "train/cat/3.jpg", "another cat");
-  EXPECT_EQ(read_file(stage(/*is_current=*/true).path() / "empty"), "still there");
+  EXPECT_FALSE(fs::exists(stage(/*is_current=*/true).path() / "train/cat/3.jpg"));
   const auto copy = stage();
   EXPECT_EQ(copy.path(), first);
-  EXPECT_EQ(read_file(copy.path() / "empty"), "");
+  EXPECT_FALSE(fs::exists(marker));
   EXPECT_EQ(read_file(copy.path() / "train/cat/3.jpg"), "another cat");
   EXPECT_EQ(staged_names().size(), 1U);
+}
+
+TEST_F(StagedFolderTest, ACopyThatWasChangedIsMadeAgain) {
+  const auto path = stage().path();
+  const std::vector<std::function<void()>> changes = {
+      [&] { fs::remove(path / "train/cat/1.jpg"); },
+      [&] { fs::remove_all(path); },
+      [&] { fs::remove(path.parent_path() / "manifest.txt"); },
+      [&] { write_bytes(path / "train/cat/9.jpg", "not from the source"); },
+      [&] { fs::resize_file(path / "train/dog/2.jpg", 10); },
+      [&] {
+        const auto time = fs::last_write_time(path / "train/cat/1.jpg");
+        write_bytes(path / "train/cat/1.jpg", "dog");
+        fs::last_write_time(path / "train/cat/1.jpg", time + std::chrono::nanoseconds(1));
+      },
+  };
+  for (const auto& change : changes) {
+    change();
+    const auto copy = stage();
+    EXPECT_EQ(copy.path(), path);
+    EXPECT_EQ(read_file(path / "train/cat/1.jpg"), "cat");
+    EXPECT_EQ(fs::file_size(path / "train/dog/2.jpg"), 3'000'000U);
+    EXPECT_FALSE(fs::exists(path / "train/cat/9.jpg"));
+  }
+  const auto in_use = stage();
+  fs::remove(path / "train/cat/1.jpg");
+  EXPECT_THAT(error_of([&] { stage(); }), HasSubstr(" have been removed or changed, and another process still uses it; wait for that"));
+}
+
+TEST_F(StagedFolderTest, OnlyThisUserMayEnterItsFolderAndOthersMayHaveTheirs) {
+  stage();
+  EXPECT_EQ(fs::status(copies()).permissions(), fs::perms::owner_all);
+  EXPECT_EQ(fs::status(stage_to()).permissions(), fs::perms::all | fs::perms::sticky_bit);
+  fs::permissions(copies(), fs::perms::all);
+  stage();
+  EXPECT_EQ(fs::status(copies()).permissions(), fs::perms::owner_all);
+  const auto expect_refused = [&] {
+    EXPECT_EQ(error_of([&] { stage(); }), "dataset.stage_to: " + copies().string() +
+                                              " is not a folder of this user, so that its content cannot be trusted; remove it, or choose "
+                                              "another folder");
+  };
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(copies().c_str(), 12345, 12345), 0);
+    expect_refused();
+    ASSERT_EQ(::chown(copies().c_str(), 0, 0), 0);
+  }
+  fs::rename(copies(), stage_to() / "elsewhere");
+  fs::create_symlink("elsewhere", copies());
+  expect_refused();
+}
+
+// What the data set finds in the source and in its copy, "LABEL PATH" of each image, and why an image cannot be read.
+std::vector<std::string> contents(const fs::path& root) {
+  ImageFolderOptions options;
+  options.root = root.string();
+  std::vector<std::string> lines;
+  const auto dataset = image_folder_factory(options).open(Split::kTrain, *make_quiet_logger());
+  input::Scratch scratch;
+  for (int64_t i = 0; i < dataset->size(); ++i) {
+    auto line = std::to_string(dataset->label(i)) + ' ' + fs::path(dataset->name(i)).lexically_relative(root).string();
+    try {
+      const auto bytes = dataset->read(i, scratch).encoded;
+      line += ' ' + std::to_string(bytes.size());
+    } catch (const std::runtime_error& error) {
+      line += std::string(" ") + error.what();
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST_F(StagedFolderTest, LinksAndOtherFilesAreAsInTheSource) {
+  const auto train = source() / "train";
+  write_bytes(source().parent_path() / "extra/8.jpg", "an image elsewhere");
+  write_bytes(train / "cat/kittens/5.jpg", "kitten");
+  fs::create_symlink("..", train / "cat/up");
+  fs::create_symlink("../../..", train / "cat/out");
+  fs::create_symlink("kittens", train / "cat/again");
+  fs::create_symlink("../dog", train / "cat/dogs");
+  fs::create_symlink("../../../extra", train / "cat/extra");
+  fs::create_symlink("missing", train / "cat/broken.jpg");
+  fs::create_symlink("loop.jpg", train / "cat/loop.jpg");
+  fs::create_symlink("dog", train / "hound");
+  ASSERT_EQ(::mkfifo((train / "cat/pipe.jpg").c_str(), 0600), 0);
+  const auto copy = stage();
+  const auto in_source = contents(source());
+  EXPECT_EQ(contents(copy.path()), in_source);
+  EXPECT_THAT(in_source, ::testing::Contains("0 train/cat/pipe.jpg cannot be read: it is a pipe, not a regular file"));
+  EXPECT_EQ(in_source.size(), 9U);
+  EXPECT_TRUE(fs::is_symlink(copy.path() / "train/cat/up"));
+  const auto marker = copy.path().parent_path() / "marker";
+  write_bytes(marker, "");
+  stage();
+  EXPECT_TRUE(fs::exists(marker)) << "the copy was made again";
 }
 
 TEST_F(StagedFolderTest, AnOutdatedCopyInUseIsNotReplaced) {
   const auto copy = stage();
   fs::last_write_time(source() / "train/cat/1.jpg", fs::file_time_type::clock::now() - std::chrono::hours(1));
   EXPECT_THAT(error_of([&] { stage(); }),
-              ::testing::MatchesRegex("dataset\\.stage_to: .*pets has changed since it was copied to .*local/pets-[0-9a-f]*, which another "
-                                      "process still uses; wait for that process, or choose another folder"));
+              ::testing::MatchesRegex(
+                  "dataset\\.stage_to: .*pets has changed since it was copied to .*local/trainer-[0-9]*/pets-[0-9a-f]*, which another "
+                  "process still uses; wait for that process, or choose another folder"));
   EXPECT_EQ(read_file(copy.path() / "train/cat/1.jpg"), "cat");
 }
 
@@ -124,9 +221,9 @@ TEST_F(StagedFolderTest, TheLastUserRemovesIt) {
 
 TEST_F(StagedFolderTest, WhatAKilledProcessHasLeftIsReplaced) {
   const auto name = stage().path().parent_path().filename().string();
-  fs::remove_all(stage_to() / name);
-  write_bytes(stage_to() / ("." + name + ".partial") / "copy/files/empty", "half");
-  write_bytes(stage_to() / ("." + name + ".lock"), "");
+  fs::remove_all(copies() / name);
+  write_bytes(copies() / ("." + name + ".partial") / "copy/files/empty", "half");
+  write_bytes(copies() / ("." + name + ".lock"), "");
   const auto copy = stage();
   EXPECT_EQ(read_file(copy.path() / "train/cat/1.jpg"), "cat");
   EXPECT_THAT(staged_names(), ElementsAre(name));
@@ -172,7 +269,7 @@ TEST_F(StagedFolderTest, TooLittleSpaceIsFoundBeforeCopying) {
       ::_exit(2);
     }
     const auto error = error_of([&] { stage(); });
-    const bool is_named = error.find("local has 1.0 MiB of free space, but the copy of ") != std::string::npos &&
+    const bool is_named = error.find(" has 1.0 MiB of free space, but the copy of ") != std::string::npos &&
                           error.ends_with("pets needs 2.9 MiB; free some, or choose another folder");
     if (!is_named) ADD_FAILURE() << error;
     ::_exit(is_named && staged_names().empty() ? 0 : 1);
@@ -210,7 +307,7 @@ TEST(InFolder, DataSetsAreTheSameInACopy) {
       EXPECT_TRUE(std::ranges::equal(sample.encoded, other.encoded));
     }
   }
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 4);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path() / ("trainer-" + std::to_string(::geteuid()))), fs::directory_iterator()), 4);
 }
 
 }  // namespace
