@@ -1,5 +1,6 @@
 #include "session/resume.h"
 
+#include <c10/util/hash.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "config/compare.h"
 #include "config/load.h"
 #include "config/node.h"
+#include "input/samplers/sampler.h"
 #include "session/registries.h"
 #include "state/view.h"
 
@@ -234,6 +236,28 @@ void check_class_names(const std::string& file, const std::vector<std::string>& 
   throw UsageError(fmt::format(
       "{}: it was trained on other classes: class {} was {} and is {} in dataset.root now; restore the folders of classes, or {}", file,
       was - trained.begin(), describe(was, trained), describe(is, class_names), remedy));
+}
+
+namespace {
+
+std::string sampler_file(const config::Experiment& experiment) {
+  return dynamic_cast<const input::SamplerOptions&>(*experiment.dataloader.sampler.options).file();
+}
+
+}  // namespace
+
+std::string sampler_digest(const config::Experiment& experiment) {
+  const auto file = sampler_file(experiment);
+  return file.empty() ? "" : c10::sha1(read_file(file)).str();
+}
+
+void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest) {
+  const auto source = checkpoint.file.string();
+  const auto stored = state::View(checkpoint.tree, source).find("sampler_digest");
+  if (!stored || stored->text() == digest) return;
+  throw UsageError(
+      fmt::format("{}: {} has changed since, so that other samples would be drawn ({}); restore that file, or choose another --run-dir",
+                  source, sampler_file(experiment), experiment.place_of("dataloader.sampler.weights")));
 }
 
 Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {

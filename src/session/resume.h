@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "config/compare.h"
+#include "config/experiment.h"
 #include "config/sections/training.h"
 #include "distributed/process_group.h"
 #include "run/run_directory.h"
@@ -66,6 +67,11 @@ void check_class_names(const Checkpoint& checkpoint, const std::vector<std::stri
 // The same for the names of the classes that the network in `file` was trained on. `remedy`: what to do but to restore the folders.
 void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
                        const std::string& remedy = "choose another dataset.root");
+
+// Of the content of the file by which the sampler draws; empty: the sampler has none. Throws Error if it cannot be read.
+std::string sampler_digest(const config::Experiment& experiment);
+// Throws UsageError if the run of the checkpoint drew by another content; checkpoints without a digest are accepted.
+void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest);
 
 // Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and has `mine`.
 Checkpoint broadcast(const std::filesystem::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world);

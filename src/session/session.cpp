@@ -78,7 +78,11 @@ void Session::build() {
   barrier.on_all_ranks([&] { init_weights(*network.model, data); });
   barrier.on_rank0([&] {
     const auto& class_names = data.train.info.class_names;
-    if (start_.checkpoint) check_class_names(*start_.checkpoint, class_names);
+    sampler_digest_ = sampler_digest(context_.experiment());
+    if (start_.checkpoint) {
+      check_class_names(*start_.checkpoint, class_names);
+      check_sampler_digest(*start_.checkpoint, context_.experiment(), sampler_digest_);
+    }
     begin_run_directory(network.placement, class_names);
     return std::string();
   });
@@ -231,6 +235,7 @@ engine::SaveTargets Session::save_targets() {
     tree.add("config", context_.config_text());
     const auto& info = parts_->train.info;
     if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
+    if (!sampler_digest_.empty()) tree.add("sampler_digest", sampler_digest_);
     tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
     tree.add("trainer_version", trainer_version());
   };

@@ -79,6 +79,7 @@ class Session {
   std::unique_ptr<run::RunDirectory> directory_;
   RunStart start_;                     // on rank 0
   bool has_begun_ = false;             // whether this run has changed the run directory
+  std::string sampler_digest_;         // on rank 0
   std::filesystem::path resume_from_;  // empty: start at the first step
   std::optional<datasets::StagedFolder> staged_;
   std::unique_ptr<engine::Parts> parts_;

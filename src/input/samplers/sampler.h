@@ -28,6 +28,8 @@ class Sampler {
 struct SamplerOptions : config::Options {
   // Whether it needs a data set with classes.
   virtual bool needs_classes() const { return false; }
+  // The file whose content decides what is drawn; empty: none does.
+  virtual std::string file() const { return ""; }
 };
 
 // What samplers are made from; it need not outlive the call that makes one.

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
+#include "base/utf8.h"
 #include "input/samplers/draws.h"
 
 namespace trainer::input {
@@ -21,6 +22,7 @@ struct WeightedOptions : SamplerOptions {
   std::optional<int64_t> num_samples;
   bool replacement = true;
 
+  std::string file() const override { return weights; }
   void describe(config::KeyTable& keys) override {
     keys.add(
         "weights", weights,
@@ -50,7 +52,7 @@ std::vector<double> read_weights(const std::string& file) {
     throw DataError(fmt::format("{}; name a file with one weight a line", error.what()));
   }
   std::vector<double> weights;
-  for (std::string_view rest = text; !rest.empty();) {
+  for (auto rest = without_byte_order_mark(text); !rest.empty();) {
     const auto line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     weights.push_back(parse_weight(line, static_cast<int64_t>(weights.size()) + 1, file));

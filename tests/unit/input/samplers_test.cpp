@@ -67,6 +67,11 @@ TEST(Samplers, WeightsAreThoseOfTheFilesBeforeAPartIsHeldOut) {
   EXPECT_EQ(make_sampler(file.weighted(), files, 0, &part)->num_samples(), 3);
 }
 
+TEST(Samplers, AByteOrderMarkIsNoWeight) {
+  const WeightsFile file("\xef\xbb\xbf1\n0\n2\n");
+  EXPECT_EQ(make_sampler(file.weighted(), LabelledSamples(3))->num_samples(), 3);
+}
+
 TEST(Samplers, WeightsThatCannotBeUsedAreRefused) {
   const LabelledSamples three(3);
   const auto expect = [&](const std::string& text, const std::string& message, const std::string& others = "") {
