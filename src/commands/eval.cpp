@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "base/plural.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/evaluation_text.h"
@@ -16,10 +17,7 @@ namespace {
 
 struct EvalArguments {
   std::string checkpoint;
-  std::filesystem::path config;
-  std::vector<std::string> overrides;
-  std::string split = "validation";
-  bool ema = false;
+  session::EvaluationRequest request;
   bool json = false;
   world::RankFlags rank_env;
 };
@@ -28,22 +26,30 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   EvalArguments arguments;
   CLI::App app(
       "Evaluates the network of a checkpoint on the validation set: metrics, a table of the classes and the confusion matrix.\n"
+      "On other images: trainer eval --checkpoint FILE --data FOLDER\n"
       "On several processes: trainer launch eval --checkpoint FILE",
       "trainer eval");
-  cli::add_network_file(app, arguments.checkpoint, arguments.config);
-  app.add_option("--split", arguments.split, "which images, in any case with dataset.validation_transforms")
-      ->check(CLI::IsMember({"validation", "train"}))
-      ->default_str("validation");
+  auto& request = arguments.request;
+  cli::add_network_file(app, arguments.checkpoint, request.config);
+  app.add_option("--data", request.data,
+                 "other images than those of the training, all of which are evaluated: a folder that holds a folder of images for each "
+                 "class, a CSV file with a line path,label for each image, or a folder that `trainer data pack` has written. The labels "
+                 "follow the names of the classes")
+      ->type_name("DIR|FILE");
+  std::string split;
+  app.add_option("--split", split, "which part of the images, in any case with dataset.validation_transforms; default: validation")
+      ->check(CLI::IsMember({"validation", "train"}));
   std::string tta;
   app.add_option("--tta", tta, "test-time augmentation; default: validation.tta of the experiment")
       ->check(CLI::IsMember({"none", "flip", "flip_and_shift"}));
-  app.add_flag("--ema", arguments.ema, "evaluate the averaged parameters (training.ema)");
+  app.add_flag("--ema", request.averaged, "evaluate the averaged parameters (training.ema)");
   app.add_flag("--json", arguments.json, "print one JSON object instead of tables (docs/evaluation.md)");
-  app.add_option("overrides", arguments.overrides, "keys to set to other values than in the experiment, such as validation.batch_size=64")
+  app.add_option("overrides", request.overrides, "keys to set to other values than in the experiment, such as validation.batch_size=64")
       ->type_name("key=value");
   cli::add_rank_flags(app, arguments.rank_env);
   cli::parse(app, args);
-  if (!tta.empty()) arguments.overrides.push_back("validation.tta=" + tta);
+  if (!tta.empty()) request.overrides.push_back("validation.tta=" + tta);
+  if (!split.empty()) request.split = split == "train" ? datasets::Split::kTrain : datasets::Split::kValidation;
   return arguments;
 }
 
@@ -51,7 +57,10 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
                   session::EvaluationResult result) {
   auto& measured = result.measured;
   const auto progress = file.progress();
-  const reporting::Evaluation evaluation{.split = arguments.split,
+  const bool is_training_set = arguments.request.split == datasets::Split::kTrain;
+  const reporting::Evaluation evaluation{.split = result.is_all     ? "all"
+                                                  : is_training_set ? "train"
+                                                                    : "validation",
                                          .event = {.epoch = progress ? progress->epoch : 0,
                                                    .step = progress ? progress->step : 0,
                                                    .metrics = std::move(measured.metrics),
@@ -60,7 +69,9 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
                                          .class_names = std::move(result.class_names)};
   if (arguments.json) return print("{}\n", reporting::to_json_text(evaluation));
   const auto of_step = progress ? fmt::format(", epoch {}, step {}", progress->epoch + 1, progress->step) : "";
-  const auto of_what = fmt::format("{} of {}{}{}", model, file.path(), of_step, arguments.ema ? ", averaged parameters" : "");
+  const reporting::Fields of_what = {
+      {fmt::format("{} of {}:", counted(evaluation.event.num_samples, result.is_image ? "image" : "sample"), result.name)},
+      {fmt::format("{} of {}{}{}", model, file.path(), of_step, arguments.request.averaged ? ", averaged parameters" : "")}};
   print("{}", evaluation_text(evaluation, of_what, reporting::line_width(stdout)));
 }
 
@@ -68,16 +79,15 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
 
 ExitCode eval(const std::vector<std::string>& args) {
   const auto arguments = parse_eval_arguments(args);
-  const auto split = arguments.split == "train" ? datasets::Split::kTrain : datasets::Split::kValidation;
   session::RankProcess process(arguments.rank_env);
   return process.run([&] {
     std::optional<session::NetworkFile> file;
     session::RankContext context(process, [&](const config::Registries& registries) {
       file.emplace(arguments.checkpoint);
-      return file->load_experiment(arguments.config, arguments.overrides, registries);
+      return session::load_evaluation(*file, arguments.request, process.rank_env().rank, registries);
     });
     return context.run([&] {
-      auto result = session::evaluate(context, *file, {.split = split, .averaged = arguments.ema});
+      auto result = session::evaluate(context, *file, arguments.request);
       if (!result) return ExitCode::kStopped;
       if (context.rank() == 0) print_result(arguments, context.experiment().model.component.name, *file, std::move(*result));
       return ExitCode::kDone;

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "base/plural.h"
 #include "cli/table.h"
-#include "reporting/line.h"
 
 namespace trainer::commands {
 namespace {
@@ -22,12 +20,13 @@ std::string format_value(const reporting::Metric& metric) {
                                                                  : fmt::format("{:.4f}", metric.value);
 }
 
-std::string heading(const reporting::Evaluation& evaluation, const std::string& of_what, std::optional<size_t> width) {
-  const auto& event = evaluation.event;
+std::string heading(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
   reporting::Fields fields = {{evaluation.split}};
-  for (const auto& metric : event.metrics) fields.push_back({metric.info.name + " " + format_value(metric)});
-  fields.push_back({counted(event.num_samples, "sample")});
-  return of_what + '\n' + (width ? reporting::wrapped(fields, *width) : reporting::to_line(fields)) + '\n';
+  for (const auto& metric : evaluation.event.metrics) fields.push_back({metric.info.name + " " + format_value(metric)});
+  const auto line = [&](const reporting::Fields& parts) {
+    return (width ? reporting::wrapped(parts, *width) : reporting::to_line(parts)) + '\n';
+  };
+  return line(of_what) + line(fields);
 }
 
 std::string table_of_classes(const std::vector<std::string>& names, const std::vector<reporting::ClassScores>& scores, size_t name_width) {
@@ -57,7 +56,7 @@ std::string confusion_matrix(const std::vector<std::string>& names, const std::v
 
 }  // namespace
 
-std::string evaluation_text(const reporting::Evaluation& evaluation, const std::string& of_what, std::optional<size_t> width) {
+std::string evaluation_text(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
   auto text = heading(evaluation, of_what, width);
   const auto& confusion = evaluation.event.classes.confusion;
   if (confusion.empty()) return text;

@@ -11,14 +11,12 @@ namespace trainer::session {
 namespace {
 
 // Only its `validation` is set.
-engine::Data open_data(RankContext& context, datasets::Split split, const engine::Network& network) {
+engine::Data open_data(RankContext& context, const std::optional<EvaluationData>& evaluated, const engine::Network& network) {
   const auto& experiment = context.experiment();
   const auto& ranks = context.ranks();
   auto& barrier = context.barrier();
   engine::Data data;
-  const auto open = [&] {
-    data.validation = open_split(experiment, datasets::dataset_registry().make(experiment.dataset.component), split, context.logger());
-  };
+  const auto open = [&] { data.validation = open_split(experiment, evaluated->dataset, evaluated->split, context.logger()); };
   // First on one process of each host, which downloads missing data.
   barrier.on_all_ranks([&] {
     if (ranks.reads_data() && context.local_rank() == 0) open();
@@ -44,7 +42,12 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
     network = build_network(context.experiment(), context.placement(), ranks);
     file.load_weights(request.averaged, *network.model);
   });
-  auto data = open_data(context, request.split, network);
+  std::optional<EvaluationData> evaluated;
+  context.barrier().on_all_ranks([&] {
+    if (ranks.reads_data()) evaluated = find_evaluation_data(context.experiment(), file, request);
+  });
+  if (context.rank() == 0 && !evaluated->note.empty()) context.logger().warn("{}", evaluated->note);
+  auto data = open_data(context, evaluated, network);
   auto& samples = data.validation;
   context.barrier().on_rank0([&] {
     if (const auto trained = file.class_names(); !trained.empty()) check_class_names(file.path(), trained, samples.info.class_names);
@@ -56,7 +59,11 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
                                            [&] { return stop_consensus.any_requested(stop_signal() != 0); });
     stop_consensus.finish();
     if (!measured) return std::nullopt;
-    return EvaluationResult{.measured = std::move(*measured), .class_names = samples.info.class_names};
+    return EvaluationResult{.measured = std::move(*measured),
+                            .class_names = samples.info.class_names,
+                            .is_image = samples.info.is_image,
+                            .is_all = evaluated && evaluated->is_all,
+                            .name = evaluated ? evaluated->name : ""};
   } catch (const std::exception& error) {
     context.end_failed_gpu(error);
     throw;

@@ -5,27 +5,25 @@
 #include <string>
 #include <vector>
 
-#include "datasets/registry.h"
+#include "session/evaluation_data.h"
 #include "session/network_file.h"
 #include "session/rank_context.h"
 #include "task/meters.h"
 
 namespace trainer::session {
 
-struct EvaluationRequest {
-  datasets::Split split = datasets::Split::kValidation;
-  bool averaged = false;  // the moving averages of the parameters
-};
-
 struct EvaluationResult {
   task::Measurement measured;
-  std::vector<std::string> class_names;  // of the data set; on rank 0
+  std::vector<std::string> class_names;  // of the network; on rank 0
+  bool is_image = true;                  // what the samples are
+  bool is_all = false;                   // as in EvaluationData, on rank 0, like the next
+  std::string name;                      // of the samples
 };
 
-// Collective: the measurements of the network of `file`, which was built from the context's experiment, over every sample of a split, each
-// transformed by dataset.validation_transforms; nothing when asked to stop. Opens that split alone, unless it is a part of the training
-// files. Throws UsageError if the classes of the data set are not those of the file, CheckpointError if the weights do not fit, and
-// DataError.
+// Collective: the measurements of the network of `file` over every sample of the data that is evaluated, each transformed by
+// dataset.validation_transforms; nothing when asked to stop. The context's experiment is one of load_evaluation(). Opens one split alone,
+// unless it is a part of the training files. Throws UsageError if the data has other classes than the file, CheckpointError if the weights
+// do not fit, and DataError.
 std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request);
 
 }  // namespace trainer::session

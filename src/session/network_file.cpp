@@ -19,6 +19,8 @@ constexpr const char* kNoInitialWeights = "model.init_from=\"\"";
 
 NetworkFile::NetworkFile(const std::filesystem::path& path) : path_(path.string()), tree_(checkpoint::read_any(path)) {}
 
+bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find("config").has_value(); }
+
 config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const {
   auto all = overrides;
   all.emplace_back(kNoInitialWeights);
@@ -28,7 +30,7 @@ config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& 
 config::Experiment NetworkFile::load_experiment(const std::filesystem::path& config, std::vector<std::string> overrides,
                                                 const config::Registries& registries) const {
   if (config.empty()) {
-    if (!state::View(tree_, path_).find("config")) {
+    if (!has_experiment()) {
       throw UsageError(
           fmt::format("{}: it holds weights without their experiment; give the experiment file of the network with --config FILE", path_));
     }

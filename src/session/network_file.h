@@ -18,6 +18,7 @@ class NetworkFile {
   explicit NetworkFile(const std::filesystem::path& path);
 
   const std::string& path() const { return path_; }
+  bool has_experiment() const;
   // The experiment of a checkpoint with these overrides, without initial weights from another file. Throws CheckpointError if the file
   // holds none, and the errors of config::load().
   config::Experiment load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const;
