@@ -18,32 +18,28 @@
 #include "datasets/files.h"
 #include "datasets/lmdb_environment.h"
 #include "datasets/lmdb_format.h"
+#include "datasets/lmdb_reader.h"
 
 namespace trainer::datasets {
 namespace {
 
 namespace fs = std::filesystem;
 
+std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
 class Lmdb : public input::Dataset {
  public:
-  // Throws std::runtime_error that names the file, the reason and the remedy.
-  explicit Lmdb(const fs::path& folder) : reader_(folder) {
-    const auto entry = reader_.find(kInfoKey);
+  // Throws std::runtime_error that names the file and the reason.
+  explicit Lmdb(const fs::path& folder) : reader_(lmdb_file(folder)) {
     const auto file = lmdb_file(folder).string();
-    if (entry.empty()) throw std::runtime_error(file + " is not a data set of `trainer data pack`");
     try {
-      pack_ = parse_pack_info({reinterpret_cast<const char*>(entry.data()), entry.size()});
+      read_description();
     } catch (const std::runtime_error& reason) {
       throw std::runtime_error(fmt::format("{} cannot be used: {}", file, reason.what()));
     }
-    labels_ = reader_.find(kLabelsKey);
-    names_ = reader_.find(kNamesKey);
-    const int64_t num_stored = static_cast<int64_t>(reader_.num_entries()) - kNumOtherEntries;
+    const int64_t num_stored = static_cast<int64_t>(reader_.num_entries()) - num_other_entries(pack_.version);
     if (num_stored != pack_.num_samples) {
       throw std::runtime_error(fmt::format("{} has {} of {} samples", file, num_stored, pack_.num_samples));
-    }
-    if (labels_.size() != sizeof(int64_t) * static_cast<size_t>(pack_.num_samples)) {
-      throw std::runtime_error(file + " cannot be used: its entry #labels is damaged");
     }
   }
 
@@ -63,7 +59,7 @@ class Lmdb : public input::Dataset {
 
   // Messages alone need names, so that they are searched each time.
   std::string name(int64_t index) const override {
-    std::string_view rest(reinterpret_cast<const char*>(names_.data()), names_.size());
+    auto rest = as_text(names_);
     for (; index > 0; --index) rest.remove_prefix(std::min(rest.size(), rest.find('\0') + 1));
     return std::string(rest.substr(0, rest.find('\0')));
   }
@@ -72,7 +68,7 @@ class Lmdb : public input::Dataset {
   void prefetch(int64_t index) const override {
     static const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     try {
-      const auto entry = find(index);
+      const auto entry = find(index).bytes;
       const auto begin = reinterpret_cast<uintptr_t>(entry.data());
       const auto first_page = begin / page_bytes * page_bytes;
       ::madvise(reinterpret_cast<void*>(first_page), begin - first_page + entry.size(), MADV_WILLNEED);
@@ -82,10 +78,25 @@ class Lmdb : public input::Dataset {
   }
 
  private:
-  std::span<const uint8_t> find(int64_t index) const {
+  void read_description() {
+    const auto info = reader_.find(kInfoKey);
+    if (info.empty()) throw std::runtime_error("it is not a data set of `trainer data pack`");
+    pack_ = parse_pack_info(as_text(info));
+    labels_ = reader_.find(kLabelsKey);
+    names_ = reader_.find(kNamesKey);
+    if (labels_.size() != sizeof(int64_t) * static_cast<size_t>(pack_.num_samples)) {
+      throw std::runtime_error("its entry #labels is damaged");
+    }
+    if (pack_.version == 1) return;
+    if (as_text(reader_.find(kChecksumsKey)) != checksums_entry(as_text(info), as_text(labels_), as_text(names_))) {
+      throw std::runtime_error("the checksums of its entries #info, #labels and #names are wrong");
+    }
+  }
+
+  StoredEntry find(int64_t index) const {
     const auto entry = reader_.find(sample_key(index, pack_.num_samples));
     if (entry.empty()) throw std::runtime_error("it is not in the data set");
-    return entry;
+    return {.bytes = entry, .index = index, .version = pack_.version};
   }
 
   LmdbReader reader_;
@@ -130,6 +141,12 @@ std::unique_ptr<input::Dataset> open_lmdb(const LmdbOptions& options, const inpu
     }
     logger.info("{}: {} in {}", folder_of(options.root, split).string(), counted(dataset->size(), "image"),
                 counted(info.num_classes, "class", "classes"));
+    if (dataset->pack().version == 1) {
+      logger.warn(
+          "{}: its labels and names have no checksums, because an earlier version of this program has packed it; pack the data set "
+          "again, so that damage of them is found",
+          folder_of(options.root, split).string());
+    }
     return dataset;
   } catch (const Error&) {
     throw;

@@ -9,15 +9,15 @@
 
 #include "base/access.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/file_access.h"
+#include "datasets/lmdb_reader.h"
 
 namespace trainer::datasets {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The owner sees to it that nobody writes to what is read, and that one process writes.
+// The owner sees to it that one process writes.
 constexpr unsigned kFlags = MDB_NOLOCK | MDB_NOTLS;
 constexpr mode_t kFileMode = 0644;
 
@@ -45,69 +45,26 @@ size_t num_entries_of(MDB_env* environment) {
 
 fs::path lmdb_file(const fs::path& folder) { return folder / "data.mdb"; }
 
-LmdbReader::LmdbReader(const fs::path& folder) : environment_(create_environment()) {
-  const auto file = lmdb_file(folder);
-  const FileAccess access("opening", file);
-  const auto require = [&file](int result) {
-    if (result != MDB_SUCCESS) throw std::runtime_error(fmt::format("cannot read {}: {}", file.string(), mdb_strerror(result)));
-  };
-  if (const auto refusal = describe_irregular(file); !refusal.empty()) {
-    throw std::runtime_error(fmt::format("cannot read {}: {}", file.string(), refusal));
-  }
-  // The least size that is possible: LMDB enlarges it to what the file says that it has.
-  require(mdb_env_set_mapsize(environment_.get(), 1));
-  // Samples are read in random order.
-  require(mdb_env_open(environment_.get(), folder.c_str(), kFlags | MDB_RDONLY | MDB_NORDAHEAD, kFileMode));
-  MDB_envinfo info{};
-  require(mdb_env_info(environment_.get(), &info));
-  if (const auto num_bytes = fs::file_size(file); num_bytes < info.me_mapsize) {
-    throw std::runtime_error(fmt::format("{} has only {} of {} bytes", file.string(), num_bytes, info.me_mapsize));
-  }
-  num_entries_ = num_entries_of(environment_.get());
-  int result = 0;
-  auto transaction = begin_transaction(environment_.get(), MDB_RDONLY, result);
-  require(result);
-  require(mdb_dbi_open(transaction.get(), nullptr, 0, &database_));
-  free_.push_back(std::move(transaction));
-}
-
-LmdbTransaction LmdbReader::take_transaction() const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-      auto transaction = std::move(free_.back());
-      free_.pop_back();
-      return transaction;
-    }
-  }
-  int result = 0;
-  auto transaction = begin_transaction(environment_.get(), MDB_RDONLY, result);
-  if (result != MDB_SUCCESS) throw std::runtime_error(fmt::format("it cannot be read: {}", mdb_strerror(result)));
-  return transaction;
-}
-
-std::span<const uint8_t> LmdbReader::find(std::string_view key) const {
-  auto transaction = take_transaction();
-  auto name = as_value(key);
-  MDB_val value{};
-  const int result = mdb_get(transaction.get(), database_, &name, &value);
-  {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(transaction));
-  }
-  if (result == MDB_NOTFOUND) return {};
-  if (result != MDB_SUCCESS) throw std::runtime_error(fmt::format("it cannot be read: {}", mdb_strerror(result)));
-  return {static_cast<const uint8_t*>(value.mv_data), value.mv_size};
-}
-
 LmdbWriter::LmdbWriter(const fs::path& folder) : file_(lmdb_file(folder)), environment_(create_environment()) {
   const FileAccess access("opening", file_);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw Error(fmt::format("cannot create {}: {}", folder.string(), explain_refusal(folder, error)));
+  refuse_damage();
   require(mdb_env_open(environment_.get(), folder.c_str(), kFlags, kFileMode));
   const auto transaction = begin(MDB_RDONLY);
   require(mdb_dbi_open(transaction.get(), nullptr, 0, &database_));
+}
+
+// LMDB's library does not survive every damage.
+void LmdbWriter::refuse_damage() const {
+  std::error_code error;
+  if (!fs::exists(file_, error) || fs::file_size(file_, error) == 0) return;
+  try {
+    LmdbReader(file_).check_for_writing();
+  } catch (const std::runtime_error& reason) {
+    throw DataError(fmt::format("{}; remove {} and pack again", reason.what(), file_.parent_path().string()));
+  }
 }
 
 void LmdbWriter::require(int result) const {

@@ -8,21 +8,23 @@
 #include <stdexcept>
 
 #include "base/little_endian.h"
+#include "base/plural.h"
 
 namespace trainer::datasets {
 namespace {
 
 constexpr const char* kFormat = "trainer packed data set";
-constexpr int kVersion = 1;
 
-// The header: the checksum (CRC-32 of all that follows it), what the entry holds, the order of pixels, and channels, height and width of
-// pixels.
+// The header: the checksum (CRC-32 of all that follows it), what the entry holds, the order of pixels, channels, height and width of
+// pixels, and since version 2 the index of the sample.
 constexpr size_t kKindOffset = 4;
 constexpr size_t kOrderOffset = 5;
 constexpr size_t kChannelsOffset = 6;
 constexpr size_t kHeightOffset = 8;
 constexpr size_t kWidthOffset = 12;
-constexpr size_t kHeaderBytes = 16;
+constexpr size_t kIndexOffset = 16;
+constexpr size_t kHeaderBytes = 24;
+constexpr size_t kHeaderBytesOfVersion1 = 16;
 
 enum class Kind : uint8_t { kFile = 0, kPixels = 1, kUnreadable = 2 };
 
@@ -35,10 +37,32 @@ std::string make_entry(Kind kind, const input::ImageView& image, std::string_vie
   little_endian::append(entry, static_cast<uint16_t>(image.channels));
   little_endian::append(entry, static_cast<uint32_t>(image.height));
   little_endian::append(entry, static_cast<uint32_t>(image.width));
-  entry += content;
-  std::string checksum;
-  little_endian::append(checksum, libdeflate_crc32(0, entry.data() + kKindOffset, entry.size() - kKindOffset));
-  return entry.replace(0, kKindOffset, checksum);
+  entry.append(kHeaderBytes - kIndexOffset, '\0');
+  return entry += content;
+}
+
+template <class T>
+void put(std::string& entry, size_t offset, T value) {
+  std::string bytes;
+  little_endian::append(bytes, value);
+  entry.replace(offset, bytes.size(), bytes);
+}
+
+size_t header_bytes_of(const StoredEntry& entry) {
+  const auto header = entry.version == 1 ? kHeaderBytesOfVersion1 : kHeaderBytes;
+  const auto size = entry.bytes.size();
+  if (size < header) throw std::runtime_error(fmt::format("it is damaged: its entry has only {}", counted(size, "byte")));
+  if (entry.version > 1 && little_endian::load<uint64_t>(entry.bytes.data() + kIndexOffset) != static_cast<uint64_t>(entry.index)) {
+    throw std::runtime_error("it is damaged: its entry is that of another sample");
+  }
+  return header;
+}
+
+void compare_checksum(const StoredEntry& entry) {
+  const auto rest = entry.bytes.subspan(kKindOffset);
+  if (libdeflate_crc32(0, rest.data(), rest.size()) != little_endian::load<uint32_t>(entry.bytes.data())) {
+    throw std::runtime_error("it is damaged: its checksum is wrong");
+  }
 }
 
 std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
@@ -53,7 +77,7 @@ std::string sample_key(int64_t index, int64_t num_samples) {
 std::string to_json(const PackInfo& info) {
   const auto& samples = info.samples;
   nlohmann::ordered_json json = {{"format", kFormat},
-                                 {"version", kVersion},
+                                 {"version", kPackVersion},
                                  {"source", info.source},
                                  {"num_samples", info.num_samples},
                                  {"shape", samples.shape},
@@ -72,10 +96,12 @@ PackInfo parse_pack_info(std::string_view text) {
   try {
     const auto json = nlohmann::json::parse(text);
     if (json.at("format") != kFormat) throw std::runtime_error("it is not a data set of `trainer data pack`");
-    if (const int version = json.at("version"); version != kVersion) {
-      throw std::runtime_error(fmt::format("it has version {} of the format, but this program reads version {}", version, kVersion));
-    }
     PackInfo info;
+    info.version = json.at("version");
+    if (info.version < 1 || info.version > kPackVersion) {
+      throw std::runtime_error(
+          fmt::format("it has version {} of the format, but this program reads versions up to {}", info.version, kPackVersion));
+    }
     info.source = json.at("source");
     info.num_samples = json.at("num_samples");
     info.samples.shape = json.at("shape").get<std::vector<int64_t>>();
@@ -95,6 +121,14 @@ PackInfo parse_pack_info(std::string_view text) {
   }
 }
 
+std::string checksums_entry(std::string_view info, std::string_view labels, std::string_view names) {
+  std::string entry;
+  for (const auto part : {info, labels, names}) little_endian::append(entry, libdeflate_crc32(0, part.data(), part.size()));
+  return entry;
+}
+
+int64_t num_other_entries(int version) { return version == 1 ? 3 : 4; }
+
 std::string file_entry(std::span<const uint8_t> file) { return make_entry(Kind::kFile, {}, as_text(file)); }
 
 std::string pixels_entry(const input::ImageView& image) {
@@ -104,21 +138,23 @@ std::string pixels_entry(const input::ImageView& image) {
 
 std::string unreadable_entry(std::string_view reason) { return make_entry(Kind::kUnreadable, {}, reason); }
 
-void check_entry(std::span<const uint8_t> entry) {
-  if (entry.size() < kHeaderBytes) throw std::runtime_error(fmt::format("it is damaged: its entry has only {} bytes", entry.size()));
-  const auto rest = entry.subspan(kKindOffset);
-  if (libdeflate_crc32(0, rest.data(), rest.size()) != little_endian::load<uint32_t>(entry.data())) {
-    throw std::runtime_error("it is damaged: its checksum is wrong");
-  }
+void finish_entry(std::string& entry, int64_t index) {
+  put(entry, kIndexOffset, static_cast<uint64_t>(index));
+  put(entry, 0, libdeflate_crc32(0, entry.data() + kKindOffset, entry.size() - kKindOffset));
 }
 
-input::Sample read_entry(std::span<const uint8_t> entry) {
-  if (entry.size() < kHeaderBytes) check_entry(entry);
+void check_entry(const StoredEntry& entry) {
+  header_bytes_of(entry);
+  compare_checksum(entry);
+}
+
+input::Sample read_entry(const StoredEntry& stored) {
+  const auto entry = stored.bytes;
+  const auto content = entry.subspan(header_bytes_of(stored));
   input::Sample sample;
-  const auto content = entry.subspan(kHeaderBytes);
   switch (static_cast<Kind>(entry[kKindOffset])) {
     case Kind::kFile:
-      check_entry(entry);
+      compare_checksum(stored);
       if (content.empty()) throw std::runtime_error("it is damaged: its file is empty");
       sample.encoded = content;
       return sample;
@@ -136,7 +172,7 @@ input::Sample read_entry(std::span<const uint8_t> entry) {
       return sample;
     }
     case Kind::kUnreadable:
-      check_entry(entry);
+      compare_checksum(stored);
       throw std::runtime_error(std::string(as_text(content)));
     default:
       throw std::runtime_error("it is damaged: its entry is of no known kind");

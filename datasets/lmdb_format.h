@@ -17,10 +17,13 @@ inline constexpr const char* kPackedValidation = "val";
 inline constexpr const char* kUnfinished = "unfinished";
 
 // Keys of what is not a sample. They sort before those of the samples.
-inline constexpr std::string_view kInfoKey = "#info";      // a PackInfo as JSON
-inline constexpr std::string_view kLabelsKey = "#labels";  // 64-bit integers, lowest byte first
-inline constexpr std::string_view kNamesKey = "#names";    // of the samples in the source; a '\0' ends each
-inline constexpr int64_t kNumOtherEntries = 3;
+inline constexpr std::string_view kChecksumsKey = "#checksums";  // the CRC-32 of each of the next three; not in version 1
+inline constexpr std::string_view kInfoKey = "#info";            // a PackInfo as JSON
+inline constexpr std::string_view kLabelsKey = "#labels";        // 64-bit integers, lowest byte first
+inline constexpr std::string_view kNamesKey = "#names";          // of the samples in the source; a '\0' ends each
+// Of the format. Version 1 is still read.
+inline constexpr int kPackVersion = 2;
+int64_t num_other_entries(int version);
 // "00000017": at least eight digits, as many for each sample.
 std::string sample_key(int64_t index, int64_t num_samples);
 
@@ -33,7 +36,8 @@ struct PackOptions {
 
 // What is known of all samples of a split.
 struct PackInfo {
-  std::string source;  // dataset.name of what was packed
+  int version = kPackVersion;
+  std::string source = {};  // dataset.name of what was packed
   int64_t num_samples = 0;
   input::DatasetInfo samples;
   DefaultTransforms transforms = {};  // of the source
@@ -43,17 +47,30 @@ std::string to_json(const PackInfo& info);
 // Throws std::runtime_error with only the reason.
 PackInfo parse_pack_info(std::string_view json);
 
+// The entry #checksums.
+std::string checksums_entry(std::string_view info, std::string_view labels, std::string_view names);
+
 // A sample's entry: a checksum, a header, and the bytes of an image file, or pixels, or the reason why the source's sample cannot be read.
+// It still needs finish_entry().
 std::string file_entry(std::span<const uint8_t> file);
 // `image`: a whole image without mirroring.
 std::string pixels_entry(const input::ImageView& image);
 std::string unreadable_entry(std::string_view reason);
 
-// Throws std::runtime_error with only the reason if the entry has another checksum than when it was written.
-void check_entry(std::span<const uint8_t> entry);
-// The image file or the pixels, as views into `entry`; nothing else of the sample is set. Of a file the checksum is compared, because
+// Writes the sample's index and the checksum into its entry.
+void finish_entry(std::string& entry, int64_t index);
+
+// The entry of that sample as it is stored.
+struct StoredEntry {
+  std::span<const uint8_t> bytes;
+  int64_t index;
+  int version;  // of the format
+};
+// Throws std::runtime_error with only the reason if the entry is that of another sample, or has another checksum than when it was written.
+void check_entry(const StoredEntry& entry);
+// The image file or the pixels, as views into the bytes; nothing else of the sample is set. Of a file the checksum is compared, because
 // decoding takes much longer than that; of pixels it would add a fifth to what training does with them. Throws std::runtime_error with only
 // the reason: damage, or why the source's sample cannot be read.
-input::Sample read_entry(std::span<const uint8_t> entry);
+input::Sample read_entry(const StoredEntry& entry);
 
 }  // namespace trainer::datasets

@@ -43,6 +43,8 @@ std::string describe(const PackOptions& options) {
 
 // What has changed since the packing began, first as it was then; empty: nothing.
 std::pair<std::string, std::string> difference(const PackInfo& before, const PackInfo& now) {
+  if (before.version != now.version)
+    return {fmt::format("version {} of the format", before.version), fmt::format("version {}", now.version)};
   if (before.source != now.source) return {"dataset.name: " + before.source, now.source};
   if (before.options != now.options) return {describe(before.options), describe(now.options)};
   if (before.samples.shape != now.samples.shape) return {"images of another shape", "this one"};
@@ -69,8 +71,10 @@ PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info
   const auto names = names_of(source);
   const auto stored = writer_.find(kInfoKey);
   if (stored.empty()) {
-    const std::vector<std::pair<std::string, std::string>> entries = {
-        {std::string(kInfoKey), json}, {std::string(kLabelsKey), labels}, {std::string(kNamesKey), names}};
+    const std::vector<std::pair<std::string, std::string>> entries = {{std::string(kChecksumsKey), checksums_entry(json, labels, names)},
+                                                                      {std::string(kInfoKey), json},
+                                                                      {std::string(kLabelsKey), labels},
+                                                                      {std::string(kNamesKey), names}};
     writer_.append(entries);
     return;
   }
@@ -91,7 +95,9 @@ PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info
 
 void PackWriter::add(std::string entry) {
   num_waiting_bytes_ += entry.size();
-  waiting_.emplace_back(sample_key(num_written(), num_samples_), std::move(entry));
+  const auto index = num_written();
+  finish_entry(entry, index);
+  waiting_.emplace_back(sample_key(index, num_samples_), std::move(entry));
   if (num_waiting_bytes_ >= kCommitBytes || std::chrono::steady_clock::now() - committed_at_ >= kCommitInterval) commit();
 }
 

@@ -21,7 +21,7 @@ class PackWriter {
   PackWriter(const std::filesystem::path& folder, const PackInfo& info, const input::Dataset& source);
 
   int64_t num_samples() const { return num_samples_; }
-  int64_t num_written() const { return static_cast<int64_t>(writer_.num_entries()) - kNumOtherEntries + num_waiting(); }
+  int64_t num_written() const { return static_cast<int64_t>(writer_.num_entries()) - num_other_entries(kPackVersion) + num_waiting(); }
   // Adds the entry of the next sample. It is on the disk after the next commit(), which this calls now and then.
   void add(std::string entry);
   void commit();

@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <libdeflate.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -14,6 +18,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/little_endian.h"
+#include "base/log.h"
 #include "datasets/lmdb_writer.h"
 #include "tests/testing/file_size_limit.h"
 #include "tests/testing/temporary_folder.h"
@@ -51,6 +57,14 @@ class Source : public input::Dataset {
 std::span<const uint8_t> as_bytes(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
 std::string as_text(std::span<const uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
 std::string file_entry_of(const std::string& content) { return file_entry(as_bytes(content)); }
+// As the first version of this program wrote it: a header without the sample's index.
+std::string version_1_entry_of(const std::string& content) {
+  auto entry = file_entry_of(content);
+  entry.erase(16, 8);
+  std::string checksum;
+  little_endian::append(checksum, libdeflate_crc32(0, entry.data() + 4, entry.size() - 4));
+  return entry.replace(0, 4, checksum);
+}
 
 class LmdbTest : public ::testing::Test {
  protected:
@@ -244,17 +258,19 @@ TEST_F(LmdbTest, DamageOfSamplesIsFound) {
 
 TEST(LmdbFormat, MalformedEntriesAreRefused) {
   const std::string pixels(6, 'p');
-  const auto entry = pixels_entry(input::ImageView::whole(as_bytes(pixels).data(), 3, 1, 2));
-  const auto refusal_of = [](const std::string& changed) -> std::string {
+  auto entry = pixels_entry(input::ImageView::whole(as_bytes(pixels).data(), 3, 1, 2));
+  finish_entry(entry, 7);
+  const auto refusal_of = [](const std::string& changed, int64_t index = 7) -> std::string {
     try {
-      read_entry(as_bytes(changed));
+      read_entry({as_bytes(changed), index, kPackVersion});
     } catch (const std::runtime_error& error) {
       return error.what();
     }
     return "";
   };
   EXPECT_EQ(refusal_of(entry), "");
-  EXPECT_EQ(refusal_of(entry.substr(0, 15)), "it is damaged: its entry has only 15 bytes");
+  EXPECT_EQ(refusal_of(entry.substr(0, 23)), "it is damaged: its entry has only 23 bytes");
+  EXPECT_EQ(refusal_of(entry, 8), "it is damaged: its entry is that of another sample");
   EXPECT_EQ(refusal_of(entry + "p"), "it is damaged: its size is not that of its pixels");
   auto wide = entry;
   wide[15] = '\x7f';
@@ -262,7 +278,9 @@ TEST(LmdbFormat, MalformedEntriesAreRefused) {
   auto unknown = entry;
   unknown[4] = '\7';
   EXPECT_EQ(refusal_of(unknown), "it is damaged: its entry is of no known kind");
-  EXPECT_EQ(refusal_of(file_entry({})), "it is damaged: its file is empty");
+  auto empty = file_entry({});
+  finish_entry(empty, 7);
+  EXPECT_EQ(refusal_of(empty), "it is damaged: its file is empty");
 }
 
 TEST(LmdbFormat, KeysHaveTheOrderOfTheSamples) {
@@ -285,9 +303,9 @@ TEST_F(LmdbTest, MissingAndUnfinishedFoldersAreExplained) {
 
 TEST_F(LmdbTest, FilesThatAreNoPackedDataSetAreExplained) {
   write_bytes(data_file(), std::string(20000, 'x'));
-  EXPECT_THAT(missing(), StartsWith("cannot read " + data_file() + ": MDB_INVALID: File is not an LMDB file" + kPackAgain));
+  EXPECT_EQ(missing(), "cannot read " + data_file() + ": it is not an LMDB file, or its beginning is damaged" + kPackAgain);
   write_bytes(data_file(), "");
-  EXPECT_THAT(missing(), StartsWith("cannot read " + data_file() + ": "));
+  EXPECT_EQ(missing(), "cannot read " + data_file() + ": it is empty" + kPackAgain);
   std::filesystem::remove(data_file());
   std::filesystem::create_directories(data_file());
   EXPECT_EQ(missing(), "cannot read " + data_file() + ": it is a folder, not a regular file" + kPackAgain);
@@ -297,7 +315,7 @@ TEST_F(LmdbTest, FilesThatAreNoPackedDataSetAreExplained) {
     const std::vector<std::pair<std::string, std::string>> entries = {{"key", "value"}};
     writer.append(entries);
   }
-  EXPECT_EQ(missing(), data_file() + " is not a data set of `trainer data pack`" + kPackAgain);
+  EXPECT_EQ(missing(), data_file() + " cannot be used: it is not a data set of `trainer data pack`" + kPackAgain);
 }
 
 TEST_F(LmdbTest, ATruncatedFileIsRefused) {
@@ -310,27 +328,41 @@ TEST_F(LmdbTest, ATruncatedFileIsRefused) {
 
 TEST_F(LmdbTest, OtherVersionsAndDamageOfTheDescriptionAreRefused) {
   pack_files();
+  replace("\"version\": 2", "\"version\": 3");
+  EXPECT_EQ(missing(),
+            data_file() + " cannot be used: it has version 3 of the format, but this program reads versions up to 2" + kPackAgain);
+  replace("\"version\": 3", "\"version\": 1");
+  EXPECT_EQ(missing(), data_file() + " has 4 of 3 samples" + kPackAgain);
   replace("\"version\": 1", "\"version\": 2");
-  EXPECT_EQ(missing(), data_file() + " cannot be used: it has version 2 of the format, but this program reads version 1" + kPackAgain);
-  replace("\"version\": 2", "\"version\": 1");
   replace("trainer packed", "another packed");
   EXPECT_EQ(missing(), data_file() + " cannot be used: it is not a data set of `trainer data pack`" + kPackAgain);
   replace("another packed", "trainer packed");
   replace("\"num_samples\"", "\"num_sample?\"");
   EXPECT_EQ(missing(), data_file() + " cannot be used: its entry #info is damaged" + kPackAgain);
+  replace("\"num_sample?\"", "\"num_samples\"");
+  EXPECT_EQ(factory().missing, "");
+  const auto wrong = data_file() + " cannot be used: the checksums of its entries #info, #labels and #names are wrong" + kPackAgain;
+  replace("\"cat\"", "\"bat\"");
+  EXPECT_EQ(missing(), wrong);
+  replace("\"bat\"", "\"cat\"");
+  replace("b.jpg", "d.jpg");
+  EXPECT_EQ(missing(), wrong);
+  replace("d.jpg", "b.jpg");
+  const auto label = [](char value) { return value + std::string(7, '\0'); };
+  replace(label(1) + label(0) + label(1), label(1) + label(1) + label(1));
+  EXPECT_EQ(missing(), wrong);
 }
 
 TEST_F(LmdbTest, EntriesThatAreMissingAreNoticed) {
   using Entries = std::vector<std::pair<std::string, std::string>>;
   const auto write = [this](const std::string& labels) {
     std::filesystem::remove_all(root());
-    LmdbWriter(root() / "train")
-        .append(Entries{{"#info", to_json(Source().pack)},
-                        {"#labels", labels},
-                        {"#names", ""},
-                        {"00000000", file_entry_of("one")},
-                        {"00000001", file_entry_of("two")},
-                        {"00000003", file_entry_of("three")}});
+    Entries entries = {{"00000000", file_entry_of("one")}, {"00000001", file_entry_of("two")}, {"00000003", file_entry_of("three")}};
+    for (size_t i = 0; i < entries.size(); ++i) finish_entry(entries[i].second, static_cast<int64_t>(i));
+    const auto info = to_json(Source().pack);
+    entries.insert(entries.begin(),
+                   {{"#checksums", checksums_entry(info, labels, "")}, {"#info", info}, {"#labels", labels}, {"#names", ""}});
+    LmdbWriter(root() / "train").append(entries);
   };
   write(std::string(3 * 8, '\0'));
   const auto dataset = open();
@@ -341,6 +373,227 @@ TEST_F(LmdbTest, EntriesThatAreMissingAreNoticed) {
   EXPECT_EQ(dataset->describe(2), "sample 2");
   write(std::string(3 * 8 - 1, '\0'));
   EXPECT_EQ(missing(), data_file() + " cannot be used: its entry #labels is damaged" + kPackAgain);
+}
+
+TEST_F(LmdbTest, DataSetsOfTheFirstVersionAreReadWithAWarning) {
+  const Source source;
+  auto json = to_json(source.pack);
+  json.replace(json.find("\"version\": 2"), 12, "\"version\": 1");
+  std::string labels;
+  for (const int64_t label : source.labels) little_endian::append(labels, static_cast<uint64_t>(label));
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+  LmdbWriter(root() / "train")
+      .append(Entries{{"#info", json},
+                      {"#labels", labels},
+                      {"#names", std::string("a.jpg\0b.jpg\0c d.jpg", 20)},
+                      {"00000000", version_1_entry_of("one")},
+                      {"00000001", version_1_entry_of("two")},
+                      {"00000002", version_1_entry_of("three")}});
+  ::testing::internal::CaptureStderr();
+  const auto dataset = factory().open(Split::kTrain, *make_console_logger());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr((root() / "train").string() + ": its labels and names have no checksums, because an earlier version"));
+  input::Scratch scratch;
+  const auto sample = dataset->read(2, scratch);
+  EXPECT_EQ(as_text(sample.encoded), "three");
+  EXPECT_EQ(sample.label, 1);
+  EXPECT_EQ(dataset->name(2), "c d.jpg");
+  EXPECT_NO_THROW(dataset->check(2));
+  EXPECT_THAT([&] { PackWriter(root() / "train", source.pack, source); },
+              ThrowsMessage<UsageError>((root() / "train").string() +
+                                        " was begun with version 1 of the format, not with version 2; continue as it was begun, or remove "
+                                        "that folder"));
+}
+
+// A file with pages of every kind.
+class LmdbDamageTest : public LmdbTest {
+ protected:
+  static constexpr size_t kPageBytes = 4096;
+  static constexpr int64_t kNumSamples = 240;
+
+  LmdbDamageTest() {
+    source_.pack.num_samples = kNumSamples;
+    source_.labels.clear();
+    source_.names.clear();
+    for (int64_t i = 0; i < kNumSamples; ++i) {
+      source_.labels.push_back(i % 2);
+      source_.names.push_back(std::to_string(i));
+      contents_.emplace_back(i % 40 == 0 ? 6000 : 30, static_cast<char>(i));
+    }
+    PackWriter writer(root() / "train", source_.pack, source_);
+    for (int64_t i = 0; i < kNumSamples; ++i) {
+      writer.add(entry_of(i));
+      // It frees pages of the tree.
+      if (i % 60 == 0) writer.commit();
+    }
+    unfinished_ = read_file(data_file());
+    writer.commit();
+    whole_ = read_file(data_file());
+  }
+
+  // Files and pixels.
+  std::string entry_of(int64_t index) const {
+    const auto& content = contents_[static_cast<size_t>(index)];
+    if (index % 3 == 0) return file_entry_of(content);
+    return pixels_entry(input::ImageView::whole(as_bytes(content).data(), 3, 1, static_cast<int>(content.size() / 3)));
+  }
+
+  // Calls `check` with the file after each of the changes of each byte where a page begins, or its first or last entry.
+  static void damage(const std::string& whole, size_t page, const std::vector<int>& changes, const std::function<void(size_t)>& check,
+                     std::string& damaged) {
+    std::vector<size_t> offsets;
+    const auto add = [&](size_t begin, size_t count) {
+      for (size_t i = begin; i < std::min(begin + count, kPageBytes); ++i) offsets.push_back(page * kPageBytes + i);
+    };
+    add(0, page < 2 ? 152 : 20);
+    const auto* bytes = as_bytes(whole).data() + page * kPageBytes;
+    if (const bool is_of_a_tree = page >= 2 && (bytes[10] == 1 || bytes[10] == 2); is_of_a_tree) {
+      const size_t num_nodes = (little_endian::load<uint16_t>(bytes + 12) - 16U) / 2;
+      for (const size_t node : {size_t{0}, num_nodes - 1}) add(little_endian::load<uint16_t>(bytes + 16 + 2 * node), 24);
+    }
+    for (const auto offset : offsets) {
+      for (const int change : changes) {
+        damaged = whole;
+        damaged[offset] = static_cast<char>(damaged[offset] ^ change);
+        check(offset);
+      }
+    }
+  }
+
+  // As a new file: a file system may flush one that is written anew.
+  void put(const std::string& content) const {
+    std::filesystem::remove(data_file());
+    write_bytes(data_file(), content);
+  }
+
+  // Returns 0 if a process ends that calls it, otherwise how it ended.
+  static int status_of_process(const std::function<void()>& work) {
+    const auto child = fork();
+    if (child == 0) {
+      work();
+      _exit(0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+  }
+
+  Source source_;
+  std::vector<std::string> contents_;
+  std::string unfinished_, whole_;
+};
+
+TEST_F(LmdbDamageTest, EachDamagedPageIsASentenceOrTheRightSamples) {
+  int num_refused = 0, num_unreadable = 0, num_right = 0;
+  const auto check = [&](size_t offset) {
+    std::unique_ptr<input::Dataset> dataset;
+    try {
+      dataset = open_packed(root(), Split::kTrain);
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(data_file())) << offset;
+      ++num_refused;
+      return;
+    }
+    input::Scratch scratch;
+    for (int64_t i = 0; i < kNumSamples; ++i) {
+      try {
+        const auto sample = dataset->read(i, scratch);
+        const auto& content = contents_[static_cast<size_t>(i)];
+        const std::span<const uint8_t> found = i % 3 == 0 ? sample.encoded : std::span(sample.image.pixels, content.size());
+        // In training the checksums of pixels are not compared.
+        if (as_text(found) != content) dataset->check(i);
+        ASSERT_EQ(as_text(found), content) << "sample " << i << " after a change at " << offset;
+        ASSERT_EQ(sample.label, i % 2);
+        ++num_right;
+      } catch (const std::runtime_error& reason) {
+        ASSERT_NE(std::string(reason.what()), "");
+        ++num_unreadable;
+      }
+    }
+  };
+  std::string damaged;
+  for (size_t page = 0; page < whole_.size() / kPageBytes; ++page) {
+    damage(
+        whole_, page, {0xFF, 0x01, 0x80},
+        [&](size_t offset) {
+          put(damaged);
+          check(offset);
+        },
+        damaged);
+    for (const char filling : {'\0', '\xff'}) {
+      damaged = whole_;
+      std::fill_n(damaged.begin() + static_cast<std::ptrdiff_t>(page * kPageBytes), kPageBytes, filling);
+      put(damaged);
+      check(page * kPageBytes);
+    }
+  }
+  EXPECT_GT(num_refused, 100);
+  EXPECT_GT(num_unreadable, 100);
+  EXPECT_GT(num_right, 100);
+}
+
+// LMDB's library writes, and would end the process.
+TEST_F(LmdbDamageTest, ADamagedFileIsNotContinued) {
+  for (size_t page = 0; page < unfinished_.size() / kPageBytes; ++page) {
+    int num_accepted = 0;
+    const auto pack_on = [&] {
+      try {
+        PackWriter writer(root() / "train", source_.pack, source_);
+        // A commit waits for the disk.
+        if (num_accepted++ % 16 != 0) return;
+        writer.add(entry_of(kNumSamples - 1));
+        writer.commit();
+      } catch (const std::runtime_error&) {
+      }
+    };
+    std::string damaged;
+    const auto work = [&] {
+      damage(
+          unfinished_, page, {0xFF, 0x01},
+          [&](size_t) {
+            put(damaged);
+            pack_on();
+          },
+          damaged);
+    };
+    EXPECT_EQ(status_of_process(work), 0) << "page " << page;
+  }
+}
+
+TEST_F(LmdbDamageTest, WhyADamagedFileIsNotContinued) {
+  const auto folder = (root() / "train").string();
+  unfinished_[kPageBytes + 16] ^= 1;
+  put(unfinished_);
+  EXPECT_THAT([&] { PackWriter(folder, source_.pack, source_); },
+              ThrowsMessage<DataError>("the beginning of data.mdb is damaged; remove " + folder + " and pack again"));
+  put("not of LMDB");
+  EXPECT_THAT([&] { PackWriter(folder, source_.pack, source_); },
+              ThrowsMessage<DataError>("cannot read " + data_file() + ": it is not an LMDB file, or its beginning is damaged; remove " +
+                                       folder + " and pack again"));
+}
+
+TEST_F(LmdbDamageTest, ADamagedLeafMakesOnlyItsOwnSamplesUnreadable) {
+  size_t page = 2;
+  const auto is_leaf_of = [&](const std::string& key) {
+    return whole_[page * kPageBytes + 10] == 2 && whole_.substr(page * kPageBytes, kPageBytes).find(key) != std::string::npos;
+  };
+  while (!is_leaf_of(sample_key(100, kNumSamples))) ++page;
+  // Its number.
+  whole_[page * kPageBytes] = static_cast<char>(whole_[page * kPageBytes] ^ 1);
+  put(whole_);
+  const auto dataset = open();
+  input::Scratch scratch;
+  int num_unreadable = 0;
+  for (int64_t i = 0; i < kNumSamples; ++i) {
+    try {
+      dataset->read(i, scratch);
+    } catch (const std::runtime_error& reason) {
+      EXPECT_EQ(std::string(reason.what()), "page " + std::to_string(page) + " of data.mdb is damaged");
+      ++num_unreadable;
+    }
+  }
+  EXPECT_GT(num_unreadable, 5);
+  EXPECT_LT(num_unreadable, 70);
 }
 
 TEST_F(LmdbTest, SplitsOfDifferentDataSetsAreRefused) {
