@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 
 #include "base/error.h"
@@ -22,6 +23,16 @@ int check_executable(const std::string& path) {
   if (::stat(path.c_str(), &status) != 0) return errno;
   if (S_ISDIR(status.st_mode)) return EISDIR;
   return ::access(path.c_str(), X_OK) == 0 ? 0 : errno;
+}
+
+// Ends with a null pointer. The texts are those of `environ`.
+std::vector<char*> environment_of_others() {
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!std::string_view(*variable).starts_with("TRAINER_LAUNCHER_")) variables.push_back(*variable);
+  }
+  variables.push_back(nullptr);
+  return variables;
 }
 
 }  // namespace
@@ -45,6 +56,7 @@ pid_t start_program(const std::string& file, const std::vector<std::string>& arg
   std::vector<char*> pointers;
   for (const auto& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
+  auto environment = environment_of_others();
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
@@ -52,18 +64,19 @@ pid_t start_program(const std::string& file, const std::vector<std::string>& arg
   posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
   // Those that a launcher has passed to this process are not close-on-exec.
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-  sigset_t none, pipe_signal;
+  sigset_t none, ignored_here;
   sigemptyset(&none);
-  sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE);
+  sigemptyset(&ignored_here);
+  sigaddset(&ignored_here, SIGPIPE);
+  sigaddset(&ignored_here, SIGXFSZ);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &pipe_signal);
+  posix_spawnattr_setsigdefault(&attributes, &ignored_here);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   pid_t process = -1;
-  const int error = posix_spawn(&process, file.c_str(), &actions, &attributes, pointers.data(), environ);
+  const int error = posix_spawn(&process, file.c_str(), &actions, &attributes, pointers.data(), environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw Error(std::generic_category().message(error));

@@ -12,8 +12,10 @@ namespace trainer {
 // only the reason: there is none, or it cannot be executed.
 std::string find_program(const std::string& name);
 
-// Starts the program `file`, in a process group of its own, with this process's environment, with `input` as its standard input, `output`
-// as its standard output and standard error, and no other descriptors. `arguments`: with argv[0]. Throws Error with only the reason.
+// Starts the program `file`, in a process group of its own, with `input` as its standard input, `output` as its standard output and
+// standard error, and no other descriptors. It gets this process's environment without what the launcher tells its own processes alone
+// (TRAINER_LAUNCHER_...: descriptors, which it does not get, and the run's secret). `arguments`: with argv[0]. Throws Error with only the
+// reason.
 pid_t start_program(const std::string& file, const std::vector<std::string>& arguments, int input, int output);
 
 }  // namespace trainer

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/exit_status.h"
+#include "base/plural.h"
 #include "base/program.h"
 #include "base/text.h"
 
@@ -30,6 +31,14 @@ constexpr auto kInterval = 50ms;
 constexpr auto kTimeToEnd = 2s;
 // Longer lines of the program's output are logged in pieces.
 constexpr size_t kLongestLine = size_t{64} << 10;
+// What is read of the output in an interval, so that a program that prints without pause takes little of this process's time.
+constexpr size_t kReadAtOnce = size_t{256} << 10;
+// What is logged of the output, in bytes: a burst (about a thousand lines), so much in each second after it, and so much in all.
+constexpr double kBurst = 256 << 10;
+constexpr double kEachSecond = 32 << 10;
+constexpr size_t kMostLogged = size_t{16} << 20;
+// As which a shorter line counts.
+constexpr size_t kShortLine = 256;
 
 [[noreturn]] void refuse(const std::string& place, const std::string& program, const std::string& reason) {
   throw UsageError(
@@ -127,7 +136,8 @@ void EventCommand::run() {
     }
   }
   read_output();
-  if (!rest_.empty()) logger_.info("{}: {}", options_.command.front(), rest_);
+  if (!rest_.empty()) log_line(rest_);
+  log_number_left_out();
   report_end();
   const std::lock_guard lock(mutex_);
   is_over_ = true;
@@ -142,9 +152,10 @@ void EventCommand::wait_for_event() {
     has_lines = has_lines || !waiting_.empty();
     expects_end = expects_end || finished_at_;
   }
+  const int output = has_more_output_ ? -1 : output_.number();
   std::array<pollfd, 3> wanted = {
-      {{wake_up_.number(), POLLIN, 0}, {input_.number(), static_cast<short>(has_lines ? POLLOUT : 0), 0}, {output_.number(), POLLIN, 0}}};
-  if (poll(wanted.data(), wanted.size(), expects_end ? static_cast<int>(kInterval / 1ms) : -1) < 0) return;
+      {{wake_up_.number(), POLLIN, 0}, {input_.number(), static_cast<short>(has_lines ? POLLOUT : 0), 0}, {output, POLLIN, 0}}};
+  if (poll(wanted.data(), wanted.size(), expects_end || has_more_output_ ? static_cast<int>(kInterval / 1ms) : -1) < 0) return;
   eventfd_t count = 0;
   eventfd_read(wake_up_.number(), &count);
   if ((wanted[1].revents & POLLERR) != 0) lose_reader();
@@ -152,11 +163,15 @@ void EventCommand::wait_for_event() {
 
 void EventCommand::read_output() {
   std::array<char, 4096> buffer;
-  while (output_.number() >= 0) {
+  has_more_output_ = false;
+  for (size_t num_read = 0; output_.number() >= 0;) {
+    has_more_output_ = num_read >= kReadAtOnce;
+    if (has_more_output_) return;
     const auto length = read(output_.number(), buffer.data(), buffer.size());
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && errno == EAGAIN) return;
     if (length <= 0) return output_.close();
+    num_read += static_cast<size_t>(length);
     rest_.append(buffer.data(), static_cast<size_t>(length));
     take_lines();
   }
@@ -165,11 +180,36 @@ void EventCommand::read_output() {
 void EventCommand::take_lines() {
   size_t begin = 0;
   for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
-    logger_.info("{}: {}", options_.command.front(), rest_.substr(begin, end - begin));
+    log_line(std::string_view(rest_).substr(begin, end - begin));
     begin = end + 1;
   }
   rest_.erase(0, begin);
-  if (rest_.size() > kLongestLine) logger_.info("{}: {}", options_.command.front(), std::exchange(rest_, {}));
+  if (rest_.size() > kLongestLine) log_line(std::exchange(rest_, {}));
+}
+
+void EventCommand::log_line(std::string_view line) {
+  if (num_logged_bytes_ >= kMostLogged) return;
+  const auto now = Clock::now();
+  credit_ = std::min(kBurst, credit_ + kEachSecond * std::chrono::duration<double>(now - std::exchange(credit_time_, now)).count());
+  const auto size = std::max(line.size(), kShortLine);
+  // Once lines are left out, a second's part is logged at a time.
+  if (credit_ < std::max(static_cast<double>(size), num_left_out_ > 0 ? kEachSecond : 0)) {
+    ++num_left_out_;
+    return;
+  }
+  log_number_left_out();
+  credit_ -= static_cast<double>(size);
+  num_logged_bytes_ += size;
+  logger_.info("{}: {}", options_.command.front(), line);
+  if (num_logged_bytes_ < kMostLogged) return;
+  logger_.warn("{}: what {} prints is not logged any more: it was more than {}", options_.place, options_.command.front(),
+               format_bytes(kMostLogged));
+}
+
+void EventCommand::log_number_left_out() {
+  if (num_left_out_ == 0) return;
+  logger_.warn("{}: {} prints more than is logged: {} left out", options_.place, options_.command.front(),
+               counted(std::exchange(num_left_out_, 0), "line"));
 }
 
 void EventCommand::write_lines() {
@@ -205,7 +245,10 @@ void EventCommand::lose_reader() {
 
 bool EventCommand::has_ended() {
   int status = 0;
-  if (!status_ && waitpid(process_, &status, WNOHANG) == process_) status_ = status;
+  if (status_) return true;
+  const auto ended = waitpid(process_, &status, WNOHANG);
+  // ECHILD: another part of this process has taken its status.
+  if (ended == process_ || (ended < 0 && errno == ECHILD)) status_ = status;
   return status_.has_value();
 }
 

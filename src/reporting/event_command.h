@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -28,8 +29,8 @@ struct EventCommandOptions {
 std::string find_event_command(const std::string& program, const std::string& place);
 
 // Neither a program that ends, nor one that does not read, stops or slows the caller: a warning is logged once, and lines that the program
-// cannot get are dropped. What the program prints is logged line by line. It runs in a process group of its own, so that Ctrl-C in a
-// terminal does not end it before it has got the last events.
+// cannot get are dropped. What the program prints is logged line by line; if it prints without pause, a part of it, and at most 16 MiB in
+// all. It runs in a process group of its own, so that Ctrl-C in a terminal does not end it before it has got the last events.
 class EventCommand {
  public:
   // Starts the program; throws UsageError if that fails. A thread of this object uses `logger`, which must outlive it.
@@ -52,6 +53,8 @@ class EventCommand {
   void wait_for_event();
   void read_output();
   void take_lines();
+  void log_line(std::string_view line);
+  void log_number_left_out();
   void write_lines();
   void lose_reader();
   bool has_ended();
@@ -77,7 +80,12 @@ class EventCommand {
   Descriptor output_;
   std::string sending_;  // lines of which the part from sent_ on is not written yet
   size_t sent_ = 0;
-  std::string rest_;  // of the output: the last, incomplete line
+  bool has_more_output_ = false;  // than was read at once
+  std::string rest_;              // of the output: the last, incomplete line
+  double credit_ = 0;             // bytes that may be logged now
+  Clock::time_point credit_time_ = {};
+  size_t num_logged_bytes_ = 0;
+  int64_t num_left_out_ = 0;  // lines since the last one that was logged
   std::optional<int> status_;
   std::optional<Clock::time_point> lost_at_;  // when the program stopped reading
   bool has_warned_ = false;

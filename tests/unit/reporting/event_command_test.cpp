@@ -117,6 +117,38 @@ TEST(EventCommand, AProgramThatDoesNotReadDoesNotBlockAndIsTerminated) {
   EXPECT_THAT(log, EndsWith("\nwarning: x.yaml:3:4: logging.command: sh has not ended 0.3s after the run; it is terminated\n"));
 }
 
+TEST(EventCommand, OfAProgramThatPrintsWithoutPauseAPartIsLogged) {
+  auto options = shell("exec yes");
+  options.patience = 1500ms;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto log = log_of(options, [](EventCommand& command) { command.send("x"); });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+  // A burst of a thousand lines, and the parts of a few seconds.
+  EXPECT_GT(std::ranges::count(log, '\n'), 1000);
+  EXPECT_LT(log.size(), size_t{1} << 18);
+  EXPECT_THAT(log, StartsWith("info: sh: y\n"));
+  EXPECT_THAT(log, HasSubstr("\nwarning: x.yaml:3:4: logging.command: sh prints more than is logged: "));
+  EXPECT_THAT(log, HasSubstr(" lines left out\n"));
+  EXPECT_THAT(log, HasSubstr("\nwarning: x.yaml:3:4: logging.command: sh has not ended 1.5s after the run; it is terminated\n"));
+}
+
+TEST(EventCommand, TheEndOfAProgramIsNoticedWhereAnotherTakesItsStatus) {
+  const auto before = ::signal(SIGCHLD, SIG_IGN);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(log_of(shell("cat >/dev/null"), [](EventCommand&) {}), "");
+  ::signal(SIGCHLD, before);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+}
+
+TEST(EventCommand, TheProgramDoesNotGetWhatTheLauncherTellsItsProcesses) {
+  ::setenv("TRAINER_LAUNCHER_TOKEN", "secret", 1);
+  ::setenv("TRAINER_TEST_HANDED_ON", "yes", 1);
+  const auto log = log_of(shell("echo ${TRAINER_LAUNCHER_TOKEN-none} $TRAINER_TEST_HANDED_ON; cat >/dev/null"), [](EventCommand&) {});
+  ::unsetenv("TRAINER_LAUNCHER_TOKEN");
+  ::unsetenv("TRAINER_TEST_HANDED_ON");
+  EXPECT_EQ(log, "info: sh: none yes\n");
+}
+
 TEST(EventCommand, AProgramThatIgnoresItsTerminationIsKilled) {
   auto options = shell("trap '' TERM; while true; do sleep 0.1; done");
   options.patience = 300ms;
