@@ -45,6 +45,15 @@ void observe_pass(Parts& parts, TrainStep& train_step, const torch::Tensor& imag
   }
 }
 
+// Apart from the backward pass, which has to leave the gradients of this rank to be observed.
+void sum_gradients(const optim::Optimizer& optimizer, const distributed::ProcessGroup& world) {
+  for (const auto& parameter : optimizer.parameters()) {
+    auto& gradient = parameter.mutable_grad();
+    gradient = gradient.defined() ? gradient.contiguous() : torch::zeros_like(parameter, torch::MemoryFormat::Contiguous);
+    world.all_reduce(gradient);
+  }
+}
+
 }  // namespace
 
 std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step, const input::Batch& batch, const MicroStep& micro_step) {
@@ -61,6 +70,7 @@ std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step,
   observations.push_back(observe("the images", images));
   observe_pass(parts, train_step, images, targets, micro_step, observations);
   if (optimizer.needs_second_pass()) {
+    if (optimizer.needs_first_pass_summed()) sum_gradients(optimizer, *parts.ranks.world);
     optimizer.perturb_parameters();
     observe_pass(parts, train_step, images, targets, micro_step, observations);
     optimizer.step(0, torch::ones({}, torch::dtype(torch::kFloat32).device(images.device())));

@@ -26,11 +26,11 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
         optimizer.perturb_parameters();
         frozen.emplace(*parts_.model);
       }
-      const bool reduces = micro_step.is_last() && number + 1 == num_passes;
+      const bool reduces = micro_step.is_last() && (number + 1 == num_passes || optimizer.needs_first_pass_summed());
       data_parallel.before_forward(micro_step.is_first(), reduces);
       // 1. Forward and loss.
       const auto pass = forward(images, targets, micro_step);
-      // 2. Backward. During the last pass, buckets of gradients are summed over the ranks.
+      // 2. Backward. During a pass that reduces, buckets of gradients are summed over the ranks.
       const auto loss = guard_.mark(weighted(pass.loss, batch.size, micro_step), pass.loss);
       data_parallel.backward(loss, pass.outputs, reduces);
       if (number == 0) meter_.add(pass.loss, pass.outputs, targets, batch.size);

@@ -53,6 +53,8 @@ class Optimizer {
 
   // Whether each step() needs a second forward and backward pass: first pass, perturb_parameters(), second pass, step() (see sam.cpp).
   virtual bool needs_second_pass() const { return false; }
+  // Whether the gradients have to be summed over the ranks before perturb_parameters().
+  virtual bool needs_first_pass_summed() const { return false; }
   // Moves the parameters to the point of the second pass and resets the gradients; step() moves them back. Does not wait for the
   // device. Call only if needs_second_pass().
   virtual void perturb_parameters();

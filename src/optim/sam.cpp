@@ -1,9 +1,10 @@
 // Sharpness-aware minimization (Foret et al. 2021): an SGD step with the gradient at the nearby point of highest loss, w + rho g / ||g||,
 // where g is the gradient of the first pass over all parameters together.
 //
-// Several ranks: as in the paper, each rank ascends along the gradient of its own part of the batch (m-sharpness). So the first pass needs
-// no synchronisation. The parameters then differ between ranks until step() restores the old bits; the gradients of the second pass are
-// averaged. With amp::GradScaler, both losses are scaled and only the second gradient is unscaled: the scale of the first cancels.
+// Several ranks: they ascend along the gradient of the whole batch, so that they compute what one process computes. With `perturbation:
+// rank`, as in the paper, each rank ascends along the gradient of its own part (m-sharpness), so that the first pass needs no exchange; the
+// parameters then differ between ranks until step() restores the old bits. With amp::GradScaler, both losses are scaled and only the second
+// gradient is unscaled: the scale of the first cancels.
 //
 // The running statistics of batch normalisation are updated by the first pass only: the second one is over the same samples, at parameters
 // that the network does not keep.
@@ -15,22 +16,31 @@
 namespace trainer::optim {
 namespace {
 
+enum class Perturbation { kGlobal, kRank };
+
 struct SamOptions final : SgdOptions {
   double rho = 0.05;
+  Perturbation perturbation = Perturbation::kGlobal;
 
   void describe(config::KeyTable& keys) override {
     SgdOptions::describe(keys);
     keys.add("rho", rho, {.min = 0, .doc = "How far from the parameters the gradient is taken (2-norm over all of them)."});
+    keys.add_choice("perturbation", perturbation, {{"global", Perturbation::kGlobal}, {"rank", Perturbation::kRank}},
+                    {.doc = "Whose samples decide the direction in which the parameters are moved: global: those of the whole batch, as in "
+                            "one process, which sends the gradients twice a step; rank: on each rank its own, as in the paper, so that the "
+                            "result depends on the number of ranks."});
   }
 };
 
 class Sam final : public Sgd {
  public:
-  Sam(const SamOptions& options, std::vector<ParamGroup> groups) : Sgd(options, std::move(groups)), rho_(options.rho) {
+  Sam(const SamOptions& options, std::vector<ParamGroup> groups)
+      : Sgd(options, std::move(groups)), rho_(options.rho), perturbation_(options.perturbation) {
     for (const auto& param : parameters()) originals_.push_back(torch::empty_like(param));
   }
 
   bool needs_second_pass() const override { return true; }
+  bool needs_first_pass_summed() const override { return perturbation_ == Perturbation::kGlobal; }
 
   void perturb_parameters() override {
     TORCH_CHECK(!is_perturbed_, "Sam::perturb_parameters: called twice since the last step()");
@@ -71,6 +81,7 @@ class Sam final : public Sgd {
   }
 
   double rho_;
+  Perturbation perturbation_;
   std::vector<torch::Tensor> originals_;  // copies of parameters(), made by perturb_parameters()
   bool is_perturbed_ = false;
 };

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <mutex>
 
 #include "base/error.h"
@@ -52,6 +53,12 @@ std::vector<testing::SmallRun> train_ranks(int world_size, const std::string& te
 double difference(const torch::Tensor& a, const torch::Tensor& b) {
   const double largest = b.abs().max().item<double>();
   return largest == 0 ? a.abs().max().item<double>() : (a - b).abs().max().item<double>() / largest;
+}
+
+std::vector<double> losses_of(const testing::SmallRun& run) {
+  std::vector<double> losses;
+  for (const auto& event : run.events.train) losses.push_back(testing::loss_of(event));
+  return losses;
 }
 
 class GradientRecorder : public TrainingHook {
@@ -277,6 +284,24 @@ TEST(Ranks, AFailureOfRank0AtTheEndIsTheFailureOfAll) {
     EXPECT_EQ(sink.reasons.back(), "failed");
     EXPECT_EQ(sink.reasons.size(), rank == 0 ? 2U : 1U);  // no other rank has reported that it is done
   });
+}
+
+TEST(Ranks, SamComputesWhatOneProcessComputes) {
+  for (const auto& model : {kResNet, kWithoutNorm}) {
+    const auto text = experiment_text(model);
+    const std::vector<std::string> sam = {"optimizer={name: sam, lr: 0.01, momentum: 0.9}"};
+    const auto one = testing::train_text(text, sam);
+    const auto expected = losses_of(one);
+    ASSERT_EQ(expected.size(), 12U);
+    for (const int world_size : {2, 3}) {
+      const auto losses = losses_of(train_ranks(world_size, text, sam)[0]);
+      const auto apart = losses_of(train_ranks(world_size, text, {sam[0], "optimizer.perturbation=rank"})[0]);
+      for (size_t i = 0; i < 10; ++i) {
+        EXPECT_NEAR(losses[i], expected[i], 1e-10 * expected[i]) << model << ", " << world_size << " ranks, step " << i;
+      }
+      EXPECT_GT(std::abs(apart[9] - expected[9]), 1e-6 * expected[9]) << model << ", " << world_size << " ranks";
+    }
+  }
 }
 
 TEST(Ranks, SamTrainsAndKeepsRanksEqual) {
