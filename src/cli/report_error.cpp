@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/printable.h"
+#include "world/threads.h"
 
 namespace trainer::cli {
 namespace {
@@ -31,7 +32,8 @@ int run_and_report(const std::function<ExitCode()>& command) {
   } catch (const Error& error) {
     return report_error(error.what(), error.exit_code());
   } catch (const std::exception& error) {
-    return report_error(error.what(), ExitCode::kFailure);
+    const auto limit = world::explain_thread_limit(error);
+    return report_error(limit.empty() ? error.what() : limit, ExitCode::kFailure);
   }
 }
 

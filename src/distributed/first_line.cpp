@@ -4,9 +4,12 @@
 
 #include <new>
 
+#include "world/threads.h"
+
 namespace trainer::distributed {
 
 std::string first_line(const std::exception& error) {
+  if (const auto limit = world::explain_thread_limit(error); !limit.empty()) return limit;
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
   // "[enforce fail at …] x. reason" and "[/path/of/gloo/pair.cc:123] reason" begin with the source location.

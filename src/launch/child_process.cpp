@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "world/threads.h"
 
 namespace trainer::launch {
 namespace {
@@ -18,9 +19,15 @@ namespace {
 constexpr size_t kKeptLines = 5;
 // Longer lines are forwarded in pieces.
 constexpr size_t kLongestLine = size_t{64} * 1024;
+// What is read before the launcher looks after its other processes, and requests to stop.
+constexpr size_t kReadAtOnce = size_t{64} * 1024;
+// The most that a pipe can hold, unless root has raised the limit.
+constexpr size_t kMostInPipe = size_t{1} << 20;
 
 [[noreturn]] void fail(const std::string& program, int reason) {
-  throw Error("cannot start " + program + ": " + std::generic_category().message(reason));
+  auto text = std::generic_category().message(reason);
+  if (reason == EAGAIN) text += ": " + world::describe_process_limits();
+  throw Error("cannot start " + program + ": " + text);
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -84,9 +91,11 @@ pid_t start_process(const ChildProcess& child) {
 
 Output::Output(Descriptor pipe, std::string prefix) : pipe_(std::move(pipe)), prefix_(std::move(prefix)) {}
 
-void Output::forward() {
+void Output::forward() { forward(kReadAtOnce); }
+
+void Output::forward(size_t most_bytes) {
   std::array<char, 4096> buffer;
-  while (descriptor() >= 0) {
+  for (size_t num_read = 0; descriptor() >= 0 && num_read < most_bytes;) {
     const auto length = read(descriptor(), buffer.data(), buffer.size());
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && errno == EAGAIN) return;
@@ -95,6 +104,7 @@ void Output::forward() {
       if (!rest_.empty()) forward_line(std::exchange(rest_, {}));
       return;
     }
+    num_read += static_cast<size_t>(length);
     rest_.append(buffer.data(), static_cast<size_t>(length));
     take_lines();
   }
@@ -111,7 +121,7 @@ void Output::take_lines() {
 }
 
 void Output::finish() {
-  forward();
+  forward(kMostInPipe);
   pipe_.close();
   if (!rest_.empty()) forward_line(std::exchange(rest_, {}));
 }

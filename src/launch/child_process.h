@@ -33,13 +33,15 @@ class Output {
 
   // -1 after the end of the output.
   int descriptor() const { return pipe_.number(); }
-  // Reads and forwards the available output without waiting.
+  // Reads and forwards available output without waiting, and not without end: if there is more, the descriptor stays readable.
   void forward();
-  // Forwards the rest and closes the pipe. Does not wait for its end: a process that the child has started may still hold it open.
+  // Forwards the rest and closes the pipe. Does not wait for its end: a process that the child has started may still hold it open, and may
+  // write without end.
   void finish();
   const std::deque<std::string>& last_lines() const { return last_lines_; }
 
  private:
+  void forward(size_t most_bytes);
   void take_lines();
   void forward_line(const std::string& line);
 

@@ -70,14 +70,14 @@ LineSocket::LineSocket(Descriptor socket, const KeepAlive& keep_alive) : socket_
 
 void LineSocket::receive() {
   std::array<char, 4096> buffer;
-  while (descriptor() >= 0) {
+  while (descriptor() >= 0 && received_.size() <= kLongestLine) {
     const auto length = recv(descriptor(), buffer.data(), buffer.size(), 0);
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (length <= 0) return close();
     received_.append(buffer.data(), static_cast<size_t>(length));
-    if (received_.size() > kLongestLine && received_.find('\n') == std::string::npos) return close();
   }
+  if (received_.size() > kLongestLine && received_.find('\n') == std::string::npos) close();
 }
 
 std::optional<std::string> LineSocket::next_line() {

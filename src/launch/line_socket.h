@@ -25,7 +25,8 @@ class LineSocket {
 
   // -1: closed, or lost.
   int descriptor() const { return socket_.number(); }
-  // Readable or not, takes what has arrived; closes the socket when the connection is lost, ended or sends a line that is too long.
+  // Readable or not, takes what has arrived, up to a limit: if there is more, the socket stays readable once next_line() has returned all
+  // lines. Closes the socket when the connection is lost, ended or sends a line that is too long.
   void receive();
   // The next line that has been received, without its newline.
   std::optional<std::string> next_line();

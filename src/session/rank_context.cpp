@@ -22,6 +22,7 @@
 #include "world/host_resources.h"
 #include "world/other_processes.h"
 #include "world/slurm.h"
+#include "world/threads.h"
 
 namespace trainer::session {
 namespace {
@@ -170,6 +171,9 @@ void RankContext::choose_placement(const device::HostShare& share) {
   }
   if (cuda.module != nullptr) device::apply_allocator(experiment_.runtime.cuda_allocator);
   placement_ = device::choose_placement(experiment_.runtime, experiment_.amp, experiment_.dataloader.pin_memory, share, cuda);
+  // Two loaders, and what writes checkpoints, watches other ranks and the like. OpenMP would end the process without naming the limit.
+  constexpr int64_t kOthers = 4;
+  world::check_threads(static_cast<int>(placement_.num_threads + 2 * experiment_.dataloader.num_workers + kOthers));
   device::apply_placement(placement_, experiment_.runtime);
 }
 

@@ -12,18 +12,22 @@
 #include "config/sections/distributed.h"
 #include "distributed/rank_info.h"
 #include "world/host_resources.h"
+#include "world/threads.h"
 
 namespace trainer::session {
 namespace {
 
-std::shared_ptr<Logger> set_up_process(int rank) {
+std::shared_ptr<Logger> set_up_process(const world::RankEnv& rank_env) {
+  // Ranks meet and watch each other with several threads; if one of them could not be started, the others would abort the process.
+  constexpr int kThreadsBesideTraining = 8;
+  if (rank_env.world_size > 1) world::check_threads(kThreadsBesideTraining);
   c10::initLogging();
   install_crash_handlers();
   install_stop_handlers();
   // If the reader of the output exits, the training continues.
   std::signal(SIGPIPE, SIG_IGN);
   // The progress bar is rank 0's.
-  return make_console_logger(rank, rank != 0 && world::can_redraw_lines());
+  return make_console_logger(rank_env.rank, rank_env.rank != 0 && world::can_redraw_lines());
 }
 
 // Ranks that have met detect a rank that hangs, together, before each of them does so alone. A single process waits for its files, as most
@@ -37,7 +41,7 @@ std::chrono::milliseconds hang_limit_alone(const world::RankEnv& rank_env, std::
 
 RankProcess::RankProcess(const world::RankFlags& flags)
     : rank_env_(world::find_rank_env(flags, world::process_environment())),
-      logger_(set_up_process(rank_env_.rank)),
+      logger_(set_up_process(rank_env_)),
       monitor_(rank_env_, logger_),
       watch_(monitor_.activity(), {.hang = hang_limit_alone(rank_env_, std::chrono::seconds(config::DistributedSection().hang_seconds))},
              logger_, [this](const std::string& reason, ExitCode exit_code) { leave(reason, exit_code); }) {}

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <system_error>
+
 #include "base/crash.h"
 #include "base/text.h"
 #include "config/sections/distributed.h"
@@ -120,8 +122,9 @@ void FailureMonitor::leave(const std::string& text, bool is_own) {
 }
 
 std::string FailureMonitor::explain(const std::exception& error) {
-  // Its text has LibTorch's stack of frames.
-  if (dynamic_cast<const c10::Error*>(&error) != nullptr) return explain(Error(distributed::first_line(error)));
+  // Their texts are LibTorch's stack of frames, and a reason without what it is about.
+  const bool is_foreign = dynamic_cast<const c10::Error*>(&error) != nullptr || dynamic_cast<const std::system_error*>(&error) != nullptr;
+  if (is_foreign) return explain(Error(distributed::first_line(error)));
   if (dynamic_cast<const AgreedError*>(&error) != nullptr) return error.what();
   const auto* ours = dynamic_cast<const Error*>(&error);
   const bool is_lost = ours != nullptr && ours->exit_code() == ExitCode::kPeer;

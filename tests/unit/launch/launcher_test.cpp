@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -183,6 +184,18 @@ TEST(Launcher, TheLastLinesOfAFailureAreRepeated) {
   EXPECT_THAT(log, HasSubstr("rank 1: 1\n"));
   EXPECT_THAT(log, HasSubstr("rank 1: no end\n"));
   EXPECT_THAT(log, HasSubstr("ended with exit code 6; its last lines:\n  4\n  5\n  6\n  7\n  no end\n"));
+}
+
+// The launcher notices it beside the output, and does not keep the output.
+TEST(Launcher, ARankThatPrintsWithoutPauseAndLineBreaksDoesNotHideTheFailureOfAnother) {
+  LauncherProcess launcher(2, R"sh(
+    if [ $RANK = 1 ]; then read line <&8; exit 6; fi
+    echo ready >&9; exec 9>&-; (echo; exec tr '\0' x </dev/zero) >&2)sh");
+  EXPECT_EQ(launcher.line(), "ready");
+  auto log = std::async([&launcher] { return launcher.log(); });
+  launcher.release();
+  EXPECT_EQ(launcher.wait(), 6);
+  EXPECT_THAT(log.get(), HasSubstr("rank 1 (process "));
 }
 
 TEST(Launcher, TheOthersLearnHowARankHasEnded) {
