@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 // The owner sees to it that one process writes.
 constexpr unsigned kFlags = MDB_NOLOCK | MDB_NOTLS;
-constexpr mode_t kFileMode = 0644;
+constexpr mode_t kFileMode = 0666;
 
 MDB_val as_value(std::string_view text) { return {text.size(), const_cast<char*>(text.data())}; }
 

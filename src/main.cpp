@@ -1,12 +1,13 @@
 // Answers what needs no LibTorch; for everything else loads the library with the commands.
 
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/inherited_state.h"
 #include "base/signal.h"
+#include "base/standard_output.h"
 #include "cli/answers.h"
 #include "cli/launch.h"
 #include "cli/report_error.h"
@@ -25,6 +26,7 @@ void limit_busy_waiting() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  trainer::repair_inherited_state();
   // Until the commands have their handlers: loading LibTorch takes a large part of a second.
   trainer::block_stop_signals();
   const std::vector<std::string> args(argv + 1, argv + argc);
@@ -32,10 +34,14 @@ int main(int argc, char** argv) {
   static const std::map<std::string, trainer::ExitCode (*)(const std::vector<std::string>&)> kCommands = {
       {"launch", trainer::cli::launch}, {"runs", trainer::cli::runs}, {"compare", trainer::cli::compare}};
   if (const auto* text = trainer::cli::find_answer(trainer::cli::all_answers(), args)) {
-    std::fwrite(text->data(), 1, text->size(), stdout);
-    return 0;
+    return trainer::cli::run_and_report([&] {
+      trainer::print_text(*text);
+      trainer::flush_standard_output();
+      return trainer::ExitCode::kDone;
+    });
   }
-  return trainer::cli::run_and_report([&] {
+  const int exit_code = trainer::cli::run_and_report([&] {
+    trainer::check_working_folder();
     const auto command = args.empty() ? kCommands.end() : kCommands.find(args.front());
     if (command != kCommands.end()) {
       trainer::unblock_stop_signals();
@@ -44,4 +50,10 @@ int main(int argc, char** argv) {
     limit_busy_waiting();
     return static_cast<trainer::ExitCode>(trainer::cli::load_training_library()(args));
   });
+  // Also after a failure: what was printed before it may be lost too.
+  const int printed = trainer::cli::run_and_report([] {
+    trainer::flush_standard_output();
+    return trainer::ExitCode::kDone;
+  });
+  return exit_code != 0 ? exit_code : printed;
 }

@@ -97,7 +97,7 @@ extern "C" void report_crash(int signal_number, siginfo_t* info, void*) {
     // The system's signal for a page that it cannot read from the mapped file.
     const char* lost_file = signal_number == SIGBUS && info->si_code == BUS_ADRERR ? file_mapped_at(info->si_addr) : "";
     write_report(STDERR_FILENO, signal_number, lost_file, stack);
-    const int file = crash_file[0] != '\0' ? open(crash_file.data(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+    const int file = crash_file[0] != '\0' ? open(crash_file.data(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
     if (file >= 0) write_report(file, signal_number, lost_file, stack);
   }
   // SA_RESETHAND has restored the default action, which ends the process.

@@ -4,6 +4,10 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -54,6 +58,23 @@ class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
+// Why a line could not be written to stderr, until a file has been told; 0: none. Of the process, as stderr is.
+std::atomic<int> console_loss{0};
+std::atomic<bool> has_console_loss{false};
+
+// Logs to stderr. A line that cannot be written there, such as to a file on a full disk, is dropped, and the logger's file says so.
+class ConsoleSink : public spdlog::sinks::stderr_sink_mt {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    spdlog::sinks::stderr_sink_mt::log(message);
+    if (std::ferror(stderr) == 0) return;
+    const int reason = errno;
+    std::clearerr(stderr);
+    // The reader of a pipe may end at any time.
+    if (reason != EPIPE && !has_console_loss.exchange(true)) console_loss = reason;
+  }
+};
+
 // Appends to a file. A line that cannot be written is an Error that names the file and the reason.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
@@ -62,6 +83,10 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
+    if (const int reason = console_loss.exchange(0); reason != 0) {
+      const auto text = std::string("cannot write to stderr: ") + std::strerror(reason) + "; what is logged is only in files like this one";
+      formatter_->format({message.logger_name, spdlog::level::warn, text}, line);
+    }
     formatter_->format(message, line);
     file_.write({line.data(), line.size()});
   }
@@ -76,7 +101,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
 std::shared_ptr<Logger> make_console_logger(int rank, bool erases_line) {
   const std::string begin = erases_line ? "\r\x1b[K" : "";
   const std::string name = rank == 0 ? "" : "rank " + std::to_string(rank) + ": ";
-  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  auto sink = std::make_shared<ConsoleSink>();
   sink->set_formatter(make_formatter(begin + name + "%*%v"));
   sink->set_level(rank == 0 ? spdlog::level::info : spdlog::level::warn);
   auto logger = std::make_shared<Logger>("trainer", std::move(sink));

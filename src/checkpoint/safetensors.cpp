@@ -99,12 +99,6 @@ void write_safetensors(const Safetensors& content, Output& output) {
   }
 }
 
-void save_safetensors(const std::filesystem::path& path, const Safetensors& content) {
-  AtomicFile file(path);
-  write_safetensors(content, file);
-  file.commit();
-}
-
 Safetensors read_safetensors(const std::filesystem::path& path) {
   const FileAccess access("reading", path);
   const auto file = map_file(path);

@@ -22,8 +22,6 @@ struct Safetensors {
 // package: widest dtype first, then by name. Throws CheckpointError for tensors that share memory, as that package does, and for a dtype
 // that the format does not support.
 void write_safetensors(const Safetensors& content, Output& output);
-// Writes the same to a file, which is complete or absent (AtomicFile).
-void save_safetensors(const std::filesystem::path& path, const Safetensors& content);
 
 // Tensors are in the order of the header and own their memory. Throws CheckpointError, which names the file, if it is not a
 // complete safetensors file. Allocates at most max_allocation() (budget.h).

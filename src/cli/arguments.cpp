@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <regex>
 #include <sstream>
 #include <utility>
 
 #include "base/error.h"
+#include "base/standard_output.h"
 #include "base/text.h"
 
 namespace trainer::cli {
@@ -117,8 +117,7 @@ void parse(CLI::App& app, std::vector<std::string> args) {
   try {
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
-    const auto help = wrap_help(app.help());
-    std::fwrite(help.data(), 1, help.size(), stdout);
+    print_text(wrap_help(app.help()));
     throw;
   } catch (const CLI::ParseError& error) {
     const auto& command = selected_command(app);
@@ -163,11 +162,11 @@ std::string wrap_help(const std::string& help) {
   return result;
 }
 
-void refuse_to_overwrite(const std::filesystem::path& input, const std::filesystem::path& output) {
+void refuse_to_overwrite(const std::filesystem::path& input, const std::filesystem::path& output, std::string_view option) {
   std::error_code no_output;
   if (!std::filesystem::equivalent(input, output, no_output)) return;
   throw UsageError(
-      fmt::format("--output {}: this is the file {}, which would be overwritten; give another name", output.string(), input.string()));
+      fmt::format("{} {}: this is the file {}, which would be overwritten; give another name", option, output.string(), input.string()));
 }
 
 bool is_yaml_file(std::string_view argument) {

@@ -33,8 +33,8 @@ void add_rank_flags(CLI::App& app, world::RankFlags& flags);
 // `help` with lines of at most 79 columns. The rest of a line is indented like its description.
 std::string wrap_help(const std::string& help);
 
-// Throws UsageError if `output` (--output) is the file `input`, also under another name: it would be lost.
-void refuse_to_overwrite(const std::filesystem::path& input, const std::filesystem::path& output);
+// Throws UsageError if `output`, the value of `option`, is the file `input`, also under another name: it would be lost.
+void refuse_to_overwrite(const std::filesystem::path& input, const std::filesystem::path& output, std::string_view option = "--output");
 
 // Whether the argument looks like the name of an experiment file.
 bool is_yaml_file(std::string_view argument);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/printable.h"
+#include "base/standard_output.h"
 #include "cli/arguments.h"
 #include "cli/runs.h"
 #include "cli/table.h"
@@ -110,7 +111,7 @@ ExitCode compare(const std::vector<std::string>& args) {
   const auto results = history::result_rows(runs);
   if (as_json) {
     const Json json = {{"runs", folders}, {"config", to_json(config)}, {"environment", to_json(environment)}, {"result", to_json(results)}};
-    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_text(json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
     return ExitCode::kDone;
   }
   auto names = history::names_of(runs);
@@ -118,7 +119,7 @@ ExitCode compare(const std::vector<std::string>& args) {
   std::string text = config.empty() ? "CONFIGURATION: no differences\n" : to_text(config, "CONFIGURATION", names);
   text += environment.empty() ? "\nENVIRONMENT: no differences\n" : '\n' + to_text(environment, "ENVIRONMENT", names);
   text += '\n' + to_text(results, "RESULT", names);
-  fmt::print("{}", text);
+  print_text(text);
   return ExitCode::kDone;
 }
 

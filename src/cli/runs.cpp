@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/standard_output.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/table.h"
@@ -199,13 +200,13 @@ ExitCode runs(const std::vector<std::string>& args) {
       array.push_back(to_json(found[i]));
       for (const auto& row : rows) array.back()["config"][row.name] = row.values[i] ? Json(*row.values[i]) : Json();
     }
-    fmt::print("{}\n", array.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_text(array.dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
   } else if (as_csv) {
-    fmt::print("{}", to_csv(found, rows));
+    print_text(to_csv(found, rows));
   } else if (found.empty()) {
     make_console_logger()->info("no runs in {}", folder.string());
   } else {
-    fmt::print("{}", to_text(found, rows));
+    print_text(to_text(found, rows));
   }
   return ExitCode::kDone;
 }

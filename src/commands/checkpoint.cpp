@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <optional>
 
 #include "base/plural.h"
@@ -8,6 +7,7 @@
 #include "checkpoint/read_file.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/file_of_run.h"
 #include "commands/output.h"
 #include "distributed/first_line.h"
 #include "state/compare.h"
@@ -93,6 +93,7 @@ state::Dict mean_of(const std::vector<state::View>& models) {
 }
 
 void write_average(const std::vector<fs::path>& files, const fs::path& output) {
+  refuse_file_of_run(output);
   std::vector<state::Tree> models;
   std::optional<std::string> config;
   for (const auto& path : files) {
@@ -109,7 +110,9 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   state::Dict average;
   average.add("model", mean_of(views));
   if (config) average.add("config", *config);
-  checkpoint::save(output, average);
+  OutputFile target(output);
+  checkpoint::write_pytorch_file(average, output.stem().string(), target);
+  target.commit();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/signal.h"
+#include "base/standard_output.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/launch.h"
@@ -52,7 +53,7 @@ void print_help() {
   text +=
       "\n`trainer COMMAND --help` or `trainer help COMMAND` shows its arguments. Exit codes: 0 done, 1 failure while running, "
       "2 command line or configuration, 3 data, 4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n";
-  fmt::print("{}", cli::wrap_help(text));
+  print_text(cli::wrap_help(text));
 }
 
 const Command& find_command(const std::string& name) {
@@ -73,7 +74,7 @@ ExitCode find_and_run(std::vector<std::string> args) {
   }
   const auto name = args.front();
   if (name == "--version") {
-    fmt::print("{}\n", session::version_text());
+    print_text(session::version_text() + '\n');
     return ExitCode::kDone;
   }
   if (name == "help" && args.size() > 1) {

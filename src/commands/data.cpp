@@ -10,6 +10,7 @@
 #include "commands/command.h"
 #include "commands/data_download.h"
 #include "commands/data_pack.h"
+#include "commands/file_of_run.h"
 #include "commands/output.h"
 #include "commands/sample_grid.h"
 #include "commands/sample_progress.h"
@@ -27,18 +28,27 @@ struct ShowOptions {
   int64_t count = 64;
 };
 
+void refuse_picture_over(const input::Dataset& dataset, const std::filesystem::path& output) {
+  if (std::error_code none; !std::filesystem::exists(output, none)) return;
+  // The names of samples are paths where each is a file.
+  for (int64_t i = 0; i < dataset.size(); ++i) cli::refuse_to_overwrite(dataset.name(i), output);
+}
+
 void show(const config::Experiment& experiment, const ShowOptions& options) {
+  refuse_file_of_run(options.output);
   const auto logger = make_console_logger();
   const auto data = session::open_samples(experiment, *logger);
   const auto& dataset = data.train.dataset();
   if (!dataset.info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.component.name));
+  refuse_picture_over(dataset, options.output);
+  if (data.validation.exists()) refuse_picture_over(data.validation.dataset(), options.output);
   input::DistributedSampler sampler(session::make_sampler(experiment, data.train), {});
   sampler.set_epoch(options.epoch);
   const auto samples = sampler.samples();
   const auto size = static_cast<int64_t>(samples.size());
   const auto count = std::min(options.count, size);
   input::write_image_file(options.output, draw_sample_grid(experiment, dataset, samples.slice(0, count), options.epoch));
-  print("{}: the first {} of {} training images in epoch {}\n", options.output.string(), count, size, options.epoch);
+  print_written(options.output, "the first {} of {} training images in epoch {}", count, size, options.epoch);
 }
 
 // Prints a line for each sample that cannot be used, and returns how many there are.

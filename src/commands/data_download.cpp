@@ -44,6 +44,7 @@ void download(const DownloadArguments& arguments) {
     const auto dataset = registry.make(config::read_components(yaml, "--root", registry).front());
     const auto num_train = dataset.open(datasets::Split::kTrain, *logger)->size();
     const auto num_validation = dataset.open(datasets::Split::kValidation, *logger)->size();
+    if (is_standard_output_closed()) continue;
     print("{}: {} training and {} validation images in {}\n", name, num_train, num_validation, root);
   }
 }

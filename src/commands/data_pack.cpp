@@ -50,7 +50,7 @@ Descriptor begin_output(const fs::path& output) {
   std::error_code error;
   fs::create_directories(output, error);
   if (error) throw Error(fmt::format("cannot create {}: {}", output.string(), explain_refusal(output, error)));
-  auto lock = lock_file(marker, 0644);
+  auto lock = lock_file(marker, 0666);
   if (lock.number() >= 0) return lock;
   if (errno == EWOULDBLOCK)
     throw Error(fmt::format("another process is packing into {}; wait for it, or name another folder", output.string()));
@@ -172,7 +172,7 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
   flush_folder(output);
   int64_t num_samples = 0;
   for (const auto& part : parts) num_samples += part.source->size();
-  print("{}: {}, {}, checksums compared\n", output.string(), counted(num_samples, "sample"), format_bytes(num_bytes_of(output, parts)));
+  print_written(output, "{}, {}, checksums compared", counted(num_samples, "sample"), format_bytes(num_bytes_of(output, parts)));
 }
 
 }  // namespace trainer::commands

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/plural.h"
@@ -35,13 +34,13 @@ void print_result(const Result& result, bool with_colour) {
   const auto mark = fmt::format("{:<8}", name_of(status));
   // The mark by itself, because print() shows control sequences instead of sending them.
   if (with_colour) {
-    fmt::print("{}{}\x1b[0m", kColours[static_cast<size_t>(status)], mark);
+    print_text(kColours[static_cast<size_t>(status)] + mark + "\x1b[0m");
   } else {
-    fmt::print("{}", mark);
+    print_text(mark);
   }
   print("{:<18}{}\n", result.name, text);
   if (!cure.empty()) print("{:<8}{:<18}{}\n", "", "  cure", cure);
-  std::fflush(stdout);
+  flush_standard_output();
 }
 
 size_t count(const std::vector<Result>& results, Status status) {
@@ -55,7 +54,7 @@ void print_json(const std::vector<Result>& results, Status worst) {
     if (!finding.cure.empty()) check["cure"] = finding.cure;
     checks.push_back(std::move(check));
   }
-  fmt::print("{}\n", nlohmann::json{{"status", name_of(worst)}, {"checks", std::move(checks)}}.dump(2));
+  print("{}\n", nlohmann::json{{"status", name_of(worst)}, {"checks", std::move(checks)}}.dump(2));
 }
 
 }  // namespace
@@ -94,7 +93,7 @@ ExitCode doctor(const std::vector<std::string>& args) {
   } else {
     print("\n{} ok, {}, {} failed\n", count(results, Status::kOk), counted(num_warnings, "warning"), num_failed);
   }
-  std::fflush(stdout);
+  flush_standard_output();
   // A check without an answer has a thread that would keep the process from ending.
   _exit(static_cast<int>(num_failed > 0 ? ExitCode::kFailure : ExitCode::kDone));
 }

@@ -1,10 +1,10 @@
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/safetensors.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/file_of_run.h"
 #include "commands/output.h"
 #include "engine/torchscript.h"
 #include "input/pipeline.h"
@@ -28,17 +28,24 @@ std::string to_onnx(models::Model& model, const std::vector<int64_t>& sample_sha
 
 void write(const std::filesystem::path& output, const std::string& format, config::Experiment& experiment, const session::NetworkFile& file,
            models::Model& model) {
-  if (format == "state_dict") {
-    checkpoint::save(output, state::state_of(model));
-  } else if (format == "safetensors") {
-    checkpoint::save_safetensors(output, {.tensors = state::state_of(model),
-                                          .metadata = {{"format", "pt"}, {"trainer", session::describe_network(experiment, file)}}});
-  } else {
+  std::string content;
+  if (format == "onnx" || format == "torchscript") {
     const auto info = session::samples_of(experiment, file);
     const auto shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
-    write_file_atomically(output, format == "onnx" ? to_onnx(model, shape, info.class_names)
-                                                   : engine::to_torchscript(model, shape, session::describe_network(experiment, file)));
+    content = format == "onnx" ? to_onnx(model, shape, info.class_names)
+                               : engine::to_torchscript(model, shape, session::describe_network(experiment, file));
   }
+  OutputFile target(output);
+  if (format == "state_dict") {
+    checkpoint::write_pytorch_file(state::state_of(model), output.stem().string(), target);
+  } else if (format == "safetensors") {
+    checkpoint::write_safetensors(
+        {.tensors = state::state_of(model), .metadata = {{"format", "pt"}, {"trainer", session::describe_network(experiment, file)}}},
+        target);
+  } else {
+    target.write(content);
+  }
+  target.commit();
 }
 
 }  // namespace
@@ -58,6 +65,7 @@ ExitCode export_model(const std::vector<std::string>& args) {
   cli::parse(app, args);
 
   cli::refuse_to_overwrite(source, output);
+  refuse_file_of_run(output);
   const session::NetworkFile file(source);
   auto experiment = file.load_experiment(kOverrides, session::all_registries());
   auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {});
@@ -67,7 +75,7 @@ ExitCode export_model(const std::vector<std::string>& args) {
   const auto network = session::build_network(experiment, placement);
   file.load_weights(ema, *network.model);
   write(output, format, experiment, file, *network.model);
-  print("{}: {} of {}, {}\n", output.string(), experiment.model.component.name, source, ema ? "averaged parameters" : "parameters");
+  print_written(output, "{} of {}, {}", experiment.model.component.name, source, ema ? "averaged parameters" : "parameters");
   return ExitCode::kDone;
 }
 

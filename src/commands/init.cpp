@@ -136,11 +136,13 @@ void refuse_existing(const fs::path& file) {
 }
 
 void write_new_file(const fs::path& path, std::string_view text) {
-  const auto file = open_regular_file(path, O_WRONLY | O_CREAT | O_EXCL);
+  const auto file = open_regular_file(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (file.number() < 0 && errno == EEXIST) refuse_existing(path);
-  if (file.number() < 0 || !write_all(file.number(), text)) {
-    throw Error(fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
-  }
+  if (file.number() >= 0 && write_all(file.number(), text)) return;
+  const int reason = errno;
+  // Not half a file, which the next try would keep.
+  if (file.number() >= 0) fs::remove(path);
+  throw Error(fmt::format("cannot write {}: {}", path.string(), std::strerror(reason)));
 }
 
 void print_next_steps(const std::string& path, bool has_data) {
@@ -157,6 +159,7 @@ void print_next_steps(const std::string& path, bool has_data) {
   steps.push_back({"trainer launch --config " + file, "train with one process per GPU"});
   size_t width = 0;
   for (const auto& step : steps) width = std::max(width, step.command.size());
+  if (is_standard_output_closed()) return;
   print("{} is written. What you can do next:\n", path);
   for (const auto& step : steps) print("  {:<{}}  # {}\n", step.command, width, step.purpose);
 }

@@ -4,6 +4,7 @@
 
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/output.h"
 #include "session/registries.h"
 
 namespace trainer::commands {
@@ -29,7 +30,7 @@ ExitCode list(const std::vector<std::string>& args) {
   cli::parse(app, args);
   for (const auto& [name, registry] : kinds) {
     if (name != which) continue;
-    for (const auto& component : registry->components()) fmt::print("{:<24} {}\n", component.name, component.doc);
+    for (const auto& component : registry->components()) print("{:<24} {}\n", component.name, component.doc);
   }
   return ExitCode::kDone;
 }

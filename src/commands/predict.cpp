@@ -9,6 +9,7 @@
 #include "base/signal.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/file_of_run.h"
 #include "commands/image_grid.h"
 #include "commands/output.h"
 #include "datasets/image_folder_listing.h"
@@ -142,6 +143,14 @@ class Printer {
   size_t file_width_ = 0;
 };
 
+void refuse_grid_over(const PredictArguments& arguments, const std::vector<std::string>& files) {
+  constexpr auto kOption = "--save-grid";
+  refuse_file_of_run(arguments.grid, kOption);
+  if (std::error_code none; !fs::exists(arguments.grid, none)) return;
+  for (const auto& input : {fs::path(arguments.checkpoint), arguments.config}) cli::refuse_to_overwrite(input, arguments.grid, kOption);
+  for (const auto& file : files) cli::refuse_to_overwrite(file, arguments.grid, kOption);
+}
+
 struct GridImage {
   std::string file;
   std::string caption;
@@ -178,6 +187,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   const auto files = find_files(arguments.paths, problems);
   const Printer printer(predictor, arguments.json, files);
   for (const auto& problem : problems) logger->warn("{}", problem);
+  if (!arguments.grid.empty()) refuse_grid_over(arguments, files);
   const auto num_best = std::min(arguments.top_k, predictor.num_classes());
   std::vector<GridImage> grid;
   for (size_t begin = 0; begin < files.size(); begin += kFilesAtOnce) {
@@ -196,7 +206,7 @@ ExitCode predict(const std::vector<std::string>& args) {
       }
       printer.print_classes(part[i], prediction);
     }
-    std::fflush(stdout);
+    flush_standard_output();
   }
   if (!arguments.grid.empty()) save_grid(arguments.grid, grid, context.experiment(), predictor);
   if (problems.empty()) return ExitCode::kDone;

@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/log.h"
 #include "cli/arguments.h"
@@ -97,7 +96,7 @@ ExitCode replay(const std::vector<std::string>& args) {
   engine::read_model(folder, *session.parts().model);
   print("{}\n", heading(record));
   const auto first = repeat_step(record, context.experiment(), session.parts());
-  std::fflush(stdout);
+  flush_standard_output();
   if (first.empty()) {
     throw Error(fmt::format("step {} is finite this time; in the run {} was not", record.step,
                             record.first_non_finite.empty() ? "the sum over the ranks" : record.first_non_finite));

@@ -6,13 +6,13 @@
 #include <chrono>
 #include <map>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/plural.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/file_of_run.h"
 #include "commands/output.h"
 #include "commands/sample_pictures.h"
 #include "report/live_server.h"
@@ -62,8 +62,9 @@ class Runs {
 };
 
 void write_report(const ReportArguments& arguments) {
-  write_file_atomically(arguments.output, report::make_page(Runs(arguments).data()));
-  print("{}: {}; open it in a browser\n", arguments.output.string(), counted(arguments.folders.size(), "run"));
+  refuse_file_of_run(arguments.output);
+  write_output_file(arguments.output, report::make_page(Runs(arguments).data()));
+  print_written(arguments.output, "{}; open it in a browser", counted(arguments.folders.size(), "run"));
 }
 
 void serve(const ReportArguments& arguments) {
@@ -75,7 +76,7 @@ void serve(const ReportArguments& arguments) {
                              .data = [&] { return runs.data().dump(-1, ' ', false, history::Json::error_handler_t::replace); }});
   install_stop_handlers();
   print("http://127.0.0.1:{}/\n", server.port());
-  std::fflush(stdout);
+  flush_standard_output();
   make_console_logger()->info(
       "open this address in a browser of this computer; from another one, `ssh -L {0}:127.0.0.1:{0} HOST` makes it "
       "reachable there. Ctrl-C ends this command, not the training.",

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/standard_output.h"
 #include "base/text.h"
 #include "commands/command.h"
 
@@ -65,5 +66,6 @@ int main() {
     source += fmt::format("      {{\"{}\", R\"answer({})answer\"}},\n", trainer::join(args, " "), printed_by(args));
   }
   source += "  }};\n  return kAnswers;\n}\n\n}  // namespace trainer::cli\n";
-  std::fwrite(source.data(), 1, source.size(), stdout);
+  trainer::print_text(source);
+  trainer::flush_standard_output();
 }

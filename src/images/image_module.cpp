@@ -14,16 +14,26 @@
 
 namespace {
 
-bool write(const std::string& path, const trainer::input::RgbImage& image, std::string& refusal) {
-  const cv::Mat rgb(image.height, image.width, CV_8UC3, const_cast<uint8_t*>(image.pixels.data()));
+// Throws cv::Exception or std::runtime_error.
+std::vector<uint8_t> encoded(const std::string& extension, const uint8_t* pixels, int height, int width, const std::vector<int>& settings) {
+  const cv::Mat rgb(height, width, CV_8UC3, const_cast<uint8_t*>(pixels));
   cv::Mat bgr;
+  std::vector<uint8_t> file;
   cv::cvtColor(rgb, bgr, cv::COLOR_RGB2BGR);
+  if (!cv::imencode(extension, bgr, file, settings)) throw std::runtime_error("it cannot be written as " + extension);
+  return file;
+}
+
+bool encode(const std::string& extension, const trainer::input::RgbImage& image, std::vector<uint8_t>& file, std::string& refusal) {
   try {
-    return cv::imwrite(path, bgr);
+    file = encoded(extension, image.pixels.data(), image.height, image.width, {});
+    return true;
   } catch (const cv::Exception& error) {
     refusal = error.err;
-    return false;
+  } catch (const std::exception& error) {
+    refusal = error.what();
   }
+  return false;
 }
 
 // Calls `read`; its exceptions become a refusal.
@@ -57,20 +67,13 @@ bool decode_part(std::span<const uint8_t> file, trainer::input::Box& part, train
 }
 
 bool encode_jpeg(const uint8_t* pixels, int height, int width, int quality, std::vector<uint8_t>& file, std::string& refusal) {
-  return try_to(
-      [&] {
-        const cv::Mat rgb(height, width, CV_8UC3, const_cast<uint8_t*>(pixels));
-        cv::Mat bgr;
-        cv::cvtColor(rgb, bgr, cv::COLOR_RGB2BGR);
-        if (!cv::imencode(".jpg", bgr, file, {cv::IMWRITE_JPEG_QUALITY, quality})) throw std::runtime_error("it cannot be written as JPEG");
-      },
-      refusal);
+  return try_to([&] { file = encoded(".jpg", pixels, height, width, {cv::IMWRITE_JPEG_QUALITY, quality}); }, refusal);
 }
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::input::ImageModule* trainer_image_module() {
-  static constexpr trainer::input::ImageModule kModule{&write, &decode, &find_size, &decode_part, &encode_jpeg};
+  static constexpr trainer::input::ImageModule kModule{&encode, &decode, &find_size, &decode_part, &encode_jpeg};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   // The caller's threads each have their own image.
   cv::setNumThreads(1);

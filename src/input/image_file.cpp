@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/output_file.h"
 #include "input/image_module.h"
 
 namespace trainer::input {
@@ -31,11 +31,12 @@ const ImageModule& image_module() {
 }  // namespace
 
 void write_image_file(const std::filesystem::path& path, const RgbImage& image) {
-  if (const auto refusal = describe_irregular(path); !refusal.empty()) throw Error("cannot write " + path.string() + ": " + refusal);
   std::string refusal;
-  if (image_module().write(path.string(), image, refusal)) return;
-  if (!refusal.empty()) throw UsageError("cannot write " + path.string() + ": " + refusal + "; use a name that ends in .png or .jpg");
-  throw Error("cannot write " + path.string() + "; does the folder exist, and may this user write there?");
+  std::vector<uint8_t> file;
+  if (!image_module().encode(path.extension().string(), image, file, refusal)) {
+    throw UsageError("cannot write " + path.string() + ": " + refusal + "; use a name that ends in .png or .jpg");
+  }
+  write_output_file(path, {reinterpret_cast<const char*>(file.data()), file.size()});
 }
 
 ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels) {

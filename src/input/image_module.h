@@ -14,8 +14,8 @@ namespace trainer::input {
 
 // The module's functions; filled in by images/image_module.cpp.
 struct ImageModule {
-  // Returns whether the file was written. Otherwise `refusal` says why its format is not possible; empty: the file system refused it.
-  bool (*write)(const std::string& path, const RgbImage& image, std::string& refusal);
+  // Returns whether `file` is a file of these pixels in the format of the extension (".png"); `refusal` says why not.
+  bool (*encode)(const std::string& extension, const RgbImage& image, std::vector<uint8_t>& file, std::string& refusal);
   // Returns whether `image` has the pixels of these bytes of a file; `refusal` says why not. May be called by several threads.
   bool (*decode)(std::span<const uint8_t> file, RgbImage& image, std::string& refusal);
   // Returns false with a refusal if the file is damaged. `size` is set if parts of the image can be decoded.

@@ -83,7 +83,7 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
       refuse_link(path_, written);
     }
     if (const auto refusal = describe_irregular(file); !refusal.empty()) fail(path_, ".lock: " + refusal);
-    lock_ = lock_file(file, 0644);
+    lock_ = lock_file(file, 0666);
     reason = errno;
     // A process that was refused may have removed the file meanwhile; see discard().
   } while (lock_.number() >= 0 && !is_file_at(lock_.number(), file));

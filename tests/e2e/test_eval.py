@@ -4,7 +4,9 @@ was built without OpenCV."""
 import json
 import os
 import pathlib
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,8 +68,8 @@ class Experiment(unittest.TestCase):
 
     @classmethod
     def trainer(cls, *args, **options):
-        return subprocess.run([BINARY, *map(str, args)], cwd=cls.folder, capture_output=True, text=True, timeout=120,
-                              **({"stdin": subprocess.DEVNULL} | options))
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.run([BINARY, *map(str, args)], cwd=cls.folder, text=True, timeout=120, **(pipes | options))
 
     def printed(self, *args, code=0, **options):
         run = self.trainer(*args, **options)
@@ -132,6 +134,73 @@ class EvalTest(Experiment):
         for row, args in ((without_experiment, []), (of_another_network, ["--config", "config.yaml", "dataset.num_classes=9", "model.out_features=9"]),
                           (without_averages, ["--config", "config.yaml", "--ema"])):
             row.check(self, self.refusal("eval", "--checkpoint", "state_dict", *args, code=row.code), row.code)
+
+    @plants("The results of a command cannot be printed")
+    def test_results_that_cannot_be_written(self, row):
+        """As GNU's tools: an error with the reason, and code 1. But a program whose result is in a file does not need a standard output."""
+        written = ("export", "--checkpoint", self.checkpoint, "--format", "state_dict", "--output", "weights.pt")
+        printing = (("eval", "--checkpoint", self.checkpoint, "--json"), ("config", "show", "--config", "config.yaml"), ("checkpoint", "info", self.checkpoint),
+                    ("runs", "."), ("compare", "run", "run"), ("--help",), ("runs", "--help"))
+        with open("/dev/full", "w") as full:
+            for args in (*printing, written):
+                run = self.trainer(*args, stdout=full)
+                row.check(self, run.stderr, run.returncode)
+                self.assertEqual(run.stderr.count("error:"), 1, (args, run.stderr))
+            ranks = self.trainer("launch", "--nproc-per-node", 2, *printing[0], stdout=full)
+            row.check(self, ranks.stderr, ranks.returncode)
+        for args, code in ((printing[1], 1), (printing[3], 1), (written, 0)):
+            run = self.trainer(*args, stdout=None, preexec_fn=lambda: os.close(1))
+            self.assertEqual((run.returncode, "the standard output: it is closed" in run.stderr), (code, code == 1), (args, run.stderr))
+
+    def test_a_reader_that_ends(self):
+        """As with `| head -1`; a program that inherits SIGPIPE as ignored gets an error instead of the signal."""
+        for args in (("eval", "--checkpoint", self.checkpoint), ("config", "show", "--config", "config.yaml"), ("config", "reference")):
+            for is_ignored in (False, True):
+                reader, writer = os.pipe()
+                os.close(reader)
+                run = self.trainer(*args, stdout=writer, restore_signals=not is_ignored)
+                os.close(writer)
+                self.assertNotIn("error", run.stderr, args)
+                self.assertIn(run.returncode, (0,) if is_ignored else (0, -signal.SIGPIPE), args)
+
+    def test_a_limit_of_file_sizes(self):
+        run = self.trainer("export", "--checkpoint", self.checkpoint, "--format", "state_dict", "--output", "limited.pt",
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)))
+        self.assertEqual((run.returncode, run.stderr), (1, "error: cannot write limited.pt: File too large (ulimit -f limits the size of files)\n"))
+        self.assertEqual(list(self.folder.glob("limited*")), [])
+
+    def test_outputs_that_are_no_regular_files(self):
+        null = self.folder / "null"
+        null.symlink_to("/dev/null")
+        page = self.printed("report", "run", "--output", "/dev/stdout")
+        self.assertEqual((page[:9].lower(), page.rstrip()[-7:], "open it in a browser" in page), ("<!doctype", "</html>", False))
+        for args in (("report", "run"), ("export", "--checkpoint", self.checkpoint, "--format", "safetensors"), ("checkpoint", "average", self.checkpoint)):
+            self.printed(*args, "--output", null)
+            self.assertEqual(os.readlink(null), "/dev/null")
+            pipe = self.folder / "pipe"
+            os.mkfifo(pipe)
+            with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as cat:
+                self.printed(*args, "--output", pipe)
+                self.assertGreater(len(cat.stdout.read()), 400, args)
+            self.assertTrue(pipe.is_fifo(), args)
+            pipe.unlink()
+            self.assertIn(f"cannot write {self.folder}: it is a folder", self.refusal(*args, "--output", self.folder, code=2))
+
+    @plants("A result would replace a file of a run")
+    def test_outputs_over_the_record_of_a_run(self, row):
+        record = lambda: {path: path.read_bytes() for path in (self.folder / "run").rglob("*") if path.is_file()}  # noqa: E731
+        before = record()
+        for args in (("report", "run", "--output", "run/metrics.jsonl"),
+                     ("export", "--checkpoint", self.checkpoint, "--format", "onnx", "--output", "run/train.log"),
+                     ("checkpoint", "average", self.checkpoint, "--output", "run/checkpoints/step_00000010.pt")):
+            row.check(self, self.refusal(*args, code=2), 2)
+        over_itself = ("export", "--checkpoint", self.checkpoint, "--format", "state_dict", "--output", "run/checkpoints/step_00000020.pt")
+        self.assertIn("this is the file run/checkpoints/last.pt, which would be overwritten", self.refusal(*over_itself, code=2))
+        self.assertEqual(record(), before)
+        # What a run does not write may be written twice.
+        for _ in range(2):
+            self.printed("report", "run", "--output", "run/report.html")
+        (self.folder / "run" / "report.html").unlink()
 
     @plants("A network that was not trained on images has to classify some")
     def test_refused(self, without_images):
@@ -242,6 +311,19 @@ class PredictTest(Experiment):
     def test_grid(self):
         self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--save-grid", "grid.png")
         self.assertEqual((self.folder / "grid.png").read_bytes()[:4], b"\x89PNG")
+        image = self.folder / "moved/val/cat/0.png"
+        before = image.read_bytes()
+        for inputs, output in ((["moved/val"], image), ([image], image.relative_to(self.folder)), ([image], self.checkpoint)):
+            self.assertRegex(self.refusal("predict", "--checkpoint", self.checkpoint, *inputs, "--save-grid", output, code=2),
+                             r"error: --save-grid \S+: this is .*, which would be overwritten; give another name\n")
+        self.assertIn("this is the file moved/val/cat/0.png, which would be overwritten",
+                      self.refusal("data", "show", "--config", "config.yaml", "dataset.root=moved", "--output", image, code=2))
+        self.assertEqual(image.read_bytes(), before)
+        (self.folder / "null.png").symlink_to("/dev/null")
+        self.printed("predict", "--checkpoint", self.checkpoint, image, "--save-grid", "null.png")
+        self.assertTrue((self.folder / "null.png").is_symlink())
+        self.assertIn("error: cannot write absent/a.png: No such file or directory\n",
+                      self.refusal("data", "show", "--config", "config.yaml", "dataset.root=moved", "--output", "absent/a.png", code=1))
 
     def test_exports_describe_their_input(self):
         expected = {"model": "demo_conv", "class_names": CLASSES, "input_shape": [3, 32, 32],

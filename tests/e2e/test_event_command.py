@@ -134,6 +134,35 @@ class EventCommandTest(FolderCase):
         self.assertEqual(process.returncode, 0, err)
         row.check(self, err, FILE=sys.executable, CODE=0)
 
+    @plants("The program of `logging.command` prints without pause")
+    def test_a_program_that_prints_without_pause(self, row):
+        program = """
+import os, sys, threading
+def read():
+    open(sys.argv[1], "w").write(sys.stdin.read())
+    os._exit(0)
+print("launcher:", *(name for name in os.environ if name.startswith("TRAINER_LAUNCHER")))
+threading.Thread(target=read).start()
+while True: os.write(1, b"y\\n" * 5000)
+"""
+        for launcher, stop in (((), False), (("launch", "--nproc-per-node", "2"), True)):
+            with self.subTest(launcher=launcher):
+                self.run_dir = self.folder / f"run{len(launcher)}"
+                self.lines.unlink(missing_ok=True)
+                process = self.start("training.epochs=1000000" if stop else "training.epochs=5", "--progress", "none", program=program, launcher=launcher)
+                if stop:
+                    while not (self.run_dir / "metrics.jsonl").exists() or self.metrics().count("\n") < 5:
+                        self.assertIsNone(process.poll())
+                        time.sleep(0.05)
+                    process.send_signal(signal.SIGTERM)
+                err = process.communicate(timeout=60)[1]
+                self.assertEqual(process.returncode, 75 if stop else 0, err[-1000:])
+                self.assertEqual(self.lines.read_text(), self.metrics())
+                log = (self.run_dir / "train.log").read_text()
+                self.assertLess(len(log), 1 << 20)
+                row.check(self, log, FILE=sys.executable)
+                self.assertIn(f"{sys.executable}: launcher:\n", log)
+
     @plants("The program of `logging.command` is not there")
     def test_a_program_that_cannot_be_started_is_an_error_before_training(self, row):
         config = self.folder / "x.yaml"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
@@ -107,6 +108,26 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(os.readlink(rank / "fd" / "0"), "/dev/null")
             self.assertEqual(os.getpgid(int(rank.name)), int(rank.name))
             self.assertEqual(os.readlink(rank / "exe"), str(pathlib.Path(BINARY).resolve()))
+
+    def test_a_start_without_open_descriptors_and_with_signals_ignored(self):
+        """As some daemons start programs. The sockets and files of the run get other numbers; its files have the permissions of the umask."""
+        def forsake():
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+            for descriptor in (0, 1, 2):
+                os.close(descriptor)
+
+        for launcher in ((), ("launch", "--nproc-per-node", "2")):
+            with self.subTest(launcher=launcher):
+                self.run_dir = self.run_dir.with_name(f"forsaken{len(launcher)}")
+                args = [BINARY, *launcher, "--config", LINEAR, "training.epochs=2", "logging.command=[cat]", "--run-dir", self.run_dir]
+                begin = time.monotonic()
+                self.assertEqual(subprocess.run(args, cwd=ROOT, preexec_fn=forsake, umask=0o002, timeout=120).returncode, 0)
+                # It would wait for the end of `cat`, which it cannot learn of, as long as that may take.
+                self.assertLess(time.monotonic() - begin, 30)
+                events = [json.loads(line)["event"] for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
+                self.assertEqual((events[0], events[-1]), ("start", "end"))
+                for path in self.run_dir.rglob("*"):
+                    self.assertEqual(path.stat().st_mode & 0o777, 0o775 if path.is_dir() else 0o664, path)
 
     def test_stop_requests_reach_all_ranks(self):
         for number in (signal.SIGTERM, signal.SIGINT):

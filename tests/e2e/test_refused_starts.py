@@ -11,6 +11,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from launches import write_safetensors  # noqa: E402
 from program import BINARY, IMAGES, LINEAR, ROOT, ProgramCase, trainer  # noqa: E402
+from troubleshooting import plants  # noqa: E402
 
 
 class RefusedStartsTest(ProgramCase):
@@ -169,6 +170,29 @@ class RefusedStartsTest(ProgramCase):
         with LINEAR.open() as file, subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
             shown = subprocess.run([BINARY, "config", "show", "--config", "/dev/stdin"], stdin=cat.stdout, capture_output=True, text=True, timeout=60)
         self.assertEqual((shown.returncode, "demo_linear" in shown.stdout), (0, True), shown.stderr)
+
+    @plants("The working folder has been removed")
+    def test_a_working_folder_that_is_removed(self, row):
+        for launcher in ([], ["launch"]):
+            gone = self.folder / "gone"
+            gone.mkdir()
+            run = self.train(*launcher, "--config", LINEAR, cwd=gone, preexec_fn=lambda: os.rmdir(gone))
+            row.check(self, run.err, run.returncode)
+            self.assertEqual(run.err.count("\n"), 1, run.err)
+
+    @unittest.skipIf(os.getuid() != 0, "needs to become another user, whose processes are limited")
+    @plants("Too few threads are allowed")
+    def test_too_few_threads_are_allowed(self, row):
+        self.folder.chmod(0o755)
+        self.run_dir.mkdir()
+        self.run_dir.chmod(0o777)
+        # Of a user without other processes.
+        user = 780000 + os.getpid() % 10000
+        for number, ranks in ((2, []), (3, []), (5, []), (8, []), (5, ["--rank", 0, "--world-size", 2, "--init-method", "tcp://127.0.0.1:1"])):
+            run = self.train("--config", LINEAR, "runtime.threads=4", *ranks, user=user, group=user, extra_groups=[],
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (number, number)))
+            row.check(self, run.err, run.returncode)
+            self.assertRegex(run.err, rf"^error: .* user {user} may have {number} processes .*\n$")
 
     def test_the_error_for_missing_data_states_the_remedy(self):
         run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")

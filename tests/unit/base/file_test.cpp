@@ -153,7 +153,7 @@ TEST(File, ALineThatDoesNotFitIsNotWrittenInPart) {
     LineFile file(path);
     file.write_line("first");
     const auto message = message_of([&] { file.write_line("too long"); });
-    _exit(message == "cannot write " + path.string() + ": File too large" ? 0 : 1);
+    _exit(message == "cannot write " + path.string() + ": File too large (ulimit -f limits the size of files)" ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);

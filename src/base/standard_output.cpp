@@ -1,0 +1,45 @@
+#include "base/standard_output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace trainer {
+namespace {
+
+bool is_lost = false;
+
+void lose() {
+  const int reason = errno;
+  is_lost = true;
+  if (reason == EPIPE) return;
+  throw Error(std::string("cannot write to the standard output: ") +
+              (reason == EBADF ? "it is closed; to discard the output, redirect it to /dev/null" : std::strerror(reason)));
+}
+
+}  // namespace
+
+void print_text(std::string_view text) {
+  if (!is_lost && std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) lose();
+}
+
+void flush_standard_output() {
+  if (is_lost) return;
+  if (std::fflush(stdout) != 0) return lose();
+  // Closing any descriptor of a file makes a network file system write it.
+  const int copy = ::dup(STDOUT_FILENO);
+  if (copy < 0 || ::close(copy) != 0) lose();
+}
+
+bool is_standard_output_closed() {
+  const int flags = ::fcntl(STDOUT_FILENO, F_GETFL);
+  return flags < 0 || (flags & O_ACCMODE) == O_RDONLY;
+}
+
+}  // namespace trainer
