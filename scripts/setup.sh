@@ -14,7 +14,7 @@ usage: scripts/setup.sh [--cuda] [--parity] [--dev]
             containers, the kit for GPUs and of pages in a browser need
 environment:
   TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and fetch none
-  TRAINER_WITH_OPENCV=OFF    build without image files; OpenCV and libjpeg are then not installed
+  TRAINER_WITH_OPENCV=OFF    build without image files; OpenCV, libjpeg and libtiff are then not installed
 TEXT
 }
 
@@ -50,7 +50,7 @@ install_packages() {
   local packages=(g++ cmake ninja-build ccache mold git ca-certificates python3-venv libspdlog-dev libyaml-cpp-dev libcli11-dev
     nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev libgtest-dev libgmock-dev
     libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev libcpp-httplib-dev pkg-config)
-  if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
+  if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libtiff-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then
     packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zsh fish mandoc)
     # Ubuntu has Chromium only as a snap.

@@ -20,6 +20,12 @@ namespace {
 
 [[noreturn]] void throw_truncated() { throw std::runtime_error("the file ends too early"); }
 
+// A scan costs time for every pixel, though it may have only a few bytes. Programs that write JPEG files make ten scans or so.
+int max_scans(const jpeg_decompress_struct& info) {
+  constexpr uint64_t kMaxPixelsInAllScans = uint64_t{1} << 32;
+  return static_cast<int>(std::min<uint64_t>(100, kMaxPixelsInAllScans / (uint64_t{info.image_width} * info.image_height)));
+}
+
 // libjpeg with the whole file in memory. At its end libjpeg is told to wait for more data, so that every function reports the lack of it.
 class Decompressor {
  public:
@@ -27,7 +33,10 @@ class Decompressor {
   template <class Function>
   auto call(Function function) {
     if (setjmp(on_error_) != 0) {
-      throw std::runtime_error(fmt::format("it is damaged, or a kind of JPEG that this program does not read: {}", message_.data()));
+      throw std::runtime_error(has_too_many_scans_
+                                   ? fmt::format("it has more than {} scans, the most for {} x {} pixels; save it as baseline JPEG or PNG",
+                                                 max_scans(info_), info_.image_width, info_.image_height)
+                                   : fmt::format("it is damaged, or a kind of JPEG that this program does not read: {}", message_.data()));
     }
     return function(&info_);
   }
@@ -40,8 +49,15 @@ class Decompressor {
       std::longjmp(self.on_error_, 1);
     };
     errors_.emit_message = [](j_common_ptr, int) {};
+    progress_.progress_monitor = [](j_common_ptr info) {
+      auto& self = *static_cast<Decompressor*>(info->client_data);
+      if (self.info_.input_scan_number <= max_scans(self.info_)) return;
+      self.has_too_many_scans_ = true;
+      std::longjmp(self.on_error_, 1);
+    };
     info_.client_data = this;
     call([](j_decompress_ptr info) { jpeg_create_decompress(info); });
+    info_.progress = &progress_;
     source_.init_source = [](j_decompress_ptr) {};
     source_.fill_input_buffer = [](j_decompress_ptr) -> boolean { return FALSE; };
     source_.skip_input_data = [](j_decompress_ptr info, long count) {
@@ -64,6 +80,8 @@ class Decompressor {
   jpeg_decompress_struct info_{};
   jpeg_error_mgr errors_{};
   jpeg_source_mgr source_{};
+  jpeg_progress_mgr progress_{};
+  bool has_too_many_scans_ = false;
   std::jmp_buf on_error_{};
   std::array<char, JMSG_LENGTH_MAX> message_{};
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <stdexcept>
 
 namespace trainer::images {
@@ -18,6 +19,13 @@ void check_size(uint64_t width, uint64_t height) {
     throw std::runtime_error(fmt::format("its size of {} x {} pixels is too large: at most {} in each direction, and {} million in all",
                                          width, height, kMaxSide, kMaxPixels / 1'000'000));
   }
+}
+
+void allocate(uint32_t width, uint32_t height, input::RgbImage& image) {
+  check_size(width, height);
+  image.width = static_cast<int>(width);
+  image.height = static_cast<int>(height);
+  image.pixels.resize(3 * size_t{width} * height);
 }
 
 }  // namespace trainer::images

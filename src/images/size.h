@@ -3,9 +3,14 @@
 
 #include <cstdint>
 
+#include "input/image_file.h"
+
 namespace trainer::images {
 
 // Throws std::runtime_error for an image without pixels, or one too large. For use before memory is allocated.
 void check_size(uint64_t width, uint64_t height);
+
+// Gives `image` the room for so many pixels. Throws as check_size().
+void allocate(uint32_t width, uint32_t height, input::RgbImage& image);
 
 }  // namespace trainer::images

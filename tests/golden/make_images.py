@@ -1,7 +1,8 @@
 """Writes images/: small image files, and beside each one NAME.ppm with its pixels as Pillow reads them; and jpegs/: larger JPEG files, of
-which parts are decoded. For tests/unit/input/image_file_test.cpp.
+which parts are decoded; and refused_images/: files in forms that Pillow reads and the program refuses by name. For
+tests/unit/input/image_file_test.cpp.
 
-What Pillow cannot write (interlaced PNG, some bit depths, 16-bit and run-length encoded BMP) is put together here.
+What Pillow cannot write (interlaced PNG, some bit depths, 16-bit and run-length encoded BMP, tiles and planes of TIFF) is put together here.
 """
 
 import pathlib
@@ -14,6 +15,7 @@ from PIL import Image
 
 FOLDER = pathlib.Path(__file__).with_name("images")
 WIDTH, HEIGHT = 33, 21
+REFUSED = FOLDER.with_name("refused_images")
 ADAM7 = (0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)
 
 
@@ -62,10 +64,36 @@ def save_png(name, values, bits, colour_type, interlaced=False, chunks=b""):
     (FOLDER / name).write_bytes(b"\x89PNG\r\n\x1a\n" + content)
 
 
-def save_bmp(name, bits, compression, data, between=b"", height=HEIGHT):
-    offset = 54 + len(between)
+def save_bmp(name, bits, compression, data, between=b"", height=HEIGHT, offset=None):
+    offset = 54 + len(between) if offset is None else offset
     header = struct.pack("<IiiHHIIiiII", 40, WIDTH, height, 1, bits, compression, len(data), 0, 0, 0, 0)
-    (FOLDER / name).write_bytes(b"BM" + struct.pack("<IHHI", offset + len(data), 0, 0, offset) + header + between + data)
+    (FOLDER / name).write_bytes(b"BM" + struct.pack("<IHHI", 54 + len(between) + len(data), 0, 0, offset) + header + between + data)
+
+
+def save_tiff(path, tags, blocks, order="<", tiles=False):
+    """`tags`: numbers, or lists of them, of 16 bits. `blocks`: the content of the strips or tiles."""
+    entries = {tag: ("H", numpy.atleast_1d(value).tolist()) for tag, value in tags.items()}
+    offsets_tag, counts_tag = (324, 325) if tiles else (273, 279)
+    entries[counts_tag] = ("I", [len(block) for block in blocks])
+    entries[offsets_tag] = ("I", [0] * len(blocks))
+    directory_bytes = 8 + 2 + 12 * len(entries) + 4
+    behind = sum(struct.calcsize(f"{len(values)}{kind}") for kind, values in entries.values())
+    ends = numpy.cumsum([directory_bytes + behind] + [len(block) for block in blocks])
+    entries[offsets_tag] = ("I", ends[:-1].tolist())
+    directory, long_values = b"", b""
+    for tag, (kind, values) in sorted(entries.items()):
+        packed = struct.pack(f"{order}{len(values)}{kind}", *values)
+        field = packed.ljust(4, b"\0") if len(packed) <= 4 else struct.pack(order + "I", directory_bytes + len(long_values))
+        long_values += packed if len(packed) > 4 else b""
+        directory += struct.pack(order + "HHI", tag, 3 if kind == "H" else 4, len(values)) + field
+    header = {"<": b"II", ">": b"MM"}[order] + struct.pack(order + "HIH", 42, 8, len(entries))
+    path.write_bytes(header + directory + bytes(4) + long_values.ljust(behind, b"\0") + b"".join(blocks))
+
+
+def packed(values, bits):
+    """The rows of [height][width] values of so many bits, each padded to whole bytes."""
+    each = numpy.unpackbits(values.astype(numpy.uint8)[..., None], axis=2)[..., 8 - bits :]
+    return numpy.packbits(each.reshape(len(values), -1), axis=1).tobytes()
 
 
 def padded(rows):
@@ -149,6 +177,12 @@ def make_bmps():
     save_bmp("palette_4_bits.bmp", 4, 0, padded(numpy.packbits(row).tobytes() for row in nibbles), colours)
     runs = b"".join(b"".join(bytes([1, index]) for index in row) + b"\0\0" for row in indices) + b"\0\1"
     save_bmp("run_lengths.bmp", 8, 1, runs, colours + b"\0" * (1024 - len(colours)))
+    # The offset is that of the palette, as some programs write it.
+    save_bmp("offset_of_palette.bmp", 8, 0, padded(row.tobytes() for row in indices), colours + b"\0" * (1024 - len(colours)), offset=54)
+    runs = b"".join(b"".join(bytes([1, index << 4]) for index in row[:5]) + bytes([0, WIDTH - 5]) +
+                    numpy.packbits(numpy.unpackbits(row[5:].reshape(-1, 1), axis=1)[:, 4:].reshape(-1)).tobytes() + b"\0\0" for row in indices[:-1])
+    runs += bytes([20, 0x37, 0, 2, WIDTH - 20, 0]) + b"\0\1"
+    save_bmp("run_lengths_4_bits.bmp", 4, 2, runs, colours)
     red, green, blue = (pixels(3)[::-1, :, c].astype(numpy.uint16) for c in range(3))
     rows = (red >> 3) << 10 | (green >> 3) << 5 | blue >> 3
     save_bmp("five_bits.bmp", 16, 0, padded(row.astype("<u2").tobytes() for row in rows))
@@ -156,17 +190,124 @@ def make_bmps():
     save_bmp("five_six_five_bits.bmp", 16, 3, padded(row.astype("<u2").tobytes() for row in rows), struct.pack("<III", 0xF800, 0x7E0, 0x1F))
     save_bmp("from_the_top.bmp", 24, 0, padded(row.tobytes() for row in pixels(3)), height=-HEIGHT)
     save_bmp("four_bytes.bmp", 32, 0, pixels(4).tobytes())
+    masks = struct.pack("<III", 0xFF000000, 0xFF00, 0xFF)
+    save_bmp("masks_32_bits.bmp", 32, 3, pixels(4).tobytes(), masks)
+    version_5 = struct.pack("<IiiHHIIiiII", 124, WIDTH, HEIGHT, 1, 32, 3, 0, 0, 0, 0, 0) + struct.pack("<IIII", 0xFF0000, 0xFF00, 0xFF, 0xFF << 24)
+    data = pixels(4).tobytes()
+    (FOLDER / "header_of_version_5.bmp").write_bytes(
+        b"BM" + struct.pack("<IHHI", 138 + len(data), 0, 0, 138) + version_5.ljust(124, b"\0") + data)
     core = struct.pack("<IHHHH", 12, WIDTH, HEIGHT, 1, 24)
     data = padded(row.tobytes() for row in pixels(3))
     (FOLDER / "short_header.bmp").write_bytes(b"BM" + struct.pack("<IHHI", 26 + len(data), 0, 0, 26) + core + data)
 
 
-def make_others():
-    small = image("RGB", 19, 13)
-    save("rgb.pnm", small)
+def make_pnms():
+    small = pixels(3, 19, 13)
+    save("rgb.pnm", image("RGB", 19, 13))
     save("grey.pnm", image("L", 19, 13))
+    save("bits.pnm", image("L", 19, 13).convert("1"))
+
+    def write(name, header, data):
+        (FOLDER / name).write_bytes(header.encode() + data)
+
+    def plain(values):
+        return "\n".join(" ".join(str(value) for value in row.reshape(-1)) for row in values).encode() + b"\n"
+
+    grey = small[..., :1].astype(numpy.uint16)
+    for maximum in 1, 15, 100, 254:
+        write(f"grey_maximum_{maximum}.pnm", f"P5\n19 13\n{maximum}\n", (grey * maximum // 255).astype(numpy.uint8).tobytes())
+        write(f"rgb_maximum_{maximum}.pnm", f"P6 19 13 {maximum}\n", (small * float(maximum) // 255).astype(numpy.uint8).tobytes())
+    for maximum in 256, 1023, 65535:
+        # Partly dark, because Pillow makes every grey value above 255 of 65535 white.
+        write(f"grey_maximum_{maximum}.pnm", f"P5\n# 13 rows\n19 13\n{maximum}\n", (grey * maximum // 65535).astype(">u2").tobytes())
+        write(f"rgb_maximum_{maximum}.pnm", f"P6\n19 13\n{maximum}\n", (pixels(3, 19, 13, bits=16) * float(maximum) // 65535).astype(">u2").tobytes())
+    write("values_above_the_maximum.pnm", "P5 3 1 100\n", bytes([0, 100, 200]))
+    write("plain_bits.pnm", "P1\n# a comment\n19 13\n", plain((grey > 99).astype(int)).replace(b" ", b""))
+    write("plain_grey.pnm", "P2\n19 # width\n13\n255\n", plain(grey))
+    write("plain_grey_maximum_1023.pnm", "P2\n19 13\n1023\n", plain(grey // 60))
+    write("plain_rgb.pnm", "P3\n19 13\n255\n", plain(small).replace(b"\n", b"\n# a row\n", 1))
+    write("plain_rgb_maximum_7.pnm", "P3\n19 13\n7\n", plain(small >> 5))
+
+
+def make_tiffs():
+    small, grey = image("RGB", 19, 13), image("L", 19, 13)
     save("rgb.tif", small)
     save("lzw.tif", small, compression="tiff_lzw")
+    save("lzw_differences.tif", small, compression="tiff_lzw", tiffinfo={317: 2})
+    for compression in "packbits", "tiff_deflate", "tiff_adobe_deflate":
+        save(f"{compression.removeprefix('tiff_')}.tif", small, compression=compression)
+    for mode in "RGB", "L", "CMYK":
+        save(f"jpeg_{mode.lower()}.tif", image(mode), compression="jpeg", quality=80)
+    for compression in "tiff_ccitt", "group3", "group4":
+        save(f"one_bit_{compression.removeprefix('tiff_')}.tif", grey.convert("1"), compression=compression)
+    save("one_bit.tif", grey.convert("1"))
+    save("grey.tif", grey)
+    save("grey_alpha.tif", image("LA", 19, 13))
+    save("palette.tif", small.quantize(40))
+    save("palette_alpha.tif", image("RGBA", 19, 13).quantize(40).convert("PA"))
+    save("rgba.tif", image("RGBA", 19, 13))
+    save("rgbx.tif", image("RGBA", 19, 13).convert("RGBX"))
+    save("cmyk.tif", image("CMYK", 19, 13))
+    save("big_tiff.tif", small, big_tiff=True)
+    for orientation in range(2, 9):
+        save(f"orientation_{orientation}.tif", image("RGB", 5, 3), tiffinfo={274: orientation})
+
+    def write(name, photometric, bits, values, order="<", more=None):
+        height, width, samples = values.shape
+        tags = {256: width, 257: height, 258: [bits] * samples, 262: photometric, 277: samples, 278: height} | (more or {})
+        kind = f"{order}u{max(bits, 8) // 8}"
+        data = packed(values[..., 0], bits) if bits < 8 else values.astype(kind).tobytes()
+        save_tiff(FOLDER / name, tags, [data], order)
+
+    for bits in 1, 2, 4, 8:
+        values = pixels(1, 19, 13, bits=bits)
+        write(f"grey_{bits}_bits_zero_is_white.tif", 0, bits, values)
+        write(f"grey_{bits}_bits_big_endian.tif", 1, bits, values, ">")
+        if bits < 8:
+            palette = (numpy.arange(3 * 2**bits) * 65535 // (3 * 2**bits)).astype(int)
+            write(f"palette_{bits}_bits.tif", 3, bits, values, more={320: palette})
+    # Dark, because Pillow makes every value above 255 white.
+    dark = pixels(1, 19, 13, bits=16) // 200
+    write("grey_16_bits.tif", 1, 16, dark)
+    write("grey_16_bits_big_endian.tif", 1, 16, dark, ">")
+    rgb_16 = pixels(3, 19, 13, bits=16)
+    write("rgb_16_bits.tif", 2, 16, rgb_16)
+    write("rgb_16_bits_big_endian.tif", 2, 16, rgb_16, ">")
+    four, four_16 = pixels(4, 19, 13), pixels(4, 19, 13, bits=16)
+    write("cmyk_16_bits.tif", 5, 16, four_16)
+    for name, kind in ("unknown", 0), ("multiplied", 1), ("alpha", 2):
+        write(f"rgb_{name}.tif", 2, 8, four, more={338: kind})
+        write(f"rgb_{name}_16_bits.tif", 2, 16, four_16, more={338: kind})
+    write("rgb_alpha_without_a_tag.tif", 2, 8, four)
+    write("rgb_three_unknown.tif", 2, 8, pixels(6, 19, 13), more={338: [0, 0, 0]})
+    write("grey_unknown.tif", 1, 8, pixels(2, 19, 13), more={338: 0})
+    rgb = pixels(3, 19, 13)
+    tags = {256: 19, 257: 13, 258: [8, 8, 8], 262: 2, 277: 3}
+    save_tiff(FOLDER / "strips.tif", tags | {278: 5}, [rgb[top : top + 5].tobytes() for top in range(0, 13, 5)])
+    planes = numpy.moveaxis(rgb, 2, 0)
+    save_tiff(FOLDER / "planes.tif", tags | {278: 5, 284: 2}, [plane[top : top + 5].tobytes() for plane in planes for top in range(0, 13, 5)])
+    large = pixels(3)
+    filled = numpy.pad(large, ((0, 32 - HEIGHT), (0, 48 - WIDTH), (0, 0)))
+    tiles = [filled[y : y + 16, x : x + 16] for y in range(0, 32, 16) for x in range(0, 48, 16)]
+    tags |= {256: WIDTH, 257: HEIGHT, 322: 16, 323: 16}
+    save_tiff(FOLDER / "tiles.tif", tags, [tile.tobytes() for tile in tiles], tiles=True)
+    save_tiff(FOLDER / "tiles_deflate.tif", tags | {259: 8}, [zlib.compress(tile.tobytes()) for tile in tiles], tiles=True)
+    planes = [tile[..., c].tobytes() for c in range(3) for tile in tiles]
+    save_tiff(FOLDER / "tiles_planes.tif", tags | {284: 2}, planes, tiles=True)
+
+    REFUSED.mkdir(exist_ok=True)
+    save("../refused_images/lab.tif", Image.fromarray(rgb, "LAB"))
+    save("../refused_images/ycbcr.tif", small.convert("YCbCr"))
+    save("../refused_images/float.tif", Image.fromarray(rgb[..., 0].astype(numpy.float32)))
+    save("../refused_images/signed_32_bits.tif", Image.fromarray(rgb[..., 0].astype(numpy.int32)))
+    save("../refused_images/lzma.tif", small, compression="lzma")
+    save_tiff(REFUSED / "planes_16_bits.tif", {256: 19, 257: 13, 258: [16] * 3, 262: 2, 277: 3, 278: 13, 284: 2},
+              [rgb_16[..., c].astype("<u2").tobytes() for c in range(3)])
+    save("../refused_images/grey.gif", grey)
+    save("../refused_images/rgb.avif", small)
+    save("../refused_images/rgb.jp2", small)
+    save("../refused_images/float.pfm", Image.fromarray(rgb[..., 0].astype(numpy.float32)))
+    save("../refused_images/animation.webp", small, save_all=True, append_images=[small.rotate(180)])
 
 
 def make_larger_jpegs():
@@ -190,7 +331,8 @@ make_jpegs()
 make_pngs()
 make_webps()
 make_bmps()
-make_others()
+make_pnms()
+make_tiffs()
 make_larger_jpegs()
 for path in sorted(FOLDER.iterdir()):
     if path.suffix != ".ppm":

@@ -25,17 +25,19 @@ using ::testing::ThrowsMessage;
 
 using Bytes = std::vector<uint8_t>;
 
-// The files of tests/golden/images that have golden pixels, by name.
+// The files of a folder in tests/golden, by name, without those with the golden pixels.
+std::map<std::string, Bytes> files_of(const std::string& folder) {
+  std::map<std::string, Bytes> found;
+  for (const auto& entry : std::filesystem::directory_iterator(TRAINER_SOURCE_DIR "/tests/golden/" + folder)) {
+    if (entry.path().extension() == ".ppm") continue;
+    const auto text = read_file(entry.path());
+    found.emplace(entry.path().filename().string(), Bytes(text.begin(), text.end()));
+  }
+  return found;
+}
+
 const std::map<std::string, Bytes>& golden_files() {
-  static const auto files = [] {
-    std::map<std::string, Bytes> found;
-    for (const auto& entry : std::filesystem::directory_iterator(TRAINER_SOURCE_DIR "/tests/golden/images")) {
-      if (entry.path().extension() == ".ppm") continue;
-      const auto text = read_file(entry.path());
-      found.emplace(entry.path().filename().string(), Bytes(text.begin(), text.end()));
-    }
-    return found;
-  }();
+  static const auto files = files_of("images");
   return files;
 }
 
@@ -114,7 +116,7 @@ class ImageFile : public ::testing::Test {
 };
 
 TEST_F(ImageFile, PixelsEqualThoseOfPillow) {
-  ASSERT_GE(golden_files().size(), 60U);
+  ASSERT_GE(golden_files().size(), 140U);
   for (const auto& [name, file] : golden_files()) EXPECT_TRUE(decode_to_ppm(file) == golden_ppm(name)) << name;
 }
 
@@ -140,11 +142,48 @@ TEST_F(ImageFile, MemoryOfAnotherImageIsUsedAgain) {
 
 TEST_F(ImageFile, WhatIsNoImageIsRefused) {
   expect_refused({}, "it is empty");
-  const std::string no_image = "it is not an image file that this program reads (JPEG, PNG, WebP, BMP";
-  for (const std::string text : {"x", "\xFF\xD8", "a text, and not an image", "GIF89a and more"}) {
+  const std::string no_image = "it is not an image file that this program reads (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM)";
+  for (const std::string text : {"x", "\xFF\xD8", "a text, and not an image", "P9 1 1 255 x"}) {
     expect_refused(Bytes(text.begin(), text.end()), no_image);
   }
   expect_refused(Bytes(1000, 0), no_image);
+}
+
+TEST_F(ImageFile, FormatsAndFormsThatAreNotReadAreNamed) {
+  const std::map<std::string, std::string> forms = {
+      {"animation.webp", "an animation"},
+      {"float.pfm", "a PFM image, whose values are floating-point numbers"},
+      {"float.tif", "a TIFF image of floating-point numbers with 32 bits each"},
+      {"grey.gif", "a GIF image"},
+      {"lab.tif", "a TIFF image of Lab values with 8 bits each"},
+      {"lzma.tif", "a TIFF image with the compression LZMA"},
+      {"planes_16_bits.tif", "a TIFF image of RGB values with 16 bits each in separate planes"},
+      {"rgb.avif", "an AVIF image"},
+      {"rgb.jp2", "a JPEG 2000 image"},
+      {"signed_32_bits.tif", "a TIFF image of signed numbers with 32 bits each"},
+      {"ycbcr.tif", "a TIFF image of YCbCr values without JPEG compression with 8 bits each"},
+  };
+  const auto files = files_of("refused_images");
+  ASSERT_EQ(files.size(), forms.size());
+  for (const auto& [name, file] : files) {
+    SCOPED_TRACE(name);
+    expect_refused(file, "it is " + forms.at(name) + ", which this program does not read; convert it to PNG or JPEG");
+  }
+  const std::map<std::string, std::string> beginnings = {
+      {"an AVIF image",
+       {"\0\0\0\x1C"
+        "ftypavif",
+        12}},
+      {"a HEIC image",
+       {"\0\0\0\x18"
+        "ftypheic",
+        12}},
+      {"a JPEG XL image", "\xFF\x0A more"},
+      {"a JPEG 2000 image", "\xFF\x4F\xFF\x51 more"},
+      {"a Photoshop image", "8BPS more"},
+      {"an HTML page", "<!DOCTYPE html><html>"},
+  };
+  for (const auto& [name, text] : beginnings) expect_refused(Bytes(text.begin(), text.end()), "it is " + name + ", which");
 }
 
 TEST_F(ImageFile, DamagedAndUnusualJpegsAreRefused) {
@@ -172,19 +211,82 @@ TEST_F(ImageFile, DamagedAndUnusualWebpsAreRefused) {
 }
 
 TEST_F(ImageFile, DamagedAndUnusualBmpsAreRefused) {
-  expect_refused(changed("rgb.bmp", 14, {13}), "it is not a BMP file that this program reads");
+  expect_refused(changed("rgb.bmp", 14, {13}), "it is a BMP image with a header of 13 bytes, which this program does not read");
   expect_refused(changed("rgb.bmp", 18, {0, 0, 0, 0}), "it is damaged: its size is 0 x 21 pixels");
   expect_refused(changed("rgb.bmp", 18, {0, 0, 0, 1}), "its size of 16777216 x 21 pixels is too large");
-  expect_refused(changed("rgb.bmp", 30, {4}), "it is a BMP file of compression 4, which this program does not read");
-  expect_refused(changed("five_six_five_bits.bmp", 54, {1}), "it is a BMP file with an unusual order of the colours");
+  expect_refused(changed("rgb.bmp", 30, {4}), "it is a BMP image of 24 bits with compression 4, which this program does not read");
+  expect_refused(changed("rgb.bmp", 28, {2}), "it is a BMP image of 2 bits, which this program does not read");
+  expect_refused(changed("five_six_five_bits.bmp", 54, {1}), "it is a BMP image with the colour masks F801, 7E0 and 1F, which");
   expect_refused(changed("palette.bmp", 46, {1, 2}), "it is damaged: it has too many colours");
+}
+
+TEST_F(ImageFile, DamagedAndUnusualPnmsAreRefused) {
+  const auto refuse = [](const std::string& text, const std::string& reason) { expect_refused(Bytes(text.begin(), text.end()), reason); };
+  refuse("P5 20000 20000 255\n", "its size of 20000 x 20000 pixels is too large");
+  for (const auto* format : {"P1", "P4"}) refuse(std::string(format) + " 16000 16000\n1", "the file ends too early");
+  for (const auto* format : {"P2", "P3", "P5", "P6"}) refuse(std::string(format) + " 16000 16000 255\n1", "the file ends too early");
+  refuse("P5 0 1 255\n", "it is damaged: its size is 0 x 1 pixels");
+  refuse("P5 1 1 0\nx", "it is damaged: its largest value is 0, and must be 1 to 65535");
+  refuse("P5 1 1 65536\nxx", "it is damaged: its largest value is 65536");
+  refuse("P2 2 1 9\n9 10", "it is damaged: it has the value 10 above its largest, 9");
+  for (const auto* number : {"-1", "x", "1.5", "12345678901"}) {
+    refuse("P2 1 1 255\n" + std::string(number), "it is damaged: it has other characters where a number is expected");
+  }
+  refuse("P1 2 1\n12", "it is damaged: a pixel is neither 0 nor 1");
+}
+
+// `name`, a little-endian TIFF file, with another value of a field that it has.
+Bytes changed_field(const std::string& name, uint16_t tag, uint32_t value) {
+  auto file = golden_file(name);
+  const auto at = [&](size_t offset) { return static_cast<uint16_t>(file.at(offset) | file.at(offset + 1) << 8); };
+  size_t entry = at(4) + 2U;
+  while (at(entry) != tag) entry += 12;
+  const auto byte = [&](int shift) { return static_cast<uint8_t>(value >> shift); };
+  set_bytes(file, entry + 2, {4, 0, 1, 0, 0, 0, byte(0), byte(8), byte(16), byte(24)});
+  return file;
+}
+
+TEST_F(ImageFile, DamagedAndUnusualTiffsAreRefused) {
+  // Before memory is taken for the pixels.
+  expect_refused(changed_field("deflate.tif", 256, 65536), "its size of 65536 x 13 pixels is too large");
+  expect_refused(changed_field("rgb.tif", 256, 1U << 31), "its size of 2147483648 x 13 pixels is too large");
+  expect_refused(changed_field("deflate.tif", 257, 0), "it is damaged");
+  expect_refused(changed_field("tiles.tif", 257, 1U << 31), "it is damaged");
+  expect_refused(changed_field("tiles.tif", 322, 65520 * 32), "its tiles of 2096640 x 16 pixels are too large");
+  expect_refused(changed_field("tiles.tif", 323, 1U << 30), "its tiles of 16 x 1073741824 pixels are too large");
+  expect_refused(changed_field("grey.tif", 258, 12), "it is a TIFF image of grey values with 12 bits each, which");
+  expect_refused(changed_field("grey.tif", 262, 32803), "it is a TIFF image of colours of the kind 32803 (photometric interpretation)");
+  expect_refused(changed_field("grey.tif", 259, 34712), "it is a TIFF image with the compression 34712, which");
+  expect_refused(changed_field("grey_alpha.tif", 338, 1),
+                 "it is a TIFF image with 2 samples in a pixel, 1 of them beside its colours, which");
+  for (const size_t missing : {1, 10, 100}) expect_refused(cut("rgb.tif", golden_file("rgb.tif").size() - missing), "it is damaged");
+}
+
+// A progressive JPEG file whose last scan follows `num_more` times more, and whose size is changed.
+Bytes with_more_scans(int num_more, const Bytes& size) {
+  auto file = golden_file("progressive_grey.jpg");
+  set_bytes(file, find_marker(file, 0xC2) + 5, size);
+  const Bytes marker = {0xFF, 0xDA};
+  const auto begin = std::ranges::find_end(file, marker).begin();
+  const Bytes scan(begin, file.end() - 2);
+  for (int i = 0; i < num_more; ++i) file.insert(file.end() - 2, scan.begin(), scan.end());
+  return file;
+}
+
+TEST_F(ImageFile, JpegsOfTooManyScansAreRefused) {
+  const Bytes size = {0, 21, 0, 33};
+  EXPECT_NO_THROW(decode_to_ppm(with_more_scans(90, size)));
+  const std::string reason = "it has more than 100 scans, the most for 33 x 21 pixels; save it as baseline JPEG or PNG";
+  expect_refused(with_more_scans(100, size), reason);
+  Bytes pixels;
+  EXPECT_THAT([&] { decode_part(with_more_scans(100, size), {0, 0, 5, 5}, pixels); }, ThrowsMessage<std::runtime_error>(reason));
 }
 
 TEST_F(ImageFile, FilesThatAreCutOffAreRefused) {
   ::testing::internal::CaptureStderr();
   for (const auto& [name, file] : golden_files()) {
     // The last bytes of these add nothing to the image.
-    if (name == "more_after_end.jpg" || name == "run_lengths.bmp" || name.ends_with(".tif")) continue;
+    if (name == "more_after_end.jpg" || name.starts_with("run_lengths") || name.starts_with("plain") || name.ends_with(".tif")) continue;
     for (size_t length = 20; length < file.size(); length += length + 20 < file.size() ? 7 : 1) {
       Bytes pixels;
       EXPECT_THROW(decode_image(cut(name, length), pixels), std::runtime_error) << name << ", " << length << " bytes";

@@ -1,0 +1,206 @@
+#include "images/bmp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <stdexcept>
+#include <vector>
+
+#include "images/bytes.h"
+#include "images/refusal.h"
+#include "images/size.h"
+
+namespace trainer::images {
+namespace {
+
+enum Compression : uint32_t { kNone = 0, kRunLength8 = 1, kRunLength4 = 2, kMasks = 3 };
+constexpr uint32_t kFileHeaderBytes = 14;
+constexpr uint32_t kShortHeaderBytes = 12;  // of OS/2
+constexpr size_t kMasksOffset = 54;
+
+using Rgb = std::array<uint8_t, 3>;
+using Masks = std::array<uint32_t, 3>;  // red, green, blue
+constexpr Masks kMasks555 = {0x7C00, 0x3E0, 0x1F};
+constexpr Masks kMasks565 = {0xF800, 0x7E0, 0x1F};
+constexpr Masks kMasks888 = {0xFF0000, 0xFF00, 0xFF};
+
+struct Header {
+  uint32_t size = 0;
+  uint32_t width = 0;
+  uint32_t height = 0;
+  bool begins_at_top = false;
+  uint32_t bits = 0;  // of a pixel
+  uint32_t compression = kNone;
+  uint32_t num_colours = 0;  // of the palette
+  uint32_t colour_bytes = 4;
+  uint32_t offset = 0;  // of the pixels
+};
+
+Header read_header(std::span<const uint8_t> file) {
+  Header header{.size = little_endian(file, 14, 4)};
+  constexpr std::array<uint32_t, 7> kSizes = {kShortHeaderBytes, 40, 52, 56, 64, 108, 124};
+  if (std::ranges::find(kSizes, header.size) == kSizes.end())
+    refuse_form(fmt::format("a BMP image with a header of {} bytes", header.size));
+  header.offset = little_endian(file, 10, 4);
+  if (header.size == kShortHeaderBytes) {
+    header.width = little_endian(file, 18, 2);
+    header.height = little_endian(file, 20, 2);
+    header.bits = little_endian(file, 24, 2);
+    header.colour_bytes = 3;
+  } else {
+    const auto height = static_cast<int32_t>(little_endian(file, 22, 4));
+    header.width = little_endian(file, 18, 4);
+    header.height = height < 0 ? 0U - static_cast<uint32_t>(height) : static_cast<uint32_t>(height);
+    header.begins_at_top = height < 0;
+    header.bits = little_endian(file, 28, 2);
+    header.compression = little_endian(file, 30, 4);
+    header.num_colours = little_endian(file, 46, 4);
+  }
+  check_size(header.width, header.height);
+  if (header.bits > 8) return header;
+  if (header.bits != 1 && header.bits != 4 && header.bits != 8) refuse_form(fmt::format("a BMP image of {} bits", header.bits));
+  if (header.num_colours == 0) header.num_colours = 1U << header.bits;
+  if (header.num_colours > 256) throw std::runtime_error("it is damaged: it has too many colours");
+  // Some programs give the end of the header as the beginning of the pixels, though the palette comes between them.
+  const auto palette = kFileHeaderBytes + header.size;
+  if (header.offset == palette || header.offset == 0) header.offset = palette + header.colour_bytes * header.num_colours;
+  return header;
+}
+
+std::array<Rgb, 256> read_palette(std::span<const uint8_t> file, const Header& header) {
+  std::array<Rgb, 256> palette{};
+  for (size_t i = 0; i < header.num_colours; ++i) {
+    const auto bgr = bytes_at(file, kFileHeaderBytes + header.size + header.colour_bytes * i, 3);
+    palette[i] = {bgr[2], bgr[1], bgr[0]};
+  }
+  return palette;
+}
+
+Masks read_masks(std::span<const uint8_t> file, const Header& header) {
+  Masks masks = header.bits == 16 ? kMasks555 : kMasks888;
+  if (header.compression == kNone) return masks;
+  for (size_t i = 0; i < masks.size(); ++i) masks[i] = little_endian(file, kMasksOffset + 4 * i, 4);
+  if (header.bits == 32 && masks == Masks{}) return kMasks888;
+  const auto is_byte = [](uint32_t mask) { return std::popcount(mask) == 8 && std::countr_zero(mask) % 8 == 0; };
+  const bool is_known = header.bits == 32   ? std::ranges::all_of(masks, is_byte)
+                        : header.bits == 16 ? masks == kMasks555 || masks == kMasks565
+                                            : masks == kMasks888;
+  if (!is_known) refuse_form(fmt::format("a BMP image with the colour masks {:X}, {:X} and {:X}", masks[0], masks[1], masks[2]));
+  return masks;
+}
+
+// Writes the colour pixel(row, x) of each pixel.
+template <class Pixel>
+void read_rows(std::span<const uint8_t> file, const Header& header, input::RgbImage& image, const Pixel& pixel) {
+  const uint64_t row_bytes = (uint64_t{header.width} * header.bits + 31) / 32 * 4;
+  const auto data = bytes_at(file, header.offset, row_bytes * header.height);
+  allocate(header.width, header.height, image);
+  uint8_t* rgb = image.pixels.data();
+  for (uint32_t y = 0; y < header.height; ++y) {
+    const uint8_t* const row = data.data() + row_bytes * (header.begins_at_top ? y : header.height - 1 - y);
+    for (uint32_t x = 0; x < header.width; ++x) rgb = std::ranges::copy(pixel(row, x), rgb).out;
+  }
+}
+
+void read_direct_colours(std::span<const uint8_t> file, const Header& header, input::RgbImage& image) {
+  const auto masks = read_masks(file, header);
+  const uint32_t bytes = header.bits / 8;
+  struct Channel {
+    uint32_t mask;
+    int shift;
+    uint32_t largest;
+  };
+  std::array<Channel, 3> channels{};
+  for (size_t c = 0; c < 3; ++c) channels[c] = {masks[c], std::countr_zero(masks[c]), masks[c] >> std::countr_zero(masks[c])};
+  read_rows(file, header, image, [&](const uint8_t* row, uint32_t x) {
+    uint32_t value = 0;
+    for (uint32_t i = 0; i < bytes; ++i) value |= uint32_t{row[bytes * x + i]} << (8 * i);
+    Rgb rgb;
+    for (size_t c = 0; c < 3; ++c) {
+      const auto& [mask, shift, largest] = channels[c];
+      rgb[c] = static_cast<uint8_t>(((value & mask) >> shift) * 255 / largest);
+    }
+    return rgb;
+  });
+}
+
+void read_palette_colours(std::span<const uint8_t> file, const Header& header, input::RgbImage& image) {
+  const auto palette = read_palette(file, header);
+  const uint32_t pixels_in_byte = 8 / header.bits;
+  read_rows(file, header, image, [&](const uint8_t* row, uint32_t x) {
+    const auto shift = 8 - header.bits * (x % pixels_in_byte + 1);
+    return palette[(row[x / pixels_in_byte] >> shift) & ((1U << header.bits) - 1)];
+  });
+}
+
+// The indices of all pixels, from the bottom row to the top one. Pixels that the data skip have index 0.
+std::vector<uint8_t> read_runs(std::span<const uint8_t> data, const Header& header) {
+  const bool is_nibbles = header.compression == kRunLength4;
+  std::vector<uint8_t> indices(size_t{header.width} * header.height);
+  size_t next = 0;  // index of the next pixel
+  size_t x = 0;
+  const auto put = [&](uint32_t index) {
+    if (next < indices.size()) indices[next++] = static_cast<uint8_t>(index);
+  };
+  for (size_t i = 0; next < indices.size();) {
+    const auto count = bytes_at(data, i, 2)[0];
+    const uint32_t value = data[i + 1];
+    i += 2;
+    if (count > 0) {
+      const auto length = std::min<size_t>(count, header.width - std::min<size_t>(x, header.width));
+      for (size_t k = 0; k < length; ++k) put(!is_nibbles ? value : k % 2 == 0 ? value >> 4 : value & 15);
+      x += length;
+    } else if (value == 0) {  // end of the row
+      next = (next + header.width - 1) / header.width * header.width;
+      x = 0;
+    } else if (value == 1) {  // end of the image
+      break;
+    } else if (value == 2) {  // a step to the right and upwards
+      next += bytes_at(data, i, 2)[0] + size_t{data[i + 1]} * header.width;
+      x = next % header.width;
+      i += 2;
+    } else {  // so many indices
+      const auto bytes = bytes_at(data, i, is_nibbles ? (value + 1) / 2 : value);
+      for (size_t k = 0; k < value; ++k) put(!is_nibbles ? bytes[k] : k % 2 == 0 ? bytes[k / 2] >> 4 : bytes[k / 2] & 15);
+      x += value;
+      i += bytes.size();
+      i += (header.offset + i) % 2;
+    }
+  }
+  return indices;
+}
+
+void read_run_lengths(std::span<const uint8_t> file, const Header& header, input::RgbImage& image) {
+  const auto palette = read_palette(file, header);
+  bytes_at(file, header.offset, 1);
+  const auto indices = read_runs(file.subspan(header.offset), header);
+  allocate(header.width, header.height, image);
+  uint8_t* rgb = image.pixels.data();
+  for (uint32_t y = 0; y < header.height; ++y) {
+    const uint8_t* const row = indices.data() + size_t{header.width} * (header.begins_at_top ? y : header.height - 1 - y);
+    for (uint32_t x = 0; x < header.width; ++x) rgb = std::ranges::copy(palette[row[x]], rgb).out;
+  }
+}
+
+}  // namespace
+
+bool is_bmp(std::span<const uint8_t> file) { return has_text(file, 0, "BM"); }
+
+void decode_bmp(std::span<const uint8_t> file, input::RgbImage& image) {
+  const auto header = read_header(file);
+  const auto bits = header.bits;
+  const auto compression = header.compression;
+  if ((bits == 16 || bits == 24 || bits == 32) && (compression == kNone || compression == kMasks)) {
+    read_direct_colours(file, header, image);
+  } else if (bits <= 8 && compression == kNone) {
+    read_palette_colours(file, header, image);
+  } else if ((bits == 8 && compression == kRunLength8) || (bits == 4 && compression == kRunLength4)) {
+    read_run_lengths(file, header, image);
+  } else {
+    refuse_form(fmt::format("a BMP image of {} bits with compression {}", bits, compression));
+  }
+}
+
+}  // namespace trainer::images

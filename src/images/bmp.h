@@ -1,0 +1,16 @@
+#pragma once
+// BMP files.
+
+#include <cstdint>
+#include <span>
+
+#include "input/image_file.h"
+
+namespace trainer::images {
+
+bool is_bmp(std::span<const uint8_t> file);
+
+// Throws std::runtime_error with the reason.
+void decode_bmp(std::span<const uint8_t> file, input::RgbImage& image);
+
+}  // namespace trainer::images

@@ -1,0 +1,16 @@
+#pragma once
+// PBM, PGM and PPM files (P1 to P6).
+
+#include <cstdint>
+#include <span>
+
+#include "input/image_file.h"
+
+namespace trainer::images {
+
+bool is_pnm(std::span<const uint8_t> file);
+
+// Throws std::runtime_error with the reason.
+void decode_pnm(std::span<const uint8_t> file, input::RgbImage& image);
+
+}  // namespace trainer::images
