@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -34,7 +35,8 @@ struct FileContent {
   std::span<const uint8_t> bytes;
 };
 
-// Maps the file, or decompresses it if its name ends in .gz. Throws DataError that names the file and the reason.
-FileContent load_file(const std::filesystem::path& path);
+// Maps the file, or decompresses it if its name ends in .gz. Then `check` is called with what there is so far, again and again, and throws
+// DataError if that is already too much or wrong: a few kilobytes may hold gigabytes. Throws DataError that names the file and the reason.
+FileContent load_file(const std::filesystem::path& path, const std::function<void(std::span<const uint8_t>)>& check);
 
 }  // namespace trainer::datasets

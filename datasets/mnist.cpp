@@ -83,44 +83,55 @@ std::optional<fs::path> find_mnist(const MnistLayout& layout, const fs::path& ro
                               file.string(), what, layout.source.url));
 }
 
-FileContent load_idx(const MnistLayout& layout, const fs::path& folder, const std::string& name) {
-  const auto path = find_form(folder, name);
-  if (!path) fail_mnist(layout, folder / name, "the file is missing, also with .gz");
-  return load_file(*path);
-}
-
 uint32_t big_endian(std::span<const uint8_t> bytes, size_t word) {
   uint32_t value = 0;
   for (const auto byte : bytes.subspan(4 * word, 4)) value = value << 8 | byte;
   return value;
 }
 
-// What follows the header, which must have that magic number and, after the number of items, those lengths.
-std::span<const uint8_t> check_idx(const MnistLayout& layout, const FileContent& file, uint32_t magic,
-                                   const std::vector<uint32_t>& lengths) {
-  const auto& [path, owner, bytes] = file;
-  const size_t header_bytes = 4 * (2 + lengths.size());
-  if (bytes.size() < header_bytes) {
-    fail_mnist(layout, path, fmt::format("{} bytes are less than the header of {} bytes", bytes.size(), header_bytes));
-  }
-  if (big_endian(bytes, 0) != magic) {
-    fail_mnist(layout, path, fmt::format("its magic number is {:#010x} instead of {:#010x}", big_endian(bytes, 0), magic));
+// What the header of a file must say: that magic number and, after the number of items, those lengths.
+struct IdxFormat {
+  uint32_t magic;
+  std::vector<uint32_t> lengths;
+  size_t header_bytes() const { return 4 * (2 + lengths.size()); }
+};
+
+// The size of the whole file by its header, with which `bytes` begin.
+size_t check_header(const MnistLayout& layout, const fs::path& path, std::span<const uint8_t> bytes, const IdxFormat& format) {
+  if (big_endian(bytes, 0) != format.magic) {
+    fail_mnist(layout, path, fmt::format("its magic number is {:#010x} instead of {:#010x}", big_endian(bytes, 0), format.magic));
   }
   const uint32_t num_items = big_endian(bytes, 1);
   size_t item_bytes = 1;
-  for (size_t i = 0; i < lengths.size(); ++i) {
+  for (size_t i = 0; i < format.lengths.size(); ++i) {
     const uint32_t length = big_endian(bytes, 2 + i);
-    if (length != lengths[i]) {
-      fail_mnist(layout, path, fmt::format("its images have {} {} instead of {}", length, i == 0 ? "rows" : "columns", lengths[i]));
+    if (length != format.lengths[i]) {
+      fail_mnist(layout, path, fmt::format("its images have {} {} instead of {}", length, i == 0 ? "rows" : "columns", format.lengths[i]));
     }
     item_bytes *= length;
   }
   if (num_items == 0) fail_mnist(layout, path, "it holds 0 items");
-  const size_t expected = header_bytes + size_t{num_items} * item_bytes;
-  if (bytes.size() != expected) {
-    fail_mnist(layout, path, fmt::format("it has {} bytes instead of the {} of {} items", bytes.size(), expected, num_items));
+  const size_t expected = format.header_bytes() + size_t{num_items} * item_bytes;
+  if (bytes.size() > expected) fail_mnist(layout, path, fmt::format("it has more than the {} bytes of {} items", expected, num_items));
+  return expected;
+}
+
+FileContent load_idx(const MnistLayout& layout, const fs::path& folder, const std::string& name, const IdxFormat& format) {
+  const auto path = find_form(folder, name);
+  if (!path) fail_mnist(layout, folder / name, "the file is missing, also with .gz");
+  const auto header_bytes = format.header_bytes();
+  auto file = load_file(*path, [&](std::span<const uint8_t> begin) {
+    if (begin.size() >= header_bytes) check_header(layout, *path, begin, format);
+  });
+  if (file.bytes.size() < header_bytes) {
+    fail_mnist(layout, *path, fmt::format("{} bytes are less than the header of {} bytes", file.bytes.size(), header_bytes));
   }
-  return bytes.subspan(header_bytes);
+  const auto expected = check_header(layout, *path, file.bytes, format);
+  if (file.bytes.size() != expected) {
+    fail_mnist(layout, *path,
+               fmt::format("it has {} bytes instead of the {} of {} items", file.bytes.size(), expected, big_endian(file.bytes, 1)));
+  }
+  return file;
 }
 
 }  // namespace
@@ -192,9 +203,11 @@ fs::path locate_mnist(const MnistLayout& layout, const MnistOptions& options, Lo
 std::unique_ptr<input::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, Split split, Logger& logger) {
   const auto folder = locate_mnist(layout, options, logger);
   const auto& names = split == Split::kTrain ? kTrainFiles : kValidationFiles;
-  std::array files = {load_idx(layout, folder, names.images), load_idx(layout, folder, names.labels)};
-  const auto pixels = check_idx(layout, files[0], kImagesMagic, {kMnistSide, kMnistSide});
-  const auto labels = check_idx(layout, files[1], kLabelsMagic, {});
+  const IdxFormat image_format{kImagesMagic, {kMnistSide, kMnistSide}};
+  const IdxFormat label_format{kLabelsMagic, {}};
+  std::array files = {load_idx(layout, folder, names.images, image_format), load_idx(layout, folder, names.labels, label_format)};
+  const auto pixels = files[0].bytes.subspan(image_format.header_bytes());
+  const auto labels = files[1].bytes.subspan(label_format.header_bytes());
   if (pixels.size() != labels.size() * kMnistImageBytes) {
     fail_mnist(
         layout, files[1].path,
