@@ -60,7 +60,7 @@ cv::Mat decode_webp(std::span<const uint8_t> file) {
 void decode(std::span<const uint8_t> file, input::RgbImage& image) {
   constexpr size_t kMaxBytes = size_t{1} << 30;
   if (file.empty()) throw std::runtime_error("it is empty");
-  if (file.size() > kMaxBytes) throw std::runtime_error("it is larger than 1 GiB");
+  if (file.size() > kMaxBytes) throw std::runtime_error("its file is larger than 1 GiB; save it compressed, or make it smaller");
   if (is_jpeg(file)) return decode_jpeg(file, image);
   if (is_bmp(file)) return decode_bmp(file, image);
   if (is_tiff(file)) return decode_tiff(file, image);

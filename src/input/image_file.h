@@ -18,8 +18,8 @@ using drawing::RgbImage;
 // The file name extension selects the format (.png, .jpg …). Throws Error when the file cannot be written.
 void write_image_file(const std::filesystem::path& path, const RgbImage& image);
 
-// The pixels of an image file's bytes as Pillow gives them (Image.open(file).convert("RGB"), so also without turning them as EXIF says):
-// JPEG, PNG, WebP, BMP and what else OpenCV reads. The view has three interleaved channels and is valid until `pixels` changes. Throws
+// The pixels of an image file's bytes as Pillow gives them (Image.open(file).convert("RGB"), so turned as the file says only for TIFF):
+// JPEG, PNG, WebP, BMP, TIFF, PBM, PGM and PPM. The view has three interleaved channels and is valid until `pixels` changes. Throws
 // std::runtime_error with the reason alone, since the caller knows the file; UsageError in a build without OpenCV. May be called by
 // several threads, as the next two functions.
 ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels);

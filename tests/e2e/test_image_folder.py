@@ -238,10 +238,12 @@ class ImageFolderTest(unittest.TestCase):
         whole = plain_png(3)
         damaged = bytearray(whole)
         damaged[-20] ^= 1
-        no_image = "it is not an image file that this program reads (JPEG, PNG, WebP, BMP, TIFF …), or it is damaged"
+        no_image = "it is not an image file that this program reads (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged"
+        gif = "it is a GIF image, which this program does not read; convert it to PNG or JPEG"
         for name, content, reason in (("00003.png", whole[:-20], "the file ends too early"),
                                       ("00003.png", damaged, "it is damaged: a checksum is wrong"),
-                                      ("00003.png", b"", "cannot be read: the file is empty"), ("text.jpg", b"not an image\n", no_image)):
+                                      ("00003.png", b"", "cannot be read: the file is empty"), ("text.jpg", b"not an image\n", no_image),
+                                      ("00003.jpg", b"GIF89a and more", gif)):
             with self.subTest(reason), self.replaced(self.data / "train" / "cat" / "00003.png", name, content) as path:
                 row.check(self, self.refuse(3, f"sample 3, {path}: {reason}"), 3, FILE=path)
         with self.subTest("validation"), self.replaced(self.data / "val" / "dog" / "00000.png", "00000.png", whole[:50]) as path:
