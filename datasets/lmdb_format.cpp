@@ -15,16 +15,13 @@ namespace {
 
 constexpr const char* kFormat = "trainer packed data set";
 
-// The header: the checksum (CRC-32 of all that follows it), what the entry holds, the order of pixels, channels, height and width of
-// pixels, and since version 2 the index of the sample.
+// The header: the checksum, what the entry holds, the order of pixels, channels, height and width of pixels.
 constexpr size_t kKindOffset = 4;
 constexpr size_t kOrderOffset = 5;
 constexpr size_t kChannelsOffset = 6;
 constexpr size_t kHeightOffset = 8;
 constexpr size_t kWidthOffset = 12;
-constexpr size_t kIndexOffset = 16;
-constexpr size_t kHeaderBytes = 24;
-constexpr size_t kHeaderBytesOfVersion1 = 16;
+constexpr size_t kHeaderBytes = 16;
 
 enum class Kind : uint8_t { kFile = 0, kPixels = 1, kUnreadable = 2 };
 
@@ -37,30 +34,24 @@ std::string make_entry(Kind kind, const input::ImageView& image, std::string_vie
   little_endian::append(entry, static_cast<uint16_t>(image.channels));
   little_endian::append(entry, static_cast<uint32_t>(image.height));
   little_endian::append(entry, static_cast<uint32_t>(image.width));
-  entry.append(kHeaderBytes - kIndexOffset, '\0');
   return entry += content;
 }
 
-template <class T>
-void put(std::string& entry, size_t offset, T value) {
-  std::string bytes;
-  little_endian::append(bytes, value);
-  entry.replace(offset, bytes.size(), bytes);
+// The CRC-32 of all that follows it, since version 2 preceded by the index of the sample, so that one entry is not taken for another.
+uint32_t checksum_of(const StoredEntry& entry) {
+  std::string index;
+  if (entry.version > 1) little_endian::append(index, static_cast<uint64_t>(entry.index));
+  const auto rest = entry.bytes.subspan(kKindOffset);
+  return libdeflate_crc32(libdeflate_crc32(0, index.data(), index.size()), rest.data(), rest.size());
 }
 
-size_t header_bytes_of(const StoredEntry& entry) {
-  const auto header = entry.version == 1 ? kHeaderBytesOfVersion1 : kHeaderBytes;
+void check_size(const StoredEntry& entry) {
   const auto size = entry.bytes.size();
-  if (size < header) throw std::runtime_error(fmt::format("it is damaged: its entry has only {}", counted(size, "byte")));
-  if (entry.version > 1 && little_endian::load<uint64_t>(entry.bytes.data() + kIndexOffset) != static_cast<uint64_t>(entry.index)) {
-    throw std::runtime_error("it is damaged: its entry is that of another sample");
-  }
-  return header;
+  if (size < kHeaderBytes) throw std::runtime_error(fmt::format("it is damaged: its entry has only {}", counted(size, "byte")));
 }
 
 void compare_checksum(const StoredEntry& entry) {
-  const auto rest = entry.bytes.subspan(kKindOffset);
-  if (libdeflate_crc32(0, rest.data(), rest.size()) != little_endian::load<uint32_t>(entry.bytes.data())) {
+  if (checksum_of(entry) != little_endian::load<uint32_t>(entry.bytes.data())) {
     throw std::runtime_error("it is damaged: its checksum is wrong");
   }
 }
@@ -139,18 +130,21 @@ std::string pixels_entry(const input::ImageView& image) {
 std::string unreadable_entry(std::string_view reason) { return make_entry(Kind::kUnreadable, {}, reason); }
 
 void finish_entry(std::string& entry, int64_t index) {
-  put(entry, kIndexOffset, static_cast<uint64_t>(index));
-  put(entry, 0, libdeflate_crc32(0, entry.data() + kKindOffset, entry.size() - kKindOffset));
+  const std::span bytes(reinterpret_cast<const uint8_t*>(entry.data()), entry.size());
+  std::string checksum;
+  little_endian::append(checksum, checksum_of({.bytes = bytes, .index = index, .version = kPackVersion}));
+  entry.replace(0, checksum.size(), checksum);
 }
 
 void check_entry(const StoredEntry& entry) {
-  header_bytes_of(entry);
+  check_size(entry);
   compare_checksum(entry);
 }
 
 input::Sample read_entry(const StoredEntry& stored) {
+  check_size(stored);
   const auto entry = stored.bytes;
-  const auto content = entry.subspan(header_bytes_of(stored));
+  const auto content = entry.subspan(kHeaderBytes);
   input::Sample sample;
   switch (static_cast<Kind>(entry[kKindOffset])) {
     case Kind::kFile:

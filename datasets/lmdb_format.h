@@ -57,7 +57,7 @@ std::string file_entry(std::span<const uint8_t> file);
 std::string pixels_entry(const input::ImageView& image);
 std::string unreadable_entry(std::string_view reason);
 
-// Writes the sample's index and the checksum into its entry.
+// Writes the checksum into the entry of that sample.
 void finish_entry(std::string& entry, int64_t index);
 
 // The entry of that sample as it is stored.
@@ -66,7 +66,7 @@ struct StoredEntry {
   int64_t index;
   int version;  // of the format
 };
-// Throws std::runtime_error with only the reason if the entry is that of another sample, or has another checksum than when it was written.
+// Throws std::runtime_error with only the reason if the entry has another checksum than when it was written, or is that of another sample.
 void check_entry(const StoredEntry& entry);
 // The image file or the pixels, as views into the bytes; nothing else of the sample is set. Of a file the checksum is compared, because
 // decoding takes much longer than that; of pixels it would add a fifth to what training does with them. Throws std::runtime_error with only

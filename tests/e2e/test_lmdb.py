@@ -22,7 +22,7 @@ from test_image_folder import (BINARY, QUICKSTART, RECORD, ROOT, SAMPLE, metrics
                                write_images)
 from troubleshooting import plants  # noqa: E402
 
-HEADER = 24
+HEADER = 16
 # Of images whose pixels are committed in several parts.
 LARGE = 700
 NUM_LARGE = 30
@@ -153,7 +153,7 @@ class LmdbTest(unittest.TestCase):
         expected = self.metrics_of("folder", *resize)
         self.pack("--raw", "--resize", "16")
         self.assertEqual(self.metrics_of("packed", f"dataset={{name: lmdb, root: {self.packed}}}", *resize), expected)
-        sizes = [struct.unpack("<HII", header[6:16]) for header, _ in self.samples()]
+        sizes = [struct.unpack("<HII", header[6:]) for header, _ in self.samples()]
         self.assertEqual((sizes[0], sizes[1], sizes[2]), ((3, 12, 40), (3, 16, int(16 * 29 / 21)), (3, 16, int(16 * 28 / 22))))
         self.packed = self.folder / "files"
         self.pack("--resize", "16")

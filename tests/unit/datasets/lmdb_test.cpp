@@ -60,7 +60,6 @@ std::string file_entry_of(const std::string& content) { return file_entry(as_byt
 // As the first version of this program wrote it: a header without the sample's index.
 std::string version_1_entry_of(const std::string& content) {
   auto entry = file_entry_of(content);
-  entry.erase(16, 8);
   std::string checksum;
   little_endian::append(checksum, libdeflate_crc32(0, entry.data() + 4, entry.size() - 4));
   return entry.replace(0, 4, checksum);
@@ -269,8 +268,7 @@ TEST(LmdbFormat, MalformedEntriesAreRefused) {
     return "";
   };
   EXPECT_EQ(refusal_of(entry), "");
-  EXPECT_EQ(refusal_of(entry.substr(0, 23)), "it is damaged: its entry has only 23 bytes");
-  EXPECT_EQ(refusal_of(entry, 8), "it is damaged: its entry is that of another sample");
+  EXPECT_EQ(refusal_of(entry.substr(0, 15)), "it is damaged: its entry has only 15 bytes");
   EXPECT_EQ(refusal_of(entry + "p"), "it is damaged: its size is not that of its pixels");
   auto wide = entry;
   wide[15] = '\x7f';
@@ -281,6 +279,10 @@ TEST(LmdbFormat, MalformedEntriesAreRefused) {
   auto empty = file_entry({});
   finish_entry(empty, 7);
   EXPECT_EQ(refusal_of(empty), "it is damaged: its file is empty");
+  auto file = file_entry(as_bytes(pixels));
+  finish_entry(file, 7);
+  EXPECT_EQ(refusal_of(file), "");
+  EXPECT_EQ(refusal_of(file, 8), "it is damaged: its checksum is wrong") << "the entry of another sample";
 }
 
 TEST(LmdbFormat, KeysHaveTheOrderOfTheSamples) {
