@@ -47,22 +47,29 @@ Descriptor open_any(const std::filesystem::path& path, int flags, mode_t mode) {
   return Descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
 }
 
-void wait_for_bytes(int pipe, const std::filesystem::path& path) {
-  constexpr int kMilliseconds = 100;
+constexpr int kPollMilliseconds = 100;
+constexpr int kMostPollsWithoutWriter = 50;
+
+// Waits a short time. Returns whether there are bytes, or the writers have closed the pipe.
+bool wait_for_bytes(int pipe, const std::filesystem::path& path) {
   pollfd wanted{.fd = pipe, .events = POLLIN, .revents = 0};
-  while (::poll(&wanted, 1, kMilliseconds) <= 0) {
-    if (stop_signal() != 0) throw Error("stopped on request while waiting for the writer of the pipe " + path.string(), ExitCode::kStopped);
-  }
+  if (::poll(&wanted, 1, kPollMilliseconds) > 0) return true;
+  if (stop_signal() != 0) throw Error("stopped on request while waiting for the writer of the pipe " + path.string(), ExitCode::kStopped);
+  return false;
 }
 
 std::string read_all(const Descriptor& file, const std::filesystem::path& path, size_t max_bytes, bool is_pipe) {
   std::string content;
   std::array<char, size_t{1} << 16> buffer;
+  int num_polls_without_writer = 0;
   while (true) {
-    if (is_pipe) wait_for_bytes(file.number(), path);
+    const bool is_ready = !is_pipe || wait_for_bytes(file.number(), path);
     const auto length = ::read(file.number(), buffer.data(), buffer.size());
     if (length < 0 && errno != EINTR && errno != EAGAIN) fail("read", path);
-    if (length == 0) return content;
+    if (length == 0 && is_ready) return content;
+    if (length == 0 && ++num_polls_without_writer == kMostPollsWithoutWriter) {
+      throw Error("cannot read " + path.string() + ": it is a pipe, and no program has opened it for writing");
+    }
     if (length > 0) content.append(buffer.data(), static_cast<size_t>(length));
     if (content.size() > max_bytes) throw Error("cannot read " + path.string() + ": it has more than " + format_bytes(max_bytes));
   }

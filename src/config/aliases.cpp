@@ -30,6 +30,12 @@ size_t bytes_of(const Node& node) {
 
 }  // namespace
 
+void refuse_more_keys(size_t num_keys, const Position& position) {
+  if (num_keys < kMostKeys) return;
+  throw UsageError(
+      fmt::format("{}: more than {} keys in one section, which no experiment file has; check the path", to_string(position), kMostKeys));
+}
+
 void Anchors::count(const Node& value, const Position& use) {
   num_bytes_ += bytes_of(value);
   if (num_bytes_ <= kMaxAliasBytes) return;
@@ -72,7 +78,9 @@ void apply_merge_key(Node& map) {
       for (const auto& merged : source.members) {
         const bool is_given =
             map.find(merged.name) != nullptr || std::ranges::find(members, merged.name, &Node::Member::name) != members.end();
-        if (!is_given) members.push_back(merged);
+        if (is_given) continue;
+        refuse_more_keys(members.size(), merge->position);
+        members.push_back(merged);
       }
     }
   }

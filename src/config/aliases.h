@@ -9,6 +9,11 @@
 
 namespace trainer::config {
 
+// Far more than any section has. Looking for a key takes time in proportion to their number.
+inline constexpr size_t kMostKeys = 1000;
+// Throws UsageError at `position` if a map with this many keys gets another one.
+void refuse_more_keys(size_t num_keys, const Position& position);
+
 // The values with an anchor in one text. Their copies keep the positions of the anchor's value, where a mistake is corrected.
 class Anchors {
  public:

@@ -87,6 +87,8 @@ class FileReader {
     try {
       const auto file = (folder / expand_path(path.text)).lexically_normal();
       refuse_cycle(file);
+      if (const auto irregular = describe_irregular(file); !irregular.empty())
+        throw Error(fmt::format("cannot read {}: {}", file.string(), irregular));
       base = read(file);
       if (base.kind == Node::Kind::kNull) throw Error(file.string() + " is empty");
       if (base.kind != Node::Kind::kMap) throw Error(file.string() + " is not an experiment file, which has sections of keys and values");

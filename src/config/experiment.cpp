@@ -16,6 +16,12 @@ void Experiment::check(Findings& findings) const {
   if (findings.are_readable({"experiment"}) && !names_a_folder) {
     findings.refuse("experiment", fmt::format("\"{}\" cannot name a folder; use letters, digits, - and _", experiment));
   }
+  // Of a name in a folder, on Linux.
+  constexpr size_t kMostBytes = 255;
+  if (findings.are_readable({"experiment"}) && experiment.size() > kMostBytes) {
+    findings.refuse("experiment",
+                    fmt::format("a name of {} bytes, but a folder's name has at most {}; shorten it", experiment.size(), kMostBytes));
+  }
   const auto& global_batch_size = dataloader.global_batch_size;
   if (findings.are_readable({"dataloader", "training"}) && global_batch_size && *global_batch_size < training.accumulation_steps) {
     findings.refuse("dataloader.global_batch_size",

@@ -10,16 +10,17 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "config/yaml_lines.h"
 
 namespace trainer::config {
 namespace {
 
-// The shortest text that is read back as the same number.
+// The shortest text that is read back as the same number, by any reader of YAML.
 template <class T>
 std::string number_text(T value) {
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
-  return {buffer, end};
+  return portable_number({buffer, end});
 }
 
 bool in_range(double value, const KeyInfo& info) {
@@ -185,7 +186,7 @@ std::vector<std::string> refused_texts(const KeyInfo& info) {
 Key key_of(std::string name, std::string& field, const KeyInfo& info) {
   auto key = make_key(std::move(name), info.is_path ? "path" : "text", info, refused_texts(info));
   key.read = [&field, info](const Node& node) { return parse_text(node, info, field); };
-  key.write = [&field] { return Node::scalar(field); };
+  key.write = [&field] { return text_node(field); };
   return key;
 }
 
@@ -204,7 +205,7 @@ Key key_of(std::string name, std::vector<std::string>& field, const KeyInfo& inf
   };
   key.write = [&field] {
     std::vector<Node> items;
-    for (const auto& text : field) items.push_back(Node::scalar(text));
+    for (const auto& text : field) items.push_back(text_node(text));
     return Node::list(std::move(items));
   };
   return key;
@@ -328,7 +329,7 @@ void KeyTable::add_spelled(std::string name, const std::vector<std::string>& spe
     }
     return "one of " + join(spellings, ", ");
   };
-  key.write = [spellings, get = std::move(get)] { return Node::scalar(spellings[get()]); };
+  key.write = [spellings, get = std::move(get)] { return text_node(spellings[get()]); };
   keys_.push_back(std::move(key));
 }
 

@@ -43,7 +43,8 @@ struct Node::Member {
   Node value;
 };
 
-// One document of at most 1 MiB without tags, nested at most 32 deep; aliases are resolved. Throws UsageError with the position.
+// One document of at most 1 MiB without tags, nested at most 32 deep, with at most 1,000 keys in a section; aliases are resolved. Throws
+// UsageError with the position.
 Node parse_yaml(std::string_view text, const std::string& source);
 
 // Writes a tree as YAML that parse_yaml reads back to the same tree. Short maps of scalars are written on one line.

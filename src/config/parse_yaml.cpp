@@ -54,6 +54,7 @@ class TreeBuilder : public YAML::EventHandler {
       if (const auto* earlier = open_.back()->find(value)) {
         fail(position(mark), fmt::format("\"{}\" is given a second time (first in line {}); keep one", value, earlier->position.line));
       }
+      refuse_more_keys(open_.back()->members.size(), position(mark));
       open_.back()->members.push_back({value, position(mark), Node{}});
       awaiting_value_.back() = true;
       return;

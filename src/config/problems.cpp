@@ -1,5 +1,7 @@
 #include "config/problems.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 
@@ -7,6 +9,12 @@
 #include "base/text.h"
 
 namespace trainer::config {
+namespace {
+
+// More are not read by anybody, and finding those of a section takes time in proportion to their number.
+constexpr size_t kMostProblems = 100;
+
+}  // namespace
 
 Problems::Problem Problems::make(const Position& position, const std::string& key_path, const std::string& what, bool is_contradiction) {
   return {position, key_path, to_string(position) + ": " + (key_path.empty() ? "" : key_path + ": ") + what, is_contradiction};
@@ -14,6 +22,9 @@ Problems::Problem Problems::make(const Position& position, const std::string& ke
 
 void Problems::add(const Position& position, const std::string& key_path, const std::string& what) {
   problems_.push_back(make(position, key_path, what, /*is_contradiction=*/false));
+  if (problems_.size() < kMostProblems) return;
+  throw UsageError(fmt::format("{}\nThese are the first {} problems; correct them to see the others.", join(sorted_lines(problems_), "\n"),
+                               kMostProblems));
 }
 
 void Problems::add_contradiction(const Position& position, const std::string& key_path, const std::string& what) {

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "config/yaml_lines.h"
 
 namespace trainer::config {
 namespace {
@@ -254,7 +255,7 @@ Node write_section(const std::function<void(KeyTable&)>& describe) {
       }
       node.set(key.name, Node::list(std::move(items)));
     } else if (key.component != nullptr) {
-      node.set(key.name, Node::scalar(key.component->name));
+      node.set(key.name, text_node(key.component->name));
       write_options(node, *key.component);
     } else if (key.components != nullptr) {
       std::vector<Node> items;

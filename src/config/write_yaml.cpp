@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
 
 #include "config/yaml_lines.h"
 
@@ -19,6 +22,27 @@ bool is_plain(std::string_view text) {
   return std::ranges::all_of(text, [&](char c) { return is_word(c) || kLater.find(c) != std::string_view::npos; });
 }
 
+// Whether all readers of YAML take the text as text without quotes: not those of 1.1, which know `no`, 0x1f, 1_000, 12:30 and dates.
+bool reads_as_text(std::string_view text) {
+  static constexpr std::array<std::string_view, 8> kWords = {"y", "yes", "on", "true", "n", "no", "off", "false"};
+  const bool may_be_number = text.empty() || std::string_view("0123456789+-.").find(text.front()) != text.npos;
+  if (may_be_number) return text.starts_with("./") || text.starts_with("../");
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return is_plain(text) && std::ranges::find(kWords, lower) == kWords.end();
+}
+
+// Characters that YAML 1.1 takes for line breaks, or does not allow: U+2028, U+2029, U+FEFF, U+FFFE and U+FFFF, which have three bytes.
+const char* escape_of(std::string_view character) {
+  static constexpr std::array<std::pair<std::string_view, const char*>, 5> kEscapes = {{{"\xe2\x80\xa8", "\\u2028"},
+                                                                                        {"\xe2\x80\xa9", "\\u2029"},
+                                                                                        {"\xef\xbb\xbf", "\\ufeff"},
+                                                                                        {"\xef\xbf\xbe", "\\ufffe"},
+                                                                                        {"\xef\xbf\xbf", "\\uffff"}}};
+  const auto* found = std::ranges::find_if(kEscapes, [&](const auto& escape) { return character == escape.first; });
+  return found == kEscapes.end() ? nullptr : found->second;
+}
+
 std::string quote(std::string_view text) {
   std::string quoted = "\"";
   for (size_t i = 0; i < text.size(); ++i) {
@@ -33,6 +57,9 @@ std::string quote(std::string_view text) {
     } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {  // control characters of Latin-1, in UTF-8
       quoted += fmt::format("\\x{:02x}", next);
       ++i;
+    } else if (const char* escape = escape_of(text.substr(i, 3))) {
+      quoted += escape;
+      i += 2;
     } else {
       quoted += c;
     }
@@ -40,11 +67,13 @@ std::string quote(std::string_view text) {
   return quoted + '"';
 }
 
+std::string key_text(const std::string& name) { return is_plain(name) ? name : quote(name); }
+
 std::string scalar_text(const Node& node) { return !node.quoted && is_plain(node.text) ? node.text : quote(node.text); }
 
 void add_lines(const Node& map, const std::string& path, size_t indent, std::vector<YamlLine>& lines) {
   for (const auto& member : map.members) {
-    const auto key = std::string(indent, ' ') + (is_plain(member.name) ? member.name : quote(member.name)) + ':';
+    const auto key = std::string(indent, ' ') + key_text(member.name) + ':';
     const auto member_path = path.empty() ? member.name : path + '.' + member.name;
     const Node& value = member.value;
     if (value.kind == Node::Kind::kMap && !value.members.empty()) {
@@ -69,6 +98,20 @@ std::vector<YamlLine> yaml_lines(const Node& map) {
   return lines;
 }
 
+Node text_node(std::string text) {
+  const bool needs_quotes = !reads_as_text(text);
+  return Node::scalar(std::move(text), needs_quotes);
+}
+
+std::string portable_number(std::string text) {
+  double value = 0;
+  const auto* end = text.data() + text.size();
+  const bool is_number = std::from_chars(text.data(), end, value).ptr == end;
+  const auto exponent = text.find('e');
+  if (is_number && exponent != text.npos && text.find('.') == text.npos) text.insert(exponent, ".0");
+  return text;
+}
+
 std::string to_inline_yaml(const Node& node) {
   std::vector<std::string> parts;
   switch (node.kind) {
@@ -81,7 +124,7 @@ std::string to_inline_yaml(const Node& node) {
       return fmt::format("[{}]", fmt::join(parts, ", "));
     case Node::Kind::kMap:
       for (const auto& member : node.members) {
-        parts.push_back(fmt::format("{}: {}", is_plain(member.name) ? member.name : quote(member.name), to_inline_yaml(member.value)));
+        parts.push_back(fmt::format("{}: {}", key_text(member.name), to_inline_yaml(member.value)));
       }
       return fmt::format("{{{}}}", fmt::join(parts, ", "));
   }

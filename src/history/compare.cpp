@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "config/node.h"
+#include "config/yaml_lines.h"
 #include "history/json.h"
 
 namespace trainer::history {
@@ -20,7 +22,8 @@ std::string joined(const std::string& prefix, const std::string& name) { return 
 
 void add_node(const config::Node& node, const std::string& name, Values& values) {
   if (node.kind != config::Node::Kind::kMap || node.members.empty()) {
-    values.emplace_back(name, config::to_inline_yaml(node));
+    // Earlier versions wrote 1e-05 for 1.0e-05.
+    values.emplace_back(name, config::portable_number(config::to_inline_yaml(node)));
     return;
   }
   for (const auto& member : node.members) add_node(member.value, joined(name, member.name), values);
@@ -105,11 +108,12 @@ Values result_values(const RunRecord& run) {
 
 std::vector<Row> rows_of(std::span<const RunRecord> runs, const std::function<Values(const RunRecord&)>& values_of) {
   std::vector<Row> rows;
+  std::unordered_map<std::string, size_t> row_of_name;
   for (size_t i = 0; i < runs.size(); ++i) {
     for (auto& [name, value] : values_of(runs[i])) {
-      auto row = std::ranges::find(rows, name, &Row::name);
-      if (row == rows.end()) row = rows.insert(rows.end(), {name, std::vector<std::optional<std::string>>(runs.size())});
-      row->values[i] = std::move(value);
+      const auto [row, is_new] = row_of_name.emplace(name, rows.size());
+      if (is_new) rows.push_back({name, std::vector<std::optional<std::string>>(runs.size())});
+      rows[row->second].values[i] = std::move(value);
     }
   }
   return rows;

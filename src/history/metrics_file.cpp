@@ -1,9 +1,9 @@
 #include "history/metrics_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
-#include <regex>
 #include <string_view>
 
 #include "base/file.h"
@@ -13,16 +13,33 @@ namespace trainer::history {
 namespace {
 
 constexpr std::string_view kTrainPrefix = R"({"event":"train")";
+constexpr std::array<std::string_view, 3> kNotFinite = {"NaN", "-Infinity", "Infinity"};
 // Not measurements.
 constexpr std::array<std::string_view, 5> kHeads = {"event", "time", "epoch", "step", "num_samples"};
 
-// Discarded if the line is no JSON object. Python writes NaN and Infinity, which JSON does not have.
+// Python writes NaN and Infinity, which JSON does not have: null in their place.
+std::string with_null_for_not_finite(std::string_view line) {
+  std::string result;
+  bool in_text = false;
+  while (!line.empty()) {
+    const auto word = std::ranges::find_if(kNotFinite, [&](std::string_view candidate) { return !in_text && line.starts_with(candidate); });
+    if (word != kNotFinite.end()) {
+      result += "null";
+      line.remove_prefix(word->size());
+      continue;
+    }
+    const size_t length = in_text && line.front() == '\\' ? std::min<size_t>(2, line.size()) : 1;
+    if (line.front() == '"') in_text = !in_text;
+    result += line.substr(0, length);
+    line.remove_prefix(length);
+  }
+  return result;
+}
+
+// Discarded if the line is no JSON object.
 Json parse_line(std::string_view line) {
   auto event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (event.is_discarded() && (line.find("NaN") != line.npos || line.find("Infinity") != line.npos)) {
-    static const std::regex kNotFinite("([:\\[,]\\s*)(NaN|-?Infinity)");
-    event = Json::parse(std::regex_replace(std::string(line), kNotFinite, "$1null"), nullptr, /*allow_exceptions=*/false);
-  }
+  if (event.is_discarded()) event = Json::parse(with_null_for_not_finite(line), nullptr, /*allow_exceptions=*/false);
   return event.is_object() ? event : Json(Json::value_t::discarded);
 }
 

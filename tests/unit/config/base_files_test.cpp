@@ -1,6 +1,7 @@
 #include "config/base_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "tests/testing/temporary_folder.h"
@@ -115,6 +116,8 @@ TEST_F(BaseFiles, FilesThatCannotBeABase) {
   EXPECT_EQ(error("empty.yaml"), "x.yaml:2:7: base: empty.yaml is empty");
   write("broken.yaml", "a: 1\nb: [\n");
   EXPECT_TRUE(error("broken.yaml").starts_with("broken.yaml:3:1: invalid YAML")) << error("broken.yaml");
+  ASSERT_EQ(::mkfifo((folder_.path() / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(error("pipe"), "x.yaml:2:7: base: cannot read pipe: it is a pipe, not a regular file");
   write("middle.yaml", "base: absent.yaml\n");
   EXPECT_EQ(error("middle.yaml"), "middle.yaml:1:7: base: cannot read absent.yaml: No such file or directory");
 }

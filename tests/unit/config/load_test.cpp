@@ -1,6 +1,9 @@
 #include "config/load.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -380,6 +383,30 @@ TEST(Load, FilesThatCannotBeUsed) {
   EXPECT_NE(error(folder.path() / "absent.yaml").find("No such file"), std::string::npos);
   write_file_atomically(folder.path() / "empty.yaml", "");
   EXPECT_NE(error(folder.path() / "empty.yaml").find("the file is empty"), std::string::npos);
+}
+
+TEST(Load, AnExperimentsNameFitsIntoAFolder) {
+  const std::string text = "model: {name: net}\ndataset: {name: data}\noptimizer: {name: sgd}\ntraining: {epochs: 1}\n";
+  EXPECT_EQ(loaded("experiment: " + std::string(255, 'a') + "\n" + text).experiment.size(), 255U);
+  EXPECT_EQ(load_error("experiment: " + std::string(300, 'a') + "\n" + text),
+            "x.yaml:1:13: experiment: a name of 300 bytes, but a folder's name has at most 255; shorten it");
+}
+
+TEST(Load, AtMostAHundredProblemsAreReported) {
+  std::string text = kMinimal;
+  for (int i = 0; i < 50'000; ++i) text += fmt::format("{} {{x: 1}}", i == 0 ? "optimizer: {name: sgd, groups: [" : ",");
+  const auto error = load_error(text + "]}\n");
+  EXPECT_EQ(std::ranges::count(error, '\n'), 100);
+  EXPECT_TRUE(error.ends_with("\nThese are the first 100 problems; correct them to see the others.")) << error;
+}
+
+TEST(Load, TheResolvedFileMeansTheSameToEveryReaderOfYaml) {
+  auto experiment = loaded(std::string(kMinimal), {"experiment=no", "optimizer={name: adamw, lr: 1e-5}", "output_dir=2026-01-31"});
+  const auto text = to_yaml(experiment, small_registries());
+  for (const auto* line : {"experiment: \"no\"\n", "lr: 1.0e-05\n", "output_dir: \"2026-01-31\"\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << text;
+  }
+  EXPECT_EQ(loaded(text).experiment, "no");
 }
 
 }  // namespace

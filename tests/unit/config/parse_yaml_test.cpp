@@ -1,7 +1,9 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "config/node.h"
+#include "config/yaml_lines.h"
 
 namespace trainer::config {
 namespace {
@@ -72,6 +74,21 @@ TEST(ParseYaml, NestingIsBounded) {
   EXPECT_NE(parse_error(map).find("nested more than 32 deep"), std::string::npos);
 }
 
+TEST(ParseYaml, TheKeysOfASectionAreBounded) {
+  std::string map;
+  for (int i = 0; i < 100'000; ++i) map += fmt::format("k{}:\n", i);
+  EXPECT_EQ(parse_error(map), "x.yaml:1001:1: more than 1000 keys in one section, which no experiment file has; check the path");
+  // Of sections that are merged.
+  std::string sections;
+  std::string aliases;
+  for (int section = 0; section < 20; ++section) {
+    sections += fmt::format("s{0}: &s{0}\n", section);
+    for (int i = 0; i < 100; ++i) sections += fmt::format("  k{}_{}: 1\n", section, i);
+    aliases += fmt::format("*s{}, ", section);
+  }
+  EXPECT_NE(parse_error(sections + "all: {<<: [" + aliases + "]}\n").find("more than 1000 keys"), std::string::npos);
+}
+
 TEST(ParseYaml, OnlyUtf8Text) {
   EXPECT_EQ(parse_error("a: 1\nb: caf\xE9\n"), "x.yaml:2:7: byte 0xe9 is not UTF-8 text; save the file as UTF-8");
   EXPECT_NE(parse_error(std::string("\xFF\xFE"
@@ -105,6 +122,26 @@ TEST(ToYaml, ReadsBackToTheSameTree) {
   EXPECT_EQ(again.find("escapes")->value.text, "quote \" backslash \\ newline \n tab \t end");
   EXPECT_EQ(again.find("looks_null")->value.kind, Node::Kind::kScalar);
   EXPECT_EQ(again.find("nothing")->value.kind, Node::Kind::kNull);
+}
+
+TEST(ToYaml, TextIsQuotedWhereAReaderOfYamlWouldReadSomethingElse) {
+  const auto written = [](const char* text) { return to_inline_yaml(text_node(text)); };
+  for (const auto* text : {"no", "Yes", "ON", "off",  "y",    "N",   "true", "False", "0123", "12:30:00",   "1_000", "1e5",  "1.5",
+                           "-1", "+1",  ".5", "0x1f", "0b1",  "0o7", ".inf", "-.INF", ".nan", "2026-01-31", "~",     "null", "=",
+                           "<<", "-",   "",   "a: b", "a #b", "[a]", "*a",   "&a",    "!a",   "%a",         "@a"}) {
+    EXPECT_EQ(written(text), fmt::format("\"{}\"", text));
+    EXPECT_EQ(parse_yaml(written(text), "x.yaml").text, text);
+  }
+  for (const auto* text : {"cifar10", "runs/a", "/data", "./data", "../data", "none", "on_error", "yes_no", "a-1", "http://host:80", "_"}) {
+    EXPECT_EQ(written(text), text);
+  }
+  EXPECT_EQ(written("a\xe2\x80\xa8\xef\xbb\xbf\xef\xbf\xbf"), R"("a\u2028\ufeff\uffff")");
+}
+
+TEST(ToYaml, NumbersHaveAFractionBeforeTheirExponent) {
+  EXPECT_EQ(portable_number("1e-05"), "1.0e-05");
+  EXPECT_EQ(portable_number("-2e+20"), "-2.0e+20");
+  for (const auto* text : {"2.5e-07", "0.1", "3", "resnet18", "1e", "e5", "\"1e5\"", "[1e5]"}) EXPECT_EQ(portable_number(text), text);
 }
 
 }  // namespace
