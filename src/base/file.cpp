@@ -20,9 +20,6 @@
 namespace trainer {
 namespace {
 
-// As folders, files are for those whom the umask allows.
-constexpr mode_t kNewFileMode = 0666;
-
 [[noreturn]] void fail(const std::string& action, const std::filesystem::path& path) {
   const int reason = errno;
   const bool is_link = reason == ELOOP && action == "write";
@@ -125,7 +122,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(path),
       temporary_(path.string() + ".tmp" + std::to_string(::getpid())),
-      file_(open_regular_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, kNewFileMode)) {
+      file_(open_regular_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW)) {
   // The name of the temporary file tells nothing, unless something is in its way.
   if (file_.number() < 0) fail("write", errno == ELOOP || errno == 0 ? temporary_ : path_);
 }
@@ -157,7 +154,7 @@ void flush_folder(const std::filesystem::path& path) {
 }
 
 LineFile::LineFile(const std::filesystem::path& path)
-    : path_(path), file_(open_regular_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, kNewFileMode)) {
+    : path_(path), file_(open_regular_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW)) {
   if (file_.number() < 0) fail("write", path);
 }
 

@@ -17,7 +17,7 @@ namespace trainer {
 
 // Opens a regular file with the flags of open(2) and, if they create it, `mode`. On failure the descriptor is -1 and errno holds the
 // reason; it is 0 if the path names something else, which describe_irregular() describes.
-Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_t mode = 0644);
+Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_t mode = 0666);
 // "it is a pipe, not a regular file"; empty if the path names a regular file, or nothing.
 std::string describe_irregular(const std::filesystem::path& path);
 

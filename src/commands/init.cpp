@@ -136,7 +136,7 @@ void refuse_existing(const fs::path& file) {
 }
 
 void write_new_file(const fs::path& path, std::string_view text) {
-  const auto file = open_regular_file(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  const auto file = open_regular_file(path, O_WRONLY | O_CREAT | O_EXCL);
   if (file.number() < 0 && errno == EEXIST) refuse_existing(path);
   if (file.number() >= 0 && write_all(file.number(), text)) return;
   const int reason = errno;

@@ -15,7 +15,7 @@ namespace trainer::input {
 
 using drawing::RgbImage;
 
-// The file name extension selects the format (.png, .jpg …). Throws Error when the file cannot be written.
+// The file name extension selects the format (.png, .jpg …). Writes as write_output_file() (base/output_file.h).
 void write_image_file(const std::filesystem::path& path, const RgbImage& image);
 
 // The pixels of an image file's bytes as Pillow gives them (Image.open(file).convert("RGB"), so turned as the file says only for TIFF):

@@ -17,6 +17,7 @@ import test_hosts  # noqa: E402
 import test_image_folder  # noqa: E402
 import test_lmdb  # noqa: E402
 import test_ranks  # noqa: E402
+import test_refused_starts  # noqa: E402
 import test_report  # noqa: E402
 import test_slurm  # noqa: E402
 import test_stopping  # noqa: E402
@@ -25,7 +26,7 @@ from troubleshooting import PAGE, PLACEHOLDERS, read_rows  # noqa: E402
 
 CASES = (test_checkpoints.CheckpointsTest, test_container.ContainerTest, test_cuda_module.CudaModuleTest, test_datasets.DatasetsTest, test_elastic.ElasticTest,
          test_eval.EvalTest, test_eval.PredictTest, test_event_command.EventCommandTest, test_failures.FailuresTest, test_hosts.HostsTest, test_image_folder.ImageFolderTest, test_lmdb.LmdbTest,
-         test_ranks.RanksTest, test_report.ReportTest, test_slurm.SlurmTest, test_stopping.StoppingTest, test_trainer.TrainerTest)
+         test_ranks.RanksTest, test_refused_starts.RefusedStartsTest, test_report.ReportTest, test_slurm.SlurmTest, test_stopping.StoppingTest, test_trainer.TrainerTest)
 
 
 class TroubleshootingTest(unittest.TestCase):
