@@ -2,22 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <openssl/evp.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <exception>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -30,6 +25,7 @@
 #include "base/signal.h"
 #include "base/text.h"
 #include "datasets/files.h"
+#include "datasets/folder_listing.h"
 #include "datasets/new_folder.h"
 
 namespace trainer::datasets {
@@ -45,99 +41,6 @@ constexpr const char* kFiles = "files";
 constexpr const char* kManifest = "manifest.txt";
 constexpr const char* kInUse = ".in_use";
 
-struct ListedFile {
-  fs::path path;  // below the folder
-  uint64_t num_bytes = 0;
-  int64_t time = 0;  // of its last change
-};
-
-struct ListedLink {
-  fs::path path;
-  // Another path to the same folder, relative to the listed one; empty: it leads neither to a file nor to a folder.
-  fs::path target;
-};
-
-struct Listing {
-  fs::path folder;
-  std::vector<fs::path> folders;
-  std::vector<ListedFile> files;
-  std::vector<ListedLink> links;
-  uint64_t num_bytes = 0;
-};
-
-class FolderLister {
- public:
-  explicit FolderLister(const fs::path& folder) { listing_.folder = folder; }
-
-  Listing list_all() {
-    // Links to any folder that holds this one would never end; they become links to the folder that holds the copy.
-    for (auto above = listing_.folder; above.has_relative_path();) {
-      above = above.parent_path();
-      first_paths_.emplace(id_of(above), "..");
-    }
-    first_paths_.emplace(id_of(listing_.folder), ".");
-    list_folder("");
-    return std::move(listing_);
-  }
-  // Folders, and what is missing, are left out.
-  Listing list(const std::vector<fs::path>& files) {
-    for (const auto& file : files) {
-      const auto status = status_of(file);
-      if (status && !S_ISDIR(status->st_mode)) add(file, status);
-    }
-    return std::move(listing_);
-  }
-
- private:
-  // Empty: the path leads nowhere.
-  std::optional<struct stat> status_of(const fs::path& path) const {
-    struct stat status {};
-    return ::stat((listing_.folder / path).c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
-  }
-  static std::pair<dev_t, ino_t> id_of(const fs::path& folder) {
-    struct stat status {};
-    if (::stat(folder.c_str(), &status) != 0) fail_with_errno("list", folder);
-    return {status.st_dev, status.st_ino};
-  }
-
-  void list_folder(const fs::path& folder) {
-    std::vector<fs::path> names;
-    for (const auto& entry : fs::directory_iterator(listing_.folder / folder)) names.push_back(entry.path().filename());
-    // So that each listing follows the same one of several paths to a folder.
-    std::ranges::sort(names);
-    for (const auto& name : names) {
-      if (stop_signal() != 0) throw Error("stopped on request while listing " + listing_.folder.string(), ExitCode::kStopped);
-      const auto path = folder / name;
-      const auto status = status_of(path);
-      if (!status || !S_ISDIR(status->st_mode)) {
-        add(path, status);
-        continue;
-      }
-      const auto [first, is_new] = first_paths_.emplace(std::pair(status->st_dev, status->st_ino), path);
-      if (is_new) {
-        listing_.folders.push_back(path);
-        list_folder(path);
-      } else {
-        listing_.links.push_back({path, first->second});
-      }
-    }
-  }
-
-  void add(const fs::path& path, const std::optional<struct stat>& status) {
-    if (!status || !S_ISREG(status->st_mode)) {
-      listing_.links.push_back({path, ""});
-      return;
-    }
-    const auto num_bytes = static_cast<uint64_t>(status->st_size);
-    listing_.files.push_back({path, num_bytes, int64_t{status->st_mtim.tv_sec} * 1'000'000'000 + status->st_mtim.tv_nsec});
-    listing_.num_bytes += num_bytes;
-  }
-
-  Listing listing_;
-  // By which a folder was reached first, relative to the listed folder.
-  std::map<std::pair<dev_t, ino_t>, fs::path> first_paths_;
-};
-
 // By which the copies of different folders, and of different files of one folder, have different names.
 uLong checksum_of_names(const fs::path& folder, const std::vector<fs::path>& files) {
   auto checksum = crc32_z(0, nullptr, 0);
@@ -149,27 +52,15 @@ uLong checksum_of_names(const fs::path& folder, const std::vector<fs::path>& fil
   return checksum;
 }
 
-std::string digest_of(const Listing& listing) {
-  std::string text;
-  for (const auto& folder : listing.folders) text += folder.string() + '\0';
-  for (const auto& file : listing.files) text += fmt::format("{} {} {}", file.num_bytes, file.time, file.path.string()) + '\0';
-  for (const auto& link : listing.links) text += link.path.string() + '\0' + link.target.string() + '\0';
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1)
-    throw std::runtime_error("cannot compute SHA-256");
-  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
-}
-
 // The first lines of a copy's manifest, by which it is known to be that of this source.
-std::string describe(const Listing& source) {
+std::string describe(const FolderListing& source) {
   return fmt::format("{}\n{} files, {} bytes\n{}\n", source.folder.string(), source.files.size(), source.num_bytes, digest_of(source));
 }
 
 // Whether the copy with that manifest still has the files that were written.
 bool is_intact(const fs::path& copy, const std::string& manifest) {
   try {
-    return manifest.ends_with('\n' + digest_of(FolderLister(copy / kFiles).list_all()) + '\n');
+    return manifest.ends_with('\n' + digest_of(list_folder(copy / kFiles)) + '\n');
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error&) {
@@ -269,14 +160,14 @@ void stop_if_requested(const fs::path& source) {
   if (stop_signal() != 0) throw Error("stopped on request while copying " + source.string(), ExitCode::kStopped);
 }
 
-void check_space(const fs::path& stage_to, const Listing& source) {
+void check_space(const fs::path& stage_to, const FolderListing& source) {
   const auto free = fs::space(stage_to).available;
   if (free > source.num_bytes) return;
   throw std::runtime_error(fmt::format("{} has {} of free space, but the copy of {} needs {}; free some, or choose another folder",
                                        stage_to.string(), format_bytes(free), source.folder.string(), format_bytes(source.num_bytes)));
 }
 
-void copy_files(const Listing& source, const fs::path& target, Logger& logger) {
+void copy_files(const FolderListing& source, const fs::path& target, Logger& logger) {
   for (const auto& folder : source.folders) create_folders(target / folder);
   for (const auto& file : source.files) create_folders((target / file.path).parent_path());
   for (const auto& [path, to] : source.links) {
@@ -358,7 +249,7 @@ StagedFolder::StagedFolder(const fs::path& source, const std::vector<fs::path>& 
 }
 
 void StagedFolder::copy(const fs::path& folder, const std::vector<fs::path>& files, Logger& logger) {
-  const auto source = files.empty() ? FolderLister(folder).list_all() : FolderLister(folder).list(files);
+  const auto source = files.empty() ? list_folder(folder) : list_files(folder, files);
   const auto description = describe(source);
   const PartialFolder partial(hidden("partial"));
   if (is_there(folder_)) {
@@ -386,7 +277,7 @@ void StagedFolder::copy(const fs::path& folder, const std::vector<fs::path>& fil
   const auto copy = partial.path() / "copy";
   create_folders(copy / kFiles);
   copy_files(source, copy / kFiles, logger);
-  write_file_atomically(copy / kManifest, description + digest_of(FolderLister(copy / kFiles).list_all()) + '\n');
+  write_file_atomically(copy / kManifest, description + digest_of(list_folder(copy / kFiles)) + '\n');
   put_into_place(copy, folder_);
   logger.info("copied and verified: {}", path().string());
 }

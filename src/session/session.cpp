@@ -47,7 +47,8 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"world_size", ranks.size()},
       {"ranks", std::move(entries)},
   };
-  return environment.dump(2) + '\n';
+  // Names of files are not always UTF-8.
+  return environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace

@@ -3,6 +3,7 @@ was built without OpenCV."""
 
 import fcntl
 import gzip
+import json
 import os
 import pathlib
 import shutil
@@ -95,6 +96,16 @@ class DatasetsTest(unittest.TestCase):
         self.assertRegex(copied.err, rf"copying .* of 8 files from {self.folder}/images to {self.local}/trainer-{os.geteuid()}\n")
         self.assertEqual(metrics(self.folder / "run"), in_place)
         self.assertEqual(list(self.local.glob("*/*")), [])
+
+    def test_names_of_files_need_not_be_utf8(self):
+        train = self.write_images(8)
+        latin = "caf\udce9"  # the byte 0xe9
+        (train.parent / "0.png").rename(train.parent / f"{latin}.png")
+        train.write_bytes(os.fsencode(train.read_text().replace("0.png", f"{latin}.png")))
+        run = trainer(*(self.folder / latin if value == self.folder / "run" else value for value in self.csv_arguments()))
+        self.assertEqual(run.returncode, 0, run.err)
+        command = json.loads((self.folder / latin / "environment.json").read_text())["command_line"]
+        self.assertIn(f"{self.folder}/caf\ufffd", command)
 
     def test_weights_that_change_between_resumes(self):
         self.write_images(8)

@@ -68,7 +68,7 @@ TEST(Samplers, WeightsAreThoseOfTheFilesBeforeAPartIsHeldOut) {
 }
 
 TEST(Samplers, AByteOrderMarkIsNoWeight) {
-  const WeightsFile file("\xef\xbb\xbf1\n0\n2\n");
+  const WeightsFile file("\ufeff1\n0\n2\n");
   EXPECT_EQ(make_sampler(file.weighted(), LabelledSamples(3))->num_samples(), 3);
 }
 
