@@ -74,7 +74,7 @@ void Saver::save(const state::Tree& tree, int64_t step, bool is_best) {
   const auto begin = Clock::now();
   wait();
   auto copy = copy_->take(tree);
-  saved_ = {.step = step, .file = store_.file_of(step), .error = {}, .pause_seconds = seconds_since(begin)};
+  saved_ = {.step = step, .file = store_.file_of(step), .error = {}, .removed = {}, .pause_seconds = seconds_since(begin)};
   is_unreported_ = true;
   start([this, copy = std::move(copy), is_best] { write(copy, is_best); });
 }
@@ -82,7 +82,9 @@ void Saver::save(const state::Tree& tree, int64_t step, bool is_best) {
 void Saver::write(const state::Tree& copy, bool is_best) {
   const auto begin = Clock::now();
   try {
-    saved_.num_bytes = store_.write(copy, saved_.step, is_best);
+    auto written = store_.write(copy, saved_.step, is_best);
+    saved_.num_bytes = written.num_bytes;
+    saved_.removed = std::move(written.removed);
   } catch (const std::exception& error) {
     saved_.error = error.what();
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/store.h"
 #include "state/tree.h"
@@ -20,8 +21,9 @@ struct Saved {
   std::filesystem::path file;
   std::string error;  // empty: the file is on the disk
   uint64_t num_bytes = 0;
-  double pause_seconds = 0;  // how long save() blocked its caller
-  double write_seconds = 0;  // from then until the file was on the disk
+  std::vector<std::filesystem::path> removed;  // older checkpoints
+  double pause_seconds = 0;                    // how long save() blocked its caller
+  double write_seconds = 0;                    // from then until the file was on the disk
 };
 
 // Not thread-safe: one thread calls it. Writes in a background thread of the lowest priority.

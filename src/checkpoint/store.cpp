@@ -9,7 +9,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/budget.h"
 #include "checkpoint/pytorch_file.h"
+#include "checkpoint/refusal.h"
+#include "checkpoint/zip_reader.h"
 
 namespace trainer::checkpoint {
 namespace {
@@ -18,6 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLast = "last.pt";
 constexpr const char* kBest = "best.pt";
+constexpr const char* kProbe = "probe";
 
 std::optional<int64_t> step_of(const fs::path& file) {
   constexpr std::string_view kPrefix = "step_";
@@ -27,6 +31,27 @@ std::optional<int64_t> step_of(const fs::path& file) {
   const auto* end = name.data() + name.size();
   const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
   return error == std::errc() && rest == end ? std::optional(step) : std::nullopt;
+}
+
+// Whether `file` has the name of an unfinished file of ours: "step_00001950.pt.tmp31".
+bool is_temporary(const fs::path& file) {
+  constexpr std::string_view kExtension = ".tmp";
+  const auto extension = file.extension().string();
+  const bool is_form = extension.starts_with(kExtension) && extension.find_first_not_of("0123456789", kExtension.size()) == extension.npos;
+  const auto target = file.stem();
+  return is_form && (target == kLast || target == kBest || target == kProbe || step_of(target));
+}
+
+// By its directory of entries; their contents are not read.
+bool is_complete(const fs::path& file) {
+  try {
+    const auto map = map_file(file);
+    Budget budget(map.bytes().size(), file.string());
+    const ZipReader archive(map.bytes(), file.string(), budget);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -43,45 +68,77 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
   return files;
 }
 
-Store::Store(fs::path folder, int64_t keep_last) : folder_(std::move(folder)), keep_last_(keep_last) {
+std::string checkpoint_name(int64_t step) { return fmt::format("step_{:08}.pt", step); }
+
+Store::Store(fs::path folder, int64_t keep_last, WrittenFiles* files) : folder_(std::move(folder)), keep_last_(keep_last), files_(files) {
   try {
     fs::create_directories(folder_);
     for (const auto& entry : fs::directory_iterator(folder_)) {
-      if (entry.path().extension().string().starts_with(".tmp")) fs::remove(entry.path());
+      if (is_temporary(entry.path())) fs::remove(entry.path());
     }
-    AtomicFile(folder_ / "probe").write("x");
+    AtomicFile(folder_ / kProbe).write("x");
   } catch (const std::exception& error) {
     throw CheckpointError(
         fmt::format("no checkpoint can be saved in {}: {}; make it writable, or choose another --run-dir", folder_.string(), error.what()));
   }
 }
 
-fs::path Store::file_of(int64_t step) const { return folder_ / fmt::format("step_{:08}.pt", step); }
+fs::path Store::file_of(int64_t step) const { return folder_ / checkpoint_name(step); }
 
-uint64_t Store::write(const state::Tree& tree, int64_t step, bool is_best) const {
+Written Store::write(const state::Tree& tree, int64_t step, bool is_best) {
   const auto path = file_of(step);
+  if (files_ != nullptr) files_->add(path);
   const auto num_bytes = save(path, tree);
+  complete_.insert(path);
   link(kLast, path);
   if (is_best) link(kBest, path);
   flush_folder(folder_);
-  remove_old();
-  return num_bytes;
+  return {num_bytes, remove_old(step)};
+}
+
+bool Store::set_first_best(const fs::path& file) const {
+  const auto best = folder_ / kBest;
+  if (fs::exists(fs::symlink_status(best))) return false;
+  const auto temporary = temporary_of(kBest);
+  const auto content = fs::canonical(file);
+  if (files_ != nullptr) files_->add(best);
+  std::error_code other_file_system;
+  fs::create_hard_link(content, temporary, other_file_system);
+  if (other_file_system) fs::copy_file(content, temporary);
+  fs::rename(temporary, best);
+  flush_folder(folder_);
+  return true;
+}
+
+// Without the file of that name, which a killed process can have left.
+fs::path Store::temporary_of(const char* name) const {
+  auto temporary = folder_ / fmt::format("{}.tmp{}", name, ::getpid());
+  fs::remove(temporary);
+  return temporary;
 }
 
 void Store::link(const char* name, const fs::path& target) const {
-  const auto temporary = folder_ / fmt::format("{}.tmp{}", name, ::getpid());
-  fs::remove(temporary);
+  const auto temporary = temporary_of(name);
   fs::create_symlink(target.filename(), temporary);
   fs::rename(temporary, folder_ / name);
 }
 
-void Store::remove_old() const {
-  const auto files = list_checkpoints(folder_);
+std::vector<fs::path> Store::remove_old(int64_t step) {
   std::error_code no_best;
   const auto best = fs::read_symlink(folder_ / kBest, no_best);
-  for (size_t i = static_cast<size_t>(keep_last_); i < files.size(); ++i) {
-    if (files[i].filename() != best) fs::remove(files[i]);
+  std::vector<fs::path> removed;
+  int64_t num_complete = 0;
+  for (const auto& file : list_checkpoints(folder_)) {
+    if (*step_of(file) > step || (files_ != nullptr && !files_->contains(file))) continue;
+    if (num_complete < keep_last_) {
+      if (!complete_.contains(file) && is_complete(file)) complete_.insert(file);
+      if (complete_.contains(file)) ++num_complete;
+    } else if (file.filename() != best && fs::remove(file)) {
+      complete_.erase(file);
+      removed.push_back(file);
+    }
   }
+  return removed;
 }
 
 }  // namespace trainer::checkpoint

@@ -51,6 +51,11 @@ Descriptor begin_output(const fs::path& output) {
   fs::create_directories(output, error);
   if (error) throw Error(fmt::format("cannot create {}: {}", output.string(), explain_refusal(output, error)));
   auto lock = lock_file(marker, 0666);
+  // Ours is empty, and is removed at the end.
+  if (lock.number() >= 0 && fs::file_size(marker) > 0) {
+    throw UsageError(
+        fmt::format("--output: {} is not the file by which this program marks what it has begun; name another folder", marker.string()));
+  }
   if (lock.number() >= 0) return lock;
   if (errno == EWOULDBLOCK)
     throw Error(fmt::format("another process is packing into {}; wait for it, or name another folder", output.string()));

@@ -60,10 +60,11 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
   files->add(reporting::make_csv(directory.metrics_table_file(), task::all_metrics()));
   if (experiment.logging.tensorboard) {
     files->add(reporting::make_tensorboard(directory.tensorboard_folder(),
-                                           describe_for_tensorboard(experiment, context.config_text(), session, context.logger())));
+                                           describe_for_tensorboard(experiment, context.config_text(), session, context.logger()),
+                                           &directory.written_files()));
   }
   files->add(reporting::make_evaluation(directory.evaluation_file(), session.parts().train.info.class_names, context.logger()));
-  files->add(reporting::make_summary(directory.summary_file()));
+  files->add(reporting::make_summary(directory.summary_file(), session.parts().train.info.class_names));
   reporter.add(std::move(files));
   if (command != nullptr) reporter.add(std::make_unique<EndOfEventCommand>(*command));
 }

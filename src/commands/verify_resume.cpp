@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 
@@ -23,7 +26,11 @@ namespace fs = std::filesystem;
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_(fs::temp_directory_path() / fmt::format("trainer-verify-resume-{}", getpid())) {}
+  TemporaryFolder() {
+    auto name = (fs::temp_directory_path() / "trainer-verify-resume-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw Error(fmt::format("cannot create the folder {}: {}", name, std::strerror(errno)));
+    path_ = name;
+  }
   ~TemporaryFolder() {
     std::error_code not_there;
     fs::remove_all(path_, not_there);

@@ -137,12 +137,15 @@ void Checkpoints::report_saved(const checkpoint::Saved& saved) {
                                 saved.step, saved.error)});
     return;
   }
+  std::vector<std::string> removed;
+  for (const auto& file : saved.removed) removed.push_back(file.filename().string());
   reporter_.on_checkpoint({.epoch = epoch_of_file_,
                            .step = saved.step,
                            .file = saved.file.string(),
                            .num_bytes = saved.num_bytes,
                            .pause_seconds = saved.pause_seconds,
-                           .seconds = saved.write_seconds});
+                           .seconds = saved.write_seconds,
+                           .removed = std::move(removed)});
 }
 
 }  // namespace trainer::engine

@@ -25,6 +25,10 @@ std::filesystem::path model_file(const std::filesystem::path& folder) { return f
 
 std::filesystem::path step_config_file(const std::filesystem::path& folder) { return folder / "config.yaml"; }
 
+std::vector<std::filesystem::path> step_files(const std::filesystem::path& folder) {
+  return {step_config_file(folder), model_file(folder), json_file(folder)};
+}
+
 void write_step(const std::filesystem::path& folder, const StepRecord& record, const torch::nn::Module& model,
                 const std::string& config_text) {
   std::filesystem::create_directories(folder);

@@ -32,6 +32,8 @@ struct StepRecord {
 void write_step(const std::filesystem::path& folder, const StepRecord& record, const torch::nn::Module& model,
                 const std::string& config_text);
 std::filesystem::path step_config_file(const std::filesystem::path& folder);
+// All files that write_step() writes.
+std::vector<std::filesystem::path> step_files(const std::filesystem::path& folder);
 
 // These throw DataError if a file is missing or invalid.
 StepRecord read_step(const std::filesystem::path& folder);

@@ -140,10 +140,11 @@ class Console : public Sink {
   }
 
   void on_checkpoint(const CheckpointEvent& event) override {
-    const Fields fields = {{"checkpoint"},
-                           {event.file},
-                           {format_bytes(event.num_bytes)},
-                           {fmt::format("written in {:.2f} s, training paused for {:.3f} s", event.seconds, event.pause_seconds), 0}};
+    Fields fields = {{"checkpoint"},
+                     {event.file},
+                     {format_bytes(event.num_bytes)},
+                     {fmt::format("written in {:.2f} s, training paused for {:.3f} s", event.seconds, event.pause_seconds), 0}};
+    if (!event.removed.empty()) fields.push_back({"removed " + join(event.removed, ", "), 0});
     if (table_ && !options_.is_verbose) {
       log_to_files(fields);
       return;

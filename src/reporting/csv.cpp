@@ -12,14 +12,11 @@ namespace {
 
 std::vector<std::string> make_header(const MetricColumns& columns) {
   std::vector<std::string> header = {"epoch", "step", "lr"};
-  const auto add = [&](const std::string& prefix, const std::vector<MetricInfo>& metrics) {
-    for (const auto& info : metrics) {
-      if (!info.is_detail) header.push_back(prefix + info.name);
-    }
-  };
-  add("train_", columns.train);
-  add("validation_", columns.validation);
-  add("validation_ema_", columns.validation);
+  for (const auto& info : columns.train) header.push_back("train_" + info.name);
+  for (const auto& info : columns.validation) header.push_back("validation_" + info.name);
+  for (const auto& info : columns.validation) {
+    if (!info.is_detail) header.push_back("validation_ema_" + info.name);
+  }
   header.insert(header.end(), {"seconds", "images_per_second"});
   return header;
 }

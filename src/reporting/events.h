@@ -22,8 +22,9 @@ struct CheckpointEvent {
   int64_t step = 0;   // that the file holds
   std::string file = {};
   uint64_t num_bytes = 0;
-  double pause_seconds = 0;  // how long training was blocked
-  double seconds = 0;        // of writing, while training continued
+  double pause_seconds = 0;               // how long training was blocked
+  double seconds = 0;                     // of writing, while training continued
+  std::vector<std::string> removed = {};  // the files of older checkpoints that were removed after that
 };
 
 // Where a resumed run continues.
@@ -43,6 +44,8 @@ struct StartEvent {
   int64_t world_size = 1;
   int64_t global_batch_size = 0;
   int64_t num_parameters = 0;
+  std::string monitor = {};  // the metric that selects the best validation: "validation/loss"
+  bool higher_is_better = false;
 };
 
 // One logging interval.
@@ -102,7 +105,8 @@ struct EndEvent {
   int64_t step = 0;
   double seconds = 0;
   double images_per_second = 0;  // over the whole training time
-  std::string monitor = {};      // the metric that selects the best validation: "validation/loss"
+  std::string monitor = {};      // as in StartEvent
+  bool higher_is_better = false;
   std::optional<ValidationEvent> final_validation = {};
   std::vector<ClassMetrics> final_classes = {};  // of the final validation, for each class
   std::optional<ValidationEvent> best_validation = {};

@@ -14,6 +14,14 @@ inline void add_metrics(Json& object, const Metrics& metrics, const char* prefix
   for (const auto& metric : metrics) object[prefix + metric.info.name] = metric.value;
 }
 
+// Which metric selects the best validation, and whether the greatest ("max") or the least value is the best. Nothing if it is not known.
+template <class Event>
+void add_monitor(Json& object, const Event& event) {
+  if (event.monitor.empty()) return;
+  object["monitor"] = event.monitor;
+  object["mode"] = event.higher_is_better ? "max" : "min";
+}
+
 // The metrics, num_samples, and the metrics with averaged parameters.
 inline void add_scores(Json& object, const ValidationEvent& event) {
   add_metrics(object, event.metrics);

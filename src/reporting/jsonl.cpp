@@ -23,6 +23,7 @@ class Jsonl : public Sink {
                  {"world_size", event.world_size},
                  {"global_batch_size", event.global_batch_size},
                  {"num_parameters", event.num_parameters}});
+    add_monitor(line, event);
     write(line);
   }
 
@@ -55,6 +56,7 @@ class Jsonl : public Sink {
   void on_checkpoint(const CheckpointEvent& event) override {
     Json line = make_line("checkpoint", event);
     line.update({{"file", event.file}, {"bytes", event.num_bytes}, {"pause_seconds", event.pause_seconds}, {"seconds", event.seconds}});
+    if (!event.removed.empty()) line["removed"] = event.removed;
     write(line);
   }
 

@@ -16,7 +16,7 @@ struct MetricInfo {
   std::string name;  // "loss"
   bool higher_is_better = false;
   MetricFormat format = MetricFormat::kNumber;  // on the console; files hold the value itself
-  // A detail is written to metrics.jsonl and summary.json only, and is not measured with the averaged parameters.
+  // A detail is written to metrics.jsonl, metrics.csv and summary.json only, and is not measured with the averaged parameters.
   bool is_detail = false;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/written_files.h"
 #include "drawing/rgb_image.h"
 #include "reporting/event_values.h"
 #include "reporting/events.h"
@@ -44,11 +45,11 @@ std::unique_ptr<Sink> make_console(Logger& logger, ConsoleOptions options);
 // (from 0) and `step`. Values that an event does not have are omitted; values that are not finite are null. `command`, which must
 // outlive the sink, gets each line too; null: none.
 std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, EventCommand* command = nullptr);
-// One row per epoch, after a header; cells without a value are empty. A new file has `columns` without details; an existing file keeps
-// the columns of its header.
+// One row per epoch, after a header; cells without a value are empty. A new file has `columns`; an existing file keeps the columns of its
+// header.
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);
-// Final and best metrics, seconds, images per second and why the run ended; written once, atomically.
-std::unique_ptr<Sink> make_summary(const std::filesystem::path& file);
+// Final and best metrics, seconds, images per second and why the run ended; written once, atomically. `class_names`: as below.
+std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names = {});
 // The result of the latest validation with classes (evaluation.h), replaced atomically; without the confusion matrix if there are more than
 // 200 classes. `class_names`: of each class; empty: the classes have only numbers. `logger`, which must outlive the sink, gets a warning if
 // the file cannot be written.
@@ -62,8 +63,8 @@ struct TensorboardRun {
   std::optional<drawing::RgbImage> first_batch = {};  // images of the first training batch
   std::vector<std::string> class_names = {};          // of each class; empty: the classes have only numbers
 };
-// An event file for TensorBoard in `folder`, which is created if needed. The x axis is the step. Confusion matrices are drawn for up to 50
-// classes.
-std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, TensorboardRun run = {});
+// An event file for TensorBoard in `folder`, which is created if needed, with a name that sorts after those of the files there. The x axis
+// is the step. Confusion matrices are drawn for up to 50 classes. `written` gets the name of the file; null: nobody needs it.
+std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, TensorboardRun run = {}, WrittenFiles* written = nullptr);
 
 }  // namespace trainer::reporting

@@ -15,14 +15,16 @@ Json validation_object(const ValidationEvent& event) {
   return object;
 }
 
-// Metrics and number of samples of each class, and the confusion matrix with a row for each actual class.
-void add_classes(Json& object, const std::vector<ClassMetrics>& classes, const std::vector<int64_t>& confusion) {
+// Name, metrics and number of samples of each class, and the confusion matrix with a row for each actual class.
+void add_classes(Json& object, const std::vector<ClassMetrics>& classes, const std::vector<std::string>& names,
+                 const std::vector<int64_t>& confusion) {
   if (classes.empty()) return;
   auto per_class = Json::array();
   auto rows = Json::array();
   auto row = confusion.begin();
   for (const auto& actual : classes) {
     Json entry;
+    if (names.size() == classes.size()) entry["name"] = names[per_class.size()];
     add_metrics(entry, actual.metrics);
     entry["num_samples"] = actual.num_samples;
     per_class.push_back(std::move(entry));
@@ -53,20 +55,18 @@ std::string to_indented_text(const Json& value, const std::string& indent = "") 
 
 class Summary : public Sink {
  public:
-  explicit Summary(const std::filesystem::path& file) : file_(file) {}
+  Summary(const std::filesystem::path& file, std::vector<std::string> class_names) : file_(file), class_names_(std::move(class_names)) {}
 
   void on_end(const EndEvent& event) override {
     Json summary;
     summary["reason"] = event.reason;
     if (!event.message.empty()) summary["message"] = event.message;
-    summary.update({{"epoch", event.epoch},
-                    {"step", event.step},
-                    {"seconds", event.seconds},
-                    {"images_per_second", event.images_per_second},
-                    {"monitor", event.monitor}});
+    summary.update(
+        {{"epoch", event.epoch}, {"step", event.step}, {"seconds", event.seconds}, {"images_per_second", event.images_per_second}});
+    add_monitor(summary, event);
     if (event.final_validation) {
       summary["final"] = validation_object(*event.final_validation);
-      add_classes(summary["final"], event.final_classes, event.final_validation->classes.confusion);
+      add_classes(summary["final"], event.final_classes, class_names_, event.final_validation->classes.confusion);
     }
     if (event.best_validation) summary["best"] = validation_object(*event.best_validation);
     write_file_atomically(file_, to_indented_text(summary) + '\n');
@@ -74,10 +74,13 @@ class Summary : public Sink {
 
  private:
   std::filesystem::path file_;
+  std::vector<std::string> class_names_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> make_summary(const std::filesystem::path& file) { return std::make_unique<Summary>(file); }
+std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names) {
+  return std::make_unique<Summary>(file, std::move(class_names));
+}
 
 }  // namespace trainer::reporting

@@ -2,7 +2,10 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <charconv>
+#include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -15,13 +18,31 @@
 namespace trainer::reporting {
 namespace {
 
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+// The seconds in the name of an event file.
+std::optional<int64_t> seconds_in_name(const std::string& name) {
+  int64_t seconds = 0;
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const auto parsed = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), seconds);
+  return parsed.ec == std::errc() ? std::optional(seconds) : std::nullopt;
+}
+
+// TensorBoard reads the files of a folder in the order of their names, so the time in the name is greater than that of each existing file,
+// also when the clock was set back.
 std::filesystem::path make_event_file_path(const std::filesystem::path& folder, double time) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw Error("cannot create the TensorBoard folder " + folder.string() + ": " + error.message());
+  auto seconds = static_cast<int64_t>(time);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    // The limit keeps the number of digits.
+    const auto other = seconds_in_name(entry.path().filename().string());
+    if (other && *other >= seconds && *other < 9'999'999'999) seconds = *other + 1;
+  }
   char host[HOST_NAME_MAX + 1] = {};
   ::gethostname(host, sizeof(host) - 1);
-  return folder / fmt::format("events.out.tfevents.{}.{}.{}", static_cast<int64_t>(time), host, ::getpid());
+  return folder / fmt::format("{}{}.{}.{}", kPrefix, seconds, host, ::getpid());
 }
 
 void add_scalars(EventValues& values, const std::string& prefix, const Metrics& metrics) {
@@ -45,10 +66,9 @@ bool has_no_files(const std::filesystem::path& folder) {
 
 class Tensorboard : public Sink {
  public:
-  Tensorboard(const std::filesystem::path& folder, double time, TensorboardRun run)
-      : run_(std::move(run)),
-        writes_config_(run_.has_new_config || has_no_files(folder)),
-        file_(make_event_file_path(folder, time), time) {}
+  // `is_first`: whether the folder had no files.
+  Tensorboard(const std::filesystem::path& file, bool is_first, double time, TensorboardRun run)
+      : run_(std::move(run)), writes_config_(run_.has_new_config || is_first), file_(file, time) {}
 
   void on_start(const StartEvent& event) override {
     EventValues values;
@@ -110,8 +130,12 @@ class Tensorboard : public Sink {
 
 }  // namespace
 
-std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, TensorboardRun run) {
-  return std::make_unique<Tensorboard>(folder, unix_seconds(), std::move(run));
+std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, TensorboardRun run, WrittenFiles* written) {
+  const bool is_first = has_no_files(folder);
+  const auto time = unix_seconds();
+  const auto file = make_event_file_path(folder, time);
+  if (written != nullptr) written->add(file);
+  return std::make_unique<Tensorboard>(file, is_first, time, std::move(run));
 }
 
 }  // namespace trainer::reporting

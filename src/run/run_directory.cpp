@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "base/access.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 
 namespace trainer::run {
 namespace {
@@ -26,6 +29,8 @@ std::string describe_this_process() {
   ::gethostname(host, sizeof(host) - 1);
   return fmt::format("process {} on {} since {:%Y-%m-%d %H:%M:%S %z}", ::getpid(), host, fmt::localtime(std::time(nullptr)));
 }
+
+bool is_lock_text(const std::string& text) { return text.empty() || text.starts_with("process "); }
 
 bool replace_content(int descriptor, const std::string& content) {
   const auto size = static_cast<ssize_t>(content.size());
@@ -45,8 +50,51 @@ void refuse_link(const std::filesystem::path& run_directory, const std::filesyst
                                   file.lexically_relative(run_directory).string(), target.string()));
 }
 
+nlohmann::json read_json(const std::filesystem::path& file) {
+  return nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+}
+
+bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == text.npos; }
+
+// Whether an earlier version can have written a file of this name.
+bool is_checkpoint(std::string_view name) {
+  constexpr size_t kLeastLength = std::string_view("step_00000001.pt").size();
+  return name.size() >= kLeastLength && name.starts_with("step_") && name.ends_with(".pt") && is_number(name.substr(5, name.size() - 8));
+}
+
+// The same; TensorBoard's own writers append a number to that of the process.
+bool is_event_file(std::string_view name) {
+  constexpr std::string_view kPrefix = "events.out.tfevents.";
+  const auto process = name.rfind('.');
+  if (!name.starts_with(kPrefix) || process <= kPrefix.size()) return false;
+  const auto time_and_host = name.substr(kPrefix.size(), process - kPrefix.size());
+  const auto label = time_and_host.rfind('.');
+  return label != name.npos && is_number(name.substr(process + 1)) && is_number(time_and_host.substr(0, time_and_host.find('.'))) &&
+         !is_number(time_and_host.substr(label + 1));
+}
+
+bool is_log(std::string_view name) {
+  return name == "train.log" || (name.starts_with("rank_") && name.ends_with(".log") && is_number(name.substr(5, name.size() - 9)));
+}
+
+std::vector<std::filesystem::path> existing(std::vector<std::filesystem::path> files) {
+  std::error_code unknown;
+  std::erase_if(files, [&](const auto& file) { return !std::filesystem::exists(std::filesystem::symlink_status(file, unknown)); });
+  return files;
+}
+
+// The beginning of the first line, if it is a JSON object.
+nlohmann::json first_event(const std::filesystem::path& file) {
+  std::string line(4096, ' ');
+  std::ifstream stream;
+  if (describe_irregular(file).empty()) stream.open(file);
+  stream.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<size_t>(stream.gcount()));
+  return nlohmann::json::parse(line.substr(0, line.find('\n')), nullptr, /*allow_exceptions=*/false);
+}
+
 bool is_of_finished_run(const std::filesystem::path& summary_file) {
-  const auto summary = nlohmann::json::parse(read_file(summary_file), nullptr, /*allow_exceptions=*/false);
+  const auto summary = read_json(summary_file);
   if (!summary.is_object()) return false;
   const auto reason = summary.value("reason", nlohmann::json());
   return reason == "done" || reason == "early";
@@ -79,14 +127,20 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
     std::filesystem::create_directories(path_, error);
     if (error) fail(path_, explain_refusal(path_, error));
     for (const auto& written : {file, log_file(), metrics_file(), metrics_table_file(), checkpoint_folder(), tensorboard_folder(),
-                                non_finite_folder(), profile_file()}) {
+                                non_finite_folder(), profile_file(), list_path()}) {
       refuse_link(path_, written);
     }
     if (const auto refusal = describe_irregular(file); !refusal.empty()) fail(path_, ".lock: " + refusal);
+    claim();
     lock_ = lock_file(file, 0666);
     reason = errno;
     // A process that was refused may have removed the file meanwhile; see discard().
   } while (lock_.number() >= 0 && !is_file_at(lock_.number(), file));
+  if (lock_.number() >= 0) {
+    // Missing in a run directory of an earlier version.
+    if (!std::filesystem::exists(list_path())) create_list(files_of_earlier_version());
+    written_files_ = std::make_unique<WrittenFiles>(list_path());
+  }
   // Empty if the process that holds the lock has not written its description yet, or has released the lock.
   if (lock_.number() >= 0 || reason == EWOULDBLOCK) earlier_holder_ = read_file(file);
   if (lock_.number() < 0 && reason == EWOULDBLOCK) {
@@ -96,6 +150,79 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   if (lock_.number() < 0 || !replace_content(lock_.number(), describe_this_process())) {
     fail(path_, ".lock: " + explain_refusal(file, {lock_.number() < 0 ? reason : errno, std::generic_category()}));
   }
+}
+
+void RunDirectory::begin() const {
+  for (const auto& file : named_files()) written_files_->add(file);
+}
+
+std::vector<std::filesystem::path> RunDirectory::named_files() const {
+  return {config_file(),        environment_file(), class_names_file(), metrics_file(),
+          metrics_table_file(), profile_file(),     evaluation_file(),  summary_file()};
+}
+
+// Before the lock is taken, because that writes into the folder. Throws UsageError if the folder is not one of a run.
+void RunDirectory::claim() const {
+  std::error_code unknown;
+  auto present = existing(named_files());
+  auto others = existing({lock_path(), checkpoint_folder(), tensorboard_folder(), non_finite_folder()});
+  for (const auto& entry : std::filesystem::directory_iterator(path_, unknown)) {
+    if (is_log(entry.path().filename().string())) others.push_back(entry.path());
+  }
+  // Looked for after the others: another process may be beginning this run directory.
+  if (std::filesystem::exists(list_path(), unknown)) {
+    const WrittenFiles written(list_path());
+    std::erase_if(present, [&](const auto& file) { return written.contains(file); });
+    if (present.empty()) return;
+  } else {
+    if (present.empty() && others.empty()) return create_list({});
+    // An earlier version that refused to start in an existing folder left its lock and logs behind.
+    const bool has_lock_and_logs =
+        std::ranges::all_of(others, [&](const auto& file) { return file == lock_path() || is_log(file.filename().string()); }) &&
+        !others.empty() && others.front() == lock_path() && is_lock_text(read_file(lock_path()));
+    if ((present.empty() && has_lock_and_logs) || is_of_earlier_version()) return;
+    present.insert(present.end(), others.begin(), others.end());
+  }
+  std::vector<std::string> names;
+  for (const auto& file : present) names.push_back(file.filename().string());
+  throw UsageError(
+      fmt::format("the run directory {} holds {}, which no run of this program has written; nothing there was changed; choose another "
+                  "--run-dir, or move that elsewhere",
+                  path_.string(), join(names, ", ")));
+}
+
+void RunDirectory::create_list(const std::vector<std::string>& names) const {
+  if (const auto error = WrittenFiles::create(list_path(), names)) {
+    fail(path_, list_path().filename().string() + ": " + explain_refusal(list_path(), error));
+  }
+}
+
+bool RunDirectory::is_of_earlier_version() const {
+  const auto environment = std::filesystem::is_regular_file(environment_file()) ? read_json(environment_file()) : nlohmann::json();
+  if (environment.is_object() && environment.contains("command_line") && environment.contains("trainer_version")) return true;
+  const auto event = first_event(metrics_file());
+  return event.is_object() && event.contains("event") && event.contains("time") && event.contains("step");
+}
+
+// What an earlier version has written, relative to the folder.
+std::vector<std::string> RunDirectory::files_of_earlier_version() const {
+  std::vector<std::string> names;
+  if (!is_of_earlier_version()) return names;
+  for (const auto& file : named_files()) names.push_back(file.filename().string());
+  const auto add = [&](const std::filesystem::path& folder, const auto& is_own) {
+    std::error_code no_folder;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, no_folder)) {
+      const bool is_file = entry.is_regular_file() && !entry.is_symlink();
+      if (is_file && is_own(entry.path().filename().string())) names.push_back(entry.path().lexically_relative(path_).string());
+    }
+  };
+  add(checkpoint_folder(), is_checkpoint);
+  add(tensorboard_folder(), is_event_file);
+  std::error_code no_folder;
+  for (const auto& step : std::filesystem::directory_iterator(non_finite_folder(), no_folder)) {
+    add(step.path(), [](const std::string& name) { return name == "config.yaml" || name == "model.pt" || name == "step.json"; });
+  }
+  return names;
 }
 
 // Keeps the file, so that another user of the folder finds the same one.
@@ -115,11 +242,18 @@ void RunDirectory::discard() {
   if (new_folders_.empty()) return;
   std::error_code ignored;
   std::vector<std::filesystem::path> logs;
+  bool has_others = false;
   for (const auto& entry : std::filesystem::directory_iterator(path_, ignored)) {
-    if (entry.path().extension() == ".log") logs.push_back(entry.path());
+    const auto& file = entry.path();
+    if (is_log(file.filename().string())) {
+      logs.push_back(file);
+    } else {
+      has_others |= file != lock_path() && file != list_path();
+    }
   }
   for (const auto& log : logs) std::filesystem::remove(log, ignored);
-  if (std::distance(std::filesystem::directory_iterator(path_, ignored), {}) > 1) return;
+  if (has_others) return;
+  std::filesystem::remove(list_path(), ignored);
   std::filesystem::remove(lock_path(), ignored);
   for (const auto& folder : new_folders_) std::filesystem::remove(folder, ignored);
 }
@@ -132,10 +266,19 @@ RunDirectory::EarlierRun RunDirectory::earlier_run() const {
 }
 
 void RunDirectory::clear() const {
-  for (const auto& file :
-       {config_file(), environment_file(), class_names_file(), metrics_file(), metrics_table_file(), tensorboard_folder(), profile_file(),
-        checkpoint_folder(), non_finite_folder(), evaluation_file(), summary_file()}) {
-    std::filesystem::remove_all(file);
+  auto files = written_files_->files();
+  for (const char* link : {"last.pt", "best.pt"}) {
+    if (std::filesystem::is_symlink(checkpoint_folder() / link)) files.push_back(checkpoint_folder() / link);
+  }
+  for (const auto& file : files) {
+    if (!std::filesystem::is_directory(std::filesystem::symlink_status(file))) std::filesystem::remove(file);
+  }
+  // Those that are empty now.
+  std::error_code holds_others;
+  for (const auto& file : files) {
+    for (auto folder = file.lexically_relative(path_).parent_path(); !folder.empty(); folder = folder.parent_path()) {
+      std::filesystem::remove(path_ / folder, holds_others);
+    }
   }
 }
 
@@ -147,10 +290,10 @@ std::map<std::string, uint64_t> RunDirectory::event_files() const {
   for (const auto& file : {metrics_file(), metrics_table_file()}) {
     if (std::filesystem::exists(file)) add(file);
   }
-  std::error_code no_folder;
-  for (const auto& entry : std::filesystem::directory_iterator(tensorboard_folder(), no_folder)) {
-    refuse_link(path_, entry.path());
-    add(entry.path());
+  for (const auto& file : written_files_->files()) {
+    if (file.parent_path() != tensorboard_folder() || !std::filesystem::exists(std::filesystem::symlink_status(file))) continue;
+    refuse_link(path_, file);
+    add(file);
   }
   return sizes;
 }
@@ -168,7 +311,7 @@ void RunDirectory::truncate_event_files(const std::map<std::string, uint64_t>& e
 
 void RunDirectory::remove_later_evaluation(int64_t step) const {
   if (!std::filesystem::exists(evaluation_file())) return;
-  const auto evaluation = nlohmann::json::parse(read_file(evaluation_file()), nullptr, /*allow_exceptions=*/false);
+  const auto evaluation = read_json(evaluation_file());
   const auto then = evaluation.is_object() ? evaluation.value("step", nlohmann::json()) : nlohmann::json();
   if (!then.is_number_integer() || then.get<int64_t>() > step) std::filesystem::remove(evaluation_file());
 }

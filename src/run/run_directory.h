@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/descriptor.h"
+#include "base/written_files.h"
 
 namespace trainer::run {
 
@@ -17,12 +19,13 @@ std::filesystem::path rank_log_file(const std::filesystem::path& run_directory, 
 class RunDirectory {
  public:
   // Creates the folder if needed and takes its lock, which is held until the object is destroyed or the process ends. Throws UsageError
-  // when another process holds the lock (naming process, host and start time), and Error when the folder cannot be written or a name that
-  // this run writes to is a symbolic link, which could lead anywhere.
+  // when another process holds the lock (naming process, host and start time), and when the folder holds a name that runs write to but is
+  // none of a run (naming what it holds). Throws Error when the folder cannot be written or such a name is a symbolic link, which could
+  // lead anywhere.
   explicit RunDirectory(const std::filesystem::path& path);
   ~RunDirectory();
-  // Removes the folder again, if the constructor made it and it holds nothing but its lock and logs, and those around it that it made. The
-  // object is of no use after that.
+  // Removes the folder again, if the constructor made it and it holds nothing but its lock, list and logs, and those around it that it
+  // made. The object is of no use after that.
   void discard();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
@@ -51,11 +54,16 @@ class RunDirectory {
   // The result of the latest validation with classes.
   std::filesystem::path evaluation_file() const { return path_ / "evaluation.json"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
+  // To be called before any of the files above is written, but for the logs: adds their names to written_files().
+  void begin() const;
+  // What runs have written here. Checkpoints, event files and steps that are not finite are to be added before they are written: a file in
+  // their folders that is not in this list is neither changed nor removed.
+  WrittenFiles& written_files() const { return *written_files_; }
 
   // Whether an earlier run in this folder has finished; kNone also if it ended before it wrote metrics or checkpoints.
   enum class EarlierRun { kNone, kUnfinished, kFinished };
   EarlierRun earlier_run() const;
-  // Removes all files of an unfinished run except its logs, which are appended to.
+  // Removes all files that an unfinished run has written, except its logs, which are appended to.
   void clear() const;
 
   // The metrics and TensorBoard files: their paths relative to the folder and their sizes in bytes.
@@ -67,11 +75,18 @@ class RunDirectory {
 
  private:
   std::filesystem::path lock_path() const { return path_ / ".lock"; }
+  std::filesystem::path list_path() const { return path_ / ".trainer_run"; }
+  std::vector<std::filesystem::path> named_files() const;
+  void claim() const;
+  void create_list(const std::vector<std::string>& names) const;
+  bool is_of_earlier_version() const;
+  std::vector<std::string> files_of_earlier_version() const;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> new_folders_;  // that the constructor has made: path_ and those around it, innermost first
   Descriptor lock_;
   std::string earlier_holder_;
+  std::unique_ptr<WrittenFiles> written_files_;
 };
 
 }  // namespace trainer::run

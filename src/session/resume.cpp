@@ -192,7 +192,7 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
     case ResumeDecision::kStart:
       break;
     case ResumeDecision::kStartAgain:
-      logger.warn("the run in {} had not saved a checkpoint yet: it starts again from its first step", directory.path().string());
+      logger.warn("the run in {} has no checkpoint: it starts again from its first step", directory.path().string());
       break;
     case ResumeDecision::kResumeNewest:
     case ResumeDecision::kResumeFile:
@@ -208,6 +208,25 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
       break;
   }
   return start;
+}
+
+fs::path find_best(const Checkpoint& checkpoint, Logger& logger) {
+  const auto step_of = [](const Checkpoint& file) { return state::View(file.tree, file.file.string()).at("step").integer(); };
+  const auto best = state::View(checkpoint.tree, checkpoint.file.string()).find("best");
+  if (!best || best->is_none()) return {};
+  const auto step = best->at("step").integer();
+  if (step == step_of(checkpoint)) return checkpoint.file;
+  const auto folder = fs::canonical(checkpoint.file).parent_path();
+  for (const auto& file : {folder / checkpoint::checkpoint_name(step), folder / "best.pt"}) {
+    try {
+      if (fs::exists(file) && step_of({file, checkpoint::read_any(file)}) == step) return file;
+    } catch (const CheckpointError& error) {
+      logger.warn("{}", error.what());
+    }
+  }
+  logger.warn("the checkpoint of the best validation so far, at step {}, is not in {}: there is no best.pt until a validation is better",
+              step, folder.string());
+  return {};
 }
 
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start) {

@@ -59,6 +59,9 @@ struct RunRequest {
 // configuration and logs allowed differences. Throws UsageError as decide_resume() does, when the checkpoint belongs to another run, and
 // when a new or an extended run would begin where its training is complete; CheckpointError when no checkpoint can be read.
 RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger);
+// The file of the best validation that the checkpoint of another folder knows of: the checkpoint itself, or one beside it. Empty if there
+// has been no validation, or if no such file can be read.
+std::filesystem::path find_best(const Checkpoint& checkpoint, Logger& logger);
 // On the same rank, when nothing can be refused any more: removes what the earlier run wrote after the start's checkpoint.
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
 

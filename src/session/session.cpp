@@ -109,6 +109,7 @@ std::string Session::open_run_directory() {
 void Session::begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names) {
   if (!directory_) return;
   has_begun_ = true;
+  directory_->begin();
   discard_later_files(*directory_, start_);
   write_file_atomically(directory_->config_file(), context_.config_text());
   write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, placement, context_.rank_infos()));
@@ -221,7 +222,24 @@ void Session::open_saver() {
   const auto folder = directory_ ? directory_->checkpoint_folder() : options_.checkpoint_folder;
   if (context_.rank() != 0 || folder.empty()) return;
   const FileAccess access("opening the folder", folder);
-  saver_.emplace(checkpoint::Store(folder, context_.experiment().checkpoint.keep_last), context_.placement().pin_memory);
+  checkpoint::Store store(folder, context_.experiment().checkpoint.keep_last, directory_ ? &directory_->written_files() : nullptr);
+  if (directory_ && start_.checkpoint) bring_best(store);
+  saver_.emplace(std::move(store), context_.placement().pin_memory);
+}
+
+// A run that resumes from a checkpoint of another folder begins with the best one of that folder, so that best.pt is what the run reports
+// as its best validation.
+void Session::bring_best(const checkpoint::Store& store) const {
+  auto& logger = context_.logger();
+  const auto& file = start_.checkpoint->file;
+  if (std::filesystem::equivalent(std::filesystem::canonical(file).parent_path(), directory_->checkpoint_folder())) return;
+  const auto best = find_best(*start_.checkpoint, logger);
+  if (best.empty()) return;
+  try {
+    if (store.set_first_best(best)) logger.info("best.pt is {} until a validation is better", best.string());
+  } catch (const std::filesystem::filesystem_error& error) {
+    logger.warn("there is no best.pt until a validation is better, because {} cannot be copied: {}", best.string(), error.code().message());
+  }
 }
 
 engine::SaveTargets Session::save_targets() {
@@ -243,6 +261,7 @@ engine::SaveTargets Session::save_targets() {
   save_targets.non_finite_step = [this](const engine::StepRecord& record) {
     directory_->check_lock();
     const auto folder = directory_->non_finite_folder() / fmt::format("step_{}", record.step);
+    for (const auto& file : engine::step_files(folder)) directory_->written_files().add(file);
     engine::write_step(folder, record, *parts_->model, context_.config_text());
     return folder;
   };

@@ -72,6 +72,7 @@ class Session {
   void init_weights(models::Model& model, const engine::Data& data) const;
   void join_ranks(engine::Network network, engine::Data data);
   void open_saver();
+  void bring_best(const checkpoint::Store& store) const;
   engine::SaveTargets save_targets();
 
   RankContext& context_;

@@ -191,10 +191,73 @@ class CheckpointsTest(LaunchCase):
     @plants("The folder of checkpoints cannot be written to")
     def test_a_folder_that_cannot_be_written_to(self, row):
         self.run_dir.mkdir()
+        (self.run_dir / ".trainer_run").write_text("trainer run directory, format 1\n")
         (self.run_dir / "checkpoints").write_text("")
         err, code = self.train("--resume", "auto")
         row.check(self, err, code)
         self.assertNotIn("epoch 1/3", err)
+
+    @plants("The run directory holds files that no run has written")
+    def test_a_folder_of_somebody_else(self, row):
+        mine = {"config.yaml": "mine", "checkpoints/epoch_10.pth": "mine", "tensorboard/events.out.tfevents.1.host.2": "mine"}
+        for name, text in mine.items():
+            file = self.run_dir / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        for args in ((), ("--resume", "none")):
+            err, code = self.train(*args)
+            row.check(self, err, code, FILE=self.run_dir, TEXT="config.yaml, checkpoints, tensorboard")
+            files = {str(path.relative_to(self.run_dir)): path.read_text() for path in self.run_dir.rglob("*") if path.is_file()}
+            self.assertEqual(files, mine)
+
+    @plants("The checkpoints of an unfinished run were moved or renamed")
+    def test_renamed_checkpoints_stay(self, row):
+        straight = self.straight()
+        self.train(fault="0 training 18 kill")
+        checkpoints = self.run_dir / "checkpoints"
+        kept = {}
+        for file in sorted(checkpoints.glob("step_*.pt")):
+            renamed = file.rename(checkpoints / f"kept_{file.name}")
+            kept[renamed.name] = renamed.read_bytes()
+        self.assertEqual(len(kept), 2)
+        (self.run_dir / "tensorboard" / "events.out.tfevents.1.host.2.0").write_bytes(b"")
+        err, code = self.train()
+        row.check(self, err, FILE=self.run_dir)
+        self.assertEqual(code, 0, err)
+        self.assertEqual({name: (checkpoints / name).read_bytes() for name in kept}, kept)
+        self.assertTrue((self.run_dir / "tensorboard" / "events.out.tfevents.1.host.2.0").exists())
+        self.assert_equal_runs(self.run_dir, straight)
+
+    def test_a_run_directory_of_an_earlier_version_resumes(self):
+        straight = self.straight()
+        self.train(fault="0 training 18 kill")
+        (self.run_dir / ".trainer_run").unlink()
+        err, code = self.train()
+        self.assertEqual(code, 0, err)
+        self.assertRegex(err, r"resumes from \S+/step_00000014\.pt")
+        self.assert_equal_runs(self.run_dir, straight)
+        self.assertEqual(saved_checkpoints(self.run_dir), saved_checkpoints(straight))
+
+    def test_a_resumed_run_in_another_folder_has_the_best_checkpoint(self):
+        def best_step(run_dir):
+            step = json.loads((run_dir / "summary.json").read_text())["best"]["step"]
+            out, err, code = self.run_tool("checkpoint", "info", run_dir / "checkpoints" / "best.pt")
+            self.assertEqual(code, 0, err)
+            self.assertRegex(out, rf"(?m)^step +{step}$")
+            return step
+
+        straight = self.straight()
+        step = best_step(straight)
+        # Nothing gets better.
+        longer = ("training.epochs=4", "optimizer.lr=0", "lr_scheduler={name: constant}")
+        err, code = self.train("--resume", str(straight), *longer)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(best_step(self.run_dir), step)
+        self.assertIn("best.pt is ", err)
+        # From that folder, where best.pt is a file.
+        err, code = self.train("--resume", str(self.run_dir), *longer, "training.epochs=5", run_dir=self.folder / "third")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(best_step(self.folder / "third"), step)
 
     def test_resume_option(self):
         self.assertEqual(self.train("checkpoint.keep_last=100")[1], 0)

@@ -159,7 +159,11 @@ class RefusedStartsTest(ProgramCase):
         cifar = ["--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "--run-dir", self.folder / "cifar"]
         run = trainer(*cifar)
         self.assertEqual((run.returncode, refusal.replace("/pipe", "/cifar-10-batches-bin/data_batch_1.bin") in run.err), (3, True), run.err)
-        (self.run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
+        self.run_dir.mkdir()
+        self.assertEqual(self.train("--config", LINEAR, "--resume", "none", "training.epochs=1").returncode, 0)
+        (self.run_dir / "summary.json").unlink()
+        for file in (self.run_dir / "checkpoints").iterdir():
+            file.unlink()
         checkpoint = self.run_dir / "checkpoints" / "step_00000999.pt"
         os.mkfifo(checkpoint)
         run = self.train("--config", LINEAR)

@@ -61,6 +61,21 @@ TEST(Tensorboard, CreatesItsFolderAndOneFileNamedAfterTheProcess) {
   EXPECT_TRUE(names[0].ends_with("." + std::to_string(::getpid()))) << names[0];
 }
 
+// As after the clock was set back: TensorBoard reads the files in the order of their names.
+TEST(Tensorboard, ANewFileSortsAfterTheOthers) {
+  const testing::TemporaryFolder folder;
+  const auto list = folder.path() / ".list";
+  ASSERT_FALSE(WrittenFiles::create(list));
+  WrittenFiles written(list);
+  const auto in_future = [&](const char* seconds) { return folder.path() / "tb" / fmt::format("events.out.tfevents.{}.other.1", seconds); };
+  std::filesystem::create_directories(folder.path() / "tb");
+  for (const char* seconds : {"4100000000", "4200000000", "99999999999999", "x"}) std::ofstream(in_future(seconds)) << "";
+  make_tensorboard(folder.path() / "tb", {}, &written);
+  ASSERT_EQ(written.files().size(), 1U);
+  EXPECT_TRUE(written.files().front().filename().string().starts_with("events.out.tfevents.4200000001."));
+  EXPECT_TRUE(std::filesystem::exists(written.files().front()));
+}
+
 TEST(Tensorboard, OmitsValuesThatAnEventLacks) {
   const testing::TemporaryFolder folder;
   const auto sink = make_tensorboard(folder.path());

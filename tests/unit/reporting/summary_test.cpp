@@ -26,6 +26,7 @@ TEST(Summary, HasFinalAndBestMetrics) {
                 .seconds = 12.5,
                 .images_per_second = 100.25,
                 .monitor = "validation/top1",
+                .higher_is_better = true,
                 .final_validation =
                     ValidationEvent{
                         .epoch = 2, .step = 30, .metrics = {loss(1.5), fraction("top1", 0.25), fraction("top5", 0.75)}, .num_samples = 500},
@@ -33,7 +34,7 @@ TEST(Summary, HasFinalAndBestMetrics) {
                     .epoch = 1, .step = 20, .metrics = {loss(1.25), fraction("top1", 0.5), fraction("top5", 0.875)}, .num_samples = 500}});
   EXPECT_EQ(nlohmann::json::parse(read_file(file)),
             nlohmann::json::parse(R"({"reason": "done", "epoch": 2, "step": 30, "seconds": 12.5, "images_per_second": 100.25,
-              "monitor": "validation/top1",
+              "monitor": "validation/top1", "mode": "max",
               "final": {"epoch": 2, "step": 30, "loss": 1.5, "top1": 0.25, "top5": 0.75, "num_samples": 500},
               "best": {"epoch": 1, "step": 20, "loss": 1.25, "top1": 0.5, "top5": 0.875, "num_samples": 500}})"));
 }
@@ -41,14 +42,16 @@ TEST(Summary, HasFinalAndBestMetrics) {
 TEST(Summary, HasTheClassesOfTheFinalValidation) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "summary.json";
-  make_summary(file)->on_end(
-      {.reason = "done",
-       .monitor = "validation/loss",
-       .final_validation = ValidationEvent{.metrics = {loss(1.5)}, .num_samples = 6, .classes = {.confusion = {3, 1, 1, 1}}},
-       .final_classes = {{.metrics = {fraction("top1", 0.75)}, .num_samples = 4}, {.metrics = {fraction("top1", 0.5)}, .num_samples = 2}}});
+  make_summary(file, {"cat", "dog"})
+      ->on_end({.reason = "done",
+                .monitor = "validation/loss",
+                .final_validation = ValidationEvent{.metrics = {loss(1.5)}, .num_samples = 6, .classes = {.confusion = {3, 1, 1, 1}}},
+                .final_classes = {{.metrics = {fraction("top1", 0.75)}, .num_samples = 4},
+                                  {.metrics = {fraction("top1", 0.5)}, .num_samples = 2}}});
   EXPECT_EQ(nlohmann::json::parse(read_file(file)).at("final"),
             nlohmann::json::parse(R"({"epoch": 0, "step": 0, "loss": 1.5, "num_samples": 6,
-              "per_class": [{"top1": 0.75, "num_samples": 4}, {"top1": 0.5, "num_samples": 2}], "confusion": [[3, 1], [1, 1]]})"));
+              "per_class": [{"name": "cat", "top1": 0.75, "num_samples": 4}, {"name": "dog", "top1": 0.5, "num_samples": 2}],
+              "confusion": [[3, 1], [1, 1]]})"));
   // A row of the confusion matrix is a line.
   EXPECT_THAT(read_file(file), ::testing::HasSubstr("\n    \"confusion\": [\n      [3, 1],\n      [1, 1]\n    ]\n"));
 }
@@ -60,7 +63,7 @@ TEST(Summary, AFailureIsWrittenWithItsMessageAndReplacesAnEarlierSummary) {
   make_summary(file)->on_end({.reason = "failed", .message = "disk full", .step = 3, .monitor = "validation/loss"});
   EXPECT_EQ(nlohmann::json::parse(read_file(file)),
             nlohmann::json::parse(R"({"reason": "failed", "message": "disk full", "epoch": 0, "step": 3, "seconds": 0.0,
-              "images_per_second": 0.0, "monitor": "validation/loss"})"));
+              "images_per_second": 0.0, "monitor": "validation/loss", "mode": "min"})"));
 }
 
 TEST(Summary, RunDirectoryRecognisesAFinishedRun) {

@@ -6,6 +6,8 @@
 
 #include <fstream>
 #include <iostream>
+#include <iterator>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
@@ -165,6 +167,7 @@ TEST(RunDirectory, SymbolicLinksAreNotFollowed) {
   std::filesystem::create_directories(directory.tensorboard_folder());
   write_text(elsewhere, "unchanged");
   std::filesystem::create_symlink(elsewhere, directory.tensorboard_folder() / "events.out");
+  directory.written_files().add(directory.tensorboard_folder() / "events.out");
   EXPECT_THROW(directory.truncate_event_files({{"tensorboard/events.out", 0}}), Error);
   EXPECT_EQ(read_file(elsewhere), "unchanged");
   EXPECT_EQ(rank_log_file(path, 1), path / "rank_1.log");
@@ -201,6 +204,147 @@ TEST(RunDirectory, DiscardsOnlyWhatItHasMade) {
   std::filesystem::remove(run / "notes.txt");
   directory.discard();
   EXPECT_TRUE(std::filesystem::exists(directory.path()));
+}
+
+// All files below a folder and their contents.
+std::map<std::string, std::string> contents_of(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) contents[entry.path().lexically_relative(folder).string()] = read_file(entry.path());
+  }
+  return contents;
+}
+
+void write_all_texts(const std::filesystem::path& folder, const std::map<std::string, std::string>& texts) {
+  for (const auto& [name, text] : texts) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    write_text(folder / name, text);
+  }
+}
+
+TEST(RunDirectory, AFolderOfSomebodyElseIsRefusedAndNotChanged) {
+  for (const char* name : {"config.yaml", "environment.json", "classes.txt", "metrics.jsonl", "metrics.csv", "profile.json",
+                           "evaluation.json", "summary.json", "train.log", "rank_3.log", ".lock", "checkpoints/epoch_10.pth",
+                           "checkpoints/step_00000010.pt", "tensorboard/events.out.tfevents.1", "non_finite/step_5/step.json"}) {
+    const testing::TemporaryFolder folder;
+    const auto path = folder.path() / "p";
+    write_all_texts(path, {{name, "{\"of\": \"somebody\"}\n"}, {"notes.txt", "kept"}});
+    const auto before = contents_of(path);
+    const std::string top = std::string(name).substr(0, std::string(name).find('/'));
+    EXPECT_EQ(
+        message_of_opening<UsageError>(path),
+        "the run directory " + path.string() + " holds " + top +
+            ", which no run of this program has written; nothing there was changed; choose another --run-dir, or move that elsewhere");
+    EXPECT_EQ(contents_of(path), before) << name;
+  }
+}
+
+// A start that was refused leaves a lock and a log in a folder that was there before.
+TEST(RunDirectory, AFileThatWasThereBeforeTheRunBeganIsRefused) {
+  const testing::TemporaryFolder folder;
+  RunDirectory(folder.path()).discard();
+  write_all_texts(folder.path(), {{"config.yaml", "of somebody"}, {"train.log", ""}, {"checkpoints/epoch_10.pth", ""}});
+  EXPECT_EQ(
+      message_of_opening<UsageError>(folder.path()),
+      "the run directory " + folder.path().string() +
+          " holds config.yaml, which no run of this program has written; nothing there was changed; choose another --run-dir, or move "
+          "that elsewhere");
+  std::filesystem::remove(folder.path() / "config.yaml");
+  {
+    const RunDirectory directory(folder.path());
+    directory.begin();
+    write_text(directory.config_file(), "of the run");
+  }
+  EXPECT_EQ(message_of_opening<UsageError>(folder.path()), "opened");
+}
+
+TEST(RunDirectory, OtherNamesDoNotMatter) {
+  const testing::TemporaryFolder folder;
+  write_all_texts(folder.path(), {{"notes.txt", ""}, {"rank_x.log", ""}, {"data/train.log", ""}, {"best.pt", ""}});
+  EXPECT_EQ(message_of_opening<UsageError>(folder.path()), "opened");
+}
+
+// Without the list that later versions write.
+TEST(RunDirectory, ARunDirectoryOfAnEarlierVersionIsTaken) {
+  const std::string environment = R"({"command_line": [], "trainer_version": "1.0", "ranks": []})";
+  const std::string event = R"({"event":"start","time":1.5,"epoch":0,"step":0})";
+  for (const std::map<std::string, std::string>& texts :
+       {std::map<std::string, std::string>{{"environment.json", environment}, {"config.yaml", ""}},
+        {{"metrics.jsonl", event + "\n" + event}, {"checkpoints/step_00000010.pt", ""}},
+        {{".lock", ""}, {"train.log", ""}},
+        {{".lock", "process 1 on host since 2026"}, {"rank_1.log", ""}}}) {
+    const testing::TemporaryFolder folder;
+    write_all_texts(folder.path(), texts);
+    EXPECT_EQ(message_of_opening<UsageError>(folder.path()), "opened") << texts.begin()->first;
+    EXPECT_EQ(message_of_opening<UsageError>(folder.path()), "opened") << texts.begin()->first;
+  }
+}
+
+TEST(RunDirectory, ClearRemovesOnlyWhatRunsHaveWritten) {
+  const testing::TemporaryFolder folder;
+  // By their forms in a folder of an earlier version, which has no list.
+  const std::map<std::string, std::string> own = {{"environment.json", R"({"command_line": [], "trainer_version": "1.0"})"},
+                                                  {"metrics.csv", ""},
+                                                  {"checkpoints/step_00000010.pt", ""},
+                                                  {"checkpoints/step_100000000.pt", ""},
+                                                  {"tensorboard/events.out.tfevents.1700000000.host-1.example.31", ""},
+                                                  {"non_finite/step_5/step.json", ""},
+                                                  {"non_finite/step_5/model.pt", ""}};
+  const std::map<std::string, std::string> others = {{"notes.txt", ""},
+                                                     {"train.log", ""},
+                                                     {"checkpoints/step_10.pt", ""},
+                                                     {"checkpoints/step_00000010_good.pt", ""},
+                                                     {"checkpoints/epoch_10.pth", ""},
+                                                     {"checkpoints/kept/step_00000010.pt", ""},
+                                                     {"checkpoints/best.pt", ""},
+                                                     {"tensorboard/events.out.tfevents.1700000000.host.31.0", ""},
+                                                     {"tensorboard/profile.json", ""},
+                                                     {"non_finite/step_5/notes.txt", ""}};
+  write_all_texts(folder.path(), own);
+  write_all_texts(folder.path(), others);
+  std::filesystem::create_symlink("step_00000010.pt", folder.path() / "checkpoints" / "last.pt");
+  {
+    const RunDirectory directory(folder.path());
+    directory.written_files().add(directory.checkpoint_folder() / "step_00000020.pt");
+    write_all_texts(folder.path(), {{"checkpoints/step_00000020.pt", ""}, {"checkpoints/step_00000030.pt", "of somebody"}});
+    directory.clear();
+  }
+  auto expected = others;
+  expected["checkpoints/step_00000030.pt"] = "of somebody";
+  auto left = contents_of(folder.path());
+  EXPECT_EQ(left.erase(".lock") + left.erase(".trainer_run"), 2U);
+  EXPECT_EQ(left, expected);
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(folder.path() / "checkpoints" / "last.pt")));
+}
+
+TEST(RunDirectory, ClearRemovesItsEmptyFolders) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "run" / "";
+  const RunDirectory directory(path);
+  for (const char* name : {"checkpoints/step_00000010.pt", "non_finite/step_5/step.json"}) {
+    directory.written_files().add(directory.path() / name);
+    write_all_texts(path, {{name, ""}});
+  }
+  directory.clear();
+  auto left = std::filesystem::directory_iterator(path);
+  EXPECT_EQ(std::distance(left, {}), 2);  // the lock and the list
+}
+
+TEST(RunDirectory, EventFilesOfOthersAreNeitherShortenedNorRemoved) {
+  const testing::TemporaryFolder folder;
+  const RunDirectory directory(folder.path());
+  const auto own = directory.tensorboard_folder() / "events.out.tfevents.1.host.2";
+  const auto later = directory.tensorboard_folder() / "events.out.tfevents.3.host.2";
+  directory.written_files().add(own);
+  directory.written_files().add(later);
+  const auto other = directory.tensorboard_folder() / "events.out.tfevents.2.host.2";
+  std::filesystem::create_directories(directory.tensorboard_folder());
+  for (const auto& file : {own, later, other}) write_text(file, "0123456789");
+  EXPECT_EQ(directory.event_files().size(), 2U);
+  directory.truncate_event_files({{"tensorboard/" + own.filename().string(), 4}, {"tensorboard/" + other.filename().string(), 4}});
+  EXPECT_EQ(read_file(own), "0123");
+  EXPECT_EQ(read_file(other), "0123456789");
+  EXPECT_FALSE(std::filesystem::exists(later));
 }
 
 TEST(RunDirectory, RecognisesAnEarlierRun) {
