@@ -139,6 +139,11 @@ void read_rows(Decompressor& jpeg, size_t height, input::RgbImage& image) {
 
 bool is_jpeg(std::span<const uint8_t> file) { return file.size() >= 3 && file[0] == 0xFF && file[1] == 0xD8 && file[2] == 0xFF; }
 
+bool has_several_scans(std::span<const uint8_t> file) {
+  Decompressor jpeg(file);
+  return jpeg.call([](j_decompress_ptr info) { return jpeg_read_header(info, FALSE) == JPEG_HEADER_OK && jpeg_has_multiple_scans(info); });
+}
+
 void decode_jpeg(std::span<const uint8_t> file, input::RgbImage& image) {
   Decompressor jpeg(file);
   start(jpeg, file.size());

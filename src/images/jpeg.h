@@ -10,6 +10,10 @@ namespace trainer::images {
 
 bool is_jpeg(std::span<const uint8_t> file);
 
+// Whether the image is progressive, or has its colours one after the other. Reads only the header, also of one whose tables are elsewhere.
+// Throws as decode_jpeg().
+bool has_several_scans(std::span<const uint8_t> file);
+
 // Throws std::runtime_error with the reason. Like Pillow, it is strict about missing data and ignores libjpeg's warnings.
 void decode_jpeg(std::span<const uint8_t> file, input::RgbImage& image);
 

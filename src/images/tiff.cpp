@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "images/bytes.h"
+#include "images/jpeg.h"
 #include "images/refusal.h"
 #include "images/size.h"
 
@@ -43,6 +44,12 @@ class Reader {
   }
 
   TIFF* get() const { return tiff_.get(); }
+
+  // The bytes of a strip or tile in the file.
+  std::span<const uint8_t> stored(uint32_t block) const {
+    const auto begin = std::min<uint64_t>(TIFFGetStrileOffset(get(), block), file_.size());
+    return file_.subspan(begin, std::min<uint64_t>(TIFFGetStrileByteCount(get(), block), file_.size() - begin));
+  }
 
   template <class T>
   T field(uint32_t tag, T if_missing) const {
@@ -105,6 +112,15 @@ void check_compression(const Reader& reader) {
   if (std::ranges::find(kKnown, compression) == kKnown.end()) {
     const auto* const codec = TIFFFindCODEC(compression);
     refuse_form(fmt::format("a TIFF image with the compression {}", codec != nullptr ? codec->name : std::to_string(compression)));
+  }
+}
+
+// Each scan costs time for every pixel of a strip or tile, even if it is only a few bytes that they all share.
+void check_scans(const Reader& reader) {
+  if (reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE) != COMPRESSION_JPEG) return;
+  const auto num_blocks = TIFFIsTiled(reader.get()) != 0 ? TIFFNumberOfTiles(reader.get()) : TIFFNumberOfStrips(reader.get());
+  for (uint32_t block = 0; block < num_blocks; ++block) {
+    if (has_several_scans(reader.stored(block))) refuse_form("a TIFF image with JPEG compression in several scans");
   }
 }
 
@@ -227,6 +243,7 @@ Form read_form(const Reader& reader) {
   form.has_planes = is_separate && form.samples > 1;
   set_colours(reader, photometric, form);
   check_extra_samples(reader, form);
+  check_scans(reader);
   return form;
 }
 

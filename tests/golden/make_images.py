@@ -303,6 +303,8 @@ def make_tiffs():
     save("../refused_images/lzma.tif", small, compression="lzma")
     save_tiff(REFUSED / "planes_16_bits.tif", {256: 19, 257: 13, 258: [16] * 3, 262: 2, 277: 3, 278: 13, 284: 2},
               [rgb_16[..., c].astype("<u2").tobytes() for c in range(3)])
+    progressive = (FOLDER / "progressive_grey.jpg").read_bytes()
+    save_tiff(REFUSED / "progressive_jpeg.tif", {256: WIDTH, 257: HEIGHT, 258: 8, 259: 7, 262: 1, 277: 1, 278: HEIGHT}, [progressive])
     save("../refused_images/grey.gif", grey)
     save("../refused_images/rgb.avif", small)
     save("../refused_images/rgb.jp2", small)

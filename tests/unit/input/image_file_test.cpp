@@ -158,6 +158,7 @@ TEST_F(ImageFile, FormatsAndFormsThatAreNotReadAreNamed) {
       {"lab.tif", "a TIFF image of Lab values with 8 bits each"},
       {"lzma.tif", "a TIFF image with the compression LZMA"},
       {"planes_16_bits.tif", "a TIFF image of RGB values with 16 bits each in separate planes"},
+      {"progressive_jpeg.tif", "a TIFF image with JPEG compression in several scans"},
       {"rgb.avif", "an AVIF image"},
       {"rgb.jp2", "a JPEG 2000 image"},
       {"signed_32_bits.tif", "a TIFF image of signed numbers with 32 bits each"},
