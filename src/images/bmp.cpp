@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "images/bytes.h"
@@ -106,24 +107,23 @@ void read_rows(std::span<const uint8_t> file, const Header& header, input::RgbIm
 
 void read_direct_colours(std::span<const uint8_t> file, const Header& header, input::RgbImage& image) {
   const auto masks = read_masks(file, header);
-  const uint32_t bytes = header.bits / 8;
-  struct Channel {
-    uint32_t mask;
-    int shift;
-    uint32_t largest;
-  };
-  std::array<Channel, 3> channels{};
-  for (size_t c = 0; c < 3; ++c) channels[c] = {masks[c], std::countr_zero(masks[c]), masks[c] >> std::countr_zero(masks[c])};
-  read_rows(file, header, image, [&](const uint8_t* row, uint32_t x) {
-    uint32_t value = 0;
-    for (uint32_t i = 0; i < bytes; ++i) value |= uint32_t{row[bytes * x + i]} << (8 * i);
-    Rgb rgb;
-    for (size_t c = 0; c < 3; ++c) {
-      const auto& [mask, shift, largest] = channels[c];
-      rgb[c] = static_cast<uint8_t>(((value & mask) >> shift) * 255 / largest);
-    }
-    return rgb;
-  });
+  std::array<int, 3> shifts{};
+  std::ranges::transform(masks, shifts.begin(), [](uint32_t mask) { return std::countr_zero(mask); });
+  if (header.bits == 16) {
+    read_rows(file, header, image, [&](const uint8_t* row, uint32_t x) {
+      const auto value = static_cast<uint32_t>(row[size_t{2} * x] | row[size_t{2} * x + 1] << 8);
+      const auto channel = [&](size_t c) {
+        return static_cast<uint8_t>(((value & masks[c]) >> shifts[c]) * 255 / (masks[c] >> shifts[c]));
+      };
+      return Rgb{channel(0), channel(1), channel(2)};
+    });
+  } else {
+    read_rows(file, header, image,
+              [bytes = header.bits / 8, red = shifts[0] / 8, green = shifts[1] / 8, blue = shifts[2] / 8](const uint8_t* row, uint32_t x) {
+                const uint8_t* const pixel = row + size_t{bytes} * x;
+                return Rgb{pixel[red], pixel[green], pixel[blue]};
+              });
+  }
 }
 
 void read_palette_colours(std::span<const uint8_t> file, const Header& header, input::RgbImage& image) {
@@ -135,47 +135,71 @@ void read_palette_colours(std::span<const uint8_t> file, const Header& header, i
   });
 }
 
-// The indices of all pixels, from the bottom row to the top one. Pixels that the data skip have index 0.
-std::vector<uint8_t> read_runs(std::span<const uint8_t> data, const Header& header) {
-  const bool is_nibbles = header.compression == kRunLength4;
-  std::vector<uint8_t> indices(size_t{header.width} * header.height);
-  size_t next = 0;  // index of the next pixel
-  size_t x = 0;
-  const auto put = [&](uint32_t index) {
-    if (next < indices.size()) indices[next++] = static_cast<uint8_t>(index);
-  };
-  for (size_t i = 0; next < indices.size();) {
-    const auto count = bytes_at(data, i, 2)[0];
-    const uint32_t value = data[i + 1];
-    i += 2;
-    if (count > 0) {
-      const auto length = std::min<size_t>(count, header.width - std::min<size_t>(x, header.width));
-      for (size_t k = 0; k < length; ++k) put(!is_nibbles ? value : k % 2 == 0 ? value >> 4 : value & 15);
-      x += length;
-    } else if (value == 0) {  // end of the row
-      next = (next + header.width - 1) / header.width * header.width;
-      x = 0;
-    } else if (value == 1) {  // end of the image
-      break;
-    } else if (value == 2) {  // a step to the right and upwards
-      next += bytes_at(data, i, 2)[0] + size_t{data[i + 1]} * header.width;
-      x = next % header.width;
-      i += 2;
-    } else {  // so many indices
-      const auto bytes = bytes_at(data, i, is_nibbles ? (value + 1) / 2 : value);
-      for (size_t k = 0; k < value; ++k) put(!is_nibbles ? bytes[k] : k % 2 == 0 ? bytes[k / 2] >> 4 : bytes[k / 2] & 15);
-      x += value;
-      i += bytes.size();
-      i += (header.offset + i) % 2;
+// Reads the indices of run-length encoded pixels.
+class Runs {
+ public:
+  Runs(std::span<const uint8_t> file, const Header& header)
+      : file_(file), header_(header), offset_(header.offset), indices_(size_t{header.width} * header.height) {}
+
+  // Those of all pixels, from the bottom row to the top one. Pixels that the data skip have index 0.
+  std::vector<uint8_t> read() {
+    while (next_ < indices_.size()) {
+      const auto pair = take(2);
+      if (pair[0] > 0) {
+        repeat(pair[1], std::min<size_t>(pair[0], header_.width - std::min<size_t>(x_, header_.width)));
+      } else if (pair[1] == 0) {  // end of the row
+        next_ = (next_ + header_.width - 1) / header_.width * header_.width;
+        x_ = 0;
+      } else if (pair[1] == 1) {  // end of the image
+        break;
+      } else if (pair[1] == 2) {  // a step to the right and upwards
+        const auto step = take(2);
+        next_ += step[0] + size_t{step[1]} * header_.width;
+        x_ = next_ % header_.width;
+      } else {
+        copy(pair[1]);
+      }
     }
+    return std::move(indices_);
   }
-  return indices;
-}
+
+ private:
+  bool has_nibbles() const { return header_.compression == kRunLength4; }
+
+  std::span<const uint8_t> take(size_t count) {
+    const auto bytes = bytes_at(file_, offset_, count);
+    offset_ += count;
+    return bytes;
+  }
+
+  // Of four bits, two to a byte, or of eight.
+  void put(uint8_t byte, size_t position) {
+    if (next_ >= indices_.size()) return;
+    const auto nibble = static_cast<uint8_t>(position % 2 == 0 ? byte >> 4 : byte & 15);
+    indices_[next_++] = has_nibbles() ? nibble : byte;
+  }
+  void repeat(uint8_t byte, size_t count) {
+    for (size_t i = 0; i < count; ++i) put(byte, i);
+    x_ += count;
+  }
+  void copy(size_t count) {
+    const auto bytes = take(has_nibbles() ? (count + 1) / 2 : count);
+    for (size_t i = 0; i < count; ++i) put(bytes[has_nibbles() ? i / 2 : i], i);
+    x_ += count;
+    offset_ += offset_ % 2;
+  }
+
+  std::span<const uint8_t> file_;
+  const Header& header_;
+  size_t offset_;
+  std::vector<uint8_t> indices_;
+  size_t next_ = 0;  // of indices_
+  size_t x_ = 0;
+};
 
 void read_run_lengths(std::span<const uint8_t> file, const Header& header, input::RgbImage& image) {
   const auto palette = read_palette(file, header);
-  bytes_at(file, header.offset, 1);
-  const auto indices = read_runs(file.subspan(header.offset), header);
+  const auto indices = Runs(file, header).read();
   allocate(header.width, header.height, image);
   uint8_t* rgb = image.pixels.data();
   for (uint32_t y = 0; y < header.height; ++y) {

@@ -112,6 +112,10 @@ void read_values(Text& text, bool is_plain, bool is_grey, input::RgbImage& image
   if (data.size() < (is_plain ? 2 * num_values - 1 : value_bytes * num_values)) throw_truncated();
   allocate(width, height, image);
   uint8_t* rgb = image.pixels.data();
+  if (!is_plain && !is_grey && maximum == 255) {
+    std::copy_n(data.data(), num_values, rgb);
+    return;
+  }
   for (size_t i = 0; i < num_values; ++i) {
     const uint32_t value = is_plain ? text.read_number() : value_bytes == 1 ? data[i] : uint32_t{data[2 * i]} << 8 | data[2 * i + 1];
     if (is_plain && value > maximum)

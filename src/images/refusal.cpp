@@ -12,7 +12,7 @@
 namespace trainer::images {
 namespace {
 
-using std::string_view_literals::operator""sv;
+using namespace std::string_view_literals;
 
 struct Format {
   size_t offset;

@@ -58,7 +58,8 @@ class Reader {
   }
 
   [[noreturn]] void fail() const {
-    throw std::runtime_error(fmt::format("it is damaged, or a kind of TIFF that this program does not read: {}", error_));
+    throw std::runtime_error(fmt::format("it is damaged, or a kind of TIFF that this program does not read: {}",
+                                         error_.empty() ? "its header contradicts itself" : error_));
   }
 
  private:
@@ -375,7 +376,7 @@ void orient(uint16_t orientation, input::RgbImage& image) {
 }  // namespace
 
 bool is_tiff(std::span<const uint8_t> file) {
-  using std::string_view_literals::operator""sv;
+  using namespace std::string_view_literals;
   return std::ranges::any_of(std::array{"II*\0"sv, "MM\0*"sv, "II+\0"sv, "MM\0+"sv}, [&](auto text) { return has_text(file, 0, text); });
 }
 
@@ -384,7 +385,8 @@ void decode_tiff(std::span<const uint8_t> file, input::RgbImage& image) {
   const auto form = read_form(reader);
   allocate(form.width, form.height, image);
   Blocks blocks(reader, form);
-  for (uint16_t plane = 0; plane < (form.has_planes ? 3 : 1); ++plane) read_plane(blocks, form, plane, image);
+  const uint16_t num_planes = form.has_planes ? 3 : 1;
+  for (uint16_t plane = 0; plane < num_planes; ++plane) read_plane(blocks, form, plane, image);
   orient(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), image);
 }
 

@@ -280,6 +280,8 @@ def make_tiffs():
         write(f"rgb_{name}_16_bits.tif", 2, 16, four_16, more={338: kind})
     write("rgb_alpha_without_a_tag.tif", 2, 8, four)
     write("rgb_three_unknown.tif", 2, 8, pixels(6, 19, 13), more={338: [0, 0, 0]})
+    write("cmyk_unknown.tif", 5, 8, pixels(5, 19, 13), more={338: 0})
+    write("reversed_bits.tif", 1, 8, pixels(1, 19, 13), more={266: 2})
     write("grey_unknown.tif", 1, 8, pixels(2, 19, 13), more={338: 0})
     rgb = pixels(3, 19, 13)
     tags = {256: 19, 257: 13, 258: [8, 8, 8], 262: 2, 277: 3}
