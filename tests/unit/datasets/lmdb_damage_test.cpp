@@ -1,0 +1,216 @@
+// Damage of a packed data set's file, page by page.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/little_endian.h"
+#include "tests/unit/datasets/packed_folder.h"
+
+namespace trainer::datasets::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// A file with pages of every kind.
+class LmdbDamageTest : public LmdbTest {
+ protected:
+  static constexpr size_t kPageBytes = 4096;
+  static constexpr int64_t kNumSamples = 240;
+
+  LmdbDamageTest() {
+    source_.pack.num_samples = kNumSamples;
+    source_.labels.clear();
+    source_.names.clear();
+    for (int64_t i = 0; i < kNumSamples; ++i) {
+      source_.labels.push_back(i % 2);
+      source_.names.push_back(std::to_string(i));
+      contents_.emplace_back(i % 40 == 0 ? 6000 : 30, static_cast<char>(i));
+    }
+    PackWriter writer(root() / "train", source_.pack, source_);
+    for (int64_t i = 0; i < kNumSamples; ++i) {
+      writer.add(entry_of(i));
+      // It frees pages of the tree.
+      if (i % 60 == 0) writer.commit();
+    }
+    unfinished_ = read_file(data_file());
+    writer.commit();
+    whole_ = read_file(data_file());
+  }
+
+  // Files and pixels.
+  std::string entry_of(int64_t index) const {
+    const auto& content = contents_[static_cast<size_t>(index)];
+    if (index % 3 == 0) return file_entry_of(content);
+    return pixels_entry(input::ImageView::whole(as_bytes(content).data(), 3, 1, static_cast<int>(content.size() / 3)));
+  }
+
+  // Calls `check` with the file after each of the changes of each byte where a page begins, or its first or last entry.
+  static void damage(const std::string& whole, size_t page, const std::vector<int>& changes, const std::function<void(size_t)>& check,
+                     std::string& damaged) {
+    std::vector<size_t> offsets;
+    const auto add = [&](size_t begin, size_t count) {
+      for (size_t i = begin; i < std::min(begin + count, kPageBytes); ++i) offsets.push_back(page * kPageBytes + i);
+    };
+    add(0, page < 2 ? 152 : 20);
+    const auto* bytes = as_bytes(whole).data() + page * kPageBytes;
+    if (const bool is_of_a_tree = page >= 2 && (bytes[10] == 1 || bytes[10] == 2); is_of_a_tree) {
+      const size_t num_nodes = (little_endian::load<uint16_t>(bytes + 12) - 16U) / 2;
+      for (const size_t node : {size_t{0}, num_nodes - 1}) add(little_endian::load<uint16_t>(bytes + 16 + 2 * node), 24);
+    }
+    for (const auto offset : offsets) {
+      for (const int change : changes) {
+        damaged = whole;
+        damaged[offset] = static_cast<char>(damaged[offset] ^ change);
+        check(offset);
+      }
+    }
+  }
+
+  // As a new file: a file system may flush one that is written anew.
+  void put(const std::string& content) const {
+    std::filesystem::remove(data_file());
+    write_bytes(data_file(), content);
+  }
+
+  // Returns 0 if a process ends that calls it, otherwise how it ended.
+  static int status_of_process(const std::function<void()>& work) {
+    const auto child = fork();
+    if (child == 0) {
+      work();
+      _exit(0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+  }
+
+  PackSource source_;
+  std::vector<std::string> contents_;
+  std::string unfinished_, whole_;
+};
+
+TEST_F(LmdbDamageTest, EachDamagedPageIsASentenceOrTheRightSamples) {
+  int num_refused = 0, num_unreadable = 0, num_right = 0;
+  const auto check = [&](size_t offset) {
+    std::unique_ptr<input::Dataset> dataset;
+    try {
+      dataset = open_packed(root(), Split::kTrain);
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(data_file())) << offset;
+      ++num_refused;
+      return;
+    }
+    input::Scratch scratch;
+    for (int64_t i = 0; i < kNumSamples; ++i) {
+      try {
+        const auto sample = dataset->read(i, scratch);
+        const auto& content = contents_[static_cast<size_t>(i)];
+        const std::span<const uint8_t> found = i % 3 == 0 ? sample.encoded : std::span(sample.image.pixels, content.size());
+        // In training the checksums of pixels are not compared.
+        if (as_text(found) != content) dataset->check(i);
+        ASSERT_EQ(as_text(found), content) << "sample " << i << " after a change at " << offset;
+        ASSERT_EQ(sample.label, i % 2);
+        ++num_right;
+      } catch (const std::runtime_error& reason) {
+        ASSERT_NE(std::string(reason.what()), "");
+        ++num_unreadable;
+      }
+    }
+  };
+  std::string damaged;
+  for (size_t page = 0; page < whole_.size() / kPageBytes; ++page) {
+    damage(
+        whole_, page, {0xFF, 0x01, 0x80},
+        [&](size_t offset) {
+          put(damaged);
+          check(offset);
+        },
+        damaged);
+    for (const char filling : {'\0', '\xff'}) {
+      damaged = whole_;
+      std::fill_n(damaged.begin() + static_cast<std::ptrdiff_t>(page * kPageBytes), kPageBytes, filling);
+      put(damaged);
+      check(page * kPageBytes);
+    }
+  }
+  EXPECT_GT(num_refused, 100);
+  EXPECT_GT(num_unreadable, 100);
+  EXPECT_GT(num_right, 100);
+}
+
+// LMDB's library writes, and would end the process.
+TEST_F(LmdbDamageTest, ADamagedFileIsNotContinued) {
+  for (size_t page = 0; page < unfinished_.size() / kPageBytes; ++page) {
+    int num_accepted = 0;
+    const auto pack_on = [&] {
+      try {
+        PackWriter writer(root() / "train", source_.pack, source_);
+        // A commit waits for the disk.
+        if (num_accepted++ % 32 != 0) return;
+        writer.add(entry_of(kNumSamples - 1));
+        writer.commit();
+      } catch (const std::runtime_error&) {
+      }
+    };
+    std::string damaged;
+    const auto work = [&] {
+      damage(
+          unfinished_, page, {0xFF, 0x01},
+          [&](size_t) {
+            put(damaged);
+            pack_on();
+          },
+          damaged);
+    };
+    EXPECT_EQ(status_of_process(work), 0) << "page " << page;
+  }
+}
+
+TEST_F(LmdbDamageTest, WhyADamagedFileIsNotContinued) {
+  const auto folder = (root() / "train").string();
+  unfinished_[kPageBytes + 16] ^= 1;
+  put(unfinished_);
+  EXPECT_THAT([&] { PackWriter(folder, source_.pack, source_); },
+              ThrowsMessage<DataError>("the beginning of data.mdb is damaged; remove " + folder + " and pack again"));
+  put("not of LMDB");
+  EXPECT_THAT([&] { PackWriter(folder, source_.pack, source_); },
+              ThrowsMessage<DataError>("cannot read " + data_file() + ": it is not an LMDB file, or its beginning is damaged; remove " +
+                                       folder + " and pack again"));
+}
+
+TEST_F(LmdbDamageTest, ADamagedLeafMakesOnlyItsOwnSamplesUnreadable) {
+  size_t page = 2;
+  const auto is_leaf_of = [&](const std::string& key) {
+    return whole_[page * kPageBytes + 10] == 2 && whole_.substr(page * kPageBytes, kPageBytes).find(key) != std::string::npos;
+  };
+  while (!is_leaf_of(sample_key(100, kNumSamples))) ++page;
+  // Its number.
+  whole_[page * kPageBytes] = static_cast<char>(whole_[page * kPageBytes] ^ 1);
+  put(whole_);
+  const auto dataset = open();
+  input::Scratch scratch;
+  int num_unreadable = 0;
+  for (int64_t i = 0; i < kNumSamples; ++i) {
+    try {
+      dataset->read(i, scratch);
+    } catch (const std::runtime_error& reason) {
+      EXPECT_EQ(std::string(reason.what()), "page " + std::to_string(page) + " of data.mdb is damaged");
+      ++num_unreadable;
+    }
+  }
+  EXPECT_GT(num_unreadable, 5);
+  EXPECT_LT(num_unreadable, 70);
+}
+
+}  // namespace
+}  // namespace trainer::datasets::test

@@ -1,0 +1,83 @@
+#pragma once
+// A folder into which tests pack samples.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "datasets/lmdb.h"
+#include "datasets/lmdb_writer.h"
+#include "tests/testing/temporary_folder.h"
+#include "tests/unit/datasets/failure_of.h"
+#include "tests/unit/datasets/small_files.h"
+
+namespace trainer::datasets::test {
+
+// Labels and names; the samples' entries are made by the tests.
+class PackSource : public input::Dataset {
+ public:
+  const input::DatasetInfo& info() const override { return pack.samples; }
+  int64_t size() const override { return static_cast<int64_t>(labels.size()); }
+  input::Sample read(int64_t, input::Scratch&) const override { throw std::logic_error("packing reads no samples for their labels"); }
+  int64_t label(int64_t index) const override { return labels[static_cast<size_t>(index)]; }
+  std::string name(int64_t index) const override { return names[static_cast<size_t>(index)]; }
+
+  std::vector<int64_t> labels = {1, 0, 1};
+  std::vector<std::string> names = {"a.jpg", "b.jpg", "c d.jpg"};
+  PackInfo pack{.source = "image_folder",
+                .num_samples = 3,
+                .samples = {.shape = {3, input::kAnySize, input::kAnySize}, .num_classes = 2, .class_names = {"cat", "dog"}},
+                .transforms = {.train = "[random_horizontal_flip]", .validation = "[]"},
+                .options = {}};
+};
+
+inline std::span<const uint8_t> as_bytes(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
+inline std::string as_text(std::span<const uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
+inline std::string file_entry_of(const std::string& content) { return file_entry(as_bytes(content)); }
+class LmdbTest : public ::testing::Test {
+ protected:
+  std::filesystem::path root() const { return folder_.path() / "packed"; }
+  std::string data_file(const char* split = "train") const { return (root() / split / "data.mdb").string(); }
+
+  void pack(const PackSource& source, const std::vector<std::string>& entries, const char* split = "train") const {
+    PackWriter writer(root() / split, source.pack, source);
+    for (const auto& entry : entries) writer.add(entry);
+    writer.commit();
+  }
+  void pack_files(const char* split = "train") const {
+    pack({}, {file_entry_of("one"), file_entry_of("two"), file_entry_of("three")}, split);
+  }
+  DatasetFactory factory() const {
+    LmdbOptions options;
+    options.root = root().string();
+    return lmdb_factory(options);
+  }
+  std::unique_ptr<input::Dataset> open(Split split = Split::kTrain) const { return factory().open(split, *make_quiet_logger()); }
+  // Why the data set cannot be used.
+  std::string missing() const {
+    const auto made = factory();
+    EXPECT_EQ(made.info.num_classes, input::kUnknownClasses);
+    EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + made.missing);
+    return made.missing;
+  }
+  // Replaces these bytes in the file by as many others, also in pages that LMDB no longer uses.
+  void replace(const std::string& before, const std::string& after) const {
+    auto content = read_file(data_file());
+    ASSERT_NE(content.find(before), content.npos);
+    for (size_t at = 0; (at = content.find(before, at)) != content.npos; at += after.size()) content.replace(at, after.size(), after);
+    write_bytes(data_file(), content);
+  }
+
+ private:
+  trainer::testing::TemporaryFolder folder_;
+};
+
+}  // namespace trainer::datasets::test
