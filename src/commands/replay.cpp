@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
@@ -10,6 +11,7 @@
 #include "engine/non_finite_search.h"
 #include "engine/step_record.h"
 #include "engine/train_step.h"
+#include "session/earlier_configuration.h"
 #include "session/registries.h"
 #include "session/session.h"
 #include "world/host_resources.h"
@@ -18,8 +20,10 @@ namespace trainer::commands {
 namespace {
 
 config::Experiment load_experiment(const std::filesystem::path& folder, const engine::StepRecord& record,
-                                   std::vector<std::string> overrides) {
+                                   const std::vector<std::string>& arguments) {
   const auto file = engine::step_config_file(folder);
+  auto overrides = session::overrides_of_earlier_version(read_file(file), file.string());
+  overrides.insert(overrides.end(), arguments.begin(), arguments.end());
   const auto original = config::load(file, overrides, session::all_registries());
   if (original.training.overfit_batches) {
     // The same images are chosen from the data set.

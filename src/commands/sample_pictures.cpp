@@ -10,6 +10,7 @@
 #include "input/image_file.h"
 #include "input/picture.h"
 #include "session/build.h"
+#include "session/earlier_configuration.h"
 #include "session/registries.h"
 
 namespace trainer::commands {
@@ -35,7 +36,7 @@ config::Experiment load_experiment(const history::RunRecord& run) {
   const auto source = (run.folder / "config.yaml").string();
   const auto tree = config::parse_yaml(run.config, source);
   const auto* dataset = tree.find("dataset");
-  std::vector<std::string> overrides;
+  auto overrides = session::overrides_of_earlier_version(run.config, source);
   if (dataset != nullptr && dataset->value.find("download") != nullptr) overrides.emplace_back("dataset.download=false");
   return config::load_text(run.config, source, overrides, session::all_registries());
 }

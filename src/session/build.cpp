@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
 #include "base/error.h"
@@ -20,6 +19,7 @@
 #include "nn/sync_batch_norm.h"
 #include "session/parameter_names.h"
 #include "session/random_streams.h"
+#include "session/split_samples.h"
 
 namespace trainer::session {
 namespace {
@@ -58,22 +58,6 @@ void place_model(models::Model& model, const device::Placement& placement) {
   if (placement.fuse) nn::use_fused_norm(model);
   if (placement.convolution == ConvolutionChoice::kWinograd2) nn::use_winograd(model, nn::convolution::Tile::k2);
   if (placement.convolution == ConvolutionChoice::kWinograd4) nn::use_winograd(model, nn::convolution::Tile::k4);
-}
-
-// Two ascending lists of the elements of `all`: `count` of them, chosen by the seed alone, and the others.
-std::pair<std::vector<int64_t>, std::vector<int64_t>> split(std::vector<int64_t> all, int64_t count, uint64_t seed) {
-  CounterRandom random(seed, kSplitStream);
-  for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.next_below(static_cast<uint32_t>(i))]);
-  const auto middle = all.begin() + count;
-  std::sort(all.begin(), middle);
-  std::sort(middle, all.end());
-  return {{all.begin(), middle}, {middle, all.end()}};
-}
-
-std::vector<int64_t> indices_up_to(int64_t size) {
-  std::vector<int64_t> indices(static_cast<size_t>(size));
-  std::iota(indices.begin(), indices.end(), int64_t{0});
-  return indices;
 }
 
 // For data sets whose classes were not known when the configuration was checked.
@@ -177,12 +161,25 @@ namespace {
 
 bool holds_out(const config::Experiment& experiment) { return experiment.dataset.validation_split.value.value_or(0) > 0; }
 
+// What has a label that is not one of the classes is a class of its own; it is refused when it is read.
+std::vector<int64_t> labels_of(const input::Dataset& files) {
+  const auto num_classes = files.info().num_classes;
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < files.size(); ++i) {
+    const auto label = files.label(i);
+    labels.push_back(input::refusal_of_label(label, num_classes).empty() ? label : num_classes);
+  }
+  return labels;
+}
+
 // Of the training files: the indices that are held out for validation, and the others.
-std::pair<std::vector<int64_t>, std::vector<int64_t>> split_training_files(const config::Experiment& experiment, int64_t size,
-                                                                           Logger& logger) {
+SampleSplit split_training_files(const config::Experiment& experiment, const input::Dataset& files, Logger& logger) {
+  const auto size = files.size();
   const double part = experiment.dataset.validation_split.value.value_or(0);
   const auto count = static_cast<int64_t>(static_cast<double>(size) * part + 0.5);
-  auto indices = split(indices_up_to(size), count, static_cast<uint64_t>(experiment.seed));
+  const auto seed = static_cast<uint64_t>(experiment.seed);
+  const bool by_class = experiment.dataset.stratify && files.info().num_classes > 0;
+  auto indices = by_class ? split_by_class(labels_of(files), count, seed) : split_samples(indices_up_to(size), count, seed);
   const auto& [held_out, rest] = indices;
   if (held_out.empty() || rest.empty()) {
     throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side; choose another fraction",
@@ -195,7 +192,7 @@ std::pair<std::vector<int64_t>, std::vector<int64_t>> split_training_files(const
 // Trains and validates on `count` of the training samples, chosen by the seed.
 void overfit(const config::Experiment& experiment, int64_t count, std::vector<int64_t> samples, engine::Data& data) {
   count = std::min(count, static_cast<int64_t>(samples.size()));
-  const auto chosen = split(std::move(samples), count, static_cast<uint64_t>(experiment.seed)).first;
+  const auto chosen = split_samples(std::move(samples), count, static_cast<uint64_t>(experiment.seed)).first;
   data.train.subset = std::make_unique<input::Subset>(*data.train.files, chosen);
   if (!experiment.validation.is_off()) data.validation.subset = std::make_unique<input::Subset>(*data.train.files, chosen);
 }
@@ -207,7 +204,7 @@ engine::Data open_samples_unguarded(const config::Experiment& experiment, const 
   const auto& files = *data.train.files;
   check_num_classes(experiment, files.info());
   std::vector<int64_t> held_out, rest;
-  if (holds_out(experiment)) std::tie(held_out, rest) = split_training_files(experiment, files.size(), logger);
+  if (holds_out(experiment)) std::tie(held_out, rest) = split_training_files(experiment, files, logger);
   if (num_overfit) {
     overfit(experiment, *num_overfit, holds_out(experiment) ? rest : indices_up_to(files.size()), data);
     return data;
@@ -228,7 +225,7 @@ engine::DataSource open_split_unguarded(const config::Experiment& experiment, co
   source.files = dataset.open(holds_out(experiment) ? datasets::Split::kTrain : split, logger);
   check_num_classes(experiment, source.files->info());
   if (!holds_out(experiment)) return source;
-  const auto [held_out, rest] = split_training_files(experiment, source.files->size(), logger);
+  const auto [held_out, rest] = split_training_files(experiment, *source.files, logger);
   source.subset = std::make_unique<input::Subset>(*source.files, split == datasets::Split::kTrain ? rest : held_out);
   return source;
 }

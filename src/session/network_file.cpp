@@ -7,6 +7,7 @@
 #include "config/load.h"
 #include "engine/init_from.h"
 #include "engine/run_state.h"
+#include "session/earlier_configuration.h"
 #include "state/view.h"
 
 namespace trainer::session {
@@ -22,9 +23,12 @@ NetworkFile::NetworkFile(const std::filesystem::path& path) : path_(path.string(
 bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find("config").has_value(); }
 
 config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const {
-  auto all = overrides;
+  const auto text = state::View(tree_, path_).at("config").text();
+  const auto source = path_ + ": config";
+  auto all = overrides_of_earlier_version(text, source);
+  all.insert(all.end(), overrides.begin(), overrides.end());
   all.emplace_back(kNoInitialWeights);
-  return config::load_text(state::View(tree_, path_).at("config").text(), path_ + ": config", all, registries);
+  return config::load_text(text, source, all, registries);
 }
 
 config::Experiment NetworkFile::load_experiment(const std::filesystem::path& config, std::vector<std::string> overrides,

@@ -17,6 +17,7 @@
 #include "config/load.h"
 #include "config/node.h"
 #include "input/samplers/sampler.h"
+#include "session/earlier_configuration.h"
 #include "session/registries.h"
 #include "state/view.h"
 
@@ -30,14 +31,15 @@ bool prevents_resume(const config::Difference& difference) {
   const auto& key = difference.key;
   if (key.starts_with("model.init") || key == "dataloader.sampler.weights") return false;
   return key == "seed" || key == "training.overfit_batches" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") ||
-         key == "dataset.name" || key == "dataset.validation_split" || key == "optimizer.name" || key == "optimizer.groups";
+         key == "dataset.name" || key == "dataset.validation_split" || key == "dataset.stratify" || key == "optimizer.name" ||
+         key == "optimizer.groups";
 }
 
-// The configuration that a run wrote. Keys that an earlier version of this program did not have get their defaults.
+// The configuration that a run wrote. Keys that an earlier version of this program did not have get the values that mean the same.
 config::Node parse_configuration(const std::string& text, const std::string& source) {
   try {
     const auto registries = all_registries();
-    auto experiment = config::load_text(text, source, {}, registries);
+    auto experiment = config::load_text(text, source, overrides_of_earlier_version(text, source), registries);
     return config::parse_yaml(config::to_yaml(experiment, registries), source);
   } catch (const UsageError&) {
     return config::parse_yaml(text, source);

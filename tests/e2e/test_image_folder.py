@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
@@ -332,6 +333,44 @@ class ImageFolderTest(unittest.TestCase):
         self.assertEqual(run.returncode, 2, run.err)
         self.assertIn('it was trained on other classes: class 0 was "cat" and is "ant" in dataset.root now', run.err)
         self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
+
+    def test_validation_takes_its_part_of_each_class(self):
+        for name, count in (("ant", 32), ("bee", 16), ("cat", 8), ("dog", 4)):
+            write_images(self.data, (name,), count)
+        settings = ["--config", self.write_config(), "model.name=resnet20", "dataset.train_transforms=[center_crop: {size: 32}]",
+                    "dataset.validation_transforms=[center_crop: {size: 32}]", "dataset.validation_split=0.25", "training={steps: 2}",
+                    "checkpoint.every_steps=1"]
+        self.train(*settings)
+        confusion = json.loads((self.run_dir / "evaluation.json").read_text())["confusion"]
+        self.assertEqual([sum(row) for row in confusion], [8, 4, 2, 1])
+        # A run from before there was the key keeps its split.
+        earlier = self.folder / "earlier"
+        self.train(*settings, "dataset.stratify=false", run_dir=earlier)
+        counts = [sum(row) for row in json.loads((earlier / "evaluation.json").read_text())["confusion"]]
+        self.assertNotEqual(counts, [8, 4, 2, 1])
+        for path in [earlier / "config.yaml", *(earlier / "checkpoints").glob("*.pt")]:
+            content = path.read_bytes()
+            self.assertEqual(content.count(b"\n  stratify: false\n"), 1)
+            # A comment of the same length; a checkpoint has a checksum.
+            self.replace(path, b"\n  stratify: false\n", b"\n  # no such key  \n")
+        run = trainer("eval", "--checkpoint", earlier / "checkpoints" / "last.pt", "--json")
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertEqual([entry["num_samples"] for entry in json.loads(run.out)["classes"]], counts)
+        run = trainer(*settings, "training={steps: 4}", "--run-dir", earlier)
+        self.assertEqual(run.returncode, 2, run.err)
+        self.assertIn("dataset.stratify: true, not false", run.err)
+        self.train(*settings, "training={steps: 4}", "dataset.stratify=false", run_dir=earlier)
+        self.assertEqual([sum(row) for row in json.loads((earlier / "evaluation.json").read_text())["confusion"]], counts)
+
+    def replace(self, path, before, after):
+        """Replaces bytes in a file of text, or in the member of a checkpoint, a zip file without compression."""
+        content = path.read_bytes()
+        if path.suffix == ".pt":
+            with zipfile.ZipFile(path) as file:
+                members = [(info, file.read(info)) for info in file.infolist()]
+            for info, member in members:
+                content = content.replace(struct.pack("<I", info.CRC), struct.pack("<I", zlib.crc32(member.replace(before, after))))
+        path.write_bytes(content.replace(before, after))
 
     def test_data_show(self):
         write_images(self.data, ("cat", "dog"), 5)

@@ -15,6 +15,7 @@ struct DatasetSection {
   std::vector<ComponentConfig> validation_transforms;
   std::vector<ComponentConfig> batch_transforms;
   Auto<double> validation_split = {};
+  bool stratify = true;
   OnError on_error = OnError::kFail;
   std::string stage_to = {};
   Distribution distribution = Distribution::kLocal;
@@ -38,6 +39,9 @@ struct DatasetSection {
          .doc =
              "Part of the training set that is held out and validated on instead of the validation set, chosen by `seed`; 0: none; auto: "
              "0.1 of a data set that has no validation set, otherwise 0."});
+    keys.add("stratify", stratify,
+             {.doc = "Whether validation_split holds out the same part of each class, as scikit-learn's train_test_split(stratify=labels); "
+                     "false: of all images together, as runs without this key did."});
     keys.add_choice("on_error", on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}},
                     {.doc = "About a sample that cannot be read or decoded: end the run, or leave it out and log its name and the reason. "
                             "A skipped sample adds nothing to its step, so that the result does not depend on the number of ranks."});

@@ -1,0 +1,75 @@
+#include "session/split_samples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "config/load.h"
+#include "session/earlier_configuration.h"
+#include "session/registries.h"
+
+namespace trainer::session {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Labels of classes of these sizes, mixed.
+std::vector<int64_t> labels_of(std::vector<int64_t> sizes) {
+  std::vector<int64_t> labels;
+  while (std::ranges::any_of(sizes, [](int64_t size) { return size > 0; })) {
+    for (size_t label = 0; label < sizes.size(); ++label) {
+      if (sizes[label]-- > 0) labels.push_back(static_cast<int64_t>(label));
+    }
+  }
+  return labels;
+}
+
+// How many samples of each class are held out.
+std::vector<int64_t> counts_of(const std::vector<int64_t>& sizes, int64_t count, uint64_t seed = 1) {
+  const auto labels = labels_of(sizes);
+  const auto [held_out, rest] = split_by_class(labels, count, seed);
+  EXPECT_TRUE(std::ranges::is_sorted(held_out) && std::ranges::is_sorted(rest));
+  auto all = held_out;
+  all.insert(all.end(), rest.begin(), rest.end());
+  std::ranges::sort(all);
+  EXPECT_EQ(all, indices_up_to(static_cast<int64_t>(labels.size())));
+  std::vector<int64_t> counts(sizes.size());
+  for (const auto index : held_out) ++counts[static_cast<size_t>(labels[static_cast<size_t>(index)])];
+  return counts;
+}
+
+TEST(SplitByClass, EachClassGivesItsShare) {
+  EXPECT_THAT(counts_of({302, 182, 80, 40}, 60), ElementsAre(30, 18, 8, 4));
+  EXPECT_THAT(counts_of({10, 10, 10}, 15), ElementsAre(5, 5, 5));
+  EXPECT_THAT(counts_of({96, 14}, 11), ElementsAre(10, 1)) << "9.6 and 1.4: the sum is that of the fraction";
+}
+
+TEST(SplitByClass, AClassKeepsASampleForTraining) {
+  EXPECT_THAT(counts_of({1, 99, 1}, 50), ElementsAre(0, 50, 0));
+  EXPECT_THAT(counts_of({2, 2}, 4), ElementsAre(1, 1));
+  EXPECT_THAT(counts_of({1, 1, 1, 3}, 4), ElementsAre(0, 0, 0, 2));
+}
+
+TEST(SplitByClass, TheSeedDecides) {
+  const auto labels = labels_of({50, 50});
+  EXPECT_EQ(split_by_class(labels, 10, 7), split_by_class(labels, 10, 7));
+  EXPECT_NE(split_by_class(labels, 10, 7), split_by_class(labels, 10, 8));
+  // Of a hundred classes with half a sample each, it is not always the first that give one.
+  const std::vector<int64_t> sizes(100, 5);
+  EXPECT_NE(counts_of(sizes, 50, 1), counts_of(sizes, 50, 2));
+}
+
+TEST(SplitByClass, RunsWithoutItsKeyKeepTheirSplit) {
+  const std::string dataset = "dataset: {name: synthetic, validation_split: ";
+  EXPECT_THAT(overrides_of_earlier_version(dataset + "0.1}", "config.yaml"), ElementsAre("dataset.stratify=false"));
+  EXPECT_THAT(overrides_of_earlier_version(dataset + "0}", "config.yaml"), IsEmpty());
+  EXPECT_THAT(overrides_of_earlier_version(dataset + "0.1, stratify: true}", "config.yaml"), IsEmpty());
+  // As it was written before there was the key.
+  const auto labels = labels_of({6, 4});
+  EXPECT_THAT(split_samples(indices_up_to(10), 3, 42).first, ElementsAre(1, 6, 7));
+}
+
+}  // namespace
+}  // namespace trainer::session
