@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "base/log.h"
@@ -14,8 +16,10 @@
 #include "commands/output.h"
 #include "commands/sample_grid.h"
 #include "commands/sample_progress.h"
+#include "drawing/draw.h"
 #include "input/distributed_sampler.h"
 #include "input/unreadable_samples.h"
+#include "reporting/evaluation.h"
 #include "session/build.h"
 #include "session/registries.h"
 
@@ -34,6 +38,19 @@ void refuse_picture_over(const input::Dataset& dataset, const std::filesystem::p
   for (int64_t i = 0; i < dataset.size(); ++i) cli::refuse_to_overwrite(dataset.name(i), output);
 }
 
+// A line for each of these samples' classes whose number stands in the picture, because it has no letters for its name.
+std::string numbered_classes(const input::Dataset& dataset, const input::SampleList& samples) {
+  std::string lines;
+  if (dataset.info().class_names.empty()) return lines;
+  std::set<int64_t> labels;
+  for (const auto index : samples.indices) labels.insert(dataset.label(index));
+  for (const auto label : labels) {
+    const auto name = reporting::name_of_class(dataset.info().class_names, label);
+    if (!drawing::drawable(name)) lines += fmt::format("\n  class {}: {}", label, name);
+  }
+  return lines;
+}
+
 void show(const config::Experiment& experiment, const ShowOptions& options) {
   refuse_file_of_run(options.output);
   const auto logger = make_console_logger();
@@ -47,8 +64,10 @@ void show(const config::Experiment& experiment, const ShowOptions& options) {
   const auto samples = sampler.samples();
   const auto size = static_cast<int64_t>(samples.size());
   const auto count = std::min(options.count, size);
-  input::write_image_file(options.output, draw_sample_grid(experiment, dataset, samples.slice(0, count), options.epoch));
-  print_written(options.output, "the first {} of {} training images in epoch {}", count, size, options.epoch);
+  const auto shown = samples.slice(0, count);
+  input::write_image_file(options.output, draw_sample_grid(experiment, dataset, shown, options.epoch));
+  print_written(options.output, "the first {} of {} training images in epoch {}{}", count, size, options.epoch,
+                numbered_classes(dataset, shown));
 }
 
 // Prints a line for each sample that cannot be used, and returns how many there are.

@@ -61,14 +61,13 @@ torch::Tensor without_normalisation(const torch::Tensor& images, const input::No
 }
 
 std::string caption_of(const torch::Tensor& target, const std::vector<std::string>& class_names) {
-  if (target.dim() == 0) return reporting::name_of_class(class_names, target.item<int64_t>());
+  if (target.dim() == 0) return drawable_class_name(class_names, target.item<int64_t>());
   const auto [parts, classes] = target.topk(std::min<int64_t>(2, target.numel()));
   std::string caption;
   for (int64_t i = 0; i < parts.numel(); ++i) {
     const double part = parts[i].item<double>();
     if (part < 0.005) continue;
-    caption +=
-        fmt::format("{}{} {:.2f}", caption.empty() ? "" : " ", reporting::name_of_class(class_names, classes[i].item<int64_t>()), part);
+    caption += fmt::format("{}{} {:.2f}", caption.empty() ? "" : " ", drawable_class_name(class_names, classes[i].item<int64_t>()), part);
   }
   return caption;
 }

@@ -1,16 +1,35 @@
 #include "commands/image_grid.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "drawing/draw.h"
+#include "reporting/evaluation.h"
 
 namespace trainer::commands {
 namespace {
 
-constexpr int kMargin = 2;
-// Smaller images are enlarged to about this many pixels.
-constexpr int kCellWidth = 96;
+constexpr int kMargin = 4;
+// Smaller images are enlarged to at least this many pixels, which two lines of text need.
+constexpr int kLeastWidth = 144;
+constexpr int kZoom = 2;  // of the text
+constexpr int kNumLines = 2;
+constexpr int kLineHeight = drawing::kTextHeight * kZoom;
+
+// Draws it in as many lines as there are; what is left out is shown by dots.
+void draw_caption(drawing::RgbImage& grid, int top, int left, std::string caption, int width) {
+  const auto length = static_cast<size_t>(std::max(1, width / (drawing::kCharacterWidth * kZoom)));
+  const size_t most = length * kNumLines;
+  caption = drawing::drawable(caption).value_or(caption);
+  if (caption.size() > most) caption.replace(most - std::min<size_t>(most, 2), std::string::npos, "..");
+  for (size_t line = 0; line < kNumLines && line * length < caption.size(); ++line) {
+    drawing::draw_text(grid, top + static_cast<int>(line) * kLineHeight, left, std::string_view(caption).substr(line * length, length),
+                       width, drawing::kBlack, kZoom);
+  }
+}
 
 }  // namespace
 
@@ -25,8 +44,8 @@ drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t cou
     const int at = (y * width + x) * channels + std::min(c, channels - 1);
     return static_cast<uint8_t>(std::lround(values[static_cast<size_t>(at)] * 255.0F));
   };
-  const int zoom = std::max(1, kCellWidth / width);
-  const int cell_height = height * zoom + drawing::kTextHeight + kMargin;
+  const int zoom = (kLeastWidth + width - 1) / width;
+  const int cell_height = height * zoom + kNumLines * kLineHeight + kMargin;
   const int cell_width = width * zoom + kMargin;
   const auto columns = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(count))));
   const auto rows = static_cast<int>((count + columns - 1) / columns);
@@ -41,9 +60,13 @@ drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t cou
         for (int c = 0; c < 3; ++c) out[c] = pixel(y / zoom, x / zoom, c);
       }
     }
-    drawing::draw_text(grid, top + height * zoom, left, caption, cell_width - kMargin);
+    draw_caption(grid, top + height * zoom, left, caption, cell_width - kMargin);
   }
   return grid;
+}
+
+std::string drawable_class_name(const std::vector<std::string>& class_names, int64_t label) {
+  return drawing::drawable(reporting::name_of_class(class_names, label)).value_or(fmt::format("class {}", label));
 }
 
 std::vector<config::ComponentConfig> without_normalize(std::vector<config::ComponentConfig> transforms) {

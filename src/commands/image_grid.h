@@ -15,6 +15,9 @@ namespace trainer::commands {
 drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
                                   const std::function<std::string(int64_t i, float* out)>& read);
 
+// The name of a class as captions have it: without accents, or its number where it has letters that cannot be drawn.
+std::string drawable_class_name(const std::vector<std::string>& class_names, int64_t label);
+
 // The transforms without `normalize`, whose values are not colours.
 std::vector<config::ComponentConfig> without_normalize(std::vector<config::ComponentConfig> transforms);
 

@@ -201,7 +201,8 @@ ExitCode predict(const std::vector<std::string>& args) {
         logger->warn("{}", problems.back());
         if (!arguments.json) continue;
       } else if (grid.size() < kMostInGrid) {
-        const auto caption = fmt::format("{} {:.0f}%", printer.name_of(prediction.classes[0]), 100 * prediction.probabilities[0]);
+        const auto caption = fmt::format("{} {:.0f}%", drawable_class_name(predictor.class_names(), prediction.classes[0]),
+                                         100 * prediction.probabilities[0]);
         grid.push_back({part[i], caption});
       }
       printer.print_classes(part[i], prediction);

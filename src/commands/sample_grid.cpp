@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "commands/image_grid.h"
 #include "input/pipeline.h"
-#include "reporting/evaluation.h"
 #include "session/random_streams.h"
 
 namespace trainer::commands {
@@ -22,7 +21,7 @@ input::RgbImage draw_sample_grid(const config::Experiment& experiment, const inp
     try {
       const auto sample = dataset.read(which.index, scratch);
       pipeline.write(sample, seeds, which, memory, out);
-      return reporting::name_of_class(dataset.info().class_names, sample.label);
+      return drawable_class_name(dataset.info().class_names, sample.label);
     } catch (const std::runtime_error& error) {
       throw DataError(fmt::format("{}: {}", dataset.describe(which.index), error.what()));
     }

@@ -1,6 +1,7 @@
 #include "drawing/draw.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "drawing/font.h"
 
@@ -17,9 +18,32 @@ void set_pixel(RgbImage& image, int y, int x, const Colour& colour) {
 // Bytes after the first of a UTF-8 character.
 bool continues_character(char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) == 0x80U; }
 
-const Glyph& glyph_of(char byte) {
-  const bool is_drawable = byte >= ' ' && byte <= '~';
-  return kGlyphs[static_cast<size_t>((is_drawable ? byte : '?') - kFirstGlyph)];
+// The letters without accents that resemble U+00C0 to U+017F.
+constexpr std::string_view kLatin =
+    "AAAAAAACEEEEIIIIDNOOOOOxOUUUUYTsaaaaaaaceeeeiiiidnooooo/ouuuuyty"
+    "AaAaAaCcCcCcCcDdDdEeEeEeEeEeGgGgGgGgHhHhIiIiIiIiIiIiJjKkkLlLlLlLlLlNnNnNnnNnOoOoOoOo"
+    "RrRrRrSsSsSsSsTtTtTtUuUuUuUuUuUuWwYyYZzZzZzs";
+constexpr uint32_t kFirstLatin = 0xC0;
+constexpr char kUnknown = '?';
+
+// Combining accents, as in names of files from macOS.
+bool is_accent(uint32_t character) { return character >= 0x300 && character <= 0x36F; }
+
+std::string to_ascii(std::string_view text) {
+  std::string ascii;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    if (continues_character(text[i])) continue;
+    const bool has_two_bytes = (byte & 0xE0U) == 0xC0U && i + 1 < text.size();
+    const uint32_t character = has_two_bytes ? (byte & 0x1FU) << 6U | (static_cast<uint8_t>(text[i + 1]) & 0x3FU) : byte;
+    if (has_two_bytes && is_accent(character)) continue;
+    if (has_two_bytes && character >= kFirstLatin && character - kFirstLatin < kLatin.size()) {
+      ascii += kLatin[character - kFirstLatin];
+    } else {
+      ascii += byte >= ' ' && byte <= '~' ? text[i] : kUnknown;
+    }
+  }
+  return ascii;
 }
 
 }  // namespace
@@ -37,24 +61,27 @@ void fill_box(RgbImage& image, int top, int left, int height, int width, const C
   }
 }
 
-void draw_text(RgbImage& image, int top, int left, std::string_view text, int width, const Colour& colour) {
+void draw_text(RgbImage& image, int top, int left, std::string_view text, int width, const Colour& colour, int zoom) {
   int x = 0;
-  for (const char byte : text) {
-    if (continues_character(byte)) continue;
-    if (x + kGlyphWidth > width) return;
-    const auto& glyph = glyph_of(byte);
+  for (const char character : to_ascii(text)) {
+    if (x + kGlyphWidth * zoom > width) return;
+    const auto& glyph = kGlyphs[static_cast<size_t>(character - kFirstGlyph)];
     for (int column = 0; column < kGlyphWidth; ++column) {
       for (int row = 0; row < kGlyphHeight; ++row) {
         const bool is_set = (glyph[static_cast<size_t>(column)] >> row & 1) != 0;
-        if (is_set) set_pixel(image, top + kSpaceAbove + row, left + x + column, colour);
+        if (is_set) fill_box(image, top + (kSpaceAbove + row) * zoom, left + x + column * zoom, zoom, zoom, colour);
       }
     }
-    x += kCharacterWidth;
+    x += kCharacterWidth * zoom;
   }
 }
 
-int count_characters(std::string_view text) {
-  return static_cast<int>(std::ranges::count_if(text, [](char byte) { return !continues_character(byte); }));
+std::optional<std::string> drawable(std::string_view text) {
+  auto ascii = to_ascii(text);
+  const bool is_whole = std::ranges::count(ascii, kUnknown) == std::ranges::count(text, kUnknown);
+  return is_whole ? std::optional(std::move(ascii)) : std::nullopt;
 }
+
+int count_characters(std::string_view text) { return static_cast<int>(to_ascii(text).size()); }
 
 }  // namespace trainer::drawing

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "drawing/rgb_image.h"
@@ -21,9 +23,12 @@ void fill_box(RgbImage& image, int top, int left, int height, int width, const C
 // The height of a line of draw_text(), and the width of one character.
 inline constexpr int kTextHeight = 12;
 inline constexpr int kCharacterWidth = 6;
-// Draws a line of text (UTF-8) whose upper left corner is (top, left). What does not fit into `width` pixels, or into the image, is left
-// out, and characters that are not ASCII are drawn as question marks.
-void draw_text(RgbImage& image, int top, int left, std::string_view text, int width, const Colour& colour = kBlack);
+// Draws a line of text (UTF-8) whose upper left corner is (top, left), `zoom` times as large. What does not fit into `width` pixels, or
+// into the image, is left out. Latin letters are drawn without their accents, other characters that are not ASCII as question marks.
+void draw_text(RgbImage& image, int top, int left, std::string_view text, int width, const Colour& colour = kBlack, int zoom = 1);
+
+// The text as draw_text() draws it, in ASCII; nullopt: it has characters that would be question marks.
+std::optional<std::string> drawable(std::string_view text);
 
 // How many characters draw_text() draws.
 int count_characters(std::string_view text);

@@ -372,14 +372,19 @@ class ImageFolderTest(unittest.TestCase):
                 content = content.replace(struct.pack("<I", info.CRC), struct.pack("<I", zlib.crc32(member.replace(before, after))))
         path.write_bytes(content.replace(before, after))
 
+    def test_class_names_in_other_letters(self):
+        write_images(self.data, ("\u732b", "chien \u00e9l\u00e9gant"), 5)
+        run = trainer("data", "show", "--config", self.write_config(), "--output", self.folder / "grid.png")
+        self.assertEqual(run.out, f"{self.folder}/grid.png: the first 9 of 9 training images in epoch 0\n  class 1: \u732b\n", run.err)
+
     def test_data_show(self):
         write_images(self.data, ("cat", "dog"), 5)
         picture = self.folder / "grid.png"
         run = trainer("data", "show", "--config", self.write_config(), "--output", picture, "--count", "4")
         self.assertEqual(run.returncode, 0, run.err)
         self.assertEqual(run.out, f"{picture}: the first 4 of 9 training images in epoch 0\n")
-        # Two rows and columns of 224 pixels, with margins of two and lines of text.
-        self.assertEqual((picture.read_bytes()[:8], struct.unpack(">II", picture.read_bytes()[16:24])), (b"\x89PNG\r\n\x1a\n", (454, 478)))
+        # Two rows and columns of 224 pixels, with margins of four and two lines of text.
+        self.assertEqual((picture.read_bytes()[:8], struct.unpack(">II", picture.read_bytes()[16:24])), (b"\x89PNG\r\n\x1a\n", (460, 556)))
         first = picture.read_bytes()
         trainer("data", "show", "--config", self.write_config(), "--output", picture, "--count", "4")
         self.assertEqual(picture.read_bytes(), first)

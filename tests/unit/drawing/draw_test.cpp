@@ -17,9 +17,9 @@ std::string dots_of(const RgbImage& image) {
   return text;
 }
 
-std::string dots_of_text(std::string_view text, int width, int image_width) {
-  auto image = make_image(kTextHeight, image_width);
-  draw_text(image, 0, 0, text, width);
+std::string dots_of_text(std::string_view text, int width, int image_width, int zoom = 1) {
+  auto image = make_image(kTextHeight * zoom, image_width);
+  draw_text(image, 0, 0, text, width, kBlack, zoom);
   return dots_of(image);
 }
 
@@ -40,8 +40,26 @@ TEST(DrawText, DrawsAsciiCharacters) {
 }
 
 TEST(DrawText, OtherCharactersAreQuestionMarks) {
-  EXPECT_EQ(dots_of_text("\xC3\xA9\xE7\x8C\xAB\n~", 30, 30), dots_of_text("???~", 30, 30));
-  EXPECT_EQ(count_characters("\xC3\xA9\xE7\x8C\xAB~"), 3);
+  EXPECT_EQ(dots_of_text("\xD0\xAF\xE7\x8C\xAB\n~", 30, 30), dots_of_text("???~", 30, 30));
+  EXPECT_EQ(count_characters("\xD0\xAF\xE7\x8C\xAB~"), 3);
+  EXPECT_EQ(drawable("\xE7\x8C\xAB"), std::nullopt);
+  EXPECT_EQ(drawable("cat?"), "cat?");
+}
+
+TEST(DrawText, LatinLettersLoseTheirAccents) {
+  EXPECT_EQ(drawable("\u00C0\u00DF\u00E9\u00FF \u0100\u0141\u0142\u0159\u017E\u017F"), "Asey ALlrzs");
+  EXPECT_EQ(drawable("e\u0301te\u0300"), "ete") << "combining accents";
+  EXPECT_EQ(count_characters("e\u0301te\u0300"), 3);
+  EXPECT_EQ(dots_of_text("\u00E9t\u00E9", 30, 30), dots_of_text("ete", 30, 30));
+}
+
+TEST(DrawText, Zooms) {
+  const auto small = dots_of_text("Fg", 11, 12);
+  const auto large = dots_of_text("Fg", 22, 24, 2);
+  for (size_t y = 0; y < 2 * kTextHeight; ++y) {
+    for (size_t x = 0; x < 24; ++x) ASSERT_EQ(large[y * 25 + x], small[y / 2 * 13 + x / 2]) << y << " " << x;
+  }
+  EXPECT_EQ(dots_of_text("Fg", 21, 24, 2), dots_of_text("F", 21, 24, 2));
 }
 
 TEST(DrawText, LeavesOutWhatDoesNotFit) {
