@@ -88,6 +88,7 @@ std::unique_ptr<input::Dataset> open_image_files(input::DatasetInfo info, ImageL
   const int64_t num_used = images.num_classes_with_images();
   logger.info("{}: {} in {}{}", source.string(), counted(images.size(), "image"),
               num_used == info.num_classes ? "" : fmt::format("{} of ", num_used), counted(info.num_classes, "class", "classes"));
+  if (!images.warning().empty()) logger.warn("{}: {}", source.string(), images.warning());
   return std::make_unique<ImageFiles>(std::move(info), std::move(images));
 }
 

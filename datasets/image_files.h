@@ -21,6 +21,10 @@ class ImageList {
   // `path`: relative to the folder, or absolute; without a '\0'.
   void add(std::string_view path, int64_t label);
 
+  // What to say about files that are not in the list; empty: nothing.
+  void set_warning(std::string warning) { warning_ = std::move(warning); }
+  const std::string& warning() const { return warning_; }
+
   int64_t size() const { return static_cast<int64_t>(offsets_.size()); }
   int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }
   std::string path(int64_t index) const { return (folder_ / (paths_.data() + offsets_[static_cast<size_t>(index)])).string(); }
@@ -31,6 +35,7 @@ class ImageList {
   std::string paths_;              // a '\0' ends each
   std::vector<uint64_t> offsets_;  // of each path
   std::vector<int32_t> labels_;    // of each path
+  std::string warning_;
 };
 
 // The bytes of a file, as a part of `buffer`, which grows if needed. Throws std::runtime_error with only the reason.
@@ -39,8 +44,8 @@ std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t
 // `side`: height and width of all images, or kAnySize.
 input::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side = input::kAnySize);
 
-// Logs how many images `source` (a file or folder) has. An image is read when its sample is; a failure then is a std::runtime_error with
-// only the reason.
+// Logs how many images `source` (a file or folder) has, and the warning of the list. An image is read when its sample is; a failure then is
+// a std::runtime_error with only the reason.
 std::unique_ptr<input::Dataset> open_image_files(input::DatasetInfo info, ImageList images, const std::filesystem::path& source,
                                                  Logger& logger);
 

@@ -110,9 +110,25 @@ std::set<FolderId> with_parents(std::string path) {
   return folders;
 }
 
+// Files that are not images by their names.
+struct OtherFiles {
+  std::map<std::string, int64_t> counts;  // by extension
+  std::string first;                      // its path, the first by its bytes
+
+  void add(const std::string& path) {
+    ++counts[lower_case(fs::path(path).extension().string())];
+    if (first.empty() || path < first) first = path;
+  }
+  int64_t count() const {
+    int64_t sum = 0;
+    for (const auto& [extension, count] : counts) sum += count;
+    return sum;
+  }
+};
+
 struct ClassFiles {
   std::string images;  // paths relative to the class's folder; a '\0' ends each
-  int64_t num_others = 0;
+  OtherFiles others;
 };
 
 std::string joined(const std::string& folder, const std::string& name) { return folder.empty() ? name : folder + '/' + name; }
@@ -133,7 +149,7 @@ class ClassLister {
       std::ranges::sort(folders, std::greater());
       std::ranges::move(folders, std::back_inserter(pending));
     }
-    ClassFiles files{.images = {}, .num_others = num_others_};
+    ClassFiles files{.images = {}, .others = others_};
     for (auto& [relative, names] : images_) {
       std::ranges::sort(names);
       for (const auto& name : names) files.images.append(joined(relative, name)).push_back('\0');
@@ -154,7 +170,7 @@ class ClassLister {
       } else if (is_image_name(entry->name)) {
         images_[relative].push_back(std::move(entry->name));
       } else {
-        ++num_others_;
+        others_.add(joined(relative, entry->name));
       }
     }
     return folders;
@@ -164,7 +180,7 @@ class ClassLister {
   std::set<FolderId> listed_;
   // Names by the folder's relative path, in whose order torchvision lists the folders: a-b comes before a/b.
   std::map<std::string, std::vector<std::string>> images_;
-  int64_t num_others_ = 0;
+  OtherFiles others_;
 };
 
 // In the order of the names. Throws what the first of the classes that failed has thrown.
@@ -198,10 +214,27 @@ std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<s
   return classes;
 }
 
-[[noreturn]] void throw_no_images(const fs::path& folder, int64_t num_others) {
-  const auto others = num_others == 0 ? "" : fmt::format(" among its {}", counted(num_others, "file"));
+[[noreturn]] void throw_no_images(const fs::path& folder, const OtherFiles& others_there) {
+  const auto others = others_there.counts.empty() ? "" : fmt::format(" among its {}", counted(others_there.count(), "file"));
   throw DataError(fmt::format("{} has no images (files ending in {}){}; put some there, or remove the folder", folder.string(),
                               join(kImageExtensions, " "), others));
+}
+
+// "4 files are not read, ...".
+std::string describe_left_out(const OtherFiles& others) {
+  std::vector<std::pair<std::string, int64_t>> counts(others.counts.begin(), others.counts.end());
+  std::ranges::stable_sort(counts, std::greater(), &std::pair<std::string, int64_t>::second);
+  constexpr size_t kMostNamed = 5;
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < counts.size() && i < kMostNamed; ++i) {
+    const auto& [extension, count] = counts[i];
+    parts.push_back(fmt::format("{} {}", count, extension.empty() ? "without an extension" : extension));
+  }
+  if (counts.size() > kMostNamed) parts.emplace_back("...");
+  const auto count = others.count();
+  return fmt::format("{} not read, because {} no extension of an image that this program reads ({}); the first is {}",
+                     count == 1 ? "1 file is" : fmt::format("{} files are", count), count == 1 ? "it has" : "they have", join(parts, ", "),
+                     others.first);
 }
 
 std::vector<std::string> validation_classes(const ClassFolders& folders) {
@@ -284,23 +317,25 @@ ImageList list_images(const ClassFolders& folders, Split split, int num_threads)
   const auto names = split == Split::kTrain ? folders.class_names : validation_classes(folders);
   auto classes = list_classes(folder, names, num_threads);
   ImageList images(folder);
-  int64_t num_others = 0;
+  OtherFiles others;
   auto next = names.begin();
   for (size_t label = 0; label < folders.class_names.size(); ++label) {
     const auto& name = folders.class_names[label];
     ClassFiles files;
     if (next != names.end() && *next == name) files = std::move(classes[static_cast<size_t>(next++ - names.begin())]);
-    if (split == Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.num_others);
+    if (split == Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.others);
     add_images(images, name, files, static_cast<int64_t>(label));
-    num_others += files.num_others;
+    for (const auto& [extension, count] : files.others.counts) others.counts[extension] += count;
+    if (others.first.empty() && !files.others.first.empty()) others.first = (folder / name / files.others.first).string();
   }
-  if (images.size() == 0) throw_no_images(folder, num_others);
+  if (images.size() == 0) throw_no_images(folder, others);
+  if (!others.counts.empty()) images.set_warning(describe_left_out(others));
   return images;
 }
 
 std::vector<std::string> list_image_files(const fs::path& folder) {
   const auto files = ClassLister(folder.string(), {}).list();
-  if (files.images.empty()) throw_no_images(folder, files.num_others);
+  if (files.images.empty()) throw_no_images(folder, files.others);
   std::vector<std::string> paths;
   for (size_t begin = 0; begin < files.images.size(); begin += paths.back().size() + 1) {
     paths.push_back(files.images.substr(begin, files.images.find('\0', begin) - begin));

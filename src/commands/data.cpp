@@ -21,6 +21,7 @@
 #include "input/unreadable_samples.h"
 #include "reporting/evaluation.h"
 #include "session/build.h"
+#include "session/image_notes.h"
 #include "session/registries.h"
 
 namespace trainer::commands {
@@ -70,13 +71,18 @@ void show(const config::Experiment& experiment, const ShowOptions& options) {
                 numbered_classes(dataset, shown));
 }
 
-// Prints a line for each sample that cannot be used, and returns how many there are.
-size_t check_samples(const char* part, const input::Dataset& dataset, int num_threads, Logger& logger) {
+// Prints a line for each sample that cannot be used, and returns how many there are. Adds the others to the notes.
+size_t check_samples(const char* part, const input::Dataset& dataset, int num_threads, session::ImageNotes& notes, Logger& logger) {
   SampleProgress progress(fmt::format("{}: read", part), 0, dataset.size(), logger);
-  const auto unreadable = input::find_unreadable_samples(dataset, num_threads, [&](int64_t num_read) {
+  const auto report = [&](int64_t num_read) {
     progress.update(num_read);
     return stop_signal() == 0;
-  });
+  };
+  notes.begin_part(part, dataset);
+  const auto visit = [&](int64_t index, const input::Sample& sample) {
+    if (dataset.info().is_image) notes.add(index, sample);
+  };
+  const auto unreadable = input::find_unreadable_samples(dataset, num_threads, report, visit);
   progress.clear();
   for (const auto& [index, reason] : unreadable) print("{} {}: {}\n", part, dataset.describe(index), reason);
   if (stop_signal() != 0) throw Error("stopped on request before all samples were read", ExitCode::kStopped);
@@ -87,8 +93,10 @@ ExitCode check(const config::Experiment& experiment, int num_threads) {
   const auto logger = make_console_logger();
   const auto data = session::open_samples(experiment, *logger);
   const auto num_samples = data.train.num_samples + data.validation.num_samples;
-  auto num_unreadable = check_samples("training", data.train.dataset(), num_threads, *logger);
-  if (data.validation.exists()) num_unreadable += check_samples("validation", data.validation.dataset(), num_threads, *logger);
+  session::ImageNotes notes;
+  auto num_unreadable = check_samples("training", data.train.dataset(), num_threads, notes, *logger);
+  if (data.validation.exists()) num_unreadable += check_samples("validation", data.validation.dataset(), num_threads, notes, *logger);
+  for (const auto& sentence : notes.sentences()) logger->warn("{}", sentence);
   print("{} read, {}\n", counted(num_samples, "sample"),
         num_unreadable == 0 ? "all good" : fmt::format("{} cannot be used", num_unreadable));
   return num_unreadable == 0 ? ExitCode::kDone : ExitCode::kData;

@@ -18,12 +18,10 @@
 #include "input/image_file.h"
 #include "input/picture.h"
 #include "input/pipeline.h"
+#include "world/host_resources.h"
 
 namespace trainer::commands {
 namespace {
-
-// Fewer samples are read at once.
-constexpr size_t kWorthShowing = 500;
 
 struct Unreadable {
   int64_t count = 0;
@@ -68,7 +66,7 @@ Unreadable read_samples(const input::Dataset& dataset, const std::vector<int64_t
     }
   };
   std::optional<SampleProgress> progress;
-  if (indices.size() >= kWorthShowing) progress.emplace(what, 0, static_cast<int64_t>(indices.size()), logger);
+  if (indices.size() >= kWorthShowing && world::can_redraw_lines()) progress.emplace(what, 0, static_cast<int64_t>(indices.size()), logger);
   {
     std::vector<std::jthread> threads;  // joined at the end of this block
     for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
@@ -91,7 +89,7 @@ std::vector<int64_t> evenly_spaced(int64_t size, int64_t most) {
   return indices;
 }
 
-ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>& indices, Logger& logger) {
+ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger) {
   std::vector<ImageSize> sizes(indices.size());
   const auto unreadable = read_samples(dataset, indices, "sizes: read", logger, [&] {
     return [&, memory = std::make_shared<input::PictureMemory>()](const input::Sample& sample, size_t position) {
@@ -101,6 +99,7 @@ ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>&
         const input::Picture picture(sample.encoded, *memory);
         sizes[position] = {picture.height(), picture.width()};
       }
+      notes.add(indices[position], sample);
     };
   });
   std::erase(sizes, ImageSize{});

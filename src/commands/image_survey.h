@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "config/registry.h"
 #include "input/dataset.h"
+#include "session/image_notes.h"
 
 namespace trainer::commands {
 
@@ -30,12 +31,15 @@ struct PixelStatistics {
   int64_t num_images = 0;        // that could be read
 };
 
+// Fewer images are read at once.
+inline constexpr size_t kWorthShowing = 500;
+
 // `most` indices, evenly spaced from 0 to size - 1, or all of them.
 std::vector<int64_t> evenly_spaced(int64_t size, int64_t most);
 
-// The sizes of these samples, which are images. `logger` receives the progress. Reads in several threads. Throws Error, but leaves out
-// images that cannot be read.
-ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>& indices, Logger& logger);
+// The sizes of these samples, which are images of the latest part of `notes`, to which they are added. `logger` receives the progress.
+// Reads in several threads. Throws Error, but leaves out images that cannot be read.
+ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger);
 
 // The statistics of these samples after `transforms`, without normalize. They are exact and do not depend on the order of the additions.
 // Throws as find_sizes(), and DataError if none can be read.

@@ -17,7 +17,9 @@
 #include "config/reader.h"
 #include "datasets/registry.h"
 #include "input/transforms/transform.h"
+#include "session/image_notes.h"
 #include "session/registries.h"
+#include "world/host_resources.h"
 
 namespace trainer::commands {
 namespace {
@@ -70,7 +72,7 @@ struct FoundData {
   std::unique_ptr<input::Dataset> train;
 };
 
-FoundData find_data(const fs::path& data, Logger& quiet) {
+FoundData find_data(const fs::path& data, Logger& logger) {
   if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such folder", data.string()));
   auto sections = candidates(data);
   for (auto& section : sections) {
@@ -81,7 +83,7 @@ FoundData find_data(const fs::path& data, Logger& quiet) {
       throw DataError(fmt::format("--data {}: {}", data.string(), factory.missing));
     }
     try {
-      auto train = factory.open(Split::kTrain, quiet);
+      auto train = factory.open(Split::kTrain, logger);
       return {std::move(section), std::move(factory), std::move(train)};
     } catch (const DataError&) {
       if (is_last) throw;
@@ -105,7 +107,9 @@ std::string experiment_name(const fs::path& data) {
 }
 
 std::string file_for(const fs::path& data, Logger& logger) {
-  auto found = find_data(data, *make_quiet_logger());
+  const auto warnings = make_console_logger();
+  warnings->set_level(spdlog::level::warn);
+  auto found = find_data(data, *warnings);
   const auto& train = *found.train;
   DatasetFacts facts{.name = experiment_name(data), .section = found.section, .info = train.info()};
   facts.images_per_class.resize(static_cast<size_t>(facts.info.num_classes));
@@ -115,15 +119,27 @@ std::string file_for(const fs::path& data, Logger& logger) {
     if (!refusal.empty()) throw DataError(fmt::format("{}: {}", train.describe(i), refusal));
     ++facts.images_per_class[static_cast<size_t>(label)];
   }
-  if (found.factory.has_validation) facts.num_validation = found.factory.open(Split::kValidation, *make_quiet_logger())->size();
   const auto indices = evenly_spaced(train.size(), kMostMeasured);
   facts.num_sampled = static_cast<int64_t>(indices.size());
-  facts.sizes = find_sizes(train, indices, logger);
+  if (indices.size() >= kWorthShowing && !world::can_redraw_lines()) {
+    logger.info("measures the sizes and the pixels of {} training images", indices.size());
+  }
+  session::ImageNotes notes;
+  notes.begin_part("training", train);
+  facts.sizes = find_sizes(train, indices, notes, logger);
   if (facts.sizes.sizes.empty()) throw DataError(facts.sizes.first_unreadable);
   if (facts.sizes.num_unreadable > 0) {
     logger.warn("{} of {} cannot be read, the first is {}", facts.sizes.num_unreadable, counted(facts.num_sampled, "image"),
                 facts.sizes.first_unreadable);
   }
+  std::unique_ptr<input::Dataset> validation;
+  if (found.factory.has_validation) {
+    validation = found.factory.open(Split::kValidation, *warnings);
+    facts.num_validation = validation->size();
+    notes.begin_part("validation", *validation);
+    find_sizes(*validation, evenly_spaced(validation->size(), kMostMeasured), notes, logger);
+  }
+  for (const auto& sentence : notes.sentences()) logger.warn("{}", sentence);
   const auto preparation = choose_preparation(facts);
   std::string list;
   for (const auto& line : preparation.validation) list += '\n' + line;
@@ -143,6 +159,12 @@ void write_new_file(const fs::path& path, std::string_view text) {
   // Not half a file, which the next try would keep.
   if (file.number() >= 0) fs::remove(path);
   throw Error(fmt::format("cannot write {}: {}", path.string(), std::strerror(reason)));
+}
+
+// Fails before a long work, if writing the file at its end would.
+void try_new_file(const fs::path& path) {
+  write_new_file(path, "");
+  fs::remove(path);
 }
 
 void print_next_steps(const std::string& path, bool has_data) {
@@ -181,6 +203,7 @@ ExitCode init(const std::vector<std::string>& args) {
   app.add_option("--output", output, "the file, which must not exist yet; default: experiment.yaml")->type_name("FILE");
   cli::parse(app, args);
   if (fs::exists(output)) refuse_existing(output);
+  try_new_file(output);
 
   const auto logger = make_console_logger();
   const auto text = data.empty() ? starting_file_without_data() : file_for(data, *logger);

@@ -19,9 +19,19 @@ constexpr const char* kBeginning =
 
 // Images of more classes are not counted one by one.
 constexpr size_t kMostListed = 20;
+// A set of fewer images is small: each of them counts, and a tenth of them would measure little.
+constexpr int64_t kFewImages = 2000;
 
 int64_t num_train_images(const DatasetFacts& facts) {
   return std::accumulate(facts.images_per_class.begin(), facts.images_per_class.end(), int64_t{0});
+}
+
+bool has_few_images(const DatasetFacts& facts) { return num_train_images(facts) < kFewImages; }
+
+// Whether a class has more than twice as many images as another one.
+bool is_uneven(const DatasetFacts& facts) {
+  const auto [least, most] = std::ranges::minmax(facts.images_per_class);
+  return most > 2 * least;
 }
 
 std::string class_name(const DatasetFacts& facts, size_t label) {
@@ -55,13 +65,11 @@ std::string describe_classes(const DatasetFacts& facts) {
   } else {
     text += fmt::format(", {} to {} of each\n", least, most);
   }
-  if (most > 5 * least) {
-    text += "# The classes differ much in size: `sampler: {name: class_balanced}` in dataloader draws from all of them equally often.\n";
-  }
   if (facts.num_validation) {
     text += fmt::format("# {} for validation\n", counted(*facts.num_validation, "image"));
   } else {
-    text += "# No images for validation: a tenth of the training images is held out (dataset.validation_split).\n";
+    text += fmt::format("# No images for validation: a {} of the training images is held out (dataset.validation_split).\n",
+                        has_few_images(facts) ? "fifth" : "tenth");
   }
   return text;
 }
@@ -115,6 +123,22 @@ Schedule choose_schedule(int64_t num_train, int64_t size) {
   return schedule;
 }
 
+std::string describe_dataloader(const DatasetFacts& facts, const Schedule& schedule, bool decodes) {
+  auto keys = fmt::format("global_batch_size: {}", schedule.batch_size);
+  if (decodes) keys += ", num_workers: 4";
+  if (has_few_images(facts)) keys += ", drop_last: false";
+  auto text = fmt::format("dataloader: {{{}}}\n", keys);
+  if (is_uneven(facts)) {
+    const auto [least, most] = std::ranges::minmax(facts.images_per_class);
+    text += fmt::format(
+        "# The classes have from {} to {} images. To give all of them the same weight, so that the rare ones are not neglected,\n"
+        "# draw from each equally often:\n"
+        "# dataloader: {{{}, sampler: {{name: class_balanced}}}}\n",
+        least, most, keys);
+  }
+  return text;
+}
+
 std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels) {
   auto text = std::string("dataset:\n");
   for (const auto& member : facts.section.members) text += fmt::format("  {}: {}\n", member.name, config::to_inline_yaml(member.value));
@@ -128,6 +152,9 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
   for (double& value : std) value = value < 0.00005 ? 1 : value;
   const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean), numbers(std));
   const bool is_exact = pixels.num_images == num_train_images(facts);
+  if (!facts.num_validation && has_few_images(facts)) {
+    text += "  validation_split: 0.2                                # of each class; a tenth of so few images would measure little\n";
+  }
   text += fmt::format("  # The mean and the deviation are those of {}, prepared as for validation.\n",
                       is_exact ? "all training images" : fmt::format("{} of the training images", pixels.num_images));
   text += fmt::format("  train_transforms:\n{}\n{}\n", fmt::join(preparation.train, "\n"), normalize);
@@ -172,7 +199,8 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
 
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels) {
   const int64_t num_images = num_train_images(facts);
-  const int64_t num_train = facts.num_validation ? num_images : std::max<int64_t>(num_images - num_images / 10, 1);
+  const int64_t num_train =
+      facts.num_validation ? num_images : std::max<int64_t>(num_images - num_images / (has_few_images(facts) ? 5 : 10), 1);
   const auto schedule = choose_schedule(num_train, preparation.size);
   const bool is_small = preparation.size <= 32;
   const bool is_medium = !is_small && preparation.size <= 64;
@@ -190,7 +218,7 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
   text +=
       "# The batch of all processes together, so that the result does not depend on their number. With less memory, lower it and lr\n"
       "# by the same factor.\n";
-  text += fmt::format("dataloader: {{global_batch_size: {}{}}}\n\n", schedule.batch_size, decodes ? ", num_workers: 4" : "");
+  text += describe_dataloader(facts, schedule, decodes) + '\n';
   text += fmt::format("# 0.1 for a batch of 128, and in proportion for others. The schedule lowers it to 0 after {}.\n",
                       counted(schedule.warmup_epochs, "epoch") + " of warm-up");
   text += fmt::format("optimizer: {{name: sgd, lr: {:.2g}, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}}\n", schedule.lr);

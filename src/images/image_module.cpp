@@ -11,6 +11,7 @@
 
 #include "images/decode.h"
 #include "images/jpeg.h"
+#include "images/traits.h"
 
 namespace {
 
@@ -73,7 +74,8 @@ bool encode_jpeg(const uint8_t* pixels, int height, int width, int quality, std:
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::input::ImageModule* trainer_image_module() {
-  static constexpr trainer::input::ImageModule kModule{&encode, &decode, &find_size, &decode_part, &encode_jpeg};
+  static constexpr trainer::input::ImageModule kModule{&encode,      &decode,      &find_size,
+                                                       &decode_part, &encode_jpeg, &trainer::images::read_traits};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   // The caller's threads each have their own image.
   cv::setNumThreads(1);

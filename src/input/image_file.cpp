@@ -70,6 +70,8 @@ ImageView decode_part(std::span<const uint8_t> file, const Box& part, std::vecto
   return view;
 }
 
+ImageTraits find_traits(std::span<const uint8_t> file) { return image_module().read_traits(file); }
+
 std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, int quality) {
   std::string refusal;
   std::vector<uint8_t> file;

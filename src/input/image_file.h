@@ -31,6 +31,15 @@ std::optional<Box> find_size(std::span<const uint8_t> file);
 // more of the image's pixels, or none. Damage beyond the part may not be found. Throws as decode_image().
 ImageView decode_part(std::span<const uint8_t> file, const Box& part, std::vector<uint8_t>& pixels);
 
+// What the header of an image file says that the decoded pixels do not show.
+struct ImageTraits {
+  int orientation = 1;  // of EXIF: 1 is upright, 2 to 8 are turned or mirrored
+  int bits = 8;         // of each channel
+};
+// Of JPEG, PNG, WebP, TIFF and PNM files, without decoding them; others, and damaged ones, have the defaults. Throws UsageError in a build
+// without OpenCV. May be called by several threads.
+ImageTraits find_traits(std::span<const uint8_t> file);
+
 // A JPEG file of that quality (1 to 100) of RGB pixels, [height][width][3]. Throws as decode_image(). May be called by several threads.
 std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, int quality);
 

@@ -24,6 +24,7 @@ struct ImageModule {
   bool (*decode_part)(std::span<const uint8_t> file, Box& part, RgbImage& image, std::string& refusal);
   // Returns whether `file` is a JPEG file of that quality (1 to 100) of these pixels, [height][width][3].
   bool (*encode_jpeg)(const uint8_t* pixels, int height, int width, int quality, std::vector<uint8_t>& file, std::string& refusal);
+  ImageTraits (*read_traits)(std::span<const uint8_t> file);
 };
 
 // Name and type of the module's one exported function.

@@ -16,14 +16,17 @@ namespace {
 constexpr std::chrono::milliseconds kInterval{200};
 
 // Why it cannot be used.
-std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scratch& scratch, std::vector<uint8_t>& pixels) {
+std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scratch& scratch, std::vector<uint8_t>& pixels,
+                                      const std::function<void(int64_t index, const Sample&)>& visit) {
   try {
     dataset.check(index);
     const auto sample = dataset.read(index, scratch);
     if (!sample.encoded.empty()) decode_image(sample.encoded, pixels);
     const int64_t num_classes = dataset.info().num_classes;
     const auto refusal = num_classes > 0 ? refusal_of_label(sample.label, num_classes) : "";
-    return refusal.empty() ? std::nullopt : std::optional(refusal);
+    if (!refusal.empty()) return refusal;
+    if (visit) visit(index, sample);
+    return std::nullopt;
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -32,7 +35,8 @@ std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scr
 }  // namespace
 
 std::vector<UnreadableSample> find_unreadable_samples(const Dataset& dataset, int num_threads,
-                                                      const std::function<bool(int64_t num_read)>& report_progress) {
+                                                      const std::function<bool(int64_t num_read)>& report_progress,
+                                                      const std::function<void(int64_t index, const Sample&)>& visit) {
   std::atomic<int64_t> next = 0;
   std::atomic<int64_t> num_read = 0;
   std::mutex mutex;  // guards the result
@@ -43,7 +47,7 @@ std::vector<UnreadableSample> find_unreadable_samples(const Dataset& dataset, in
     while (!stop.stop_requested()) {
       const int64_t index = next++;
       if (index >= dataset.size()) return;
-      if (const auto problem = problem_of(dataset, index, scratch, pixels)) {
+      if (const auto problem = problem_of(dataset, index, scratch, pixels, visit)) {
         const std::lock_guard lock(mutex);
         unreadable.push_back({index, *problem});
       }

@@ -15,6 +15,7 @@
 #include "engine/histograms.h"
 #include "engine/init_from.h"
 #include "session/build.h"
+#include "session/image_notes.h"
 #include "session/shared_samples.h"
 #include "session/version.h"
 
@@ -75,6 +76,7 @@ void Session::build() {
   context_.begin_run(directory_ ? directory_->checkpoint_folder() : "");
   auto data = open_data(network);
   warn_of_plan(data.plan);
+  if (directory_ && context_.ranks().reads_data()) warn_of_images(data.train.dataset(), context_.logger());
   report_frozen(*network.model);
   barrier.on_all_ranks([&] { init_weights(*network.model, data); });
   barrier.on_rank0([&] {

@@ -150,6 +150,29 @@ class ConfigTest(FolderCase):
         self.assertEqual(text.count(f"    - normalize: {{mean: [{', '.join(mean)}], std: [{', '.join(std)}]}}\n"), 2, text)
         self.train_one_step()
 
+    @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
+    def test_init_for_a_small_uneven_set(self):
+        data = self.folder / "photos"
+        for name, count in (("cat", 480), ("dog", 40)):
+            write_images(data, (name,), count)
+        run = self.init("--data", data)
+        # One line, since this is no terminal.
+        self.assertEqual([line for line in run.err.splitlines() if not line.startswith("warning: ")],
+                         ["measures the sizes and the pixels of 520 training images"])
+        text = self.file.read_text()
+        self.assertRegex(text, r"(?m)^dataloader: \{global_batch_size: \d+, num_workers: 4, drop_last: false\}$")
+        self.assertRegex(text, r"(?m)^  validation_split: 0.2 +# of each class")
+        self.assertRegex(text, r"(?m)^# dataloader: \{global_batch_size: \d+, .*, sampler: \{name: class_balanced\}\}$")
+        self.train_one_step()
+
+    def test_init_tries_first_whether_it_can_write(self):
+        absent = self.folder / "absent" / "new.yaml"
+        # The folder of images is not even looked for.
+        run = trainer("init", "--data", self.folder / "no images", "--output", absent)
+        self.assertEqual((run.returncode, run.err), (1, f"error: cannot write {absent}: No such file or directory\n"))
+        self.init("--data", self.folder, code=3)
+        self.assertFalse(self.file.exists())
+
     def test_init_where_no_data_set_is(self):
         run = self.init("--data", self.folder / "absent", code=2)
         self.assertEqual(run.err, f"error: --data {self.folder}/absent: there is no such folder\n")

@@ -295,6 +295,51 @@ class ImageFolderTest(unittest.TestCase):
                           "8 samples read, 3 cannot be used"])
         self.assertRegex(lines[2], f"^validation sample 1, {self.data}/val/dog/00000.png: it is not an image file that this program reads")
 
+    def write_odd_images(self):
+        """Two classes for training and validation, among them images and files of which a user should know."""
+        write_images(self.data / "train", ("cat", "dog"), 4)
+        write_images(self.data / "val", ("cat", "dog"), 1, first=20)
+        cat = self.data / "train" / "cat"
+        exif = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
+        jpeg = (ROOT / "tests/golden/jpegs/444.jpg").read_bytes()
+        (cat / "turned.jpg").write_bytes(jpeg[:2] + struct.pack(">HH", 0xFFE1, len(exif) + 8) + b"Exif\0\0" + exif + jpeg[2:])
+        (cat / "bits.png").write_bytes((ROOT / "tests/golden/images/grey_16_bits.png").read_bytes())
+        (cat / "IMG_1.HEIC").touch()
+        (cat / "IMG_2.heic").touch()
+        (self.data / "train" / "dog" / "notes.txt").touch()
+        (self.data / "train" / "dog" / "same.png").write_bytes(plain_png(0))
+        (self.data / "val" / "dog" / "00000.png").write_bytes(plain_png(5))
+
+    def warnings(self, run):
+        return [line for line in run.err.splitlines() if line.startswith("warning: ")]
+
+    def test_images_of_which_a_user_should_know(self):
+        self.write_odd_images()
+        train = self.data / "train"
+        ignored = (f"warning: {train}: 3 files are not read, because they have no extension of an image that this program reads (2 .heic, 1 .txt); "
+                   f"the first is {train}/cat/IMG_1.HEIC")
+        turned = " have an EXIF orientation, which is ignored as by torchvision, "
+        bits = " have 16 bits per channel and are read as Pillow reads them, "
+        same = (f"warning: 2 of 13 images are in several classes with the same content; the first is training sample 0, {train}/cat/00000.png (cat), "
+                f"the same as training sample 10, {train}/dog/same.png (dog)")
+        leak = (f"warning: 1 of 13 images are for validation and have the content of training images, so that the validation is too good; the "
+                f"first is validation sample 1, {self.data}/val/dog/00000.png (dog), the same as training sample 7, {train}/dog/00001.png (dog)")
+        for args in (["data", "check", "--config", self.write_config()], ["init", "--data", self.data, "--output", self.folder / "new.yaml"]):
+            with self.subTest(args[0]):
+                run = trainer(*args)
+                self.assertEqual(run.returncode, 0, run.err)
+                found = self.warnings(run)
+                self.assertEqual((found[0], found[3:]), (ignored, [same, leak]), run.err)
+                self.assertIn(f"1 of 13 images{turned}", found[1])
+                self.assertIn(f"the first is training sample 5, {train}/cat/turned.jpg (cat)", found[1])
+                self.assertIn(f"1 of 13 images{bits}", found[2])
+        run = self.train("--config", self.write_config(), "model.name=resnet20", "dataset.train_transforms=[center_crop: {size: 32}]",
+                         "dataset.validation_transforms=[center_crop: {size: 32}]", "training={steps: 1}")
+        found = self.warnings(run)
+        self.assertEqual((len(found), found[0]), (4, ignored), run.err)
+        self.assertIn(f"1 of 11 images{turned}", found[1])
+        self.assertIn(f"1 of 11 images{bits}", found[2])
+
     def test_files_that_cannot_be_read_are_left_out_on_request(self):
         write_images(self.data / "train", ("cat", "dog"), 9)
         write_images(self.data / "val", ("cat", "dog"), 5)

@@ -50,7 +50,8 @@ TEST(StartingFile, ForPhotos) {
       text,
       HasSubstr("    - center_crop: {size: 224}\n    - normalize: {mean: [0.5000, 0.2500, 0.1250], std: [0.1000, 0.2000, 0.3000]}\n"));
   EXPECT_THAT(text, HasSubstr("those of 2 of the training images"));
-  EXPECT_THAT(text, HasSubstr("dataloader: {global_batch_size: 64, num_workers: 4}"));
+  EXPECT_THAT(text, HasSubstr("dataloader: {global_batch_size: 64, num_workers: 4, drop_last: false}"));
+  EXPECT_THAT(text, Not(HasSubstr("validation_split")));
   EXPECT_THAT(text, HasSubstr("lr: 0.05,"));
   EXPECT_THAT(text, Not(HasSubstr("class_balanced")));
   const auto experiment = load(text);
@@ -68,7 +69,19 @@ TEST(StartingFile, ForSmallImagesOfOneSize) {
   EXPECT_THAT(text, HasSubstr("global_batch_size: 128"));
   EXPECT_THAT(text, HasSubstr("lr: 0.1,"));
   EXPECT_EQ(load(text).training.epochs, 30);
-  EXPECT_THAT(file_for(photos({10, 51}, {{32, 32}})), HasSubstr("`sampler: {name: class_balanced}`"));
+  EXPECT_THAT(text, HasSubstr("# dataloader: {global_batch_size: 128, num_workers: 4, sampler: {name: class_balanced}}\n"));
+  EXPECT_THAT(text, Not(HasSubstr("drop_last")));
+  EXPECT_THAT(text, Not(HasSubstr("validation_split: ")));
+}
+
+TEST(StartingFile, OfFewImagesEachCounts) {
+  const auto text = file_for(photos({1000, 999}, {{32, 32}}));
+  EXPECT_THAT(text, HasSubstr("# No images for validation: a fifth of the training images is held out"));
+  EXPECT_THAT(text, Not(HasSubstr("class_balanced")));
+  const auto experiment = load(text);
+  EXPECT_EQ(experiment.dataset.validation_split.value, 0.2);
+  EXPECT_FALSE(experiment.dataloader.drop_last);
+  EXPECT_TRUE(load(file_for(photos({1000, 1000}, {{32, 32}}))).dataloader.drop_last);
 }
 
 TEST(StartingFile, ManyClassesAreWrapped) {

@@ -401,5 +401,72 @@ TEST_F(ImageFile, OnlyAJpegHasPartsThatCanBeDecoded) {
   EXPECT_THAT([] { find_size(cut("baseline_420.jpg", 10)); }, ThrowsMessage<std::runtime_error>("the file ends too early"));
 }
 
+// EXIF data with that orientation, after another entry.
+Bytes exif(uint8_t orientation, bool is_big_endian) {
+  if (is_big_endian) {
+    return {'M', 'M', 0, 42, 0,  0, 0, 8, 0, 2, 1, 0, 0,           3, 0, 0, 0, 1, 0,
+            7,   0,   0, 1,  18, 0, 3, 0, 0, 0, 1, 0, orientation, 0, 0, 0, 0, 0, 0};
+  }
+  return {'I', 'I', 42, 0, 8, 0, 0, 0, 2, 0, 0, 1, 3, 0, 1, 0, 0, 0, 7, 0, 0, 0, 18, 1, 3, 0, 1, 0, 0, 0, orientation, 0, 0, 0, 0, 0, 0, 0};
+}
+
+Bytes joined(std::initializer_list<Bytes> parts) {
+  Bytes all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+Bytes text(std::string_view characters) { return {characters.begin(), characters.end()}; }
+
+// With these EXIF data behind the first marker.
+Bytes jpeg_with(const Bytes& data) {
+  const auto file = golden_file("baseline_444.jpg");
+  return joined(
+      {{0xFF, 0xD8, 0xFF, 0xE1, 0, static_cast<uint8_t>(data.size() + 8)}, text({"Exif\0\0", 6}), data, {file.begin() + 2, file.end()}});
+}
+
+TEST_F(ImageFile, TheOrientationIsFoundWhereverItStands) {
+  EXPECT_EQ(find_traits(golden_file("baseline_444.jpg")).orientation, 1);
+  for (const bool is_big_endian : {false, true}) {
+    for (const uint8_t orientation : Bytes{1, 3, 6, 8}) {
+      const auto data = exif(orientation, is_big_endian);
+      const auto size = static_cast<uint8_t>(data.size());
+      EXPECT_EQ(find_traits(jpeg_with(data)).orientation, orientation);
+      const auto png = golden_file("mode_rgb.png");
+      // The first chunk has 25 bytes; the checksum is not compared.
+      const auto png_with =
+          joined({{png.begin(), png.begin() + 33}, {0, 0, 0, size}, text("eXIf"), data, {1, 2, 3, 4}, {png.begin() + 33, png.end()}});
+      EXPECT_EQ(find_traits(png_with).orientation, orientation);
+      const auto webp = golden_file("lossy_rgb.webp");
+      EXPECT_EQ(find_traits(joined({webp, text("EXIF"), {size, 0, 0, 0}, data})).orientation, orientation);
+      EXPECT_EQ(find_traits(data).orientation, 1) << "that of a TIFF file is applied";
+    }
+  }
+}
+
+TEST_F(ImageFile, SixteenBitsAreFound) {
+  EXPECT_EQ(find_traits(golden_file("grey_16_bits.png")).bits, 16);
+  EXPECT_EQ(find_traits(golden_file("mode_rgb.png")).bits, 8);
+  EXPECT_EQ(find_traits(text("P5\n# a comment\n2 1\n65535\n....")).bits, 16);
+  EXPECT_EQ(find_traits(text("P6 1 1 255 ...")).bits, 8);
+  // One value stands in the entry, three elsewhere.
+  EXPECT_EQ(find_traits(Bytes{'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 2, 1, 3, 0, 1, 0, 0, 0, 16, 0, 0, 0}).bits, 16);
+  EXPECT_EQ(find_traits(Bytes{'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 2, 1, 3, 0, 3, 0, 0, 0, 22, 0, 0, 0, 16, 0, 16, 0, 16, 0}).bits, 16);
+}
+
+TEST_F(ImageFile, TraitsOfDamagedFilesAreReadWithinTheFile) {
+  CounterRandom random(7, 8);
+  const auto jpeg = jpeg_with(exif(6, true));
+  for (const auto& good : {jpeg, exif(6, false), golden_file("grey_16_bits.png"), golden_file("lossy_rgb.webp"), golden_file("grey.pnm")}) {
+    for (int i = 0; i < 500; ++i) {
+      // In memory of its own, beyond whose end the sanitizers see a read.
+      Bytes file(good.begin(), good.begin() + random.next_below(static_cast<uint32_t>(std::min<size_t>(good.size(), 200))));
+      if (!file.empty()) file[random.next_below(static_cast<uint32_t>(file.size()))] = static_cast<uint8_t>(random.next_below(256));
+      file.shrink_to_fit();
+      EXPECT_LE(find_traits(file).orientation, 65535);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trainer::input

@@ -1,0 +1,14 @@
+#pragma once
+// What the header of an image file says that its pixels, as they are read, do not show.
+
+#include <cstdint>
+#include <span>
+
+#include "input/image_file.h"
+
+namespace trainer::images {
+
+// Of JPEG, PNG, WebP, TIFF and PNM files. What a damaged file does not say has its default.
+input::ImageTraits read_traits(std::span<const uint8_t> file);
+
+}  // namespace trainer::images
