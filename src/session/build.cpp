@@ -181,7 +181,7 @@ SampleSplit split_training_files(const config::Experiment& experiment, const inp
   const bool by_class = experiment.dataset.stratify && files.info().num_classes > 0;
   auto indices = by_class ? split_by_class(labels_of(files), count, seed) : split_samples(indices_up_to(size), count, seed);
   const auto& [held_out, rest] = indices;
-  if (held_out.empty() || rest.empty()) {
+  if (held_out.empty() || count == size) {
     throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side; choose another fraction",
                                  experiment.place_of("dataset.validation_split"), part, size));
   }
