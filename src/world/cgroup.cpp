@@ -12,17 +12,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// cgroup version 2: "0::/path" names the group below the mount; the limits of all its ancestors apply too.
-void for_each_group(const CgroupFiles& files, const std::function<void(const fs::path& folder)>& visit) {
+void visit_with_parents(const fs::path& mount, fs::path group, const std::function<void(const fs::path& folder)>& visit) {
+  while (true) {
+    visit(mount / group.relative_path());
+    if (group == group.parent_path()) return;
+    group = group.parent_path();
+  }
+}
+
+// Calls `visit` with the folder of this process's group and with those of its ancestors, whose limits apply too. A line of files.groups is
+// "0::/path" for version 2, and "4:cpu,cpuacct:/path" for `controller` of version 1, which has a mount of its own. A container may see the
+// path from outside of it, and its own group at the mount: there is no folder of that path then, and its ancestor is the mount.
+void for_each_group(const CgroupFiles& files, const std::string& controller, const std::function<void(const fs::path& folder)>& visit) {
   std::istringstream lines(read_system_file(files.groups));
   for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("0::")) continue;
-    fs::path group = line.substr(3);
-    while (true) {
-      visit(files.mount / group.relative_path());
-      if (group == group.parent_path()) break;
-      group = group.parent_path();
-    }
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const auto controllers = ',' + line.substr(first + 1, second - first - 1) + ',';
+    const auto group = line.substr(second + 1);
+    if (controllers == ",,") visit_with_parents(files.mount, group, visit);
+    if (controllers.find(',' + controller + ',') != std::string::npos) visit_with_parents(files.mount / controller, group, visit);
   }
 }
 
@@ -47,11 +57,12 @@ std::optional<uint64_t> parse_limit(const std::string& text) {
   return limit;
 }
 
-// `version1`: the group of a container, as seen from inside it.
-std::optional<uint64_t> least_limit(const CgroupFiles& files, const char* version2, const char* version1) {
+// `version2` and `version1`: names of files.
+std::optional<uint64_t> least_limit(const CgroupFiles& files, const char* controller, const char* version2, const char* version1) {
   Least<uint64_t> least;
-  for_each_group(files, [&](const fs::path& folder) { least.take(parse_limit(read_system_file(folder / version2))); });
-  least.take(parse_limit(read_system_file(files.mount / version1)));
+  for_each_group(files, controller, [&](const fs::path& folder) {
+    for (const auto* name : {version2, version1}) least.take(parse_limit(read_system_file(folder / name)));
+  });
   return least.value();
 }
 
@@ -59,15 +70,18 @@ std::optional<uint64_t> least_limit(const CgroupFiles& files, const char* versio
 
 std::optional<int> cgroup_cpus(const CgroupFiles& files) {
   Least<int> least;
-  for_each_group(files, [&](const fs::path& folder) { least.take(parse_cpu_max(read_system_file(folder / "cpu.max"))); });
-  const auto version1 = files.mount / "cpu";
-  least.take(parse_cpu_max(read_system_file(version1 / "cpu.cfs_quota_us") + " " + read_system_file(version1 / "cpu.cfs_period_us")));
+  for_each_group(files, "cpu", [&](const fs::path& folder) {
+    least.take(parse_cpu_max(read_system_file(folder / "cpu.max")));
+    least.take(parse_cpu_max(read_system_file(folder / "cpu.cfs_quota_us") + " " + read_system_file(folder / "cpu.cfs_period_us")));
+  });
   return least.value();
 }
 
-std::optional<uint64_t> cgroup_memory(const CgroupFiles& files) { return least_limit(files, "memory.max", "memory/memory.limit_in_bytes"); }
+std::optional<uint64_t> cgroup_memory(const CgroupFiles& files) {
+  return least_limit(files, "memory", "memory.max", "memory.limit_in_bytes");
+}
 
-std::optional<uint64_t> cgroup_processes(const CgroupFiles& files) { return least_limit(files, "pids.max", "pids/pids.max"); }
+std::optional<uint64_t> cgroup_processes(const CgroupFiles& files) { return least_limit(files, "pids", "pids.max", "pids.max"); }
 
 std::optional<int> parse_cpu_max(std::string_view text) {
   std::istringstream stream{std::string(text)};

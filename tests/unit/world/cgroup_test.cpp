@@ -44,6 +44,8 @@ TEST(Cgroup, Version1) {
   const CgroupFiles files{.groups = folder.path() / "cgroup", .mount = folder.path() / "mount"};
   EXPECT_EQ(cgroup_cpus(files), std::nullopt);
   EXPECT_EQ(cgroup_memory(files), std::nullopt);
+  // As in a container, which sees its own group at the mount and the path from outside.
+  write(files.groups, "9:name=systemd:/\n8:pids:/docker/f9\n4:memory:/docker/f9\n2:cpuacct,cpu:/docker/f9\n0::/\n");
   write(files.mount / "cpu/cpu.cfs_quota_us", "200000\n");
   write(files.mount / "cpu/cpu.cfs_period_us", "100000\n");
   // Which stands for "no limit".
@@ -52,6 +54,23 @@ TEST(Cgroup, Version1) {
   EXPECT_EQ(cgroup_cpus(files), 2);
   EXPECT_EQ(cgroup_memory(files), std::nullopt);
   EXPECT_EQ(cgroup_processes(files), 64);
+}
+
+TEST(Cgroup, Version1InGroupsBelowTheMount) {
+  const testing::TemporaryFolder folder;
+  const CgroupFiles files{.groups = folder.path() / "cgroup", .mount = folder.path() / "mount"};
+  write(files.groups, "8:pids:/\n4:memory:/slurm/job_7/step_0\n2:cpuacct,cpu:/slurm/job_7\n1:cpuset:/other\n");
+  write(files.mount / "cpu/cpu.cfs_quota_us", "-1\n");
+  write(files.mount / "cpu/cpu.cfs_period_us", "100000\n");
+  write(files.mount / "cpu/slurm/job_7/cpu.cfs_quota_us", "300000\n");
+  write(files.mount / "cpu/slurm/job_7/cpu.cfs_period_us", "100000\n");
+  write(files.mount / "cpu/other/cpu.cfs_quota_us", "100000\n");
+  write(files.mount / "cpu/other/cpu.cfs_period_us", "100000\n");
+  write(files.mount / "memory/slurm/job_7/memory.limit_in_bytes", "4294967296\n");
+  write(files.mount / "pids/slurm/pids.max", "64\n");
+  EXPECT_EQ(cgroup_cpus(files), 3);
+  EXPECT_EQ(cgroup_memory(files), uint64_t{4} << 30);
+  EXPECT_EQ(cgroup_processes(files), std::nullopt);
 }
 
 }  // namespace
