@@ -72,6 +72,7 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
                            std::ranges::search(rest, std::array<std::string, 2>{"--config", "-"}).begin() != rest.end();
   if (reads_input)
     throw UsageError("--config -: the processes of a launcher cannot share the standard input; write the experiment to a file");
+  arguments.master_addr = world::without_brackets(std::move(arguments.master_addr));
   arguments.num_nodes = launch::parse_num_nodes(num_nodes);
   const int most_nodes = arguments.num_nodes.max;
   if (arguments.node_rank >= most_nodes) {

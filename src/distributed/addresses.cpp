@@ -13,12 +13,16 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// Null when the host is unknown.
-Addresses resolve(const std::string& host, int port, int socket_type) {
+constexpr int kAnyPort = 9;
+
+// Null when the host is unknown, with the result of getaddrinfo() in `error`.
+Addresses resolve(const std::string& host, int port, int socket_type, int* error = nullptr) {
   addrinfo hints{};
   hints.ai_socktype = socket_type;
   addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) found = nullptr;
+  const int result = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (result != 0) found = nullptr;
+  if (error != nullptr) *error = result;
   return {found, &freeaddrinfo};
 }
 
@@ -49,7 +53,6 @@ const addrinfo* choose_address(const addrinfo* found, const world::RankEnv& rank
 }  // namespace
 
 std::string address_towards(const std::string& host) {
-  constexpr int kAnyPort = 9;
   const auto found = resolve(host, kAnyPort, SOCK_DGRAM);
   for (const addrinfo* target = found.get(); target != nullptr; target = target->ai_next) {
     const Descriptor descriptor(socket(target->ai_family, target->ai_socktype | SOCK_CLOEXEC, target->ai_protocol));
@@ -62,6 +65,12 @@ std::string address_towards(const std::string& host) {
     if (auto address = numeric(own_address, size); !address.empty()) return address;
   }
   return "";
+}
+
+std::string resolution_problem(const std::string& host) {
+  int error = 0;
+  if (resolve(host, kAnyPort, SOCK_STREAM, &error)) return "";
+  return fmt::format("the name {} cannot be resolved: {}", host, gai_strerror(error));
 }
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }

@@ -12,6 +12,9 @@ namespace trainer::distributed {
 // The numeric address of this host that is the source of packets to `host`; empty when there is no route to it. Sends nothing.
 std::string address_towards(const std::string& host);
 
+// Why the name cannot be resolved now ("the name nod-1 cannot be resolved: ..."); empty: it can.
+std::string resolution_problem(const std::string& host);
+
 // Of a numeric address.
 bool is_loopback(const std::string& address);
 

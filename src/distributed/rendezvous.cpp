@@ -216,15 +216,16 @@ Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& poi
   auto mine = introduction;
   mine.world_size = rank_env.world_size;
   mine.rank.local_rank = rank_env.local_rank;
-  auto& address = mine.rank.address;
-  address = address_towards(point.kind == world::RendezvousAddress::Kind::kTcp ? point.host : mine.rank.host);
-  if (address.empty()) address = "127.0.0.1";
 
   Meeting meeting;
   MeetingStop stop(logger);
   try {
     const auto prefix = prefix_of(rank_env, point);
     const auto root = open_store(rank_env, point, timeout, stop, logger);
+    // Only now can the host of rank 0 surely be resolved.
+    auto& address = mine.rank.address;
+    address = address_towards(point.kind == world::RendezvousAddress::Kind::kTcp ? point.host : mine.rank.host);
+    if (address.empty()) address = "127.0.0.1";
     open_stores(meeting, root, prefix, secret, logger);
     auto& store = *meeting.store;
     SecretCheck secret_check(c10::make_intrusive<c10d::PrefixStore>(prefix, root), secret.source, rank_env.rank);

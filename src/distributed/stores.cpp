@@ -27,6 +27,21 @@ constexpr milliseconds kFirstAttempt{3000};
 constexpr milliseconds kPollInterval{200};
 // How much longer than its timeout an attempt may take.
 constexpr milliseconds kGrace{1000};
+// Between attempts that fail at once, and between reports of them.
+constexpr milliseconds kPause{1000};
+constexpr std::chrono::seconds kReportInterval{30};
+
+void stop_if_due(MeetingStop& stop) {
+  if (stop.is_due()) throw StoppedWhileMeeting("rank 0 cannot be reached yet");
+}
+
+void pause(milliseconds duration, MeetingStop& stop) {
+  const auto end = std::chrono::steady_clock::now() + duration;
+  while (std::chrono::steady_clock::now() < end) {
+    stop_if_due(stop);
+    std::this_thread::sleep_for(std::min(kPollInterval, duration));
+  }
+}
 
 // One attempt to reach the store, on a separate thread: c10d waits forever for an answer from a listener that is not a store.
 class Attempt {
@@ -37,6 +52,7 @@ class Attempt {
     store_ = promise.get_future();
     std::thread([host, options, promise = std::move(promise)]() mutable {
       try {
+        if (const auto problem = resolution_problem(host); !problem.empty()) throw PeerError(problem);
         promise.set_value(c10::make_intrusive<c10d::TCPStore>(host, options));
       } catch (...) {
         promise.set_exception(std::current_exception());
@@ -48,7 +64,7 @@ class Attempt {
   StorePointer wait(milliseconds timeout, MeetingStop& stop, std::string& reason) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (store_.wait_for(kPollInterval) == std::future_status::timeout) {
-      if (stop.is_due()) throw StoppedWhileMeeting("rank 0 cannot be reached yet");
+      stop_if_due(stop);
       if (std::chrono::steady_clock::now() < deadline) continue;
       reason = "no answer";
       return {};
@@ -94,13 +110,20 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   std::string reason;
   auto store = attempt.wait(std::min(kFirstWaitReport, timeout) + kGrace, stop, reason);
   const auto may_succeed = [&] { return !store && remaining() > kNone && (attempt.is_running() || !options.isServer); };
-  if (may_succeed()) {
-    logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", rank_env.rank, goal, listener.host, point.port, reason,
-                format_duration(timeout));
-  }
+  std::string reported;
+  std::chrono::steady_clock::time_point next_report;
   while (may_succeed()) {
+    if (const auto now = std::chrono::steady_clock::now(); reason != reported || now >= next_report) {
+      logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", rank_env.rank, goal, listener.host, point.port, reason,
+                  format_duration(timeout));
+      reported = reason;
+      next_report = now + kReportInterval;
+    }
     // A blocked rank 0 has accepted the connection and answers later, so an attempt that still runs is kept.
-    if (!attempt.is_running()) attempt = Attempt(listener.host, options, remaining());
+    if (!attempt.is_running()) {
+      pause(std::min(kPause, remaining()), stop);
+      attempt = Attempt(listener.host, options, remaining());
+    }
     store = attempt.wait(remaining() + kGrace, stop, reason);
   }
   if (store) {

@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kConnectTimeout{3};
 constexpr std::chrono::seconds kRetryInterval{1};
+constexpr std::chrono::seconds kReportInterval{30};
 // A launcher answers a request to join at once.
 constexpr std::chrono::seconds kAnswerTimeout{10};
 // How long to wait for node 0's answer to a stop request.
@@ -80,9 +81,10 @@ class ElasticLauncher {
                         "--master-port and firewalls",
                         where, format_duration(timeout), reason));
       }
-      if (!waits_for_node_0_)
+      if (Clock::now() >= next_report_) {
         logger_.info("waiting for the launcher of node 0 at {} ({}), up to {}", where, reason, format_duration(timeout));
-      waits_for_node_0_ = true;
+        next_report_ = Clock::now() + kReportInterval;
+      }
       wait_for_events(kRetryInterval);
       if (take_stop_request()) return false;
     }
@@ -122,7 +124,7 @@ class ElasticLauncher {
   void note_answer(bool is_taken) {
     const auto now = Clock::now();
     is_answered_ = true;
-    waits_for_node_0_ = false;
+    next_report_ = {};
     last_answer_ = now;
     if (!is_taken) {
       taken_since_.reset();
@@ -187,7 +189,7 @@ class ElasticLauncher {
   Descriptor port_in_use_;  // and in this one
   bool was_asked_to_stop_ = false;
   bool is_answered_ = false;       // since the last request to join
-  bool waits_for_node_0_ = false;  // and has said so
+  Clock::time_point next_report_;  // that node 0 is waited for
   Clock::time_point last_answer_ = Clock::now();
   std::optional<Clock::time_point> taken_since_;  // another launcher has this node number
   std::string last_text_;

@@ -33,7 +33,7 @@ Addresses resolve(const std::string& host, int port, std::string& reason) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int result = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (result != 0) reason = gai_strerror(result);
+  if (result != 0) reason = fmt::format("the name {} cannot be resolved: {}", host, gai_strerror(result));
   return {result == 0 ? found : nullptr, &freeaddrinfo};
 }
 
@@ -98,9 +98,8 @@ void LineSocket::end() {
 }
 
 Descriptor bind_to_host(const std::string& host, int port) {
-  std::string reason;
-  const auto addresses = resolve(host, port, reason);
-  if (!addresses) throw PeerError(fmt::format("cannot resolve {}: {}; check --master-addr", host, reason));
+  std::string ignored;
+  const auto addresses = resolve(host, port, ignored);
   const auto bind_to = [port](int family, const sockaddr* address, socklen_t size) {
     Descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     // Not for a free port, which another program could then get too.
@@ -108,12 +107,14 @@ Descriptor bind_to_host(const std::string& host, int port) {
     if (socket.number() < 0 || bind(socket.number(), address, size) != 0) socket.close();
     return socket;
   };
-  auto socket = bind_to(addresses->ai_family, addresses->ai_addr, addresses->ai_addrlen);
-  // The address belongs to something in front of this host, such as a service of Kubernetes.
-  if (socket.number() < 0 && errno == EADDRNOTAVAIL) {
+  Descriptor socket;
+  if (addresses) socket = bind_to(addresses->ai_family, addresses->ai_addr, addresses->ai_addrlen);
+  // The name is not known yet, or its address belongs to something in front of this host, such as a service of Kubernetes.
+  if (!addresses || (socket.number() < 0 && errno == EADDRNOTAVAIL)) {
+    const int family = addresses ? addresses->ai_family : AF_INET;
     socklen_t size = 0;
-    const auto any = any_address(addresses->ai_family, port, size);
-    socket = bind_to(addresses->ai_family, reinterpret_cast<const sockaddr*>(&any), size);
+    const auto any = any_address(family, port, size);
+    socket = bind_to(family, reinterpret_cast<const sockaddr*>(&any), size);
   }
   if (socket.number() < 0)
     throw PeerError(fmt::format("cannot listen at {}:{}: {}; choose another --master-port on all hosts", host, port, describe(errno)));

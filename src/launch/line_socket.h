@@ -41,7 +41,8 @@ class LineSocket {
   std::string received_;
 };
 
-// A socket that is bound to the address of `host` if that is one of this host, else to all of its addresses; `port` 0: a free one. Throws
+// A socket that is bound to the address of `host` if that is one of this host, else, also while the name cannot be resolved, to all of its
+// addresses; `port` 0: a free one. Throws
 // PeerError.
 Descriptor bind_to_host(const std::string& host, int port);
 int port_of(const Descriptor& socket);

@@ -219,7 +219,7 @@ std::vector<std::string> read_slurm_hosts(const VariableReader& variables, const
 
 void read_master(const VariableReader& variables, bool is_slurm, RankEnv& rank_env) {
   if (rank_env.init_method && !rank_env.init_method->starts_with("env:")) return;
-  rank_env.master_addr = variables.text("MASTER_ADDR").value_or("");
+  rank_env.master_addr = without_brackets(variables.text("MASTER_ADDR").value_or(""));
   if (const auto port = variables.number("MASTER_PORT", 1, 65535)) {
     rank_env.master_port = port->value;
     rank_env.port_source = "MASTER_PORT";

@@ -51,7 +51,7 @@ struct RankEnv {
   int local_world_size = 1;
   int num_nodes = 1;                            // GROUP_WORLD_SIZE of launchers that start equally many processes on each; else 1
   std::optional<std::string> init_method = {};  // of the flag --init-method, without its ?rank=..&world_size=..
-  std::string master_addr = {};                 // for env://; empty: not given
+  std::string master_addr = {};                 // for env://, IPv6 without its brackets; empty: not given
   int master_port = 0;                          // for env://; 0: not given
   std::string port_source = {};                 // "MASTER_PORT", or the variables that the port is computed from
   bool launcher_serves_store = false;           // torchrun's agent listens at master_port (TORCHELASTIC_USE_AGENT_STORE is "True")
@@ -71,6 +71,9 @@ struct RankEnv {
 // Throws UsageError for an incomplete or impossible set within one source and for flags that contradict RANK, WORLD_SIZE or
 // LOCAL_RANK; the message names the variables with their values and a remedy.
 RankEnv find_rank_env(const RankFlags& flags, const Environment& environment);
+
+// A host as given by MASTER_ADDR or --master-addr, without the brackets around an IPv6 address ("[::1]").
+std::string without_brackets(std::string host);
 
 // Where the processes meet to form the process group.
 struct RendezvousAddress {

@@ -45,6 +45,10 @@ RendezvousAddress parse_host_and_port(std::string_view text) {
 
 }  // namespace
 
+std::string without_brackets(std::string host) {
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
 RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string& configured_init_method) {
   if (rank_env.world_size == 1) return {};
   const std::string& init_method = rank_env.init_method ? *rank_env.init_method : configured_init_method;

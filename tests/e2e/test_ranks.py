@@ -322,6 +322,39 @@ class RanksTest(unittest.TestCase):
             one = self.together([start_rank(1, 2, port, *RANDOM, "distributed.timeout_seconds=1", "--run-dir", self.folder / "run")])[0]
             row.check(self, one.err, one.returncode, RANK=1, ADDRESS=f"127.0.0.1:{port}")
 
+    @plants("The name of rank 0's host cannot be resolved")
+    def test_a_name_that_cannot_be_resolved_yet(self, row):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        hosts, switch = self.folder / "hosts", self.folder / "nsswitch.conf"
+        hosts.write_text("127.0.0.1 localhost\n")
+        switch.write_text("hosts: files\n")
+        own_names = ["unshare", "-m", "sh", "-c", f'mount --bind {hosts} /etc/hosts && mount --bind {switch} /etc/nsswitch.conf && exec "$@"', "-"]
+        port = free_port()
+
+        def start_rank_of(rank, name, *settings):
+            command = [*own_names, BINARY, *RANDOM, *settings, "--run-dir", self.folder / name, "--rank", rank, "--world-size", 2,
+                       "--init-method", f"tcp://{name}:{port}"]
+            return subprocess.Popen(list(map(str, command)), cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.PIPE, text=True)
+
+        alone = self.together([start_rank_of(1, "nobody", "distributed.timeout_seconds=2")])[0]
+        row.check(self, alone.err, alone.returncode, RANK=1, ADDRESS=f"nobody:{port}")
+        one = start_rank_of(1, "rank-zero")
+        first = one.stderr.readline()
+        while "waits for rank 0" not in first:
+            first = one.stderr.readline()
+        self.assertIn("(the name rank-zero cannot be resolved: Name or service not known), up to ", first)
+        hosts.write_text("127.0.0.1 localhost rank-zero\n")
+        for rank in self.together([one, start_rank_of(0, "rank-zero")]):
+            self.assertEqual(rank.returncode, 0, rank.err)
+
+    def test_an_address_in_brackets(self):
+        port = free_port()
+        variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "[::1]", "MASTER_PORT": str(port)}
+        for rank in self.together([start(*RANDOM, "--run-dir", self.folder / "run", RANK=str(rank), **variables) for rank in range(2)]):
+            self.assertEqual(rank.returncode, 0, rank.err)
+
     @plants("The file of `file://` is left from an earlier run")
     def test_a_stale_meeting_file(self, row):
         meeting = self.folder / "meeting"

@@ -50,6 +50,7 @@ class Launchers {
                           .max_restarts = 1,
                           .last_call_timeout = std::chrono::seconds(0),
                           .join_timeout = std::chrono::seconds(30)};
+  std::string master_addr = "127.0.0.1";
 
   pid_t start(int node) {
     const auto process = fork();
@@ -89,7 +90,7 @@ class Launchers {
     dup2(copies[0], 7);
     dup2(copies[1], 9);
     dup2(copies[2], STDERR_FILENO);
-    const ElasticOptions options{.limits = limits, .keep_alive = {}, .node = node, .master_addr = "127.0.0.1", .master_port = port_};
+    const ElasticOptions options{.limits = limits, .keep_alive = {}, .node = node, .master_addr = master_addr, .master_port = port_};
     const auto make = [&](const Order& start, int listen_descriptor) {
       EXPECT_EQ(listen_descriptor >= 0, node == 0);
       return Processes{.program = "/bin/sh",
@@ -189,6 +190,18 @@ TEST(Elastic, WithoutNode0) {
   EXPECT_THAT(log, HasSubstr("waiting for the launcher of node 0 at 127.0.0.1:"));
   EXPECT_THAT(log, HasSubstr("error: no launcher of node 0 at 127.0.0.1:"));
   EXPECT_THAT(log, HasSubstr("within 1.0s (Connection refused); start one there with --node-rank 0"));
+}
+
+TEST(Elastic, ANameThatCannotBeResolved) {
+  for (const int node : {0, 1}) {
+    Launchers launchers(kRank);
+    launchers.limits.join_timeout = std::chrono::seconds(1);
+    launchers.master_addr = "no-such-host.invalid";
+    EXPECT_EQ(launchers.wait(launchers.start(node)), 4);
+    const auto log = launchers.log();
+    EXPECT_THAT(log, HasSubstr("waiting for the launcher of node 0 at no-such-host.invalid:"));
+    EXPECT_THAT(log, HasSubstr("(the name no-such-host.invalid cannot be resolved: "));
+  }
 }
 
 TEST(Elastic, TheLaunchersReturnAfterNode0HasReturned) {

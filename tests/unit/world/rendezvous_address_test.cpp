@@ -57,6 +57,12 @@ TEST(RendezvousAddress, QueryOfTheFlagIsTakenAway) {
       find_rank_env({.init_method = "tcp://[::1]:9?rank=1&world_size=2"}, [](const std::string&) { return std::nullopt; });
   EXPECT_EQ(rank_env.init_method, "tcp://[::1]:9");
   EXPECT_EQ(rendezvous_address(rank_env, "env://").host, "::1");
+  const std::map<std::string, std::string> variables = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "[::1]"}, {"MASTER_PORT", "9"}};
+  const auto by_variables = find_rank_env({}, [&variables](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+  EXPECT_EQ(rendezvous_address(by_variables, "env://").host, "::1");
 }
 
 std::string refusal(const RankEnv& rank_env, const std::string& configured) {
