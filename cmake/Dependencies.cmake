@@ -30,9 +30,6 @@ function(trainer_find_plain_library name header)
 endfunction()
 trainer_find_plain_library(deflate libdeflate.h)
 trainer_find_plain_library(lmdb lmdb.h)
-# Its package in Debian has no CMake package file.
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 if(TRAINER_BUILD_TESTS)
   # The distribution's GoogleTest is built with its default compiler, and does not link with the older libstdc++ of an older compiler.
   file(WRITE "${CMAKE_BINARY_DIR}/CMakeFiles/links_gtest.cpp" "#include <gtest/gtest.h>\n")

@@ -49,7 +49,7 @@ missing_packages() {
 install_packages() {
   local packages=(g++ cmake ninja-build ccache mold git ca-certificates python3-venv libspdlog-dev libyaml-cpp-dev libcli11-dev
     nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev libgtest-dev libgmock-dev
-    libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev libcpp-httplib-dev pkg-config)
+    libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev)
   if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libtiff-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then
     packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zsh fish mandoc)

@@ -75,11 +75,11 @@ void serve(const ReportArguments& arguments) {
                              .page = [&] { return report::make_page(runs.data()); },
                              .data = [&] { return runs.data().dump(-1, ' ', false, history::Json::error_handler_t::replace); }});
   install_stop_handlers();
-  print("http://127.0.0.1:{}/\n", server.port());
+  print("http://127.0.0.1:{}{}\n", server.port(), server.path());
   flush_standard_output();
   make_console_logger()->info(
       "open this address in a browser of this computer; from another one, `ssh -L {0}:127.0.0.1:{0} HOST` makes it "
-      "reachable there. Ctrl-C ends this command, not the training.",
+      "reachable there. Who has the address can read the page. Ctrl-C ends this command, not the training.",
       server.port());
   server.serve([] { return stop_signal() != 0; });
 }

@@ -1,13 +1,19 @@
 #pragma once
-// Values of JSON objects that may be missing or have another type.
+// JSON of a run directory, in which anybody may have written: values of objects may be missing or have another type.
 
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "history/run_record.h"
 
 namespace trainer::history {
+
+// Discarded if the text is no JSON. Throws DataError that names `file`, from which the text is, if it is nested so deeply that copying or
+// printing the value, which the library does by recursion, could exceed the stack.
+Json parse_json(std::string_view text, const std::filesystem::path& file);
 
 // Null if there is no such member.
 inline const Json& member_of(const Json& object, const char* name) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <string_view>
 
 #include "base/file.h"
@@ -13,9 +14,9 @@ namespace trainer::history {
 namespace {
 
 constexpr std::string_view kTrainPrefix = R"({"event":"train")";
-constexpr std::array<std::string_view, 3> kNotFinite = {"NaN", "-Infinity", "Infinity"};
 // Not measurements.
 constexpr std::array<std::string_view, 5> kHeads = {"event", "time", "epoch", "step", "num_samples"};
+constexpr std::array<std::string_view, 3> kNotFinite = {"NaN", "-Infinity", "Infinity"};
 
 // Python writes NaN and Infinity, which JSON does not have: null in their place.
 std::string with_null_for_not_finite(std::string_view line) {
@@ -36,9 +37,9 @@ std::string with_null_for_not_finite(std::string_view line) {
   return result;
 }
 
-// Discarded if the line is no JSON object.
-Json parse_line(std::string_view line) {
-  auto event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+// Discarded if the line is no JSON object. Throws as parse_json().
+Json parse_line(std::string_view line, const std::filesystem::path& file) {
+  auto event = parse_json(line, file);
   if (event.is_discarded()) event = Json::parse(with_null_for_not_finite(line), nullptr, /*allow_exceptions=*/false);
   return event.is_object() ? event : Json(Json::value_t::discarded);
 }
@@ -51,9 +52,11 @@ State state_of_reason(const std::string& reason) {
 
 class MetricsReader {
  public:
-  MetricsReader(Detail detail, RunRecord& run) : detail_(detail), run_(run) {}
+  MetricsReader(const std::filesystem::path& file, Detail detail, RunRecord& run) : file_(file), detail_(detail), run_(run) {}
 
-  void read(std::string_view text) {
+  void read() {
+    const auto content = read_file(file_);
+    std::string_view text = content;
     while (!text.empty()) {
       const auto end = text.find('\n');
       if (end == text.npos) break;  // half written
@@ -72,11 +75,11 @@ class MetricsReader {
       return;
     }
     parse_pending();
-    on_event(parse_line(line));
+    on_event(parse_line(line, file_));
   }
 
   void parse_pending() {
-    if (!pending_.empty()) on_event(parse_line(pending_));
+    if (!pending_.empty()) on_event(parse_line(pending_, file_));
     pending_ = {};
   }
 
@@ -129,6 +132,7 @@ class MetricsReader {
     }
   }
 
+  const std::filesystem::path& file_;
   Detail detail_;
   RunRecord& run_;
   double session_started_ = 0;
@@ -140,7 +144,7 @@ class MetricsReader {
 void read_metrics_file(const std::filesystem::path& file, Detail detail, RunRecord& run) {
   std::error_code missing;
   if (!std::filesystem::exists(file, missing)) return;
-  MetricsReader(detail, run).read(read_file(file));
+  MetricsReader(file, detail, run).read();
 }
 
 }  // namespace trainer::history

@@ -29,9 +29,9 @@ std::string read_if_there(const std::filesystem::path& file) {
   return std::filesystem::exists(file, missing) ? read_file(file) : "";
 }
 
-// Null if there is no such file, or one that is damaged.
+// Null if there is no such file, or one that is damaged. Throws as parse_json().
 Json read_json(const std::filesystem::path& file) {
-  auto value = Json::parse(read_if_there(file), nullptr, /*allow_exceptions=*/false);
+  auto value = parse_json(read_if_there(file), file);
   return value.is_discarded() ? Json() : value;
 }
 

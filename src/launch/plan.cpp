@@ -2,9 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <netinet/in.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +17,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/random_token.h"
 
 namespace trainer::launch {
 namespace {
@@ -215,13 +214,7 @@ std::vector<std::string> child_environment(std::span<const std::string> inherite
   return variables;
 }
 
-world::RunSecret random_secret() {
-  std::array<uint8_t, 32> bytes;
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Error("getrandom: " + std::generic_category().message(errno));
-  }
-  return {world::RunSecret::Source::kLauncher, fmt::format("{:02x}", fmt::join(bytes, ""))};
-}
+world::RunSecret random_secret() { return {world::RunSecret::Source::kLauncher, random_token()}; }
 
 FreePort::FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   std::random_device random;

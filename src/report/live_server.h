@@ -2,8 +2,10 @@
 // Serves the page of a running training to browsers of this computer.
 
 #include <functional>
-#include <memory>
+#include <list>
 #include <string>
+
+#include "base/descriptor.h"
 
 namespace trainer::report {
 
@@ -13,9 +15,10 @@ struct LiveContent {
   std::function<std::string()> data;     // JSON
 };
 
-// Listens on 127.0.0.1 from its construction on. Answers only requests for the page ("/") and its data ("/data"), and only those that name
-// this computer as their host: a page of another site, whose name an attacker lets point to 127.0.0.1, cannot read them. `content` is
-// called by one thread at a time.
+// Listens on 127.0.0.1 from its construction on, which all users of this computer can reach. So it answers only requests for the page
+// (path()) and its data (path() + "data"), whose addresses begin with a random token, and only those that name this computer as their host:
+// a page of another site, whose name an attacker lets point to 127.0.0.1, cannot read them. A client that is slow, or that sends without
+// end, holds up no other and is cut off.
 class LiveServer {
  public:
   // `port` 0: a free one. Throws UsageError if the port is taken.
@@ -24,13 +27,26 @@ class LiveServer {
   LiveServer(const LiveServer&) = delete;
   LiveServer& operator=(const LiveServer&) = delete;
 
-  int port() const;
-  // Answers requests until `should_stop` returns true; it is called several times a second.
+  int port() const { return port_; }
+  // "/TOKEN/"
+  const std::string& path() const { return path_; }
+  // Answers requests, on the calling thread, until `should_stop` returns true; it is called several times a second.
   void serve(const std::function<bool()>& should_stop);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Connection;
+  void accept_connections();
+  // Reads and writes what is possible without waiting.
+  void advance(Connection& connection) const;
+  void receive(Connection& connection) const;
+  // The whole answer to a whole request.
+  std::string answer(const std::string& request) const;
+
+  LiveContent content_;
+  std::string path_;
+  Descriptor listener_;
+  int port_ = 0;
+  std::list<Connection> connections_;  // the oldest first
 };
 
 }  // namespace trainer::report

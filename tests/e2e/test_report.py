@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -121,6 +122,24 @@ class ReportTest(unittest.TestCase):
         wrong = trainer("runs", runs, "--columns", "optimizer.lrr")
         self.assertEqual((wrong.returncode, wrong.stderr),
                          (2, 'error: no run has the key "optimizer.lrr" in its config.yaml; did you mean "optimizer.lr"?\n'))
+    def test_deeply_nested_json_is_refused_by_name(self):
+        folder = self.folder / "deep"
+        deep = "[" * 200_000 + "]" * 200_000
+        for name, text in (("environment.json", deep), ("summary.json", f'{{"monitor": {deep}}}'), ("evaluation.json", deep),
+                           ("metrics.jsonl", f'{{"event": "end", "message": {deep}}}\n')):
+            with self.subTest(name):
+                shutil.rmtree(folder, ignore_errors=True)
+                shutil.copytree(self.runs, folder)
+                (folder / "linear" / name).write_text(text)
+                refusal = f"{folder}/linear/{name}: its JSON has more than 100 levels, so that no run of trainer has written it; restore the file or remove it"
+                report = trainer("report", folder / "linear", "--output", self.folder / "deep.html")
+                self.assertEqual((report.returncode, report.stderr), (3, f"error: {refusal}\n"))
+                runs = trainer("runs", folder)
+                self.assertEqual(runs.returncode, 0, runs.stderr)
+                self.assertIn(f"{folder}/images ", runs.stdout)
+                self.assertEqual(runs.stderr, "" if name == "evaluation.json" else f"warning: {refusal}\n")
+        (folder / "linear" / "metrics.jsonl").write_text('{"event": "train", "step": 1, "loss":' + 400_000 * " " + "NaN}\n")
+        self.assertEqual(trainer("compare", folder / "linear", folder / "images").returncode, 0)
 
     @plants("A folder without a run is shown")
     def test_mistakes_in_the_command_line(self, row):
@@ -220,6 +239,27 @@ class ReportTest(unittest.TestCase):
         connection.close()
         return answer, body
 
+    def assert_not_held_up(self, report, port, path):
+        """Clients that are slow or send without end hold up neither others nor, as they stay connected, the end of the server."""
+        def connect(text):
+            client = socket.create_connection(("127.0.0.1", port), timeout=20)
+            self.addCleanup(client.close)
+            client.sendall(text.encode())
+            return client
+
+        for _ in range(100):
+            connect("GET / HTTP/1.1\r\nHost: local")
+        endless = connect("GET / HTTP/1.1\r\n")
+        begin = time.monotonic()
+        with self.assertRaises(OSError):
+            for _ in range(100_000):
+                endless.sendall(b"X: " + b"a" * 4000 + b"\r\n")
+        connect(f"GET {path}data HTTP/1.1\r\nHost: localhost\r\n\r\n")  # reads nothing
+        self.assertEqual(self.request(port, path=path)[0].status, 200)
+        self.assertLess(time.monotonic() - begin, 5)
+        peak = re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{report.pid}/status").read_text()).group(1)
+        self.assertLess(int(peak), 500_000)
+
     def test_live(self):
         run_dir = self.folder / "live"
         training = subprocess.Popen([BINARY, *map(str, LINEAR), "training.epochs=1000000", "runtime.threads=1", "--run-dir", run_dir], cwd=ROOT, stdin=subprocess.DEVNULL,
@@ -234,7 +274,8 @@ class ReportTest(unittest.TestCase):
         self.addCleanup(report.communicate)
         self.addCleanup(report.kill)
         address = report.stdout.readline().strip()
-        port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", address).group(1))
+        port, path = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/[0-9a-f]{64}/)", address).groups()
+        port = int(port)
 
         if HAS_BROWSER:
             view = self.open_browser()
@@ -249,18 +290,23 @@ class ReportTest(unittest.TestCase):
 
         training.send_signal(signal.SIGTERM)
         self.assertEqual(training.wait(timeout=60), 75)
-        answer, body = self.request(port, path="/data")
+        answer, body = self.request(port, path=f"{path}data")
         self.assertEqual((answer.status, json.loads(body)["runs"][0]["state"]), (200, "stopped"))
-        unchanged, body = self.request(port, path="/data", **{"If-None-Match": answer.getheader("ETag")})
+        unchanged, body = self.request(port, path=f"{path}data", **{"If-None-Match": answer.getheader("ETag")})
         self.assertEqual((unchanged.status, body), (304, ""))
+        many_ranges = "bytes=" + ",".join(["0-"] * 2600)
         for status, arguments in ((403, {"Host": "attacker.example"}), (403, {"Host": "127.0.0.1.attacker.example:80"}), (200, {"Host": "localhost:9"}),
-                                  (404, {"path": "/metrics.jsonl"}), (404, {"path": "/../../etc/passwd"}), (405, {"method": "POST"})):
-            self.assertEqual(self.request(port, **arguments)[0].status, status, arguments)
+                                  (403, {"path": "/"}), (403, {"path": "/data"}), (403, {"path": f"/{'0' * 64}/data"}), (200, {"Range": many_ranges}),
+                                  (404, {"path": f"{path}metrics.jsonl"}), (404, {"path": f"{path}../../etc/passwd"}), (405, {"method": "POST"})):
+            self.assertEqual(self.request(port, **{"path": path, **arguments})[0].status, status, arguments)
+        self.assert_not_held_up(report, port, path)
         taken = trainer("report", "--live", run_dir, "--port", port)
         self.assertEqual((taken.returncode, taken.stderr), (2, f"error: --port {port}: another program uses this port, or it needs other rights; "
                                                                "choose another one, or omit --port\n"))
         report.send_signal(signal.SIGINT)
+        begin = time.monotonic()
         self.assertEqual(report.wait(timeout=20), 0)
+        self.assertLess(time.monotonic() - begin, 3)
 
 
 if __name__ == "__main__":
