@@ -222,7 +222,7 @@ distributed::Meeting meet(const world::RankEnv& rank_env, const config::Distribu
 
 void train(const Options& options, const config::Experiment& experiment, const distributed::Meeting& meeting,
            distributed::ProcessGroups& groups) {
-  session::RankContext context(experiment, {.num_cpus = world::available_cpus(meeting.num_sharing_cpus)}, make_quiet_logger(),
+  session::RankContext context(experiment, {.num_threads = world::available_cpus(meeting.num_sharing_cpus)}, make_quiet_logger(),
                                engine::make_ranks(groups));
   session::Session session(context);
   auto& parts = session.parts();

@@ -89,7 +89,7 @@ class BatchSource {
 // All parts of a run of one process.
 struct SingleProcess {
   explicit SingleProcess(const TrainingOptions& options)
-      : context(make_experiment(options), {.num_cpus = world::available_cpus()}, make_quiet_logger()), session(context) {}
+      : context(make_experiment(options), {.num_threads = world::available_cpus()}, make_quiet_logger()), session(context) {}
 
   session::RankContext context;
   session::Session session;

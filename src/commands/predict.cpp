@@ -179,8 +179,8 @@ ExitCode predict(const std::vector<std::string>& args) {
   auto registries = session::all_registries();
   // A checkpoint's experiment is complete, and its data set need not be on this machine.
   if (arguments.config.empty()) registries.check = {};
-  const int num_threads = world::available_cpus();
-  const session::RankContext context(file.load_experiment(arguments.config, arguments.overrides, registries), {.num_cpus = num_threads},
+  const int num_threads = world::default_compute_threads().count;
+  const session::RankContext context(file.load_experiment(arguments.config, arguments.overrides, registries), {.num_threads = num_threads},
                                      logger);
   session::Predictor predictor(context.experiment(), file, arguments.ema, context.placement());
   std::vector<std::string> problems;

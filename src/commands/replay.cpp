@@ -95,7 +95,7 @@ ExitCode replay(const std::vector<std::string>& args) {
 
   const auto record = engine::read_step(folder);
   session::RankContext context(load_experiment(folder, record, std::move(overrides)),
-                               {.num_cpus = world::available_cpus(/*num_sharing=*/1)}, make_console_logger());
+                               {.num_threads = world::default_compute_threads().count}, make_console_logger());
   session::Session session(context);
   engine::read_model(folder, *session.parts().model);
   print("{}\n", heading(record));

@@ -81,7 +81,7 @@ Placement choose_placement(const config::RuntimeSection& runtime, const config::
   if (runtime.channels_last.value.value_or(!float64)) placement.memory_format = torch::MemoryFormat::ChannelsLast;
   placement.convolution = choose_convolution(runtime, placement);
   placement.fuse = placement.device.is_cpu() && runtime.fuse == config::FuseChoice::kAuto;
-  placement.num_threads = static_cast<int>(runtime.threads.value.value_or(share.num_cpus));
+  placement.num_threads = static_cast<int>(runtime.threads.value.value_or(share.num_threads));
   placement.pin_memory = pin_memory.value.value_or(placement.cuda != nullptr) && placement.cuda != nullptr;
   return placement;
 }

@@ -27,7 +27,7 @@ struct Placement {
 
 // The part of its host that this process may use.
 struct HostShare {
-  int num_cpus = 1;  // cores, without those of the other ranks on this host
+  int num_threads = 1;  // that compute, where runtime.threads is auto
   int local_rank = 0;
 };
 

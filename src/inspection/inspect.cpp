@@ -160,7 +160,7 @@ class Inspector {
       if (!amp.enabled.value) amp.enabled.value = runtime.dtype == config::DtypeChoice::kFloat32;
     }
     const auto placement = device::choose_placement(runtime, amp, experiment.dataloader.pin_memory,
-                                                    {.num_cpus = world::available_cpus(), .local_rank = 0}, /*cuda=*/{});
+                                                    {.num_threads = world::default_compute_threads().count, .local_rank = 0}, /*cuda=*/{});
     device::apply_placement(placement, runtime);
     return placement;
   }

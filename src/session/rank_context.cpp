@@ -181,7 +181,12 @@ void RankContext::choose_placement_together(distributed::Meeting& meeting) {
   const auto& rank_env = process_->rank_env();
   const auto infos = barrier_.gather([&] {
     check_slurm_gpus(rank_env, experiment_, *logger_);
-    choose_placement({.num_cpus = world::available_cpus(meeting.num_sharing_cpus), .local_rank = local_rank_});
+    const auto threads = world::default_compute_threads(meeting.num_sharing_cpus);
+    choose_placement({.num_threads = threads.count, .local_rank = local_rank_});
+    if (placement_.device.is_cpu()) {
+      const auto by_key = fmt::format("{}: runtime.threads", counted(placement_.num_threads, "compute thread"));
+      threads_decision_ = experiment_.runtime.threads.value ? by_key : threads.decision;
+    }
     if (placement_.cuda == nullptr) warn_of_hidden_gpus(rank_env, experiment_, *logger_);
     auto& mine = meeting.ranks[static_cast<size_t>(rank_env.rank)];
     mine.device = placement_.device.str();

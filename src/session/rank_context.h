@@ -46,6 +46,8 @@ class RankContext {
   const config::Experiment& experiment() const { return experiment_; }
   const std::string& config_text() const { return config_text_; }
   const device::Placement& placement() const { return placement_; }
+  // One line: the number of threads that compute on the CPU, and what has decided it. Empty on a GPU and without a RankProcess.
+  const std::string& threads_decision() const { return threads_decision_; }
   const engine::Ranks& ranks() const { return ranks_; }
   // Of all ranks, by rank.
   const std::vector<distributed::RankInfo>& rank_infos() const { return ranks_.infos; }
@@ -70,6 +72,7 @@ class RankContext {
   distributed::StartupBarrier barrier_;
   int local_rank_ = 0;
   device::Placement placement_;
+  std::string threads_decision_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
   std::unique_ptr<supervision::ConnectionWatch> connection_watch_;  // with NCCL
   engine::Ranks ranks_;

@@ -240,6 +240,21 @@ void discard_later_files(const run::RunDirectory& directory, const RunStart& sta
   directory.remove_later_evaluation(state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
 }
 
+void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distributed::RankInfo>& ranks, Logger& logger) {
+  const auto stored = state::View(checkpoint.tree, checkpoint.file.string()).find("num_threads");
+  const auto then = stored ? stored->elements() : std::vector<state::View>();
+  if (then.size() != ranks.size()) return;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (then[rank].integer() == ranks[rank].num_threads) continue;
+    logger.warn(
+        "{}: {} of {} computed until this checkpoint, and {} from now on, so that losses and weights are not bit for bit those of an "
+        "uninterrupted run; set runtime.threads={} to continue with the same number",
+        checkpoint.file.string(), counted(then[rank].integer(), "thread"), ranks.size() == 1 ? "the run" : fmt::format("rank {}", rank),
+        ranks[rank].num_threads, then[rank].integer());
+    return;
+  }
+}
+
 void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names) {
   const auto source = checkpoint.file.string();
   const auto stored = state::View(checkpoint.tree, source).find("class_names");

@@ -11,6 +11,7 @@
 #include "config/experiment.h"
 #include "config/sections/training.h"
 #include "distributed/process_group.h"
+#include "distributed/rank_info.h"
 #include "run/run_directory.h"
 #include "state/tree.h"
 
@@ -64,6 +65,10 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
 std::filesystem::path find_best(const Checkpoint& checkpoint, Logger& logger);
 // On the same rank, when nothing can be refused any more: removes what the earlier run wrote after the start's checkpoint.
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
+
+// Logs a warning if a rank computed with another number of threads before the checkpoint, on as many ranks: the bits of a run on a CPU
+// depend on it. `ranks`: of this run, by rank.
+void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distributed::RankInfo>& ranks, Logger& logger);
 
 // Throws UsageError if the checkpoint's classes have other names than these; checkpoints without names are accepted.
 void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);

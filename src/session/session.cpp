@@ -85,6 +85,7 @@ void Session::build() {
     if (start_.checkpoint) {
       check_class_names(*start_.checkpoint, class_names);
       check_sampler_digest(*start_.checkpoint, context_.experiment(), sampler_digest_);
+      if (network.placement.device.is_cpu()) warn_of_other_threads(*start_.checkpoint, context_.rank_infos(), context_.logger());
     }
     begin_run_directory(network.placement, class_names);
     return std::string();
@@ -130,6 +131,7 @@ void Session::open_log() {
   }
   set_crash_file(log_file);
   logger.info("{}: {}", context_.experiment().experiment, device::to_string(context_.placement()));
+  if (!context_.threads_decision().empty()) logger.info("{}", context_.threads_decision());
   const auto& ranks = context_.rank_infos();
   for (size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
     const auto& info = ranks[rank];
@@ -258,6 +260,9 @@ engine::SaveTargets Session::save_targets() {
     if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
     if (!sampler_digest_.empty()) tree.add("sampler_digest", sampler_digest_);
     tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
+    state::List threads;
+    for (const auto& rank : context_.rank_infos()) threads.push_back(int64_t{rank.num_threads});
+    tree.add("num_threads", std::move(threads));
     tree.add("trainer_version", trainer_version());
   };
   save_targets.non_finite_step = [this](const engine::StepRecord& record) {

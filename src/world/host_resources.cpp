@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/plural.h"
 #include "base/text.h"
 #include "world/cgroup.h"
 
@@ -42,6 +43,22 @@ int available_cpus(int num_sharing) {
   cpus /= num_sharing;
   if (const auto own = positive_number(std::getenv("SLURM_CPUS_PER_TASK"))) cpus = std::min(cpus, *own);
   return std::max(cpus, 1);
+}
+
+ComputeThreads default_compute_threads(int num_sharing, const Environment& environment) {
+  constexpr int kMostThreads = 1024;
+  const auto own = environment("OMP_NUM_THREADS");
+  // "4,2" gives a number for each level of nested regions.
+  const auto number = own ? positive_number(own->substr(0, own->find(',')).c_str()) : std::nullopt;
+  const bool is_of_torchrun = number == 1 && environment("TORCHELASTIC_RUN_ID") && environment("LOCAL_WORLD_SIZE").value_or("1") != "1";
+  if (number && !is_of_torchrun) {
+    const int count = std::min(*number, kMostThreads);
+    return {count, fmt::format("{}: OMP_NUM_THREADS={}", counted(count, "compute thread"), *own)};
+  }
+  const int count = available_cpus(num_sharing);
+  return {count, fmt::format(
+                     "{}: this process's share of the cores that the run may use on this host{}", counted(count, "compute thread"),
+                     is_of_torchrun ? "; OMP_NUM_THREADS=1 is ignored, as torchrun sets it by itself: set runtime.threads=1 for one" : "")};
 }
 
 std::string cpu_mask() {

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import pathlib
 import re
 import signal
@@ -112,6 +113,19 @@ class TrainerTest(ProgramCase):
                 self.assertEqual(other.returncode, 2, other.err)
                 self.assertIn(f"{self.run_dir} holds a finished run of another configuration ({difference}); undo this change", other.err)
         self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
+
+    def test_another_number_of_threads_is_a_warning(self):
+        one = self.train("--config", LINEAR, "training.epochs=1", "runtime.threads=1")
+        self.assertIn("\n1 compute thread: runtime.threads\n", one.err)
+        warning = (r"warning: \S+: 1 thread of the run computed until this checkpoint, and 2 from now on, .*; set runtime.threads=1 to continue with "
+                   "the same number\n")
+        for threads, expect in ((2, self.assertRegex), (1, self.assertNotRegex)):
+            longer = trainer("--config", LINEAR, "training.epochs=2", f"runtime.threads={threads}", "--resume", self.run_dir,
+                             "--run-dir", self.folder / str(threads))
+            self.assertEqual(longer.returncode, 0, longer.err)
+            expect(longer.err, warning)
+        chosen = trainer("--config", LINEAR, "training.epochs=1", "--run-dir", self.folder / "chosen", env={**os.environ, "OMP_NUM_THREADS": "3"})
+        self.assertIn("\n3 compute threads: OMP_NUM_THREADS=3\n", chosen.err)
 
     def test_a_finished_run_goes_on_to_more_epochs(self):
         straight = self.folder / "straight"

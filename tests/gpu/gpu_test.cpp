@@ -32,7 +32,7 @@ const std::string kText =
 // The session of a run on the GPU.
 struct GpuSession {
   explicit GpuSession(const std::vector<std::string>& overrides)
-      : context(testing::SmallSession::load(kText, overrides), {.num_cpus = 2}, make_quiet_logger()), session(context) {}
+      : context(testing::SmallSession::load(kText, overrides), {.num_threads = 2}, make_quiet_logger()), session(context) {}
 
   engine::Parts& parts() { return session.parts(); }
 

@@ -20,7 +20,8 @@ namespace trainer::testing {
 // A session on the CPU, of one process or of ranks as threads.
 struct SmallSession {
   SmallSession(config::Experiment experiment, const engine::Ranks& ranks, const std::filesystem::path& folder = {})
-      : context(on_cpu(std::move(experiment)), {.num_cpus = 2}, make_quiet_logger(), ranks), session(context, options(context, folder)) {}
+      : context(on_cpu(std::move(experiment)), {.num_threads = 2}, make_quiet_logger(), ranks),
+        session(context, options(context, folder)) {}
   SmallSession(const std::string& text, const std::vector<std::string>& overrides = {}, const engine::Ranks& ranks = {})
       : SmallSession(load(text, overrides), ranks) {}
 

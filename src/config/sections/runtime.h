@@ -35,8 +35,9 @@ struct RuntimeSection {
              {.min = 1,
               .max = 1024,
               .unit = "threads",
-              .doc = "Compute threads of this process; auto: the cores that it may use (affinity, cgroup, Slurm) divided by the ranks on "
-                     "this host."});
+              .doc = "Compute threads of this process, on whose number the bits of a training on a CPU depend; auto: OMP_NUM_THREADS if it "
+                     "is set (torchrun's own 1 does not count), else the cores that the process may use (affinity, cgroup, Slurm) divided "
+                     "by the ranks on this host."});
     keys.add(
         "deterministic", deterministic,
         {.doc = "Refuse operations that are not deterministic; on a GPU, two runs on GPUs of the same model are then equal bit for bit."});

@@ -10,7 +10,7 @@ namespace trainer::device {
 namespace {
 
 Placement place(const config::RuntimeSection& runtime = {}, const config::AmpSection& amp = {}, const CudaModule* cuda = nullptr) {
-  return choose_placement(runtime, amp, {}, {.num_cpus = 3}, {.module = cuda});
+  return choose_placement(runtime, amp, {}, {.num_threads = 3}, {.module = cuda});
 }
 
 int two_devices() { return 2; }

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <cstdlib>
+#include <map>
 
 namespace trainer::world {
 namespace {
@@ -26,6 +27,36 @@ TEST(HostResources, AffinityAndSlurmLimitTheCores) {
   setenv("SLURM_CPUS_PER_TASK", "many", 1);
   EXPECT_GE(available_cpus(), 1);
   unsetenv("SLURM_CPUS_PER_TASK");
+}
+
+TEST(HostResources, TheUserChoosesTheComputeThreads) {
+  std::map<std::string, std::string> variables;
+  const auto choose = [&variables] {
+    return default_compute_threads(1, [&variables](const std::string& name) {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  const auto by_cores = choose();
+  EXPECT_EQ(by_cores.count, available_cpus());
+  EXPECT_TRUE(by_cores.decision.ends_with("this process's share of the cores that the run may use on this host")) << by_cores.decision;
+
+  variables = {{"OMP_NUM_THREADS", "7"}};
+  EXPECT_EQ(choose().count, 7);
+  EXPECT_EQ(choose().decision, "7 compute threads: OMP_NUM_THREADS=7");
+  variables = {{"OMP_NUM_THREADS", "3,2"}};
+  EXPECT_EQ(choose().count, 3);
+  variables = {{"OMP_NUM_THREADS", "many"}};
+  EXPECT_EQ(choose().decision, by_cores.decision);
+
+  // torchrun sets it for several processes, and leaves what the user has set.
+  variables = {{"OMP_NUM_THREADS", "1"}, {"TORCHELASTIC_RUN_ID", "none"}, {"LOCAL_WORLD_SIZE", "2"}};
+  EXPECT_EQ(choose().count, by_cores.count);
+  EXPECT_TRUE(choose().decision.ends_with("; OMP_NUM_THREADS=1 is ignored, as torchrun sets it by itself: set runtime.threads=1 for one"));
+  variables["LOCAL_WORLD_SIZE"] = "1";
+  EXPECT_EQ(choose().count, 1);
+  variables = {{"OMP_NUM_THREADS", "5"}, {"TORCHELASTIC_RUN_ID", "none"}, {"LOCAL_WORLD_SIZE", "2"}};
+  EXPECT_EQ(choose().count, 5);
 }
 
 TEST(HostResources, SharedMemoryOfContainers) {
