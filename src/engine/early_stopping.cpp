@@ -1,13 +1,13 @@
 #include "engine/early_stopping.h"
 
-#include <cmath>
+#include "base/metric_order.h"
 
 namespace trainer::engine {
 
 void EarlyStopping::observe(double value, bool higher_is_better, double min_delta) {
-  const bool is_better = best ? (higher_is_better ? value > *best + min_delta : value < *best - min_delta) : !std::isnan(value);
-  if (is_better) best = value;
-  num_not_better = is_better ? 0 : num_not_better + 1;
+  const bool improves = is_better(value, best, higher_is_better, min_delta);
+  if (improves) best = value;
+  num_not_better = improves ? 0 : num_not_better + 1;
 }
 
 bool EarlyStopping::is_over(const std::optional<config::EarlyStoppingSection>& section) const {

@@ -14,7 +14,7 @@ struct EarlyStopping {
   std::optional<double> best = {};
   int64_t num_not_better = 0;
 
-  // To be called after each validation with the value of the metric. NaN is not better.
+  // To be called after each validation with the value of the metric.
   void observe(double value, bool higher_is_better, double min_delta);
   bool is_over(const std::optional<config::EarlyStoppingSection>& section) const;
 };

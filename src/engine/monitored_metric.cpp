@@ -16,11 +16,4 @@ reporting::MetricInfo monitored_metric(const config::CheckpointSection& section,
   return metric;
 }
 
-bool is_better(const reporting::ValidationEvent& candidate, const reporting::ValidationEvent& best, const reporting::MetricInfo& metric) {
-  const auto value = reporting::value_of(candidate.metrics, metric.name);
-  const auto best_value = reporting::value_of(best.metrics, metric.name);
-  if (!value || !best_value) return value.has_value();
-  return metric.higher_is_better ? *value > *best_value : *value < *best_value;
-}
-
 }  // namespace trainer::engine

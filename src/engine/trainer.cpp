@@ -42,24 +42,31 @@ void Trainer::resume(const state::Tree& checkpoint, const std::string& file) {
 
 bool Trainer::run() {
   std::string message;
+  bool has_ended = false;
   try {
     const bool done = run_epochs();
     parts_.ranks.activity->enter(distributed::Phase::kEnd);
     stop_consensus_.finish();
-    if (!done) {
+    if (done) message = validations_.reason_of_failure();
+    if (!message.empty()) {
+      end_together("failed", message);
+    } else if (!done) {
       end_together("stopped", "");
-    } else if (has_trained_all()) {
-      end_together("done", "");
-    } else {
+    } else if (validations_.end_training()) {
+      // Also after the last planned step: with more steps it would not be trained further either.
       end_together("early", validations_.reason_of_end());
+    } else {
+      end_together("done", "");
     }
-    return done;
+    if (message.empty()) return done;
+    has_ended = true;
   } catch (const Error& error) {
     report_failure(error.what());
     throw;
   } catch (const std::exception& error) {
     message = describe_failure(error, parts_);
   }
+  if (has_ended) throw AgreedError(parts_.ranks.world->rank() == 0 ? message : "");
   report_failure(message);
   throw Error(message);
 }
@@ -105,7 +112,9 @@ void Trainer::start() {
                       .steps_per_epoch = plan.steps_per_epoch,
                       .world_size = plan.world_size,
                       .global_batch_size = plan.global_batch_size,
-                      .num_parameters = num_parameters});
+                      .num_parameters = num_parameters,
+                      .monitor = "validation/" + validations_.monitored().name,
+                      .higher_is_better = validations_.monitored().higher_is_better});
   if (parts_.ranks.world->size() > 1) {
     const auto& ranks = parts_.ranks;
     straggler_detector_.emplace(ranks.world, ranks.activity, ranks.infos, parts_.placement.device, experiment_.distributed.straggler_ratio);
@@ -289,6 +298,7 @@ void Trainer::finish(const std::string& reason, const std::string& message) {
                     .seconds = whole.seconds,
                     .images_per_second = whole.seconds > 0 ? static_cast<double>(whole.measured.num_samples) / whole.seconds : 0,
                     .monitor = "validation/" + validations_.monitored().name,
+                    .higher_is_better = validations_.monitored().higher_is_better,
                     .final_validation = final_validation,
                     .final_classes = final_validation ? parts_.task->per_class(final_validation->classes.confusion)
                                                       : std::vector<reporting::ClassMetrics>(),

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
+#include "base/metric_order.h"
 #include "base/plural.h"
 #include "engine/evaluator.h"
 #include "engine/monitored_metric.h"
@@ -51,14 +53,26 @@ bool Validations::validate(const EpochPart& part, bool is_within_epoch) {
     event.ema_metrics = evaluation->ema->metrics;
     std::erase_if(event.ema_metrics, [](const reporting::Metric& metric) { return metric.info.is_detail; });
   }
-  event.is_best = !run_.best_validation || is_better(event, *run_.best_validation, monitored_);
+  const double value = reporting::value_of(event.metrics, monitored_.name).value();
+  event.is_best = is_better(value, best_value(), monitored_.higher_is_better);
   reporter_.on_validation(event);
   run_.last_validation = event;
   if (event.is_best) run_.best_validation = event;
-  const double value = reporting::value_of(event.metrics, monitored_.name).value();
   if (auto& plateau = parts_.lr_schedule.plateau) plateau->observe(value, monitored_.higher_is_better);
   if (early_stopping_) run_.early_stopping.observe(value, monitored_.higher_is_better, early_stopping_->min_delta);
   return true;
+}
+
+std::optional<double> Validations::best_value() const {
+  return run_.best_validation ? reporting::value_of(run_.best_validation->metrics, monitored_.name) : std::nullopt;
+}
+
+std::string Validations::reason_of_failure() const {
+  if (!run_.last_validation || std::isfinite(best_value().value_or(NAN))) return "";
+  return fmt::format(
+      "validation/{} was not a finite number in any validation, so that no checkpoint is the best one; lower optimizer.lr, "
+      "set training.max_grad_norm, or look at the validation images",
+      monitored_.name);
 }
 
 std::string Validations::reason_of_end() const {

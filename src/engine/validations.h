@@ -2,6 +2,7 @@
 // When a run validates, and what follows from the results: the best validation, early stopping, and a learning rate that depends on them.
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "config/experiment.h"
@@ -34,8 +35,13 @@ class Validations {
   bool end_training() const { return run_.early_stopping.is_over(early_stopping_); }
   // Why; empty if it has not.
   std::string reason_of_end() const;
+  // Why a training that has come to its end has failed nevertheless: no validation measured a finite value. Empty if it has not.
+  std::string reason_of_failure() const;
 
  private:
+  // Of the metric; empty: no validation has measured it.
+  std::optional<double> best_value() const;
+
   const config::ValidationSection& section_;
   const std::optional<config::EarlyStoppingSection>& early_stopping_;
   Parts& parts_;

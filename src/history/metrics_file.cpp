@@ -64,7 +64,6 @@ class MetricsReader {
       text.remove_prefix(end + 1);
     }
     parse_pending();
-    run_.seconds += run_.updated - session_started_;
   }
 
  private:
@@ -86,8 +85,16 @@ class MetricsReader {
   void on_event(const Json& event) {
     if (event.is_discarded()) return;
     const auto kind = text_of(event, "event");
-    if (kind == "start" || kind == "resume") begin_session(event, kind == "resume");
-    run_.updated = number_of(event, "time").value_or(run_.updated);
+    // Of the checkpoint that the next line resumes from, which is recorded again.
+    if (kind == "checkpoint" && member_of(event, "seconds").is_null()) return;
+    const auto now = number_of(event, "time").value_or(run_.updated);
+    if (kind == "start" || kind == "resume") {
+      begin_session(event, now, kind == "resume");
+    } else {
+      // A clock that was set back takes nothing away.
+      run_.seconds += std::max(now - run_.updated, 0.0);
+    }
+    run_.updated = now;
     run_.epoch = integer_of(event, "epoch").value_or(run_.epoch);
     run_.step = integer_of(event, "step").value_or(run_.step);
     if (kind == "train") {
@@ -104,14 +111,8 @@ class MetricsReader {
     }
   }
 
-  void begin_session(const Json& event, bool is_resumed) {
-    const auto now = number_of(event, "time").value_or(run_.updated);
-    if (run_.started == 0) {
-      run_.started = now;
-    } else {
-      run_.seconds += run_.updated - session_started_;
-    }
-    session_started_ = now;
+  void begin_session(const Json& event, double now, bool is_resumed) {
+    if (run_.started == 0) run_.started = now;
     run_.state = State::kFailed;  // until it ends
     run_.message.clear();
     if (is_resumed) run_.resumed_at.push_back(integer_of(event, "step").value_or(0));
@@ -120,6 +121,9 @@ class MetricsReader {
     run_.steps_per_epoch = integer_of(event, "steps_per_epoch").value_or(0);
     run_.global_batch_size = integer_of(event, "global_batch_size").value_or(0);
     run_.num_parameters = integer_of(event, "num_parameters").value_or(0);
+    run_.monitor = text_of(event, "monitor");
+    const auto mode = text_of(event, "mode");
+    run_.higher_is_better = mode.empty() ? std::nullopt : std::optional(mode == "max");
   }
 
   void add_values(const Json& event, std::map<std::string, Series>& series) const {
@@ -135,7 +139,6 @@ class MetricsReader {
   const std::filesystem::path& file_;
   Detail detail_;
   RunRecord& run_;
-  double session_started_ = 0;
   std::string_view pending_;  // the latest training event, not parsed yet
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/metric_order.h"
 #include "base/plural.h"
 #include "base/text.h"
 #include "config/node.h"
@@ -55,20 +56,20 @@ std::string checkpoint_key(const std::string& config, const char* key) {
 }
 
 std::optional<Best> find_best(const RunRecord& run) {
-  auto monitor = text_of(run.summary, "monitor");
+  auto monitor = run.monitor.empty() ? text_of(run.summary, "monitor") : run.monitor;
   if (monitor.empty()) monitor = checkpoint_key(run.config, "monitor");
   if (monitor.empty() || monitor == "auto") monitor = run.validation.contains("top1") ? "top1" : "loss";
   const auto metric = monitor.substr(monitor.find('/') + 1);
   const auto found = run.validation.find(metric);
   if (found == run.validation.end()) return std::nullopt;
+  // Only in files of earlier versions the direction is to be guessed.
   const auto mode = checkpoint_key(run.config, "mode");
   const bool is_loss = metric.ends_with("loss") || metric.ends_with("error");
-  const bool higher_is_better = mode == "max" || (mode != "min" && !is_loss);
+  const bool higher_is_better = run.higher_is_better.value_or(mode == "max" || (mode != "min" && !is_loss));
   const auto& [steps, values] = found->second;
   std::optional<size_t> best;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (std::isnan(values[i])) continue;
-    if (!best || (higher_is_better ? values[i] > values[*best] : values[i] < values[*best])) best = i;
+    if (is_better(values[i], best ? std::optional(values[*best]) : std::nullopt, higher_is_better)) best = i;
   }
   if (!best) return std::nullopt;
   const auto epoch = run.steps_per_epoch > 0 ? std::max<int64_t>(steps[*best] - 1, 0) / run.steps_per_epoch : 0;

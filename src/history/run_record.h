@@ -58,6 +58,9 @@ struct RunRecord {
   double updated = 0;            // of the latest event
   double seconds = 0;            // of training and validation, without the time between a stop and the resume
   double images_per_second = 0;  // over the whole training time, or of the latest interval; 0: not known
+  // The metric that selects the best validation, and its direction; empty if an earlier version has written the file.
+  std::string monitor;
+  std::optional<bool> higher_is_better;
   std::optional<Best> best;
   std::map<std::string, Series> train;       // by the name of the measurement: "loss", "lr", "images_per_second"
   std::map<std::string, Series> validation;  // "loss", "top1", "ema_top1"

@@ -1,19 +1,15 @@
 #include "optim/plateau.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "base/metric_order.h"
 
 namespace trainer::optim {
 
-bool Plateau::is_better(double value, bool higher_is_better) const {
-  if (!best_) return !std::isnan(value);
-  const double margin = options_.is_relative ? *best_ * options_.threshold : options_.threshold;
-  return higher_is_better ? value > *best_ + margin : value < *best_ - margin;
-}
-
 void Plateau::observe(double value, bool higher_is_better) {
   ++num_observed_;
-  if (is_better(value, higher_is_better)) {
+  const double margin = options_.is_relative ? best_.value_or(0) * options_.threshold : options_.threshold;
+  if (is_better(value, best_, higher_is_better, margin)) {
     best_ = value;
     num_bad_ = 0;
   } else {

@@ -23,7 +23,7 @@ class Plateau {
 
   // For the optimizer's lr: 1 before the first reduction.
   double factor() const { return lr_factor_; }
-  // To be called after each validation, on every rank with the same value. A value that is NaN is not better.
+  // To be called after each validation, on every rank with the same value.
   void observe(double value, bool higher_is_better);
 
   // observe() calls so far: `last_epoch` of the scheduler in Python.
@@ -34,8 +34,6 @@ class Plateau {
   void load_state(const state::View& state);
 
  private:
-  bool is_better(double value, bool higher_is_better) const;
-
   PlateauOptions options_;
   double lr_factor_ = 1;
   std::optional<double> best_;

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <set>
 
+#include "base/error.h"
 #include "engine/early_stopping.h"
 #include "tests/testing/small_run.h"
 
@@ -84,6 +87,80 @@ TEST(Validation, TellsTheBest) {
     best = std::min(best, testing::loss_of(event));
   }
   EXPECT_EQ(testing::loss_of(*run.events.end.best_validation), best);
+}
+
+// A hook that makes the network's output NaN at the validations after these steps, and restores it before the next step.
+class NaNAt : public TrainingHook {
+ public:
+  NaNAt(const models::Model& model, std::set<int64_t> steps) : parameter_(model.parameters().front()), steps_(std::move(steps)) {}
+  void before_step(int64_t) override {
+    const torch::NoGradGuard no_grad;
+    if (saved_.defined()) parameter_.copy_(saved_);
+    saved_.reset();
+  }
+  void after_step(int64_t step) override {
+    if (!steps_.contains(step + 1)) return;
+    const torch::NoGradGuard no_grad;
+    saved_ = parameter_.clone();
+    parameter_.fill_(NAN);
+  }
+
+ private:
+  torch::Tensor parameter_, saved_;
+  std::set<int64_t> steps_;
+};
+
+struct NaNRun {
+  testing::Recorder events;
+  std::string error;
+};
+
+NaNRun train_with_nan_at(const std::set<int64_t>& steps, const Overrides& overrides = {}) {
+  auto all = overrides;
+  all.emplace_back("checkpoint={monitor: validation/loss}");
+  testing::SmallSession session(kFiveSteps, all);
+  NaNAt hook(*session.parts().model, steps);
+  NaNRun run;
+  try {
+    session.session.train(run.events, [] { return false; }, {&hook});
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kFailure);
+    run.error = error.what();
+  }
+  return run;
+}
+
+TEST(Validation, NaNIsNeverTheBest) {
+  const auto run = train_with_nan_at({5});
+  EXPECT_EQ(run.error, "");
+  const auto& events = run.events.validation;
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_FALSE(events[0].is_best);
+  EXPECT_TRUE(events[1].is_best);
+  EXPECT_NE(run.events.end.best_validation->step, 5);
+  EXPECT_FALSE(run.events.start.higher_is_better);
+  EXPECT_EQ(run.events.start.monitor, "validation/loss");
+}
+
+TEST(Validation, OnlyNaNIsAFailure) {
+  for (const Overrides& overrides : {Overrides{}, {"training.early_stopping={patience: 3}"}}) {
+    const auto run = train_with_nan_at({5, 10, 15}, overrides);
+    EXPECT_EQ(run.error,
+              "validation/loss was not a finite number in any validation, so that no checkpoint is the best one; lower optimizer.lr, set "
+              "training.max_grad_norm, or look at the validation images");
+    EXPECT_EQ(run.events.end.reason, "failed");
+    EXPECT_EQ(run.events.end.message, run.error);
+    EXPECT_EQ(run.events.end.step, 15);
+    EXPECT_FALSE(run.events.end.best_validation);
+  }
+}
+
+// Both have come to their end: more epochs alone would not train it further.
+TEST(EarlyStopping, AtTheLastStepIsTheReasonOfTheEnd) {
+  const auto run = train_text(kFiveSteps, {"optimizer.lr=0", "training.early_stopping={patience: 2}"});
+  EXPECT_THAT(validated_steps(run), ElementsAre(5, 10, 15));
+  EXPECT_EQ(run.events.end.reason, "early");
+  EXPECT_THAT(run.events.end.message, ::testing::EndsWith("in 2 validations in a row (training.early_stopping)"));
 }
 
 // With a learning rate of 0 nothing gets better after the first validation.

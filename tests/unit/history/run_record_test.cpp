@@ -38,8 +38,9 @@ std::string train(int step, double time, const char* loss) {
 }
 
 std::string validation(int step, double top1) {
-  return R"({"event":"validation","time":112,"epoch":)" + std::to_string((step - 1) / 10) + R"(,"step":)" + std::to_string(step) +
-         R"(,"loss":1.5,"top1":)" + std::to_string(top1) + R"(,"num_samples":50,"seconds":0.5})" + "\n";
+  return R"({"event":"validation","time":)" + std::to_string(100 + step) + R"(,"epoch":)" + std::to_string((step - 1) / 10) +
+         R"(,"step":)" + std::to_string(step) + R"(,"loss":1.5,"top1":)" + std::to_string(top1) + R"(,"num_samples":50,"seconds":0.5})" +
+         "\n";
 }
 
 TEST_F(RunRecordTest, ReadsSeriesAndTheBestValidation) {
@@ -77,6 +78,26 @@ TEST_F(RunRecordTest, TheMetricOfTheBestIsThatOfTheExperiment) {
   EXPECT_EQ(read().best->metric, "loss");
 }
 
+TEST_F(RunRecordTest, TheFileSaysWhichMetricIsTheBestAndInWhichDirection) {
+  const auto start = [](const char* monitor) { return std::string(kStart).replace(0, 1, std::string("{") + monitor + ","); };
+  const auto values = validation(10, 0.5) + validation(20, 0.25);
+  write("config.yaml", "checkpoint: {monitor: validation/loss, mode: auto}\n");
+  write("metrics.jsonl", start(R"("monitor":"validation/top1","mode":"min")") + values);
+  EXPECT_EQ(read().best->metric, "top1");
+  EXPECT_EQ(read().best->value, 0.25);
+  write("metrics.jsonl", start(R"("monitor":"validation/top1","mode":"max")") + values);
+  EXPECT_EQ(read().best->value, 0.5);
+}
+
+TEST_F(RunRecordTest, AClockThatWasSetBackTakesNoTimeAway) {
+  write("metrics.jsonl", kStart + train(10, 110, "2") + train(11, 50, "2") + validation(20, 0.5) + train(21, 20, "2") +
+                             R"({"event":"end","time":25,"step":30,"reason":"stopped"})" + "\n" +
+                             R"({"event":"resume","time":10,"step":30})" + "\n" + train(40, 17, "1"));
+  // 10 until step 10, 70 until the validation at 120, 5 until the end, 7 in the second session.
+  EXPECT_EQ(read(Detail::kAll).seconds, 92);
+  EXPECT_GE(read(Detail::kOverview).seconds, 0);
+}
+
 TEST_F(RunRecordTest, HalfWrittenLinesAndOtherValuesAreLeftOut) {
   write("metrics.jsonl", kStart + train(5, 105, "NaN") + train(6, 106, "null") + "{\"event\":\"tr\n\n[1]\n{\"event\":3,\"step\":\"x\"}\n" +
                              train(7, 107, "-Infinity") + R"({"event":"train","time":108,"step":8,"lo)");
@@ -94,7 +115,9 @@ TEST_F(RunRecordTest, TimeBetweenSessionsDoesNotCount) {
   const std::string first = kStart + train(10, 110, "2") + R"({"event":"end","time":111,"epoch":0,"step":10,"reason":"stopped"})" + "\n";
   write("metrics.jsonl", first);
   EXPECT_EQ(read().state, State::kStopped);
-  const std::string second = R"({"event":"resume","time":500,"epoch":1,"step":10,"checkpoint":"a","num_epochs":3,"steps_per_epoch":10})"
+  const std::string second = R"({"event":"checkpoint","time":499,"step":10,"pause_seconds":null,"seconds":null})"
+                             "\n"
+                             R"({"event":"resume","time":500,"epoch":1,"step":10,"checkpoint":"a","num_epochs":3,"steps_per_epoch":10})"
                              "\n" +
                              train(20, 520, "1");
   write("metrics.jsonl", first + second);
