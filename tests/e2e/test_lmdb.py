@@ -265,6 +265,9 @@ class LmdbTest(unittest.TestCase):
         with open(self.packed / "unfinished", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.refuse(1, f"another process is packing into {self.packed}; wait for it, or name another folder")
+        (self.packed / "unfinished").write_text("notes of somebody")
+        self.refuse(2, f"--output: {self.packed}/unfinished is not the file by which this program marks what it has begun; name another folder")
+        (self.packed / "unfinished").unlink()
         self.pack()
         self.refuse(2, f"--output: there is {self.packed}/train already; name another folder, or remove it")
         (self.packed / "unfinished").touch()
