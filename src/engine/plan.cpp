@@ -110,11 +110,17 @@ Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, 
   plan.batches_per_epoch = batches_from(plan, 0);
   plan.steps_per_epoch = ceil_div(plan.batches_per_epoch, plan.accumulation_steps);
   if (plan.batches_per_epoch == 0) {
+    if (plan.shards == config::Shards::kDrop && end_of_epoch(plan, 0) == 0) {
+      throw UsageError(
+          fmt::format("{}: drop leaves no image for an epoch, because {} training images are fewer than the {} ranks; set it to pad, which "
+                      "repeats images, or to exact",
+                      experiment.place_of("dataloader.shards"), samples_per_epoch, world_size));
+    }
     const bool is_global = experiment.dataloader.global_batch_size.has_value();
     const auto ranks = world_size == 1 || is_global ? "" : fmt::format(" on each of {} ranks", world_size);
     const auto size = is_global ? ceil_div(plan.global_batch_size, plan.accumulation_steps) : plan.batch_size;
-    throw UsageError(fmt::format("{}: {} training images are fewer than one batch of {}{}; lower it, or set dataloader.drop_last: false",
-                                 place_of_batch_size(experiment), samples_per_epoch, size, ranks));
+    throw UsageError(fmt::format("{}: {} training images are fewer than one batch of {}{}; {}set dataloader.drop_last: false",
+                                 place_of_batch_size(experiment), samples_per_epoch, size, ranks, size > 1 ? "lower it, or " : ""));
   }
   plan.num_epochs = experiment.training.epochs;
   plan.total_steps = total_steps_of(experiment, plan.steps_per_epoch);

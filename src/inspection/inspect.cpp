@@ -14,6 +14,8 @@
 #include "input/pipeline.h"
 #include "models/model.h"
 #include "optim/lr_scheduler.h"
+#include "session/autocast_cost.h"
+#include "session/batch_norm_check.h"
 #include "session/build.h"
 #include "session/check.h"
 #include "session/registries.h"
@@ -194,6 +196,11 @@ class Inspector {
     auto shape = setup.train_shape;
     shape.insert(shape.begin(), 1);
     result_.layers = make_layer_table(*network.model, torch::zeros(shape, network.placement.dtype));
+    if (!setup.on_gpu) {
+      const auto warning = session::warning_of_autocast(experiment, network, setup.train_shape);
+      if (!warning.empty()) result_.warnings.push_back(warning);
+    }
+    if (result_.plan) session::check_batch_norm_counts(experiment, network, *result_.plan, setup.train_shape);
     if (result_.batch_size == 0) return;
     const int64_t num_joined = experiment.distributed.sync_batch_norm ? result_.batch_size * world_size_ : result_.batch_size;
     const MeasuredMemory measured(network, setup, result_.layers->flops, num_joined);
@@ -224,7 +231,7 @@ Inspection inspect(const config::ExperimentSource& source, int world_size, int64
   registries.check = [&](config::Experiment& experiment, config::Findings& findings) { inspector.check(experiment, findings); };
   try {
     auto experiment = config::load(source.file, source.overrides, registries);
-    result.warnings = experiment.warnings;
+    result.warnings.insert(result.warnings.begin(), experiment.warnings.begin(), experiment.warnings.end());
     result.experiment = std::move(experiment);
   } catch (const UsageError& error) {
     result.problems.insert(result.problems.begin(), error.what());

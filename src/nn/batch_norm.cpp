@@ -64,8 +64,9 @@ torch::Tensor BatchNorm2d::normalise(const torch::Tensor& x) {
 
 void BatchNorm2d::check_count(const torch::Tensor& x) const {
   if (x.numel() != x.size(1)) return;
-  throw UsageError(c10::str("batch normalisation cannot train on one value per channel (its input is ", x.sizes(),
-                            "); use a larger dataloader.batch_size or larger images"));
+  throw UsageError(c10::str(
+      "batch normalisation cannot train on one value per channel (its input is ", x.sizes(),
+      "); use a larger dataloader.batch_size or larger images, or set dataloader.drop_last: true if it is the last batch of an epoch"));
 }
 
 double BatchNorm2d::next_batch_weight() const {

@@ -19,8 +19,10 @@ struct GroupHolder : torch::CustomClassHolder {
 
 void check_count(double count, at::IntArrayRef input_sizes, const distributed::ProcessGroup& group) {
   if (count >= 2) return;
-  throw UsageError(c10::str("batch normalisation cannot train on less than two values per channel over all ", group.size(),
-                            " ranks together (its input here is ", input_sizes, "); use a larger dataloader.batch_size or larger images"));
+  throw UsageError(c10::str(
+      "batch normalisation cannot train on less than two values per channel over all ", group.size(), " ranks together (its input here is ",
+      input_sizes,
+      "); use a larger dataloader.batch_size or larger images, or set dataloader.drop_last: true if it is the last batch of an epoch"));
 }
 
 torch::Tensor merge_moments(const torch::Tensor& parts) {

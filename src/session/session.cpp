@@ -14,6 +14,8 @@
 #include "distributed/shared_memory.h"
 #include "engine/histograms.h"
 #include "engine/init_from.h"
+#include "session/autocast_cost.h"
+#include "session/batch_norm_check.h"
 #include "session/build.h"
 #include "session/image_notes.h"
 #include "session/shared_samples.h"
@@ -75,8 +77,11 @@ void Session::build() {
   barrier.on_all_ranks([&] { open_log(); });
   context_.begin_run(directory_ ? directory_->checkpoint_folder() : "");
   auto data = open_data(network);
+  const auto sample_shape = data.train.pipeline->output_shape();
+  barrier.on_all_ranks([&] { check_batch_norm_counts(context_.experiment(), network, data.plan, sample_shape); });
   warn_of_plan(data.plan);
   if (directory_ && context_.ranks().reads_data()) warn_of_images(data.train.dataset(), context_.logger());
+  warn_of_autocast(network, sample_shape);
   report_frozen(*network.model);
   barrier.on_all_ranks([&] { init_weights(*network.model, data); });
   barrier.on_rank0([&] {
@@ -186,6 +191,12 @@ void Session::warn_of_plan(const engine::Plan& plan) const {
   if (plan.accumulation_steps <= plan.batches_per_epoch) return;
   context_.logger().warn("{}: {} micro-steps are more than an epoch has, so that each epoch is one step of {}",
                          experiment.place_of("training.accumulation_steps"), plan.accumulation_steps, plan.batches_per_epoch);
+}
+
+void Session::warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const {
+  if (!directory_) return;
+  const auto warning = warning_of_autocast(context_.experiment(), network, sample_shape);
+  if (!warning.empty()) context_.logger().warn("{}", warning);
 }
 
 void Session::report_frozen(const models::Model& model) const {

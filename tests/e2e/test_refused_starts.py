@@ -53,6 +53,11 @@ class RefusedStartsTest(ProgramCase):
             (["dataloader.batch_size=2000"], 2,
              "error: command line: dataloader.batch_size: 1024 training images are fewer than one batch of 2000; lower it, or set "
              "dataloader.drop_last: false"),
+            (["model={name: resnet18}", "dataset={name: synthetic, num_train: 15}", "loss={name: cross_entropy}", "dataloader.batch_size=7",
+              "dataloader.drop_last=false"], 2,
+             "error: command line: dataloader.drop_last: the last batch of an epoch is one image, and the batch normalisation layer4.0.bn1 "
+             "cannot train on it, because it has one value per channel there; set dataloader.drop_last: true, or another "
+             "dataloader.batch_size"),
         ):
             with self.subTest(args=args):
                 run = self.train("--config", LINEAR, *args)
@@ -112,6 +117,20 @@ class RefusedStartsTest(ProgramCase):
         log = (self.run_dir / "train.log").read_text()
         for text in (run.err, log):
             self.assertEqual(re.findall("warning: .*", text), of_the_file + of_the_run, text)
+
+    def test_autocast_that_makes_the_processor_slow_is_a_warning(self):
+        config = self.folder / "x.yaml"
+        config.write_text("experiment: autocast\nmodel: {name: resnet20}\ndataset: {name: synthetic, num_train: 4, num_validation: 4}\n"
+                          "dataloader: {batch_size: 4}\ntraining: {epochs: 1}\nruntime: {device: cpu, threads: 1}\n")
+        slow = r"warning: command line: amp\.enabled: this processor computes bfloat16 slowly: 2 images took \S+ s forward and backward, "
+        # The processor's own instructions for bfloat16, if it has them, are not used.
+        without = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+        for command in ((), ("validate",)):
+            for setting, count in (("amp.enabled=true", 1), ("amp.enabled=auto", 0)):
+                with self.subTest(command=command, setting=setting):
+                    args = () if command else ("--run-dir", self.folder / setting)
+                    run = trainer(*command, "--config", config, *args, setting, env=without)
+                    self.assertEqual((run.returncode, len(re.findall(slow, run.err))), (0, count), run.err)
 
     def test_a_name_with_control_characters_is_refused(self):
         config = self.folder / "x.yaml"

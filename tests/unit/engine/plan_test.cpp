@@ -216,6 +216,14 @@ TEST(Plan, MessagesBeginWithThePositionOfTheKey) {
   EXPECT_EQ(error({}, 5, 1), "x.yaml:4:26: dataloader.batch_size: 5 training images are fewer than one batch of 32" + remedy);
   EXPECT_EQ(error({}, 5, 2),
             "x.yaml:4:26: dataloader.batch_size: 5 training images are fewer than one batch of 32 on each of 2 ranks" + remedy);
+  EXPECT_EQ(error({"dataloader.batch_size=1", "dataloader.shards=exact"}, 2, 3),
+            "command line: dataloader.batch_size: 2 training images are fewer than one batch of 1 on each of 3 ranks; set "
+            "dataloader.drop_last: false");
+  for (const auto* drop_last : {"dataloader.drop_last=true", "dataloader.drop_last=false"}) {
+    EXPECT_EQ(error({"dataloader.batch_size=1", "dataloader.shards=drop", drop_last}, 2, 3),
+              "command line: dataloader.shards: drop leaves no image for an epoch, because 2 training images are fewer than the 3 ranks; "
+              "set it to pad, which repeats images, or to exact");
+  }
   EXPECT_EQ(error({"dataloader.batch_size=64"}, 40, 1),
             "command line: dataloader.batch_size: 40 training images are fewer than one batch of 64" + remedy);
   EXPECT_EQ(error({"dataloader={global_batch_size: 101}"}, 100, 2),

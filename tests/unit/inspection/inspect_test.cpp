@@ -69,12 +69,34 @@ TEST(Inspect, FindsWhatOnlyBuildingAndRunningTheNetworkShows) {
   EXPECT_THAT(problems_of({"lr_scheduler={name: cosine, warmup_epochs: 4}"}), HasSubstr("lr_scheduler.warmup_epochs"));
   const std::vector<std::string> one_pixel = {"model={name: resnet18}", "dataset={name: synthetic, shape: [3, 1, 1]}",
                                               "dataloader.batch_size=1"};
-  EXPECT_THAT(problems_of(one_pixel), HasSubstr("cannot train on one value per channel"));
+  EXPECT_THAT(problems_of(one_pixel), HasSubstr("dataloader.batch_size: the batch is one image, and the batch normalisation "));
   EXPECT_THAT(problems_of(one_pixel, 2), "");
   EXPECT_THAT(problems_of({"model.init_from=missing.pt"}), HasSubstr("missing.pt"));
   EXPECT_THAT(problems_of({"distributed.secret_file=missing"}), "");
   EXPECT_THAT(problems_of({"distributed.secret_file=missing"}, 2), HasSubstr("distributed.secret_file missing: "));
   EXPECT_THAT(problems_of({"dataloader.sampler={name: subset, count: 60000}"}), HasSubstr("60000 is more than the training set"));
+}
+
+TEST(Inspect, FindsALastBatchOfOneImageOnWhichBatchNormalisationCannotTrain) {
+  const auto problems = [](const std::vector<std::string>& more, int world_size = 1) {
+    std::vector<std::string> overrides = {"model={name: resnet18}", "dataset={name: synthetic, num_train: 15}", "dataloader.batch_size=7",
+                                          "dataloader.drop_last=false"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return problems_of(overrides, world_size);
+  };
+  EXPECT_THAT(problems({}), HasSubstr("dataloader.drop_last: the last batch of an epoch is one image, and the batch normalisation "
+                                      "layer4.0.bn1 cannot train on it, because it has one value per channel there; set "
+                                      "dataloader.drop_last: true, or another dataloader.batch_size"));
+  EXPECT_THAT(problems({"dataset.num_train=16"}), "");
+  EXPECT_THAT(problems({"dataset.shape=[3, 64, 64]"}), "");  // four pixels
+  EXPECT_THAT(problems({"dataloader.drop_last=true"}), "");
+  EXPECT_THAT(problems({"training.epochs=null", "training.steps=2"}), "");  // ends before the last batch
+  EXPECT_THAT(problems({"model.freeze=[layer4]"}), "");
+  // Two ranks: the last batch has one image on each of them, or one in all.
+  const std::vector<std::string> one_each = {"dataset.num_train=16", "dataloader.shards=exact"};
+  EXPECT_THAT(problems(one_each, 2), "");
+  EXPECT_THAT(problems({one_each[0], one_each[1], "distributed.sync_batch_norm=false"}, 2), HasSubstr("is one image on rank 0, and"));
+  EXPECT_THAT(problems({"dataloader.shards=exact"}, 2), HasSubstr("is one image, and"));
 }
 
 TEST(Inspect, LeavesOutWhatAFolderThatIsNotThereWouldTell) {
