@@ -19,18 +19,21 @@ std::filesystem::path first_that_exists(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error) {
+std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error, const std::string& remedy) {
   const auto present = first_that_exists(path);
+  const auto first = remedy.empty() ? "" : remedy + "; ";
   struct stat status {};
   if (error == std::errc::read_only_file_system) {
-    return fmt::format("{}: {} (a container needs a folder mounted there: --volume FOLDER:{})", error.message(), present.string(),
+    return fmt::format("{}: {} ({}a container needs a folder mounted there: --volume FOLDER:{})", error.message(), present.string(), first,
                        present.string());
   }
-  if (error != std::errc::permission_denied || stat(present.c_str(), &status) != 0) return error.message();
+  if (error != std::errc::permission_denied || stat(present.c_str(), &status) != 0) {
+    return error.message() + (remedy.empty() ? "" : "; " + remedy);
+  }
   return fmt::format(
-      "{}: {} belongs to user {}, and this process is user {} (chown -R {} {} gives it to this user; a container runs as its owner with "
+      "{}: {} belongs to user {}, and this process is user {} ({}chown -R {} {} gives it to this user; a container runs as its owner with "
       "--user {}:{})",
-      error.message(), present.string(), status.st_uid, geteuid(), geteuid(), present.string(), status.st_uid, status.st_gid);
+      error.message(), present.string(), status.st_uid, geteuid(), first, geteuid(), present.string(), status.st_uid, status.st_gid);
 }
 
 }  // namespace trainer

@@ -37,8 +37,11 @@ bool replace_content(int descriptor, const std::string& content) {
   return ::ftruncate(descriptor, 0) == 0 && ::pwrite(descriptor, content.data(), content.size(), 0) == size;
 }
 
+constexpr const char* kRemedy = "choose another with --run-dir";
+
+// `reason`: with its remedy.
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& reason) {
-  throw Error(fmt::format("cannot use the run directory {}: {}; choose another with --run-dir", path.string(), reason));
+  throw Error(fmt::format("cannot use the run directory {}: {}", path.string(), reason));
 }
 
 // Files that are replaced as a whole need no check: a rename does not follow a link.
@@ -46,8 +49,8 @@ void refuse_link(const std::filesystem::path& run_directory, const std::filesyst
   std::error_code no_link;
   const auto target = std::filesystem::read_symlink(file, no_link);
   if (no_link) return;
-  fail(run_directory, fmt::format("{} is a symbolic link to {}, which is not followed: remove it",
-                                  file.lexically_relative(run_directory).string(), target.string()));
+  fail(run_directory, fmt::format("{} is a symbolic link to {}, which is not followed: remove it; {}",
+                                  file.lexically_relative(run_directory).string(), target.string(), kRemedy));
 }
 
 nlohmann::json read_json(const std::filesystem::path& file) {
@@ -125,12 +128,12 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   do {
     std::error_code error;
     std::filesystem::create_directories(path_, error);
-    if (error) fail(path_, explain_refusal(path_, error));
+    if (error) fail(path_, explain_refusal(path_, error, kRemedy));
     for (const auto& written : {file, log_file(), metrics_file(), metrics_table_file(), checkpoint_folder(), tensorboard_folder(),
                                 non_finite_folder(), profile_file(), list_path()}) {
       refuse_link(path_, written);
     }
-    if (const auto refusal = describe_irregular(file); !refusal.empty()) fail(path_, ".lock: " + refusal);
+    if (const auto refusal = describe_irregular(file); !refusal.empty()) fail(path_, fmt::format(".lock: {}; {}", refusal, kRemedy));
     claim();
     lock_ = lock_file(file, 0666);
     reason = errno;
@@ -148,7 +151,7 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
                                  path_.string(), earlier_holder_.empty() ? "another process" : earlier_holder_));
   }
   if (lock_.number() < 0 || !replace_content(lock_.number(), describe_this_process())) {
-    fail(path_, ".lock: " + explain_refusal(file, {lock_.number() < 0 ? reason : errno, std::generic_category()}));
+    fail(path_, ".lock: " + explain_refusal(file, {lock_.number() < 0 ? reason : errno, std::generic_category()}, kRemedy));
   }
 }
 
@@ -193,7 +196,7 @@ void RunDirectory::claim() const {
 
 void RunDirectory::create_list(const std::vector<std::string>& names) const {
   if (const auto error = WrittenFiles::create(list_path(), names)) {
-    fail(path_, list_path().filename().string() + ": " + explain_refusal(list_path(), error));
+    fail(path_, list_path().filename().string() + ": " + explain_refusal(list_path(), error, kRemedy));
   }
 }
 

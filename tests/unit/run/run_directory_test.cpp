@@ -102,8 +102,8 @@ TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheRemedy) {
     const auto message = message_of_opening<Error>(folder.path() / "runs" / "first");
     std::cerr << message << "\n";
     _exit(message == "cannot use the run directory " + path + "/runs/first: Permission denied: " + path +
-                         " belongs to user 0, and this process is user 1234 (chown -R 1234 " + path +
-                         " gives it to this user; a container runs as its owner with --user 0:0); choose another with --run-dir"
+                         " belongs to user 0, and this process is user 1234 (choose another with --run-dir; chown -R 1234 " + path +
+                         " gives it to this user; a container runs as its owner with --user 0:0)"
               ? 0
               : 1);
   }
