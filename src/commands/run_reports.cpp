@@ -63,8 +63,10 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
                                            describe_for_tensorboard(experiment, context.config_text(), session, context.logger()),
                                            &directory.written_files()));
   }
-  files->add(reporting::make_evaluation(directory.evaluation_file(), session.parts().train.info.class_names, context.logger()));
-  files->add(reporting::make_summary(directory.summary_file(), session.parts().train.info.class_names));
+  const auto& class_names = session.parts().train.info.class_names;
+  files->add(reporting::make_evaluation(directory.evaluation_file(), reporting::Validations::kAll, class_names, context.logger()));
+  files->add(reporting::make_evaluation(directory.best_evaluation_file(), reporting::Validations::kBest, class_names, context.logger()));
+  files->add(reporting::make_summary(directory.summary_file(), class_names));
   reporter.add(std::move(files));
   if (command != nullptr) reporter.add(std::make_unique<EndOfEventCommand>(*command));
 }

@@ -69,6 +69,7 @@ struct RunRecord {
   Json environment;                 // the files of these names; null if there are none
   Json summary;
   Json evaluation;
+  Json best_evaluation;
   std::string config;                    // the resolved experiment file
   std::vector<std::string> class_names;  // empty: the classes have only numbers
 };

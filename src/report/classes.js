@@ -139,7 +139,9 @@ function showEvaluation() {
   choice.replaceChildren(...data.runs.map((run, index) => (run.evaluation ? element("option", { value: index }, run.name) : null)).filter(Boolean));
   if ([...choice.options].some((option) => option.value === chosen)) choice.value = chosen;
   byId("evaluation-choice").hidden = evaluated.length < 2;
-  const { evaluation } = data.runs[Number(choice.value)];
+  const run = data.runs[Number(choice.value)];
+  byId("evaluation-which").hidden = !run.best_evaluation;
+  const evaluation = run[byId("evaluation-which").querySelector("select").value] ?? run.evaluation;
   const metrics = Object.entries(evaluation.metrics).map(([name, value]) => `${EVALUATION_WORDS[name] ?? name} ${formatterOf(name)(value)}`);
   const place = `${evaluation.num_samples.toLocaleString("en")} images of the ${evaluation.split} split after step ${evaluation.step.toLocaleString("en")}`;
   const panels = element("div", { class: "evaluation" });

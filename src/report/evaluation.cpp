@@ -120,25 +120,35 @@ Json metrics_of(const Json& object) {
   return metrics;
 }
 
-}  // namespace
-
-Json make_evaluation(const history::RunRecord& run) {
-  const bool is_given = run.evaluation.is_object();
-  const auto& source = is_given ? run.evaluation : member_of(run.summary, "final");
+// `source`: an object with the results of the classes; null if it has none. `metrics`: the object with its metrics.
+Json evaluation_from(const history::RunRecord& run, const Json& source, const Json& metrics) {
   const auto matrix = read_matrix(member_of(source, "confusion"));
   const auto& given = member_of(source, "classes");
-  if (!is_given && matrix.empty()) return {};
   const auto split = text_of(source, "split");
   Json result = {{"split", split.empty() ? "validation" : split},
                  {"step", integer_of(source, "step").value_or(0)},
                  {"num_samples", integer_of(source, "num_samples").value_or(0)},
-                 {"metrics", metrics_of(is_given ? member_of(source, "metrics") : source)},
+                 {"metrics", metrics_of(metrics)},
                  {"classes", given.is_array() ? known_classes(given) : classes_of(run, matrix)},
                  {"pairs", pairs_of(matrix)},
                  {"calibration", with_numbers(member_of(source, "calibration"), {"confidence", "accuracy", "count"}, 100)},
                  {"mistakes", with_numbers(member_of(source, "mistakes"), {"index", "label", "predicted", "confidence"}, kMostMistakes)}};
   if (!matrix.empty() && matrix.size() <= kMostMatrixClasses) result["confusion"] = matrix;
   return result;
+}
+
+}  // namespace
+
+Json make_evaluation(const history::RunRecord& run) {
+  if (run.evaluation.is_object()) return evaluation_from(run, run.evaluation, member_of(run.evaluation, "metrics"));
+  const auto& source = member_of(run.summary, "final");
+  return read_matrix(member_of(source, "confusion")).empty() ? Json() : evaluation_from(run, source, source);
+}
+
+Json make_best_evaluation(const history::RunRecord& run) {
+  const auto& best = run.best_evaluation;
+  if (!best.is_object() || integer_of(best, "step") == integer_of(run.evaluation, "step")) return {};
+  return evaluation_from(run, best, member_of(best, "metrics"));
 }
 
 }  // namespace trainer::report

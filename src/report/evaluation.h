@@ -8,6 +8,8 @@ namespace trainer::report {
 // if the run has neither. What is damaged is left out. With more than kMostMatrixClasses classes the most confused pairs stand for the
 // matrix.
 history::Json make_evaluation(const history::RunRecord& run);
+// The same from best_evaluation.json; null also if the best validation is the latest one.
+history::Json make_best_evaluation(const history::RunRecord& run);
 
 inline constexpr size_t kMostMatrixClasses = 50;
 

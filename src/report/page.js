@@ -143,7 +143,7 @@ function show() {
   showRuns();
   showIfChanged("run-table", [data.runs.map((run) => [run.name, run.state, run.best, run.seconds]), data.config], showRunTable);
   showIfChanged("curves", data.runs.map((run) => [run.name, run.train, run.validation, run.steps_per_epoch]), showCurves);
-  showIfChanged("evaluation", data.runs.map((run) => [run.name, run.evaluation]), showEvaluation);
+  showIfChanged("evaluation", data.runs.map((run) => [run.name, run.evaluation, run.best_evaluation]), showEvaluation);
   showIfChanged("config", data.config, () => valueTable(byId("config"), data.config, "configuration"));
   showIfChanged("environment", data.environment, () => valueTable(byId("environment"), data.environment, "environment"));
 }
@@ -159,6 +159,7 @@ byId("smoothing").addEventListener("input", redrawCharts);
 byId("axis").addEventListener("change", redrawCharts);
 byId("epochs").addEventListener("toggle", () => byId("epochs").open && showEpochs());
 byId("evaluation-run").addEventListener("change", showEvaluation);
+byId("evaluation-which").addEventListener("change", showEvaluation);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawCharts);
 show();
 byId("smoothing-value").textContent = Number(byId("smoothing").value).toFixed(2);

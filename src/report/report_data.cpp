@@ -49,8 +49,7 @@ Json warnings_of(const RunRecord& run) {
   return result;
 }
 
-Json evaluation_of(const RunRecord& run, const PictureReader& read_pictures) {
-  auto evaluation = make_evaluation(run);
+Json with_pictures(Json evaluation, const RunRecord& run, const PictureReader& read_pictures) {
   if (evaluation.is_null() || evaluation["mistakes"].empty() || evaluation["split"] != "validation" || !read_pictures) return evaluation;
   std::vector<int64_t> samples;
   for (const auto& mistake : evaluation["mistakes"]) samples.push_back(mistake["index"].get<int64_t>());
@@ -104,7 +103,8 @@ Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
                             {"warnings", warnings_of(run)},
                             {"train", series_of(run.train, max_points)},
                             {"validation", series_of(run.validation, max_points)},
-                            {"evaluation", evaluation_of(run, options.read_pictures)}});
+                            {"evaluation", with_pictures(make_evaluation(run), run, options.read_pictures)},
+                            {"best_evaluation", with_pictures(make_best_evaluation(run), run, options.read_pictures)}});
   }
   data["config"] = rows_of(history::config_rows(runs));
   data["environment"] = rows_of(history::environment_rows(runs));

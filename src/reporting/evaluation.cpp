@@ -58,11 +58,11 @@ void add_class_results(Json& object, const Evaluation& evaluation, bool with_con
 
 class EvaluationFile : public Sink {
  public:
-  EvaluationFile(std::filesystem::path file, std::vector<std::string> class_names, Logger& logger)
-      : file_(std::move(file)), class_names_(std::move(class_names)), logger_(logger) {}
+  EvaluationFile(std::filesystem::path file, Validations which, std::vector<std::string> class_names, Logger& logger)
+      : file_(std::move(file)), which_(which), class_names_(std::move(class_names)), logger_(logger) {}
 
   void on_validation(const ValidationEvent& event) override {
-    if (event.classes.confusion.empty()) return;
+    if (event.classes.confusion.empty() || (which_ == Validations::kBest && !event.is_best)) return;
     const bool with_confusion = num_classes_of(event.classes.confusion) <= kMostClassesOfFile;
     try {
       write_file_atomically(file_, to_json_text({.event = event, .class_names = class_names_}, with_confusion) + '\n');
@@ -73,6 +73,7 @@ class EvaluationFile : public Sink {
 
  private:
   std::filesystem::path file_;
+  Validations which_;
   std::vector<std::string> class_names_;
   Logger& logger_;
 };
@@ -118,8 +119,9 @@ std::string to_json_text(const Evaluation& evaluation, bool with_confusion) {
   return to_text(object);
 }
 
-std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, std::vector<std::string> class_names, Logger& logger) {
-  return std::make_unique<EvaluationFile>(file, std::move(class_names), logger);
+std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> class_names,
+                                      Logger& logger) {
+  return std::make_unique<EvaluationFile>(file, which, std::move(class_names), logger);
 }
 
 }  // namespace trainer::reporting

@@ -50,10 +50,12 @@ std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, EventCommand
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);
 // Final and best metrics, seconds, images per second and why the run ended; written once, atomically. `class_names`: as below.
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names = {});
-// The result of the latest validation with classes (evaluation.h), replaced atomically; without the confusion matrix if there are more than
-// 200 classes. `class_names`: of each class; empty: the classes have only numbers. `logger`, which must outlive the sink, gets a warning if
+enum class Validations { kAll, kBest };
+// The result of the latest of these validations with classes (evaluation.h), replaced atomically; without the confusion matrix if there are
+// more than 200 classes. `class_names`: of each class; empty: the classes have only numbers. `logger`, which must outlive the sink, gets a warning if
 // the file cannot be written.
-std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, std::vector<std::string> class_names, Logger& logger);
+std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> class_names,
+                                      Logger& logger);
 
 // What TensorBoard shows beside the events.
 struct TensorboardRun {

@@ -160,8 +160,8 @@ void RunDirectory::begin() const {
 }
 
 std::vector<std::filesystem::path> RunDirectory::named_files() const {
-  return {config_file(),        environment_file(), class_names_file(), metrics_file(),
-          metrics_table_file(), profile_file(),     evaluation_file(),  summary_file()};
+  return {config_file(),  environment_file(), class_names_file(),     metrics_file(), metrics_table_file(),
+          profile_file(), evaluation_file(),  best_evaluation_file(), summary_file()};
 }
 
 // Before the lock is taken, because that writes into the folder. Throws UsageError if the folder is not one of a run.
@@ -312,11 +312,12 @@ void RunDirectory::truncate_event_files(const std::map<std::string, uint64_t>& e
   }
 }
 
-void RunDirectory::remove_later_evaluation(int64_t step) const {
-  if (!std::filesystem::exists(evaluation_file())) return;
-  const auto evaluation = read_json(evaluation_file());
-  const auto then = evaluation.is_object() ? evaluation.value("step", nlohmann::json()) : nlohmann::json();
-  if (!then.is_number_integer() || then.get<int64_t>() > step) std::filesystem::remove(evaluation_file());
+void RunDirectory::remove_later_evaluations(int64_t step) const {
+  for (const auto& file : existing({evaluation_file(), best_evaluation_file()})) {
+    const auto evaluation = read_json(file);
+    const auto then = evaluation.is_object() ? evaluation.value("step", nlohmann::json()) : nlohmann::json();
+    if (!then.is_number_integer() || then.get<int64_t>() > step) std::filesystem::remove(file);
+  }
 }
 
 }  // namespace trainer::run

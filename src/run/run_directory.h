@@ -53,6 +53,8 @@ class RunDirectory {
   std::filesystem::path non_finite_folder() const { return path_ / "non_finite"; }
   // The result of the latest validation with classes.
   std::filesystem::path evaluation_file() const { return path_ / "evaluation.json"; }
+  // The same of the best validation, whose checkpoint is best.pt.
+  std::filesystem::path best_evaluation_file() const { return path_ / "best_evaluation.json"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
   // To be called before any of the files above is written, but for the logs: adds their names to written_files().
   void begin() const;
@@ -70,8 +72,8 @@ class RunDirectory {
   std::map<std::string, uint64_t> event_files() const;
   // Truncates these files to the sizes in `event_files`, the result of an earlier event_files(); removes those that it does not contain.
   void truncate_event_files(const std::map<std::string, uint64_t>& event_files) const;
-  // Removes the result of a validation after that step, and one that cannot be read.
-  void remove_later_evaluation(int64_t step) const;
+  // Removes the results of validations after that step, and those that cannot be read.
+  void remove_later_evaluations(int64_t step) const;
 
  private:
   std::filesystem::path lock_path() const { return path_ / ".lock"; }

@@ -237,7 +237,7 @@ void discard_later_files(const run::RunDirectory& directory, const RunStart& sta
   // The summary of a finished run would tell the next start that the longer run is finished too.
   if (directory.earlier_run() == run::RunDirectory::EarlierRun::kFinished) fs::remove(directory.summary_file());
   truncate_event_files(directory, *start.checkpoint);
-  directory.remove_later_evaluation(state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
+  directory.remove_later_evaluations(state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
 }
 
 void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distributed::RankInfo>& ranks, Logger& logger) {

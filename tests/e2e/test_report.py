@@ -58,6 +58,7 @@ class ReportTest(unittest.TestCase):
             run = trainer(*args, "--run-dir", cls.runs / name)
             assert run.returncode == 0, run.stderr
         (cls.runs / "images" / "evaluation.json").write_text(json.dumps(evaluation(500)))
+        (cls.runs / "images" / "best_evaluation.json").write_text(json.dumps(evaluation(400) | {"step": 2}))
 
     def report(self, *args):
         page = self.folder / f"{self.id()}.html"
@@ -170,6 +171,10 @@ class ReportTest(unittest.TestCase):
         self.assertRegex(view.evaluate("document.querySelector('#run-table').textContent"), r"images.*linear")
         self.assertEqual(view.evaluate("document.querySelector('#diagnostics').open"), False)
         self.assertEqual(view.evaluate("document.querySelectorAll('svg.reliability rect').length"), 14)
+        self.assertIn("500 images", view.evaluate("document.querySelector('#evaluation').textContent"))
+        view.evaluate("{const which = document.querySelector('#evaluation-which select'); which.value = 'best_evaluation';"
+                      " which.dispatchEvent(new Event('change', {bubbles: true}))}")
+        self.assertIn("400 images of the validation split after step 2", view.evaluate("document.querySelector('#evaluation').textContent"))
         # Markup in a name is text.
         self.assertIn(HOSTILE, view.evaluate("document.querySelector('#evaluation').textContent"))
         self.assertEqual(view.evaluate("document.querySelectorAll('script').length"), 6)

@@ -53,7 +53,7 @@ TEST(Evaluation, TheFileHasTheLatestValidationWithClasses) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "evaluation.json";
   const auto logger = make_quiet_logger();
-  const auto sink = make_evaluation(file, {"cat", "dog"}, *logger);
+  const auto sink = make_evaluation(file, Validations::kAll, {"cat", "dog"}, *logger);
   sink->on_validation({.metrics = {loss(0.5)}});
   EXPECT_FALSE(std::filesystem::exists(file));
   sink->on_validation(two_classes());
@@ -64,11 +64,26 @@ TEST(Evaluation, TheFileHasTheLatestValidationWithClasses) {
   EXPECT_EQ(nlohmann::json::parse(read_file(file)).at("step"), 40);
 }
 
+TEST(Evaluation, TheFileOfTheBestValidationKeepsIt) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "best_evaluation.json";
+  const auto logger = make_quiet_logger();
+  const auto sink = make_evaluation(file, Validations::kBest, {}, *logger);
+  auto event = two_classes();
+  event.is_best = true;
+  event.step = 20;
+  sink->on_validation(event);
+  event.is_best = false;
+  event.step = 40;
+  sink->on_validation(event);
+  EXPECT_EQ(nlohmann::json::parse(read_file(file)).at("step"), 20);
+}
+
 TEST(Evaluation, TheFileHasNoConfusionMatrixOfMoreThan200Classes) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "evaluation.json";
   const auto logger = make_quiet_logger();
-  const auto sink = make_evaluation(file, {}, *logger);
+  const auto sink = make_evaluation(file, Validations::kAll, {}, *logger);
   for (const size_t num_classes : {200, 201}) {
     ValidationEvent event;
     event.classes.confusion.resize(num_classes * num_classes);
@@ -85,7 +100,7 @@ TEST(Evaluation, AFileThatCannotBeWrittenIsAWarning) {
   const auto logger = make_quiet_logger();
   add_file(*logger, log);
   const auto file = folder.path() / "missing" / "evaluation.json";
-  make_evaluation(file, {}, *logger)->on_validation(two_classes());
+  make_evaluation(file, Validations::kAll, {}, *logger)->on_validation(two_classes());
   EXPECT_THAT(read_file(log), ::testing::HasSubstr("cannot write " + file.string()));
   EXPECT_THAT(read_file(log), ::testing::HasSubstr("training continues, and `trainer eval` with a checkpoint gives the same results"));
 }

@@ -375,14 +375,16 @@ TEST(RunDirectory, RemovesTheEvaluationOfALaterStep) {
   const RunDirectory directory(folder.path());
   const auto is_kept = [&](const std::string& text) {
     write_text(directory.evaluation_file(), text);
-    directory.remove_later_evaluation(/*step=*/20);
+    write_text(directory.best_evaluation_file(), "{\"step\": 10}");
+    directory.remove_later_evaluations(/*step=*/20);
+    EXPECT_TRUE(std::filesystem::exists(directory.best_evaluation_file()));
     return std::filesystem::exists(directory.evaluation_file());
   };
   EXPECT_TRUE(is_kept("{\"step\": 20}"));
   EXPECT_FALSE(is_kept("{\"step\": 21}"));
   EXPECT_FALSE(is_kept("{\"step\""));
   EXPECT_FALSE(is_kept("[]"));
-  directory.remove_later_evaluation(/*step=*/20);
+  directory.remove_later_evaluations(/*step=*/20);
 }
 
 }  // namespace
