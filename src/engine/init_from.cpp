@@ -4,39 +4,76 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <optional>
+#include <set>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "base/text.h"
 #include "checkpoint/read_file.h"
 #include "state/module.h"
 
 namespace trainer::engine {
 namespace {
 
-constexpr std::string_view kPrefix = "module.";
+// Where training scripts keep a state_dict, in the order in which equally good ones are taken.
+constexpr std::array<const char*, 5> kUsualKeys = {"model", "model_state_dict", "state_dict", "network", "ema_state_dict"};
+// torch.compile() puts it before a network or any of its parts.
+constexpr std::string_view kCompiled = "_orig_mod.";
 constexpr std::string_view kCounter = "num_batches_tracked";
+// Of those that a message names.
+constexpr size_t kMostNamed = 10;
 
-const state::Dict& state_dict_of(const state::Tree& file, const std::string& source) {
-  const auto* root = std::get_if<state::Dict>(&file.value());
-  if (root == nullptr) throw CheckpointError(source + ": does not contain a state_dict; save model.state_dict()");
-  for (const auto* name : {"model", "state_dict"}) {
-    const auto* inner = root->find(name);
-    const auto* dict = inner == nullptr ? nullptr : std::get_if<state::Dict>(&inner->value());
-    if (dict != nullptr) return *dict;
+// A dictionary of the file that may be the state_dict.
+struct Part {
+  std::string path;  // "checkpoint.state_dict"; empty: the whole file
+  const state::Dict* dict = nullptr;
+};
+
+// Adds `dict` and those within it, at most `depth` deep, in the order in which equally good ones are taken.
+void add_parts(const state::Dict& dict, const std::string& path, int depth, std::vector<Part>& parts) {
+  const auto add_inner = [&](const std::string& key, const state::Tree& value) {
+    const auto* inner = depth == 0 ? nullptr : std::get_if<state::Dict>(&value.value());
+    if (inner != nullptr) add_parts(*inner, path.empty() ? key : path + '.' + key, depth - 1, parts);
+  };
+  for (const auto* key : kUsualKeys) {
+    if (const auto* value = dict.find(key)) add_inner(key, *value);
   }
-  return *root;
+  parts.push_back({path, &dict});
+  for (const auto& item : dict.items()) {
+    const auto key = state::to_string(item.key);
+    if (std::ranges::find(kUsualKeys, key) == kUsualKeys.end()) add_inner(key, item.value);
+  }
 }
 
-std::map<std::string, const state::Tree*> by_name(const state::Dict& state_dict) {
-  std::map<std::string, const state::Tree*> values;
-  for (const auto& item : state_dict.items()) {
-    auto name = state::to_string(item.key);
-    if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
-    values[name] = &item.value;
+using Names = std::set<std::string, std::less<>>;
+
+std::string without_wrappers(std::string name) {
+  for (auto found = name.find(kCompiled); found != name.npos; found = name.find(kCompiled)) name.erase(found, kCompiled.size());
+  return name;
+}
+
+// What stands before the network's names in the file, such as "module." of DistributedDataParallel: the prefix that gives the most names of
+// the network, of equally good ones the shortest.
+std::string find_prefix(const state::Dict& dict, const Names& names) {
+  std::map<std::string, size_t> counts;
+  for (const auto& item : dict.items()) {
+    const auto name = without_wrappers(state::to_string(item.key));
+    size_t begin = 0;
+    do {
+      if (names.contains(std::string_view(name).substr(begin))) ++counts[name.substr(0, begin)];
+      begin = name.find('.', begin) + 1;
+    } while (begin != 0);
   }
-  return values;
+  const auto is_worse = [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second < b.second : a.first.size() > b.first.size();
+  };
+  const auto best = std::ranges::max_element(counts, is_worse);
+  return best == counts.end() ? "" : best->first;
 }
 
 // Why the value cannot be copied to `destination`; empty if it can.
@@ -47,30 +84,52 @@ std::string misfit(const state::Tree& value, const torch::Tensor& destination) {
   return fits ? "" : fmt::format("{}, not {}", state::describe(*tensor), state::describe(destination));
 }
 
-// The comparison of a file with a model.
+// "missing a, b and 110 more"; empty for no names.
+std::string list_of(const char* what, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  const auto named = std::span(names).first(std::min(names.size(), kMostNamed));
+  const auto more = names.size() > kMostNamed ? fmt::format(" and {} more", names.size() - kMostNamed) : "";
+  return fmt::format("{} {}{}", what, fmt::join(named, ", "), more);
+}
+
+// The comparison of a part of a file with a model.
 struct Match {
+  std::string origin;                                            // the file, the part, and what was taken off its names
   std::vector<std::pair<torch::Tensor, torch::Tensor>> fitting;  // the model's and the file's
   std::vector<std::string> missing;
   std::vector<std::string> unexpected;
   std::vector<std::string> misfits;
 
   std::string differences() const {
-    std::vector<std::string> parts;
-    const auto add = [&](const char* what, const std::vector<std::string>& names) {
-      if (!names.empty()) parts.push_back(fmt::format("{} {}", what, fmt::join(names, ", ")));
-    };
-    add("missing", missing);
-    add("unexpected", unexpected);
-    add("not fitting", misfits);
-    return fmt::format("{}", fmt::join(parts, "; "));
+    std::vector<std::string> lists = {list_of("missing", missing), list_of("unexpected", unexpected), list_of("not fitting", misfits)};
+    std::erase(lists, "");
+    return join(lists, "; ");
   }
 };
 
-Match match(const state::Tree& file, const std::string& source, const torch::nn::Module& model) {
-  auto values = by_name(state_dict_of(file, source));
-  const auto state = state::state_of(model);
-  Match found;
-  for (const auto& item : state.items()) {
+std::string describe_origin(const std::string& source, const Part& part, const std::string& prefix) {
+  std::vector<std::string> removed;
+  const auto is_compiled = [](const state::Item& item) { return state::to_string(item.key).find(kCompiled) != std::string::npos; };
+  if (std::ranges::any_of(part.dict->items(), is_compiled)) removed.emplace_back(kCompiled);
+  if (!prefix.empty()) removed.push_back(prefix);
+  std::vector<std::string> details;
+  if (!part.path.empty()) details.push_back(part.path);
+  if (!removed.empty()) details.push_back("names without " + join(removed, ", "));
+  return details.empty() ? source : fmt::format("{} ({})", source, join(details, ", "));
+}
+
+Match match(const Part& part, const std::string& source, const state::Dict& model) {
+  Names names;
+  for (const auto& item : model.items()) names.insert(state::to_string(item.key));
+  const auto prefix = find_prefix(*part.dict, names);
+  std::map<std::string, const state::Tree*> values;
+  for (const auto& item : part.dict->items()) {
+    auto name = without_wrappers(state::to_string(item.key));
+    if (name.starts_with(prefix)) name.erase(0, prefix.size());
+    values[name] = &item.value;
+  }
+  Match found{.origin = describe_origin(source, part, prefix)};
+  for (const auto& item : model.items()) {
     const auto name = state::to_string(item.key);
     const auto& destination = std::get<torch::Tensor>(item.value.value());
     const auto value = values.find(name);
@@ -90,6 +149,22 @@ Match match(const state::Tree& file, const std::string& source, const torch::nn:
   return found;
 }
 
+// Of the part that fits best.
+Match best_match(const state::Tree& file, const std::string& source, const torch::nn::Module& model) {
+  const auto* root = std::get_if<state::Dict>(&file.value());
+  if (root == nullptr) throw CheckpointError(source + ": does not contain a state_dict; save model.state_dict()");
+  constexpr int kDepth = 2;
+  std::vector<Part> parts;
+  add_parts(*root, "", kDepth, parts);
+  const auto state = state::state_of(model);
+  std::optional<Match> best;
+  for (const auto& part : parts) {
+    auto found = match(part, source, state);
+    if (!best || found.fitting.size() > best->fitting.size()) best = std::move(found);
+  }
+  return std::move(*best);
+}
+
 void copy_fitting(const Match& found) {
   const torch::NoGradGuard no_grad;
   for (const auto& [destination, value] : found.fitting) destination.copy_(value);
@@ -98,24 +173,27 @@ void copy_fitting(const Match& found) {
 }  // namespace
 
 void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model) {
-  const auto found = match(file, source, model);
+  const auto found = best_match(file, source, model);
   const auto differences = found.differences();
-  if (!differences.empty()) throw CheckpointError(fmt::format("{}: does not fit the model: {}", source, differences));
+  if (!differences.empty()) throw CheckpointError(fmt::format("{}: does not fit the model: {}", found.origin, differences));
   copy_fitting(found);
 }
 
 InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model) {
-  const auto found = match(file, source, model);
+  const auto found = best_match(file, source, model);
   const auto differences = found.differences();
-  if (strict && !differences.empty()) {
+  if (found.fitting.empty()) {
     throw CheckpointError(
-        fmt::format("{}: does not fit the model: {}; set model.init_strict: false to load the entries that fit", source, differences));
+        fmt::format("{}: none of its entries fits the model: {}; choose the model that the file was made for", found.origin, differences));
   }
-  if (found.fitting.empty()) throw CheckpointError(fmt::format("{}: none of its entries fits the model: {}", source, differences));
+  if (strict && !differences.empty()) {
+    throw CheckpointError(fmt::format("{}: does not fit the model: {}; set model.init_strict: false to load the {} that fit", found.origin,
+                                      differences, counted(found.fitting.size(), "entry", "entries")));
+  }
   copy_fitting(found);
   const size_t num_fitting = found.fitting.size();
   const size_t num_tensors = num_fitting + found.missing.size() + found.misfits.size();
-  InitReport report{.text = fmt::format("the model starts with {} of {}", counted(num_fitting, "tensor"), source), .warning = {}};
+  InitReport report{.text = fmt::format("the model starts with {} of {}", counted(num_fitting, "tensor"), found.origin), .warning = {}};
   if (!differences.empty()) report.text += "; skipped: " + differences;
   if (2 * num_fitting < num_tensors) {
     report.warning =

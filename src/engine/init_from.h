@@ -11,10 +11,11 @@
 
 namespace trainer::engine {
 
-// Fills parameters and buffers by their names from a state_dict, bare or as "model" or "state_dict" of a dictionary, with or without
-// DistributedDataParallel's prefix "module."; converts to the model's dtype. A num_batches_tracked may be missing, as in files written
-// before PyTorch 0.4.1. If other entries are missing, unexpected or of another shape, throws one CheckpointError that names all of them,
-// and changes nothing. `source`: the origin of `file`, for messages.
+// Fills parameters and buffers by their names from a state_dict, bare or in a dictionary, with or without a prefix such as "module." of
+// DistributedDataParallel or "model." of Lightning, and "_orig_mod." of torch.compile(): the dictionary and the prefix are taken that fit
+// best. Converts to the model's dtype. A num_batches_tracked may be missing, as in files written before PyTorch 0.4.1. If other entries are
+// missing, unexpected or of another shape, throws one CheckpointError that names them, of each kind at most ten, and changes nothing.
+// `source`: the origin of `file`, for messages.
 void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model);
 
 // Messages for the log.

@@ -1,5 +1,6 @@
 #include "engine/init_from.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "base/error.h"
@@ -62,12 +63,44 @@ void expect_filled(const torch::nn::Module& net) {
 }
 
 TEST(InitFrom, ReadsAStateDictInEveryFormThatPythonUsersSave) {
-  for (const auto& tree : {state::Tree(make_state()), as("model", make_state()), as("state_dict", make_state()),
-                           state::Tree(make_state(3, "module.")), as("state_dict", make_state(3, "module."))}) {
+  const std::vector<std::pair<state::Tree, std::string>> forms = {
+      {make_state(), ""},
+      {as("model", make_state()), " (model)"},
+      {as("model_state_dict", make_state()), " (model_state_dict)"},
+      {as("ema_state_dict", make_state()), " (ema_state_dict)"},
+      {as("network", make_state(3, "net.")), " (network, names without net.)"},
+      {as("checkpoint", std::get<state::Dict>(as("state_dict", make_state()).value())), " (checkpoint.state_dict)"},
+      {make_state(3, "module."), " (names without module.)"},
+      {make_state(3, "_orig_mod."), " (names without _orig_mod.)"},
+      {make_state(3, "module._orig_mod.model."), " (names without _orig_mod., module.model.)"},
+      {as("state_dict", make_state(3, "model.net.")), " (state_dict, names without model.net.)"},
+  };
+  for (const auto& [tree, origin] : forms) {
     Net net;
-    EXPECT_EQ(init_from(tree, net), "the model starts with 7 tensors of a.pt");
+    EXPECT_EQ(init_from(tree, net), "the model starts with 7 tensors of a.pt" + origin);
     expect_filled(net);
   }
+}
+
+TEST(InitFrom, TakesThePartThatFitsBest) {
+  state::Dict root;
+  root.add("optimizer", make_state(4));
+  root.add("model", make_state(4));
+  root.add("ema_state_dict", make_state(3, "module."));
+  Net net;
+  EXPECT_EQ(init_from(root, net), "the model starts with 7 tensors of a.pt (ema_state_dict, names without module.)");
+  expect_filled(net);
+}
+
+TEST(InitFrom, ListsAtMostTenNames) {
+  auto dict = make_state();
+  for (int i = 10; i < 22; ++i) dict.add(fmt::format("loss.{}", i), torch::zeros({1}));
+  Net net;
+  EXPECT_THAT(
+      [&] { init_from(dict, net); },
+      ThrowsMessage<CheckpointError>("a.pt: does not fit the model: unexpected loss.10, loss.11, loss.12, loss.13, loss.14, loss.15, "
+                                     "loss.16, loss.17, loss.18, loss.19 and 2 more; set model.init_strict: false to load the 7 "
+                                     "entries that fit"));
 }
 
 TEST(InitFrom, ConvertsToTheModelsDtype) {
@@ -93,7 +126,7 @@ TEST(InitFrom, StrictReportsAllMismatchesAndChangesNothing) {
       [&] { init_from(dict, net); },
       ThrowsMessage<CheckpointError>("a.pt: does not fit the model: missing extra; unexpected head.weight, step; not fitting fc.weight "
                                      "(Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not Float[3]); set model.init_strict: false "
-                                     "to load the entries that fit"));
+                                     "to load the 5 entries that fit"));
   EXPECT_TRUE(torch::equal(weight, before));
 }
 
@@ -127,14 +160,14 @@ TEST(InitFrom, WarnsWhenMostTensorsAreNotInTheFile) {
 TEST(InitFrom, AFileOfWhichNothingFitsIsRejected) {
   Net net;
   const auto error = [](const std::string& what) { return ThrowsMessage<CheckpointError>(::testing::StartsWith("a.pt: " + what)); };
-  EXPECT_THAT([&] { init_from(as("weights", make_state()), net, false); },
-              error("none of its entries fits the model: missing bn.weight, "));
+  EXPECT_THAT([&] { init_from(as("scale", {}), net, true); }, error("none of its entries fits the model: missing bn.weight, "));
   EXPECT_THAT([&] { init_from(state::List{1}, net, false); }, error("does not contain a state_dict; save model.state_dict()"));
   state::Dict entries;
   entries.add("fc.bias", torch::zeros({3}, torch::kInt64));
   entries.add("fc.weight", "text");
   EXPECT_THAT([&] { init_from(entries, net, false); },
-              ThrowsMessage<CheckpointError>(::testing::EndsWith("not fitting fc.weight (not a tensor), fc.bias (Long[3], not Float[3])")));
+              ThrowsMessage<CheckpointError>(::testing::EndsWith("not fitting fc.weight (not a tensor), fc.bias (Long[3], not Float[3]); "
+                                                                 "choose the model that the file was made for")));
 }
 
 TEST(InitFrom, ReadsTheFileThatTheSectionNames) {
