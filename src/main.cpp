@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     trainer::check_working_folder();
     const auto command = args.empty() ? kCommands.end() : kCommands.find(args.front());
     if (command != kCommands.end()) {
-      trainer::unblock_stop_signals();
+      trainer::exit_on_stop_signals();
       return command->second({args.begin() + 1, args.end()});
     }
     limit_busy_waiting();

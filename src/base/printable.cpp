@@ -39,4 +39,16 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+std::string printable_line(std::string_view text) {
+  std::string result;
+  for (const char c : printable(text)) {
+    if (c == '\n' || c == '\t') {
+      fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<uint8_t>(c));
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
 }  // namespace trainer

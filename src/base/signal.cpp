@@ -7,6 +7,8 @@
 #include <atomic>
 #include <initializer_list>
 
+#include "base/error.h"
+
 namespace trainer {
 namespace {
 
@@ -32,30 +34,53 @@ extern "C" void note_stop_signal(int signal_number) {
   }
 }
 
+extern "C" void exit_on_stop(int /*signal_number*/) {
+  constexpr char kMessage[] = "stopped on request\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+  _exit(static_cast<int>(ExitCode::kStopped));
+}
+
+constexpr std::initializer_list<int> kStopSignals = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+
 void mask_stop_signals(int how) {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal_number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaddset(&signals, signal_number);
+  for (const int signal_number : kStopSignals) sigaddset(&signals, signal_number);
   pthread_sigmask(how, &signals, nullptr);
+}
+
+bool is_ignored(int signal_number) {
+  struct sigaction action {};
+  sigaction(signal_number, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
+}
+
+void handle(int signal_number, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal_number, &action, nullptr);
 }
 
 }  // namespace
 
 void install_stop_handlers() {
-  struct sigaction action {};
-  action.sa_handler = note_stop_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  for (const int signal_number : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal_number, &action, nullptr);
-  // SIGHUP stays ignored under nohup.
-  struct sigaction hang_up {};
-  sigaction(SIGHUP, nullptr, &hang_up);
-  if (hang_up.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-  unblock_stop_signals();
+  for (const int signal_number : kStopSignals) {
+    // SIGHUP stays ignored under nohup.
+    if (signal_number != SIGHUP || !is_ignored(SIGHUP)) handle(signal_number, note_stop_signal);
+  }
+  mask_stop_signals(SIG_UNBLOCK);
+}
+
+void exit_on_stop_signals() {
+  for (const int signal_number : kStopSignals) {
+    if (!is_ignored(signal_number)) handle(signal_number, exit_on_stop);
+  }
+  mask_stop_signals(SIG_UNBLOCK);
 }
 
 void block_stop_signals() { mask_stop_signals(SIG_BLOCK); }
-void unblock_stop_signals() { mask_stop_signals(SIG_UNBLOCK); }
 
 int stop_signal() { return requested_signal; }
 bool is_stop_repeated() { return is_repeated; }

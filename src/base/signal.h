@@ -6,14 +6,15 @@
 
 namespace trainer {
 
-// Keeps stop signals waiting until install_stop_handlers() or unblock_stop_signals(), so that none is lost or ends the process in between.
+// Keeps stop signals waiting until install_stop_handlers() or exit_on_stop_signals(), so that none is lost or ends the process in between.
 void block_stop_signals();
 // Installs handlers for SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored, SIGHUP. A SIGINT one second or more after the first stop signal
 // ends the process immediately (earlier ones do not: the same SIGINT may arrive twice, from the terminal and from the launcher). Unblocks
 // these signals. To be called once, by main.
 void install_stop_handlers();
-// For commands without these handlers: unblocks the signals, which end the process.
-void unblock_stop_signals();
+// For commands without these handlers: a stop signal ends the process at once with ExitCode::kStopped, unless it is ignored. Unblocks these
+// signals.
+void exit_on_stop_signals();
 
 // The first stop signal received, or 0.
 int stop_signal();

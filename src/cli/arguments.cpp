@@ -4,13 +4,18 @@
 
 #include <algorithm>
 #include <array>
-#include <regex>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "base/error.h"
 #include "base/standard_output.h"
 #include "base/text.h"
+#include "cli/examples.h"
 
 namespace trainer::cli {
 namespace {
@@ -60,19 +65,77 @@ std::string explain_missing_subcommand(const CLI::App& command, const std::vecto
                      nearest.empty() ? ", which are " + list : fmt::format("; did you mean \"{}\"?", nearest));
 }
 
+// The text between `begin` and `end`, if it begins and ends so.
+std::optional<std::string> between(std::string_view text, std::string_view begin, std::string_view end) {
+  if (text.size() < begin.size() + end.size() || !text.starts_with(begin) || !text.ends_with(end)) return std::nullopt;
+  return std::string(text.substr(begin.size(), text.size() - begin.size() - end.size()));
+}
+
 // CLI11's messages that are hard to read; others stay.
-std::string reworded(std::string message) {
-  static const std::array<std::pair<std::regex, const char*>, 5> kRules = {{
-      {std::regex("([a-z]+) is required"), "the argument \"$1\" is missing"},
-      {std::regex("Could not convert: (\\S+) = (.*)"), "$1: expected an integer, got $2"},
-      {std::regex("(\\S+): 1 required (.*) missing"), "$1: its value is missing ($2)"},
-      {std::regex("(\\S+): At Most (\\d+) required but received (\\d+)"), "$1: at most $2 expected, but $3 given"},
-      {std::regex("(\\S+): At least (\\d+) required but received (\\d+)"), "$1: at least $2 expected, but $3 given"},
-  }};
-  for (const auto& [pattern, text] : kRules) {
-    if (std::regex_match(message, pattern)) return std::regex_replace(message, pattern, text);
+std::string reworded(const std::string& message) {
+  const auto argument = between(message, "", " is required");
+  if (argument && !argument->starts_with('-')) return fmt::format("the argument \"{}\" is missing", *argument);
+  if (const auto given = between(message, "Could not convert: ", "")) return fmt::format("{} cannot be used", *given);
+  const auto colon = std::min(message.find(": "), message.size());
+  const auto name = message.substr(0, colon);
+  const auto problem = std::string_view(message).substr(colon);
+  if (const auto type = between(problem, ": 1 required ", " missing")) return fmt::format("{}: its value is missing ({})", name, *type);
+  for (const auto& [begin, bound] : {std::pair(": At Most ", "at most"), std::pair(": At least ", "at least")}) {
+    constexpr std::string_view kMiddle = " required but received ";
+    const auto numbers = between(problem, begin, "");
+    const auto middle = numbers ? numbers->find(kMiddle) : std::string::npos;
+    if (middle == std::string::npos) continue;
+    return fmt::format("{}: {} {} expected, but {} given", name, bound, numbers->substr(0, middle),
+                       numbers->substr(middle + kMiddle.size()));
   }
   return message;
+}
+
+template <class T>
+bool is_number(const std::string& text) {
+  T value{};
+  const auto* end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && parsed == end && std::isfinite(static_cast<double>(value));
+}
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  // CLI11 writes "runs(1x)" for 1 to 100 of them.
+  std::string make_option_usage(const CLI::Option* option) const override {
+    const auto text = option->get_name(/*positional=*/true) + (option->get_expected_max() > 1 ? "..." : "");
+    return option->get_required() ? text : '[' + text + ']';
+  }
+};
+
+std::string help_of(const CLI::App& app) {
+  auto text = wrap_help(app.help());
+  std::istringstream examples(std::string(examples_of(app.get_name().substr(std::string_view("trainer ").size()))));
+  while (text.ends_with("\n\n")) text.pop_back();
+  text += "\nExamples:\n";
+  for (std::string line; std::getline(examples, line);) text += "  " + line + '\n';
+  return text;
+}
+
+// CLI11 would also take hexadecimal numbers, truth values, nan and inf.
+void accept_plain_numbers_only(CLI::App& app) {
+  const auto check = [](const char* expected, bool (*is_good)(const std::string&)) {
+    return CLI::Validator(
+        [expected, is_good](const std::string& text) { return is_good(text) ? "" : fmt::format("expected {}, got {}", expected, text); },
+        "");
+  };
+  for (auto* option : app.get_options()) {
+    const auto type = option->get_type_name();
+    // As a transform it comes before the option's own checks.
+    if (type.starts_with("INT")) option->transform(check("an integer", is_number<int64_t>));
+    if (type.starts_with("FLOAT")) option->transform(check("a finite number", is_number<double>));
+  }
+}
+
+void prepare(CLI::App& app) {
+  app.formatter(std::make_shared<HelpFormatter>());
+  accept_plain_numbers_only(app);
+  for (auto* subcommand : app.get_subcommands([](const CLI::App*) { return true; })) prepare(*subcommand);
 }
 
 std::string explain(const CLI::App& app, const CLI::App& command, const CLI::ParseError& error, const std::vector<std::string>& args) {
@@ -91,10 +154,13 @@ std::string explain(const CLI::App& app, const CLI::App& command, const CLI::Par
 
 std::string wrap_help_line(std::string line) {
   constexpr size_t kWidth = 79;
+  // Where CLI11's descriptions begin, after one space if the option's name is so long.
+  constexpr size_t kColumn = 30;
   // "  --run-dir DIR               folder of the run": the description begins after two or more spaces.
   const auto begin = line.find_first_not_of(' ');
   const auto gap = line.find("  ", begin);
-  const auto indentation = gap == line.npos ? begin : line.find_first_not_of(' ', gap);
+  const bool has_long_name = line.starts_with("  -") && line.size() > kColumn && gap >= kColumn && line[kColumn - 1] == ' ';
+  const auto indentation = has_long_name ? kColumn : gap == line.npos ? begin : line.find_first_not_of(' ', gap);
   std::string result;
   while (line.size() > kWidth) {
     const auto space = line.rfind(' ', kWidth);
@@ -114,10 +180,11 @@ void parse(CLI::App& app, std::vector<std::string> args) {
   }
   auto reversed = args;
   std::ranges::reverse(reversed);  // CLI11 expects them in reverse order
+  prepare(app);
   try {
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
-    print_text(wrap_help(app.help()));
+    print_text(help_of(app));
     throw;
   } catch (const CLI::ParseError& error) {
     const auto& command = selected_command(app);
@@ -141,9 +208,10 @@ void add_experiment(CLI::App& app, config::ExperimentSource& source) {
 }
 
 void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::path& config) {
-  app.add_option("--checkpoint", checkpoint, "a checkpoint, or with --config a state_dict or safetensors file")
+  app.add_option("--checkpoint", checkpoint,
+                 "a checkpoint, the folder of a run, whose best.pt is taken, or with --config a state_dict or safetensors file")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE|DIR");
   app.add_option(kConfig, config, "the experiment file (YAML); default: the experiment that the checkpoint holds")->type_name("FILE");
 }
 

@@ -24,7 +24,7 @@ void visit_definition(const std::function<void()>& run, const std::function<void
 // `--config FILE [key=value ...]`.
 void add_experiment(CLI::App& app, config::ExperimentSource& source);
 
-// `--checkpoint FILE [--config FILE]`, of a network that is used as it is.
+// `--checkpoint FILE|DIR [--config FILE]`, of a network that is used as it is.
 void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::path& config);
 
 // `--rank`, `--world-size`, `--local-rank` and `--init-method`, also with underscores, which users of torchrun know.

@@ -23,7 +23,7 @@ using history::RunRecord;
 // Of a table and of folded text where no terminal has a width of its own.
 constexpr size_t kWidthWithoutTerminal = 80;
 
-std::string shown(const std::optional<std::string>& value) { return value ? printable(*value) : "-"; }
+std::string shown(const std::optional<std::string>& value) { return value ? printable_line(*value) : "-"; }
 
 // The text after `prefix`, in lines of at most `width` columns; the further lines are indented like the first. A line ends after a space
 // where it has one.
@@ -51,7 +51,7 @@ std::string folded(const std::string& prefix, std::string text, size_t width) {
 std::string to_list(const Row& row, const std::vector<std::string>& names, size_t width) {
   size_t longest = 0;
   for (const auto& name : names) longest = std::max(longest, text_width(name));
-  std::string text = printable(row.name) + '\n';
+  std::string text = printable_line(row.name) + '\n';
   for (size_t i = 0; i < names.size(); ++i) {
     text += folded(fmt::format("  {}{}  ", names[i], std::string(longest - text_width(names[i]), ' ')), shown(row.values[i]), width);
   }
@@ -67,7 +67,7 @@ std::string to_text(const std::vector<Row>& rows, const char* title, const std::
   for (const auto& column : columns) widths.push_back(text_width(column.title) + kColumnGap);
   std::string list;
   for (const auto& row : rows) {
-    std::vector<std::string> cells = {printable(row.name)};
+    std::vector<std::string> cells = {printable_line(row.name)};
     for (const auto& value : row.values) cells.push_back(shown(value));
     auto wider = widths;
     for (size_t i = 0; i < cells.size(); ++i) wider[i] = std::max(wider[i], text_width(cells[i]) + kColumnGap);
@@ -115,7 +115,7 @@ ExitCode compare(const std::vector<std::string>& args) {
     return ExitCode::kDone;
   }
   auto names = history::names_of(runs);
-  for (auto& name : names) name = printable(name);
+  for (auto& name : names) name = printable_line(name);
   std::string text = config.empty() ? "CONFIGURATION: no differences\n" : to_text(config, "CONFIGURATION", names);
   text += environment.empty() ? "\nENVIRONMENT: no differences\n" : '\n' + to_text(environment, "ENVIRONMENT", names);
   text += '\n' + to_text(results, "RESULT", names);

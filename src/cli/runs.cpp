@@ -168,7 +168,7 @@ std::string to_text(const std::vector<RunRecord>& runs, const std::vector<histor
       cells.insert(cells.end(), {format_time(run.started), format_duration(std::chrono::duration<double>(run.seconds)), place_of(run)});
     }
     for (const auto& row : keys) cells.push_back(row.values[i].value_or("-"));
-    for (size_t column = 0; column < cells.size(); ++column) columns[column].cells.push_back(printable(cells[column]));
+    for (size_t column = 0; column < cells.size(); ++column) columns[column].cells.push_back(printable_line(cells[column]));
   }
   return to_table(std::move(columns), reporting::line_width(stdout));
 }

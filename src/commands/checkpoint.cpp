@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/plural.h"
+#include "base/printable.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/read_file.h"
 #include "cli/arguments.h"
@@ -10,6 +12,7 @@
 #include "commands/file_of_run.h"
 #include "commands/output.h"
 #include "distributed/first_line.h"
+#include "session/network_file.h"
 #include "state/compare.h"
 #include "state/view.h"
 
@@ -42,7 +45,7 @@ void print_item(const state::Item& item) {
       return describe(value);
     }
   };
-  print("{:<20} {}\n", state::to_string(item.key), std::visit(text, item.value.value()));
+  print("{:<20} {}\n", printable_line(state::to_string(item.key)), std::visit(text, item.value.value()));
 }
 
 void print_info(const fs::path& file) {
@@ -56,8 +59,10 @@ void print_info(const fs::path& file) {
 // Prints a line for each file.
 ExitCode verify_files(const std::vector<fs::path>& files) {
   auto exit_code = ExitCode::kDone;
-  for (const auto& file : files) {
+  for (const auto& given : files) {
+    auto file = given;
     try {
+      file = session::checkpoint_of(given);
       print("good: {}, {}\n", file.string(), describe(checkpoint::read_any(file)));
     } catch (const Error& error) {
       print("bad: {}\n", error.what());
@@ -124,7 +129,10 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
   fs::path output;
   const auto add = [&](const char* name, const char* doc, int least, int most) {
     auto* command = app.add_subcommand(name, doc);
-    command->add_option("files", files)->required()->expected(least, most)->type_name("FILE");
+    command->add_option("files", files, "checkpoints, folders of runs, whose best.pt is taken, state_dicts or safetensors files")
+        ->required()
+        ->expected(least, most)
+        ->type_name("FILE|DIR");
     return command;
   };
   constexpr int kMany = 1'000'000;
@@ -134,9 +142,9 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
   auto* average = add("average", "write the mean of several models", 1, kMany);
   average->add_option("--output", output, "where to write it")->required()->type_name("FILE");
   cli::parse(app, args);
-
-  if (info->parsed()) print_info(files.front());
   if (verify->parsed()) return verify_files(files);
+  std::ranges::transform(files, files.begin(), session::checkpoint_of);
+  if (info->parsed()) print_info(files.front());
   if (average->parsed()) write_average(files, output);
   if (!diff->parsed()) return ExitCode::kDone;
   const auto differences = state::differences(checkpoint::read_any(files[0]), checkpoint::read_any(files[1]));

@@ -89,7 +89,7 @@ ExitCode find_and_run(std::vector<std::string> args) {
   }
   if (name.starts_with("-")) return train(args);
   // Training handles them from its start.
-  if (name != "train") unblock_stop_signals();
+  if (name != "train") exit_on_stop_signals();
   const auto& command = find_command(name);
   args.erase(args.begin());
   return command.run(args);

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/plural.h"
+#include "base/printable.h"
 #include "base/signal.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
@@ -84,12 +85,13 @@ size_t check_samples(const char* part, const input::Dataset& dataset, int num_th
   };
   const auto unreadable = input::find_unreadable_samples(dataset, num_threads, report, visit);
   progress.clear();
-  for (const auto& [index, reason] : unreadable) print("{} {}: {}\n", part, dataset.describe(index), reason);
+  for (const auto& [index, reason] : unreadable) print("{} {}: {}\n", part, printable_line(dataset.describe(index)), reason);
   if (stop_signal() != 0) throw Error("stopped on request before all samples were read", ExitCode::kStopped);
   return unreadable.size();
 }
 
 ExitCode check(const config::Experiment& experiment, int num_threads) {
+  install_stop_handlers();
   const auto logger = make_console_logger();
   const auto data = session::open_samples(experiment, *logger);
   const auto num_samples = data.train.num_samples + data.validation.num_samples;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "cli/table.h"
 
 namespace trainer::commands {
@@ -64,7 +65,7 @@ std::string evaluation_text(const reporting::Evaluation& evaluation, const repor
   std::vector<std::string> names;
   size_t name_width = 5;
   for (size_t i = 0; i < scores.size(); ++i) {
-    names.push_back(reporting::name_of_class(evaluation.class_names, static_cast<int64_t>(i)));
+    names.push_back(printable_line(reporting::name_of_class(evaluation.class_names, static_cast<int64_t>(i))));
     name_width = std::max(name_width, cli::text_width(names.back()));
   }
   return text + table_of_classes(names, scores, name_width) + confusion_matrix(names, confusion, name_width, width);

@@ -1,5 +1,11 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/safetensors.h"
 #include "cli/arguments.h"
@@ -24,6 +30,32 @@ std::string to_onnx(models::Model& model, const std::vector<int64_t>& sample_sha
   auto network = onnx::convert(engine::trace_network(model, sample_shape), sample_shape);
   if (!class_names.empty()) network.metadata["class_names"] = nlohmann::json(class_names).dump();
   return onnx::to_file(network);
+}
+
+// What a file's extension says about its format.
+struct Extension {
+  const char* extension;
+  std::vector<std::string> formats;  // the possible ones
+};
+
+// `format`: empty if none was given.
+std::string choose_format(const std::string& format, const std::filesystem::path& output) {
+  static const std::array<Extension, 4> kExtensions = {{{".onnx", {"onnx"}},
+                                                        {".safetensors", {"safetensors"}},
+                                                        {".pt", {"state_dict", "torchscript"}},
+                                                        {".pth", {"state_dict", "torchscript"}}}};
+  const auto extension = output.extension().string();
+  const auto* found = std::ranges::find(kExtensions, extension, &Extension::extension);
+  const auto formats = found == kExtensions.end() ? std::vector<std::string>{} : found->formats;
+  if (format.empty() && formats.size() == 1) return formats.front();
+  if (format.empty()) {
+    throw UsageError(fmt::format("--output {}: {} does not tell the format; add --format {}", output.string(),
+                                 extension.empty() ? "a name without extension" : extension,
+                                 formats.empty() ? "state_dict, safetensors, torchscript or onnx" : join(formats, " or ")));
+  }
+  if (formats.empty() || std::ranges::find(formats, format) != formats.end()) return format;
+  throw UsageError(fmt::format("--format {} does not fit --output {}: {} is for {}; change one of them", format, output.string(), extension,
+                               join(formats, " or ")));
 }
 
 void write(const std::filesystem::path& output, const std::string& format, config::Experiment& experiment, const session::NetworkFile& file,
@@ -55,18 +87,21 @@ ExitCode export_model(const std::vector<std::string>& args) {
   std::filesystem::path output;
   bool ema = false;
   CLI::App app("Writes the network of a checkpoint for other programs.", "trainer export");
-  app.add_option("--checkpoint", source, "the checkpoint")->required()->type_name("FILE");
-  app.add_option("--format", format,
-                 "state_dict (torch.load), safetensors, torchscript (torch.jit.load), or onnx (ONNX Runtime and others)")
+  app.add_option("--checkpoint", source, "the checkpoint, or the folder of a run, whose best.pt is taken")
       ->required()
+      ->type_name("FILE|DIR");
+  app.add_option("--format", format,
+                 "state_dict (torch.load), safetensors, torchscript (torch.jit.load), or onnx (ONNX Runtime and others); default: by the "
+                 "extension of --output, .onnx or .safetensors")
       ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript", "onnx"}));
   app.add_option("--output", output, "where to write it")->required()->type_name("FILE");
   app.add_flag("--ema", ema, "export the averaged parameters");
   cli::parse(app, args);
 
-  cli::refuse_to_overwrite(source, output);
+  format = choose_format(format, output);
   refuse_file_of_run(output);
   const session::NetworkFile file(source);
+  cli::refuse_to_overwrite(file.path(), output);
   auto experiment = file.load_experiment(kOverrides, session::all_registries());
   auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {});
   // Only LibTorch's own operators can be traced.
@@ -75,7 +110,7 @@ ExitCode export_model(const std::vector<std::string>& args) {
   const auto network = session::build_network(experiment, placement);
   file.load_weights(ema, *network.model);
   write(output, format, experiment, file, *network.model);
-  print_written(output, "{} of {}, {}", experiment.model.component.name, source, ema ? "averaged parameters" : "parameters");
+  print_written(output, "{} of {}, {}", experiment.model.component.name, file.path(), ema ? "averaged parameters" : "parameters");
   return ExitCode::kDone;
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
@@ -23,11 +24,16 @@ ExitCode list(const std::vector<std::string>& args) {
   std::string which;
   std::vector<std::string> names;
   for (const auto& kind : kinds) names.push_back(kind.first);
-  app.add_option("family", which, "one of " + CLI::detail::join(names, ", "))
-      ->required()
+  app.add_option("family", which, "one of " + join(names, ", ") + "; default: the names of all")
       ->check(CLI::IsMember(names))
-      ->option_text("REQUIRED");  // not the names once more
+      ->option_text("NAME");  // not the names once more
   cli::parse(app, args);
+  if (which.empty()) {
+    for (const auto& [name, registry] : kinds)
+      fmt::print("{}", cli::wrap_help(fmt::format("{:<18}{}", name, join(registry->names(), ", "))));
+    fmt::print("\n`trainer list FAMILY` says what each of them is.\n");
+    return ExitCode::kDone;
+  }
   for (const auto& [name, registry] : kinds) {
     if (name != which) continue;
     for (const auto& component : registry->components()) print("{:<24} {}\n", component.name, component.doc);

@@ -1,17 +1,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
-#include <regex>
+#include <sstream>
 
 #include "base/log.h"
 #include "base/plural.h"
+#include "base/printable.h"
 #include "base/signal.h"
+#include "base/standard_input.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/file_of_run.h"
 #include "commands/image_grid.h"
 #include "commands/output.h"
+#include "config/key_path.h"
 #include "datasets/image_folder_listing.h"
 #include "reporting/evaluation.h"
 #include "reporting/json.h"
@@ -28,6 +30,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kFilesAtOnce = 64;
 constexpr size_t kMostInGrid = 100;
+// Of a list of paths on stdin.
+constexpr size_t kMostListBytes = size_t{1} << 30;
 
 struct PredictArguments {
   std::string checkpoint;
@@ -36,15 +40,20 @@ struct PredictArguments {
   std::vector<std::string> overrides;
   int64_t top_k = 5;
   fs::path grid;
+  char list_separator = '\n';
   bool ema = false;
   bool json = false;
 };
 
 // runtime.device=cpu, unless a file has that name.
 bool is_override(const std::string& argument) {
-  static const std::regex pattern(R"([a-z_]+(\.[a-z0-9_\[\]]+)+=(.|\n)*)");
+  const auto equals = argument.find('=');
+  if (equals == std::string::npos) return false;
+  const auto key = argument.substr(0, equals);
+  const auto steps = config::parse_key_path(key);
+  const bool is_key = steps && steps->size() > 1 && key.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.[]") == std::string::npos;
   std::error_code none;
-  return std::regex_match(argument, pattern) && !fs::exists(argument, none);
+  return is_key && !fs::exists(argument, none);
 }
 
 PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
@@ -58,6 +67,8 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
          "other values than in the experiment, such as runtime.device=cpu")
       ->required()
       ->type_name("PATH");
+  bool has_nul_list = false;
+  app.add_flag("-0,--null", has_nul_list, "the paths of the list on stdin end with NUL, as those of `find -print0`");
   app.add_option("--top-k", arguments.top_k, "number of classes to print of each image; default: 5, or all if there are fewer")
       ->check(CLI::PositiveNumber)
       ->default_str("");
@@ -71,18 +82,24 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
   cli::parse(app, args);
   std::ranges::partition_copy(given, std::back_inserter(arguments.overrides), std::back_inserter(arguments.paths), is_override);
   if (arguments.paths.empty()) throw UsageError("no image to classify; name image files, folders, or - for a list on stdin");
+  if (has_nul_list) {
+    if (std::ranges::find(arguments.paths, "-") == arguments.paths.end())
+      throw UsageError("--null has no effect without -, the list on stdin: add -");
+    arguments.list_separator = '\0';
+  }
   if (!tta.empty()) arguments.overrides.push_back("validation.tta=" + tta);
   return arguments;
 }
 
 // The files of all paths, in their order. A folder without images is one of `problems`.
-std::vector<std::string> find_files(const std::vector<std::string>& paths, std::vector<std::string>& problems) {
+std::vector<std::string> find_files(const PredictArguments& arguments, std::vector<std::string>& problems) {
   std::vector<std::string> files;
-  for (const auto& path : paths) {
+  for (const auto& path : arguments.paths) {
     std::error_code none;
     if (path == "-") {
-      for (std::string line; std::getline(std::cin, line);) {
-        if (!line.empty()) files.push_back(line);
+      std::istringstream list(read_standard_input(kMostListBytes));
+      for (std::string file; std::getline(list, file, arguments.list_separator);) {
+        if (!file.empty()) files.push_back(file);
       }
     } else if (fs::is_directory(path, none)) {
       try {
@@ -104,15 +121,15 @@ class Printer {
   Printer(const session::Predictor& predictor, bool json, const std::vector<std::string>& files)
       : class_names_(predictor.class_names()), json_(json), width_(reporting::line_width(stdout)) {
     constexpr size_t kWidest = 60;
-    for (const auto& file : files) file_width_ = std::max(file_width_, std::min(kWidest, file.size()));
+    for (const auto& file : files) file_width_ = std::max(file_width_, std::min(kWidest, printable_line(file).size()));
   }
 
   void print_classes(const std::string& file, const session::Prediction& prediction) const {
     if (json_) return print_json(file, prediction);
-    reporting::Fields fields = {{fmt::format("{:<{}}", file, file_width_)}};
+    reporting::Fields fields = {{fmt::format("{:<{}}", printable_line(file), file_width_)}};
     auto importance = static_cast<int>(prediction.classes.size());
     for (size_t i = 0; i < prediction.classes.size(); ++i) {
-      const auto text = fmt::format("{} {:.2f}%", name_of(prediction.classes[i]), 100 * prediction.probabilities[i]);
+      const auto text = fmt::format("{} {:.2f}%", printable_line(name_of(prediction.classes[i])), 100 * prediction.probabilities[i]);
       fields.push_back({text, i == 0 ? reporting::Field::kAlways : importance});
       --importance;
     }
@@ -174,8 +191,10 @@ void save_grid(const fs::path& output, const std::vector<GridImage>& images, con
 
 ExitCode predict(const std::vector<std::string>& args) {
   const auto arguments = parse_predict_arguments(args);
+  install_stop_handlers();
   const auto logger = make_console_logger();
   const session::NetworkFile file(arguments.checkpoint);
+  if (file.path() != arguments.checkpoint) logger->info("network of {}", file.path());
   auto registries = session::all_registries();
   // A checkpoint's experiment is complete, and its data set need not be on this machine.
   if (arguments.config.empty()) registries.check = {};
@@ -184,12 +203,13 @@ ExitCode predict(const std::vector<std::string>& args) {
                                      logger);
   session::Predictor predictor(context.experiment(), file, arguments.ema, context.placement());
   std::vector<std::string> problems;
-  const auto files = find_files(arguments.paths, problems);
+  const auto files = find_files(arguments, problems);
   const Printer printer(predictor, arguments.json, files);
   for (const auto& problem : problems) logger->warn("{}", problem);
   if (!arguments.grid.empty()) refuse_grid_over(arguments, files);
   const auto num_best = std::min(arguments.top_k, predictor.num_classes());
   std::vector<GridImage> grid;
+  size_t num_classified = 0;
   for (size_t begin = 0; begin < files.size(); begin += kFilesAtOnce) {
     if (stop_signal() != 0) throw Error("stopped on request before all images were classified", ExitCode::kStopped);
     const auto part = std::span(files).subspan(begin, std::min(kFilesAtOnce, files.size() - begin));
@@ -197,13 +217,14 @@ ExitCode predict(const std::vector<std::string>& args) {
     for (size_t i = 0; i < part.size(); ++i) {
       const auto& prediction = predictions[i];
       if (!prediction.problem.empty()) {
-        problems.push_back(fmt::format("{}: {}", part[i], prediction.problem));
+        problems.push_back(fmt::format("{}: {}", printable_line(part[i]), prediction.problem));
         logger->warn("{}", problems.back());
         if (!arguments.json) continue;
-      } else if (grid.size() < kMostInGrid) {
+      } else {
+        ++num_classified;
         const auto caption = fmt::format("{} {:.0f}%", drawable_class_name(predictor.class_names(), prediction.classes[0]),
                                          100 * prediction.probabilities[0]);
-        grid.push_back({part[i], caption});
+        if (grid.size() < kMostInGrid) grid.push_back({part[i], caption});
       }
       printer.print_classes(part[i], prediction);
     }
@@ -211,7 +232,8 @@ ExitCode predict(const std::vector<std::string>& args) {
   }
   if (!arguments.grid.empty()) save_grid(arguments.grid, grid, context.experiment(), predictor);
   if (problems.empty()) return ExitCode::kDone;
-  throw DataError(fmt::format("{} cannot be used, as named above; all others were classified", counted(problems.size(), "path")));
+  throw DataError(fmt::format("{} cannot be used, as named above; {}", counted(problems.size(), "path"),
+                              num_classified > 0 ? "all others were classified" : "no image was classified"));
 }
 
 }  // namespace trainer::commands

@@ -20,6 +20,7 @@ std::vector<std::vector<std::string>> command_lines() {
       {"-h"},
       {"help"},
       {"--version"},
+      {"list"},
       {"list", "models"},
       {"list", "datasets"},
       {"list", "transforms"},

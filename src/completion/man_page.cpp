@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "base/text.h"
+#include "cli/examples.h"
 #include "completion/definition.h"
 
 namespace trainer::completion {
@@ -103,6 +104,7 @@ std::string command_man_page(const Program& program, const Command& command) {
     text +=
         fmt::format(".SH {}\n{}.PP\n{}\n{}", roff(subcommand->name), synopsis(*subcommand), roff(subcommand->doc), arguments(*subcommand));
   }
+  text += fmt::format(".SH EXAMPLES\n{}\n", roff(std::string(cli::examples_of(command.name))));
   return text + ending({"trainer"});
 }
 

@@ -7,6 +7,7 @@
 #include "config/load.h"
 #include "engine/init_from.h"
 #include "engine/run_state.h"
+#include "run/run_directory.h"
 #include "session/earlier_configuration.h"
 #include "state/view.h"
 
@@ -18,7 +19,19 @@ constexpr const char* kNoInitialWeights = "model.init_from=\"\"";
 
 }  // namespace
 
-NetworkFile::NetworkFile(const std::filesystem::path& path) : path_(path.string()), tree_(checkpoint::read_any(path)) {}
+std::filesystem::path checkpoint_of(const std::filesystem::path& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(path, unreadable)) return path;
+  for (const auto& folder : {run::RunDirectory::checkpoint_folder_of(path), path}) {
+    for (const char* name : {"best.pt", "last.pt"}) {
+      if (std::filesystem::is_regular_file(folder / name, unreadable)) return folder / name;
+    }
+  }
+  throw CheckpointError(
+      fmt::format("{}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file", path.string()));
+}
+
+NetworkFile::NetworkFile(const std::filesystem::path& path) : path_(checkpoint_of(path).string()), tree_(checkpoint::read_any(path_)) {}
 
 bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find("config").has_value(); }
 

@@ -12,9 +12,13 @@
 
 namespace trainer::session {
 
+// `path` itself, or if it is a run directory or its folder of checkpoints, the best checkpoint there, or the newest if none is the best.
+// Throws CheckpointError if such a folder has none.
+std::filesystem::path checkpoint_of(const std::filesystem::path& path);
+
 class NetworkFile {
  public:
-  // Reads it whole. Throws CheckpointError.
+  // Reads the file checkpoint_of(path) whole. Throws CheckpointError.
   explicit NetworkFile(const std::filesystem::path& path);
 
   const std::string& path() const { return path_; }

@@ -42,6 +42,24 @@ class CommandsTest(ProgramCase):
         reference = trainer("config", "reference", "--format", "markdown").out
         self.assertEqual(reference, (ROOT / "docs" / "configuration.md").read_text())
 
+    def test_a_stop_request_has_its_exit_code(self):
+        # The command waits for the rest of the pipe.
+        for number, args in enumerate((["config", "show"], ["validate"], ["data", "check"])):
+            pipe = self.folder / f"pipe{number}"
+            os.mkfifo(pipe)
+            process = start(*args, "--config", pipe)
+            self.addCleanup(process.kill)
+            with pipe.open("w"):
+                process.send_signal(signal.SIGINT)
+                _, err = process.communicate(timeout=60)
+            self.assertEqual((process.returncode, err), (75, "stopped on request\n"))
+
+    def test_a_pipe_without_a_writer_is_refused(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        run = trainer("config", "show", "--config", pipe)
+        self.assertEqual((run.returncode, run.err), (2, f"error: cannot read {pipe}: it is a pipe, and no program has opened it for writing\n"))
+
     def test_text_from_outside_does_not_reach_the_terminal_unchanged(self):
         title = "\x1b]0;title\x07"
         config = self.folder / "config.yaml"
@@ -115,9 +133,9 @@ class CommandsTest(ProgramCase):
         self.assertIn("synthetic not in {cifar10,cifar100,mnist,fashion_mnist,tiny_imagenet}", run.err)
 
     def test_a_stop_request_before_the_program_starts(self):
-        """While the libraries are initialised, the signal is blocked. A run then stops; another command ends by the signal."""
+        """While the libraries are initialised, the signal is blocked. Every command then ends with the exit code of a stop."""
         run = ["--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir]
-        for command, code in ((run, 75), (["config", "show", "--config", LINEAR], -signal.SIGTERM)):
+        for command in (run, ["config", "show", "--config", LINEAR]):
             with self.subTest(command=command[0]):
                 process = start(*command)
                 is_blocked = False
@@ -126,7 +144,7 @@ class CommandsTest(ProgramCase):
                     is_blocked = int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) >> (signal.SIGTERM - 1) & 1
                 process.send_signal(signal.SIGTERM)
                 err = process.communicate(timeout=60)[1]
-                self.assertEqual(process.returncode, code, err)
+                self.assertEqual(process.returncode, 75, err)
                 self.assertIn("Name:\ttrainer\n", status)
 
     def test_threads_that_wait_leave_their_core_to_other_processes(self):

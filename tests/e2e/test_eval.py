@@ -256,6 +256,41 @@ class PredictTest(Experiment):
         self.assertEqual(piped.returncode, 0, piped.stderr)
         self.assertRegex(piped.stdout, r"^moved/val/cat/3\.png  \w+ \d+\.\d\d%  \w+ \d+\.\d\d%\nmoved/val/cat/1\.png  ")
 
+    def test_lists_that_end_with_nul(self):
+        names = ["a\nb.png", "c.png"]
+        for name in names:
+            shutil.copy(self.folder / "moved/val/cat/0.png", self.folder / name)
+        run = self.trainer("predict", "--checkpoint", self.checkpoint, "--null", "-", stdin=None, input="\0".join(names) + "\0")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, r"\Aa\\x0ab\.png  [^\n]*\nc\.png {7}[^\n]*\n\Z")
+
+    def test_long_arguments(self):
+        for argument in ("a.b=" + "x" * 100_000, "a." + "b." * 50_000 + "c=1", "x" * 100_000):
+            self.assertNotEqual(self.trainer("predict", "--checkpoint", self.checkpoint, argument).returncode, 0)
+
+    def test_the_folder_of_a_run_stands_for_its_best_checkpoint(self):
+        best = "run/checkpoints/best.pt"
+        for folder in ("run", "run/checkpoints"):
+            run = self.trainer("predict", "--checkpoint", folder, "moved/val/cat/0.png")
+            self.assertEqual((run.returncode, run.stderr), (0, f"network of {best}\n"), run.stderr)
+        self.assertIn(f"demo_conv of {best}, ", self.printed("eval", "--checkpoint", "run", "dataset.root=moved"))
+        self.assertEqual(self.printed("export", "--checkpoint", "run", "--output", "x.safetensors"),
+                         f"x.safetensors: demo_conv of {best}, parameters\n")
+        self.assertIn(f"{best}: ", self.printed("checkpoint", "info", "run"))
+        self.assertIn(f"good: {best}, ", self.printed("checkpoint", "verify", "run"))
+        refusal = "moved: this folder holds no checkpoint; give the folder of a run that has saved one, or a file\n"
+        self.assertEqual(self.refusal("predict", "--checkpoint", "moved", "a.png", code=5), f"error: {refusal}")
+        self.assertEqual(self.printed("checkpoint", "verify", "moved", code=5), f"bad: {refusal}")
+
+    def test_a_stop_request_ends_it(self):
+        process = subprocess.Popen([BINARY, "predict", "--checkpoint", "run", "-"], cwd=self.folder, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        self.assertIn("network of", process.stderr.readline())
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, err), (75, "error: stopped on request while waiting for <standard input>\n"))
+
     @plants("Some images cannot be classified")
     def test_damaged_files_are_named_and_the_others_classified(self, row):
         folder = self.folder / "damaged"
@@ -343,7 +378,7 @@ class PredictTest(Experiment):
                 (["runtime.device=cpu"], 2, "no image to classify; name image files, folders, or - for a list on stdin"),
                 (["a.png", "runtime.devise=cpu"], 2, 'command line: runtime.devise: unknown key; did you mean "device"?'),
                 (["a.png", "--top-k", "0"], 2, "--top-k"),
-                (["images"], 3, "error: 1 path cannot be used, as named above"),
+                (["images"], 3, "error: 1 path cannot be used, as named above; no image was classified"),
                 (["a.png", "--config", "none.yaml"], 2, "none.yaml")):
             with self.subTest(args):
                 self.assertIn(message, self.refusal("predict", "--checkpoint", self.checkpoint, *args, code=code))

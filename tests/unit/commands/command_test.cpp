@@ -54,6 +54,21 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"validate", "--config", "a.yaml", "--world-size", "0"}, "--world-size"},
       {{"lr-find", "--config", "a.yaml", "--steps", "1"}, "--steps"},
       {{"lr-find", "--config", "a.yaml", "--min-lr", "0"}, "--min-lr"},
+      {{"lr-find", "--config", "a.yaml", "--min-lr", "nan"}, "--min-lr: expected a finite number, got nan"},
+      {{"lr-find", "--config", "a.yaml", "--max-lr", "inf"}, "--max-lr: expected a finite number, got inf"},
+      {{"lr-find", "--config", "a.yaml", "--max-lr", "1e999"}, "--max-lr: expected a finite number, got 1e999"},
+      {{"lr-find", "--config", "a.yaml", "--max-lr", "0x10"}, "--max-lr: expected a finite number, got 0x10"},
+      {{"train", "--config", "a.yaml", "--rank", "true"}, "--rank: expected an integer, got true"},
+      {{"runs", "--json=abc"}, "--json = abc cannot be used"},
+      {{"predict", "--checkpoint", "a.pt", "a.png", "--top-k", "99999999999999999999"}, "--top-k"},
+      {{"data", "check", "--config", "a.yaml", "--threads", "nan"}, "--threads"},
+      {{"launch", "--max-restarts", "inf", "--config", "a.yaml"}, "--max-restarts"},
+      {{"predict", "--checkpoint", "a.pt", "-0", "a.png"}, "--null has no effect without -, the list on stdin: add -"},
+      {{"export", "--checkpoint", "a.pt", "--output", "a.pt"},
+       "--output a.pt: .pt does not tell the format; add --format state_dict or torchscript"},
+      {{"export", "--checkpoint", "a.pt", "--output", "a"}, "a name without extension does not tell the format; add --format"},
+      {{"export", "--checkpoint", "a.pt", "--format", "onnx", "--output", "a.safetensors"},
+       "--format onnx does not fit --output a.safetensors: .safetensors is for safetensors; change one of them"},
       {{"lr-find", "--config", "a.yaml", "--min-lr", "1", "--max-lr", "0.5"},
        "--min-lr 1 is not below --max-lr 0.5; the learning rate has to grow"},
       {{"eval"}, "--checkpoint is required (see `trainer eval --help`)"},
@@ -110,6 +125,30 @@ std::string help_of(const std::vector<std::string>& args) {
   return ::testing::internal::GetCapturedStdout();
 }
 
+// The options that the help of a command lists, and those of the command lines that it shows as examples.
+TEST(Commands, ExamplesHaveTheOptionsOfTheirCommand) {
+  for (const auto& command : all_commands()) {
+    const auto text = help_of({command.name, "--help"});
+    const auto begin = text.find("\nExamples:\n");
+    ASSERT_NE(begin, text.npos) << command.name;
+    std::istringstream lines(text.substr(begin + 11));
+    std::string line;
+    ASSERT_TRUE(std::getline(lines, line)) << command.name;
+    do {
+      EXPECT_THAT(line, HasSubstr("trainer ")) << command.name;
+      std::istringstream words(line.substr(line.find("trainer ") + 8));
+      std::string first, second;
+      words >> first >> second;
+      auto known = text + (std::string(command.name) == "launch" ? help_of({"train", "--help"}) : "");
+      if (!second.starts_with("-") && text.find("Subcommands:") != text.npos) known += help_of({first, second, "--help"});
+      std::istringstream all_words(line.substr(line.find("trainer ")));
+      for (std::string word; all_words >> word;) {
+        if (word.starts_with("-") && word != "-") EXPECT_THAT(known.substr(0, known.rfind("\nExamples:")), HasSubstr(word)) << line;
+      }
+    } while (std::getline(lines, line));
+  }
+}
+
 TEST(Commands, PrintTheirHelp) {
   for (const std::string command : {"train",
                                     "validate",
@@ -150,6 +189,19 @@ TEST(Commands, PrintTheirHelp) {
   EXPECT_THAT(text, HasSubstr("re-run a saved non-finite step in one process"));
   EXPECT_EQ(help_of({"help"}), text);
   EXPECT_EQ(help_of({"-h"}), text);
+}
+
+TEST(Commands, DescriptionsInTheHelpAreAColumn) {
+  EXPECT_THAT(help_of({"train", "--help"}), HasSubstr("\n  --resume auto|none|FILE|DIR auto: resume from the newest complete checkpoint\n"
+                                                      "                              in the run's folder"));
+  EXPECT_THAT(help_of({"report", "--help"}), HasSubstr("\nUsage: trainer report [OPTIONS] runs...\n"));
+  EXPECT_THAT(help_of({"compare", "--help"}), HasSubstr("\nUsage: trainer compare [OPTIONS] runs...\n"));
+}
+
+TEST(Commands, ListWithoutAFamilyNamesAll) {
+  const auto text = help_of({"list"});
+  EXPECT_THAT(text, HasSubstr("\noptimizers        sgd, adam"));
+  EXPECT_THAT(text, HasSubstr("\n`trainer list FAMILY` says what each of them is.\n"));
 }
 
 TEST(WrapHelp, TheRestOfALineIsIndentedLikeItsDescription) {

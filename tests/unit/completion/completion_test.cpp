@@ -76,6 +76,8 @@ TEST(ManPage, EscapesDashesAndLeadingDots) {
               HasSubstr(".SH DESCRIPTION\n\\&.hidden files, and \\fB\\-\\-config\\fR with a \\e\n"));
   EXPECT_THAT(command_man_page(program, program.commands[1]),
               HasSubstr(".SH checkpoint diff\n.B trainer checkpoint diff\n[\\fIoptions\\fR]\n\\fIFILE\\fR ...\n"));
+  EXPECT_THAT(command_man_page(program, program.commands[0]),
+              HasSubstr(".SH EXAMPLES\ntrainer \\-\\-config configs/quickstart.yaml\n.br\n"));
   EXPECT_THAT(program_man_page(program), HasSubstr(".TP\n.B optimizer.name\nWhich.\n"));
 }
 
