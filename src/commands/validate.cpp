@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <map>
 
@@ -52,6 +53,16 @@ std::string format_flops(int64_t flops) {
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
+
+void print_network(const inspection::Inspection& inspection) {
+  const auto& layers = *inspection.layers;
+  print("\n{}, for a sample of shape {} (-v lists the layers)\n", inspection.experiment.model.component.name,
+        shape_text(inspection.sample_shape));
+  std::vector<Row> rows = {{"parameters", std::to_string(layers.num_parameters)}};
+  if (layers.num_trained < layers.num_parameters) rows.push_back({"trained", std::to_string(layers.num_trained)});
+  rows.push_back({"FLOPs", format_flops(layers.flops)});
+  print_table(rows, {false, true});
+}
 
 void print_layers(const inspection::Inspection& inspection) {
   const auto& layers = *inspection.layers;
@@ -139,25 +150,44 @@ void print_memory(const inspection::MemoryEstimate& memory, bool is_of_gpu) {
   print_table(rows, {false, true});
 }
 
-void print_text(const inspection::Inspection& inspection, int world_size) {
+void print_time(const inspection::Inspection& inspection) {
+  const double step_seconds = *inspection.step_seconds;
+  print("\ntime on the CPU of this host, estimated from steps on a few samples\n");
+  std::vector<Row> rows = {{"speed", fmt::format("{:.3g} samples/s", static_cast<double>(inspection.global_batch_size) / step_seconds)}};
+  if (const auto& plan = inspection.plan) {
+    const auto add = [&](const char* what, int64_t steps) {
+      rows.push_back({what, format_duration(std::chrono::duration<double>(step_seconds * static_cast<double>(steps)))});
+    };
+    add("epoch", plan->steps_per_epoch);
+    add("training", plan->total_steps);
+  }
+  print_table(rows, {false, true});
+  print("  Without reading the data and without validation.\n");
+}
+
+void print_text(const inspection::Inspection& inspection, int world_size, bool lists_layers) {
   for (const auto& note : inspection.notes) print("note: {}\n", note);
-  if (inspection.layers) print_layers(inspection);
+  if (inspection.layers) print_network(inspection);
   print_batches(inspection, world_size);
+  if (inspection.step_seconds) print_time(inspection);
   if (!inspection.lr_curve.empty()) print_lr(inspection.lr_curve);
   if (inspection.memory) print_memory(*inspection.memory, inspection.memory_is_of_gpu);
+  if (inspection.layers && lists_layers) print_layers(inspection);
 }
 
 }  // namespace
 
 ExitCode validate(const std::vector<std::string>& args) {
   CLI::App app(
-      "Checks an experiment file as far as that is possible without its data and without a GPU, and shows what it would train: layers, "
-      "batches, learning rate, memory, and the part of each rank. The exit code is 2 if training would refuse it.",
+      "Checks an experiment file as far as that is possible without its data and without a GPU, and shows what it would train: network, "
+      "batches, time, learning rate, memory, and the part of each rank. The exit code is 2 if training would refuse it.",
       "trainer validate");
   config::ExperimentSource source;
   cli::add_experiment(app, source);
   int world_size = 1;
   app.add_option("--world-size", world_size, "number of ranks, all on this host")->check(CLI::Range(1, 100'000));
+  bool lists_layers = false;
+  app.add_flag("-v,--verbose", lists_layers, "also list the layers of the network");
   bool as_json = false;
   app.add_flag("--json", as_json, "print one JSON value");
   cli::parse(app, args);
@@ -169,7 +199,7 @@ ExitCode validate(const std::vector<std::string>& args) {
   if (!inspection.problems.empty()) throw UsageError(join(inspection.problems, "\n"));
   if (as_json) return ExitCode::kDone;
   print("{}: no problem found\n", source.file.string());
-  print_text(inspection, world_size);
+  print_text(inspection, world_size, lists_layers);
   print("\nTo train: {}\n", training_command(source, world_size));
   return ExitCode::kDone;
 }

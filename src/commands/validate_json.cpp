@@ -71,6 +71,13 @@ std::string to_json(const inspection::Inspection& inspection) {
     auto& points = json["lr"] = Json::array();
     for (const auto& point : inspection.lr_curve) points.push_back({{"step", point.step}, {"lr", point.lr}});
   }
+  if (inspection.step_seconds) {
+    auto& time = json["time"] = {{"device", "cpu"}, {"step_seconds", *inspection.step_seconds}};
+    if (const auto& plan = inspection.plan) {
+      time["epoch_seconds"] = *inspection.step_seconds * static_cast<double>(plan->steps_per_epoch);
+      time["training_seconds"] = *inspection.step_seconds * static_cast<double>(plan->total_steps);
+    }
+  }
   if (inspection.memory) json["memory"] = json_of(*inspection.memory, inspection.memory_is_of_gpu);
   return json.dump(2);
 }

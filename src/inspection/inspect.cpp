@@ -207,6 +207,11 @@ class Inspector {
     const int64_t batch_size = sizes_ ? std::min(result_.batch_size, sizes_->samples_per_epoch) : result_.batch_size;
     int64_t validation_batch_size = experiment.validation.is_off() ? 0 : experiment.validation.batch_size;
     if (sizes_) validation_batch_size = std::min(validation_batch_size, sizes_->num_validation);
+    if (!setup.on_gpu) {
+      // The ranks share the cores of this host.
+      const int64_t micro_steps = experiment.training.accumulation_steps;
+      result_.step_seconds = measured.step_seconds(result_.global_batch_size / micro_steps) * static_cast<double>(micro_steps);
+    }
     result_.memory = measured.estimate(setup, batch_size, validation_batch_size, sizes_ ? sizes_->resident_bytes : 0);
   }
 

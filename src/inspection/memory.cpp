@@ -1,6 +1,7 @@
 #include "inspection/memory.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "amp/autocast.h"
@@ -67,6 +68,10 @@ Allocations trace_validation(engine::Network& network, const RandomBatch& batch,
   return trace.result();
 }
 
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 }  // namespace
 
 int64_t MemoryEstimate::total() const {
@@ -92,15 +97,24 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
     optimizer.step(0);
     optimizer_bytes_ = trace.result().at_end();
   }
-  const auto train = [&](int64_t size) {
+  const auto train = [&](int64_t size, double& seconds) {
     if (!keeps_gradients(setup)) optimizer.zero_grad();
-    return trace_step(network, RandomBatch(setup, placement, setup.train_shape, size));
+    const RandomBatch batch(setup, placement, setup.train_shape, size);
+    const auto begin = std::chrono::steady_clock::now();
+    auto allocations = trace_step(network, batch);
+    seconds = seconds_since(begin);
+    return allocations;
   };
   const auto validate = [&](int64_t size) {
     return trace_validation(network, RandomBatch(setup, placement, setup.validation_shape, size), setup.experiment.validation.tta);
   };
-  train_.small = train(small_size_);
-  train_.large = train(large_size_);
+  train_.small = train(small_size_, train_.small_seconds);
+  train_.large = train(large_size_, train_.large_seconds);
+  if (!optimizer.needs_second_pass()) {
+    const auto begin = std::chrono::steady_clock::now();
+    optimizer.step(0);
+    update_seconds_ = seconds_since(begin);
+  }
   validation_.small = validate(small_size_);
   validation_.large = validate(large_size_);
   const RandomBatch sample(setup, placement, setup.train_shape, 1);
@@ -109,6 +123,14 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   validation_sample_bytes_ = bytes_of(std::vector{validation_sample.images, validation_sample.targets});
   const int64_t step_bytes = train_.large.peak() + (keeps_gradients(setup) ? gradient_bytes_ : 0) + sample_bytes_ * large_size_;
   process_bytes_ = static_cast<int64_t>(device::memory_in_use(placement)) - model_bytes_ - optimizer_bytes_ - step_bytes;
+}
+
+double MeasuredMemory::step_seconds(int64_t batch_size) const {
+  const auto added = static_cast<double>(large_size_ - small_size_);
+  // The difference of two short measurements is noisy.
+  const double most = train_.large_seconds / static_cast<double>(large_size_);
+  const double per_sample = std::clamp((train_.large_seconds - train_.small_seconds) / added, most / 2, most);
+  return train_.large_seconds + static_cast<double>(batch_size - large_size_) * per_sample + update_seconds_;
 }
 
 MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size,

@@ -1,6 +1,6 @@
 #pragma once
-// How much memory a rank needs in training, from a few steps on small batches of random numbers on the CPU. docs/performance.md explains
-// what is counted and how far the estimate is from measured runs.
+// How much memory a rank needs in training, and how long a step takes on the CPU, from a few steps on small batches of random numbers.
+// docs/performance.md explains what is counted and how far the estimate is from measured runs.
 
 #include <cstdint>
 #include <string>
@@ -41,6 +41,8 @@ class MeasuredMemory {
   // joined; steps on one sample are tried only if it is 1. Throws what training would throw, such as UsageError of batch normalisation.
   MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t num_joined);
 
+  // Forward, backward and update of a micro-step of so many samples on this CPU, without reading them, in seconds.
+  double step_seconds(int64_t batch_size) const;
   // Of rank 0, which saves the checkpoints. `batch_size` and `validation_batch_size`: samples of a micro-step and of a validation batch on
   // one rank; `dataset_bytes`: of the samples that stay in memory.
   MemoryEstimate estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size, int64_t dataset_bytes) const;
@@ -48,10 +50,13 @@ class MeasuredMemory {
  private:
   struct Batches {
     Allocations small, large;
+    double small_seconds = 0;
+    double large_seconds = 0;
   };
   int64_t small_size_ = 0;
   int64_t large_size_ = 0;
   Batches train_, validation_;
+  double update_seconds_ = 0;
   int64_t process_bytes_ = 0;  // of this process without tensors: LibTorch, its threads and generated code
   int64_t model_bytes_ = 0;    // parameters and buffers
   int64_t gradient_bytes_ = 0;

@@ -37,6 +37,9 @@ class ValidateTest(unittest.TestCase):
         self.assertEqual([rank["rank"] for rank in batches["ranks"]], [0, 1, 2])
         self.assertAlmostEqual(max(point["lr"] for point in found["lr"]), 0.2, places=2)
         self.assertEqual(found["memory"]["total_bytes"], sum(found["memory"]["bytes"].values()))
+        self.assertGreater(found["time"]["step_seconds"], 0)
+        self.assertAlmostEqual(found["time"]["training_seconds"], 39000 * found["time"]["step_seconds"])
+        self.assertAlmostEqual(found["time"]["epoch_seconds"], 195 * found["time"]["step_seconds"])
 
     def test_frozen_layers(self):
         frozen = ["dataset.root=nowhere", "model.freeze=[conv1, bn1, layer1, layer2, layer3, layer4.0, layer4.1.conv1]"]
@@ -49,10 +52,20 @@ class ValidateTest(unittest.TestCase):
                          ["layer4.1.bn1", "layer4.1.conv2", "layer4.1.bn2", "fc"])
         # Neither gradients nor momentum of frozen parameters.
         self.assertEqual((found["memory"]["bytes"]["gradients"], found["memory"]["bytes"]["optimizer_state"]), (4 * trained, 4 * trained))
-        text = validate("--config", DDP, *frozen).stdout
+        text = validate("--config", DDP, *frozen, "-v").stdout
         self.assertRegex(text, r"(?m)^  conv1 .* frozen$")
         self.assertRegex(text, rf"(?m)^  trained +{trained}$")
-        self.assertNotIn("frozen", validate("--config", DDP, "dataset.root=nowhere").stdout)
+        self.assertNotIn("frozen", validate("--config", DDP, "dataset.root=nowhere", "-v").stdout)
+
+    def test_the_summary_comes_first_and_layers_only_with_v(self):
+        short = validate("--config", LINEAR).stdout
+        parts = ["no problem found", "demo_linear, for a sample of shape 10 (-v lists the layers)", "batches, on 1 rank",
+                 "time on the CPU of this host", "learning rate", "memory of rank 0", "To train: "]
+        self.assertEqual(sorted(parts, key=short.index), parts)
+        self.assertRegex(short, r"(?m)^  speed +\d\S* samples/s$")
+        self.assertRegex(short, r"(?m)^  training +\S+s$")
+        self.assertNotIn("layers of demo_linear", short)
+        self.assertIn("layers of demo_linear, for a sample of shape 10\n", validate("--config", LINEAR, "-v").stdout)
 
     def test_names_that_the_network_does_not_have(self):
         run = validate("--config", DDP, "dataset.root=nowhere", "model.freeze=[layr1]", "optimizer.groups=[{parameters: [fd.bias]}]")
