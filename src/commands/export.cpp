@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -66,6 +66,7 @@ void write(const std::filesystem::path& output, const std::string& format, confi
     const auto shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
     content = format == "onnx" ? to_onnx(model, shape, info.class_names)
                                : engine::to_torchscript(model, shape, session::describe_network(experiment, file));
+    if (format == "onnx") note = fmt::format("\nThe network takes samples of shape {}, in batches of any size.", fmt::join(shape, "x"));
   }
   OutputFile target(output);
   if (format == "state_dict") {
@@ -78,6 +79,7 @@ void write(const std::filesystem::path& output, const std::string& format, confi
     target.write(content);
   }
   target.commit();
+  return note;
 }
 
 }  // namespace
@@ -109,8 +111,8 @@ ExitCode export_model(const std::vector<std::string>& args) {
   placement.fuse = false;
   const auto network = session::build_network(experiment, placement);
   file.load_weights(ema, *network.model);
-  write(output, format, experiment, file, *network.model);
-  print_written(output, "{} of {}, {}", experiment.model.component.name, file.path(), ema ? "averaged parameters" : "parameters");
+  const auto note = write(output, format, experiment, file, *network.model);
+  print_written(output, "{} of {}, {}{}", experiment.model.component.name, file.path(), ema ? "averaged parameters" : "parameters", note);
   return ExitCode::kDone;
 }
 
