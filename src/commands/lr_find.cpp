@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +12,9 @@
 #include "reporting/events.h"
 #include "reporting/line.h"
 #include "reporting/plot.h"
+#include "reporting/progress_bar.h"
 #include "session/session.h"
+#include "world/host_resources.h"
 #include "world/terminal.h"
 
 namespace trainer::commands {
@@ -24,16 +25,32 @@ using inspection::LrRangeTest;
 // Passes the loss of each step on. A step without one was skipped, because its loss or gradients were not finite.
 class LossReader : public reporting::Sink {
  public:
-  explicit LossReader(LrRangeTest& test) : test_(test) {}
+  // `shows_progress`: by a bar on the terminal.
+  LossReader(LrRangeTest& test, int64_t num_steps, bool shows_progress) : test_(test), num_steps_(num_steps) {
+    if (shows_progress) bar_.emplace(stderr, world::wants_colour());
+  }
   void on_train(const reporting::TrainEvent& event) override { loss_ = reporting::value_of(event.metrics, "loss"); }
   void on_step(int64_t /*step_in_epoch*/, int64_t /*steps_per_epoch*/) override {
     test_.add(loss_.value_or(std::numeric_limits<double>::quiet_NaN()));
     loss_.reset();
+    if (bar_ && !test_.points().empty()) draw();
   }
 
  private:
+  void draw() {
+    const auto now = reporting::ProgressBar::Clock::now();
+    if (!bar_->due(now)) return;
+    const auto& points = test_.points();
+    bar_->draw({{fmt::format("step {} of {}", points.size(), num_steps_)},
+                {fmt::format("lr {:.2g}", points.back().lr), 1},
+                {fmt::format("loss {:.4f}", points.back().smoothed), 0}},
+               static_cast<double>(points.size()) / static_cast<double>(num_steps_), now);
+  }
+
   LrRangeTest& test_;
+  int64_t num_steps_;
   std::optional<double> loss_;
+  std::optional<reporting::ProgressBar> bar_;
 };
 
 // What the test changes in the experiment: it reads the loss of every step, does not validate, and has a schedule of its own.
@@ -51,71 +68,77 @@ std::vector<std::string> overrides_of_test(const std::vector<std::string>& given
 }
 
 // Collective. Returns false when asked to stop.
-bool run_test(session::RankContext& context, LrRangeTest& test) {
+bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_steps) {
   session::Session session(context, {.makes_histograms = false});
   auto& parts = session.parts();
   const double base_lr = parts.optimizer->base_lr();
   if (base_lr == 0) throw UsageError(context.experiment().place_of("optimizer.lr") + ": 0 cannot be scaled; set it to 1");
   parts.lr_schedule = {.factor = [&test, base_lr](int64_t step) { return test.lr_at(step) / base_lr; }, .group_factors = {}};
-  LossReader reader(test);
+  LossReader reader(test, num_steps, context.rank() == 0 && world::can_redraw_lines());
   session.train(reader, [&] { return test.is_done() || stop_signal() != 0; });
   return test.is_done();
 }
 
-std::string to_json(const LrRangeTest& test) {
+std::string to_json(const LrRangeTest& test, bool is_sgd) {
   using Json = nlohmann::ordered_json;
   auto points = Json::array();
   for (const auto& point : test.points()) points.push_back({{"lr", point.lr}, {"loss", point.loss}, {"smoothed_loss", point.smoothed}});
-  const auto value = [](const std::optional<double>& lr) { return lr ? Json(*lr) : Json(); };
-  const Json json = {{"suggestion", value(test.steepest_lr())},
-                     {"tenth_of_minimum", value(test.tenth_of_minimum_lr())},
+  const auto advice = test.advice();
+  const auto suggestion = advice ? advice->suggestion(is_sgd) : std::nullopt;
+  const Json json = {{"suggestion", suggestion ? Json(*suggestion) : Json()},
+                     {"least", advice ? Json(advice->least) : Json()},
+                     {"rise", advice && advice->rise ? Json(*advice->rise) : Json()},
                      {"diverged", test.has_diverged()},
                      {"points", std::move(points)}};
   return json.dump(2);
 }
 
-// Whether one learning rate is so much larger than the other that the curve should be looked at.
-bool are_far_apart(double a, double b) {
-  constexpr double kFar = 30;
-  return std::max(a, b) > kFar * std::min(a, b);
-}
-
-void print_text(const LrRangeTest& test, const inspection::LrRange& range, const config::ExperimentSource& source) {
+void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange& range, const config::ExperimentSource& source) {
   const auto& points = test.points();
   if (points.empty())
     throw Error(
         fmt::format("the loss of the first step, at a learning rate of {:g}, is not finite; nothing can be suggested", range.min_lr));
   std::vector<reporting::PlotPoint> curve;
   for (const auto& point : points) curve.push_back({.x = point.lr, .y = point.smoothed});
-  const auto steepest = test.steepest_lr();
+  const auto advice = test.advice();
+  const auto suggestion = advice ? advice->suggestion(is_sgd) : std::nullopt;
   print("{}", reporting::plot(curve, {.x_title = "learning rate",
                                       .y_title = "loss, smoothed",
                                       .width = reporting::plot_width(stdout),
                                       .unicode = world::shows_unicode(),
                                       .log_x = true,
-                                      .mark_x = steepest}));
+                                      .mark_x = suggestion}));
   print("\n{} steps from {:g} to {:g}{}\n", points.size(), points.front().lr, points.back().lr,
         test.has_diverged() ? "; then the loss diverged" : "");
-  if (!test.has_diverged()) print("The loss has not diverged; a higher --max-lr shows more.\n");
-  const double tenth = *test.tenth_of_minimum_lr();
-  print("a tenth of where the loss is least (as fastai): {:.2g}\n", tenth);
-  if (!steepest) {
+  if (!test.is_done()) {
+    print("Stopped after {} of {} steps, so that nothing is suggested.\n", points.size(), range.num_steps);
+    return;
+  }
+  if (!advice) {
     print("No suggestion: the loss does not fall, or the steps are too few; try more --steps, or another --min-lr.\n");
     return;
   }
-  print("suggestion, where the loss falls fastest (^, as Lightning): {:.2g}\n", *steepest);
-  if (are_far_apart(*steepest, tenth))
-    print("These are far apart: the losses are noisy. Trust the curve, or try more --steps or a larger batch.\n");
-  print("\nTo train: {}\n", training_command(source, /*world_size=*/1, {fmt::format("optimizer.lr={:.2g}", *steepest)}));
+  print("the loss is least at {:.2g}{}\n", advice->least,
+        advice->rise ? fmt::format(" and above where its fall began from {:.2g} on", *advice->rise) : "");
+  if (!advice->rise) {
+    print("No suggestion: the loss does not rise again; try a higher --max-lr.\n");
+    return;
+  }
+  if (!suggestion) {
+    print("No suggestion: these differ by more than a factor of 10. Look at the curve, or try more --steps or a larger batch.\n");
+    return;
+  }
+  print("suggestion (^), {}: {:.2g}\n",
+        is_sgd ? fmt::format("a third of {:.2g}", *advice->rise) : fmt::format("a tenth of {:.2g}", advice->least), *suggestion);
+  print("\nTo train: {}\n", training_command(source, /*world_size=*/1, {fmt::format("optimizer.lr={:.2g}", *suggestion)}));
 }
 
 }  // namespace
 
 ExitCode lr_find(const std::vector<std::string>& args) {
   CLI::App app(
-      "Finds a learning rate: trains from the start while the learning rate grows from step to step, and shows where the loss falls "
-      "fastest. "
-      "Writes no files; under a launcher it runs on all ranks.",
+      "Finds a learning rate: trains from the start while the learning rate grows from step to step, and suggests one from the curve of "
+      "the loss. Stopped by Ctrl-C it shows the curve so far. Writes no files; under a launcher it runs on all ranks.",
       "trainer lr-find");
   config::ExperimentSource source;
   cli::add_experiment(app, source);
@@ -136,12 +159,15 @@ ExitCode lr_find(const std::vector<std::string>& args) {
     tested.overrides = overrides_of_test(source.overrides, range.num_steps);
     session::RankContext context(process, tested);
     LrRangeTest test(range);
-    const auto exit_code = context.run([&] { return run_test(context, test) ? ExitCode::kDone : ExitCode::kStopped; });
-    if (exit_code == ExitCode::kDone && context.rank() == 0) {
+    const auto exit_code = context.run([&] { return run_test(context, test, range.num_steps) ? ExitCode::kDone : ExitCode::kStopped; });
+    const bool has_curve = exit_code == ExitCode::kDone || (exit_code == ExitCode::kStopped && !test.points().empty());
+    if (has_curve && context.rank() == 0) {
+      const auto& optimizer = context.experiment().optimizer.component.name;
+      const bool is_sgd = optimizer == "sgd" || optimizer == "sam";
       if (as_json) {
-        print("{}\n", to_json(test));
+        print("{}\n", to_json(test, is_sgd));
       } else {
-        print_text(test, range, source);
+        print_text(test, is_sgd, range, source);
       }
     }
     return exit_code;

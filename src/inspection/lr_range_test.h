@@ -1,5 +1,5 @@
 #pragma once
-// The learning-rate range test (Smith 2015, https://arxiv.org/abs/1506.01186), as the lr_find of PyTorch Lightning and of fastai does it:
+// The learning-rate range test (Smith 2015, https://arxiv.org/abs/1506.01186), as the lr_find of PyTorch Lightning and of fastai runs it:
 // the learning rate grows exponentially from step to step, and the loss is smoothed by a moving average with bias correction.
 
 #include <cstdint>
@@ -33,13 +33,21 @@ class LrRangeTest {
   bool is_done() const { return has_diverged_ || static_cast<int64_t>(points_.size()) >= range_.num_steps; }
   const std::vector<Point>& points() const { return points_; }
 
-  // Lightning's suggestion, where the smoothed loss falls fastest, without the first 10 points and the last one; but only up to the least
-  // smoothed loss, because a fall after the rise means nothing. Empty if fewer than 2 are left, or if it falls nowhere.
-  std::optional<double> steepest_lr() const;
-  // fastai's older advice: a tenth of the learning rate at which the smoothed loss is least. Empty without points.
-  std::optional<double> tenth_of_minimum_lr() const;
+  // What the curve says.
+  struct Advice {
+    double least = 0;            // the learning rate at which the smoothed loss is least
+    std::optional<double> rise;  // the first one, behind half of the fall, from which on three losses are above where the fall began
+    // For sgd and sam a third of `rise`; for others, whose steps do not grow with the gradient, a tenth of `least` (fastai's advice, for
+    // Adam). Empty without a rise, or if the two differ by more than a factor of 10.
+    std::optional<double> suggestion(bool is_sgd) const;
+  };
+  // The average of the first tenth of the points, at least 10, has seen few losses, and the last 5 may diverge: as fastai, the search for
+  // the fall leaves them out. Empty before the test is done, and if the loss falls no further than its noise explains.
+  std::optional<Advice> advice() const;
 
  private:
+  double noise_of_average() const;
+
   LrRange range_;
   std::vector<Point> points_;
   double average_ = 0;

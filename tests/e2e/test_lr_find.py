@@ -2,11 +2,13 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import terminal  # noqa: E402
 from program import BINARY, ROOT, FolderCase  # noqa: E402
 
 # In bfloat16, the halves of a batch round otherwise than the whole.
@@ -27,7 +29,8 @@ class LrFindTest(FolderCase):
         self.assertEqual(runs[0].stdout, runs[1].stdout)
         one, two = json.loads(runs[0].stdout), json.loads(runs[2].stdout)
         self.assertEqual((len(one["points"]), len(two["points"])), (100, 100))
-        self.assertEqual((one["suggestion"], one["tenth_of_minimum"]), (two["suggestion"], two["tenth_of_minimum"]))
+        for key in ("suggestion", "least", "rise"):
+            self.assertEqual(one[key], two[key])
         for a, b in zip(one["points"], two["points"], strict=True):
             self.assertAlmostEqual(a["loss"], b["loss"], delta=1e-5 * a["loss"])
         self.assertAlmostEqual(one["points"][0]["lr"], 1e-7)
@@ -38,6 +41,17 @@ class LrFindTest(FolderCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stdout, r"(?m)^\d\d steps from 1e-07 to \S+; then the loss diverged$")
         self.assertRegex(run.stdout, r"(?m)^To train: trainer --config \S+demo_linear.yaml .* 'optimizer={name: sgd, lr: 0.01}' optimizer.lr=\S+$")
+
+    def test_shows_a_bar_and_when_interrupted_the_curve_so_far(self):
+        command = [BINARY, "lr-find", *RUN, "--steps", "100000"]
+        code, text = terminal.run(command, interrupt_at=b" of 100000", cwd=self.folder)
+        self.assertEqual(code, 75, text)
+        self.assertIn(terminal.ERASE, text)
+        without_colours = re.sub(r"\x1b\[\d*m", "", text)
+        self.assertRegex(without_colours, r"\d+% \[=* *\]  step \d+ of 100000  lr \S+  loss \d\.\d+")
+        lines = terminal.show(text, 80).lines()
+        self.assertGreaterEqual(len([line for line in lines if "|" in line]), 10, text)
+        self.assertTrue(any(re.fullmatch(r"Stopped after \d+ of 100000 steps, so that nothing is suggested\.", line) for line in lines), text)
 
     def test_mistakes(self):
         run = self.lr_find("optimizer.lr=0")

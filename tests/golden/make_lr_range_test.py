@@ -1,6 +1,5 @@
-"""Writes lr_range_test.json into its own folder: losses of learning-rate range tests, and what they lead to by the rules of Lightning's
-lr_find (smoothing 0.98 with bias correction, end at four times the least smoothed loss, the steepest fall by torch.gradient without the
-first 10 points and the last one), and a tenth of the learning rate with the least smoothed loss. The learning rate grows from 1e-7 to 10.
+"""Writes lr_range_test.json into its own folder: losses of learning-rate range tests, and how Lightning's and fastai's lr_find smooth them
+(0.98 with bias correction) and end (at four times the least smoothed loss).
 """
 import json
 import pathlib
@@ -11,7 +10,6 @@ SMOOTHING = 0.98
 
 
 def range_test(losses):
-    lrs = [1e-7 * (10 / 1e-7) ** (step / (len(losses) - 1)) for step in range(len(losses))]
     average, least, smoothed, diverged = 0.0, float("inf"), [], False
     for step, loss in enumerate(losses):
         average = SMOOTHING * average + (1 - SMOOTHING) * loss
@@ -20,13 +18,10 @@ def range_test(losses):
         diverged = smoothed[-1] > 4 * least
         if diverged:
             break
-    slopes = torch.gradient(torch.tensor(smoothed[10:-1], dtype=torch.float64))[0]
     return {
         "losses": losses,
         "smoothed": smoothed,
         "diverged": diverged,
-        "steepest_lr": lrs[10 + int(slopes.argmin())],
-        "tenth_of_minimum_lr": lrs[smoothed.index(min(smoothed))] / 10,
     }
 
 

@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import termios
@@ -52,8 +53,8 @@ class Screen:
         return [row.rstrip() for row in self.rows if row.strip()]
 
 
-def run(command, columns=80, term="xterm", **options):
-    """Runs the command on a terminal of its own; returns its exit code and what it wrote there."""
+def run(command, columns=80, term="xterm", interrupt_at=None, **options):
+    """Runs the command on a terminal of its own; returns its exit code and what it wrote there. `interrupt_at`: what is followed by SIGINT."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment = {**os.environ, "TERM": term}
@@ -68,6 +69,9 @@ def run(command, columns=80, term="xterm", **options):
         if not part:
             break
         data += part
+        if interrupt_at is not None and interrupt_at in data:
+            process.send_signal(signal.SIGINT)
+            interrupt_at = None
     os.close(ours)
     return process.wait(), data.decode()
 
