@@ -142,7 +142,8 @@ RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
 
 std::string version_of(const std::filesystem::path& folder) {
   std::string version = is_locked(folder / ".lock") ? "running" : "ended";
-  for (const char* name : {"metrics.jsonl", "summary.json", "evaluation.json", "best_evaluation.json", "environment.json", "config.yaml", "classes.txt"}) {
+  for (const char* name :
+       {"metrics.jsonl", "summary.json", "evaluation.json", "best_evaluation.json", "environment.json", "config.yaml", "classes.txt"}) {
     std::error_code missing;
     const auto size = std::filesystem::file_size(folder / name, missing);
     const auto time = std::filesystem::last_write_time(folder / name, missing).time_since_epoch().count();

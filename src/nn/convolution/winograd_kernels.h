@@ -16,8 +16,8 @@
 
 namespace trainer::nn::convolution {
 
-// Rounding is relative to the largest values of a tile, not to those that an output is a sum of. Where these are alike, F(2×2, 3×3) rounds as
-// the direct algorithm does, and F(4×4, 3×3) three to six times more; an output near much larger values loses more.
+// Rounding is relative to the largest values of a tile, not to those that an output is a sum of. Where these are alike, F(2×2, 3×3) rounds
+// as the direct algorithm does, and F(4×4, 3×3) three to six times more; an output near much larger values loses more.
 enum class Tile : int64_t { k2 = 2, k4 = 4 };
 
 struct Shape {
