@@ -12,8 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 10> kFiles = {".lock",         "config.yaml", "environment.json", "classes.txt",  "train.log",
-                                                     "metrics.jsonl", "metrics.csv", "evaluation.json",  "summary.json", "profile.json"};
+constexpr std::array<std::string_view, 12> kFiles = {
+    ".lock",         ".trainer_run", "config.yaml",     "environment.json",     "classes.txt",  "train.log",
+    "metrics.jsonl", "metrics.csv",  "evaluation.json", "best_evaluation.json", "summary.json", "profile.json"};
 
 // Training writes both at its start.
 bool is_run(const fs::path& folder) {
