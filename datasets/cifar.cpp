@@ -40,6 +40,10 @@ class Cifar : public input::Dataset {
     return {.image = input::ImageView::whole(label + 1, kChannels, kSide, kSide), .values = {}, .label = *label, .target = {}};
   }
 
+  void list(const std::function<void(const ListedSample&)>& use) const override {
+    for (const auto* record : records_) use({.label = record[label_offset_]});
+  }
+
   void prefetch(int64_t index) const override { prefetch_memory(records_[static_cast<size_t>(index)] + label_offset_, 1 + kImageBytes); }
 
  private:

@@ -21,6 +21,13 @@ Options options_in(const std::filesystem::path& folder) {
   return options;
 }
 
+// Whether Dataset::list() tells the size of that sample: of a thousand of them, spread evenly, because on a file system of a network it
+// takes a message for each.
+inline bool lists_size(int64_t index, int64_t num_samples) {
+  constexpr int64_t kMostSizes = 1000;
+  return index % ((num_samples + kMostSizes - 1) / kMostSizes) == 0;
+}
+
 // Asks the processor to load memory that is read soon. Into the second-level cache: the first accepts few requests at a time, so that the
 // others would wait.
 inline void prefetch_memory(const uint8_t* bytes, size_t count) {

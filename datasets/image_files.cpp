@@ -15,6 +15,7 @@
 #include "base/file_access.h"
 #include "base/plural.h"
 #include "base/text.h"
+#include "datasets/files.h"
 
 namespace trainer::datasets {
 namespace {
@@ -26,6 +27,13 @@ constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
   throw std::runtime_error("cannot be read: " + (reason == 0 ? describe_irregular(path) : std::generic_category().message(reason)));
 }
 
+// 0 if that cannot be determined.
+int64_t num_bytes_of(const std::string& path) {
+  const FileAccess access("examining", path);
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
+}
+
 class ImageFiles : public input::Dataset {
  public:
   ImageFiles(input::DatasetInfo info, ImageList images) : info_(std::move(info)), images_(std::move(images)) {}
@@ -34,6 +42,14 @@ class ImageFiles : public input::Dataset {
   int64_t size() const override { return images_.size(); }
   std::string name(int64_t index) const override { return images_.path(index); }
   int64_t label(int64_t index) const override { return images_.label(index); }
+
+  void list(const std::function<void(const ListedSample&)>& use) const override {
+    for (int64_t i = 0; i < size(); ++i) {
+      auto name = images_.name(i);
+      if (name.starts_with('/')) name.remove_prefix(name.rfind('/') + 1);
+      use({.name = name, .label = images_.label(i), .num_bytes = lists_size(i, size()) ? num_bytes_of(images_.path(i)) : 0});
+    }
+  }
 
   input::Sample read(int64_t index, input::Scratch& scratch) const override {
     return {

@@ -27,7 +27,9 @@ class ImageList {
 
   int64_t size() const { return static_cast<int64_t>(offsets_.size()); }
   int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }
-  std::string path(int64_t index) const { return (folder_ / (paths_.data() + offsets_[static_cast<size_t>(index)])).string(); }
+  // As it was added.
+  std::string_view name(int64_t index) const { return paths_.data() + offsets_[static_cast<size_t>(index)]; }
+  std::string path(int64_t index) const { return (folder_ / name(index)).string(); }
   int64_t num_classes_with_images() const;
 
  private:

@@ -64,6 +64,17 @@ class Lmdb : public input::Dataset {
     return std::string(rest.substr(0, rest.find('\0')));
   }
 
+  // Names are those of the folder that was packed, of which only the files' own are the same on every host.
+  void list(const std::function<void(const ListedSample&)>& use) const override {
+    auto rest = as_text(names_);
+    for (int64_t i = 0; i < size(); ++i) {
+      auto name = rest.substr(0, rest.find('\0'));
+      rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+      name.remove_prefix(name.rfind('/') + 1);
+      use({.name = name, .label = label(i), .num_bytes = lists_size(i, size()) ? num_bytes(i) : 0});
+    }
+  }
+
   // Lets the system read a sample that is not in memory at once, instead of page by page.
   void prefetch(int64_t index) const override {
     static const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
@@ -90,6 +101,15 @@ class Lmdb : public input::Dataset {
     if (pack_.version == 1) return;
     if (as_text(reader_.find(kChecksumsKey)) != checksums_entry(as_text(info), as_text(labels_), as_text(names_))) {
       throw std::runtime_error("the checksums of its entries #info, #labels and #names are wrong");
+    }
+  }
+
+  // 0 if the sample cannot be found.
+  int64_t num_bytes(int64_t index) const {
+    try {
+      return static_cast<int64_t>(find(index).bytes.size());
+    } catch (const std::runtime_error&) {
+      return 0;
     }
   }
 

@@ -49,6 +49,10 @@ class Mnist : public input::Dataset {
             .target = {}};
   }
 
+  void list(const std::function<void(const ListedSample&)>& use) const override {
+    for (const auto label : labels_) use({.label = label});
+  }
+
   void prefetch(int64_t index) const override { prefetch_memory(pixels_of(index), kMnistImageBytes); }
 
  private:

@@ -19,7 +19,7 @@
 
 namespace trainer::distributed {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Introduction, rank, version, config, problem, world_size)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Introduction, rank, version, config, config_with_data, problem, world_size)
 
 namespace {
 
@@ -124,6 +124,10 @@ std::vector<Introduction> collect(c10d::Store& store, SecretCheck& secret_check,
   }
 }
 
+std::string differences(const std::string& config_of_rank0, const std::string& config) {
+  return config::to_string(config::differences(config::parse_yaml(config_of_rank0, "rank 0"), config::parse_yaml(config, "another rank")));
+}
+
 void check_equal(const std::vector<Introduction>& ranks) {
   const auto& first = ranks.front();
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
@@ -137,11 +141,14 @@ void check_equal(const std::vector<Introduction>& ranks) {
                                    other.rank.host, other.version, first.rank.host, first.version));
     }
     if (other.config != first.config) {
-      const auto found = config::differences(config::parse_yaml(first.config, "rank 0"), config::parse_yaml(other.config, "another rank"));
       throw UsageError(
           fmt::format("rank {} on {} has another configuration than rank 0: {}; start all ranks with the same file and "
                       "overrides",
-                      rank, other.rank.host, config::to_string(found)));
+                      rank, other.rank.host, differences(first.config, other.config)));
+    }
+    if (other.config_with_data != first.config_with_data) {
+      throw DataError(fmt::format("rank {} on {} has other data than rank 0, from which follows {}; give all ranks the same data", rank,
+                                  other.rank.host, differences(first.config_with_data, other.config_with_data)));
     }
   }
 }

@@ -16,9 +16,11 @@ namespace trainer::distributed {
 struct Introduction {
   RankInfo rank;        // meet() fills in local_rank and address
   std::string version;  // of the program and of LibTorch: all ranks run the same
-  std::string config;   // the resolved file: the same on all ranks
-  Problem problem;      // why this rank cannot continue
-  int world_size = 0;   // set by its launcher: the same on all ranks; filled in by meet()
+  std::string config;   // the resolved file, without what follows from the data set: the same on all ranks
+  // With it: the same on all ranks if each reads the data itself.
+  std::string config_with_data = {};
+  Problem problem = {};  // why this rank cannot continue
+  int world_size = 0;    // set by its launcher: the same on all ranks; filled in by meet()
 };
 
 struct Meeting {
@@ -36,8 +38,9 @@ struct Meeting {
 // Collective; not for a run of one process. Waits up to `timeout` for late ranks, and logs on rank 0 which ones are missing. Throws
 // StoppedWhileMeeting when this or another rank is asked to stop; PeerError that names the ranks that did not join, a rank that joined
 // twice or sent something else, a port that is in use or a host that cannot be reached; and UsageError when two ranks differ in secret,
-// version or configuration (with the difference) or have a problem. An error that rank 0 finds is thrown on all ranks, with its text only
-// on rank 0, so that it is reported once. `logger` has to outlive the meeting's stores, which warn of values without the secret.
+// version or configuration (with the difference) or have a problem, and DataError when the configurations that follow from their data
+// differ. An error that rank 0 finds is thrown on all ranks, with its text only on rank 0, so that it is reported once. `logger` has to
+// outlive the meeting's stores, which warn of values without the secret.
 Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction,
              const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger);
 

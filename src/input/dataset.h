@@ -2,9 +2,11 @@
 // The interface of data sets. It does not use torch: samples are plain memory.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "input/image.h"
@@ -70,6 +72,14 @@ class Dataset {
     const auto text = name(index);
     return "sample " + std::to_string(index) + (text.empty() ? "" : ", " + text);
   }
+  // What tells a sample from that of another copy of the data set, without reading its pixels.
+  struct ListedSample {
+    std::string_view name = {};  // as in the data set's own folder, which may lie elsewhere on another host; empty: it has only its index
+    int64_t label = 0;
+    int64_t num_bytes = 0;  // 0: not known
+  };
+  // Calls `use` for each sample, in their order. Generated samples, which have no copies, are not listed.
+  virtual void list(const std::function<void(const ListedSample&)>& /*use*/) const {}
   // A hint that read(index) follows after the next read(). It hides the cache misses of shuffled samples in memory.
   virtual void prefetch(int64_t /*index*/) const {}
 };

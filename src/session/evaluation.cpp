@@ -14,21 +14,9 @@ namespace {
 engine::Data open_data(RankContext& context, const std::optional<EvaluationData>& evaluated, const engine::Network& network) {
   const auto& experiment = context.experiment();
   const auto& ranks = context.ranks();
-  auto& barrier = context.barrier();
   engine::Data data;
-  const auto open = [&] { data.validation = open_split(experiment, evaluated->dataset, evaluated->split, context.logger()); };
-  // First on one process of each host, which downloads missing data.
-  barrier.on_all_ranks([&] {
-    if (ranks.reads_data() && context.local_rank() == 0) open();
-  });
-  barrier.on_all_ranks([&] {
-    if (ranks.reads_data() && context.local_rank() != 0) open();
-  });
-  if (ranks.reading) {
-    const auto description = ranks.reading->broadcast_bytes(ranks.reads_data() ? describe_samples(data) : "");
-    if (!ranks.reads_data()) set_samples(description, data);
-  }
-  barrier.on_all_ranks([&] { add_validation_batches(experiment, network.placement, ranks, context.logger(), data.validation); });
+  open_together(context, data, [&] { data.validation = open_split(experiment, evaluated->dataset, evaluated->split, context.logger()); });
+  context.barrier().on_all_ranks([&] { add_validation_batches(experiment, network.placement, ranks, context.logger(), data.validation); });
   return data;
 }
 

@@ -95,9 +95,8 @@ config::Registries registries_without_check() {
   return registries;
 }
 
-// What has to be the same on all ranks: the resolved file; if not all of them see the data set, without what follows from it.
-std::string text_to_compare(const config::Experiment& experiment, const std::string& resolved) {
-  if (experiment.dataset.distribution == config::Distribution::kLocal) return resolved;
+// The resolved file without what follows from the data set, which not all ranks may see.
+std::string text_without_data(const config::Experiment& experiment) {
   const auto registries = registries_without_check();
   auto as_given = config::load_text(config::to_yaml(experiment.tree), "", {}, registries);
   return config::to_yaml(as_given, registries);
@@ -135,8 +134,11 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
     logger_->info("{}", rank_env.decision);
     const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
-    const distributed::Introduction mine{
-        .rank = meeting.ranks.front(), .version = version, .config = text_to_compare(experiment_, config_text_), .problem = problem};
+    distributed::Introduction mine{.rank = meeting.ranks.front(), .version = version, .problem = problem};
+    if (problem.text.empty()) {
+      mine.config = text_without_data(experiment_);
+      if (experiment_.dataset.distribution == config::Distribution::kLocal) mine.config_with_data = config_text_;
+    }
     const std::chrono::seconds timeout(section.timeout_seconds);
     meeting = distributed::meet(rank_env, point, mine, secret, timeout, *logger_);
     barrier_ = {meeting.store, rank_env.rank, rank_env.world_size, timeout};

@@ -161,22 +161,11 @@ datasets::DatasetFactory Session::place_dataset() {
 engine::Data Session::open_data(const engine::Network& network) {
   engine::Data data;
   const auto& ranks = context_.ranks();
-  const auto open = [&] {
+  open_together(context_, data, [&] {
     data = open_samples(context_.experiment(), place_dataset(), context_.logger(),
                         num_overfit_samples(context_.experiment(), ranks.world->size()));
     add_sampler(context_.experiment(), ranks, data);
-  };
-  // First on one process of each host, which downloads and copies missing data.
-  context_.barrier().on_all_ranks([&] {
-    if (ranks.reads_data() && context_.local_rank() == 0) open();
   });
-  context_.barrier().on_all_ranks([&] {
-    if (ranks.reads_data() && context_.local_rank() != 0) open();
-  });
-  if (ranks.reading) {
-    const auto description = ranks.reading->broadcast_bytes(ranks.reads_data() ? describe_samples(data) : "");
-    if (!ranks.reads_data()) set_samples(description, data);
-  }
   context_.barrier().on_all_ranks([&] { add_batches(context_.experiment(), network.placement, ranks, context_.logger(), data); });
   return data;
 }

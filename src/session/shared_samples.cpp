@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "session/compare_data.h"
+
 namespace trainer::session {
 namespace {
 
@@ -20,8 +22,6 @@ void set_from_json(const nlohmann::json& json, engine::DataSource& source) {
       .shape = json["shape"], .is_image = json["is_image"], .num_classes = json["num_classes"], .num_targets = json["num_targets"]};
 }
 
-}  // namespace
-
 std::string describe_samples(const engine::Data& data) {
   const nlohmann::json json = {
       {"train", to_json(data.train)}, {"validation", to_json(data.validation)}, {"samples_per_epoch", data.samples_per_epoch}};
@@ -33,6 +33,21 @@ void set_samples(const std::string& description, engine::Data& data) {
   set_from_json(json["train"], data.train);
   set_from_json(json["validation"], data.validation);
   data.samples_per_epoch = json["samples_per_epoch"];
+}
+
+}  // namespace
+
+void open_together(RankContext& context, engine::Data& data, const std::function<void()>& open) {
+  const auto& ranks = context.ranks();
+  for (const bool is_first_of_host : {true, false}) {
+    context.barrier().on_all_ranks([&] {
+      if (ranks.reads_data() && (context.local_rank() == 0) == is_first_of_host) open();
+    });
+  }
+  require_same_data(context.barrier(), ranks, data);
+  if (!ranks.reading) return;
+  const auto description = ranks.reading->broadcast_bytes(ranks.reads_data() ? describe_samples(data) : "");
+  if (!ranks.reads_data()) set_samples(description, data);
 }
 
 }  // namespace trainer::session

@@ -1,9 +1,10 @@
-"""Runs in which one rank reads the data for others (dataset.distribution). TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was
+"""Runs in which one rank reads the data for others (dataset.distribution), and ranks that see other data. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was
 built without OpenCV."""
 
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from equal_runs import ENVIRONMENT, results_of, tensors  # noqa: E402
 from launches import BINARY, LaunchCase  # noqa: E402
+from troubleshooting import plants  # noqa: E402
 
 SCHEMES = ("scatter", "broadcast")
 # The classes, the transforms and what is held out for validation follow from the folder of images.
@@ -49,10 +51,11 @@ class DistributionTest(LaunchCase):
         self.without_images.mkdir()
         write_images(self.with_images / "images")
 
-    def start_rank(self, rank, folder, *settings, world_size=2, prefix=()):
+    def start_rank(self, rank, folder, *settings, world_size=2, prefix=(), command=None):
         variables = {"RANK": rank, "WORLD_SIZE": world_size, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": self.port,
                      "GLOO_SOCKET_IFNAME": "lo"}
-        process = subprocess.Popen([*prefix, BINARY, "--config", self.config, "--run-dir", self.run_dir, *CROPS, *settings], cwd=folder,
+        command = command or ["--config", self.config, "--run-dir", self.run_dir, *CROPS, *settings]
+        process = subprocess.Popen([*prefix, BINARY, *command], cwd=folder,
                                    env={**ENVIRONMENT, **{name: str(value) for name, value in variables.items()}},
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.communicate)
@@ -100,6 +103,71 @@ class DistributionTest(LaunchCase):
         self.assertIn("\nerror: rank 2: dataset.root: there is no folder images; ", errors[0])
         self.run_ranks("one", one_reader, "dataset.distribution=scatter", "dataset.distribution_group_size=4", prefixes=hosts)
         self.assert_equal_runs("one", "local")
+
+    def make_other(self, change):
+        """Another folder in which a rank can be started, whose images `change` has changed."""
+        other = self.folder / "other"
+        shutil.rmtree(other, ignore_errors=True)
+        shutil.copytree(self.with_images, other)
+        change(other)
+        return other
+
+    @plants("One rank has other data")
+    def test_ranks_with_other_data_are_refused(self, row):
+        cat = "images/cat/10.ppm"
+        for name, change, text in (
+                ("renamed", lambda other: (other / "images/dog").rename(other / "images/ape"),
+                 "other training images than rank 0: class 0 is ape, not cat"),
+                ("missing", lambda other: (other / cat).unlink(),
+                 "23 training images, rank 0 has 24; the first difference: image 5 is cat/12.ppm of class 0 with 5941 bytes, not "
+                 "cat/10.ppm of class 0 with 6013 bytes"),
+                ("shortened", lambda other: os.truncate(other / cat, 100),
+                 "other training images than rank 0: image 5 is cat/10.ppm of class 0 with 100 bytes, not cat/10.ppm of class 0 with 6013 bytes")):
+            with self.subTest(name):
+                zero, one = self.run_ranks(name, [self.with_images, self.make_other(change)], codes=[3, 3])
+                row.check(self, zero, 3, [3], RANK=1, TEXT=text)
+                self.assertEqual(one, "")
+
+    @plants("One rank has other classes")
+    def test_ranks_with_other_classes_are_refused(self, row):
+        def add_a_class(other):
+            (other / "images/owl").mkdir()
+            shutil.copy(other / "images/cat/10.ppm", other / "images/owl")
+
+        zero, _ = self.run_ranks("classes", [self.with_images, self.make_other(add_a_class)], codes=[3, 3])
+        row.check(self, zero, 3, [3], RANK=1, TEXT="model.num_classes: 3, not 2")
+
+    def test_ranks_with_other_files_of_data_are_refused(self):
+        def pack(folder):
+            shutil.rmtree(folder / "packed", ignore_errors=True)
+            subprocess.run([BINARY, "data", "pack", "--config", self.config, "--output", "packed", *CROPS], cwd=folder, check=True, capture_output=True)
+
+        def pack_fewer(folder):
+            (folder / "images/dog/11.ppm").unlink()
+            pack(folder)
+
+        rows = [f"images/{('cat', 'dog')[i % 2]}/{i:02}.ppm,{('cat', 'dog')[i % 2]}\n" for i in range(24)]
+        (self.with_images / "train.csv").write_text("".join(rows))
+        (self.with_images / "validation.csv").write_text(f"{rows[0]}images/dog/07.ppm,dog\n")
+        pack(self.with_images)
+        for dataset, change, text in (
+                ("{name: csv, train: train.csv, validation: validation.csv}",
+                 lambda other: (other / "validation.csv").write_text(f"{rows[0]}images/dog/07.ppm,cat\n"),
+                 "other validation images than rank 0: image 1 is images/dog/07.ppm of class 0 with 6076 bytes, not images/dog/07.ppm of class 1 "),
+                ("{name: lmdb, root: packed}", pack_fewer, "23 training images, rank 0 has 24; the first difference: image 17 is 13.ppm of class 1 ")):
+            with self.subTest(dataset):
+                folders = [self.with_images, self.make_other(change)]
+                zero, _ = self.run_ranks("refused", folders, f"dataset={dataset}", *CROPS, codes=[3, 3])
+                self.assertRegex(zero, f"error: rank 1 on .* has {text}")
+
+    def test_an_evaluation_of_other_data_is_refused(self):
+        self.run_ranks("trained", [self.with_images] * 2)
+        other = self.make_other(lambda other: os.truncate(other / "images/dog/11.ppm", 100))
+        evaluation = ["eval", "--checkpoint", self.run_dir / "checkpoints" / "last.pt"]
+        ranks = [self.start_rank(rank, folder, command=evaluation) for rank, folder in enumerate((self.with_images, other))]
+        zero, one = (rank.communicate(timeout=60)[1] for rank in ranks)
+        self.assertEqual([rank.returncode for rank in ranks], [3, 3], zero + one)
+        self.assertRegex(zero, "error: rank 1 on .* has other training images than rank 0: image 17 is dog/11.ppm of class 1 with 100 bytes, not ")
 
     def test_an_image_that_cannot_be_read(self):
         (self.with_images / "images" / "dog" / "11.ppm").write_bytes(b"P6\n")

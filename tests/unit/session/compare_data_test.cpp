@@ -1,0 +1,146 @@
+#include "session/compare_data.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "base/error.h"
+#include "tests/testing/ranks.h"
+
+namespace trainer::session {
+namespace {
+
+struct Image {
+  std::string name;
+  int64_t label = 0;
+  int64_t num_bytes = 0;
+};
+
+// What one rank sees.
+struct Copy {
+  std::vector<std::string> classes = {"cat", "dog"};
+  std::vector<int64_t> shape = {3, 8, 8};
+  std::vector<Image> images = {};
+  bool reads = true;
+  std::vector<int64_t> order = {0, 1, 2};
+};
+
+class Order : public input::Sampler {
+ public:
+  explicit Order(std::vector<int64_t> order) : order_(std::move(order)) {}
+  int64_t num_samples() const override { return static_cast<int64_t>(order_.size()); }
+  std::vector<int64_t> order(int64_t) const override { return order_; }
+
+ private:
+  std::vector<int64_t> order_;
+};
+
+class ListedImages : public input::Dataset {
+ public:
+  explicit ListedImages(const Copy& copy)
+      : info_{.shape = copy.shape, .num_classes = 2, .class_names = copy.classes}, images_(copy.images) {}
+  const input::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return static_cast<int64_t>(images_.size()); }
+  input::Sample read(int64_t, input::Scratch&) const override { return {}; }
+  void list(const std::function<void(const ListedSample&)>& use) const override {
+    for (const auto& image : images_) use({image.name, image.label, image.num_bytes});
+  }
+
+ private:
+  input::DatasetInfo info_;
+  std::vector<Image> images_;
+};
+
+Copy complete() {
+  Copy copy;
+  for (int64_t i = 0; i < 40; ++i) copy.images.push_back({std::to_string(i) + ".jpg", i / 20, 100 + i});
+  return copy;
+}
+
+// The message of rank 0; empty if no rank throws.
+std::string compare(const std::vector<Copy>& copies) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::mutex mutex;
+  std::string message;
+  int num_refused = 0;
+  testing::run_ranks(static_cast<int>(copies.size()), [&](distributed::ProcessGroups& groups) {
+    const auto rank = static_cast<size_t>(groups.world()->rank());
+    distributed::StartupBarrier barrier(store, static_cast<int>(rank), static_cast<int>(copies.size()), std::chrono::minutes(1));
+    engine::Ranks ranks{.world = groups.world()};
+    for (size_t i = 0; i < copies.size(); ++i) ranks.infos.push_back({.host = "host-" + std::to_string(i)});
+    if (!copies[rank].reads) ranks.reading = groups.world();  // in which only rank 0 reads
+    engine::Data data;
+    data.train.files = std::make_unique<ListedImages>(complete());
+    data.validation.files = std::make_unique<ListedImages>(copies[rank]);
+    data.sampler = std::make_unique<input::DistributedSampler>(std::make_unique<Order>(copies[rank].order), input::ShardOptions{});
+    data.samples_per_epoch = 3;
+    try {
+      require_same_data(barrier, ranks, data);
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex);
+      EXPECT_EQ(error.exit_code(), ExitCode::kData);
+      if (rank == 0) message = error.what();
+      ++num_refused;
+    }
+  });
+  EXPECT_EQ(num_refused, message.empty() ? 0 : static_cast<int>(copies.size()));
+  return message;
+}
+
+constexpr const char* kRemedy = "; give all ranks the same data, in which nothing changes while they start";
+
+TEST(CompareData, EqualCopiesPass) { EXPECT_EQ(compare({complete(), complete(), complete()}), ""); }
+
+TEST(CompareData, TheFirstDifferenceIsNamed) {
+  auto fewer = complete();
+  fewer.images.erase(fewer.images.begin() + 7);
+  EXPECT_EQ(compare({complete(), complete(), fewer}),
+            std::string("rank 2 on host-2 has 39 validation images, rank 0 has 40; the first difference: image 7 is 8.jpg of class 0 with "
+                        "108 bytes, not 7.jpg of class 0 with 107 bytes") +
+                kRemedy);
+  auto shorter = complete();
+  shorter.images.pop_back();
+  EXPECT_EQ(
+      compare({complete(), shorter}),
+      std::string("rank 1 on host-1 has 39 validation images, rank 0 has 40; the first difference: only rank 0 has image 39, 39.jpg of "
+                  "class 1 with 139 bytes") +
+          kRemedy);
+  EXPECT_EQ(compare({shorter, complete()}).substr(0, 100),
+            "rank 1 on host-1 has 40 validation images, rank 0 has 39; the first difference: only rank 1 has imag");
+  const auto other_than = [](const std::string& example) {
+    return "rank 1 on host-1 has other validation images than rank 0: " + example + kRemedy;
+  };
+  auto cut = complete();
+  cut.images[39].num_bytes = 5;
+  EXPECT_EQ(compare({complete(), cut}), other_than("image 39 is 39.jpg of class 1 with 5 bytes, not 39.jpg of class 1 with 139 bytes"));
+  auto relabelled = complete();
+  relabelled.images[0].label = 1;
+  EXPECT_EQ(compare({complete(), relabelled}),
+            other_than("image 0 is 0.jpg of class 1 with 100 bytes, not 0.jpg of class 0 with 100 bytes"));
+  auto renamed = complete();
+  renamed.classes = {"ape", "cat"};
+  EXPECT_EQ(compare({complete(), renamed}), other_than("class 0 is ape, not cat"));
+  auto grey = complete();
+  grey.shape = {1, 8, 8};
+  EXPECT_EQ(compare({complete(), grey}), other_than("the shape is [1, 8, 8], not [3, 8, 8]"));
+}
+
+TEST(CompareData, TheOrderOfASamplerCounts) {
+  auto other = complete();
+  other.order = {0, 2, 1};
+  EXPECT_EQ(
+      compare({complete(), other}),
+      std::string("rank 1 on host-1 has another order of the training images than rank 0: draw 1 of rank 0 in the first epoch is image "
+                  "2, not image 1") +
+          kRemedy);
+}
+
+TEST(CompareData, RanksThatDoNotReadAreNotCompared) {
+  Copy none;
+  none.reads = false;
+  EXPECT_EQ(compare({complete(), none}), "");
+}
+
+}  // namespace
+}  // namespace trainer::session
