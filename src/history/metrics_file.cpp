@@ -90,7 +90,7 @@ class MetricsReader {
     const auto now = number_of(event, "time").value_or(run_.updated);
     if (kind == "start" || kind == "resume") {
       begin_session(event, now, kind == "resume");
-    } else {
+    } else if (run_.updated > 0) {
       // A clock that was set back takes nothing away.
       run_.seconds += std::max(now - run_.updated, 0.0);
     }

@@ -98,6 +98,11 @@ TEST_F(RunRecordTest, AClockThatWasSetBackTakesNoTimeAway) {
   EXPECT_GE(read(Detail::kOverview).seconds, 0);
 }
 
+TEST_F(RunRecordTest, AFileWithoutItsBeginningHasTheTimeOfItsEvents) {
+  write("metrics.jsonl", train(10, 110, "2") + train(20, 120, "2"));
+  EXPECT_EQ(read().seconds, 10);
+}
+
 TEST_F(RunRecordTest, HalfWrittenLinesAndOtherValuesAreLeftOut) {
   write("metrics.jsonl", kStart + train(5, 105, "NaN") + train(6, 106, "null") + "{\"event\":\"tr\n\n[1]\n{\"event\":3,\"step\":\"x\"}\n" +
                              train(7, 107, "-Infinity") + R"({"event":"train","time":108,"step":8,"lo)");
