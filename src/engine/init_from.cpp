@@ -94,11 +94,11 @@ std::string list_of(const char* what, const std::vector<std::string>& names) {
 
 // The comparison of a part of a file with a model.
 struct Match {
-  std::string origin;                                            // the file, the part, and what was taken off its names
-  std::vector<std::pair<torch::Tensor, torch::Tensor>> fitting;  // the model's and the file's
-  std::vector<std::string> missing;
-  std::vector<std::string> unexpected;
-  std::vector<std::string> misfits;
+  std::string origin;                                                 // the file, the part, and what was taken off its names
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> fitting = {};  // the model's and the file's
+  std::vector<std::string> missing = {};
+  std::vector<std::string> unexpected = {};
+  std::vector<std::string> misfits = {};
 
   std::string differences() const {
     std::vector<std::string> lists = {list_of("missing", missing), list_of("unexpected", unexpected), list_of("not fitting", misfits)};
