@@ -58,9 +58,10 @@ std::string choose_format(const std::string& format, const std::filesystem::path
                                join(formats, " or ")));
 }
 
-void write(const std::filesystem::path& output, const std::string& format, config::Experiment& experiment, const session::NetworkFile& file,
-           models::Model& model) {
-  std::string content;
+// Returns what a user has to know of the file besides; empty: nothing.
+std::string write(const std::filesystem::path& output, const std::string& format, config::Experiment& experiment,
+                  const session::NetworkFile& file, models::Model& model) {
+  std::string content, note;
   if (format == "onnx" || format == "torchscript") {
     const auto info = session::samples_of(experiment, file);
     const auto shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();

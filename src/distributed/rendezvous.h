@@ -14,9 +14,9 @@ namespace trainer::distributed {
 
 // What a rank sends the others when they meet.
 struct Introduction {
-  RankInfo rank;        // meet() fills in local_rank and address
-  std::string version;  // of the program and of LibTorch: all ranks run the same
-  std::string config;   // the resolved file, without what follows from the data set: the same on all ranks
+  RankInfo rank;            // meet() fills in local_rank and address
+  std::string version;      // of the program and of LibTorch: all ranks run the same
+  std::string config = {};  // the resolved file, without what follows from the data set: the same on all ranks
   // With it: the same on all ranks if each reads the data itself.
   std::string config_with_data = {};
   Problem problem = {};  // why this rank cannot continue

@@ -260,9 +260,9 @@ engine::SaveTargets Session::save_targets() {
     if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
     if (!sampler_digest_.empty()) tree.add("sampler_digest", sampler_digest_);
     tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
-    state::List threads;
-    for (const auto& rank : context_.rank_infos()) threads.push_back(int64_t{rank.num_threads});
-    tree.add("num_threads", std::move(threads));
+    std::vector<int64_t> threads;
+    for (const auto& rank : context_.rank_infos()) threads.push_back(rank.num_threads);
+    tree.add("num_threads", state::List(threads.begin(), threads.end()));
     tree.add("trainer_version", trainer_version());
   };
   save_targets.non_finite_step = [this](const engine::StepRecord& record) {
