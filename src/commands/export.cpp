@@ -102,9 +102,9 @@ ExitCode export_model(const std::vector<std::string>& args) {
   cli::parse(app, args);
 
   format = choose_format(format, output);
-  refuse_file_of_run(output);
   const session::NetworkFile file(source);
   cli::refuse_to_overwrite(file.path(), output);
+  refuse_file_of_run(output);
   auto experiment = file.load_experiment(kOverrides, session::all_registries());
   auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {});
   // Only LibTorch's own operators can be traced.

@@ -147,6 +147,8 @@ class MonitoringTest(FolderCase):
         blocked = self.folder / "run" / "profile.json"
         blocked.mkdir(parents=True)
         (blocked / "file").touch()
+        # Otherwise the folder would be refused as somebody else's.
+        (self.folder / "run" / ".trainer_run").write_text("trainer run directory, format 1\nprofile.json\n")
         run = self.train("run", "logging.profile_steps=[1, 2]")
         self.assertIn(f"warning: {blocked} cannot be written; training continues, and the table of the profile is here", run.stderr)
         self.assertEqual(len(self.table(run)), 10, run.stderr)
