@@ -98,11 +98,11 @@ state::Dict mean_of(const std::vector<state::View>& models) {
 }
 
 void write_average(const std::vector<fs::path>& files, const fs::path& output) {
+  for (const auto& path : files) cli::refuse_to_overwrite(path, output);
   refuse_file_of_run(output);
   std::vector<state::Tree> models;
   std::optional<std::string> config;
   for (const auto& path : files) {
-    cli::refuse_to_overwrite(path, output);
     const auto tree = checkpoint::read_any(path);
     if (const auto text = state::View(tree, path.string()).find("config")) config = text->text();
     models.push_back(model_of(tree));

@@ -82,7 +82,7 @@ class ExportTest(unittest.TestCase):
         self.make("resnet18")
         self.assertIn(f"error: {self.checkpoint}: ema: holds no averaged parameters", self.export("state_dict", "--ema", code=5))
         self.make("resnet18", model={"fc.bias": torch.zeros(10)})
-        self.assertIn(f"error: {self.checkpoint}: does not fit the model: missing conv1.weight, ", self.export("state_dict", code=5))
+        self.assertIn(f"error: {self.checkpoint} (model): does not fit the model: missing conv1.weight, ", self.export("state_dict", code=5))
         self.make("resnet18", config=CONFIG.format(name="resnet19"))
         self.assertIn(f'error: {self.checkpoint}: config:2:15: model.name: "resnet19" is not one of', self.export("state_dict", code=2))
         torch.save({"weight": torch.zeros(1)}, self.checkpoint)
