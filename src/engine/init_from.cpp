@@ -187,8 +187,8 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
         fmt::format("{}: none of its entries fits the model: {}; choose the model that the file was made for", found.origin, differences));
   }
   if (strict && !differences.empty()) {
-    throw CheckpointError(fmt::format("{}: does not fit the model: {}; set model.init_strict: false to load the {} that fit", found.origin,
-                                      differences, counted(found.fitting.size(), "entry", "entries")));
+    throw CheckpointError(fmt::format("{}: does not fit the model: {}; set model.init_strict: false to load only what fits ({})",
+                                      found.origin, differences, counted(found.fitting.size(), "entry", "entries")));
   }
   copy_fitting(found);
   const size_t num_fitting = found.fitting.size();

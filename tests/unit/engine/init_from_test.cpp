@@ -99,8 +99,8 @@ TEST(InitFrom, ListsAtMostTenNames) {
   EXPECT_THAT(
       [&] { init_from(dict, net); },
       ThrowsMessage<CheckpointError>("a.pt: does not fit the model: unexpected loss.10, loss.11, loss.12, loss.13, loss.14, loss.15, "
-                                     "loss.16, loss.17, loss.18, loss.19 and 2 more; set model.init_strict: false to load the 7 "
-                                     "entries that fit"));
+                                     "loss.16, loss.17, loss.18, loss.19 and 2 more; set model.init_strict: false to load only "
+                                     "what fits (7 entries)"));
 }
 
 TEST(InitFrom, ConvertsToTheModelsDtype) {
@@ -126,7 +126,7 @@ TEST(InitFrom, StrictReportsAllMismatchesAndChangesNothing) {
       [&] { init_from(dict, net); },
       ThrowsMessage<CheckpointError>("a.pt: does not fit the model: missing extra; unexpected head.weight, step; not fitting fc.weight "
                                      "(Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not Float[3]); set model.init_strict: false "
-                                     "to load the 5 entries that fit"));
+                                     "to load only what fits (5 entries)"));
   EXPECT_TRUE(torch::equal(weight, before));
 }
 
