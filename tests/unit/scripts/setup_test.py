@@ -99,7 +99,7 @@ class SetupTest(unittest.TestCase):
                 self.root = self.folder / "it's here"
 
     def test_a_killed_build_ends_its_compilers(self):
-        self.add_tool("ninja", 'trap "echo ended >>ended; exit" TERM\ntouch started\nsleep 60 &\nwait')
+        self.add_tool("ninja", 'trap "echo ended >>ended; kill %1; exit" TERM\ntouch started\nsleep 60 &\nwait')
         self.deps.mkdir()
         build = subprocess.Popen(["bash", "-c", f'source "{SCRIPTS}/common.sh"; root=$PWD; build_targets'], env=self.environment, cwd=self.root)
         while not (self.root / "started").exists():
