@@ -14,7 +14,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kExample
     {"validate", "trainer validate --config my.yaml --world-size 8"},
     {"eval",
      "trainer eval --checkpoint runs/my_run\n"
-     "trainer eval --checkpoint runs/my_run --json > evaluation.json"},
+     "trainer eval --checkpoint runs/my_run --data data/test"},
     {"predict",
      "trainer predict --checkpoint runs/my_run photo.jpg folder/\n"
      "find . -name '*.jpg' -print0 | trainer predict --checkpoint best.pt -0 -"},
@@ -39,7 +39,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kExample
     {"report",
      "trainer report runs/a runs/b --output report.html\n"
      "trainer report --live runs/a"},
-    {"runs", "trainer runs\ntrainer runs --json /data/runs"},
+    {"runs", "trainer runs\ntrainer runs --columns optimizer.lr,seed --sort metric"},
     {"compare", "trainer compare runs/a runs/b"},
     {"replay", "trainer replay runs/my_run/non_finite/step_12 amp.enabled=false"},
     {"doctor", "trainer doctor --output-dir /data/runs"},

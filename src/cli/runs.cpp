@@ -185,7 +185,8 @@ ExitCode runs(const std::vector<std::string>& args) {
   app.add_option("folder", folder, "the folder with the runs; default: runs")->type_name("DIR");
   app.add_option("--columns", keys, "keys of the experiment files to show, such as optimizer.lr,seed")
       ->delimiter(',')
-      ->type_name("KEY,...");
+      ->allow_extra_args(false)
+      ->type_name("KEY,KEY");
   app.add_option("--sort", sort, "metric: the best first; or a key of the experiment files; default: the newest first")
       ->type_name("metric|KEY");
   auto* json = app.add_flag("--json", as_json, "print a JSON array");

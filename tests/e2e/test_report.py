@@ -113,7 +113,7 @@ class ReportTest(unittest.TestCase):
         # The second is the best; the third has ended before its validation.
         for name, lr, top1 in (("a", "0.1", 0.5), ("b", "1.0e-02", 0.75), ("c", "0.001", None)):
             self.make_run(runs / name, top1, experiment='"x, y"', optimizer=f"{{name: sgd, lr: {lr}}}")
-        listed = trainer("runs", runs, "--columns", "optimizer.lr,optimizer.name", "--sort", "metric").stdout.splitlines()
+        listed = trainer("runs", "--columns", "optimizer.lr,optimizer.name", runs, "--sort", "metric").stdout.splitlines()
         self.assertRegex(listed[0], r"^RUN +STATE +EPOCH +BEST +optimizer.lr +optimizer.name$")
         self.assertEqual([line.split()[0][-1] for line in listed[1:]], ["b", "a", "c"])
         self.assertRegex(listed[1], r"top1 75.00% +1.0e-02 +sgd$")
