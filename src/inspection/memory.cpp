@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <numeric>
 
 #include "amp/autocast.h"
@@ -12,6 +13,10 @@ namespace {
 // Of all samples that are computed, so that it takes a fraction of a second.
 constexpr int64_t kMostFlops = 4'000'000'000;
 constexpr int64_t kLargestBatch = 16;
+// The samples whose step is timed: a second's work or less, but not so few that each takes much longer than in a whole batch.
+constexpr int64_t kTimedFlops = 20'000'000'000;
+constexpr int64_t kFewestTimed = 4;
+constexpr int kTimedSteps = 2;
 // As in distributed/data_parallel.cpp: gradients of at most this many bytes over all ranks together are summed in one piece.
 constexpr int64_t kSmallExchangeBytes = int64_t{4} * 1024 * 1024;
 
@@ -78,7 +83,7 @@ int64_t MemoryEstimate::total() const {
   return std::accumulate(items.begin(), items.end(), int64_t{0}, [](int64_t sum, const MemoryItem& item) { return sum + item.bytes; });
 }
 
-MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t num_joined) {
+MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined) {
   const auto& placement = network.placement;
   auto& optimizer = *network.optimizer;
   const auto parameters = network.model->parameters();
@@ -97,24 +102,15 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
     optimizer.step(0);
     optimizer_bytes_ = trace.result().at_end();
   }
-  const auto train = [&](int64_t size, double& seconds) {
+  const auto train = [&](const RandomBatch& batch) {
     if (!keeps_gradients(setup)) optimizer.zero_grad();
-    const RandomBatch batch(setup, placement, setup.train_shape, size);
-    const auto begin = std::chrono::steady_clock::now();
-    auto allocations = trace_step(network, batch);
-    seconds = seconds_since(begin);
-    return allocations;
+    return trace_step(network, batch);
   };
   const auto validate = [&](int64_t size) {
     return trace_validation(network, RandomBatch(setup, placement, setup.validation_shape, size), setup.experiment.validation.tta);
   };
-  train_.small = train(small_size_, train_.small_seconds);
-  train_.large = train(large_size_, train_.large_seconds);
-  if (!optimizer.needs_second_pass()) {
-    const auto begin = std::chrono::steady_clock::now();
-    optimizer.step(0);
-    update_seconds_ = seconds_since(begin);
-  }
+  train_.small = train(RandomBatch(setup, placement, setup.train_shape, small_size_));
+  train_.large = train(RandomBatch(setup, placement, setup.train_shape, large_size_));
   validation_.small = validate(small_size_);
   validation_.large = validate(large_size_);
   const RandomBatch sample(setup, placement, setup.train_shape, 1);
@@ -123,14 +119,27 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   validation_sample_bytes_ = bytes_of(std::vector{validation_sample.images, validation_sample.targets});
   const int64_t step_bytes = train_.large.peak() + (keeps_gradients(setup) ? gradient_bytes_ : 0) + sample_bytes_ * large_size_;
   process_bytes_ = static_cast<int64_t>(device::memory_in_use(placement)) - model_bytes_ - optimizer_bytes_ - step_bytes;
+
+  // Last, because these steps leave more memory behind.
+  const auto timed_size = std::clamp(kTimedFlops / std::max<int64_t>(1, 3 * flops), std::min(kFewestTimed, batch_size), batch_size);
+  const RandomBatch timed(setup, placement, setup.train_shape, std::max(timed_size, std::min<int64_t>(2, num_joined)));
+  train(timed);  // fills the caches for this batch size
+  double seconds = std::numeric_limits<double>::infinity();
+  for (int step = 0; step < kTimedSteps; ++step) {
+    const auto begin = std::chrono::steady_clock::now();
+    train(timed);
+    // Other programs on this host only make a step longer.
+    seconds = std::min(seconds, seconds_since(begin));
+  }
+  seconds_per_sample_ = seconds / static_cast<double>(timed.images.size(0));
+  if (optimizer.needs_second_pass()) return;
+  const auto begin_of_update = std::chrono::steady_clock::now();
+  optimizer.step(0);
+  update_seconds_ = seconds_since(begin_of_update);
 }
 
 double MeasuredMemory::step_seconds(int64_t batch_size) const {
-  const auto added = static_cast<double>(large_size_ - small_size_);
-  // The difference of two short measurements is noisy.
-  const double most = train_.large_seconds / static_cast<double>(large_size_);
-  const double per_sample = std::clamp((train_.large_seconds - train_.small_seconds) / added, most / 2, most);
-  return train_.large_seconds + static_cast<double>(batch_size - large_size_) * per_sample + update_seconds_;
+  return static_cast<double>(batch_size) * seconds_per_sample_ + update_seconds_;
 }
 
 MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size,

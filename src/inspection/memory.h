@@ -33,13 +33,14 @@ struct MemorySetup {
   bool on_gpu = false;  // estimate the memory of a GPU, by the same counting
 };
 
-// The allocations of training steps and of validation batches.
+// The allocations of training steps and of validation batches, and how long a step takes.
 class MeasuredMemory {
  public:
   // Runs forward, backward and optimizer on batches of random numbers, which changes the weights. `flops`: of the forward pass of one
-  // sample; a step of a network with many runs on fewer samples. `num_joined`: samples in a micro-step, of those whose batch statistics are
-  // joined; steps on one sample are tried only if it is 1. Throws what training would throw, such as UsageError of batch normalisation.
-  MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t num_joined);
+  // sample; a step of a network with many runs on fewer samples. `batch_size`: of a micro-step on one rank. `num_joined`: samples in a
+  // micro-step, of those whose batch statistics are joined; steps on one sample are tried only if it is 1. Throws what training would
+  // throw, such as UsageError of batch normalisation.
+  MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined);
 
   // Forward, backward and update of a micro-step of so many samples on this CPU, without reading them, in seconds.
   double step_seconds(int64_t batch_size) const;
@@ -50,12 +51,11 @@ class MeasuredMemory {
  private:
   struct Batches {
     Allocations small, large;
-    double small_seconds = 0;
-    double large_seconds = 0;
   };
   int64_t small_size_ = 0;
   int64_t large_size_ = 0;
   Batches train_, validation_;
+  double seconds_per_sample_ = 0;  // forward and backward
   double update_seconds_ = 0;
   int64_t process_bytes_ = 0;  // of this process without tensors: LibTorch, its threads and generated code
   int64_t model_bytes_ = 0;    // parameters and buffers
