@@ -153,7 +153,8 @@ void print_memory(const inspection::MemoryEstimate& memory, bool is_of_gpu) {
 void print_time(const inspection::Inspection& inspection) {
   const double step_seconds = *inspection.step_seconds;
   print("\ntime on the CPU of this host, estimated from steps on a few samples\n");
-  std::vector<Row> rows = {{"speed", fmt::format("{:.3g} samples/s", static_cast<double>(inspection.global_batch_size) / step_seconds)}};
+  std::vector<Row> rows = {
+      {"speed", reporting::format_rate(static_cast<double>(inspection.global_batch_size) / step_seconds) + " samples/s"}};
   if (const auto& plan = inspection.plan) {
     const auto add = [&](const char* what, int64_t steps) {
       rows.push_back({what, format_duration(std::chrono::duration<double>(step_seconds * static_cast<double>(steps)))});
