@@ -17,6 +17,7 @@
 #include "commands/validate_json.h"
 #include "inspection/inspect.h"
 #include "reporting/plot.h"
+#include "reporting/values.h"
 #include "world/terminal.h"
 
 namespace trainer::commands {
