@@ -39,4 +39,7 @@ stage "$preset build" build_targets "${targets[@]}"
 # tells the sanitizer about it, through Archer.
 llvm=/usr/lib/llvm-14/lib
 if [ "$preset" = tsan ]; then export LD_PRELOAD=$llvm/libomp.so.5 OMP_TOOL_LIBRARIES=$llvm/libarcher.so OMP_NUM_THREADS=4; fi
+# The sanitizers' dlopen does not search the folder that the program names for its modules.
+LD_LIBRARY_PATH=$(build_folder)/bin
+export LD_LIBRARY_PATH
 stage "$preset tests" run_tests "${chosen[@]}"
