@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/metric_order.h"
 #include "base/printable.h"
 #include "base/standard_output.h"
 #include "base/text.h"
@@ -106,7 +107,7 @@ bool is_before(const std::optional<std::string>& one, const std::optional<std::s
 bool has_better_metric(const RunRecord& one, const RunRecord& other) {
   if (!one.best || !other.best) return one.best.has_value() && !other.best;
   if (one.best->metric != other.best->metric) return one.best->metric < other.best->metric;
-  return one.best->higher_is_better ? one.best->value > other.best->value : one.best->value < other.best->value;
+  return is_better(one.best->value, other.best->value, one.best->higher_is_better);
 }
 
 constexpr const char* kMetric = "metric";
