@@ -39,6 +39,12 @@ class Relabelled : public input::Dataset {
   int64_t label(int64_t index) const override { return relabel(dataset_->label(index)); }
   void check(int64_t index) const override { dataset_->check(index); }
   std::string name(int64_t index) const override { return dataset_->name(index); }
+  void list(const std::function<void(const ListedSample&)>& use) const override {
+    dataset_->list([&](ListedSample sample) {
+      sample.label = relabel(sample.label);
+      use(sample);
+    });
+  }
   void prefetch(int64_t index) const override { dataset_->prefetch(index); }
 
  private:
