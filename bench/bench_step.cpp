@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   if (!given.empty()) {
     const auto tree = checkpoint::read_pytorch_file(given);
     const state::View view(tree, given);
-    for (const double loss : training.losses(view.at("images").tensor(), view.at("targets").tensor())) fmt::print("{:.9g} ", loss);
+    for (const double loss : training.losses(view.at("images").tensor(), view.at("targets").tensor())) fmt::print("{:.17g} ", loss);
     fmt::print("\n");
     return 0;
   }

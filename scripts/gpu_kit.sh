@@ -58,7 +58,7 @@ collect() {
   rm -rf "$temporary"
   cp -r "$root"/configs "$output/"
   cp -r "$root"/datasets/cifar10_sample "$output/datasets/"
-  cp -r "$root"/bench/{*.py,gpu.sh,peers} "$output/bench/"
+  cp -r "$root"/bench/{*.py,gpu.sh,start.yaml,peers} "$output/bench/"
   for name in gpu testing golden; do
     mkdir "$output/tests/$name"
     cp "$root/tests/$name"/*.py "$output/tests/$name/"

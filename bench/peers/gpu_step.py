@@ -21,7 +21,7 @@ def parse_arguments():
     parser.add_argument("--bfloat16", action="store_true", help="autocast")
     parser.add_argument("--mode", choices=["eager", "graph", "compile"], default="eager")
     parser.add_argument("--write", metavar="FOLDER", help="only write the network's weights and some batches there")
-    parser.add_argument("--losses", metavar="FOLDER", help="only print the losses of these batches, from these weights")
+    parser.add_argument("--losses", metavar="FOLDER", help="only print the losses of these batches, from these weights, in float64")
     return parser.parse_args()
 
 
@@ -98,12 +98,10 @@ def run(options, step, batches, count):
 
 
 def print_losses(options, network):
-    # Rounded to TF32, products of different algorithms differ visibly.
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     network.load_state_dict(torch.load(f"{options.losses}/weights.pt", weights_only=True))
     given = torch.load(f"{options.losses}/batches.pt", weights_only=True)
-    training = Training(options, network)
-    images = [x.to(options.device).contiguous(memory_format=torch.channels_last) for x in given["images"]]
+    training = Training(options, network.double())
+    images = [x.to(options.device, torch.float64).contiguous(memory_format=torch.channels_last) for x in given["images"]]
     print(*(training.step(x, y.to(options.device)).item() for x, y in zip(images, given["targets"])))
 
 

@@ -75,7 +75,9 @@ class Kit:
                 # The filter is missing in older Pythons.
                 archive.extractall(KIT / "lib", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         torch = find_libtorch(self.arguments.python, self.results["kit"]["torch"])
-        paths = [f"{torch['folder']}/lib", *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        # NVIDIA's libraries lie beside the torch package. Another cuDNN of the system would otherwise be mixed with them.
+        nvidia = sorted({str(path.parent) for path in pathlib.Path(torch["folder"]).parent.glob("nvidia/*/lib/*.so*")})
+        paths = [f"{torch['folder']}/lib", *nvidia, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(paths), "TRAINER_BINARY": str(TRAINER), "PYTHONDONTWRITEBYTECODE": "1",
                             "TRAINER_FAULTS": str(BIN / "libtrainer_faults.so"), "TRAINER_REQUIRE_GPU": "1"}
         version = subprocess.run([TRAINER, "--version"], env=self.environment, capture_output=True, text=True)
@@ -136,7 +138,7 @@ class Kit:
                 passed = self.step(test.name, [self.arguments.python, test]) and passed
         if part in ("bench", "all"):
             figures = self.arguments.results.with_name(f"{self.arguments.results.stem}_bench.json")
-            passed = self.step("bench", [KIT / "bench/gpu.sh", "--bin", BIN, "--python", self.arguments.python, "--output", figures]) and passed
+            passed = self.step("bench", [self.arguments.python, KIT / "bench/gpu.py", "--bin", BIN, "--output", figures]) and passed
             print(self.results["steps"][-1]["output"])
         return 0 if passed else 1
 

@@ -83,7 +83,7 @@ constexpr auto kChecks = std::to_array<Check>({
     {"image files", kShort, [](const Subject&) { return FindingList{judge_images(try_images())}; }},
     // Their processes have the limit; the check needs a moment more to end them.
     {"all_reduce", kMeasurementLimit + kShort, check_gloo},
-    {"all_reduce of GPUs", kMeasurementLimit + kShort, check_nccl},
+    {"GPU all_reduce", kMeasurementLimit + kShort, check_nccl},
 });
 
 }  // namespace

@@ -10,10 +10,9 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "device/cuda_module.h"
+#include "distributed/process_groups.h"
 #include "engine/copy_event.h"
 #include "engine/train_step.h"
-#include "nn/sync_batch_norm.h"
-#include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 
 namespace trainer {
@@ -175,44 +174,6 @@ TEST_F(Gpu, CollectivesOfNcclWithOneRank) {
   world.barrier();
   EXPECT_EQ(groups.connection_error(), "");
   groups.shutdown();
-}
-
-// Of two ranks as threads, whose collectives gloo runs on the one GPU, against a single process with the joined batch.
-TEST_F(Gpu, SynchronisedStatisticsOfUnevenParts) {
-  constexpr int64_t kChannels = 8;
-  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
-    for (const int64_t second : {0, 1, 4}) {
-      torch::manual_seed(3);
-      const auto images = torch::randn({4 + second, kChannels, 5, 6}, kDevice).to(dtype).contiguous(at::MemoryFormat::ChannelsLast);
-      const auto weights = torch::randn_like(images);
-      struct Result {
-        torch::Tensor output, gradient, mean, var;
-      };
-      const auto normalise = [&](nn::BatchNorm2d& norm, int64_t begin, int64_t end) {
-        norm.to(kDevice);
-        const auto x = images.slice(0, begin, end).detach().clone(at::MemoryFormat::ChannelsLast).requires_grad_();
-        const auto y = norm.forward(x);
-        (y * weights.slice(0, begin, end)).sum().backward();
-        return Result{y.detach(), x.grad(), norm.running_mean.clone(), norm.running_var.clone()};
-      };
-      nn::BatchNorm2d single(kChannels);
-      const auto expected = normalise(single, 0, 4 + second);
-      Result parts[2];
-      testing::run_ranks(2, kDevice, [&](distributed::ProcessGroups& groups) {
-        const int rank = groups.world()->rank();
-        nn::SyncBatchNorm norm(kChannels, groups.world());
-        parts[rank] = normalise(norm, rank == 0 ? 0 : 4, rank == 0 ? 4 : 4 + second);
-      });
-      // bfloat16 has 8 bits of mantissa, and values of up to 4; float32 sums are ordered differently.
-      const double tolerance = dtype == torch::kBFloat16 ? 0.04 : 1e-4;
-      EXPECT_TRUE(torch::cat({parts[0].output, parts[1].output}).allclose(expected.output, 0, tolerance)) << dtype << " " << second;
-      EXPECT_TRUE(torch::cat({parts[0].gradient, parts[1].gradient}).allclose(expected.gradient, 0, tolerance)) << dtype << " " << second;
-      for (const auto& part : parts) {
-        EXPECT_TRUE(part.mean.allclose(expected.mean, 0, 1e-4)) << dtype << " " << second;
-        EXPECT_TRUE(part.var.allclose(expected.var, 0, 1e-4)) << dtype << " " << second;
-      }
-    }
-  }
 }
 
 TEST_F(Gpu, MemoryAndPlaceOfTheDevice) {

@@ -12,10 +12,6 @@
 namespace trainer::testing {
 
 void run_ranks(int world_size, const std::function<void(distributed::ProcessGroups&)>& rank_main) {
-  run_ranks(world_size, torch::kCPU, rank_main);
-}
-
-void run_ranks(int world_size, torch::Device device, const std::function<void(distributed::ProcessGroups&)>& rank_main) {
   // LibTorch's flight recorder is global and does not support ranks as threads.
   setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -28,8 +24,7 @@ void run_ranks(int world_size, torch::Device device, const std::function<void(di
       try {
         // Only a hang exceeds this limit.
         distributed::ProcessGroups groups(store, rank, world_size,
-                                          {.device = device,
-                                           .timeout = std::chrono::minutes(1),
+                                          {.timeout = std::chrono::minutes(1),
                                            .activity = std::make_shared<distributed::Activity>(),
                                            .ranks = std::vector(static_cast<size_t>(world_size), distributed::this_process())});
         rank_main(groups);

@@ -10,7 +10,5 @@ namespace trainer::testing {
 // Calls `rank_main` in `world_size` threads, each with its rank's groups and one compute thread; `world_size` 1 uses sockets too.
 // The first exception of any rank is thrown after all have ended; the groups of a rank that fails are aborted.
 void run_ranks(int world_size, const std::function<void(distributed::ProcessGroups&)>& rank_main);
-// With tensors on `device`, which all ranks share.
-void run_ranks(int world_size, torch::Device device, const std::function<void(distributed::ProcessGroups&)>& rank_main);
 
 }  // namespace trainer::testing
