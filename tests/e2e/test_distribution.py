@@ -162,12 +162,20 @@ class DistributionTest(LaunchCase):
 
     def test_an_evaluation_of_other_data_is_refused(self):
         self.run_ranks("trained", [self.with_images] * 2)
-        other = self.make_other(lambda other: os.truncate(other / "images/dog/11.ppm", 100))
-        evaluation = ["eval", "--checkpoint", self.run_dir / "checkpoints" / "last.pt"]
-        ranks = [self.start_rank(rank, folder, command=evaluation) for rank, folder in enumerate((self.with_images, other))]
-        zero, one = (rank.communicate(timeout=60)[1] for rank in ranks)
-        self.assertEqual([rank.returncode for rank in ranks], [3, 3], zero + one)
-        self.assertRegex(zero, "error: rank 1 on .* has other training images than rank 0: image 17 is dog/11.ppm of class 1 with 100 bytes, not ")
+        # One class alone is the network's second one, but the first of its folder.
+        shutil.copytree(self.with_images / "images/dog", self.with_images / "dogs/dog")
+        for data, change, text in (
+                ([], lambda other: os.truncate(other / "images/dog/11.ppm", 100),
+                 "other training images than rank 0: image 17 is dog/11.ppm of class 1 with 100 bytes, not "),
+                (["--data", "dogs"], lambda other: (other / "dogs/dog/23.ppm").unlink(),
+                 r"11 validation images, rank 0 has 12; the first difference: only rank 0 has image 11, dog/23\.ppm of class 1 with \d+ bytes; ")):
+            with self.subTest(data):
+                evaluation = ["eval", "--checkpoint", self.run_dir / "checkpoints" / "last.pt", *data]
+                folders = (self.with_images, self.make_other(change))
+                ranks = [self.start_rank(rank, folder, command=evaluation) for rank, folder in enumerate(folders)]
+                zero, one = (rank.communicate(timeout=60)[1] for rank in ranks)
+                self.assertEqual([rank.returncode for rank in ranks], [3, 3], zero + one)
+                self.assertRegex(zero, f"error: rank 1 on .* has {text}")
 
     def test_an_image_that_cannot_be_read(self):
         (self.with_images / "images" / "dog" / "11.ppm").write_bytes(b"P6\n")
