@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares the suggestion of `trainer lr-find` with a grid of learning rates, on three data sets: trains each, and prints the accuracies after
 the last epoch. Two of the data sets are drawn by this program. Takes a quarter of an hour on two quiet cores. Runs in build/lr_find that have
-ended are not repeated. --golden writes the losses of lr-find and the accuracies, for a test."""
+ended are not repeated. --golden writes the losses of lr-find and the accuracies, for a test. Exits with 1 if a suggestion is more than 3 points
+below the best of the grid."""
 
 import argparse
 import json
@@ -9,10 +10,12 @@ import math
 import pathlib
 import random
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "lr_find"
 GRID = [0.003, 0.01, 0.03, 0.1, 0.3]
+MOST_BELOW = 0.03  # the best of the grid; the same as in the test of the golden file
 GOLDEN = ROOT / "tests" / "golden" / "lr_range_curves.json"
 
 
@@ -100,7 +103,7 @@ def main():
     trainer = options.bin / "trainer"
     FOLDER.mkdir(parents=True, exist_ok=True)
     print("| experiment | " + " | ".join(map(str, GRID)) + " | suggestion | its accuracy | below the best |\n" + "|---" * (len(GRID) + 4) + "|")
-    curves = []
+    curves, poor = [], []
     for name, (file, settings) in experiments(trainer).items():
         settings = [*settings, "amp.enabled=false", "runtime.threads=1", *options.settings]
         test = find(trainer, file, settings)
@@ -110,10 +113,14 @@ def main():
         own = None if lr is None else train(trainer, name, file, settings, lr)
         cells = ["none", "", ""] if lr is None else [f"{lr:.2g}", f"{100 * own:.1f} %", f"{100 * (best - own):.1f}"]
         print("| " + " | ".join([name, *(f"{100 * score:.1f}" for score in scores.values()), *cells]) + " |", flush=True)
+        if lr is not None and own < best - MOST_BELOW:
+            poor.append(f"{name} ({100 * (best - own):.1f})")
         curves.append({"experiment": name, "suggestion": lr, "accuracy": own, "best_of_grid": best,
                        "losses": [round(point["loss"], 4) for point in test["points"]]})
     if options.golden:
         GOLDEN.write_text("[\n" + ",\n".join(map(json.dumps, curves)) + "\n]\n")
+    if poor:
+        sys.exit(f"lr_find.py: the suggestion is more than {100 * MOST_BELOW:.0f} points below the best of the grid: {', '.join(poor)}")
 
 
 if __name__ == "__main__":

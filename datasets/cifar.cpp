@@ -145,7 +145,7 @@ const CifarLayout& cifar100_layout() {
   return layout;
 }
 
-void CifarOptions::describe(config::KeyTable& keys) {
+void CifarOptions::describe(KeyTable& keys) {
   keys.add("root", root,
            {.doc = "The folder that holds the data set's own folder (cifar-10-batches-bin or cifar-100-binary), or that folder itself.",
             .is_path = true});

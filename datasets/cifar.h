@@ -25,10 +25,10 @@ struct CifarLayout {
 const CifarLayout& cifar10_layout();
 const CifarLayout& cifar100_layout();  // the 100 fine labels
 
-struct CifarOptions : config::Options {
+struct CifarOptions : Options {
   std::string root = "data";
   bool download = false;
-  void describe(config::KeyTable& keys) override;
+  void describe(KeyTable& keys) override;
 };
 
 input::DatasetInfo cifar_info(const CifarLayout& layout);

@@ -121,7 +121,7 @@ std::unique_ptr<input::Dataset> open_csv(const CsvOptions& options, const std::v
 
 }  // namespace
 
-void CsvOptions::describe(config::KeyTable& keys) {
+void CsvOptions::describe(KeyTable& keys) {
   keys.add(
       "train", train,
       {.doc = "The CSV file of the training images, with a line path,label for each, or \"a path, with a comma\",label. Labels are names "

@@ -8,11 +8,11 @@
 
 namespace trainer::datasets {
 
-struct CsvOptions : config::Options {
+struct CsvOptions : Options {
   std::string train;
   std::string validation;
   std::string root;
-  void describe(config::KeyTable& keys) override;
+  void describe(KeyTable& keys) override;
 };
 
 // Reads the training file for its classes. If that fails, the factory tells the reason, and its open() throws that as a DataError.

@@ -38,6 +38,7 @@ class FolderLister {
   // Folders, and what is missing, are left out.
   FolderListing list(const std::vector<fs::path>& files) {
     for (const auto& file : files) {
+      check_stop();
       const auto status = status_of(file);
       if (status && !S_ISDIR(status->st_mode)) add(file, status);
     }
@@ -56,13 +57,17 @@ class FolderLister {
     return {status.st_dev, status.st_ino};
   }
 
+  void check_stop() const {
+    if (stop_signal() != 0) throw Error("stopped on request while listing " + listing_.folder.string(), ExitCode::kStopped);
+  }
+
   void list_folder(const fs::path& folder) {
     std::vector<fs::path> names;
     for (const auto& entry : fs::directory_iterator(listing_.folder / folder)) names.push_back(entry.path().filename());
     // So that each listing follows the same one of several paths to a folder.
     std::ranges::sort(names);
     for (const auto& name : names) {
-      if (stop_signal() != 0) throw Error("stopped on request while listing " + listing_.folder.string(), ExitCode::kStopped);
+      check_stop();
       const auto path = folder / name;
       const auto status = status_of(path);
       if (!status || !S_ISDIR(status->st_mode)) {

@@ -31,7 +31,7 @@ struct FolderListing {
 // All that is in the folder, an absolute path, always in the same order. Links to folders are followed, each folder is listed once. Throws
 // std::runtime_error, and Error with ExitCode::kStopped after a stop request.
 FolderListing list_folder(const std::filesystem::path& folder);
-// These of its files; of them, folders and what is missing are left out.
+// These of its files; of them, folders and what is missing are left out. Throws Error with ExitCode::kStopped after a stop request.
 FolderListing list_files(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files);
 
 // Of the names, sizes and times of all of it.

@@ -40,7 +40,7 @@ std::unique_ptr<input::Dataset> open_image_folder(const ImageFolderOptions& opti
 
 }  // namespace
 
-void ImageFolderOptions::describe(config::KeyTable& keys) {
+void ImageFolderOptions::describe(KeyTable& keys) {
   keys.add("root", root,
            {.doc = "The folder that holds train/ and val/ (or valid/, validation/), each with one folder of images for each class; or the "
                    "folder that holds the class folders, some of whose images are then held out for validation.",

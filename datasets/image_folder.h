@@ -8,9 +8,9 @@
 
 namespace trainer::datasets {
 
-struct ImageFolderOptions : config::Options {
+struct ImageFolderOptions : Options {
   std::string root = "data";
-  void describe(config::KeyTable& keys) override;
+  void describe(KeyTable& keys) override;
 };
 
 // Lists the class folders. Without any, the factory tells what is missing, and its open() throws that as a DataError.

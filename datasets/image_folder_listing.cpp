@@ -35,12 +35,6 @@ namespace fs = std::filesystem;
 // Those of torchvision.
 const std::vector<std::string> kImageExtensions = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
-  return lower;
-}
-
 // What the names of one folder have in common, whatever path leads to it.
 using FolderId = std::pair<dev_t, ino_t>;
 

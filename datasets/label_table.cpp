@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "datasets/image_folder_listing.h"
 
@@ -95,17 +96,12 @@ void check_record(const RecordReader& reader) {
   }
 }
 
-bool is_label_word(std::string_view text) {
-  constexpr std::string_view kWord = "label";
-  return std::ranges::equal(text, kWord, {}, [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-}
-
 // Whether the record at which the reader stands, the first, names the columns. `folder`: to which paths refer.
 bool is_header(RecordReader reader, const std::filesystem::path& folder) {
   const auto header = reader.fields();
   std::error_code unknown;
   if (is_image_name(header[0]) || std::filesystem::is_regular_file(folder / header[0], unknown)) return false;
-  if (is_label_word(header[1])) return true;
+  if (lower_case(header[1]) == "label") return true;
   while (reader.next()) {
     // Files that were joined repeat it.
     const auto& fields = reader.fields();

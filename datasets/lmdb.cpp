@@ -25,8 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-
 class Lmdb : public input::Dataset {
  public:
   // Throws std::runtime_error that names the file and the reason.
@@ -177,7 +175,7 @@ std::unique_ptr<input::Dataset> open_lmdb(const LmdbOptions& options, const inpu
 
 }  // namespace
 
-void LmdbOptions::describe(config::KeyTable& keys) {
+void LmdbOptions::describe(KeyTable& keys) {
   keys.add("root", root, {.doc = "The folder that `trainer data pack` has written.", .is_path = true});
   keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
 }

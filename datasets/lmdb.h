@@ -10,9 +10,9 @@
 
 namespace trainer::datasets {
 
-struct LmdbOptions : config::Options {
+struct LmdbOptions : Options {
   std::string root = "data";
-  void describe(config::KeyTable& keys) override;
+  void describe(KeyTable& keys) override;
 };
 
 // Reads what is known of all samples. If that fails, the factory tells the reason, and its open() throws that as a DataError.

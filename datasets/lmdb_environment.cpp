@@ -29,18 +29,6 @@ LmdbEnvironment create_environment() {
   return LmdbEnvironment(environment);
 }
 
-LmdbTransaction begin_transaction(MDB_env* environment, unsigned flags, int& result) {
-  MDB_txn* transaction = nullptr;
-  result = mdb_txn_begin(environment, nullptr, flags, &transaction);
-  return LmdbTransaction(transaction);
-}
-
-size_t num_entries_of(MDB_env* environment) {
-  MDB_stat status{};
-  mdb_env_stat(environment, &status);
-  return status.ms_entries;
-}
-
 }  // namespace
 
 fs::path lmdb_file(const fs::path& folder) { return folder / "data.mdb"; }
@@ -76,13 +64,16 @@ void LmdbWriter::require(int result) const {
 }
 
 LmdbTransaction LmdbWriter::begin(unsigned flags) const {
-  int result = 0;
-  auto transaction = begin_transaction(environment_.get(), flags, result);
-  require(result);
-  return transaction;
+  MDB_txn* transaction = nullptr;
+  require(mdb_txn_begin(environment_.get(), nullptr, flags, &transaction));
+  return LmdbTransaction(transaction);
 }
 
-size_t LmdbWriter::num_entries() const { return num_entries_of(environment_.get()); }
+size_t LmdbWriter::num_entries() const {
+  MDB_stat status{};
+  mdb_env_stat(environment_.get(), &status);
+  return status.ms_entries;
+}
 
 std::string LmdbWriter::find(std::string_view key) const {
   const auto transaction = begin(MDB_RDONLY);

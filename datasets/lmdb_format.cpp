@@ -56,8 +56,6 @@ void compare_checksum(const StoredEntry& entry) {
   }
 }
 
-std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-
 }  // namespace
 
 std::string sample_key(int64_t index, int64_t num_samples) {

@@ -27,6 +27,8 @@ int64_t num_other_entries(int version);
 // "00000017": at least eight digits, as many for each sample.
 std::string sample_key(int64_t index, int64_t num_samples);
 
+inline std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
 // How samples are packed.
 struct PackOptions {
   bool raw = false;               // as pixels, also if the source has image files

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <set>
 #include <unordered_map>
 
 #include "base/utf8.h"
@@ -36,26 +39,45 @@ std::vector<std::string_view> letters_of(std::string_view name) {
 bool is_composed(std::string_view letter) { return letter.size() > 1 && first_character(letter).length == letter.size(); }
 bool has_parts(std::string_view letter) { return first_character(letter).length < letter.size(); }
 
-// The same for names that look alike.
-std::string outline_of(std::string_view name) {
-  std::string outline;
-  for (const auto letter : letters_of(name)) outline += is_composed(letter) || has_parts(letter) ? "?" : letter;
-  return outline;
+// Bytes that UTF-8 does not have.
+constexpr char kComposed = '\xfe';
+constexpr char kWithParts = '\xff';
+
+struct Name {
+  explicit Name(std::string_view name) : text(name), letters(letters_of(name)) {
+    for (const auto letter : letters) form += has_parts(letter) ? kWithParts : is_composed(letter) ? kComposed : letter[0];
+    outline = form;
+    std::ranges::replace(outline, kWithParts, kComposed);
+  }
+
+  std::string_view text;
+  std::vector<std::string_view> letters;
+  std::string form;     // its letters of one byte, and what the others are
+  std::string outline;  // the same for names that look alike
+};
+
+// The letters that a name of another form, but the same outline, must also have to look like this one.
+std::string decisive_letters(const Name& name, std::string_view other_form) {
+  std::string decisive;
+  for (size_t i = 0; i < name.letters.size(); ++i) {
+    if (name.form[i] == other_form[i]) {
+      decisive += name.letters[i];
+    } else {
+      decisive += kComposed;
+    }
+  }
+  return decisive;
 }
 
-// Of names with the same outline.
-bool look_alike(std::string_view a, std::string_view b) {
-  return a != b && std::ranges::equal(letters_of(a), letters_of(b), [](std::string_view letter_a, std::string_view letter_b) {
-           return letter_a == letter_b || has_parts(letter_a) != has_parts(letter_b);
-         });
+bool look_alike(const Name& a, const Name& b) {
+  return a.text != b.text && a.outline == b.outline && decisive_letters(a, b.form) == decisive_letters(b, a.form);
 }
 
 }  // namespace
 
 std::string look_alike_of(std::string_view name, const std::vector<std::string>& names) {
-  const auto outline = outline_of(name);
-  const auto found =
-      std::ranges::find_if(names, [&](const auto& other) { return outline_of(other) == outline && look_alike(name, other); });
+  const Name sought(name);
+  const auto found = std::ranges::find_if(names, [&](const auto& other) { return look_alike(sought, Name(other)); });
   return found == names.end() ? "" : *found;
 }
 
@@ -66,17 +88,25 @@ std::string look_alike_hint(std::string_view name, const std::vector<std::string
 }
 
 std::string describe_look_alikes(const std::vector<std::string>& class_names) {
-  std::unordered_map<std::string, std::vector<std::string>> by_outline;
-  for (const auto& name : class_names) {
-    auto& others = by_outline[outline_of(name)];
-    const auto other = look_alike_of(name, others);
-    if (!other.empty()) {
+  const std::vector<Name> names(class_names.begin(), class_names.end());
+  std::unordered_map<std::string, std::set<std::string>> forms;  // of each outline
+  for (const auto& name : names) forms[name.outline].insert(name.form);
+  // By its form, another one and its decisive letters. Comparing all pairs would take seconds for thousands of Chinese names.
+  std::map<std::array<std::string, 3>, const Name*> first;
+  for (const auto& name : names) {
+    const Name* other = nullptr;
+    for (const auto& form : forms.at(name.outline)) {
+      const auto letters = decisive_letters(name, form);
+      const auto found = first.find({form, name.form, letters});
+      if (found != first.end() && found->second->text != name.text && (other == nullptr || found->second < other)) other = found->second;
+      first.try_emplace({name.form, form, letters}, &name);
+    }
+    if (other != nullptr) {
       return fmt::format(
           "the classes \"{}\" and \"{}\" look alike, but differ in spaces or in the form of accented letters (Unicode NFC and NFD); if "
           "they are one class, give both the same name",
-          other, name);
+          other->text, name.text);
     }
-    others.push_back(name);
   }
   return "";
 }

@@ -168,7 +168,7 @@ const MnistLayout& fashion_mnist_layout() {
   return layout;
 }
 
-void MnistOptions::describe(config::KeyTable& keys) {
+void MnistOptions::describe(KeyTable& keys) {
   keys.add("root", root,
            {.doc = "The folder that holds the data set's own folder (MNIST/raw or FashionMNIST/raw), or that folder itself. The files may "
                    "end in .gz.",

@@ -21,10 +21,10 @@ struct MnistLayout {
 const MnistLayout& mnist_layout();
 const MnistLayout& fashion_mnist_layout();
 
-struct MnistOptions : config::Options {
+struct MnistOptions : Options {
   std::string root = "data";
   bool download = false;
-  void describe(config::KeyTable& keys) override;
+  void describe(KeyTable& keys) override;
 };
 
 input::DatasetInfo mnist_info(const MnistLayout& layout);

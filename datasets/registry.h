@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/keys/key_table.h"
 #include "base/log.h"
-#include "config/key_table.h"
 #include "input/dataset.h"
 
 namespace trainer::datasets {
@@ -56,7 +56,7 @@ struct DatasetFactory {
 
 // make() reads no samples. To know the classes, it may list folders and read small files that index the samples; it does not throw when
 // that fails.
-using DatasetRegistry = config::Registry<DatasetFactory>;
+using DatasetRegistry = Registry<DatasetFactory>;
 
 const DatasetRegistry& dataset_registry();
 

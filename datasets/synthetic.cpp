@@ -92,7 +92,7 @@ class Synthetic : public input::Dataset {
 
 }  // namespace
 
-void SyntheticOptions::describe(config::KeyTable& keys) {
+void SyntheticOptions::describe(KeyTable& keys) {
   keys.add("num_train", num_train, {.min = 1, .max = kMostSamples, .unit = "samples", .doc = "Size of the training set."});
   keys.add("num_validation", num_validation, {.min = 1, .max = kMostSamples, .unit = "samples", .doc = "Size of the validation set."});
   keys.add("shape", shape, {.min = 1, .max = 65536, .doc = "Shape of a sample: [channels, height, width], or [features]."});

@@ -10,7 +10,7 @@ namespace trainer::datasets {
 
 enum class SyntheticLabels { kRandom, kZero };
 
-struct SyntheticOptions : config::Options {
+struct SyntheticOptions : Options {
   int64_t num_train = 1024;
   int64_t num_validation = 256;
   std::vector<int64_t> shape = {3, 32, 32};
@@ -18,7 +18,7 @@ struct SyntheticOptions : config::Options {
   SyntheticLabels labels = SyntheticLabels::kRandom;
   int64_t num_targets = 1;
   int64_t seed = 0;
-  void describe(config::KeyTable& keys) override;
+  void describe(KeyTable& keys) override;
 };
 
 input::DatasetInfo synthetic_info(const SyntheticOptions& options);

@@ -181,7 +181,7 @@ const ArchiveSource& tiny_imagenet_archive() {
   return archive;
 }
 
-void TinyImagenetOptions::describe(config::KeyTable& keys) {
+void TinyImagenetOptions::describe(KeyTable& keys) {
   keys.add("root", root,
            {.doc = "The folder that holds the data set's own folder (tiny-imagenet-200), or that folder itself.", .is_path = true});
   keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});

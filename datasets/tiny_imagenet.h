@@ -12,10 +12,10 @@ namespace trainer::datasets {
 
 const ArchiveSource& tiny_imagenet_archive();
 
-struct TinyImagenetOptions : config::Options {
+struct TinyImagenetOptions : Options {
   std::string root = "data";
   bool download = false;
-  void describe(config::KeyTable& keys) override;
+  void describe(KeyTable& keys) override;
 };
 
 // Reads the ids and names of the classes, whose number is free. Without the files there are 200 if they will be downloaded; else the

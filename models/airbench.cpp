@@ -24,7 +24,7 @@ constexpr nn::BatchNormOptions kNormOptions{.eps = 1e-12, .momentum = 0.4, .lear
 struct AirbenchOptions : ClassifierOptions {
   std::vector<int64_t> widths = {64, 256, 256};
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     describe_num_classes(keys);
     keys.add("widths", widths, {.min = 1, .doc = "Channels of each of the three blocks."});
     keys.refuse("widths", [this]() -> std::string {

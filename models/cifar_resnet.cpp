@@ -9,7 +9,7 @@ namespace trainer::models {
 namespace {
 
 struct CifarResNetOptions : ClassifierOptions {
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     describe_num_classes(keys);
     describe_in_channels(keys);
   }

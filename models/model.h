@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 #include "nn/batch_norm.h"
 
 namespace trainer::models {
 
 // The keys of a network, and what follows from them before it is built.
-struct ModelOptions : config::Options {
+struct ModelOptions : Options {
   // The shape of one input sample, such as {3, 32, 32}; -1: any height or width.
   virtual std::vector<int64_t> input_shape() const = 0;
   virtual int64_t num_outputs() const = 0;
@@ -28,8 +28,8 @@ struct ModelOptions : config::Options {
 
 // The options of networks whose outputs are scores of classes.
 struct ClassifierOptions : ModelOptions {
-  config::Auto<int64_t> num_classes = {};
-  config::Auto<int64_t> in_channels = {};
+  Auto<int64_t> num_classes = {};
+  Auto<int64_t> in_channels = {};
 
   int64_t num_outputs() const override { return num_classes.value.value_or(kDefaultClasses); }
   bool takes_num_outputs() const override { return !num_classes.value; }
@@ -40,11 +40,11 @@ struct ClassifierOptions : ModelOptions {
   int64_t num_channels() const { return in_channels.value.value_or(kDefaultChannels); }
 
  protected:
-  void describe_num_classes(config::KeyTable& keys) {
+  void describe_num_classes(KeyTable& keys) {
     keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer; auto: one for each class of the data set."});
   }
   // Of networks that take images with any number of channels.
-  void describe_in_channels(config::KeyTable& keys) {
+  void describe_in_channels(KeyTable& keys) {
     keys.add("in_channels", in_channels,
              {.min = 1, .max = 65536, .doc = "Channels of the images; auto: those of the data set, 3 for colour and 1 for grey."});
   }

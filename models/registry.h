@@ -1,13 +1,13 @@
 #pragma once
 // The networks that a configuration can name. To add one, add a file in this folder and its name in CMakeLists.txt (docs/extending.md).
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 #include "models/model.h"
 
 namespace trainer::models {
 
 // The options of each network are ModelOptions.
-using ModelRegistry = config::Registry<std::shared_ptr<Model>, const BuildContext&>;
+using ModelRegistry = Registry<std::shared_ptr<Model>, const BuildContext&>;
 
 const ModelRegistry& model_registry();
 

@@ -18,7 +18,7 @@ struct ResNetOptions : ClassifierOptions {
   bool zero_init_last_norm = false;
   double dropout = 0.0;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     describe_num_classes(keys);
     describe_in_channels(keys);
     keys.add_choice("stem", stem, {{"imagenet", ResNetStem::kImagenet}, {"cifar", ResNetStem::kCifar}},

@@ -17,7 +17,7 @@ struct VggOptions : ClassifierOptions {
   VggHead head = VggHead::kImagenet;
   double dropout = 0.5;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     describe_num_classes(keys);
     describe_in_channels(keys);
     keys.add_choice("head", head, {{"imagenet", VggHead::kImagenet}, {"cifar", VggHead::kCifar}},

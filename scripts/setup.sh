@@ -92,10 +92,14 @@ fetch() {
   touch "$unfinished"
   make_python_environment
   say "fetching $1 ($2 to download): $(grep -v '^#' "$list" | tr '\n' ' ')"
-  local start=$SECONDS quiet=()
+  local start=$SECONDS quiet=() code=0
   if ! [ -t 2 ]; then quiet=(--quiet); fi
-  "$python" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps --no-compile --no-cache-dir -r "$list" >&2 ||
+  "$python" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps --no-compile --no-cache-dir -r "$list" >&2 || code=$?
+  if [ "$code" -ne 0 ]; then
+    # What was installed before still works, unless pip was killed.
+    if [ "$code" -lt 128 ]; then rm "$unfinished"; fi
     fail "the wheels of scripts/requirements/$1.txt could not be fetched" "check the network and the disk ($(df -h --output=avail "$deps" | tail -n 1 | tr -d ' ') free), then run this script again"
+  fi
   rm -f "$deps/done/$1-"*
   touch "$stamp"
   rm "$unfinished"

@@ -6,7 +6,7 @@
 
 namespace trainer::amp {
 
-GradScaler::GradScaler(const config::AmpSection& options, torch::Device device)
+GradScaler::GradScaler(const GradScalerOptions& options, torch::Device device)
     : options_(options),
       scale_(torch::full({}, options.init_scale, torch::dtype(torch::kFloat32).device(device))),
       growth_tracker_(torch::zeros({}, torch::dtype(torch::kInt32).device(device))),

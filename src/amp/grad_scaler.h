@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "config/sections/runtime.h"
+#include "amp/options.h"
 #include "state/view.h"
 
 namespace trainer::amp {
@@ -21,7 +21,7 @@ namespace trainer::amp {
 // the caller and throws c10::Error.
 class GradScaler {
  public:
-  GradScaler(const config::AmpSection& options, torch::Device device);
+  GradScaler(const GradScalerOptions& options, torch::Device device);
 
   // `loss` times the scale; call backward() on the result.
   torch::Tensor scale(const torch::Tensor& loss) const;
@@ -47,7 +47,7 @@ class GradScaler {
   void load_state(const state::View& view);
 
  private:
-  config::AmpSection options_;
+  GradScalerOptions options_;
   torch::Tensor scale_;
   torch::Tensor growth_tracker_;
   torch::Tensor found_inf_;

@@ -39,7 +39,7 @@ std::string describe_irregular(mode_t mode) {
   return std::string("it is ") + kind + ", not a regular file";
 }
 
-// Opens a path for reading that may name anything, without waiting for it.
+// Opens a path that may name anything, without waiting for it.
 Descriptor open_any(const std::filesystem::path& path, int flags, mode_t mode) {
   return Descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
 }
@@ -122,6 +122,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(path),
       temporary_(path.string() + ".tmp" + std::to_string(::getpid())),
+      removed_on_exit_(temporary_),
       file_(open_regular_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW)) {
   // The name of the temporary file tells nothing, unless something is in its way.
   if (file_.number() < 0) fail("write", errno == ELOOP || errno == 0 ? temporary_ : path_);

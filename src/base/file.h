@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/descriptor.h"
+#include "base/signal.h"
 
 namespace trainer {
 
@@ -41,7 +42,7 @@ class Output {
 class AtomicFile final : public Output {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
-  // Without commit(), removes the temporary file.
+  // Without commit(), removes the temporary file. So does a stop signal that ends the process (exit_on_stop_signals()).
   ~AtomicFile() override;
 
   void write(std::string_view bytes) override;
@@ -50,6 +51,7 @@ class AtomicFile final : public Output {
  private:
   std::filesystem::path path_;
   std::filesystem::path temporary_;
+  RemovedOnExit removed_on_exit_;
   Descriptor file_;
   bool committed_ = false;
 };

@@ -23,11 +23,20 @@ bool names_descriptor(const std::filesystem::path& path, int descriptor) {
          named.st_ino == open.st_ino;
 }
 
-// Through links, because the place of a link may not be writable and because the link is the user's.
+// As many as the system follows.
+constexpr int kMostLinks = 40;
+
+// Through links, because the place of a link may not be writable and because the link is the user's. The target may not exist yet.
 std::filesystem::path target_of(const std::filesystem::path& path) {
-  std::error_code error;
-  auto target = std::filesystem::canonical(path, error);
-  return error ? path : target;
+  auto target = path;
+  for (int i = 0; i <= kMostLinks; ++i) {
+    std::error_code no_link;
+    const auto next = std::filesystem::read_symlink(target, no_link);
+    if (no_link) return target;
+    target = target.parent_path() / next;
+  }
+  errno = ELOOP;
+  fail(path);
 }
 
 }  // namespace

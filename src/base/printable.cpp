@@ -13,12 +13,8 @@ namespace {
 
 uint8_t byte_at(std::string_view text, size_t position) { return static_cast<uint8_t>(text[position]); }
 
-// `character`: one valid character of UTF-8.
-bool is_control(std::string_view character) {
-  const auto first = byte_at(character, 0);
-  if (character.size() == 1) return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f;
-  // U+0080 to U+009F
-  return character.size() == 2 && first == 0xc2 && byte_at(character, 1) < 0xa0;
+bool is_shown(const Utf8Character& character) {
+  return character.length > 0 && (!is_control(character.code_point) || character.code_point == '\n' || character.code_point == '\t');
 }
 
 }  // namespace
@@ -27,9 +23,9 @@ std::string printable(std::string_view text) {
   std::string result;
   result.reserve(text.size());
   while (!text.empty()) {
-    const auto length = first_character(text).length;
-    const auto character = text.substr(0, std::max<size_t>(length, 1));
-    if (length > 0 && !is_control(character)) {
+    const auto first = first_character(text);
+    const auto character = text.substr(0, std::max<size_t>(first.length, 1));
+    if (is_shown(first)) {
       result += character;
     } else {
       for (size_t i = 0; i < character.size(); ++i) fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte_at(character, i));

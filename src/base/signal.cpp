@@ -1,9 +1,11 @@
 #include "base/signal.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <initializer_list>
 
@@ -16,7 +18,12 @@ namespace {
 std::atomic<int> requested_signal{0};
 std::atomic<long> first_request_ms{0};
 std::atomic<bool> is_repeated{false};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<long>::is_always_lock_free);
+// The file that exit_on_stop() removes. A handler that has begun keeps the path, because the process goes on in other threads.
+enum class FileState { kNone, kBeingNamed, kNamed, kBeingRemoved };
+std::atomic<FileState> file_state{FileState::kNone};
+std::array<char, PATH_MAX> file_to_remove{};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<long>::is_always_lock_free &&
+              std::atomic<FileState>::is_always_lock_free);
 
 long now_ms() {
   timespec now{};
@@ -37,6 +44,8 @@ extern "C" void note_stop_signal(int signal_number) {
 extern "C" void exit_on_stop(int /*signal_number*/) {
   constexpr char kMessage[] = "stopped on request\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+  auto state = FileState::kNamed;
+  if (file_state.compare_exchange_strong(state, FileState::kBeingRemoved)) ::unlink(file_to_remove.data());
   _exit(static_cast<int>(ExitCode::kStopped));
 }
 
@@ -78,6 +87,21 @@ void exit_on_stop_signals() {
     if (!is_ignored(signal_number)) handle(signal_number, exit_on_stop);
   }
   mask_stop_signals(SIG_UNBLOCK);
+}
+
+RemovedOnExit::RemovedOnExit(const std::filesystem::path& file) {
+  auto state = FileState::kNone;
+  const auto& path = file.native();
+  if (path.size() >= file_to_remove.size() || !file_state.compare_exchange_strong(state, FileState::kBeingNamed)) return;
+  path.copy(file_to_remove.data(), path.size());
+  file_to_remove[path.size()] = '\0';
+  file_state = FileState::kNamed;
+  counts_ = true;
+}
+
+RemovedOnExit::~RemovedOnExit() {
+  auto state = FileState::kNamed;
+  if (counts_) file_state.compare_exchange_strong(state, FileState::kNone);
 }
 
 void block_stop_signals() { mask_stop_signals(SIG_BLOCK); }

@@ -2,6 +2,7 @@
 // Stop requests by signal. The handler only records the signal; the training loop checks for it at step boundaries and stops cleanly.
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 
 namespace trainer {
@@ -15,6 +16,17 @@ void install_stop_handlers();
 // For commands without these handlers: a stop signal ends the process at once with ExitCode::kStopped, unless it is ignored. Unblocks these
 // signals.
 void exit_on_stop_signals();
+// Such an end removes this file, if it exists then, while the object lives. Of several objects that live at once, only the first counts.
+class RemovedOnExit {
+ public:
+  explicit RemovedOnExit(const std::filesystem::path& file);
+  ~RemovedOnExit();
+  RemovedOnExit(const RemovedOnExit&) = delete;
+  RemovedOnExit& operator=(const RemovedOnExit&) = delete;
+
+ private:
+  bool counts_ = false;
+};
 
 // The first stop signal received, or 0.
 int stop_signal();

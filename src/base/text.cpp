@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <numeric>
 
 namespace trainer {
@@ -57,6 +58,14 @@ std::string format_bytes(uint64_t bytes) {
   return fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
 std::string join(std::span<const std::string> parts, std::string_view separator) { return fmt::format("{}", fmt::join(parts, separator)); }
 
 std::string nearest_name(std::string_view text, std::span<const std::string> candidates) {
@@ -72,6 +81,15 @@ std::string nearest_name(std::string_view text, std::span<const std::string> can
     }
   }
   return best;
+}
+
+std::string portable_number(std::string text) {
+  double value = 0;
+  const auto* end = text.data() + text.size();
+  const bool is_number = std::from_chars(text.data(), end, value).ptr == end;
+  const auto exponent = text.find('e');
+  if (is_number && exponent != text.npos && text.find('.') == text.npos) text.insert(exponent, ".0");
+  return text;
 }
 
 }  // namespace trainer

@@ -28,6 +28,8 @@ Utf8Character first_character(std::string_view text) {
   return {length, code_point};
 }
 
+bool is_control(char32_t code_point) { return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0); }
+
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const auto length = first_character(text).length;

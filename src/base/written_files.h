@@ -1,6 +1,6 @@
 #pragma once
-// The list of the files that runs have written into a folder under names that vary, so that nothing else is removed there later. The list
-// is a file of that folder, and marks it as one of this program: a line with the version of the format, then one name a line.
+// The list of the files that runs have written into a folder, so that nothing else is replaced or removed there later. The list is a file
+// of that folder, and marks it as one of this program: a line with the version of the format, then one name a line.
 
 #include <filesystem>
 #include <mutex>
@@ -16,15 +16,19 @@ namespace trainer {
 // The functions may be called by several threads.
 class WrittenFiles {
  public:
-  // Creates the file `list` with these names, relative to its folder, unless it exists. Returns the reason if it cannot be written.
+  // Creates the file `list` with these names, relative to its folder, unless it exists, and flushes it to the disk. Returns the reason if
+  // it cannot be written, and leaves no file then.
   static std::error_code create(const std::filesystem::path& list, const std::vector<std::string>& names = {});
 
-  // Reads an existing list. Throws UsageError if it has another format, and Error if it cannot be read or appended to.
+  // Reads an existing list. Throws UsageError if it has another format or names a file outside of its folder, and Error if it cannot be
+  // read or appended to.
   explicit WrittenFiles(const std::filesystem::path& list);
 
   // `file`: its path begins with the folder of the list. To be called before the file is written. Throws Error if the list cannot be
   // written.
   void add(const std::filesystem::path& file);
+  // Flushes the list to the disk, so that after a power failure no file that is written later is missing in it. Throws Error.
+  void flush() const;
   bool contains(const std::filesystem::path& file) const;
   // Also those that do not exist any more.
   std::vector<std::filesystem::path> files() const;
@@ -32,7 +36,7 @@ class WrittenFiles {
  private:
   std::string name_of(const std::filesystem::path& file) const;
 
-  std::filesystem::path folder_;
+  std::filesystem::path list_;
   LineFile lines_;
   mutable std::mutex mutex_;
   std::set<std::string> names_;

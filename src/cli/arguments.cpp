@@ -72,10 +72,20 @@ std::optional<std::string> between(std::string_view text, std::string_view begin
 }
 
 // CLI11's messages that are hard to read; others stay.
-std::string reworded(const std::string& message) {
+std::string reworded(const CLI::App& command, const std::string& message) {
   const auto argument = between(message, "", " is required");
   if (argument && !argument->starts_with('-')) return fmt::format("the argument \"{}\" is missing", *argument);
-  if (const auto given = between(message, "Could not convert: ", "")) return fmt::format("{} cannot be used", *given);
+  if (const auto given = between(message, "Could not convert: ", "")) {
+    constexpr std::string_view kEquals = " = ";
+    const auto equals = given->find(kEquals);
+    const auto option_name = given->substr(0, equals);
+    const auto value = given->substr(equals + kEquals.size());
+    const auto* option = command.get_option_no_throw(option_name);
+    const bool is_flag = option != nullptr && option->get_expected_max() == 0;
+    if (is_flag) return fmt::format("{} takes no value, got {}", option_name, value);
+    // The form of numbers was checked before.
+    return fmt::format("{}: {} is out of range", option_name, value);
+  }
   const auto colon = std::min(message.find(": "), message.size());
   const auto name = message.substr(0, colon);
   const auto problem = std::string_view(message).substr(colon);
@@ -149,7 +159,7 @@ std::string explain(const CLI::App& app, const CLI::App& command, const CLI::Par
   if (config != nullptr && config->count() == 0 && file != args.end()) {
     return fmt::format("{} is missing; did you mean {} {}?", kConfig, kConfig, *file);
   }
-  return reworded(error.what());
+  return reworded(command, error.what());
 }
 
 std::string wrap_help_line(std::string line) {

@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "base/standard_output.h"
 #include "cli/arguments.h"
+#include "cli/print_json.h"
 #include "cli/runs.h"
 #include "cli/table.h"
 #include "reporting/line.h"
@@ -110,8 +111,7 @@ ExitCode compare(const std::vector<std::string>& args) {
   const auto environment = differing(history::environment_rows(runs));
   const auto results = history::result_rows(runs);
   if (as_json) {
-    const Json json = {{"runs", folders}, {"config", to_json(config)}, {"environment", to_json(environment)}, {"result", to_json(results)}};
-    print_text(json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
+    print_json({{"runs", folders}, {"config", to_json(config)}, {"environment", to_json(environment)}, {"result", to_json(results)}}, 2);
     return ExitCode::kDone;
   }
   auto names = history::names_of(runs);

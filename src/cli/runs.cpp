@@ -19,6 +19,7 @@
 #include "base/standard_output.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/print_json.h"
 #include "cli/table.h"
 #include "history/compare.h"
 #include "history/run_record.h"
@@ -127,9 +128,10 @@ void sort_runs(std::vector<RunRecord>& runs, const std::string& by) {
   }
 }
 
-// As RFC 4180.
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+// As RFC 4180, with what a terminal would execute shown instead (base/printable.h).
+std::string csv_cell(const std::string& value) {
+  const auto text = printable_line(value);
+  if (text.find_first_of(",\"") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char byte : text) quoted += byte == '"' ? "\"\"" : std::string(1, byte);
   return quoted + '"';
@@ -202,7 +204,7 @@ ExitCode runs(const std::vector<std::string>& args) {
       array.push_back(to_json(found[i]));
       for (const auto& row : rows) array.back()["config"][row.name] = row.values[i] ? Json(*row.values[i]) : Json();
     }
-    print_text(array.dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
+    print_json(array, 2);
   } else if (as_csv) {
     print_text(to_csv(found, rows));
   } else if (found.empty()) {

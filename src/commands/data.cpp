@@ -35,9 +35,16 @@ struct ShowOptions {
 };
 
 void refuse_picture_over(const input::Dataset& dataset, const std::filesystem::path& output) {
-  if (std::error_code none; !std::filesystem::exists(output, none)) return;
-  // The names of samples are paths where each is a file.
-  for (int64_t i = 0; i < dataset.size(); ++i) cli::refuse_to_overwrite(dataset.name(i), output);
+  std::error_code none;
+  const auto file = std::filesystem::canonical(output, none);
+  if (none) return;
+  // The names of samples are paths where each is a file. Looking at millions of files would take minutes.
+  const auto given_name = output.filename().string();
+  const auto name = file.filename().string();
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const auto sample = dataset.name(i);
+    if (sample.ends_with(given_name) || sample.ends_with(name)) cli::refuse_to_overwrite(sample, output);
+  }
 }
 
 // A line for each of these samples' classes whose number stands in the picture, because it has no letters for its name.
@@ -55,6 +62,7 @@ std::string numbered_classes(const input::Dataset& dataset, const input::SampleL
 
 void show(const config::Experiment& experiment, const ShowOptions& options) {
   refuse_file_of_run(options.output);
+  input::check_image_extension(options.output);
   const auto logger = make_console_logger();
   const auto data = session::open_samples(experiment, *logger);
   const auto& dataset = data.train.dataset();

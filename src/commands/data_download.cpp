@@ -17,9 +17,9 @@ std::vector<std::string> downloadable_datasets() {
   std::vector<std::string> names;
   for (const auto& component : datasets::dataset_registry().components()) {
     const auto options = component.make_options();
-    config::KeyTable table;
+    KeyTable table;
     options->describe(table);
-    if (std::ranges::find(table.keys(), "download", &config::Key::name) != table.keys().end()) names.push_back(component.name);
+    if (std::ranges::find(table.keys(), "download", &Key::name) != table.keys().end()) names.push_back(component.name);
   }
   return names;
 }

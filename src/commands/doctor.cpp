@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "base/plural.h"
 #include "cli/arguments.h"
+#include "cli/print_json.h"
 #include "commands/command.h"
 #include "commands/output.h"
 #include "doctor/checks.h"
@@ -48,13 +48,13 @@ size_t count(const std::vector<Result>& results, Status status) {
 }
 
 void print_json(const std::vector<Result>& results, Status worst) {
-  auto checks = nlohmann::json::array();
+  auto checks = reporting::Json::array();
   for (const auto& [name, finding] : results) {
-    nlohmann::json check = {{"name", name}, {"status", name_of(finding.status)}, {"text", finding.text}};
+    reporting::Json check = {{"name", name}, {"status", name_of(finding.status)}, {"text", finding.text}};
     if (!finding.cure.empty()) check["cure"] = finding.cure;
     checks.push_back(std::move(check));
   }
-  print("{}\n", nlohmann::json{{"status", name_of(worst)}, {"checks", std::move(checks)}}.dump(2));
+  cli::print_json({{"status", name_of(worst)}, {"checks", std::move(checks)}}, 2);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
                                                    .num_samples = measured.num_samples,
                                                    .classes = std::move(measured.classes)},
                                          .class_names = std::move(result.class_names)};
-  if (arguments.json) return print("{}\n", reporting::to_json_text(evaluation));
+  if (arguments.json) return trainer::print_text(reporting::to_json_text(evaluation) + '\n');
   const auto of_step = progress ? fmt::format(", epoch {}, step {}", progress->epoch + 1, progress->step) : "";
   const reporting::Fields of_what = {
       {fmt::format("{} of {}:", counted(evaluation.event.num_samples, result.is_image ? "image" : "sample"), result.name)},

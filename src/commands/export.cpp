@@ -106,9 +106,9 @@ ExitCode export_model(const std::vector<std::string>& args) {
   cli::refuse_to_overwrite(file.path(), output);
   refuse_file_of_run(output);
   auto experiment = file.load_experiment(kOverrides, session::all_registries());
-  auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {});
+  auto placement = device::choose_placement(session::placement_options(experiment), {}, {});
   // Only LibTorch's own operators can be traced.
-  placement.convolution = config::ConvolutionChoice::kDirect;
+  placement.convolution = device::ConvolutionChoice::kDirect;
   placement.fuse = false;
   const auto network = session::build_network(experiment, placement);
   file.load_weights(ema, *network.model);

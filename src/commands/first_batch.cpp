@@ -28,7 +28,7 @@ int64_t num_shown(const std::vector<int64_t>& shape, int64_t batch_size) {
 
 input::Normalize normalisation_of(const config::Experiment& experiment) {
   const auto& transforms = experiment.dataset.train_transforms;
-  const auto found = std::ranges::find(transforms, "normalize", &config::ComponentConfig::name);
+  const auto found = std::ranges::find(transforms, "normalize", &ComponentConfig::name);
   return found == transforms.end() ? input::Normalize() : dynamic_cast<const input::Normalize&>(*found->options);
 }
 

@@ -23,7 +23,6 @@ constexpr int kLineHeight = drawing::kTextHeight * kZoom;
 void draw_caption(drawing::RgbImage& grid, int top, int left, std::string caption, int width) {
   const auto length = static_cast<size_t>(std::max(1, width / (drawing::kCharacterWidth * kZoom)));
   const size_t most = length * kNumLines;
-  caption = drawing::drawable(caption).value_or(caption);
   if (caption.size() > most) caption.replace(most - std::min<size_t>(most, 2), std::string::npos, "..");
   for (size_t line = 0; line < kNumLines && line * length < caption.size(); ++line) {
     drawing::draw_text(grid, top + static_cast<int>(line) * kLineHeight, left, std::string_view(caption).substr(line * length, length),
@@ -69,7 +68,7 @@ std::string drawable_class_name(const std::vector<std::string>& class_names, int
   return drawing::drawable(reporting::name_of_class(class_names, label)).value_or(fmt::format("class {}", label));
 }
 
-std::vector<config::ComponentConfig> without_normalize(std::vector<config::ComponentConfig> transforms) {
+std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> transforms) {
   std::erase_if(transforms, [](const auto& transform) { return transform.name == "normalize"; });
   return transforms;
 }

@@ -82,13 +82,6 @@ Unreadable read_samples(const input::Dataset& dataset, const std::vector<int64_t
 
 }  // namespace
 
-std::vector<int64_t> evenly_spaced(int64_t size, int64_t most) {
-  const int64_t count = std::min(size, most);
-  std::vector<int64_t> indices;
-  for (int64_t i = 0; i < count; ++i) indices.push_back(i * size / count);
-  return indices;
-}
-
 ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger) {
   std::vector<ImageSize> sizes(indices.size());
   const auto unreadable = read_samples(dataset, indices, "sizes: read", logger, [&] {
@@ -108,7 +101,7 @@ ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>&
 }
 
 PixelStatistics measure_pixels(const input::Dataset& dataset, const std::vector<int64_t>& indices,
-                               const std::vector<config::ComponentConfig>& transforms, Logger& logger) {
+                               const std::vector<ComponentConfig>& transforms, Logger& logger) {
   const input::Pipeline pipeline(transforms, dataset.info(), {torch::kFloat32, /*channels_last=*/false});
   const auto& shape = pipeline.output_shape();
   const auto num_channels = static_cast<size_t>(shape[0]);

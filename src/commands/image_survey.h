@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/keys/registry.h"
 #include "base/log.h"
-#include "config/registry.h"
 #include "input/dataset.h"
 #include "session/image_notes.h"
 
@@ -31,11 +31,8 @@ struct PixelStatistics {
   int64_t num_images = 0;        // that could be read
 };
 
-// Fewer images are read at once.
+// Fewer images are read so quickly that no progress is shown.
 inline constexpr size_t kWorthShowing = 500;
-
-// `most` indices, evenly spaced from 0 to size - 1, or all of them.
-std::vector<int64_t> evenly_spaced(int64_t size, int64_t most);
 
 // The sizes of these samples, which are images of the latest part of `notes`, to which they are added. `logger` receives the progress.
 // Reads in several threads. Throws Error, but leaves out images that cannot be read.
@@ -44,6 +41,6 @@ ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>&
 // The statistics of these samples after `transforms`, without normalize. They are exact and do not depend on the order of the additions.
 // Throws as find_sizes(), and DataError if none can be read.
 PixelStatistics measure_pixels(const input::Dataset& dataset, const std::vector<int64_t>& indices,
-                               const std::vector<config::ComponentConfig>& transforms, Logger& logger);
+                               const std::vector<ComponentConfig>& transforms, Logger& logger);
 
 }  // namespace trainer::commands

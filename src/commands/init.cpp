@@ -30,44 +30,44 @@ using datasets::Split;
 // More images say hardly more about the mean of their pixels.
 constexpr int64_t kMostMeasured = 2000;
 
-config::Node section_of(const std::string& dataset, const std::string& key, const fs::path& path) {
-  auto section = config::Node::map();
-  section.set("name", config::Node::scalar(dataset));
-  section.set(key, config::Node::scalar(path.string()));
+Node section_of(const std::string& dataset, const std::string& key, const fs::path& path) {
+  auto section = Node::map();
+  section.set("name", Node::scalar(dataset));
+  section.set(key, Node::scalar(path.string()));
   return section;
 }
 
 // The sections `dataset` that `data` may belong to.
-std::vector<config::Node> candidates(const fs::path& data) {
+std::vector<Node> candidates(const fs::path& data) {
   if (data.extension() == ".csv") return {section_of("csv", "train", data)};
-  std::vector<config::Node> sections;
+  std::vector<Node> sections;
   for (const char* name : {"lmdb", "cifar10", "cifar100", "mnist", "fashion_mnist", "tiny_imagenet"}) {
     sections.push_back(section_of(name, "root", data));
   }
   if (fs::exists(data / "train.csv")) {
     sections.push_back(section_of("csv", "train", data / "train.csv"));
     for (const char* name : {"val.csv", "validation.csv"}) {
-      if (fs::exists(data / name)) sections.back().set("validation", config::Node::scalar((data / name).string()));
+      if (fs::exists(data / name)) sections.back().set("validation", Node::scalar((data / name).string()));
     }
   }
   sections.push_back(section_of("image_folder", "root", data));
   return sections;
 }
 
-datasets::DatasetFactory make_factory(const config::Node& section) {
+datasets::DatasetFactory make_factory(const Node& section) {
   auto registries = session::all_registries();
   registries.check = {};
-  auto root = config::Node::map();
-  root.set("experiment", config::Node::scalar("init"));
-  root.set("model", config::Node::map()).set("name", config::Node::scalar("resnet18"));
-  root.set("training", config::Node::map()).set("epochs", config::Node::scalar("1"));
+  auto root = Node::map();
+  root.set("experiment", Node::scalar("init"));
+  root.set("model", Node::map()).set("name", Node::scalar("resnet18"));
+  root.set("training", Node::map()).set("epochs", Node::scalar("1"));
   root.set("dataset", section);
   const auto experiment = config::load_text(config::to_yaml(root), "--data", {}, registries);
   return datasets::dataset_registry().make(experiment.dataset.component);
 }
 
 struct FoundData {
-  config::Node section;
+  Node section;
   datasets::DatasetFactory factory;
   std::unique_ptr<input::Dataset> train;
 };
@@ -106,6 +106,19 @@ std::string experiment_name(const fs::path& data) {
   return name.empty() ? "experiment" : name;
 }
 
+// The sizes of at most kMostMeasured images. Warns of those that cannot be read, and counts them in `facts`.
+ImageSizes survey(const char* part, const input::Dataset& dataset, DatasetFacts& facts, session::ImageNotes& notes, Logger& logger) {
+  notes.begin_part(part, dataset);
+  const auto indices = input::evenly_spaced(dataset.size(), kMostMeasured);
+  auto sizes = find_sizes(dataset, indices, notes, logger);
+  facts.num_read += static_cast<int64_t>(indices.size());
+  facts.num_unreadable += sizes.num_unreadable;
+  if (sizes.num_unreadable > 0) {
+    logger.warn("{} of {} {} images cannot be read, the first is {}", sizes.num_unreadable, indices.size(), part, sizes.first_unreadable);
+  }
+  return sizes;
+}
+
 std::string file_for(const fs::path& data, Logger& logger) {
   const auto warnings = make_console_logger();
   warnings->set_level(spdlog::level::warn);
@@ -119,25 +132,18 @@ std::string file_for(const fs::path& data, Logger& logger) {
     if (!refusal.empty()) throw DataError(fmt::format("{}: {}", train.describe(i), refusal));
     ++facts.images_per_class[static_cast<size_t>(label)];
   }
-  const auto indices = evenly_spaced(train.size(), kMostMeasured);
-  facts.num_sampled = static_cast<int64_t>(indices.size());
+  const auto indices = input::evenly_spaced(train.size(), kMostMeasured);
   if (indices.size() >= kWorthShowing && !world::can_redraw_lines()) {
     logger.info("measures the sizes and the pixels of {} training images", indices.size());
   }
   session::ImageNotes notes;
-  notes.begin_part("training", train);
-  facts.sizes = find_sizes(train, indices, notes, logger);
+  facts.sizes = survey("training", train, facts, notes, logger);
   if (facts.sizes.sizes.empty()) throw DataError(facts.sizes.first_unreadable);
-  if (facts.sizes.num_unreadable > 0) {
-    logger.warn("{} of {} cannot be read, the first is {}", facts.sizes.num_unreadable, counted(facts.num_sampled, "image"),
-                facts.sizes.first_unreadable);
-  }
   std::unique_ptr<input::Dataset> validation;
   if (found.factory.has_validation) {
     validation = found.factory.open(Split::kValidation, *warnings);
     facts.num_validation = validation->size();
-    notes.begin_part("validation", *validation);
-    find_sizes(*validation, evenly_spaced(validation->size(), kMostMeasured), notes, logger);
+    survey("validation", *validation, facts, notes, logger);
   }
   for (const auto& sentence : notes.sentences()) logger.warn("{}", sentence);
   const auto preparation = choose_preparation(facts);

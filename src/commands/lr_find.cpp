@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/signal.h"
 #include "cli/arguments.h"
+#include "cli/print_json.h"
 #include "commands/command.h"
 #include "commands/next_command.h"
 #include "commands/output.h"
@@ -79,18 +79,17 @@ bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_step
   return test.is_done();
 }
 
-std::string to_json(const LrRangeTest& test, bool is_sgd) {
-  using Json = nlohmann::ordered_json;
+reporting::Json to_json(const LrRangeTest& test, bool is_sgd) {
+  using reporting::Json;
   auto points = Json::array();
   for (const auto& point : test.points()) points.push_back({{"lr", point.lr}, {"loss", point.loss}, {"smoothed_loss", point.smoothed}});
   const auto advice = test.advice();
   const auto suggestion = advice ? advice->suggestion(is_sgd) : std::nullopt;
-  const Json json = {{"suggestion", suggestion ? Json(*suggestion) : Json()},
-                     {"least", advice ? Json(advice->least) : Json()},
-                     {"rise", advice && advice->rise ? Json(*advice->rise) : Json()},
-                     {"diverged", test.has_diverged()},
-                     {"points", std::move(points)}};
-  return json.dump(2);
+  return {{"suggestion", suggestion ? Json(*suggestion) : Json()},
+          {"least", advice ? Json(advice->least) : Json()},
+          {"rise", advice && advice->rise ? Json(*advice->rise) : Json()},
+          {"diverged", test.has_diverged()},
+          {"points", std::move(points)}};
 }
 
 void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange& range, const config::ExperimentSource& source) {
@@ -118,14 +117,16 @@ void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange&
     print("No suggestion: the loss does not fall, or the steps are too few; try more --steps, or another --min-lr.\n");
     return;
   }
-  print("the loss is least at {:.2g}{}\n", advice->least,
-        advice->rise ? fmt::format(" and above where its fall began from {:.2g} on", *advice->rise) : "");
+  print("the loss is lowest at a learning rate of {:.2g}{}\n", advice->least,
+        advice->rise ? fmt::format("; from {:.2g} on it is above the level at which its fall began", *advice->rise) : "");
   if (!advice->rise) {
     print("No suggestion: the loss does not rise again; try a higher --max-lr.\n");
     return;
   }
   if (!suggestion) {
-    print("No suggestion: these differ by more than a factor of 10. Look at the curve, or try more --steps or a larger batch.\n");
+    print(
+        "No suggestion: these two learning rates differ by more than a factor of 10. Look at the curve, or try more --steps or a larger "
+        "batch.\n");
     return;
   }
   print("suggestion (^), {}: {:.2g}\n",
@@ -165,7 +166,7 @@ ExitCode lr_find(const std::vector<std::string>& args) {
       const auto& optimizer = context.experiment().optimizer.component.name;
       const bool is_sgd = optimizer == "sgd" || optimizer == "sam";
       if (as_json) {
-        print("{}\n", to_json(test, is_sgd));
+        cli::print_json(to_json(test, is_sgd), 2);
       } else {
         print_text(test, is_sgd, range, source);
       }

@@ -9,14 +9,15 @@
 #include "base/signal.h"
 #include "base/standard_input.h"
 #include "cli/arguments.h"
+#include "cli/print_json.h"
 #include "commands/command.h"
 #include "commands/file_of_run.h"
 #include "commands/image_grid.h"
 #include "commands/output.h"
 #include "config/key_path.h"
 #include "datasets/image_folder_listing.h"
+#include "input/image_file.h"
 #include "reporting/evaluation.h"
-#include "reporting/json.h"
 #include "reporting/line.h"
 #include "session/predictor.h"
 #include "session/rank_context.h"
@@ -151,7 +152,7 @@ class Printer {
     } else {
       line["error"] = prediction.problem;
     }
-    print("{}\n", reporting::to_text(line));
+    cli::print_json(line);
   }
 
   std::vector<std::string> class_names_;
@@ -191,6 +192,7 @@ void save_grid(const fs::path& output, const std::vector<GridImage>& images, con
 
 ExitCode predict(const std::vector<std::string>& args) {
   const auto arguments = parse_predict_arguments(args);
+  if (!arguments.grid.empty()) input::check_image_extension(arguments.grid);
   install_stop_handlers();
   const auto logger = make_console_logger();
   const session::NetworkFile file(arguments.checkpoint);

@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "base/log.h"
 #include "base/plural.h"
@@ -28,7 +30,7 @@ struct ReportArguments {
   int port = 0;
 };
 
-// Reads the runs as often as the page asks for them, and the pictures of an evaluation only once.
+// Reads the runs as often as the page asks for them, and the pictures of their evaluations only once.
 class Runs {
  public:
   explicit Runs(const ReportArguments& arguments) : arguments_(arguments) {}
@@ -37,9 +39,10 @@ class Runs {
     std::vector<history::RunRecord> runs;
     for (const auto& folder : arguments_.folders) runs.push_back(history::read_run(folder, history::Detail::kAll));
     const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-    return report::make_data(runs, {.now = now.count(),
-                                    .is_live = arguments_.is_live,
-                                    .read_pictures = [this](const auto& run, const auto& samples) { return pictures_of(run, samples); }});
+    // What is not asked for again is of an earlier evaluation.
+    auto earlier = std::exchange(pictures_, {});
+    const auto read_pictures = [&](const auto& run, const auto& samples) { return pictures_of(run, samples, earlier); };
+    return report::make_data(runs, {.now = now.count(), .is_live = arguments_.is_live, .read_pictures = read_pictures});
   }
 
   std::string version() const {
@@ -49,16 +52,19 @@ class Runs {
   }
 
  private:
-  report::Pictures pictures_of(const history::RunRecord& run, const std::vector<int64_t>& samples) {
-    const auto key = run.folder.string() + run.evaluation.dump(-1, ' ', false, history::Json::error_handler_t::replace);
-    auto& [known_key, pictures] = pictures_[run.folder.string()];
-    if (known_key != key) pictures = read_sample_pictures(run, samples);
-    known_key = key;
-    return pictures;
+  using Request = std::tuple<std::filesystem::path, std::string, std::vector<int64_t>>;  // the folder, the configuration and the samples
+  using KnownPictures = std::map<Request, report::Pictures>;
+
+  report::Pictures pictures_of(const history::RunRecord& run, const std::vector<int64_t>& samples, KnownPictures& earlier) {
+    const Request request(run.folder, run.config, samples);
+    pictures_.insert(earlier.extract(request));
+    const auto [pictures, is_new] = pictures_.try_emplace(request);
+    if (is_new) pictures->second = read_sample_pictures(run, samples);
+    return pictures->second;
   }
 
   const ReportArguments& arguments_;
-  std::map<std::string, std::pair<std::string, report::Pictures>> pictures_;  // by folder, with what they belong to
+  KnownPictures pictures_;  // those of the latest data()
 };
 
 void write_report(const ReportArguments& arguments) {
@@ -79,7 +85,7 @@ void serve(const ReportArguments& arguments) {
   flush_standard_output();
   make_console_logger()->info(
       "open this address in a browser of this computer; from another one, `ssh -L {0}:127.0.0.1:{0} HOST` makes it "
-      "reachable there. Who has the address can read the page. Ctrl-C ends this command, not the training.",
+      "reachable there. Anyone who has this address can read the page. Ctrl-C ends this command, not the training.",
       server.port());
   server.serve([] { return stop_signal() != 0; });
 }

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "config/load.h"
-#include "config/node.h"
+#include "config/yaml.h"
 #include "input/image_file.h"
 #include "input/picture.h"
 #include "session/build.h"

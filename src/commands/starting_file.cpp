@@ -36,7 +36,7 @@ bool is_uneven(const DatasetFacts& facts) {
 
 std::string class_name(const DatasetFacts& facts, size_t label) {
   const auto& names = facts.info.class_names;
-  return label < names.size() ? config::to_inline_yaml(config::Node::scalar(names[label])) : std::to_string(label);
+  return label < names.size() ? config::to_inline_yaml(Node::scalar(names[label])) : std::to_string(label);
 }
 
 // The parts in lines of comments.
@@ -142,10 +142,10 @@ std::string describe_dataloader(const DatasetFacts& facts, const Schedule& sched
 std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels) {
   auto text = std::string("dataset:\n");
   for (const auto& member : facts.section.members) text += fmt::format("  {}: {}\n", member.name, config::to_inline_yaml(member.value));
-  if (facts.sizes.num_unreadable > 0) {
+  if (facts.num_unreadable > 0) {
     text += fmt::format(
         "  on_error: skip                                       # {} of {} images cannot be read; `trainer data check` lists all\n",
-        facts.sizes.num_unreadable, facts.num_sampled);
+        facts.num_unreadable, facts.num_read);
   }
   auto std = pixels.std;
   // One colour in all images.

@@ -6,20 +6,21 @@
 #include <vector>
 
 #include "commands/image_survey.h"
-#include "config/node.h"
+#include "config/yaml.h"
 #include "input/dataset.h"
 
 namespace trainer::commands {
 
 // What is known of a data set.
 struct DatasetFacts {
-  std::string name;           // of the experiment
-  config::Node section = {};  // name and keys of `dataset`
+  std::string name;   // of the experiment
+  Node section = {};  // name and keys of `dataset`
   input::DatasetInfo info = {};
   std::vector<int64_t> images_per_class = {};  // of training
   std::optional<int64_t> num_validation = {};  // not set: it has no images for validation
   ImageSizes sizes = {};                       // of a sample of the training images, which has at least one
-  int64_t num_sampled = 0;
+  int64_t num_read = 0;                        // images of that sample and of one of the validation images
+  int64_t num_unreadable = 0;                  // of these
 };
 
 // How its images are prepared, as the lines of the two lists of transforms without normalize.

@@ -3,13 +3,12 @@
 #include <charconv>
 
 #include "commands/first_batch.h"
-#include "config/node.h"
+#include "config/yaml.h"
 #include "distributed/first_line.h"
 
 namespace trainer::commands {
 namespace {
 
-using config::Node;
 
 reporting::HParam to_hparam(const std::string& name, const Node& node) {
   if (node.kind != Node::Kind::kScalar) return {name, config::to_inline_yaml(node)};

@@ -11,6 +11,7 @@
 #include "base/plural.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/print_json.h"
 #include "commands/command.h"
 #include "commands/next_command.h"
 #include "commands/output.h"
@@ -197,7 +198,7 @@ ExitCode validate(const std::vector<std::string>& args) {
   const auto inspection = inspection::inspect(source, world_size);
   const auto logger = make_console_logger();
   for (const auto& warning : inspection.warnings) logger->warn("{}", warning);
-  if (as_json) print("{}\n", to_json(inspection));
+  if (as_json) cli::print_json(to_json(inspection), 2);
   if (!inspection.problems.empty()) throw UsageError(join(inspection.problems, "\n"));
   if (as_json) return ExitCode::kDone;
   print("{}: no problem found\n", source.file.string());

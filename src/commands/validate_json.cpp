@@ -1,11 +1,9 @@
 #include "commands/validate_json.h"
 
-#include <nlohmann/json.hpp>
-
 namespace trainer::commands {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using reporting::Json;
 
 Json json_of(const inspection::LayerTable& table) {
   auto rows = Json::array();
@@ -40,9 +38,9 @@ Json json_of(const inspection::MemoryEstimate& estimate, bool is_of_gpu) {
 
 }  // namespace
 
-std::string to_json(const inspection::Inspection& inspection) {
+Json to_json(const inspection::Inspection& inspection) {
   Json json = {{"problems", inspection.problems}, {"warnings", inspection.warnings}, {"notes", inspection.notes}};
-  if (!inspection.problems.empty()) return json.dump(2);
+  if (!inspection.problems.empty()) return json;
   json["experiment"] = inspection.experiment.experiment;
   json["sample_shape"] = inspection.sample_shape;
   if (const auto& layers = inspection.layers) {
@@ -79,7 +77,7 @@ std::string to_json(const inspection::Inspection& inspection) {
     }
   }
   if (inspection.memory) json["memory"] = json_of(*inspection.memory, inspection.memory_is_of_gpu);
-  return json.dump(2);
+  return json;
 }
 
 }  // namespace trainer::commands

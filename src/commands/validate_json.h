@@ -1,12 +1,11 @@
 #pragma once
 
-#include <string>
-
 #include "inspection/inspect.h"
+#include "reporting/json.h"
 
 namespace trainer::commands {
 
-// One JSON value: problems, warnings and notes, and, without problems, everything that `trainer validate` shows.
-std::string to_json(const inspection::Inspection& inspection);
+// Problems, warnings and notes, and, without problems, everything that `trainer validate` shows.
+reporting::Json to_json(const inspection::Inspection& inspection);
 
 }  // namespace trainer::commands

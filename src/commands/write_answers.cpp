@@ -11,6 +11,7 @@
 #include "base/standard_output.h"
 #include "base/text.h"
 #include "commands/command.h"
+#include "commands/list.h"
 
 namespace {
 
@@ -21,17 +22,11 @@ std::vector<std::vector<std::string>> command_lines() {
       {"help"},
       {"--version"},
       {"list"},
-      {"list", "models"},
-      {"list", "datasets"},
-      {"list", "transforms"},
-      {"list", "batch_transforms"},
-      {"list", "optimizers"},
-      {"list", "lr_schedulers"},
-      {"list", "losses"},
       {"config", "reference"},
       {"config", "reference", "--format", "text"},
       {"config", "reference", "--format", "markdown"},
   };
+  for (const auto& family : trainer::commands::family_names()) lines.push_back({"list", family});
   for (const auto& command : trainer::commands::all_commands()) {
     lines.push_back({command.name, "--help"});
     lines.push_back({command.name, "-h"});

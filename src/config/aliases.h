@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "config/node.h"
+#include "config/yaml.h"
 
 namespace trainer::config {
 

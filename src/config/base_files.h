@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "config/node.h"
+#include "config/yaml.h"
 
 namespace trainer::config {
 

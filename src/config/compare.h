@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "config/node.h"
+#include "config/yaml.h"
 
 namespace trainer::config {
 

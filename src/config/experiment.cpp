@@ -28,7 +28,7 @@ void Experiment::check(Findings& findings) const {
                     fmt::format("{} images cannot be shared by training.accumulation_steps = {}; choose at least as many",
                                 *global_batch_size, training.accumulation_steps));
   }
-  const auto warmup_epochs = lr_scheduler.warmup_epochs;
+  const auto warmup_epochs = lr_scheduler.warmup.epochs;
   if (findings.are_readable({"lr_scheduler", "training"}) && training.epochs && warmup_epochs >= static_cast<double>(*training.epochs)) {
     findings.refuse(
         "lr_scheduler.warmup_epochs",
@@ -39,7 +39,7 @@ void Experiment::check(Findings& findings) const {
     findings.refuse("training.early_stopping",
                     "needs validations, but validation.every_epochs and validation.every_steps are null; set one of them");
   }
-  if (findings.are_readable({"runtime", "amp"}) && runtime.dtype == DtypeChoice::kFloat64 && amp.enabled.value.value_or(false)) {
+  if (findings.are_readable({"runtime", "amp"}) && runtime.dtype == device::FloatType::kFloat64 && amp.enabled.value.value_or(false)) {
     findings.refuse("amp.enabled", "autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them");
   }
 }

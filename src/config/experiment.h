@@ -1,6 +1,7 @@
 #pragma once
 // The whole experiment file, as one struct.
 
+#include "config/registries.h"
 #include "config/sections/checkpoint.h"
 #include "config/sections/dataloader.h"
 #include "config/sections/dataset.h"

@@ -3,8 +3,8 @@
 #include <initializer_list>
 #include <string>
 
-#include "config/node.h"
 #include "config/problems.h"
+#include "config/yaml.h"
 
 namespace trainer::config {
 

@@ -8,7 +8,7 @@
 #include "config/findings.h"
 #include "config/load.h"
 #include "config/reader.h"
-#include "config/yaml_lines.h"
+#include "config/yaml.h"
 
 namespace trainer::config {
 namespace {

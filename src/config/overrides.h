@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "config/node.h"
 #include "config/problems.h"
+#include "config/yaml.h"
 
 namespace trainer::config {
 

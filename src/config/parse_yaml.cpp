@@ -5,14 +5,13 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "config/aliases.h"
-#include "config/node.h"
+#include "config/yaml.h"
 
 namespace trainer::config {
 namespace {
@@ -136,29 +135,13 @@ Position position_at(std::string_view text, size_t offset, const std::string& so
   return {source, 1 + static_cast<int>(std::ranges::count(before, '\n')), 1 + static_cast<int>(offset - line_begin)};
 }
 
-// Length of the well-formed UTF-8 sequence at the beginning of `text` (Unicode 15, table 3-7), 0 if there is none.
-size_t utf8_sequence_length(std::string_view text) {
-  constexpr std::array<uint32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};  // code point of each length; smaller ones are overlong
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const auto length = static_cast<size_t>(std::countl_one(byte(0)));
-  if (length == 0) return 1;
-  if (length == 1 || length >= kSmallest.size() || length > text.size()) return 0;
-  uint32_t code_point = byte(0) & (0x7FU >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80U) return 0;
-    code_point = code_point << 6 | (byte(i) & 0x3FU);
-  }
-  const bool is_surrogate = code_point >= 0xD800 && code_point <= 0xDFFF;
-  return code_point >= kSmallest[length] && code_point <= 0x10FFFF && !is_surrogate ? length : 0;
-}
-
 void check_text(std::string_view text, const std::string& source) {
   if (text.size() > kMaxBytes) {
     throw UsageError(
         fmt::format("{}: {} of YAML, but an experiment file has at most 1 MiB; check the path", source, format_bytes(text.size())));
   }
   for (size_t i = 0; i < text.size();) {
-    const size_t length = utf8_sequence_length(text.substr(i));
+    const size_t length = first_character(text.substr(i)).length;
     if (length == 0 || text[i] == '\0') {
       fail(position_at(text, i, source),
            fmt::format("byte 0x{:02x} is not UTF-8 text; save the file as UTF-8", static_cast<unsigned char>(text[i])));

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "config/yaml_lines.h"
+#include "config/yaml.h"
 
 namespace trainer::config {
 namespace {
@@ -255,7 +255,7 @@ Node write_section(const std::function<void(KeyTable&)>& describe) {
       }
       node.set(key.name, Node::list(std::move(items)));
     } else if (key.component != nullptr) {
-      node.set(key.name, text_node(key.component->name));
+      node.set(key.name, Node::scalar(key.component->name, /*quoted=*/true));
       write_options(node, *key.component);
     } else if (key.components != nullptr) {
       std::vector<Node> items;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 #include "config/problems.h"
 
 namespace trainer::config {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "config/registry.h"
+#include "config/registries.h"
 
 namespace trainer::config {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 
-#include "config/yaml_lines.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "config/yaml.h"
 
 namespace trainer::config {
 namespace {
@@ -27,9 +27,7 @@ bool reads_as_text(std::string_view text) {
   static constexpr std::array<std::string_view, 8> kWords = {"y", "yes", "on", "true", "n", "no", "off", "false"};
   const bool may_be_number = text.empty() || std::string_view("0123456789+-.").find(text.front()) != text.npos;
   if (may_be_number) return text.starts_with("./") || text.starts_with("../");
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return is_plain(text) && std::ranges::find(kWords, lower) == kWords.end();
+  return is_plain(text) && std::ranges::find(kWords, lower_case(text)) == kWords.end();
 }
 
 // Characters that YAML 1.1 takes for line breaks, or does not allow: U+2028, U+2029, U+FEFF, U+FFFE and U+FFFF, which have three bytes.
@@ -45,31 +43,30 @@ const char* escape_of(std::string_view character) {
 
 std::string quote(std::string_view text) {
   std::string quoted = "\"";
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const auto byte = static_cast<unsigned char>(c);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    if (c == '"' || c == '\\') {
+  while (!text.empty()) {
+    const auto first = first_character(text);
+    const auto character = text.substr(0, std::max<size_t>(first.length, 1));
+    if (character == "\"" || character == "\\") {
       quoted += '\\';
-      quoted += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      quoted += fmt::format("\\x{:02x}", byte);
-    } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {  // control characters of Latin-1, in UTF-8
-      quoted += fmt::format("\\x{:02x}", next);
-      ++i;
-    } else if (const char* escape = escape_of(text.substr(i, 3))) {
+      quoted += character;
+    } else if (first.length > 0 && is_control(first.code_point)) {
+      quoted += fmt::format("\\x{:02x}", static_cast<uint32_t>(first.code_point));
+    } else if (const char* escape = escape_of(character)) {
       quoted += escape;
-      i += 2;
     } else {
-      quoted += c;
+      quoted += character;
     }
+    text.remove_prefix(character.size());
   }
   return quoted + '"';
 }
 
 std::string key_text(const std::string& name) { return is_plain(name) ? name : quote(name); }
 
-std::string scalar_text(const Node& node) { return !node.quoted && is_plain(node.text) ? node.text : quote(node.text); }
+std::string scalar_text(const Node& node) {
+  const bool needs_no_quotes = node.quoted ? reads_as_text(node.text) : is_plain(node.text);
+  return needs_no_quotes ? node.text : quote(node.text);
+}
 
 void add_lines(const Node& map, const std::string& path, size_t indent, std::vector<YamlLine>& lines) {
   for (const auto& member : map.members) {
@@ -96,20 +93,6 @@ std::vector<YamlLine> yaml_lines(const Node& map) {
   std::vector<YamlLine> lines;
   add_lines(map, "", 0, lines);
   return lines;
-}
-
-Node text_node(std::string text) {
-  const bool needs_quotes = !reads_as_text(text);
-  return Node::scalar(std::move(text), needs_quotes);
-}
-
-std::string portable_number(std::string text) {
-  double value = 0;
-  const auto* end = text.data() + text.size();
-  const bool is_number = std::from_chars(text.data(), end, value).ptr == end;
-  const auto exponent = text.find('e');
-  if (is_number && exponent != text.npos && text.find('.') == text.npos) text.insert(exponent, ".0");
-  return text;
 }
 
 std::string to_inline_yaml(const Node& node) {

@@ -36,13 +36,12 @@ const char* autocast_text(const Placement& placement) {
   return *placement.autocast_dtype == torch::kFloat16 ? " with float16 autocast and GradScaler" : " with bfloat16 autocast";
 }
 
-config::ConvolutionChoice choose_convolution(const config::RuntimeSection& runtime, const Placement& placement) {
-  using config::ConvolutionChoice;
+ConvolutionChoice choose_convolution(const PlacementOptions& options, const Placement& placement) {
   const bool is_bfloat16 = placement.autocast_dtype == torch::kBFloat16;
   const bool is_possible = placement.device.is_cpu() && placement.dtype == torch::kFloat32 && (is_bfloat16 || !placement.autocast_dtype) &&
-                           placement.memory_format == torch::MemoryFormat::ChannelsLast && !runtime.deterministic;
+                           placement.memory_format == torch::MemoryFormat::ChannelsLast && !options.deterministic;
   if (!is_possible) return ConvolutionChoice::kDirect;
-  if (runtime.convolution != ConvolutionChoice::kAuto) return runtime.convolution;
+  if (options.convolution != ConvolutionChoice::kAuto) return options.convolution;
   // Networks trained with the larger tiles are as accurate (docs/results.md). AMX multiplies bfloat16 faster than any algorithm saves.
   return is_bfloat16 && cpu_has_amx() ? ConvolutionChoice::kDirect : ConvolutionChoice::kWinograd4;
 }
@@ -52,16 +51,15 @@ config::ConvolutionChoice choose_convolution(const config::RuntimeSection& runti
 bool cpu_has_fast_bfloat16() { return __builtin_cpu_supports("avx512bf16"); }
 bool cpu_has_amx() { return __builtin_cpu_supports("amx-bf16"); }
 
-Placement choose_placement(const config::RuntimeSection& runtime, const config::AmpSection& amp, const config::Auto<bool>& pin_memory,
-                           const HostShare& share, const CudaAccess& cuda) {
+Placement choose_placement(const PlacementOptions& options, const HostShare& share, const CudaAccess& cuda) {
   Placement placement;
-  if (runtime.device == config::DeviceChoice::kCuda && cuda.module == nullptr) {
+  if (options.device == DeviceChoice::kCuda && cuda.module == nullptr) {
     if (!cuda.refusal.empty()) throw UsageError("runtime.device: cuda is set, but CUDA cannot be used: " + cuda.refusal);
     throw UsageError(
         "runtime.device: cuda is set, but this process has no access to a GPU; request one (Slurm's --gpus-per-node, a "
         "container's --gpus or --nv), or set cpu or auto");
   }
-  if (cuda.module != nullptr && runtime.device != config::DeviceChoice::kCpu) {
+  if (cuda.module != nullptr && options.device != DeviceChoice::kCpu) {
     const int index = gpu_of(share.local_rank, cuda.module->device_count());
     placement.device = torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(index));
     placement.cuda = cuda.module;
@@ -71,18 +69,18 @@ Placement choose_placement(const config::RuntimeSection& runtime, const config::
                                    placement.device.str(), refusal));
     }
   }
-  const bool float64 = runtime.dtype == config::DtypeChoice::kFloat64;
+  const bool float64 = options.dtype == FloatType::kFloat64;
   placement.dtype = float64 ? torch::kFloat64 : torch::kFloat32;
-  const bool float16 = amp.dtype == config::AmpDtype::kFloat16;
+  const bool float16 = options.autocast_dtype == AutocastType::kFloat16;
   const bool is_fast = float16 ? placement.cuda != nullptr : has_fast_bfloat16(placement);
-  if (amp.enabled.value.value_or(!float64 && is_fast)) placement.autocast_dtype = float16 ? torch::kFloat16 : torch::kBFloat16;
+  if (options.autocast.value_or(!float64 && is_fast)) placement.autocast_dtype = float16 ? torch::kFloat16 : torch::kBFloat16;
   // Autocast's own cast of the images is one small kernel; the loader does not write float16.
   placement.input_dtype = float16 ? placement.dtype : placement.autocast_dtype.value_or(placement.dtype);
-  if (runtime.channels_last.value.value_or(!float64)) placement.memory_format = torch::MemoryFormat::ChannelsLast;
-  placement.convolution = choose_convolution(runtime, placement);
-  placement.fuse = placement.device.is_cpu() && runtime.fuse == config::FuseChoice::kAuto;
-  placement.num_threads = static_cast<int>(runtime.threads.value.value_or(share.num_threads));
-  placement.pin_memory = pin_memory.value.value_or(placement.cuda != nullptr) && placement.cuda != nullptr;
+  if (options.channels_last.value_or(!float64)) placement.memory_format = torch::MemoryFormat::ChannelsLast;
+  placement.convolution = choose_convolution(options, placement);
+  placement.fuse = placement.device.is_cpu() && options.fuse;
+  placement.num_threads = static_cast<int>(options.num_threads.value_or(share.num_threads));
+  placement.pin_memory = options.pin_memory.value_or(placement.cuda != nullptr) && placement.cuda != nullptr;
   return placement;
 }
 
@@ -101,13 +99,13 @@ void configure_cpu_allocator() {
   allocate_tensors_by_malloc();
 }
 
-void apply_placement(const Placement& placement, const config::RuntimeSection& runtime) {
+void apply_placement(const Placement& placement, const PlacementOptions& options) {
   at::set_num_threads(placement.num_threads);
   auto& context = at::globalContext();
-  context.setDeterministicAlgorithms(runtime.deterministic, /*warn_only=*/false);
-  context.setDeterministicCuDNN(runtime.deterministic);
-  context.setBenchmarkCuDNN(runtime.cudnn_benchmark && !runtime.deterministic);
-  if (const auto& allow = runtime.allow_tf32.value) {
+  context.setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
+  context.setDeterministicCuDNN(options.deterministic);
+  context.setBenchmarkCuDNN(options.cudnn_benchmark && !options.deterministic);
+  if (const auto& allow = options.allow_tf32) {
     context.setAllowTF32CuBLAS(*allow);
     context.setAllowTF32CuDNN(*allow);
   }

@@ -156,18 +156,18 @@ class HostSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const Proc
 };
 
 // `num_bytes`: of the gradients of all ranks.
-GradientExchange choose_exchange(bool is_on_cpu, int64_t num_bytes, config::GradientCompression compression) {
-  if (!is_on_cpu || compression != config::GradientCompression::kNone) return GradientExchange::kAllReduce;
+GradientExchange choose_exchange(bool is_on_cpu, int64_t num_bytes, GradientCompression compression) {
+  if (!is_on_cpu || compression != GradientCompression::kNone) return GradientExchange::kAllReduce;
   return num_bytes <= kSmallBytes ? GradientExchange::kAfterBackward : GradientExchange::kSharedMemory;
 }
 
-std::optional<torch::ScalarType> dtype_of(config::GradientCompression compression) {
+std::optional<torch::ScalarType> dtype_of(GradientCompression compression) {
   switch (compression) {
-    case config::GradientCompression::kNone:
+    case GradientCompression::kNone:
       return std::nullopt;
-    case config::GradientCompression::kFloat16:
+    case GradientCompression::kFloat16:
       return torch::kFloat16;
-    case config::GradientCompression::kBfloat16:
+    case GradientCompression::kBfloat16:
       return torch::kBFloat16;
   }
   return std::nullopt;
@@ -187,7 +187,7 @@ void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Te
 
 }  // namespace
 
-DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const config::DistributedSection& options,
+DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const DataParallelOptions& options,
                            std::optional<GradientExchange> exchange)
     : group_(std::move(group)), options_(options) {
   if (!group_->c10d_group()) return;

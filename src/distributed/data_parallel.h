@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "config/sections/distributed.h"
+#include "distributed/options.h"
 #include "distributed/process_group.h"
 
 namespace c10d {
@@ -36,7 +36,7 @@ class DataParallel {
   // exchange of gradients is chosen by their size and place unless it is given. The model must already be on its device and in its memory
   // format, and must outlive this object. In a group of one without sockets, omits all checks and communication, here and later. Throws
   // Error when no parameter is trained.
-  DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const config::DistributedSection& options,
+  DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const DataParallelOptions& options,
                std::optional<GradientExchange> exchange = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
@@ -64,7 +64,7 @@ class DataParallel {
   void settle_buckets();
 
   std::shared_ptr<ProcessGroup> group_;
-  config::DistributedSection options_;
+  DataParallelOptions options_;
   GradientExchange exchange_ = GradientExchange::kAllReduce;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;

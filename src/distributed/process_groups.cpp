@@ -27,10 +27,10 @@ void set_sequence_number(Backend& backend) {
 }  // namespace
 
 bool uses_nccl(const GroupOptions& options) {
-  if (options.backend == config::BackendChoice::kNccl && options.cuda == nullptr) {
+  if (options.backend == BackendChoice::kNccl && options.cuda == nullptr) {
     throw UsageError("distributed.backend: nccl works with GPU tensors only, but this run is on the CPU; set gloo or auto");
   }
-  return options.cuda != nullptr && options.backend != config::BackendChoice::kGloo;
+  return options.cuda != nullptr && options.backend != BackendChoice::kGloo;
 }
 
 ProcessGroups::ProcessGroups() : world_(std::make_shared<ProcessGroup>()) {}

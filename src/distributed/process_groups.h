@@ -8,15 +8,15 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "config/sections/distributed.h"
 #include "device/placement.h"
+#include "distributed/options.h"
 #include "distributed/process_group.h"
 #include "distributed/rank_info.h"
 
 namespace trainer::distributed {
 
 struct GroupOptions {
-  config::BackendChoice backend = config::BackendChoice::kAuto;  // auto: NCCL for a GPU, else gloo
+  BackendChoice backend = BackendChoice::kAuto;  // auto: NCCL for a GPU, else gloo
   torch::Device device{torch::kCPU};
   const device::CudaModule* cuda = nullptr;
   std::string gloo_interface = {};  // name of a network interface; empty: use gloo_address

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/compare.h"
 #include "distributed/addresses.h"
 #include "distributed/first_line.h"
 #include "distributed/sealed_store.h"
@@ -124,11 +123,7 @@ std::vector<Introduction> collect(c10d::Store& store, SecretCheck& secret_check,
   }
 }
 
-std::string differences(const std::string& config_of_rank0, const std::string& config) {
-  return config::to_string(config::differences(config::parse_yaml(config_of_rank0, "rank 0"), config::parse_yaml(config, "another rank")));
-}
-
-void check_equal(const std::vector<Introduction>& ranks) {
+void check_equal(const std::vector<Introduction>& ranks, const DescribeDifferences& describe_differences) {
   const auto& first = ranks.front();
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
     const auto& other = ranks[rank];
@@ -144,18 +139,18 @@ void check_equal(const std::vector<Introduction>& ranks) {
       throw UsageError(
           fmt::format("rank {} on {} has another configuration than rank 0: {}; start all ranks with the same file and "
                       "overrides",
-                      rank, other.rank.host, differences(first.config, other.config)));
+                      rank, other.rank.host, describe_differences(first.config, other.config)));
     }
     if (other.config_with_data != first.config_with_data) {
       throw DataError(fmt::format("rank {} on {} has other data than rank 0, from which follows {}; give all ranks the same data", rank,
-                                  other.rank.host, differences(first.config_with_data, other.config_with_data)));
+                                  other.rank.host, describe_differences(first.config_with_data, other.config_with_data)));
     }
   }
 }
 
 // Rank 0's decision: all ranks, when they may continue together.
 Json decide(c10d::Store& store, SecretCheck& secret_check, const world::RankEnv& rank_env, milliseconds timeout, MeetingStop& stop,
-            Logger& logger) {
+            Logger& logger, const DescribeDifferences& describe_differences) {
   const auto introductions = collect(store, secret_check, rank_env, timeout, stop, logger);
   std::vector<Problem> problems;
   std::vector<RankInfo> ranks;
@@ -164,7 +159,7 @@ Json decide(c10d::Store& store, SecretCheck& secret_check, const world::RankEnv&
     ranks.push_back(introduction.rank);
   }
   throw_if_any(problems);
-  check_equal(introductions);
+  check_equal(introductions, describe_differences);
   return ranks;
 }
 
@@ -218,8 +213,12 @@ std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo
 
 }  // namespace
 
+std::string describe_both(const std::string& of_rank0, const std::string& of_other) {
+  return fmt::format("{} on rank 0, and {} on the other", of_rank0, of_other);
+}
+
 Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction,
-             const world::RunSecret& secret, milliseconds timeout, Logger& logger) {
+             const world::RunSecret& secret, milliseconds timeout, Logger& logger, const DescribeDifferences& describe_differences) {
   auto mine = introduction;
   mine.world_size = rank_env.world_size;
   mine.rank.local_rank = rank_env.local_rank;
@@ -241,7 +240,7 @@ Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& poi
     if (rank_env.rank == 0) secret_check.announce();
     meeting.ranks = share_decision(
                         store, rank_key, rank_env.rank, rank_env.world_size, timeout,
-                        [&] { return decide(store, secret_check, rank_env, timeout, stop, logger); },
+                        [&] { return decide(store, secret_check, rank_env, timeout, stop, logger, describe_differences); },
                         [&, is_told = false]() mutable {
                           const auto difference = secret_check.find_difference(store, rank_key(0));
                           if (!difference.empty()) {

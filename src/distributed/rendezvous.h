@@ -2,6 +2,7 @@
 // How the processes of a run find each other.
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct Introduction {
   int world_size = 0;    // set by its launcher: the same on all ranks; filled in by meet()
 };
 
+// What differs between the configurations of rank 0 and of another rank, for a message.
+using DescribeDifferences = std::function<std::string(const std::string& of_rank0, const std::string& of_other)>;
+
 struct Meeting {
   // Shared by all ranks, with a prefix for this attempt. With a secret, only ranks that know it can read and write values.
   c10::intrusive_ptr<c10d::Store> store;
@@ -35,6 +39,9 @@ struct Meeting {
   int num_sharing_cpus = 1;  // ranks of this host that may use the same cores as this one, itself included
 };
 
+// "A on rank 0, and B on the other".
+std::string describe_both(const std::string& of_rank0, const std::string& of_other);
+
 // Collective; not for a run of one process. Waits up to `timeout` for late ranks, and logs on rank 0 which ones are missing. Throws
 // StoppedWhileMeeting when this or another rank is asked to stop; PeerError that names the ranks that did not join, a rank that joined
 // twice or sent something else, a port that is in use or a host that cannot be reached; and UsageError when two ranks differ in secret,
@@ -42,6 +49,7 @@ struct Meeting {
 // differ. An error that rank 0 finds is thrown on all ranks, with its text only on rank 0, so that it is reported once. `logger` has to
 // outlive the meeting's stores, which warn of values without the secret.
 Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction,
-             const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger);
+             const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger,
+             const DescribeDifferences& describe_differences = describe_both);
 
 }  // namespace trainer::distributed

@@ -31,8 +31,8 @@ class MeetingStop {
   // The wait begins.
   explicit MeetingStop(Logger& logger) : logger_(logger) {}
 
-  // Whether this rank was asked to stop and may not wait any longer. In the first seconds it may, and says so
-  // once: ranks that were started together join then, and stop as in training.
+  // Whether this rank was asked to stop and may not wait any longer. In the first seconds it may, and says so once: ranks that were started
+  // together join then, and stop as in training.
   bool is_due();
 
  private:
@@ -43,8 +43,8 @@ class MeetingStop {
 
 // The store at the rendezvous address, which rank 0 serves unless its launcher does. The other ranks wait up to `timeout` for it, and log a
 // warning with the reason after some seconds, or at once and every 30 s while each attempt fails at once, as with a name that cannot be
-// resolved yet. Throws PeerError when the port is in use, the host cannot be reached, the listener is not a
-// store, or the file cannot be used, and StoppedWhileMeeting.
+// resolved yet. Throws PeerError when the port is in use, the host cannot be reached, the listener is not a store, or the file cannot be
+// used, and StoppedWhileMeeting.
 c10::intrusive_ptr<c10d::Store> open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point,
                                            std::chrono::milliseconds timeout, MeetingStop& stop, Logger& logger);
 

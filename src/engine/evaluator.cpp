@@ -7,7 +7,7 @@
 
 namespace trainer::engine {
 
-std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, config::TestTimeAugmentation tta,
+std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, task::TestTimeAugmentation tta,
                                                 const std::function<bool()>& should_stop) {
   const auto& placement = network.placement;
   const auto& world = *ranks.world;
@@ -46,7 +46,7 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
   return stopped ? std::nullopt : std::optional(meter->read(world));
 }
 
-std::optional<Evaluation> evaluate(Parts& parts, config::TestTimeAugmentation tta, const std::function<bool()>& should_stop) {
+std::optional<Evaluation> evaluate(Parts& parts, task::TestTimeAugmentation tta, const std::function<bool()>& should_stop) {
   const auto evaluate_parameters = [&] {
     parts.ranks.activity->enter(distributed::Phase::kValidation);
     parts.data_parallel->sync_buffers();

@@ -31,8 +31,9 @@ constexpr int64_t kMostInRow = 10;
 constexpr int64_t kMostSaved = 3;
 
 // Whether the values that a rank computes depend on the batches of the others.
-bool has_joined_statistics(const models::Model& model) {
-  return std::ranges::any_of(model.modules(), [](const auto& module) {
+bool depends_on_all_ranks(const Parts& parts) {
+  if (parts.ranks.world->size() > 1 && parts.optimizer->needs_first_pass_summed()) return true;
+  return std::ranges::any_of(parts.model->modules(), [](const auto& module) {
     const auto* norm = dynamic_cast<const nn::SyncBatchNorm*>(module.get());
     return norm != nullptr && norm->is_joined();
   });
@@ -147,7 +148,7 @@ StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step) {
                     .loss_scale = train_step_.guard().scale(),
                     .rank = static_cast<int>(first - findings.begin()),
                     .world_size = world.size(),
-                    .is_joined = has_joined_statistics(*parts_.model),
+                    .is_joined = depends_on_all_ranks(parts_),
                     .num_group_samples = samples_in_step(parts_.plan, part, step),
                     .batches = first->batches,
                     .occurrences = first->occurrences,

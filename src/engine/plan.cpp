@@ -110,7 +110,7 @@ Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, 
   plan.batches_per_epoch = batches_from(plan, 0);
   plan.steps_per_epoch = ceil_div(plan.batches_per_epoch, plan.accumulation_steps);
   if (plan.batches_per_epoch == 0) {
-    if (plan.shards == config::Shards::kDrop && end_of_epoch(plan, 0) == 0) {
+    if (plan.shards == input::Shards::kDrop && end_of_epoch(plan, 0) == 0) {
       throw UsageError(
           fmt::format("{}: drop leaves no image for an epoch, because {} training images are fewer than the {} ranks; set it to pad, which "
                       "repeats images, or to exact",

@@ -18,7 +18,9 @@ struct StepRecord {
   std::optional<double> loss_scale = {};  // under float16
   int rank = 0;                           // the rank that had these batches
   int world_size = 1;
-  bool is_joined = false;                     // whether batch statistics are joint; `batches` are those of all ranks then
+  // Whether what a rank computes depends on the batches of the others (joint batch statistics, or a perturbation along the gradient of all,
+  // see optim/sam.cpp); `batches` are those of all ranks then.
+  bool is_joined = false;
   int64_t num_group_samples = 0;              // in the whole step, on all ranks
   std::vector<std::vector<int64_t>> batches;  // sample indices of each micro-step
   // Of the same samples, in the order of the epoch; those of a micro-step may be empty: all are 0.

@@ -42,9 +42,9 @@ class Trainer {
   void add_hook(TrainingHook& hook) { hooks_.push_back(&hook); }
 
   // Collective. Trains to the end and returns true, or until asked to stop and returns false; saves the run in both cases. Throws Error
-  // when no validation has measured a finite value of the monitored metric,
-  // when a step is not finite (naming it, its learning rate and the first non-finite value), memory runs out (naming the batch size) or the
-  // last checkpoint cannot be written (on the other ranks an AgreedError that names rank 0 and its reason). Reports the end in every case.
+  // when no validation has measured a finite value of the monitored metric, when a step is not finite (naming it, its learning rate and the
+  // first non-finite value), memory runs out (naming the batch size) or the last checkpoint cannot be written (on the other ranks an
+  // AgreedError that names rank 0 and its reason). Reports the end in every case.
   bool run();
 
  private:

@@ -9,8 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/node.h"
-#include "config/yaml_lines.h"
+#include "config/yaml.h"
 #include "history/json.h"
 
 namespace trainer::history {
@@ -20,10 +19,10 @@ using Values = std::vector<std::pair<std::string, std::string>>;
 
 std::string joined(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
 
-void add_node(const config::Node& node, const std::string& name, Values& values) {
-  if (node.kind != config::Node::Kind::kMap || node.members.empty()) {
+void add_node(const Node& node, const std::string& name, Values& values) {
+  if (node.kind != Node::Kind::kMap || node.members.empty()) {
     // Earlier versions wrote 1e-05 for 1.0e-05.
-    values.emplace_back(name, config::portable_number(config::to_inline_yaml(node)));
+    values.emplace_back(name, portable_number(config::to_inline_yaml(node)));
     return;
   }
   for (const auto& member : node.members) add_node(member.value, joined(name, member.name), values);

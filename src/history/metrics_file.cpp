@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,7 +15,6 @@
 namespace trainer::history {
 namespace {
 
-constexpr std::string_view kTrainPrefix = R"({"event":"train")";
 // Not measurements.
 constexpr std::array<std::string_view, 5> kHeads = {"event", "time", "epoch", "step", "num_samples"};
 constexpr std::array<std::string_view, 3> kNotFinite = {"NaN", "-Infinity", "Infinity"};
@@ -44,6 +45,16 @@ Json parse_line(std::string_view line, const std::filesystem::path& file) {
   return event.is_object() ? event : Json(Json::value_t::discarded);
 }
 
+// The time of a training event in the form in which runs write it; none for other lines.
+std::optional<double> time_of_train(std::string_view line) {
+  constexpr std::string_view kPrefix = R"({"event":"train","time":)";
+  if (!line.starts_with(kPrefix)) return std::nullopt;
+  double time = 0;
+  const char* begin = line.data() + kPrefix.size();
+  const auto [end, error] = std::from_chars(begin, line.data() + line.size(), time);
+  return error == std::errc() && std::isfinite(time) ? std::optional(time) : std::nullopt;
+}
+
 State state_of_reason(const std::string& reason) {
   if (reason == "done") return State::kDone;
   if (reason == "early") return State::kEarly;
@@ -68,9 +79,10 @@ class MetricsReader {
 
  private:
   void read_line(std::string_view line) {
-    // Only the last training event of a session counts, so the others need not be parsed.
-    if (detail_ == Detail::kOverview && line.starts_with(kTrainPrefix)) {
+    // Of the training events of a session only the last counts, and the time of the others, so that these need not be parsed.
+    if (const auto time = detail_ == Detail::kOverview ? time_of_train(line) : std::nullopt) {
       pending_ = line;
+      advance_to(*time);
       return;
     }
     parse_pending();
@@ -90,11 +102,10 @@ class MetricsReader {
     const auto now = number_of(event, "time").value_or(run_.updated);
     if (kind == "start" || kind == "resume") {
       begin_session(event, now, kind == "resume");
-    } else if (run_.updated > 0) {
-      // A clock that was set back takes nothing away.
-      run_.seconds += std::max(now - run_.updated, 0.0);
+      run_.updated = now;
+    } else {
+      advance_to(now);
     }
-    run_.updated = now;
     run_.epoch = integer_of(event, "epoch").value_or(run_.epoch);
     run_.step = integer_of(event, "step").value_or(run_.step);
     if (kind == "train") {
@@ -109,6 +120,12 @@ class MetricsReader {
       run_.message = text_of(event, "message");
       run_.images_per_second = number_of(event, "images_per_second").value_or(run_.images_per_second);
     }
+  }
+
+  void advance_to(double now) {
+    // A clock that was set back takes nothing away.
+    if (run_.updated > 0) run_.seconds += std::max(now - run_.updated, 0.0);
+    run_.updated = now;
   }
 
   void begin_session(const Json& event, double now, bool is_resumed) {

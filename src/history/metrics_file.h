@@ -7,8 +7,8 @@
 
 namespace trainer::history {
 
-// Adds what the file says to `run`; its state is the one with which it ended, kFailed without an end. Of `train` only the latest event is
-// used with Detail::kOverview. A missing file changes nothing.
+// Adds what the file says to `run`; its state is the one with which it ended, kFailed without an end. With Detail::kOverview only the
+// latest training event of a session is used, and the times of the others. A missing file changes nothing.
 void read_metrics_file(const std::filesystem::path& file, Detail detail, RunRecord& run);
 
 }  // namespace trainer::history

@@ -15,7 +15,7 @@
 #include "base/metric_order.h"
 #include "base/plural.h"
 #include "base/text.h"
-#include "config/node.h"
+#include "config/yaml.h"
 #include "history/json.h"
 #include "history/metrics_file.h"
 

@@ -84,8 +84,9 @@ Masks read_masks(std::span<const uint8_t> file, const Header& header) {
   if (header.compression == kNone) return masks;
   for (size_t i = 0; i < masks.size(); ++i) masks[i] = little_endian(file, kMasksOffset + 4 * i, 4);
   if (header.bits == 32 && masks == Masks{}) return kMasks888;
-  const auto is_byte = [](uint32_t mask) { return std::popcount(mask) == 8 && std::countr_zero(mask) % 8 == 0; };
-  const bool is_known = header.bits == 32   ? std::ranges::all_of(masks, is_byte)
+  const auto is_byte = [](uint32_t mask) { return mask == 0xFF || mask == 0xFF00 || mask == 0xFF0000 || mask == 0xFF000000; };
+  const bool are_distinct = masks[0] != masks[1] && masks[0] != masks[2] && masks[1] != masks[2];
+  const bool is_known = header.bits == 32   ? std::ranges::all_of(masks, is_byte) && are_distinct
                         : header.bits == 16 ? masks == kMasks555 || masks == kMasks565
                                             : masks == kMasks888;
   if (!is_known) refuse_form(fmt::format("a BMP image with the colour masks {:X}, {:X} and {:X}", masks[0], masks[1], masks[2]));
@@ -197,7 +198,16 @@ class Runs {
   size_t x_ = 0;
 };
 
+// Two bytes give at most 255 pixels. Steps skip more of them, which is accepted where it costs little memory.
+void check_length(std::span<const uint8_t> file, const Header& header) {
+  constexpr uint64_t kFewPixels = uint64_t{1} << 22;
+  const uint64_t num_bytes = file.size() - std::min<size_t>(header.offset, file.size());
+  const auto num_pixels = uint64_t{header.width} * header.height;
+  if (num_pixels > std::max(kFewPixels, num_bytes / 2 * 255)) throw_too_little_data(header.width, header.height);
+}
+
 void read_run_lengths(std::span<const uint8_t> file, const Header& header, input::RgbImage& image) {
+  check_length(file, header);
   const auto palette = read_palette(file, header);
   const auto indices = Runs(file, header).read();
   allocate(header.width, header.height, image);

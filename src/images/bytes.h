@@ -8,9 +8,11 @@
 
 namespace trainer::images {
 
+[[noreturn]] inline void throw_truncated() { throw std::runtime_error("the file ends too early"); }
+
 // `count` bytes at `offset`. Throws std::runtime_error past the end.
 inline std::span<const uint8_t> bytes_at(std::span<const uint8_t> file, size_t offset, size_t count) {
-  if (offset > file.size() || count > file.size() - offset) throw std::runtime_error("the file ends too early");
+  if (offset > file.size() || count > file.size() - offset) throw_truncated();
   return file.subspan(offset, count);
 }
 

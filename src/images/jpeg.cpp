@@ -13,12 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "images/bytes.h"
 #include "images/size.h"
 
 namespace trainer::images {
 namespace {
-
-[[noreturn]] void throw_truncated() { throw std::runtime_error("the file ends too early"); }
 
 // A scan costs time for every pixel, though it may have only a few bytes. Programs that write JPEG files make ten scans or so.
 int max_scans(const jpeg_decompress_struct& info) {
@@ -121,12 +120,10 @@ void start(Decompressor& jpeg, size_t num_bytes) {
 }
 
 // Reads the next rows, as many as `height`, of the width to which the output is set.
-void read_rows(Decompressor& jpeg, size_t height, input::RgbImage& image) {
+void read_rows(Decompressor& jpeg, JDIMENSION height, input::RgbImage& image) {
   const size_t width = jpeg.info().output_width;
   const bool is_cmyk = jpeg.info().out_color_space == JCS_CMYK;
-  image.width = static_cast<int>(width);
-  image.height = static_cast<int>(height);
-  image.pixels.resize(3 * width * height);
+  allocate(jpeg.info().output_width, height, image);
   std::vector<uint8_t> inks(is_cmyk ? 4 * width : 0);
   for (size_t y = 0; y < height; ++y) {
     uint8_t* const row = image.pixels.data() + 3 * width * y;
@@ -171,7 +168,7 @@ input::Box decode_jpeg_part(std::span<const uint8_t> file, const input::Box& par
   jpeg.call([&](j_decompress_ptr info) { jpeg_crop_scanline(info, &left, &width); });
   const auto top = static_cast<JDIMENSION>(part.top);
   if (top > 0 && jpeg.call([&](j_decompress_ptr info) { return jpeg_skip_scanlines(info, top); }) != top) throw_truncated();
-  read_rows(jpeg, static_cast<size_t>(part.height), image);
+  read_rows(jpeg, static_cast<JDIMENSION>(part.height), image);
   return {part.top, static_cast<int>(left), part.height, static_cast<int>(width)};
 }
 

@@ -1,6 +1,5 @@
 #include "images/png.h"
 
-#include <fmt/format.h>
 #include <libdeflate.h>
 
 #include <stdexcept>
@@ -56,9 +55,8 @@ struct Header {
 // Deflate makes at most 1032 bytes of one.
 void check_length(const Header& header, uint64_t num_bytes) {
   constexpr uint64_t kMaxExpansion = 1032;
-  if (header.width * header.height * static_cast<uint64_t>(header.bit_depth) / 8 > num_bytes * kMaxExpansion) {
-    throw std::runtime_error(fmt::format("it is damaged: it has too little data for {} x {} pixels", header.width, header.height));
-  }
+  if (header.width * header.height * static_cast<uint64_t>(header.bit_depth) / 8 > num_bytes * kMaxExpansion)
+    throw_too_little_data(header.width, header.height);
 }
 
 }  // namespace

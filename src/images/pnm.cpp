@@ -16,8 +16,9 @@ namespace trainer::images {
 namespace {
 
 constexpr uint32_t kLargestMaximum = 65535;
+constexpr size_t kKindBytes = 2;  // "P5"
 
-[[noreturn]] void throw_truncated() { throw std::runtime_error("the file ends too early"); }
+int kind_of(std::span<const uint8_t> file) { return file[1] - '0'; }
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -38,10 +39,13 @@ class Text {
       }
     }
     if (digits.empty()) throw_truncated();
-    uint32_t number = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    if (digits.size() > kMaxDigits || error != std::errc{} || end != digits.data() + digits.size()) {
+    if (!std::ranges::all_of(digits, [](char digit) { return digit >= '0' && digit <= '9'; })) {
       throw std::runtime_error("it is damaged: it has other characters where a number is expected");
+    }
+    uint32_t number = 0;
+    const auto error = std::from_chars(digits.data(), digits.data() + digits.size(), number).ec;
+    if (digits.size() > kMaxDigits || error != std::errc{}) {
+      throw std::runtime_error(fmt::format("it is damaged: the number that begins with {} is too large or has too many digits", digits));
     }
     return number;
   }
@@ -85,7 +89,32 @@ std::vector<uint8_t> make_scale(uint32_t maximum, bool is_grey) {
   return scale;
 }
 
-void read_bits(Text& text, bool is_plain, input::RgbImage& image, uint32_t width, uint32_t height) {
+struct Header {
+  int kind = 0;  // 1 to 6
+  uint32_t width = 0;
+  uint32_t height = 0;
+  uint32_t maximum = 1;  // the largest value
+
+  bool is_plain() const { return kind <= 3; }
+  bool has_bits() const { return kind == 1 || kind == 4; }
+  bool is_grey() const { return kind == 2 || kind == 5; }
+};
+
+Header read_header(Text& text, int kind) {
+  Header header{.kind = kind, .width = text.read_number(), .height = text.read_number()};
+  check_size(header.width, header.height);
+  if (header.has_bits()) return header;
+  header.maximum = text.read_number();
+  if (header.maximum == 0 || header.maximum > kLargestMaximum) {
+    throw std::runtime_error(fmt::format("it is damaged: its largest value is {}, and must be 1 to {}", header.maximum, kLargestMaximum));
+  }
+  return header;
+}
+
+void read_bits(Text& text, const Header& header, input::RgbImage& image) {
+  const auto width = header.width;
+  const auto height = header.height;
+  const bool is_plain = header.is_plain();
   const size_t row_bytes = (size_t{width} + 7) / 8;
   const auto packed = text.rest();
   if (packed.size() < (is_plain ? size_t{width} : row_bytes) * height) throw_truncated();
@@ -99,18 +128,17 @@ void read_bits(Text& text, bool is_plain, input::RgbImage& image, uint32_t width
   }
 }
 
-void read_values(Text& text, bool is_plain, bool is_grey, input::RgbImage& image, uint32_t width, uint32_t height) {
-  const auto maximum = text.read_number();
-  if (maximum == 0 || maximum > kLargestMaximum) {
-    throw std::runtime_error(fmt::format("it is damaged: its largest value is {}, and must be 1 to {}", maximum, kLargestMaximum));
-  }
+void read_values(Text& text, const Header& header, input::RgbImage& image) {
+  const auto maximum = header.maximum;
+  const bool is_plain = header.is_plain();
+  const bool is_grey = header.is_grey();
   const auto scale = make_scale(maximum, is_grey);
-  const size_t num_values = size_t{width} * height * (is_grey ? 1 : 3);
+  const size_t num_values = size_t{header.width} * header.height * (is_grey ? 1 : 3);
   const size_t value_bytes = maximum > 255 ? 2 : 1;
   const auto data = text.rest();
   // A plain value has at least one digit, and white space before the next one.
   if (data.size() < (is_plain ? 2 * num_values - 1 : value_bytes * num_values)) throw_truncated();
-  allocate(width, height, image);
+  allocate(header.width, header.height, image);
   uint8_t* rgb = image.pixels.data();
   if (!is_plain && !is_grey && maximum == 255) {
     std::copy_n(data.data(), num_values, rgb);
@@ -131,17 +159,18 @@ bool is_pnm(std::span<const uint8_t> file) {
 }
 
 void decode_pnm(std::span<const uint8_t> file, input::RgbImage& image) {
-  const int kind = file[1] - '0';
-  const bool is_plain = kind <= 3;
-  Text text(file, 2);
-  const auto width = text.read_number();
-  const auto height = text.read_number();
-  check_size(width, height);
-  if (kind == 1 || kind == 4) {
-    read_bits(text, is_plain, image, width, height);
+  Text text(file, kKindBytes);
+  const auto header = read_header(text, kind_of(file));
+  if (header.has_bits()) {
+    read_bits(text, header, image);
   } else {
-    read_values(text, is_plain, kind == 2 || kind == 5, image, width, height);
+    read_values(text, header, image);
   }
+}
+
+uint32_t find_pnm_maximum(std::span<const uint8_t> file) {
+  Text text(file, kKindBytes);
+  return read_header(text, kind_of(file)).maximum;
 }
 
 }  // namespace trainer::images

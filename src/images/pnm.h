@@ -13,4 +13,7 @@ bool is_pnm(std::span<const uint8_t> file);
 // Throws std::runtime_error with the reason.
 void decode_pnm(std::span<const uint8_t> file, input::RgbImage& image);
 
+// The largest value that the header allows; 1 for a PBM file. Throws as decode_pnm().
+uint32_t find_pnm_maximum(std::span<const uint8_t> file);
+
 }  // namespace trainer::images

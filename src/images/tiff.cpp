@@ -5,11 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -19,78 +15,12 @@
 #include "images/jpeg.h"
 #include "images/refusal.h"
 #include "images/size.h"
+#include "images/tiff_reader.h"
 
 namespace trainer::images {
 namespace {
 
 using Rgb = std::array<uint8_t, 3>;
-
-// libtiff with the whole file in memory.
-class Reader {
- public:
-  explicit Reader(std::span<const uint8_t> file) : file_(file), tiff_(nullptr, TIFFClose) {
-    constexpr size_t kMemoryBesideFile = size_t{64} << 20;
-    const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)> options(TIFFOpenOptionsAlloc(), TIFFOpenOptionsFree);
-    TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(file.size() + kMemoryBesideFile));
-    TIFFOpenOptionsSetErrorHandlerExtR(options.get(), &Reader::on_error, this);
-    TIFFOpenOptionsSetWarningHandlerExtR(
-        options.get(), [](TIFF*, void*, const char*, const char*, va_list) { return 1; }, nullptr);
-    const auto do_not_write = [](thandle_t, void*, tmsize_t) -> tmsize_t { return 0; };
-    const auto do_not_map = [](thandle_t, void**, toff_t*) { return 0; };
-    tiff_.reset(TIFFClientOpenExt(
-        "", "r", this, &Reader::read, do_not_write, &Reader::seek, [](thandle_t) { return 0; }, &Reader::size, do_not_map,
-        [](thandle_t, void*, toff_t) {}, options.get()));
-    if (!tiff_) fail();
-  }
-
-  TIFF* get() const { return tiff_.get(); }
-
-  // The bytes of a strip or tile in the file.
-  std::span<const uint8_t> stored(uint32_t block) const {
-    const auto begin = std::min<uint64_t>(TIFFGetStrileOffset(get(), block), file_.size());
-    return file_.subspan(begin, std::min<uint64_t>(TIFFGetStrileByteCount(get(), block), file_.size() - begin));
-  }
-
-  template <class T>
-  T field(uint32_t tag, T if_missing) const {
-    T value{};
-    return TIFFGetFieldDefaulted(get(), tag, &value) == 1 ? value : if_missing;
-  }
-
-  [[noreturn]] void fail() const {
-    throw std::runtime_error(fmt::format("it is damaged, or a kind of TIFF that this program does not read: {}",
-                                         error_.empty() ? "its header contradicts itself" : error_));
-  }
-
- private:
-  static int on_error(TIFF*, void* self, const char*, const char* format, va_list arguments) {
-    auto& error = static_cast<Reader*>(self)->error_;
-    if (!error.empty()) return 1;  // the first one names the cause
-    std::array<char, 256> text{};
-    std::vsnprintf(text.data(), text.size(), format, arguments);
-    error = text.data();
-    return 1;
-  }
-  static tmsize_t read(thandle_t self, void* out, tmsize_t count) {
-    auto& reader = *static_cast<Reader*>(self);
-    const auto begin = std::min<uint64_t>(reader.position_, reader.file_.size());
-    const auto length = std::min<uint64_t>(static_cast<uint64_t>(std::max<tmsize_t>(count, 0)), reader.file_.size() - begin);
-    std::memcpy(out, reader.file_.data() + begin, length);
-    reader.position_ = begin + length;
-    return static_cast<tmsize_t>(length);
-  }
-  static toff_t seek(thandle_t self, toff_t offset, int origin) {
-    auto& reader = *static_cast<Reader*>(self);
-    reader.position_ = offset + (origin == SEEK_CUR ? reader.position_ : origin == SEEK_END ? reader.file_.size() : 0);
-    return reader.position_;
-  }
-  static toff_t size(thandle_t self) { return static_cast<Reader*>(self)->file_.size(); }
-
-  std::span<const uint8_t> file_;
-  uint64_t position_ = 0;
-  std::string error_;
-  std::unique_ptr<TIFF, decltype(&TIFFClose)> tiff_;
-};
 
 enum class Colours { kTable, kGrey16, kRgb, kInks };
 
@@ -103,9 +33,11 @@ struct Form {
   bool is_multiplied = false;  // the colours, by the transparency
   Colours colours = Colours::kTable;
   std::vector<Rgb> table = {};  // the colour of each value, for kTable
+
+  uint16_t num_planes() const { return has_planes ? 3 : 1; }
 };
 
-void check_compression(const Reader& reader) {
+void check_compression(const TiffReader& reader) {
   const auto compression = reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
   constexpr std::array<uint16_t, 9> kKnown = {COMPRESSION_NONE,          COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,
                                               COMPRESSION_CCITTFAX4,     COMPRESSION_LZW,      COMPRESSION_JPEG,
@@ -117,11 +49,30 @@ void check_compression(const Reader& reader) {
 }
 
 // Each scan costs time for every pixel of a strip or tile, even if it is only a few bytes that they all share.
-void check_scans(const Reader& reader) {
+void check_scans(const TiffReader& reader) {
   if (reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE) != COMPRESSION_JPEG) return;
-  const auto num_blocks = TIFFIsTiled(reader.get()) != 0 ? TIFFNumberOfTiles(reader.get()) : TIFFNumberOfStrips(reader.get());
-  for (uint32_t block = 0; block < num_blocks; ++block) {
-    if (has_several_scans(reader.stored(block))) refuse_form("a TIFF image with JPEG compression in several scans");
+  for (uint32_t block = 0; block < reader.num_blocks(); ++block) {
+    const auto stored = reader.stored(block);
+    if (!stored.empty() && has_several_scans(stored)) refuse_form("a TIFF image with JPEG compression in several scans");
+  }
+}
+
+// How many bytes a byte of a strip or tile gives at most. `row_bytes`: of its rows.
+uint64_t max_expansion(uint16_t compression, uint64_t row_bytes) {
+  switch (compression) {
+    case COMPRESSION_NONE:
+      return 1;
+    case COMPRESSION_PACKBITS:
+      return 64;  // 128 bytes from two
+    case COMPRESSION_LZW:
+      return 2560;  // the longest string of its table, 3839 bytes, from 12 bits
+    case COMPRESSION_DEFLATE:
+    case COMPRESSION_ADOBE_DEFLATE:
+      return 1032;  // 258 bytes from two bits
+    case COMPRESSION_JPEG:
+      return 615;  // 4 x 2 blocks of 64 pixels with three values, from 20 bits
+    default:
+      return 8 * row_bytes;  // CCITT: a row from one bit
   }
 }
 
@@ -132,7 +83,7 @@ std::vector<Rgb> grey_table(uint16_t bits, bool zero_is_white) {
   return table;
 }
 
-std::vector<Rgb> read_palette(const Reader& reader, uint16_t bits) {
+std::vector<Rgb> read_palette(const TiffReader& reader, uint16_t bits) {
   uint16_t* red = nullptr;
   uint16_t* green = nullptr;
   uint16_t* blue = nullptr;
@@ -143,6 +94,20 @@ std::vector<Rgb> read_palette(const Reader& reader, uint16_t bits) {
     table[i] = {static_cast<uint8_t>(red[i] >> 8), static_cast<uint8_t>(green[i] >> 8), static_cast<uint8_t>(blue[i] >> 8)};
   }
   return table;
+}
+
+std::string describe_samples(uint16_t format) {
+  switch (format) {
+    case SAMPLEFORMAT_INT:
+      return "signed numbers";
+    case SAMPLEFORMAT_IEEEFP:
+      return "floating-point numbers";
+    case SAMPLEFORMAT_COMPLEXINT:
+    case SAMPLEFORMAT_COMPLEXIEEEFP:
+      return "complex numbers";
+    default:
+      return fmt::format("values of an undefined kind (sample format {})", format);
+  }
 }
 
 std::string describe_colours(uint16_t photometric) {
@@ -166,7 +131,7 @@ std::string describe_colours(uint16_t photometric) {
   }
 }
 
-void set_colours(const Reader& reader, uint16_t photometric, Form& form) {
+void set_colours(const TiffReader& reader, uint16_t photometric, Form& form) {
   const auto bits = form.bits;
   const bool is_small = (bits == 1 || bits == 2 || bits == 4 || bits == 8) && !form.has_planes;
   switch (photometric) {
@@ -204,7 +169,7 @@ void set_colours(const Reader& reader, uint16_t photometric, Form& form) {
 }
 
 // The samples beside the colours: transparency, or what the file does not explain.
-void check_extra_samples(const Reader& reader, Form& form) {
+void check_extra_samples(const TiffReader& reader, Form& form) {
   uint16_t num_extra = 0;
   uint16_t* kinds = nullptr;
   TIFFGetFieldDefaulted(reader.get(), TIFFTAG_EXTRASAMPLES, &num_extra, &kinds);
@@ -220,7 +185,7 @@ void check_extra_samples(const Reader& reader, Form& form) {
   }
 }
 
-Form read_form(const Reader& reader) {
+Form read_form(const TiffReader& reader) {
   Form form{.width = reader.field<uint32_t>(TIFFTAG_IMAGEWIDTH, 0),
             .height = reader.field<uint32_t>(TIFFTAG_IMAGELENGTH, 0),
             .bits = reader.field<uint16_t>(TIFFTAG_BITSPERSAMPLE, 1),
@@ -228,11 +193,7 @@ Form read_form(const Reader& reader) {
   check_size(form.width, form.height);
   const auto sample_format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT);
   if (sample_format != SAMPLEFORMAT_UINT) {
-    refuse_form(fmt::format("a TIFF image of {} with {} bits each",
-                            sample_format == SAMPLEFORMAT_IEEEFP ? "floating-point numbers"
-                            : sample_format == SAMPLEFORMAT_INT  ? "signed numbers"
-                                                                 : "complex numbers",
-                            form.bits));
+    refuse_form(fmt::format("a TIFF image of {} with {} bits each", describe_samples(sample_format), form.bits));
   }
   check_compression(reader);
   const auto photometric = reader.field<uint16_t>(TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE);
@@ -244,7 +205,6 @@ Form read_form(const Reader& reader) {
   form.has_planes = is_separate && form.samples > 1;
   set_colours(reader, photometric, form);
   check_extra_samples(reader, form);
-  check_scans(reader);
   return form;
 }
 
@@ -290,11 +250,12 @@ void convert(const Form& form, const uint8_t* row, size_t count, uint8_t* rgb) {
 // What is read at a time: a tile, or a row of a strip.
 class Blocks {
  public:
-  Blocks(const Reader& reader, const Form& form) : reader_(reader), are_tiles_(TIFFIsTiled(reader.get()) != 0), width_(form.width) {
+  Blocks(const TiffReader& reader, const Form& form) : reader_(reader), are_tiles_(TIFFIsTiled(reader.get()) != 0), width_(form.width) {
     if (are_tiles_) set_tile_size(form);
     row_bytes_ = (size_t{width_} * form.bits * (form.has_planes ? 1 : form.samples) + 7) / 8;
     const auto expected = are_tiles_ ? TIFFTileRowSize(reader.get()) : TIFFScanlineSize(reader.get());
     if (expected < 0 || static_cast<size_t>(expected) != row_bytes_) reader.fail();
+    check_length(form);
     samples_.resize(row_bytes_ * height_);
   }
   uint32_t width() const { return width_; }
@@ -325,7 +286,17 @@ class Blocks {
     }
   }
 
-  const Reader& reader_;
+  // Before memory is taken for the pixels.
+  void check_length(const Form& form) const {
+    const auto num_blocks = [](uint64_t size, uint64_t block) { return (size + block - 1) / block; };
+    const auto num_rows = num_blocks(form.width, width_) * num_blocks(form.height, height_) * height_ * form.num_planes();
+    uint64_t num_stored = 0;
+    for (uint32_t block = 0; block < reader_.num_blocks(); ++block) num_stored += reader_.stored(block).size();
+    const auto compression = reader_.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
+    if (num_rows * row_bytes_ / max_expansion(compression, row_bytes_) > num_stored) throw_too_little_data(form.width, form.height);
+  }
+
+  const TiffReader& reader_;
   bool are_tiles_;
   uint32_t width_;
   uint32_t height_ = 1;
@@ -381,12 +352,12 @@ bool is_tiff(std::span<const uint8_t> file) {
 }
 
 void decode_tiff(std::span<const uint8_t> file, input::RgbImage& image) {
-  const Reader reader(file);
+  const TiffReader reader(file);
   const auto form = read_form(reader);
-  allocate(form.width, form.height, image);
   Blocks blocks(reader, form);
-  const uint16_t num_planes = form.has_planes ? 3 : 1;
-  for (uint16_t plane = 0; plane < num_planes; ++plane) read_plane(blocks, form, plane, image);
+  check_scans(reader);
+  allocate(form.width, form.height, image);
+  for (uint16_t plane = 0; plane < form.num_planes(); ++plane) read_plane(blocks, form, plane, image);
   orient(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), image);
 }
 

@@ -1,12 +1,11 @@
 #include "images/traits.h"
 
-#include <algorithm>
-#include <cctype>
 #include <stdexcept>
 
 #include "images/bytes.h"
 #include "images/jpeg.h"
 #include "images/png.h"
+#include "images/pnm.h"
 #include "images/webp.h"
 
 namespace trainer::images {
@@ -90,25 +89,6 @@ void read_webp(Bytes file, input::ImageTraits& traits) {
   }
 }
 
-bool is_pnm(Bytes file) {
-  return file.size() > 2 && file[0] == 'P' && (file[1] == '2' || file[1] == '3' || file[1] == '5' || file[1] == '6');
-}
-
-// After the kind come width, height and the largest value, with white space and comments between them.
-void read_pnm(Bytes file, input::ImageTraits& traits) {
-  size_t at = 2;
-  uint32_t value = 0;
-  for (int number = 0; number < 3; ++number) {
-    while (std::isspace(bytes_at(file, at, 1)[0]) != 0 || file[at] == '#') {
-      const bool is_comment = file[at++] == '#';
-      while (is_comment && bytes_at(file, at, 1)[0] != '\n') ++at;
-    }
-    value = 0;
-    for (; at < file.size() && std::isdigit(file[at]) != 0; ++at) value = std::min(value * 10 + file[at] - '0', 65536U);
-  }
-  if (value > 255) traits.bits = 16;
-}
-
 }  // namespace
 
 input::ImageTraits read_traits(std::span<const uint8_t> file) {
@@ -118,7 +98,7 @@ input::ImageTraits read_traits(std::span<const uint8_t> file) {
     if (is_png(file)) read_png_chunks(file, traits);
     if (is_webp(file)) read_webp(file, traits);
     if (is_classic_tiff(file)) read_tiff(file, traits, /*is_exif=*/false);
-    if (is_pnm(file)) read_pnm(file, traits);
+    if (is_pnm(file) && find_pnm_maximum(file) > 255) traits.bits = 16;
   } catch (const std::runtime_error&) {
     // The file ends too early, which decoding it reports.
   }

@@ -1,6 +1,7 @@
 #pragma once
 // The interface of data sets. It does not use torch: samples are plain memory.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -41,6 +42,14 @@ struct Scratch {
   std::vector<uint8_t> bytes;
   std::vector<float> values;
 };
+
+// `most` indices of samples, evenly spaced from 0 to size - 1, or all of them.
+inline std::vector<int64_t> evenly_spaced(int64_t size, int64_t most) {
+  const int64_t count = std::min(size, most);
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < count; ++i) indices.push_back(i * size / count);
+  return indices;
+}
 
 // Why no sample can have that label; empty: one can.
 inline std::string refusal_of_label(int64_t label, int64_t num_classes) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/output_file.h"
+#include "drawing/draw.h"
 #include "input/image_module.h"
 
 namespace trainer::input {
@@ -28,14 +29,19 @@ const ImageModule& image_module() {
   return module;
 }
 
-}  // namespace
-
-void write_image_file(const std::filesystem::path& path, const RgbImage& image) {
+std::vector<uint8_t> encode(const std::filesystem::path& path, const RgbImage& image) {
   std::string refusal;
   std::vector<uint8_t> file;
-  if (!image_module().encode(path.extension().string(), image, file, refusal)) {
-    throw UsageError("cannot write " + path.string() + ": " + refusal + "; use a name that ends in .png or .jpg");
-  }
+  if (image_module().encode(path.extension().string(), image, file, refusal)) return file;
+  throw UsageError("cannot write " + path.string() + ": " + refusal + "; use a name that ends in .png or .jpg");
+}
+
+}  // namespace
+
+void check_image_extension(const std::filesystem::path& path) { encode(path, drawing::make_image(1, 1)); }
+
+void write_image_file(const std::filesystem::path& path, const RgbImage& image) {
+  const auto file = encode(path, image);
   write_output_file(path, {reinterpret_cast<const char*>(file.data()), file.size()});
 }
 

@@ -15,6 +15,8 @@ namespace trainer::input {
 
 using drawing::RgbImage;
 
+// Throws as write_image_file() if its extension is not that of a format.
+void check_image_extension(const std::filesystem::path& path);
 // The file name extension selects the format (.png, .jpg …). Writes as write_output_file() (base/output_file.h).
 void write_image_file(const std::filesystem::path& path, const RgbImage& image);
 

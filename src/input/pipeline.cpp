@@ -51,7 +51,7 @@ void check_normalize(const Normalize& normalize, int64_t channels) {
   }
 }
 
-std::vector<Transform> make_transforms(const std::vector<config::ComponentConfig>& components) {
+std::vector<Transform> make_transforms(const std::vector<ComponentConfig>& components) {
   std::vector<Transform> transforms;
   for (const auto& component : components) transforms.push_back(transform_registry().make(component));
   return transforms;
@@ -87,13 +87,13 @@ struct Pipeline::State {
   std::vector<TransformFinding> warnings;
   size_t num_planned = 0;  // transforms that can be applied
 
-  State(const std::vector<config::ComponentConfig>& components, const DatasetInfo& dataset_info, BatchLayout batch_layout)
+  State(const std::vector<ComponentConfig>& components, const DatasetInfo& dataset_info, BatchLayout batch_layout)
       : info(dataset_info), layout(batch_layout), output_shape(dataset_info.shape) {
     plan(components);
   }
   explicit State(const DatasetInfo& dataset_info) : info(dataset_info), output_shape(dataset_info.shape) {}
 
-  void plan(const std::vector<config::ComponentConfig>& components) {
+  void plan(const std::vector<ComponentConfig>& components) {
     if (info.is_image) {
       plan_images(components);
     } else if (!components.empty()) {
@@ -102,7 +102,7 @@ struct Pipeline::State {
     }
   }
 
-  void plan_images(const std::vector<config::ComponentConfig>& components) {
+  void plan_images(const std::vector<ComponentConfig>& components) {
     TORCH_CHECK(info.shape.size() == 3, "images of ", info.shape.size(), " dimensions");
     const auto channels = info.shape[0];
     Frame frame = info.shape[1] == kAnySize ? Frame{1, 1, false} : Frame{static_cast<int>(info.shape[1]), static_cast<int>(info.shape[2])};
@@ -175,7 +175,7 @@ struct Pipeline::State {
   }
 };
 
-std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info) {
+std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig>& components, const DatasetInfo& info) {
   Pipeline::State state(info);
   std::string refusal;
   try {
@@ -191,7 +191,7 @@ std::vector<TransformFinding> check_transforms(const std::vector<config::Compone
   return findings;
 }
 
-Pipeline::Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout)
+Pipeline::Pipeline(const std::vector<ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout)
     : state_(std::make_shared<const State>(components, info, layout)) {}
 
 const std::vector<int64_t>& Pipeline::output_shape() const { return state_->output_shape; }

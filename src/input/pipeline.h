@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 #include "input/dataset.h"
 #include "input/picture.h"
 #include "input/sample_list.h"
@@ -31,7 +31,7 @@ struct TransformFinding {
 };
 
 // The first transform of the list that cannot be applied to samples of such a data set, and the warnings of those before it.
-std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info);
+std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig>& components, const DatasetInfo& info);
 
 // Immutable and thread-safe; copies share their state.
 class Pipeline {
@@ -39,7 +39,7 @@ class Pipeline {
   // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
   // data set without images, normalize and what erases not last, normalize with another number of channels, a crop that does not fit,
   // results of different sizes).
-  Pipeline(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
+  Pipeline(const std::vector<ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
 
   // Shape of one transformed sample.
   const std::vector<int64_t>& output_shape() const;
@@ -50,7 +50,7 @@ class Pipeline {
   void write(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out) const;
 
  private:
-  friend std::vector<TransformFinding> check_transforms(const std::vector<config::ComponentConfig>& components, const DatasetInfo& info);
+  friend std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig>& components, const DatasetInfo& info);
   struct State;
   std::shared_ptr<const State> state_;
 };

@@ -36,6 +36,8 @@ class DescribedDataset : public input::Dataset {
   input::Sample read(int64_t /*index*/, input::Scratch& /*scratch*/) const override {
     throw DataError("the files of the data set are not there");
   }
+  // Of classes of the same size.
+  int64_t label(int64_t index) const override { return info_.num_classes > 0 ? index % info_.num_classes : input::Dataset::label(index); }
 
  private:
   input::DatasetInfo info_;
@@ -137,7 +139,7 @@ class Inspector {
   }
 
   void sample_lr(const config::Experiment& experiment, const engine::Plan& plan) {
-    const auto schedule = optim::make_lr_schedule(experiment, plan.total_steps, plan.steps_per_epoch);
+    const auto schedule = session::make_lr_schedule(experiment, plan.total_steps, plan.steps_per_epoch);
     const double base_lr = optim::optimizer_registry().make(experiment.optimizer.component, {})->base_lr();
     const int64_t last = plan.total_steps - 1;
     const int64_t count = std::min(plan.total_steps, num_lr_points_);
@@ -151,19 +153,18 @@ class Inspector {
   // On the CPU, with the precision that the device of the training would have.
   device::Placement choose_placement(const config::Experiment& experiment) {
     device::configure_cpu_allocator();
-    auto runtime = experiment.runtime;
-    auto amp = experiment.amp;
-    const bool on_gpu = runtime.device == config::DeviceChoice::kCuda;
+    auto options = session::placement_options(experiment);
+    const bool on_gpu = options.device == device::DeviceChoice::kCuda;
     result_.memory_is_of_gpu = on_gpu;
-    runtime.device = config::DeviceChoice::kCpu;
+    options.device = device::DeviceChoice::kCpu;
     if (on_gpu) {
-      runtime.fuse = config::FuseChoice::kOff;
-      runtime.convolution = config::ConvolutionChoice::kDirect;
-      if (!amp.enabled.value) amp.enabled.value = runtime.dtype == config::DtypeChoice::kFloat32;
+      options.fuse = false;
+      options.convolution = device::ConvolutionChoice::kDirect;
+      if (!options.autocast) options.autocast = options.dtype == device::FloatType::kFloat32;
     }
-    const auto placement = device::choose_placement(runtime, amp, experiment.dataloader.pin_memory,
-                                                    {.num_threads = world::default_compute_threads().count, .local_rank = 0}, /*cuda=*/{});
-    device::apply_placement(placement, runtime);
+    const auto placement =
+        device::choose_placement(options, {.num_threads = world::default_compute_threads().count, .local_rank = 0}, /*cuda=*/{});
+    device::apply_placement(placement, options);
     return placement;
   }
 
@@ -174,7 +175,7 @@ class Inspector {
                       .train_shape = input::Pipeline(experiment.dataset.train_transforms, info, {}).output_shape(),
                       .validation_shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape(),
                       .world_size = world_size_,
-                      .on_gpu = experiment.runtime.device == config::DeviceChoice::kCuda};
+                      .on_gpu = experiment.runtime.device == device::DeviceChoice::kCuda};
     result_.sample_shape = setup.train_shape;
     attempt([&] {
       auto network = session::build_network(experiment, choose_placement(experiment));
@@ -209,8 +210,7 @@ class Inspector {
     if (sizes_) validation_batch_size = std::min(validation_batch_size, sizes_->num_validation);
     if (!setup.on_gpu) {
       // The ranks share the cores of this host.
-      const int64_t micro_steps = experiment.training.accumulation_steps;
-      result_.step_seconds = measured.step_seconds(result_.global_batch_size / micro_steps) * static_cast<double>(micro_steps);
+      result_.step_seconds = measured.step_seconds(result_.global_batch_size);
     }
     result_.memory = measured.estimate(setup, batch_size, validation_batch_size, sizes_ ? sizes_->resident_bytes : 0);
   }

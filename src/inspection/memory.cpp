@@ -29,7 +29,8 @@ int64_t bytes_of(const Tensors& tensors) {
 // Whether gradients have their memory before a backward pass begins: from an earlier micro-step, or in the buckets.
 bool keeps_gradients(const MemorySetup& setup) {
   const auto& experiment = setup.experiment;
-  return experiment.training.accumulation_steps > 1 || (setup.world_size > 1 && experiment.distributed.gradient_as_bucket_view);
+  return experiment.training.accumulation_steps > 1 ||
+         (setup.world_size > 1 && experiment.distributed.data_parallel.gradient_as_bucket_view);
 }
 
 struct RandomBatch {
@@ -45,7 +46,8 @@ struct RandomBatch {
   }
 };
 
-Allocations trace_step(engine::Network& network, const RandomBatch& batch) {
+// Those of a step before its update.
+Allocations trace_passes(engine::Network& network, const RandomBatch& batch) {
   auto& optimizer = *network.optimizer;
   AllocationTrace trace;
   for (int pass_number = 0; pass_number < (optimizer.needs_second_pass() ? 2 : 1); ++pass_number) {
@@ -61,7 +63,7 @@ Allocations trace_step(engine::Network& network, const RandomBatch& batch) {
   return trace.result();
 }
 
-Allocations trace_validation(engine::Network& network, const RandomBatch& batch, config::TestTimeAugmentation tta) {
+Allocations trace_validation(engine::Network& network, const RandomBatch& batch, task::TestTimeAugmentation tta) {
   const torch::InferenceMode inference;
   network.model->eval();
   AllocationTrace trace;
@@ -93,7 +95,7 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   large_size_ = std::clamp(kMostFlops / std::max<int64_t>(1, 3 * flops), int64_t{3}, kLargestBatch);
   small_size_ = std::max<int64_t>(2, large_size_ / 2);
 
-  trace_step(network, RandomBatch(setup, placement, setup.train_shape, std::min<int64_t>(2, num_joined)));
+  trace_passes(network, RandomBatch(setup, placement, setup.train_shape, std::min<int64_t>(2, num_joined)));
   for (const auto& parameter : parameters) {
     if (parameter.grad().defined()) gradient_bytes_ += static_cast<int64_t>(parameter.grad().nbytes());
   }
@@ -104,7 +106,10 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   }
   const auto train = [&](const RandomBatch& batch) {
     if (!keeps_gradients(setup)) optimizer.zero_grad();
-    return trace_step(network, batch);
+    const auto allocations = trace_passes(network, batch);
+    // It moves the parameters back.
+    if (optimizer.needs_second_pass()) optimizer.step(0);
+    return allocations;
   };
   const auto validate = [&](int64_t size) {
     return trace_validation(network, RandomBatch(setup, placement, setup.validation_shape, size), setup.experiment.validation.tta);
@@ -125,21 +130,22 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const RandomBatch timed(setup, placement, setup.train_shape, std::max(timed_size, std::min<int64_t>(2, num_joined)));
   train(timed);  // fills the caches for this batch size
   double seconds = std::numeric_limits<double>::infinity();
+  update_seconds_ = seconds;
   for (int step = 0; step < kTimedSteps; ++step) {
+    if (!keeps_gradients(setup)) optimizer.zero_grad();
     const auto begin = std::chrono::steady_clock::now();
-    train(timed);
+    trace_passes(network, timed);
+    const auto begin_of_update = std::chrono::steady_clock::now();
+    optimizer.step(0);
     // Other programs on this host only make a step longer.
-    seconds = std::min(seconds, seconds_since(begin));
+    seconds = std::min(seconds, std::chrono::duration<double>(begin_of_update - begin).count());
+    update_seconds_ = std::min(update_seconds_, seconds_since(begin_of_update));
   }
   seconds_per_sample_ = seconds / static_cast<double>(timed.images.size(0));
-  if (optimizer.needs_second_pass()) return;
-  const auto begin_of_update = std::chrono::steady_clock::now();
-  optimizer.step(0);
-  update_seconds_ = seconds_since(begin_of_update);
 }
 
-double MeasuredMemory::step_seconds(int64_t batch_size) const {
-  return static_cast<double>(batch_size) * seconds_per_sample_ + update_seconds_;
+double MeasuredMemory::step_seconds(int64_t num_samples) const {
+  return static_cast<double>(num_samples) * seconds_per_sample_ + update_seconds_;
 }
 
 MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size,
@@ -152,8 +158,8 @@ MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_
   const int64_t gradients_in_step = keeps_gradients(setup) ? 0 : gradient_bytes_;
   const int64_t num_buffers = experiment.dataloader.num_workers > 0 ? experiment.dataloader.prefetch + 1 : 1;
   const int64_t batch_bytes = batch_size * sample_bytes_;
-  const bool compresses = experiment.distributed.gradient_compression != config::GradientCompression::kNone;
-  int64_t exchange_bytes = setup.world_size > 1 && !experiment.distributed.gradient_as_bucket_view ? gradient_bytes_ : 0;
+  const bool compresses = experiment.distributed.data_parallel.gradient_compression != distributed::GradientCompression::kNone;
+  int64_t exchange_bytes = setup.world_size > 1 && !experiment.distributed.data_parallel.gradient_as_bucket_view ? gradient_bytes_ : 0;
   if (setup.world_size > 1 && compresses) exchange_bytes += gradient_bytes_ / 2;
   if (setup.world_size > 1 && !compresses && !setup.on_gpu) {
     // Shared memory of the ranks of a host: all parts of all ranks, or this rank's part and what it reads of the others.

@@ -42,8 +42,8 @@ class MeasuredMemory {
   // throw, such as UsageError of batch normalisation.
   MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined);
 
-  // Forward, backward and update of a micro-step of so many samples on this CPU, without reading them, in seconds.
-  double step_seconds(int64_t batch_size) const;
+  // A step on so many samples, in all its micro-steps together, and one update on this CPU, without reading them, in seconds.
+  double step_seconds(int64_t num_samples) const;
   // Of rank 0, which saves the checkpoints. `batch_size` and `validation_batch_size`: samples of a micro-step and of a validation batch on
   // one rank; `dataset_bytes`: of the samples that stay in memory.
   MemoryEstimate estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size, int64_t dataset_bytes) const;

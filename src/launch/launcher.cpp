@@ -40,8 +40,7 @@ std::pair<Descriptor, Descriptor> make_pipe() {
 
 class Launcher {
  public:
-  Launcher(const TimeLimits& limits, Logger& logger, SignalQueue& signals, Control* control)
-      : limits_(limits), logger_(logger), signals_(signals), control_(control) {}
+  Launcher(const TimeLimits& limits, Logger& logger) : limits_(limits), logger_(logger) {}
   ~Launcher() {
     send(SIGKILL);
     for (const auto& child : children_) {
@@ -52,7 +51,6 @@ class Launcher {
   Outcome run(const Processes& processes) {
     for (size_t i = 0; i < processes.environments.size(); ++i) start(processes, i);
     while (std::ranges::any_of(children_, &Child::is_running)) {
-      while (const auto request = control_ != nullptr ? control_->next_request() : std::nullopt) obey(*request);
       wait_for_event();
       for (auto& child : children_) child.output.forward();
       while (const auto signal = signals_.next()) {
@@ -112,7 +110,6 @@ class Launcher {
     for (const auto& child : children_) {
       if (child.output.descriptor() >= 0) wanted.push_back({child.output.descriptor(), POLLIN, 0});
     }
-    if (control_ != nullptr && control_->descriptor() >= 0) wanted.push_back({control_->descriptor(), POLLIN, 0});
     int timeout_ms = -1;
     if (deadline_) {
       const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
@@ -246,28 +243,9 @@ class Launcher {
     }
   }
 
-  void obey(Control::Request request) {
-    if (request == Control::Request::kStop) {
-      send(SIGTERM);
-      send(SIGCONT);
-      return;
-    }
-    if (exit_code_ == 0 || exit_code_ == kStopped) exit_code_ = kPeer;
-    if (!is_ending_) {
-      is_ending_ = true;
-      deadline_ = Clock::now() + limits_.after_failure;
-    }
-    if (request == Control::Request::kKill) {
-      is_terminated_ = true;
-      deadline_.reset();
-      send(SIGKILL);
-    }
-  }
-
   const TimeLimits& limits_;
   Logger& logger_;
-  SignalQueue& signals_;
-  Control* const control_;
+  SignalQueue signals_;
   std::vector<Child> children_;  // by number
   std::optional<Clock::time_point> first_request_;
   std::optional<Clock::time_point> deadline_;
@@ -279,13 +257,6 @@ class Launcher {
 
 }  // namespace
 
-Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger) {
-  SignalQueue signals;
-  return run(processes, limits, logger, signals, nullptr);
-}
-
-Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger, SignalQueue& signals, Control* control) {
-  return Launcher(limits, logger, signals, control).run(processes);
-}
+Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger) { return Launcher(limits, logger).run(processes); }
 
 }  // namespace trainer::launch

@@ -2,12 +2,10 @@
 // Runs the processes of one host: starts them, forwards signals and output, and ends all of them when one fails.
 
 #include <chrono>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
-#include "launch/signal_queue.h"
 
 namespace trainer::launch {
 
@@ -46,25 +44,5 @@ struct Outcome {
 // (SIGINT, SIGTERM, SIGHUP, SIGUSR1) is forwarded to all processes, of which suspended ones are continued; later ones are not forwarded. No
 // process still runs when this returns or throws (Error: a process cannot be started). To be called while no other thread runs.
 Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger);
-
-// Requests from outside about running processes.
-class Control {
- public:
-  enum class Request {
-    kStop,  // send all of them SIGTERM, so that they save a checkpoint
-    kEnd,   // end them as after a failure
-    kKill,
-  };
-  virtual ~Control() = default;
-
-  // Readable when there may be a request; -1: none.
-  virtual int descriptor() const = 0;
-  // The next request; does not wait.
-  virtual std::optional<Request> next_request() = 0;
-};
-
-// The same with signals that are collected already, and under a control. The exit code is 4 if all processes were ended on its request; a
-// stop on its request is not counted as Outcome::was_asked_to_stop.
-Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger, SignalQueue& signals, Control* control);
 
 }  // namespace trainer::launch

@@ -10,10 +10,10 @@ torch::Tensor at_least_float32(const torch::Tensor& outputs) {
   return at::isReducedFloatingType(outputs.scalar_type()) ? outputs.to(torch::kFloat32) : outputs;
 }
 
-struct CrossEntropyOptions : config::Options {
+struct CrossEntropyOptions : Options {
   double label_smoothing = 0.0;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("label_smoothing", label_smoothing,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Share of the target that is spread evenly over all classes."});
   }
@@ -33,8 +33,8 @@ class CrossEntropy : public Loss {
   double label_smoothing_;
 };
 
-struct MeanSquaredErrorOptions : config::Options {
-  void describe(config::KeyTable&) override {}
+struct MeanSquaredErrorOptions : Options {
+  void describe(KeyTable&) override {}
 };
 
 class MeanSquaredError : public Loss {

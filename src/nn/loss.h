@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 
 namespace trainer::nn {
 
@@ -19,7 +19,7 @@ class Loss {
   virtual bool has_classes() const = 0;
 };
 
-using LossRegistry = config::Registry<std::unique_ptr<Loss>>;
+using LossRegistry = Registry<std::unique_ptr<Loss>>;
 
 const LossRegistry& loss_registry();
 

@@ -6,8 +6,7 @@
 
 namespace trainer::optim {
 
-Ema::Ema(const torch::nn::Module& model, const config::EmaSection& options)
-    : model_(model), options_(options), params_(model.parameters()) {
+Ema::Ema(const torch::nn::Module& model, const EmaOptions& options) : model_(model), options_(options), params_(model.parameters()) {
   for (const auto& param : params_) averages_.push_back(param.detach().clone());
   num_updates_ = torch::zeros({}, torch::TensorOptions(params_.at(0).device()).dtype(torch::kInt64));
 }

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "config/sections/training.h"
+#include "optim/options.h"
 #include "state/view.h"
 
 namespace trainer::optim {
@@ -17,7 +17,7 @@ namespace trainer::optim {
 class Ema {
  public:
   // The parameters must be on one device, of one floating type and equal on all ranks. `model` must outlive this object.
-  Ema(const torch::nn::Module& model, const config::EmaSection& options);
+  Ema(const torch::nn::Module& model, const EmaOptions& options);
 
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
@@ -38,7 +38,7 @@ class Ema {
   torch::Tensor next_weight() const;
 
   const torch::nn::Module& model_;
-  config::EmaSection options_;
+  EmaOptions options_;
   std::vector<torch::Tensor> params_;
   std::vector<torch::Tensor> averages_;  // in the order and memory layout of params_
   torch::Tensor num_updates_;            // int64 scalar on the device, without skipped updates

@@ -25,7 +25,7 @@ struct SchedulePoint {
 };
 
 // The keys of a schedule, and the schedule itself.
-struct Schedule : config::Options {
+struct Schedule : Options {
   virtual double factor(const SchedulePoint& point) const = 0;
   virtual bool has_own_warmup() const { return false; }
   // The epoch of the last drop; 0: the schedule has none.
@@ -41,7 +41,7 @@ double cosine_anneal(double start, double end, double progress) {
 }
 
 struct ConstantSchedule final : Schedule {
-  void describe(config::KeyTable& /*keys*/) override {}
+  void describe(KeyTable& /*keys*/) override {}
   double factor(const SchedulePoint& /*point*/) const override { return 1; }
 };
 
@@ -49,7 +49,7 @@ struct StepSchedule final : Schedule {
   int64_t step_epochs = 1;
   double gamma = 0.1;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("step_epochs", step_epochs, {.min = 1, .unit = "epochs", .doc = "Epochs between two drops.", .required = true});
     keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
   }
@@ -62,7 +62,7 @@ struct MultistepSchedule final : Schedule {
   std::vector<double> milestones;
   double gamma = 0.1;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("milestones", milestones,
              {.min = 0,
               .min_excluded = true,
@@ -87,7 +87,7 @@ struct MultistepSchedule final : Schedule {
 struct CosineSchedule final : Schedule {
   double final_factor = 0;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
   }
   double factor(const SchedulePoint& point) const override { return cosine_anneal(1, final_factor, point.progress()); }
@@ -97,7 +97,7 @@ struct LinearSchedule final : Schedule {
   double start_factor = 1;
   double end_factor = 0;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("start_factor", start_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the start."});
     keys.add("end_factor", end_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the end."});
   }
@@ -108,7 +108,7 @@ struct PolynomialSchedule final : Schedule {
   double power = 1;
   double final_factor = 0;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("power", power, {.min = 0, .min_excluded = true, .doc = "Exponent of the part of the steps left; 1: a straight line."});
     keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
   }
@@ -120,7 +120,7 @@ struct OneCycleSchedule final : Schedule {
   double div_factor = 25;
   double final_div_factor = 1e4;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("pct_start", pct_start,
              {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the steps in which the learning rate rises, to the optimizer's."});
     keys.add("div_factor", div_factor,
@@ -145,7 +145,7 @@ struct OneCycleSchedule final : Schedule {
 struct PlateauSchedule final : Schedule {
   PlateauOptions options;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("factor", options.factor,
              {.min = 0, .max = 1, .max_excluded = true, .doc = "What each reduction multiplies the learning rate by."});
     keys.add("patience", options.patience,
@@ -162,7 +162,7 @@ struct PlateauSchedule final : Schedule {
   std::optional<Plateau> plateau() const override { return Plateau(options); }
 };
 
-using LrSchedulerRegistry = config::Registry<std::unique_ptr<Schedule>>;
+using LrSchedulerRegistry = Registry<std::unique_ptr<Schedule>>;
 
 const LrSchedulerRegistry& schedules() {
   static const LrSchedulerRegistry all = [] {
@@ -181,47 +181,25 @@ const LrSchedulerRegistry& schedules() {
   return all;
 }
 
-// The warm-up in steps, from either key. A configured warm-up has at least one step.
-int64_t warmup_length(const config::LrSchedulerSection& section, int64_t steps_per_epoch) {
-  if (section.warmup_epochs == 0) return section.warmup_steps;
-  return std::max<int64_t>(1, std::llround(section.warmup_epochs * static_cast<double>(steps_per_epoch)));
-}
-
 }  // namespace
 
-const config::RegistryBase& lr_scheduler_registry() { return schedules(); }
+const RegistryBase& lr_scheduler_registry() { return schedules(); }
 
-void check_lr_schedule(const config::Experiment& experiment, config::Findings& findings) {
-  const auto& section = experiment.lr_scheduler;
-  if (!findings.are_readable({"lr_scheduler"})) return;
-  const auto schedule = schedules().make(section.component);
-  const char* key = section.warmup_epochs > 0 ? "warmup_epochs" : "warmup_steps";
-  if (schedule->has_own_warmup() && (section.warmup_epochs > 0 || section.warmup_steps > 0)) {
-    findings.refuse(fmt::format("lr_scheduler.{}", key),
-                    fmt::format("{} has a warm-up of its own; remove this key", section.component.name));
-  }
-  if (findings.are_readable({"validation"}) && schedule->plateau() && experiment.validation.is_off()) {
-    findings.refuse("lr_scheduler.name", fmt::format("{} needs validations, but validation.every_epochs and validation.every_steps are "
-                                                     "null; set one of them, or choose another schedule",
-                                                     section.component.name));
-  }
-  const auto& epochs = experiment.training.epochs;
-  if (findings.are_readable({"training"}) && epochs && schedule->last_drop() >= static_cast<double>(*epochs)) {
-    findings.warn("lr_scheduler.milestones",
-                  fmt::format("epoch {} is not reached in a training of {}", schedule->last_drop(), counted(*epochs, "epoch")));
-  }
+LrScheduleTraits traits_of(const ComponentConfig& component) {
+  const auto schedule = schedules().make(component);
+  return {.has_own_warmup = schedule->has_own_warmup(),
+          .needs_validations = schedule->plateau().has_value(),
+          .last_drop = schedule->last_drop()};
 }
 
-LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch) {
-  const auto& section = experiment.lr_scheduler;
-  const std::shared_ptr<const Schedule> schedule = schedules().make(section.component);
-  const int64_t warmup = warmup_length(section, steps_per_epoch);
+LrSchedule make_lr_schedule(const ComponentConfig& component, const WarmupOptions& options, int64_t total_steps, int64_t steps_per_epoch) {
+  const std::shared_ptr<const Schedule> schedule = schedules().make(component);
+  const int64_t warmup = options.length(steps_per_epoch);
   if (warmup >= total_steps) {
-    const char* key = section.warmup_epochs > 0 ? "lr_scheduler.warmup_epochs" : "lr_scheduler.warmup_steps";
-    throw UsageError(fmt::format("{}: the warm-up of {} is not shorter than the training of {}; shorten it or train longer",
-                                 experiment.place_of(key), counted(warmup, "step"), counted(total_steps, "step")));
+    throw UsageError(fmt::format("the warm-up of {} is not shorter than the training of {}; shorten it or train longer",
+                                 counted(warmup, "step"), counted(total_steps, "step")));
   }
-  const auto factor = [schedule, warmup, start = section.warmup_start_factor, total_steps, steps_per_epoch](int64_t step) {
+  const auto factor = [schedule, warmup, start = options.start_factor, total_steps, steps_per_epoch](int64_t step) {
     if (step < warmup) return interpolate(start, 1, static_cast<double>(step) / static_cast<double>(warmup));
     const int64_t bounded = std::min(step, total_steps);
     return schedule->factor({.step = bounded - warmup,

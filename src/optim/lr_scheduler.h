@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "config/experiment.h"
-#include "config/findings.h"
+#include "base/keys/key_table.h"
+#include "optim/options.h"
 #include "optim/plateau.h"
 
 namespace trainer::optim {
@@ -33,14 +33,18 @@ struct LrSchedule {
   double operator()(int64_t step) const { return factor(step) * (plateau ? plateau->factor() : 1); }
 };
 
-const config::RegistryBase& lr_scheduler_registry();
+const RegistryBase& lr_scheduler_registry();
 
-// Reports a warm-up beside a schedule with its own, reduce_on_plateau without validations, and milestones after the end of training. The
-// component must be from this registry.
-void check_lr_schedule(const config::Experiment& experiment, config::Findings& findings);
+// What a schedule of the registry needs of a run.
+struct LrScheduleTraits {
+  bool has_own_warmup = false;  // it cannot be combined with another one
+  bool needs_validations = false;
+  double last_drop = 0;  // in epochs; 0: it has none
+};
+LrScheduleTraits traits_of(const ComponentConfig& schedule);
 
-// `experiment.lr_scheduler.component` must be from lr_scheduler_registry(); `total_steps` and `steps_per_epoch` are at least 1. Throws
-// UsageError when the warm-up is not shorter than the training.
-LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch);
+// `schedule` must be from the registry; `total_steps` and `steps_per_epoch` are at least 1. Throws UsageError when the warm-up is not
+// shorter than the training.
+LrSchedule make_lr_schedule(const ComponentConfig& schedule, const WarmupOptions& warmup, int64_t total_steps, int64_t steps_per_epoch);
 
 }  // namespace trainer::optim

@@ -37,7 +37,7 @@ std::vector<bool> have_nonzero(const std::vector<torch::Tensor>& tensors) {
 }  // namespace
 
 std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
-                                         const std::vector<config::ParameterGroupSection>& sections) {
+                                         const std::vector<ParameterGroupOptions>& sections) {
   // Two for the parameters that no section names, and two for each section: with and without weight decay.
   std::vector<ParamGroup> all(2 * (sections.size() + 1));
   for (size_t i = 0; i < all.size(); ++i) {
@@ -177,7 +177,7 @@ void Optimizer::load_state(const state::View& view) {
   }
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const config::ComponentConfig& component, std::vector<ParamGroup> groups, bool skip_zero_grads) {
+std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std::vector<ParamGroup> groups, bool skip_zero_grads) {
   auto optimizer = optimizer_registry().make(component, std::move(groups));
   optimizer->set_skip_zero_grads(skip_zero_grads);
   return optimizer;

@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "config/sections/optimization.h"
+#include "base/keys/key_table.h"
+#include "optim/options.h"
 #include "state/view.h"
 
 namespace torch::nn {
@@ -30,7 +31,7 @@ struct ParamGroup {
 // items before it. Unless `decay_norm_and_bias`, parameters with fewer than two dimensions (norm weights, biases) are in a further group
 // without weight decay, after the others; not if their item has a weight decay of its own. Groups without parameters are omitted.
 std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
-                                         const std::vector<config::ParameterGroupSection>& sections = {});
+                                         const std::vector<ParameterGroupOptions>& sections = {});
 
 class Optimizer {
  public:
@@ -111,12 +112,11 @@ class Optimizer {
   bool skip_zero_grads_ = false;
 };
 
-using OptimizerRegistry = config::Registry<std::unique_ptr<Optimizer>, std::vector<ParamGroup>>;
+using OptimizerRegistry = Registry<std::unique_ptr<Optimizer>, std::vector<ParamGroup>>;
 
 const OptimizerRegistry& optimizer_registry();
 // Makes an optimizer of optimizer_registry(); `skip_zero_grads` as in set_skip_zero_grads().
-std::unique_ptr<Optimizer> make_optimizer(const config::ComponentConfig& component, std::vector<ParamGroup> groups,
-                                          bool skip_zero_grads = false);
+std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std::vector<ParamGroup> groups, bool skip_zero_grads = false);
 
 // Returns 1 if any gradient has an infinite or NaN element, else 0, as a float32 scalar on the parameters' device: the `found_inf` of
 // step(). Does not wait for the device.

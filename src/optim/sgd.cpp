@@ -7,7 +7,7 @@
 
 namespace trainer::optim {
 
-void SgdOptions::describe(config::KeyTable& keys) {
+void SgdOptions::describe(KeyTable& keys) {
   keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
   keys.add("momentum", momentum, {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the last update's direction that is kept."});
   keys.add("dampening", dampening, {.min = 0, .max = 1, .doc = "Part of the gradient that is kept out of the momentum buffer."});

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/random_token.h"
+#include "base/text.h"
 
 namespace trainer::report {
 namespace {
@@ -30,11 +31,6 @@ constexpr std::chrono::seconds kCloseLimit{1};
 constexpr int kPollMilliseconds = 50;
 constexpr std::string_view kEndOfHeaders = "\r\n\r\n";
 
-bool equal_ignoring_case(std::string_view one, std::string_view other) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  return std::ranges::equal(one, other, {}, lower, lower);
-}
-
 // The value of a header; empty if it is not there.
 std::string_view header(std::string_view request, std::string_view name) {
   while (true) {
@@ -43,7 +39,7 @@ std::string_view header(std::string_view request, std::string_view name) {
     request.remove_prefix(end + 2);
     const auto line = request.substr(0, request.find("\r\n"));
     const auto colon = std::min(line.find(':'), line.size());
-    if (!equal_ignoring_case(line.substr(0, colon), name)) continue;
+    if (lower_case(line.substr(0, colon)) != lower_case(name)) continue;
     auto value = line.substr(std::min(colon + 1, line.size()));
     value.remove_prefix(std::min(value.find_first_not_of(" \t"), value.size()));
     return value.substr(0, value.find_last_not_of(" \t") + 1);

@@ -29,10 +29,9 @@ function headline() {
           ` (${place.filter(Boolean).join(", ")})`];
 }
 
-const configRow = (name) => data.config.find((row) => row.name === name);
-
-// Runs whose configurations differ in nothing but the seed and the run's name: {runs, mean, deviation}.
+// Runs whose configurations differ in the seed, and in nothing else but the run's name: {indices, mean, deviation}.
 function repetitions() {
+  const seeds = data.config.find((row) => row.name === "seed")?.values ?? [];
   const keys = data.config.filter((row) => row.differs && row.name !== "seed" && !NAMES_OF_RUNS.has(row.name));
   const groups = new Map();
   data.runs.forEach((run, index) => {
@@ -40,7 +39,7 @@ function repetitions() {
     const key = JSON.stringify([run.best.metric, ...keys.map((row) => row.values[index])]);
     groups.set(key, [...(groups.get(key) ?? []), index]);
   });
-  return [...groups.values()].filter((indices) => indices.length > 1 && configRow("seed")?.differs).map((indices) => {
+  return [...groups.values()].filter((indices) => new Set(indices.map((index) => seeds[index])).size > 1).map((indices) => {
     const values = indices.map((index) => data.runs[index].best.value);
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
     const deviation = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1));
@@ -105,6 +104,13 @@ function runCard(run, index) {
                  run.message ? element("p", { class: run.state === "failed" ? "error" : "muted small" }, run.message) : null);
 }
 
+// `trouble`: why the page gets no newer data.
+function showSubtitle(trouble = null) {
+  const time = formatTime(data.generated);
+  const state = data.live ? `Followed live; read ${time}` : `Report of ${time}`;
+  byId("subtitle").textContent = trouble === null ? state : `Not connected: ${trouble}. Read ${time}.`;
+}
+
 function showRuns() {
   byId("runs").replaceChildren(...(data.runs.length <= MOST_CARDS ? data.runs.map(runCard) : []));
   const words = headline();
@@ -112,7 +118,7 @@ function showRuns() {
   byId("headline").replaceChildren(...(words ?? []));
   const names = data.runs.map((run) => run.name);
   byId("title").textContent = names.length === 1 ? names[0] : `${names.length} runs`;
-  byId("subtitle").textContent = (data.live ? "Followed live; read " : "Report of ") + formatTime(data.generated);
+  showSubtitle();
   const items = data.runs.flatMap((run) => run.warnings.map((warning) => element(
     "li", {}, `${data.runs.length > 1 ? `${run.name}, ` : ""}step ${warning.step}: ${warning.message}`)));
   byId("warnings-section").hidden = items.length === 0;
@@ -168,12 +174,16 @@ async function poll(tag) {
   try {
     const answer = await fetch("data", { cache: "no-store", headers: tag ? { "If-None-Match": tag } : {} });
     if (answer.status === 200) {
-      tag = answer.headers.get("ETag");
       data = await answer.json();
+      tag = answer.headers.get("ETag");
       show();
+    } else if (answer.status === 304) {
+      showSubtitle();
+    } else {
+      showSubtitle(`the answer has the status ${answer.status}; if trainer report was started again, open the address that it has printed`);
     }
   } catch {
-    byId("subtitle").textContent = `Not connected: trainer report has ended, or cannot be reached. Read ${formatTime(data.generated)}.`;
+    showSubtitle("trainer report has ended, or cannot be reached");
   }
   setTimeout(poll, POLL_MILLISECONDS, tag);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Functions that the JSON sinks share.
+// Functions that the JSON sinks and the commands with JSON results share.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -29,8 +29,9 @@ inline void add_scores(Json& object, const ValidationEvent& event) {
   add_metrics(object, event.ema_metrics, "ema_");
 }
 
-// On one line. Numbers are written so that reading them gives the same double. Always valid JSON: numbers that are not finite
-// become null, and bytes that are not UTF-8 (of a path in a message) the replacement character.
-inline std::string to_text(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+// On one line, or with that many spaces for each level. Numbers are written so that reading them gives the same double. Always valid JSON:
+// numbers that are not finite become null, and bytes that are not UTF-8 (of a path in a message) the replacement character. Harmless in a
+// terminal: all control characters are escaped.
+std::string to_text(const Json& value, int indent = -1);
 
 }  // namespace trainer::reporting

@@ -1,6 +1,6 @@
 #pragma once
 // The sinks that write events. A sink that writes a file throws Error, which names the file, if it cannot be written. Existing files are
-// appended to; only summary.json and evaluation.json are replaced.
+// appended to; only summary.json, evaluation.json and best_evaluation.json are replaced.
 
 #include <filesystem>
 #include <functional>

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -18,6 +19,7 @@
 #include "base/access.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_levels.h"
 #include "base/text.h"
 
 namespace trainer::run {
@@ -53,8 +55,22 @@ void refuse_link(const std::filesystem::path& run_directory, const std::filesyst
                                   file.lexically_relative(run_directory).string(), target.string(), kRemedy));
 }
 
+// Whether a folder between the run directory and the file is a link, which could lead anywhere.
+bool is_behind_link(const std::filesystem::path& run_directory, const std::filesystem::path& file) {
+  auto folder = run_directory;
+  for (const auto& name : file.lexically_relative(run_directory).parent_path()) {
+    std::error_code missing;
+    folder /= name;
+    if (std::filesystem::is_symlink(folder, missing)) return true;
+  }
+  return false;
+}
+
+// Discarded if the file holds no JSON that a run can have written.
 nlohmann::json read_json(const std::filesystem::path& file) {
-  return nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  const auto text = read_file(file);
+  if (count_json_levels(text) > kMostJsonLevels) return nlohmann::json::value_t::discarded;
+  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
 bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == text.npos; }
@@ -75,6 +91,11 @@ bool is_event_file(std::string_view name) {
   return label != name.npos && is_number(name.substr(process + 1)) && is_number(time_and_host.substr(0, time_and_host.find('.'))) &&
          !is_number(time_and_host.substr(label + 1));
 }
+
+// Those of a fixed name, without the lock, the list and the logs.
+constexpr std::array<std::string_view, 9> kNamedFiles = {"config.yaml",     "environment.json",     "classes.txt",
+                                                         "metrics.jsonl",   "metrics.csv",          "profile.json",
+                                                         "evaluation.json", "best_evaluation.json", "summary.json"};
 
 bool is_log(std::string_view name) {
   return name == "train.log" || (name.starts_with("rank_") && name.ends_with(".log") && is_number(name.substr(5, name.size() - 9)));
@@ -118,6 +139,14 @@ std::filesystem::path rank_log_file(const std::filesystem::path& run_directory, 
   return file;
 }
 
+bool is_file_of_run(const std::filesystem::path& file) {
+  const auto first = *file.begin();
+  if (first == "checkpoints") return file.extension() == ".pt";
+  if (first == "tensorboard" || first == "non_finite") return true;
+  const auto name = file.string();
+  return name == ".lock" || name == ".trainer_run" || is_log(name) || std::ranges::find(kNamedFiles, name) != kNamedFiles.end();
+}
+
 RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   std::error_code unknown;
   for (auto folder = path_; !folder.empty() && !std::filesystem::exists(folder, unknown); folder = folder.parent_path()) {
@@ -157,11 +186,13 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
 
 void RunDirectory::begin() const {
   for (const auto& file : named_files()) written_files_->add(file);
+  written_files_->flush();
 }
 
 std::vector<std::filesystem::path> RunDirectory::named_files() const {
-  return {config_file(),  environment_file(), class_names_file(),     metrics_file(), metrics_table_file(),
-          profile_file(), evaluation_file(),  best_evaluation_file(), summary_file()};
+  std::vector<std::filesystem::path> files;
+  for (const auto name : kNamedFiles) files.push_back(path_ / name);
+  return files;
 }
 
 // Before the lock is taken, because that writes into the folder. Throws UsageError if the folder is not one of a run.
@@ -273,6 +304,7 @@ void RunDirectory::clear() const {
   for (const char* link : {"last.pt", "best.pt"}) {
     if (std::filesystem::is_symlink(checkpoint_folder() / link)) files.push_back(checkpoint_folder() / link);
   }
+  std::erase_if(files, [&](const auto& file) { return is_behind_link(path_, file); });
   for (const auto& file : files) {
     if (!std::filesystem::is_directory(std::filesystem::symlink_status(file))) std::filesystem::remove(file);
   }

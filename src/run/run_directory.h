@@ -15,6 +15,8 @@ namespace trainer::run {
 
 // The log of a rank other than 0; these ranks do not take the lock. Throws Error if it is a symbolic link.
 std::filesystem::path rank_log_file(const std::filesystem::path& run_directory, int rank);
+// Whether `file`, relative to the folder of a run, is one that runs write there.
+bool is_file_of_run(const std::filesystem::path& file);
 
 class RunDirectory {
  public:

@@ -50,7 +50,7 @@ std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, 
 }
 
 void place_model(models::Model& model, const device::Placement& placement) {
-  using config::ConvolutionChoice;
+  using device::ConvolutionChoice;
   model.to(placement.device, placement.dtype);
   for (auto& parameter : model.parameters()) {
     if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(placement.memory_format));
@@ -69,13 +69,13 @@ void check_num_classes(const config::Experiment& experiment, const input::Datase
                               counted(info.num_classes, "class", "classes")));
 }
 
-std::unique_ptr<input::Pipeline> make_pipeline(const std::vector<config::ComponentConfig>& transforms, const input::DatasetInfo& info,
+std::unique_ptr<input::Pipeline> make_pipeline(const std::vector<ComponentConfig>& transforms, const input::DatasetInfo& info,
                                                const device::Placement& placement) {
   const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
   return std::make_unique<input::Pipeline>(transforms, info, input::BatchLayout{placement.input_dtype, channels_last});
 }
 
-void make_batches(engine::DataSource& source, const std::vector<config::ComponentConfig>& transforms, int64_t batch_size,
+void make_batches(engine::DataSource& source, const std::vector<ComponentConfig>& transforms, int64_t batch_size,
                   const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger) {
   const auto& info = source.info;
   const auto& section = experiment.dataset;
@@ -126,6 +126,33 @@ void set_properties(engine::DataSource& source) {
 
 }  // namespace
 
+optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch) {
+  const auto& section = experiment.lr_scheduler;
+  try {
+    return optim::make_lr_schedule(section.component, section.warmup, total_steps, steps_per_epoch);
+  } catch (const UsageError& error) {
+    const char* key = section.warmup.epochs > 0 ? "lr_scheduler.warmup_epochs" : "lr_scheduler.warmup_steps";
+    throw UsageError(fmt::format("{}: {}", experiment.place_of(key), error.what()));
+  }
+}
+
+device::PlacementOptions placement_options(const config::Experiment& experiment) {
+  const auto& runtime = experiment.runtime;
+  return {.device = runtime.device,
+          .dtype = runtime.dtype,
+          .autocast = experiment.amp.enabled.value,
+          .autocast_dtype =
+              experiment.amp.dtype == config::AmpDtype::kFloat16 ? device::AutocastType::kFloat16 : device::AutocastType::kBfloat16,
+          .num_threads = runtime.threads.value,
+          .channels_last = runtime.channels_last.value,
+          .pin_memory = experiment.dataloader.pin_memory.value,
+          .allow_tf32 = runtime.allow_tf32.value,
+          .convolution = runtime.convolution,
+          .fuse = runtime.fuse == config::FuseChoice::kAuto,
+          .deterministic = runtime.deterministic,
+          .cudnn_benchmark = runtime.cudnn_benchmark};
+}
+
 namespace {
 
 engine::Network build_network_unguarded(const config::Experiment& experiment, const device::Placement& placement,
@@ -137,7 +164,7 @@ engine::Network build_network_unguarded(const config::Experiment& experiment, co
   network.task = task::make_task(nn::loss_registry().make(experiment.loss.component));
   if (!experiment.runtime.channels_last.value && !network.model->prefers_channels_last()) {
     network.placement.memory_format = torch::MemoryFormat::Contiguous;
-    network.placement.convolution = config::ConvolutionChoice::kDirect;
+    network.placement.convolution = device::ConvolutionChoice::kDirect;
   }
   freeze(experiment, *network.model);
   place_model(*network.model, network.placement);
@@ -145,7 +172,7 @@ engine::Network build_network_unguarded(const config::Experiment& experiment, co
       optim::make_optimizer(experiment.optimizer.component,
                             optim::group_parameters(*network.model, experiment.optimizer.decay_norm_and_bias, experiment.optimizer.groups),
                             experiment.optimizer.skip_zero_grads);
-  if (network.placement.autocast_dtype == torch::kFloat16) network.grad_scaler.emplace(experiment.amp, placement.device);
+  if (network.placement.autocast_dtype == torch::kFloat16) network.grad_scaler.emplace(experiment.amp.scaler, placement.device);
   return network;
 }
 
@@ -182,8 +209,12 @@ SampleSplit split_training_files(const config::Experiment& experiment, const inp
   auto indices = by_class ? split_by_class(labels_of(files), count, seed) : split_samples(indices_up_to(size), count, seed);
   const auto& [held_out, rest] = indices;
   if (held_out.empty() || count == size) {
-    throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side; choose another fraction",
-                                 experiment.place_of("dataset.validation_split"), part, size));
+    const bool are_single = held_out.empty() && count > 0 && count < size;
+    throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side{}", experiment.place_of("dataset.validation_split"), part,
+                                 size,
+                                 are_single ? ", because no class has more than one and each keeps one for the training; set "
+                                              "dataset.stratify: false to hold out images whatever their class"
+                                            : "; choose another fraction"));
   }
   logger.info("{} of the {} training images are held out for validation (dataset.validation_split: {})", held_out.size(), size, part);
   return indices;
@@ -279,7 +310,7 @@ void add_sampler(const config::Experiment& experiment, const engine::Ranks& rank
 void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
                  engine::Data& data) {
   data.plan = engine::make_plan(experiment, data.samples_per_epoch, ranks.world->size());
-  data.lr_schedule = optim::make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
+  data.lr_schedule = make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
   if (!experiment.dataset.batch_transforms.empty()) {
     data.batch_mixer = std::make_unique<input::BatchMixer>(experiment.dataset.batch_transforms, data.train.info.num_classes,
                                                            mix_seed(static_cast<uint64_t>(experiment.seed), kBatchMixStream));

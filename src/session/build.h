@@ -9,6 +9,12 @@
 
 namespace trainer::session {
 
+// Throws UsageError that names the key if the warm-up is not shorter than the training.
+optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch);
+
+// What the sections runtime, amp and dataloader ask for.
+device::PlacementOptions placement_options(const config::Experiment& experiment);
+
 // Builds model, task and optimizer, without opening the data. Not collective. `experiment` is one that config::load() has checked. Throws
 // UsageError for layers and parameters that the network does not have (parameter_names.h), and when memory does not suffice.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
@@ -19,8 +25,7 @@ std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment,
 // Opens the samples of training and, unless the experiment does not validate, of validation; nothing else of the result is set. Not
 // collective. Throws UsageError, and DataError naming the file and what to do. `logger` must outlive the data.
 engine::Data open_samples(const config::Experiment& experiment, Logger& logger);
-// With the data set of the experiment, whose files may lie in another folder. `num_overfit`: as
-// num_overfit_samples() tells.
+// With the data set of the experiment, whose files may lie in another folder. `num_overfit`: as num_overfit_samples() tells.
 engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger,
                           const std::optional<int64_t>& num_overfit = {});
 

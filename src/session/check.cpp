@@ -55,7 +55,7 @@ void check_outputs(const config::Experiment& experiment, const models::ModelOpti
 }
 
 // The shape of samples after `transforms`; nullopt: these cannot be applied.
-std::optional<std::vector<int64_t>> check_transforms(const std::string& key, const std::vector<config::ComponentConfig>& transforms,
+std::optional<std::vector<int64_t>> check_transforms(const std::string& key, const std::vector<ComponentConfig>& transforms,
                                                      const input::DatasetInfo& info, config::Findings& findings) {
   bool can_be_applied = true;
   for (const auto& finding : input::check_transforms(transforms, info)) {
@@ -93,10 +93,10 @@ void check_sampler(const config::Experiment& experiment, const input::DatasetInf
 
 void check_views(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
   const auto tta = experiment.validation.tta;
-  if (!findings.are_readable({"validation"}) || tta == config::TestTimeAugmentation::kNone || info.is_image) return;
+  if (!findings.are_readable({"validation"}) || tta == task::TestTimeAugmentation::kNone || info.is_image) return;
   findings.refuse("validation.tta",
                   fmt::format("{} needs images, but {} holds none; set validation.tta: none",
-                              tta == config::TestTimeAugmentation::kFlip ? "flip" : "flip_and_shift", experiment.dataset.component.name));
+                              tta == task::TestTimeAugmentation::kFlip ? "flip" : "flip_and_shift", experiment.dataset.component.name));
 }
 
 void check_batch_transforms(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
@@ -124,6 +124,28 @@ void check_optimizer(const config::Experiment& experiment, config::Findings& fin
                                                 name, num_micro_steps));
 }
 
+// A warm-up beside a schedule with its own, reduce_on_plateau without validations, and milestones after the end of training.
+void check_lr_schedule(const config::Experiment& experiment, config::Findings& findings) {
+  const auto& section = experiment.lr_scheduler;
+  if (!findings.are_readable({"lr_scheduler"})) return;
+  const auto traits = optim::traits_of(section.component);
+  const char* key = section.warmup.epochs > 0 ? "warmup_epochs" : "warmup_steps";
+  if (traits.has_own_warmup && (section.warmup.epochs > 0 || section.warmup.steps > 0)) {
+    findings.refuse(fmt::format("lr_scheduler.{}", key),
+                    fmt::format("{} has a warm-up of its own; remove this key", section.component.name));
+  }
+  if (findings.are_readable({"validation"}) && traits.needs_validations && experiment.validation.is_off()) {
+    findings.refuse("lr_scheduler.name", fmt::format("{} needs validations, but validation.every_epochs and validation.every_steps are "
+                                                     "null; set one of them, or choose another schedule",
+                                                     section.component.name));
+  }
+  const auto& epochs = experiment.training.epochs;
+  if (findings.are_readable({"training"}) && epochs && traits.last_drop >= static_cast<double>(*epochs)) {
+    findings.warn("lr_scheduler.milestones",
+                  fmt::format("epoch {} is not reached in a training of {}", traits.last_drop, counted(*epochs, "epoch")));
+  }
+}
+
 }  // namespace
 
 void check_components(config::Experiment& experiment, config::Findings& findings) {
@@ -136,7 +158,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
     const auto refusal = device::refusal_of_allocator(experiment.runtime.cuda_allocator);
     if (!refusal.empty()) findings.refuse("runtime.cuda_allocator", refusal);
   }
-  optim::check_lr_schedule(experiment, findings);
+  check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;
   const auto dataset = make_dataset();

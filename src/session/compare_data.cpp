@@ -47,12 +47,14 @@ std::string text_at(const Part& part, size_t wanted) {
   return found;
 }
 
-void add_parts(const engine::DataSource& source, const char* kind, std::vector<Part>& parts) {
+const char* item_of(const input::Dataset& files) { return files.info().is_image ? "image" : "sample"; }
+
+// `kind`: "training ".
+void add_parts(const engine::DataSource& source, const std::string& kind, std::vector<Part>& parts) {
   if (!source.files) return;
   const auto& files = *source.files;
-  const std::string item = files.info().is_image ? "image" : "sample";
-  // An evaluation of held-out samples opens the training files.
-  const auto noun = fmt::format("{} {}", source.subset ? "training" : kind, item);
+  const std::string item = item_of(files);
+  const auto noun = kind + item;
   const auto another = fmt::format("other {}s", noun);
   parts.push_back({.noun = noun,
                    .another = another,
@@ -79,16 +81,18 @@ void add_parts(const engine::DataSource& source, const char* kind, std::vector<P
 
 std::vector<Part> parts_of(const engine::Data& data) {
   std::vector<Part> parts;
-  add_parts(data.train, "training", parts);
-  add_parts(data.validation, "validation", parts);
+  add_parts(data.train, "training ", parts);
+  // An evaluation opens no training files, and its samples can be any.
+  add_parts(data.validation, data.train.files ? "validation " : "", parts);
   if (data.sampler) {
-    parts.push_back({.noun = "training image",
-                     .another = "another order of the training images",
+    const std::string item = item_of(*data.train.files);
+    parts.push_back({.noun = "training " + item,
+                     .another = fmt::format("another order of the training {}s", item),
                      .count = data.samples_per_epoch,
                      .subject = [](size_t i) { return fmt::format("draw {} of rank 0 in the first epoch", i); },
                      .list_texts =
-                         [&data](const UseText& use) {
-                           for (const auto index : data.sampler->samples_of(0).indices) use(fmt::format("image {}", index));
+                         [&data, item](const UseText& use) {
+                           for (const auto index : data.sampler->samples_of(0).indices) use(fmt::format("{} {}", item, index));
                          }});
   }
   return parts;

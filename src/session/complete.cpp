@@ -10,7 +10,7 @@ namespace {
 // Of a training set without a validation set.
 constexpr double kHeldOut = 0.1;
 
-std::vector<config::ComponentConfig> read_transforms(const std::string& yaml, const std::string& dataset) {
+std::vector<ComponentConfig> read_transforms(const std::string& yaml, const std::string& dataset) {
   return config::read_components(yaml, "the default transforms of " + dataset, input::transform_registry());
 }
 

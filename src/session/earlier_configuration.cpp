@@ -1,6 +1,6 @@
 #include "session/earlier_configuration.h"
 
-#include "config/node.h"
+#include "config/yaml.h"
 
 namespace trainer::session {
 

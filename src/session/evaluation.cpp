@@ -38,7 +38,9 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   auto data = open_data(context, evaluated, network);
   auto& samples = data.validation;
   context.barrier().on_rank0([&] {
-    if (const auto trained = file.class_names(); !trained.empty()) check_class_names(file.path(), trained, samples.info.class_names);
+    if (const auto trained = file.class_names(); !trained.empty()) {
+      check_class_names(file.path(), trained, samples.info.class_names, "evaluate data with the classes of its training");
+    }
     return std::string();
   });
   try {

@@ -99,8 +99,7 @@ void refuse_split_folders(const fs::path& folder, const std::vector<std::string>
   }
 }
 
-config::ComponentConfig component_of(const fs::path& data, const config::ComponentConfig& of_training,
-                                     const std::vector<std::string>& trained) {
+ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const std::vector<std::string>& trained) {
   const auto& registry = datasets::dataset_registry();
   // It becomes a key of the experiment.
   if (!is_utf8(data.string())) throw UsageError(fmt::format("--data {}: the name is not text in UTF-8; rename it", data.string()));
@@ -129,12 +128,12 @@ config::ComponentConfig component_of(const fs::path& data, const config::Compone
 }
 
 // The resolved keys of the section `dataset`.
-config::Node dataset_keys(config::Experiment experiment) {
+Node dataset_keys(config::Experiment experiment) {
   return config::parse_yaml(config::to_yaml(experiment, all_registries()), "").find("dataset")->value;
 }
 
 // The file or folder that tells what the samples of a split are; empty: the data set has none.
-fs::path place_of(const config::Node& keys, Split split) {
+fs::path place_of(const Node& keys, Split split) {
   for (const char* key : {split == Split::kTrain ? "train" : "validation", "root"}) {
     const auto* member = keys.find(key);
     if (member != nullptr && !member->value.text.empty()) return member->value.text;

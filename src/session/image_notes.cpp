@@ -112,13 +112,11 @@ void ImageNotes::add_duplicates(std::vector<std::string>& sentences) const {
 
 void warn_of_images(const input::Dataset& training, Logger& logger) {
   constexpr int64_t kMostRead = 64;
-  const auto count = std::min(training.size(), kMostRead);
   if (!training.info().is_image) return;
   ImageNotes notes;
   notes.begin_part("training", training);
   input::Scratch scratch;
-  for (int64_t i = 0; i < count; ++i) {
-    const auto index = i * training.size() / count;
+  for (const auto index : input::evenly_spaced(training.size(), kMostRead)) {
     try {
       const auto sample = training.read(index, scratch);
       if (sample.encoded.empty()) return;
@@ -129,7 +127,7 @@ void warn_of_images(const input::Dataset& training, Logger& logger) {
   }
   for (const auto& sentence : notes.sentences()) {
     const auto of_some = fmt::format("; these are evenly spaced ones of {}, `trainer data check` reads all", training.size());
-    logger.warn("{}{}", sentence, count < training.size() ? of_some : "");
+    logger.warn("{}{}", sentence, training.size() > kMostRead ? of_some : "");
   }
 }
 

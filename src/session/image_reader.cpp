@@ -22,7 +22,7 @@ input::DatasetInfo of_any_size(input::DatasetInfo samples) {
   return samples;
 }
 
-std::vector<config::ComponentConfig> with_size(const input::DatasetInfo& samples, std::vector<config::ComponentConfig> transforms) {
+std::vector<ComponentConfig> with_size(const input::DatasetInfo& samples, std::vector<ComponentConfig> transforms) {
   if (samples.shape[1] == input::kAnySize) return transforms;
   const auto resize = fmt::format("[{{resize: {{size: [{}, {}]}}}}]", samples.shape[1], samples.shape[2]);
   transforms.insert(transforms.begin(), config::read_components(resize, "the size of an image", input::transform_registry()).front());
@@ -39,7 +39,7 @@ input::ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) 
 
 }  // namespace
 
-ImageReader::ImageReader(const input::DatasetInfo& samples, std::vector<config::ComponentConfig> transforms, input::BatchLayout layout)
+ImageReader::ImageReader(const input::DatasetInfo& samples, std::vector<ComponentConfig> transforms, input::BatchLayout layout)
     : is_grey_(require_images(samples).shape[0] == 1), pipeline_(with_size(samples, std::move(transforms)), of_any_size(samples), layout) {}
 
 void ImageReader::read(const std::string& path, Memory& memory, void* out) const {

@@ -14,7 +14,7 @@ class ImageReader {
  public:
   // `samples`: those that the network was trained on. If these have one size, an image is resized to it before the transforms; if they have
   // one channel, it is made grey. Throws UsageError if they are no images of 1 or 3 channels, and as input::Pipeline.
-  ImageReader(const input::DatasetInfo& samples, std::vector<config::ComponentConfig> transforms, input::BatchLayout layout);
+  ImageReader(const input::DatasetInfo& samples, std::vector<ComponentConfig> transforms, input::BatchLayout layout);
 
   // Of one input.
   const std::vector<int64_t>& shape() const { return pipeline_.output_shape(); }

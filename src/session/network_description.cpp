@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json to_json(const config::Node& node) {
-  using Kind = config::Node::Kind;
+Json to_json(const Node& node) {
+  using Kind = Node::Kind;
   Json json;
   if (node.kind == Kind::kList) {
     json = Json::array();

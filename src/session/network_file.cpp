@@ -19,16 +19,25 @@ constexpr const char* kNoInitialWeights = "model.init_from=\"\"";
 
 }  // namespace
 
+std::filesystem::path find_in_run(const std::filesystem::path& folder,
+                                  const std::function<std::filesystem::path(const std::filesystem::path& place)>& find) {
+  for (const auto& place : {run::RunDirectory::checkpoint_folder_of(folder), folder}) {
+    if (auto found = find(place); !found.empty()) return found;
+  }
+  return {};
+}
+
 std::filesystem::path checkpoint_of(const std::filesystem::path& path) {
   std::error_code unreadable;
   if (!std::filesystem::is_directory(path, unreadable)) return path;
-  for (const auto& folder : {run::RunDirectory::checkpoint_folder_of(path), path}) {
+  const auto file = find_in_run(path, [&](const std::filesystem::path& place) {
     for (const char* name : {"best.pt", "last.pt"}) {
-      if (std::filesystem::is_regular_file(folder / name, unreadable)) return folder / name;
+      if (std::filesystem::is_regular_file(place / name, unreadable)) return place / name;
     }
-  }
-  throw CheckpointError(
-      fmt::format("{}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file", path.string()));
+    return std::filesystem::path();
+  });
+  if (file.empty()) throw CheckpointError(fmt::format("{}: {}", path.string(), kHoldsNoCheckpoint));
+  return file;
 }
 
 NetworkFile::NetworkFile(const std::filesystem::path& path) : path_(checkpoint_of(path).string()), tree_(checkpoint::read_any(path_)) {}

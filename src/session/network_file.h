@@ -3,6 +3,7 @@
 // safetensors file.
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,14 @@
 #include "state/tree.h"
 
 namespace trainer::session {
+
+// Why a folder is refused.
+inline constexpr const char* kHoldsNoCheckpoint = "this folder holds no checkpoint; give the folder of a run that has saved one, or a file";
+
+// `folder`: a run directory, or a folder of checkpoints. Returns what `find` finds in the first of the places where its checkpoints can
+// lie; empty if all that it returns is.
+std::filesystem::path find_in_run(const std::filesystem::path& folder,
+                                  const std::function<std::filesystem::path(const std::filesystem::path& place)>& find);
 
 // `path` itself, or if it is a run directory or its folder of checkpoints, the best checkpoint there, or the newest if none is the best.
 // Throws CheckpointError if such a folder has none.

@@ -35,7 +35,7 @@ class Predictor {
  private:
   input::DatasetInfo samples_;
   engine::Network network_;
-  config::TestTimeAugmentation tta_;
+  task::TestTimeAugmentation tta_;
   ImageReader reader_;
 };
 

@@ -13,9 +13,11 @@
 #include "base/text.h"
 #include "checkpoint/store.h"
 #include "config/base_files.h"
+#include "config/compare.h"
 #include "device/allocator_settings.h"
 #include "distributed/run_secret.h"
 #include "engine/reading_groups.h"
+#include "session/build.h"
 #include "session/check.h"
 #include "session/registries.h"
 #include "session/version.h"
@@ -29,7 +31,7 @@ namespace {
 
 // The number of GPUs that Slurm has given the tasks of this host; empty on the CPU and for all but one task of the host.
 std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const config::Experiment& experiment) {
-  const bool checks = rank_env.local_rank == 0 && experiment.runtime.device != config::DeviceChoice::kCpu;
+  const bool checks = rank_env.local_rank == 0 && experiment.runtime.device != device::DeviceChoice::kCpu;
   return checks ? rank_env.slurm_gpus : std::nullopt;
 }
 
@@ -37,7 +39,7 @@ void check_slurm_gpus(const world::RankEnv& rank_env, const config::Experiment& 
   const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
   if (!num_gpus) return;
   // With gloo, several ranks can use the one GPU that all of them see.
-  const bool may_share = *num_gpus == 1 && experiment.distributed.backend == config::BackendChoice::kGloo;
+  const bool may_share = *num_gpus == 1 && experiment.distributed.backend == distributed::BackendChoice::kGloo;
   const auto refusal = world::too_few_gpus(rank_env.local_world_size, *num_gpus);
   if (!refusal.empty() && !may_share) throw UsageError(refusal);
   if (const auto warning = world::idle_gpus(rank_env.local_world_size, *num_gpus); !warning.empty()) logger.warn("{}", warning);
@@ -140,7 +142,9 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
       if (experiment_.dataset.distribution == config::Distribution::kLocal) mine.config_with_data = config_text_;
     }
     const std::chrono::seconds timeout(section.timeout_seconds);
-    meeting = distributed::meet(rank_env, point, mine, secret, timeout, *logger_);
+    meeting = distributed::meet(rank_env, point, mine, secret, timeout, *logger_, [](const auto& of_rank0, const auto& of_other) {
+      return config::to_string(config::differences(config::parse_yaml(of_rank0, "rank 0"), config::parse_yaml(of_other, "another rank")));
+    });
     barrier_ = {meeting.store, rank_env.rank, rank_env.world_size, timeout};
     process.monitor().begin(meeting);
   }
@@ -167,16 +171,17 @@ RankContext::RankContext(config::Experiment experiment, const device::HostShare&
 void RankContext::choose_placement(const device::HostShare& share) {
   device::configure_cpu_allocator();
   device::CudaAccess cuda;
-  if (experiment_.runtime.device != config::DeviceChoice::kCpu) cuda = device::open_cuda_module();
-  if (experiment_.runtime.device == config::DeviceChoice::kAuto && !cuda.refusal.empty()) {
+  if (experiment_.runtime.device != device::DeviceChoice::kCpu) cuda = device::open_cuda_module();
+  if (experiment_.runtime.device == device::DeviceChoice::kAuto && !cuda.refusal.empty()) {
     logger_->warn("there is an NVIDIA driver, but training runs on the CPU: {}", cuda.refusal);
   }
   if (cuda.module != nullptr) device::apply_allocator(experiment_.runtime.cuda_allocator);
-  placement_ = device::choose_placement(experiment_.runtime, experiment_.amp, experiment_.dataloader.pin_memory, share, cuda);
+  const auto options = placement_options(experiment_);
+  placement_ = device::choose_placement(options, share, cuda);
   // Two loaders, and what writes checkpoints, watches other ranks and the like. OpenMP would end the process without naming the limit.
   constexpr int64_t kOthers = 4;
   world::check_threads(static_cast<int>(placement_.num_threads + 2 * experiment_.dataloader.num_workers + kOthers));
-  device::apply_placement(placement_, experiment_.runtime);
+  device::apply_placement(placement_, options);
 }
 
 void RankContext::choose_placement_together(distributed::Meeting& meeting) {
@@ -204,7 +209,7 @@ void RankContext::choose_placement_together(distributed::Meeting& meeting) {
 void RankContext::make_groups(const distributed::Meeting& meeting) {
   const auto& section = experiment_.distributed;
   const auto& rank_env = process_->rank_env();
-  if (section.backend != config::BackendChoice::kGloo) {
+  if (section.backend != distributed::BackendChoice::kGloo) {
     refuse_shared_gpus(meeting.ranks);
     if (local_rank_ == 0) warn_of_small_shared_memory(meeting.ranks, rank_env.rank, *logger_);
   }
@@ -218,7 +223,7 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
                                           .activity = activity,
                                           .ranks = meeting.ranks};
   // One process needs no backend unless the configuration names one.
-  const bool needs_backend = meeting.store || section.backend != config::BackendChoice::kAuto;
+  const bool needs_backend = meeting.store || section.backend != distributed::BackendChoice::kAuto;
   const bool with_nccl = needs_backend && distributed::uses_nccl(options);
   const auto start = std::chrono::steady_clock::now();
   if (with_nccl) activity->enter(distributed::Phase::kConnect);

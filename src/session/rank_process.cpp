@@ -43,8 +43,8 @@ RankProcess::RankProcess(const world::RankFlags& flags)
     : rank_env_(world::find_rank_env(flags, world::process_environment())),
       logger_(set_up_process(rank_env_)),
       monitor_(rank_env_, logger_),
-      watch_(monitor_.activity(), {.hang = hang_limit_alone(rank_env_, std::chrono::seconds(config::DistributedSection().hang_seconds))},
-             logger_, [this](const std::string& reason, ExitCode exit_code) { leave(reason, exit_code); }) {}
+      watch_(monitor_.activity(), {.hang = hang_limit_alone(rank_env_, supervision::kDefaultHangLimit)}, logger_,
+             [this](const std::string& reason, ExitCode exit_code) { leave(reason, exit_code); }) {}
 
 void RankProcess::set_hang_limit(std::chrono::seconds limit) {
   monitor_.set_hang_limit(limit);

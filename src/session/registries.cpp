@@ -14,6 +14,7 @@
 namespace trainer::session {
 
 config::Registries all_registries() {
+  auto monitor = task::monitor_choices();
   return {.models = models::model_registry(),
           .datasets = datasets::dataset_registry(),
           .transforms = input::transform_registry(),
@@ -22,7 +23,7 @@ config::Registries all_registries() {
           .optimizers = optim::optimizer_registry(),
           .lr_schedulers = optim::lr_scheduler_registry(),
           .samplers = input::sampler_registry(),
-          .monitor = task::monitor_choices(),
+          .monitor = {.names = std::move(monitor.names), .default_doc = std::move(monitor.default_doc)},
           .check = [](config::Experiment& experiment, config::Findings& findings) { check_components(experiment, findings); }};
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "config/registry.h"
+#include "config/registries.h"
 
 namespace trainer::session {
 

@@ -15,9 +15,11 @@
 #include "checkpoint/store.h"
 #include "config/compare.h"
 #include "config/load.h"
-#include "config/node.h"
+#include "config/yaml.h"
+#include "engine/early_stopping.h"
 #include "input/samplers/sampler.h"
 #include "session/earlier_configuration.h"
+#include "session/network_file.h"
 #include "session/registries.h"
 #include "state/view.h"
 
@@ -36,7 +38,7 @@ bool prevents_resume(const config::Difference& difference) {
 }
 
 // The configuration that a run wrote. Keys that an earlier version of this program did not have get the values that mean the same.
-config::Node parse_configuration(const std::string& text, const std::string& source) {
+Node parse_configuration(const std::string& text, const std::string& source) {
   try {
     const auto registries = all_registries();
     auto experiment = config::load_text(text, source, overrides_of_earlier_version(text, source), registries);
@@ -96,25 +98,22 @@ Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
 // The checkpoint that --resume names: a file, or the newest one of a run directory or of a folder of checkpoints.
 Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
   if (!fs::is_directory(choice)) return {choice, checkpoint::read_any(choice)};
-  for (const auto& folder : {run::RunDirectory::checkpoint_folder_of(choice), choice}) {
-    if (!checkpoint::list_checkpoints(folder).empty()) return newest_readable(folder, logger);
-  }
-  throw UsageError(
-      fmt::format("--resume {}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file", choice.string()));
+  const auto folder =
+      find_in_run(choice, [](const fs::path& place) { return checkpoint::list_checkpoints(place).empty() ? fs::path() : place; });
+  if (folder.empty()) throw UsageError(fmt::format("--resume {}: {}", choice.string(), kHoldsNoCheckpoint));
+  return newest_readable(folder, logger);
 }
 
 // A run that begins at the end of another would have nothing to train, and report the other's results. `context`: what begins the message.
 void refuse_complete_training(const Checkpoint& checkpoint, const config::TrainingSection& training, const std::string& context) {
   const auto view = state::View(checkpoint.tree, checkpoint.file.string());
-  const auto early_stopping = view.find("early_stopping");
-  if (training.early_stopping && early_stopping) {
-    const auto num_not_better = early_stopping->at("num_not_better").integer();
-    if (num_not_better >= training.early_stopping->patience) {
-      throw UsageError(
-          fmt::format("{}: its training has ended early, after {} in a row that were not better; raise "
-                      "training.early_stopping.patience, or set training.early_stopping: null, to train further",
-                      context, counted(num_not_better, "validation")));
-    }
+  const auto stored = view.find("early_stopping");
+  const auto early_stopping = stored ? engine::read_early_stopping(*stored) : engine::EarlyStopping();
+  if (early_stopping.is_over(training.early_stopping)) {
+    throw UsageError(
+        fmt::format("{}: its training has ended early, after {} in a row that were not better; raise "
+                    "training.early_stopping.patience, or set training.early_stopping: null, to train further",
+                    context, counted(early_stopping.num_not_better, "validation")));
   }
   const char* unit = training.epochs ? "epoch" : "step";
   const auto num_done = view.at(unit).integer();
@@ -212,13 +211,15 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
   return start;
 }
 
+fs::path folder_of(const Checkpoint& checkpoint) { return fs::weakly_canonical(fs::absolute(checkpoint.file)).parent_path(); }
+
 fs::path find_best(const Checkpoint& checkpoint, Logger& logger) {
   const auto step_of = [](const Checkpoint& file) { return state::View(file.tree, file.file.string()).at("step").integer(); };
   const auto best = state::View(checkpoint.tree, checkpoint.file.string()).find("best");
   if (!best || best->is_none()) return {};
   const auto step = best->at("step").integer();
   if (step == step_of(checkpoint)) return checkpoint.file;
-  const auto folder = fs::canonical(checkpoint.file).parent_path();
+  const auto folder = folder_of(checkpoint);
   for (const auto& file : {folder / checkpoint::checkpoint_name(step), folder / "best.pt"}) {
     try {
       if (fs::exists(file) && step_of({file, checkpoint::read_any(file)}) == step) return file;
@@ -261,7 +262,7 @@ void check_class_names(const Checkpoint& checkpoint, const std::vector<std::stri
   if (!stored) return;
   std::vector<std::string> then;
   for (const auto& name : stored->elements()) then.push_back(name.text());
-  check_class_names(source, then, class_names, "choose another --run-dir");
+  check_class_names(source, then, class_names, "restore the data, or choose another --run-dir");
 }
 
 void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
@@ -269,9 +270,8 @@ void check_class_names(const std::string& file, const std::vector<std::string>& 
   const auto [was, is] = std::ranges::mismatch(trained, class_names);
   if (was == trained.end() && is == class_names.end()) return;
   const auto describe = [](const auto& name, const auto& names) { return name == names.end() ? "missing" : fmt::format("\"{}\"", *name); };
-  throw UsageError(fmt::format(
-      "{}: it was trained on other classes: class {} was {} and is {} in dataset.root now; restore the folders of classes, or {}", file,
-      was - trained.begin(), describe(was, trained), describe(is, class_names), remedy));
+  throw UsageError(fmt::format("{}: it was trained on other classes: class {} was {} and is {} in the data now; {}", file,
+                               was - trained.begin(), describe(was, trained), describe(is, class_names), remedy));
 }
 
 namespace {

@@ -60,8 +60,10 @@ struct RunRequest {
 // configuration and logs allowed differences. Throws UsageError as decide_resume() does, when the checkpoint belongs to another run, and
 // when a new or an extended run would begin where its training is complete; CheckpointError when no checkpoint can be read.
 RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger);
+// The folder in which the checkpoint lies or, if it has been removed meanwhile, lay. Throws std::filesystem::filesystem_error.
+std::filesystem::path folder_of(const Checkpoint& checkpoint);
 // The file of the best validation that the checkpoint of another folder knows of: the checkpoint itself, or one beside it. Empty if there
-// has been no validation, or if no such file can be read.
+// has been no validation, or if no such file can be read. Throws std::filesystem::filesystem_error.
 std::filesystem::path find_best(const Checkpoint& checkpoint, Logger& logger);
 // On the same rank, when nothing can be refused any more: removes what the earlier run wrote after the start's checkpoint.
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
@@ -72,9 +74,9 @@ void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distr
 
 // Throws UsageError if the checkpoint's classes have other names than these; checkpoints without names are accepted.
 void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);
-// The same for the names of the classes that the network in `file` was trained on. `remedy`: what to do but to restore the folders.
+// The same for the names of the classes that the network in `file` was trained on. `remedy`: what to do.
 void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
-                       const std::string& remedy = "choose another dataset.root");
+                       const std::string& remedy);
 
 // Of the content of the file by which the sampler draws; empty: the sampler has none. Throws Error if it cannot be read.
 std::string sampler_digest(const config::Experiment& experiment);

@@ -45,7 +45,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"git_revision", git_revision()},
       {"libtorch_version", libtorch_version()},
       {"compiler", compiler_version()},
-      {"convolution", config::spelling_of(placement.convolution, config::kConvolutionChoices)},
+      {"convolution", spelling_of(placement.convolution, config::kConvolutionChoices)},
       {"fused_operators", placement.fuse},
       {"world_size", ranks.size()},
       {"ranks", std::move(entries)},
@@ -214,7 +214,7 @@ void Session::join_ranks(engine::Network network, engine::Data data) {
   const auto& experiment = context_.experiment();
   const auto& ranks = context_.ranks();
   if (experiment.distributed.sync_batch_norm && network.placement.device.is_cpu()) ranks.batch_norm->share_memory(kStatisticsBytes);
-  auto data_parallel = std::make_unique<distributed::DataParallel>(*network.model, ranks.world, experiment.distributed);
+  auto data_parallel = std::make_unique<distributed::DataParallel>(*network.model, ranks.world, experiment.distributed.data_parallel);
   auto ema = experiment.training.ema ? std::make_unique<optim::Ema>(*network.model, *experiment.training.ema) : nullptr;
   // If the gradients of each step are summed in shared memory, the flags of stop requests are too.
   if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemory::kAlignment);
@@ -236,10 +236,13 @@ void Session::open_saver() {
 void Session::bring_best(const checkpoint::Store& store) const {
   auto& logger = context_.logger();
   const auto& file = start_.checkpoint->file;
-  if (std::filesystem::equivalent(std::filesystem::canonical(file).parent_path(), directory_->checkpoint_folder())) return;
-  const auto best = find_best(*start_.checkpoint, logger);
-  if (best.empty()) return;
+  auto best = file;
+  // The other run may remove its files meanwhile; without them, this one trains as well.
   try {
+    std::error_code is_gone;
+    if (std::filesystem::equivalent(folder_of(*start_.checkpoint), directory_->checkpoint_folder(), is_gone)) return;
+    best = find_best(*start_.checkpoint, logger);
+    if (best.empty()) return;
     if (store.set_first_best(best)) logger.info("best.pt is {} until a validation is better", best.string());
   } catch (const std::filesystem::filesystem_error& error) {
     logger.warn("there is no best.pt until a validation is better, because {} cannot be copied: {}", best.string(), error.code().message());

@@ -8,10 +8,10 @@
 
 #include "base/crash.h"
 #include "base/text.h"
-#include "config/sections/distributed.h"
 #include "distributed/first_line.h"
 #include "distributed/store_json.h"
 #include "supervision/failure.h"
+#include "supervision/options.h"
 
 namespace trainer::supervision {
 namespace {
@@ -41,7 +41,7 @@ FailureMonitor::FailureMonitor(const world::RankEnv& rank_env, std::shared_ptr<L
         describe_process(fmt::format("rank {} of {}, in {}", rank, size, describe(state)));
       })) {
   activity_->enter(distributed::Phase::kStartUp);
-  hang_limit_ = std::chrono::seconds(config::DistributedSection().hang_seconds);
+  hang_limit_ = kDefaultHangLimit;
   if (rank_env.launcher_messages_descriptor < 0) return;
   guard_ = std::thread([this] { wait_for_stopped_rank(); });
   launcher_messages_ = std::make_unique<launch::LauncherMessageReader>(
@@ -122,7 +122,8 @@ void FailureMonitor::leave(const std::string& text, bool is_own) {
 }
 
 std::string FailureMonitor::explain(const std::exception& error) {
-  // Their texts are LibTorch's stack of frames, and a reason without what it is about.
+  // The text of a c10::Error holds a stack trace, and the system_error of a thread does not name the limit that refused it; first_line()
+  // mends both.
   const bool is_foreign = dynamic_cast<const c10::Error*>(&error) != nullptr || dynamic_cast<const std::system_error*>(&error) != nullptr;
   if (is_foreign) return explain(Error(distributed::first_line(error)));
   if (dynamic_cast<const AgreedError*>(&error) != nullptr) return error.what();

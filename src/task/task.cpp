@@ -46,8 +46,7 @@ Task::Pass Task::forward(models::Model& model, const torch::Tensor& images, cons
   return with_loss(model.forward(images), targets);
 }
 
-Task::Pass Task::evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets,
-                          config::TestTimeAugmentation tta) const {
+Task::Pass Task::evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets, TestTimeAugmentation tta) const {
   return with_loss(average_over_views(images, tta, [&model](const torch::Tensor& view) { return model.forward(view); }), targets);
 }
 
@@ -73,9 +72,9 @@ reporting::MetricColumns all_metrics() {
   return all;
 }
 
-config::MonitorChoices monitor_choices() {
+MonitorChoices monitor_choices() {
   const auto name = [](const std::string& metric) { return "validation/" + metric; };
-  config::MonitorChoices choices;
+  MonitorChoices choices;
   const auto columns = all_metrics().validation;
   for (size_t i = 1; i < columns.size(); ++i) choices.names.push_back(name(columns[i].name));
   choices.names.push_back(name(columns[0].name));

@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "config/registry.h"
-#include "config/sections/validation.h"
 #include "models/model.h"
 #include "nn/loss.h"
 #include "reporting/metric.h"
 #include "task/meters.h"
+#include "task/options.h"
 
 namespace trainer::task {
 
@@ -47,8 +46,7 @@ class Task {
   // `images` and `targets` are on the model's device. The caller sets autocast and train or eval mode.
   virtual Pass forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const;
   // The same of a validation batch, with outputs averaged over the views of `tta` (views.h). A task overrides both or neither.
-  virtual Pass evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets,
-                        config::TestTimeAugmentation tta) const;
+  virtual Pass evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets, TestTimeAugmentation tta) const;
 
   // The metrics of training and of validation, the loss first.
   virtual reporting::MetricColumns metrics() const = 0;
@@ -75,7 +73,11 @@ std::unique_ptr<Task> make_task(std::unique_ptr<nn::Loss> loss);
 
 // The metrics of all tasks, each once. Tables and checkpoints have these columns for every task, empty if the task lacks the metric.
 reporting::MetricColumns all_metrics();
-// The names that checkpoint.monitor may have: the validation metrics of all tasks.
-config::MonitorChoices monitor_choices();
+// What a run can choose its best checkpoint by: "validation/top1" and so on, of all tasks.
+struct MonitorChoices {
+  std::vector<std::string> names;
+  std::string default_doc;  // what it is chosen by if nothing is set
+};
+MonitorChoices monitor_choices();
 
 }  // namespace trainer::task

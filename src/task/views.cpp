@@ -23,10 +23,10 @@ torch::Tensor crop_of_padded(const torch::Tensor& images, int64_t top, int64_t l
 
 }  // namespace
 
-torch::Tensor average_over_views(const torch::Tensor& images, config::TestTimeAugmentation tta, const Forward& forward) {
-  if (tta == config::TestTimeAugmentation::kNone) return forward(images);
+torch::Tensor average_over_views(const torch::Tensor& images, TestTimeAugmentation tta, const Forward& forward) {
+  if (tta == TestTimeAugmentation::kNone) return forward(images);
   auto unshifted = mean_of_both_sides(images, forward);
-  if (tta == config::TestTimeAugmentation::kFlip) return unshifted;
+  if (tta == TestTimeAugmentation::kFlip) return unshifted;
   const auto top_left = mean_of_both_sides(crop_of_padded(images, 0, 0), forward);
   const auto bottom_right = mean_of_both_sides(crop_of_padded(images, 2, 2), forward);
   return (unshifted + (top_left + bottom_right) * 0.5) * 0.5;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <sstream>
 #include <string>
 
@@ -57,11 +58,11 @@ std::optional<uint64_t> parse_limit(const std::string& text) {
   return limit;
 }
 
-// `version2` and `version1`: names of files.
-std::optional<uint64_t> least_limit(const CgroupFiles& files, const char* controller, const char* version2, const char* version1) {
+// `names`: of the files that hold the limit in version 1 and in version 2.
+std::optional<uint64_t> least_limit(const CgroupFiles& files, const char* controller, std::initializer_list<const char*> names) {
   Least<uint64_t> least;
   for_each_group(files, controller, [&](const fs::path& folder) {
-    for (const auto* name : {version2, version1}) least.take(parse_limit(read_system_file(folder / name)));
+    for (const auto* name : names) least.take(parse_limit(read_system_file(folder / name)));
   });
   return least.value();
 }
@@ -78,10 +79,10 @@ std::optional<int> cgroup_cpus(const CgroupFiles& files) {
 }
 
 std::optional<uint64_t> cgroup_memory(const CgroupFiles& files) {
-  return least_limit(files, "memory", "memory.max", "memory.limit_in_bytes");
+  return least_limit(files, "memory", {"memory.max", "memory.limit_in_bytes"});
 }
 
-std::optional<uint64_t> cgroup_processes(const CgroupFiles& files) { return least_limit(files, "pids", "pids.max", "pids.max"); }
+std::optional<uint64_t> cgroup_processes(const CgroupFiles& files) { return least_limit(files, "pids", {"pids.max"}); }
 
 std::optional<int> parse_cpu_max(std::string_view text) {
   std::istringstream stream{std::string(text)};

@@ -6,7 +6,7 @@
 
 namespace trainer::world {
 
-// "user 1000 may have 64 processes and threads together (ulimit -u), and this control group 200 (pids.max)".
+// "user 1000 may have 64 processes and threads together (ulimit -u), and this control group may have 200 (pids.max)".
 std::string describe_process_limits();
 
 // Throws Error that names the limits if `count` more threads cannot run at the same time.

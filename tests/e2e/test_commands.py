@@ -174,7 +174,10 @@ class CommandsTest(ProgramCase):
     def test_answers_without_libtorch(self):
         alone = self.folder / "trainer"
         shutil.copy(BINARY, alone)
-        for arguments in (["--help"], ["help", "train"], ["train", "--help"], ["list", "models"], ["config", "reference"], ["--version"], ["launch", "--help"]):
+        families = [["list", line.split()[0]] for line in re.findall(r"(?m)^[a-z_]+ ", trainer("list").out)]
+        self.assertIn(["list", "samplers"], families)
+        for arguments in (["--help"], ["help", "train"], ["train", "--help"], ["list"], *families, ["config", "reference"], ["--version"],
+                          ["launch", "--help"]):
             run = subprocess.run([alone, *arguments], capture_output=True, text=True)
             self.assertEqual((run.returncode, run.stderr), (0, ""), arguments)
             self.assertGreater(len(run.stdout), 60, arguments)

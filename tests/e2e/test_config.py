@@ -138,7 +138,7 @@ class ConfigTest(FolderCase):
         write_images(data / "val", ("cat", "dog"), 2, first=20)
         (data / "train/dog/00003.png").write_bytes(b"")
         run = self.init("--data", data)
-        self.assertIn(f"1 of 16 images cannot be read, the first is sample 11, {data}/train/dog/00003.png: ", run.err)
+        self.assertIn(f"warning: 1 of 16 training images cannot be read, the first is sample 11, {data}/train/dog/00003.png: ", run.err)
         self.assertRegex(run.out, rf"(?m)^  trainer data show --config '{self.file}' --output images.png ")
         text = self.file.read_text()
         self.assertRegex(text, r"(?m)^experiment: my_photos +# the run lives in runs/my_photos$")
@@ -148,6 +148,17 @@ class ConfigTest(FolderCase):
         numbers = [number for number in range(16) if number != 11]
         mean, std = zip(*(deviation([factor * number % 256 for number in numbers], [1] * 15) for factor in (37, 101, 53)))
         self.assertEqual(text.count(f"    - normalize: {{mean: [{', '.join(mean)}], std: [{', '.join(std)}]}}\n"), 2, text)
+        self.train_one_step()
+
+    @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
+    def test_init_with_a_damaged_image_for_validation(self):
+        data = self.folder / "photos"
+        write_images(data / "train", ("cat", "dog"), 8)
+        write_images(data / "val", ("cat", "dog"), 2, first=20)
+        (data / "val/dog/00001.png").write_bytes(b"")
+        run = self.init("--data", data)
+        self.assertIn(f"warning: 1 of 4 validation images cannot be read, the first is sample 3, {data}/val/dog/00001.png: ", run.err)
+        self.assertRegex(self.file.read_text(), "\n  on_error: skip +# 1 of 20 images cannot be read; `trainer data check` lists all\n")
         self.train_one_step()
 
     @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")

@@ -166,9 +166,9 @@ class DistributionTest(LaunchCase):
         shutil.copytree(self.with_images / "images/dog", self.with_images / "dogs/dog")
         for data, change, text in (
                 ([], lambda other: os.truncate(other / "images/dog/11.ppm", 100),
-                 "other training images than rank 0: image 17 is dog/11.ppm of class 1 with 100 bytes, not "),
+                 "other images than rank 0: image 17 is dog/11.ppm of class 1 with 100 bytes, not "),
                 (["--data", "dogs"], lambda other: (other / "dogs/dog/23.ppm").unlink(),
-                 r"11 validation images, rank 0 has 12; the first difference: only rank 0 has image 11, dog/23\.ppm of class 1 with \d+ bytes; ")):
+                 r"11 images, rank 0 has 12; the first difference: only rank 0 has image 11, dog/23\.ppm of class 1 with \d+ bytes; ")):
             with self.subTest(data):
                 evaluation = ["eval", "--checkpoint", self.run_dir / "checkpoints" / "last.pt", *data]
                 folders = (self.with_images, self.make_other(change))

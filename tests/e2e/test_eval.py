@@ -197,6 +197,11 @@ class EvalTest(Experiment):
         over_itself = ("export", "--checkpoint", self.checkpoint, "--format", "state_dict", "--output", "run/checkpoints/step_00000020.pt")
         self.assertIn("this is the file run/checkpoints/last.pt, which would be overwritten", self.refusal(*over_itself, code=2))
         self.assertEqual(record(), before)
+        shutil.copytree(self.folder / "run", self.folder / "without_config")
+        (self.folder / "without_config" / "config.yaml").unlink()
+        metrics = (self.folder / "without_config" / "metrics.jsonl").read_bytes()
+        row.check(self, self.refusal("report", "without_config", "--output", "without_config/metrics.jsonl", code=2), 2)
+        self.assertEqual((self.folder / "without_config" / "metrics.jsonl").read_bytes(), metrics)
         # What a run does not write may be written twice.
         for _ in range(2):
             self.printed("report", "run", "--output", "run/report.html")
@@ -265,8 +270,12 @@ class PredictTest(Experiment):
         self.assertRegex(run.stdout, r"\Aa\\x0ab\.png  [^\n]*\nc\.png {7}[^\n]*\n\Z")
 
     def test_long_arguments(self):
-        for argument in ("a.b=" + "x" * 100_000, "a." + "b." * 50_000 + "c=1", "x" * 100_000):
-            self.assertNotEqual(self.trainer("predict", "--checkpoint", self.checkpoint, argument).returncode, 0)
+        no_image = "no image to classify; name image files, folders, or - for a list on stdin"
+        bad_image = "1 path cannot be used, as named above; no image was classified"
+        for argument, code, message in (("a.b=" + "x" * 100_000, 2, no_image), ("a." + "b." * 50_000 + "c=1", 2, no_image),
+                                        ("x" * 100_000, 3, bad_image)):
+            refusal = self.refusal("predict", "--checkpoint", self.checkpoint, argument, code=code)
+            self.assertEqual(refusal.splitlines()[-1], f"error: {message}")
 
     def test_the_folder_of_a_run_stands_for_its_best_checkpoint(self):
         best = "run/checkpoints/best.pt"
@@ -353,7 +362,19 @@ class PredictTest(Experiment):
                              r"error: --save-grid \S+: this is .*, which would be overwritten; give another name\n")
         self.assertIn("this is the file moved/val/cat/0.png, which would be overwritten",
                       self.refusal("data", "show", "--config", "config.yaml", "dataset.root=moved", "--output", image, code=2))
+        (self.folder / "link.png").symlink_to(image)
+        self.assertIn("this is the file moved/val/cat/0.png, which would be overwritten",
+                      self.refusal("data", "show", "--config", "config.yaml", "dataset.root=moved", "--output", "link.png", code=2))
         self.assertEqual(image.read_bytes(), before)
+        # Before an image is read.
+        shutil.copytree(self.folder / "moved", self.folder / "unreadable")
+        for path in (self.folder / "unreadable").rglob("*.png"):
+            path.write_bytes(b"")
+        for args in (("predict", "--checkpoint", self.checkpoint, "moved/val", "--save-grid", "grid.txt"),
+                     ("data", "show", "--config", "config.yaml", "dataset.root=unreadable", "--output", "grid.txt")):
+            run = self.trainer(*args)
+            self.assertEqual((run.returncode, run.stdout), (2, ""), run.stderr)
+            self.assertRegex(run.stderr, r"^error: cannot write grid\.txt: [^\n]+; use a name that ends in \.png or \.jpg\n$")
         (self.folder / "null.png").symlink_to("/dev/null")
         self.printed("predict", "--checkpoint", self.checkpoint, image, "--save-grid", "null.png")
         self.assertTrue((self.folder / "null.png").is_symlink())

@@ -40,6 +40,7 @@ class LrFindTest(FolderCase):
         run = self.lr_find("--max-lr", "1e6", "optimizer={name: sgd, lr: 0.01}")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stdout, r"(?m)^\d\d steps from 1e-07 to \S+; then the loss diverged$")
+        self.assertRegex(run.stdout, r"(?m)^the loss is lowest at a learning rate of \S+; from \S+ on it is above the level at which its fall began$")
         self.assertRegex(run.stdout, r"(?m)^To train: trainer --config \S+demo_linear.yaml .* 'optimizer={name: sgd, lr: 0.01}' optimizer.lr=\S+$")
 
     def test_shows_a_bar_and_when_interrupted_the_curve_so_far(self):

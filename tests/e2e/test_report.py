@@ -123,6 +123,25 @@ class ReportTest(unittest.TestCase):
         wrong = trainer("runs", runs, "--columns", "optimizer.lrr")
         self.assertEqual((wrong.returncode, wrong.stderr),
                          (2, 'error: no run has the key "optimizer.lrr" in its config.yaml; did you mean "optimizer.lr"?\n'))
+
+    def test_control_characters_are_shown_in_csv_and_escaped_in_json(self):
+        control = "\x1b]0;title\x07\x7f\u0085"
+        folder = self.folder / f"a{control}"
+        environment = {"ranks": [{"host": f"host{control}", "device": "cpu"}]}
+        for name in ("one", "two"):
+            self.make_run(folder / name, 0.5, experiment=name)
+            (folder / name / "environment.json").write_text(json.dumps(environment))
+        printed = {command: trainer(*command).stdout
+                   for command in (("runs", folder, "--csv"), ("runs", folder, "--json"), ("compare", *folder.iterdir(), "--json"))}
+        table, runs, comparison = printed.values()
+        for text in printed.values():
+            self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+        shown = r"\x1b]0;title\x07\x7f\xc2\x85"
+        self.assertEqual({(pathlib.Path(row["run"]).parent.name, row["where"]) for row in csv.DictReader(table.splitlines())},
+                         {(f"a{shown}", f"host{shown}, cpu")})
+        self.assertEqual({(pathlib.Path(run["run"]).parent, run["where"]) for run in json.loads(runs)}, {(folder, f"host{control}, cpu")})
+        self.assertEqual({pathlib.Path(run).parent for run in json.loads(comparison)["runs"]}, {folder})
+
     def test_deeply_nested_json_is_refused_by_name(self):
         folder = self.folder / "deep"
         deep = "[" * 200_000 + "]" * 200_000
@@ -189,6 +208,20 @@ class ReportTest(unittest.TestCase):
         view.press("ArrowRight")
         view.wait_for(f"{first_value} !== {json.dumps(latest)}")
 
+    @unittest.skipUnless(HAS_IMAGES, "built without OpenCV")
+    def test_each_evaluation_has_the_pictures_of_its_own_mistakes(self):
+        page = self.report(self.runs / "images").read_text()
+        run = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL).group(1))["runs"][0]
+        pictures = {}
+        for which in ("evaluation", "best_evaluation"):
+            for mistake in run[which]["mistakes"]:
+                self.assertTrue(mistake["image"].startswith("data:image/jpeg;base64,"))
+                pictures.setdefault(mistake["index"], set()).add(mistake["image"])
+        # The first index is one of both.
+        self.assertEqual(sorted(pictures), [3, 399, 499])
+        self.assertEqual([len(images) for images in pictures.values()], [1, 1, 1])
+        self.assertEqual(len(set.union(*pictures.values())), 3)
+
     def make_run(self, folder, top1, losses=(), **settings):
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in settings.items()))
@@ -217,6 +250,18 @@ class ReportTest(unittest.TestCase):
         # The first loss would flatten the others.
         self.assertEqual(view.evaluate("charts.filter((chart) => chart.isLog).map((chart) => chart.metric)"), ["loss"])
         self.assertLessEqual(view.evaluate("document.documentElement.scrollWidth"), 1400)
+
+    @unittest.skipUnless(HAS_BROWSER, "no Chromium")
+    def test_runs_with_equal_seeds_are_no_repetitions(self):
+        sweep = self.folder / "seeds"
+        for name, seed, lr in (("a", 0, 0.1), ("b", 0, 0.1), ("c", 1, 0.2)):
+            self.make_run(sweep / name, 0.5, seed=seed, optimizer=f"{{name: sgd, lr: {lr}}}")
+        view = self.open_browser()
+        view.open(f"file://{self.report(*sorted(sweep.iterdir()))}")
+        view.wait_for("document.querySelector('#run-table table') !== null")
+        text = view.evaluate("document.querySelector('#run-table').textContent")
+        self.assertIn("50.00%", text)
+        self.assertNotIn("Over the seeds", text)
 
     def test_a_long_run_makes_a_small_page(self):
         folder = self.folder / "long"
@@ -297,6 +342,14 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(training.wait(timeout=60), 75)
         answer, body = self.request(port, path=f"{path}data")
         self.assertEqual((answer.status, json.loads(body)["runs"][0]["state"]), (200, "stopped"))
+        subtitle = "document.querySelector('#subtitle').textContent"
+        if HAS_BROWSER:
+            view.wait_for("data.runs[0].state === 'stopped'")
+            # From here on all answers are 304.
+            view.evaluate("window.realFetch = fetch; window.fetch = () => Promise.reject(); null")
+            view.wait_for(f"{subtitle}.startsWith('Not connected: trainer report has ended, or cannot be reached. Read ')")
+            view.evaluate("window.fetch = realFetch; null")
+            view.wait_for(f"{subtitle}.startsWith('Followed live; read ')")
         unchanged, body = self.request(port, path=f"{path}data", **{"If-None-Match": answer.getheader("ETag")})
         self.assertEqual((unchanged.status, body), (304, ""))
         many_ranges = "bytes=" + ",".join(["0-"] * 2600)
@@ -312,6 +365,14 @@ class ReportTest(unittest.TestCase):
         begin = time.monotonic()
         self.assertEqual(report.wait(timeout=20), 0)
         self.assertLess(time.monotonic() - begin, 3)
+
+        if HAS_BROWSER:
+            again = subprocess.Popen([BINARY, "report", "--live", run_dir, "--port", str(port)], cwd=ROOT, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            self.addCleanup(again.communicate)
+            self.addCleanup(again.kill)
+            self.assertNotEqual(again.stdout.readline().strip(), address)
+            view.wait_for(f"{subtitle}.startsWith('Not connected: the answer has the status 403; if trainer report was started again, ')")
 
 
 if __name__ == "__main__":

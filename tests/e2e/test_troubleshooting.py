@@ -10,7 +10,6 @@ import test_container  # noqa: E402
 import test_cuda_module  # noqa: E402
 import test_datasets  # noqa: E402
 import test_distribution  # noqa: E402
-import test_elastic  # noqa: E402
 import test_eval  # noqa: E402
 import test_event_command  # noqa: E402
 import test_failures  # noqa: E402
@@ -25,7 +24,7 @@ import test_stopping  # noqa: E402
 import test_trainer  # noqa: E402
 from troubleshooting import PAGE, PLACEHOLDERS, read_rows  # noqa: E402
 
-CASES = (test_checkpoints.CheckpointsTest, test_container.ContainerTest, test_cuda_module.CudaModuleTest, test_datasets.DatasetsTest, test_distribution.DistributionTest, test_elastic.ElasticTest,
+CASES = (test_checkpoints.CheckpointsTest, test_container.ContainerTest, test_cuda_module.CudaModuleTest, test_datasets.DatasetsTest, test_distribution.DistributionTest,
          test_eval.EvalTest, test_eval.PredictTest, test_event_command.EventCommandTest, test_failures.FailuresTest, test_hosts.HostsTest, test_image_folder.ImageFolderTest, test_lmdb.LmdbTest,
          test_ranks.RanksTest, test_refused_starts.RefusedStartsTest, test_report.ReportTest, test_slurm.SlurmTest, test_stopping.StoppingTest, test_trainer.TrainerTest)
 

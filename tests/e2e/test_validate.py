@@ -41,6 +41,13 @@ class ValidateTest(unittest.TestCase):
         self.assertAlmostEqual(found["time"]["training_seconds"], 39000 * found["time"]["step_seconds"])
         self.assertAlmostEqual(found["time"]["epoch_seconds"], 195 * found["time"]["step_seconds"])
 
+    def test_json_is_valid_whatever_a_name_holds(self):
+        for name, shown in ((b"caf\xe9.yaml", "caf\ufffd.yaml"), ("a\x1b\x7f\u0085.yaml".encode(), "a\x1b\x7f\u0085.yaml")):
+            run = validate("--config", os.fsdecode(name), "--json")
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertNotRegex(run.stdout, r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+            self.assertIn(shown, json.loads(run.stdout)["problems"][0])
+
     def test_frozen_layers(self):
         frozen = ["dataset.root=nowhere", "model.freeze=[conv1, bn1, layer1, layer2, layer3, layer4.0, layer4.1.conv1]"]
         run = validate("--config", DDP, *frozen, "--json")

@@ -1,7 +1,7 @@
-struct HuberOptions : config::Options {
+struct HuberOptions : Options {
   double delta = 1.0;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("delta", delta, {.min = 0, .min_excluded = true, .doc = "Difference from which on the loss grows linearly."});
   }
 };

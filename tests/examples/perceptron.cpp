@@ -10,7 +10,7 @@ namespace {
 struct PerceptronOptions : ClassifierOptions {
   int64_t hidden_features = 64;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     describe_num_classes(keys);
     keys.add("hidden_features", hidden_features, {.min = 1, .doc = "Outputs of the hidden layer."});
   }

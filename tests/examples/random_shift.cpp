@@ -7,7 +7,7 @@ namespace {
 
 class RandomShift final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("pixels", pixels_, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = "Largest shift.", .required = true});
   }
 

@@ -7,10 +7,10 @@
 namespace trainer::optim {
 namespace {
 
-struct SignSgdOptions : config::Options {
+struct SignSgdOptions : Options {
   double lr = 0.001;
 
-  void describe(config::KeyTable& keys) override { keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."}); }
+  void describe(KeyTable& keys) override { keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."}); }
 };
 
 class SignSgd : public Optimizer {

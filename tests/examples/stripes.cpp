@@ -5,11 +5,11 @@
 namespace trainer::datasets {
 namespace {
 
-struct StripesOptions : config::Options {
+struct StripesOptions : Options {
   int64_t num_train = 1000;
   int64_t num_validation = 200;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("num_train", num_train, {.min = 1, .unit = "images", .doc = "Size of the training set."});
     keys.add("num_validation", num_validation, {.min = 1, .unit = "images", .doc = "Size of the validation set."});
   }

@@ -157,7 +157,7 @@ TEST_F(Gpu, Float16SkipsOneStepOfANanLoss) {
 TEST_F(Gpu, CollectivesOfNcclWithOneRank) {
   const auto activity = std::make_shared<distributed::Activity>();
   distributed::ProcessGroups groups(c10::make_intrusive<c10d::HashStore>(), 0, 1,
-                                    {.backend = config::BackendChoice::kNccl,
+                                    {.backend = distributed::BackendChoice::kNccl,
                                      .device = kDevice,
                                      .cuda = cuda().module,
                                      .activity = activity,

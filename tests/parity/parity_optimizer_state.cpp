@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
+#include "config/sections/training.h"
 #include "optim/ema.h"
 #include "state/module.h"
 #include "tests/testing/string_output.h"
@@ -23,11 +24,11 @@ struct Problem : torch::nn::Module {
   optim::test::OptimizerProblem values;
 };
 
-config::EmaSection read_ema(const std::string& yaml) {
-  config::EmaSection ema;
+optim::EmaOptions read_ema(const std::string& yaml) {
+  optim::EmaOptions ema;
   config::Problems problems;
   config::read_section(
-      config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { ema.describe(keys); }, "ema", problems);
+      config::parse_yaml(yaml, "test"), [&](KeyTable& keys) { describe(keys, ema); }, "ema", problems);
   problems.throw_if_any();
   return ema;
 }

@@ -51,14 +51,18 @@ class Hosts:
         """The words that make a command line run on that host."""
         return ["ip", "netns", "exec", self.spaces[host], "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
 
-    def silence_name_server(self, case, host):
-        """From now on, programs on that host wait ten seconds for each look-up of a name or an address that /etc/hosts does not have."""
-        # `ip netns exec` puts these files in place of those in /etc.
+    def write_etc(self, case, host, files):
+        """Programs on that host find these files in /etc: name and text."""
+        # `ip netns exec` puts those of this folder in place of those in /etc.
         folder = pathlib.Path("/etc/netns") / self.spaces[host]
         folder.mkdir(parents=True)
         case.addCleanup(shutil.rmtree, folder)
-        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
-        (folder / "nsswitch.conf").write_text("hosts: files dns\npasswd: files\ngroup: files\n")
+        for name, text in files.items():
+            (folder / name).write_text(text)
+
+    def silence_name_server(self, case, host):
+        """From now on, programs on that host wait ten seconds for each look-up of a name or an address that /etc/hosts does not have."""
+        self.write_etc(case, host, {"resolv.conf": "nameserver 127.0.0.1\n", "nsswitch.conf": "hosts: files dns\npasswd: files\ngroup: files\n"})
         run("ip", "netns", "exec", self.spaces[host], "iptables", "-A", "INPUT", "-p", "udp", "--dport", "53", "-j", "DROP")
 
     def slow_down(self, host, rate):

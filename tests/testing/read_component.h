@@ -10,18 +10,18 @@
 namespace trainer::testing {
 
 // The component and options of "{name: …, key: value, …}". Throws UsageError if the key table refuses them.
-inline config::ComponentConfig read_component(const config::RegistryBase& registry, const std::string& yaml) {
-  config::ComponentConfig component;
+inline ComponentConfig read_component(const RegistryBase& registry, const std::string& yaml) {
+  ComponentConfig component;
   config::Problems problems;
   config::read_section(
-      config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { keys.add_component("name", component, registry, "", "doc"); },
-      "component", problems);
+      config::parse_yaml(yaml, "test"), [&](KeyTable& keys) { keys.add_component("name", component, registry, "", "doc"); }, "component",
+      problems);
   problems.throw_if_any();
   return component;
 }
 
 // The components of a list: "[name, name: {key: value}]".
-inline std::vector<config::ComponentConfig> read_components(const config::RegistryBase& registry, const std::string& yaml) {
+inline std::vector<ComponentConfig> read_components(const RegistryBase& registry, const std::string& yaml) {
   return config::read_components(yaml, "test", registry);
 }
 

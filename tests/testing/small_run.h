@@ -29,7 +29,7 @@ struct SmallSession {
     return config::load_text(text, "test.yaml", overrides, session::all_registries());
   }
   static config::Experiment on_cpu(config::Experiment experiment) {
-    experiment.runtime.device = config::DeviceChoice::kCpu;
+    experiment.runtime.device = device::DeviceChoice::kCpu;
     return experiment;
   }
   // Options that resume from the newest checkpoint of the folder, if it has one, and save there.

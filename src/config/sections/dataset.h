@@ -1,6 +1,7 @@
 #pragma once
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
+#include "config/registries.h"
 
 namespace trainer::config {
 

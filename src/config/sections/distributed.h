@@ -1,28 +1,24 @@
 #pragma once
 // How the processes of a run find each other and work together.
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
+#include "distributed/options.h"
+#include "supervision/options.h"
 
 namespace trainer::config {
 
-enum class BackendChoice { kAuto, kGloo, kNccl };
-enum class GradientCompression { kNone, kFloat16, kBfloat16 };
-
 struct DistributedSection {
-  BackendChoice backend = BackendChoice::kAuto;
+  distributed::BackendChoice backend = distributed::BackendChoice::kAuto;
   std::string init_method = "env://";
   std::string secret_file = {};
   int64_t timeout_seconds = 600;
-  int64_t hang_seconds = 300;
+  int64_t hang_seconds = supervision::kDefaultHangLimit.count();
   double straggler_ratio = 1.5;
   bool sync_batch_norm = true;
-  double bucket_cap_mb = 25;
-  bool broadcast_buffers = true;
-  bool find_unused_parameters = false;
-  bool gradient_as_bucket_view = true;
-  GradientCompression gradient_compression = GradientCompression::kNone;
+  distributed::DataParallelOptions data_parallel = {};
 
   void describe(KeyTable& keys) {
+    using distributed::BackendChoice, distributed::GradientCompression;
     keys.add_choice("backend", backend, {{"auto", BackendChoice::kAuto}, {"gloo", BackendChoice::kGloo}, {"nccl", BackendChoice::kNccl}},
                     {.doc = "What carries tensors between processes; auto: nccl between GPUs, else gloo."});
     keys.add("init_method", init_method,
@@ -48,16 +44,16 @@ struct DistributedSection {
     keys.add("sync_batch_norm", sync_batch_norm,
              {.doc = "Batch normalisation over the batches of all processes together; false: each over its own."});
     keys.add(
-        "bucket_cap_mb", bucket_cap_mb,
+        "bucket_cap_mb", data_parallel.bucket_cap_mb,
         {.min = 0, .min_excluded = true, .unit = "MiB", .doc = "Gradients are joined up to this size and then sent, during backward."});
-    keys.add("broadcast_buffers", broadcast_buffers,
+    keys.add("broadcast_buffers", data_parallel.broadcast_buffers,
              {.doc = "Take the running statistics of rank 0 before each forward pass; without effect where they are synchronised anyway."});
-    keys.add("find_unused_parameters", find_unused_parameters,
+    keys.add("find_unused_parameters", data_parallel.find_unused_parameters,
              {.doc = "Allow parameters that take no part in a step's loss; costs a walk through the graph in every step."});
-    keys.add("gradient_as_bucket_view", gradient_as_bucket_view,
+    keys.add("gradient_as_bucket_view", data_parallel.gradient_as_bucket_view,
              {.doc = "Keep gradients in the memory that is sent, which saves a copy of them."});
     keys.add_choice(
-        "gradient_compression", gradient_compression,
+        "gradient_compression", data_parallel.gradient_compression,
         {{"none", GradientCompression::kNone}, {"float16", GradientCompression::kFloat16}, {"bfloat16", GradientCompression::kBfloat16}},
         {.doc = "Send gradients in this type; halves the traffic and rounds."});
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 
 namespace trainer::config {
 

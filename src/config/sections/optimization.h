@@ -1,7 +1,22 @@
 #pragma once
 // The loss, the optimizer and its schedule.
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
+#include "optim/options.h"
+
+namespace trainer {
+
+// Beside KeyTable, where the compiler looks for it.
+inline void describe(KeyTable& keys, optim::ParameterGroupOptions& options) {
+  keys.add("parameters", options.parameters,
+           {.doc = "Layers and parameters, by their names or the beginnings of them up to a dot, as in [fc].",
+            .required = true,
+            .may_be_empty = false});
+  keys.add("lr_factor", options.lr_factor, {.min = 0, .doc = "Their learning rate, as a factor on that of the others."});
+  keys.add("weight_decay", options.weight_decay, {.min = 0, .doc = "Instead of the optimizer's weight_decay; null: that one."});
+}
+
+}  // namespace trainer
 
 namespace trainer::config {
 
@@ -13,26 +28,11 @@ struct LossSection {
   }
 };
 
-struct ParameterGroupSection {
-  std::vector<std::string> parameters;
-  double lr_factor = 1;
-  std::optional<double> weight_decay;
-
-  void describe(KeyTable& keys) {
-    keys.add("parameters", parameters,
-             {.doc = "Layers and parameters, by their names or the beginnings of them up to a dot, as in [fc].",
-              .required = true,
-              .may_be_empty = false});
-    keys.add("lr_factor", lr_factor, {.min = 0, .doc = "Their learning rate, as a factor on that of the others."});
-    keys.add("weight_decay", weight_decay, {.min = 0, .doc = "Instead of the optimizer's weight_decay; null: that one."});
-  }
-};
-
 struct OptimizerSection {
   ComponentConfig component;
   bool decay_norm_and_bias = true;
   bool skip_zero_grads = false;
-  std::vector<ParameterGroupSection> groups = {};
+  std::vector<optim::ParameterGroupOptions> groups = {};
 
   void describe(KeyTable& keys, const RegistryBase& optimizers) {
     keys.add_component("name", component, optimizers, "sgd", "The update rule.");
@@ -51,21 +51,19 @@ struct OptimizerSection {
 
 struct LrSchedulerSection {
   ComponentConfig component;
-  int64_t warmup_steps = 0;
-  double warmup_epochs = 0;
-  double warmup_start_factor = 0.01;
+  optim::WarmupOptions warmup = {};
 
   void describe(KeyTable& keys, const RegistryBase& lr_schedulers) {
     keys.add_component("name", component, lr_schedulers, "constant", "The learning rate as a function of the step.");
-    keys.add("warmup_steps", warmup_steps,
+    keys.add("warmup_steps", warmup.steps,
              {.min = 0,
               .unit = "steps",
               .doc = "Linear warm-up before the schedule, which then covers the remaining steps; this or warmup_epochs."});
-    keys.add("warmup_epochs", warmup_epochs, {.min = 0, .unit = "epochs", .doc = "The same in epochs; fractions allowed."});
-    keys.add("warmup_start_factor", warmup_start_factor,
+    keys.add("warmup_epochs", warmup.epochs, {.min = 0, .unit = "epochs", .doc = "The same in epochs; fractions allowed."});
+    keys.add("warmup_start_factor", warmup.start_factor,
              {.min = 0, .max = 1, .doc = "Part of the learning rate that the warm-up starts from."});
     keys.refuse("warmup_epochs", [this] {
-      return warmup_steps > 0 && warmup_epochs > 0 ? "given together with lr_scheduler.warmup_steps; keep one of them" : "";
+      return warmup.steps > 0 && warmup.epochs > 0 ? "given together with lr_scheduler.warmup_steps; keep one of them" : "";
     });
   }
 };

@@ -1,35 +1,35 @@
 #pragma once
 // The device, the precision and the threads of the computation.
 
-#include "config/key_table.h"
+#include "amp/options.h"
+#include "base/keys/key_table.h"
+#include "device/options.h"
 
 namespace trainer::config {
 
-enum class DeviceChoice { kAuto, kCpu, kCuda };
-enum class DtypeChoice { kFloat32, kFloat64 };
-enum class ConvolutionChoice { kAuto, kDirect, kWinograd2, kWinograd4 };
-inline const Choices<ConvolutionChoice> kConvolutionChoices = {{"auto", ConvolutionChoice::kAuto},
-                                                               {"direct", ConvolutionChoice::kDirect},
-                                                               {"winograd2", ConvolutionChoice::kWinograd2},
-                                                               {"winograd4", ConvolutionChoice::kWinograd4}};
+inline const Choices<device::ConvolutionChoice> kConvolutionChoices = {{"auto", device::ConvolutionChoice::kAuto},
+                                                                       {"direct", device::ConvolutionChoice::kDirect},
+                                                                       {"winograd2", device::ConvolutionChoice::kWinograd2},
+                                                                       {"winograd4", device::ConvolutionChoice::kWinograd4}};
 enum class FuseChoice { kAuto, kOff };
 
 struct RuntimeSection {
-  DeviceChoice device = DeviceChoice::kAuto;
-  DtypeChoice dtype = DtypeChoice::kFloat32;
+  device::DeviceChoice device = device::DeviceChoice::kAuto;
+  device::FloatType dtype = device::FloatType::kFloat32;
   Auto<int64_t> threads = {};
   bool deterministic = false;
   bool cudnn_benchmark = true;
   Auto<bool> allow_tf32 = {};
   Auto<bool> channels_last = {};
-  ConvolutionChoice convolution = ConvolutionChoice::kAuto;
+  device::ConvolutionChoice convolution = device::ConvolutionChoice::kAuto;
   FuseChoice fuse = FuseChoice::kAuto;
   std::string cuda_allocator = {};
 
   void describe(KeyTable& keys) {
+    using device::DeviceChoice, device::FloatType;
     keys.add_choice("device", device, {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}},
                     {.doc = "auto: the GPU where there is one."});
-    keys.add_choice("dtype", dtype, {{"float32", DtypeChoice::kFloat32}, {"float64", DtypeChoice::kFloat64}},
+    keys.add_choice("dtype", dtype, {{"float32", FloatType::kFloat32}, {"float64", FloatType::kFloat64}},
                     {.doc = "Type of parameters and images; float64 is for exact comparisons."});
     keys.add("threads", threads,
              {.min = 1,
@@ -71,10 +71,7 @@ enum class AmpDtype { kAuto, kBfloat16, kFloat16 };
 struct AmpSection {
   Auto<bool> enabled = {};
   AmpDtype dtype = AmpDtype::kAuto;
-  double init_scale = 65536;
-  double growth_factor = 2;
-  double backoff_factor = 0.5;
-  int64_t growth_interval = 2000;
+  amp::GradScalerOptions scaler = {};
 
   void describe(KeyTable& keys) {
     keys.add("enabled", enabled,
@@ -83,16 +80,17 @@ struct AmpSection {
     keys.add_choice("dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}, {"float16", AmpDtype::kFloat16}},
                     {.doc = "Type of the autocast operations; auto: bfloat16. float16 brings the GradScaler with it, whose keys follow."});
     // The scale and its reciprocal are float32, and the scale may grow.
-    keys.add("init_scale", init_scale, {.min = 1e-30, .max = 1e30, .doc = "What the loss is multiplied by at first."});
-    keys.add("growth_factor", growth_factor,
+    keys.add("init_scale", scaler.init_scale, {.min = 1e-30, .max = 1e30, .doc = "What the loss is multiplied by at first."});
+    keys.add("growth_factor", scaler.growth_factor,
              {.min = 1, .min_excluded = true, .doc = "The scale grows by this factor after growth_interval steps without an overflow."});
-    keys.add("backoff_factor", backoff_factor,
+    keys.add("backoff_factor", scaler.backoff_factor,
              {.min = 0,
               .max = 1,
               .min_excluded = true,
               .max_excluded = true,
               .doc = "The scale falls by this factor at an overflow, and the step is skipped."});
-    keys.add("growth_interval", growth_interval, {.min = 1, .unit = "steps", .doc = "Steps without an overflow before the scale grows."});
+    keys.add("growth_interval", scaler.growth_interval,
+             {.min = 1, .unit = "steps", .doc = "Steps without an overflow before the scale grows."});
   }
 };
 

@@ -1,21 +1,22 @@
 #pragma once
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
+#include "optim/options.h"
+
+namespace trainer {
+
+// Beside KeyTable, where the compiler looks for it.
+inline void describe(KeyTable& keys, optim::EmaOptions& options) {
+  keys.add("decay", options.decay, {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the average that is kept in each step."});
+  keys.add("warmup", options.warmup,
+           {.doc = "Keep less at first, (1 + n) / (10 + n) in the n-th step, so that the beginning is soon forgotten."});
+}
+
+}  // namespace trainer
 
 namespace trainer::config {
 
 enum class OnNonFinite { kStop, kSkip };
-
-struct EmaSection {
-  double decay = 0.999;
-  bool warmup = true;
-
-  void describe(KeyTable& keys) {
-    keys.add("decay", decay, {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the average that is kept in each step."});
-    keys.add("warmup", warmup,
-             {.doc = "Keep less at first, (1 + n) / (10 + n) in the n-th step, so that the beginning is soon forgotten."});
-  }
-};
 
 struct EarlyStoppingSection {
   int64_t patience = 10;
@@ -37,7 +38,7 @@ struct TrainingSection {
   std::optional<double> max_grad_norm;
   std::optional<double> max_minutes;
   OnNonFinite on_non_finite = OnNonFinite::kStop;
-  std::optional<EmaSection> ema;
+  std::optional<optim::EmaOptions> ema;
   std::optional<EarlyStoppingSection> early_stopping;
   std::optional<int64_t> overfit_batches;
   bool extend = false;

@@ -1,18 +1,18 @@
 #pragma once
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
+#include "task/options.h"
 
 namespace trainer::config {
-
-enum class TestTimeAugmentation { kNone, kFlip, kFlipAndShift };
 
 struct ValidationSection {
   std::optional<int64_t> every_epochs = 1;
   std::optional<int64_t> every_steps = {};
   int64_t batch_size = 256;
-  TestTimeAugmentation tta = TestTimeAugmentation::kNone;
+  task::TestTimeAugmentation tta = task::TestTimeAugmentation::kNone;
 
   void describe(KeyTable& keys) {
+    using task::TestTimeAugmentation;
     keys.add("every_epochs", every_epochs,
              {.min = 1,
               .unit = "epochs",

@@ -8,7 +8,7 @@
 
 namespace trainer::input {
 
-BatchMixer::BatchMixer(const std::vector<config::ComponentConfig>& components, int64_t num_classes, uint64_t seed)
+BatchMixer::BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed)
     : num_classes_(num_classes), seed_(seed) {
   for (const auto& component : components) transforms_.push_back(batch_transform_registry().make(component));
 }

@@ -14,7 +14,7 @@ namespace trainer::input {
 class BatchMixer {
  public:
   // `components`: at least one, of batch_transform_registry(). `seed`: of all random numbers of the run.
-  BatchMixer(const std::vector<config::ComponentConfig>& components, int64_t num_classes, uint64_t seed);
+  BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed);
 
   struct Mixed {
     torch::Tensor images;   // a new tensor, as BatchTransform::apply returns it

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 
 namespace trainer::input {
 
@@ -17,7 +17,7 @@ struct Mix {
 };
 
 // The keys of a transform of batches, and the transform itself.
-class BatchTransform : public config::Options {
+class BatchTransform : public Options {
  public:
   // Whether it needs samples with height and width.
   virtual bool needs_images() const { return false; }
@@ -27,7 +27,7 @@ class BatchTransform : public config::Options {
   virtual Mix apply(const torch::Tensor& images, at::Generator& generator) const = 0;
 };
 
-using BatchTransformRegistry = config::Registry<std::shared_ptr<const BatchTransform>>;
+using BatchTransformRegistry = Registry<std::shared_ptr<const BatchTransform>>;
 
 const BatchTransformRegistry& batch_transform_registry();
 

@@ -26,7 +26,7 @@ Span draw_span(int64_t length, double half_size, at::Generator& generator) {
 
 class Cutmix final : public BatchTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("alpha", alpha_,
              {.min = 0,
               .max = 1000,

@@ -8,7 +8,7 @@ namespace {
 
 class Mixup final : public BatchTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("alpha", alpha_,
              {.min = 0,
               .max = 1000,

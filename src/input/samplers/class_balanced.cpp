@@ -11,7 +11,7 @@ namespace {
 struct ClassBalancedOptions : SamplerOptions {
   std::optional<int64_t> num_samples;
 
-  void describe(config::KeyTable& keys) override { describe_num_samples(keys, num_samples); }
+  void describe(KeyTable& keys) override { describe_num_samples(keys, num_samples); }
   bool needs_classes() const override { return true; }
 };
 

@@ -45,7 +45,7 @@ class WeightedSampler : public Sampler {
 
 }  // namespace
 
-void describe_num_samples(config::KeyTable& keys, std::optional<int64_t>& num_samples) {
+void describe_num_samples(KeyTable& keys, std::optional<int64_t>& num_samples) {
   keys.add("num_samples", num_samples,
            {.min = 1,
             .max = std::numeric_limits<int32_t>::max(),  // the order of an epoch is a list in memory

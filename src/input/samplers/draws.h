@@ -11,7 +11,7 @@
 namespace trainer::input {
 
 // The key num_samples of samplers that draw.
-void describe_num_samples(config::KeyTable& keys, std::optional<int64_t>& num_samples);
+void describe_num_samples(KeyTable& keys, std::optional<int64_t>& num_samples);
 
 // Throws UsageError if the training set is too large for weights.
 void check_can_be_weighted(const SamplerContext& context);

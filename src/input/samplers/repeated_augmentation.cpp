@@ -10,7 +10,7 @@ namespace {
 struct RepeatedAugmentationOptions : SamplerOptions {
   int64_t repeats = 3;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("repeats", repeats, {.min = 1, .unit = "times", .doc = "How often an image comes in a row."});
   }
 };

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 #include "input/dataset.h"
 
 namespace trainer::input {
@@ -25,7 +25,7 @@ class Sampler {
 };
 
 // Options of a sampler.
-struct SamplerOptions : config::Options {
+struct SamplerOptions : Options {
   // Whether it needs a data set with classes.
   virtual bool needs_classes() const { return false; }
   // The file whose content decides what is drawn; empty: none does.
@@ -42,7 +42,7 @@ struct SamplerContext {
 };
 
 // The functions that make samplers throw UsageError or DataError when the options do not fit the data.
-using SamplerRegistry = config::Registry<std::unique_ptr<Sampler>, const SamplerContext&>;
+using SamplerRegistry = Registry<std::unique_ptr<Sampler>, const SamplerContext&>;
 
 const SamplerRegistry& sampler_registry();
 

@@ -6,7 +6,7 @@ namespace trainer::input {
 namespace {
 
 struct ShuffledOptions : SamplerOptions {
-  void describe(config::KeyTable&) override {}
+  void describe(KeyTable&) override {}
 };
 
 class Shuffled : public Sampler {

@@ -20,7 +20,7 @@ struct SubsetOptions : SamplerOptions {
   std::optional<double> fraction;
   std::optional<int64_t> count;
 
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("fraction", fraction,
              {.min = 0,
               .max = 1,

@@ -23,7 +23,7 @@ struct WeightedOptions : SamplerOptions {
   bool replacement = true;
 
   std::string file() const override { return weights; }
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add(
         "weights", weights,
         {.doc = "A text file with one number >= 0 a line for each training image, in the order of the data set's files, also for those "

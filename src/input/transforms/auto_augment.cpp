@@ -21,7 +21,7 @@ const SubPolicies& sub_policies(Policy policy) {
 // As torchvision.transforms.AutoAugment.
 class AutoAugment final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add_choice("policy", policy_, {{"imagenet", Policy::kImageNet}, {"cifar10", Policy::kCifar10}, {"svhn", Policy::kSvhn}},
                     {.doc = "The data set that the pairs of operations were learned on."});
   }

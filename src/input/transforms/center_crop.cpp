@@ -10,7 +10,7 @@ namespace {
 
 class CenterCrop final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     size_.describe(keys, "One number: height and width; or [height, width]. Where the image is smaller, black is added.");
   }
 

@@ -20,7 +20,7 @@ Range range_of(const std::vector<double>& values, double center) {
 
 class ColorJitter final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     const auto add_factor = [&keys](const std::string& name, std::vector<double>& values, const std::string& of_zero) {
       keys.add(name, values,
                {.min = 0,

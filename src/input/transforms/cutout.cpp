@@ -9,7 +9,7 @@ namespace {
 
 class Cutout final : public ErasingTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("size", size_, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = "Height and width of the square.", .required = true});
   }
 

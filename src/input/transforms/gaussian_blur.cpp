@@ -13,7 +13,7 @@ namespace {
 
 class GaussianBlur final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("kernel_size", kernel_size_,
              {.min = 1,
               .max = kMaxPixels,

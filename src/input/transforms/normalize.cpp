@@ -9,7 +9,7 @@
 
 namespace trainer::input {
 
-void Normalize::describe(config::KeyTable& keys) {
+void Normalize::describe(KeyTable& keys) {
   keys.add("mean", mean, {.doc = "One for each channel, of pixel values from 0 to 1.", .required = true});
   keys.add("std", std, {.min = 0, .min_excluded = true, .doc = "One for each channel.", .required = true});
   const auto warn_above_one = [&keys](const char* key, const std::vector<double>& values) {

@@ -2,16 +2,16 @@
 
 #include <vector>
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 
 namespace trainer::input {
 
 // The keys of `normalize`.
-struct Normalize final : config::Options {
+struct Normalize final : Options {
   std::vector<double> mean;
   std::vector<double> std;
 
-  void describe(config::KeyTable& keys) override;
+  void describe(KeyTable& keys) override;
 };
 
 }  // namespace trainer::input

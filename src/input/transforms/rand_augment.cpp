@@ -8,7 +8,7 @@ namespace {
 // As torchvision.transforms.RandAugment.
 class RandAugment final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("num_ops", num_ops_, {.min = 1, .max = 100, .unit = "operations", .doc = "Applied one after another."});
     keys.add("magnitude", magnitude_, {.min = 0, .doc = "Of all operations: a number below num_magnitude_bins."});
     keys.add("num_magnitude_bins", num_magnitude_bins_, {.min = 2, .max = 1000, .doc = "Number of magnitudes."});

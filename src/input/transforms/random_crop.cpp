@@ -11,7 +11,7 @@ namespace {
 
 class RandomCrop final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     size_.describe(keys, "One number: height and width of what is cut out; or [height, width].");
     keys.add("padding", padding_, {.min = 0, .max = kMaxPixels, .unit = "pixels", .doc = "Added on each side before cutting."});
     keys.add_choice("padding_mode", padding_mode_, {{"zero", Padding::kZero}, {"reflect", Padding::kReflect}},

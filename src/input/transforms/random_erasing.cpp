@@ -13,7 +13,7 @@ constexpr int kTries = 10;
 
 class RandomErasing final : public ErasingTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that a part is erased."});
     keys.add("scale", scale_, {.min = 0, .max = 1, .doc = "Least and greatest part of the image's area."});
     keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Least and greatest ratio of height to width."});

@@ -6,9 +6,7 @@ namespace {
 
 class RandomGrayscale final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
-    keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image loses its colours."});
-  }
+  void describe(KeyTable& keys) override { keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image loses its colours."}); }
 
   Frame plan(Frame frame) const override { return frame; }
   bool uses_color() const override { return true; }

@@ -5,7 +5,7 @@ namespace {
 
 class RandomHorizontalFlip final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is mirrored."});
     keys.add("alternate", alternate_,
              {.doc = "Mirror each image in every second epoch, so that any two successive epochs show it once as it is and once mirrored; "

@@ -10,7 +10,7 @@ namespace {
 
 class RandomResizedCrop final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     size_.describe(keys, "Of the result: one number for height and width, or [height, width].");
     keys.add("scale", scale_, {.min = 0, .max = 1, .min_excluded = true, .doc = "Least and greatest part of the image's area."});
     keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Least and greatest ratio of width to height."});

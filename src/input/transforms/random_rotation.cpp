@@ -9,7 +9,7 @@ namespace {
 
 class RandomRotation final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("degrees", degrees_,
              {.min = -360,
               .max = 360,

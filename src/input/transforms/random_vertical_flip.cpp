@@ -5,9 +5,7 @@ namespace {
 
 class RandomVerticalFlip final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
-    keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is flipped."});
-  }
+  void describe(KeyTable& keys) override { keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is flipped."}); }
 
   Frame plan(Frame frame) const override { return frame; }
 

@@ -10,14 +10,14 @@ bool is_range(const std::vector<double>& values) { return values.size() == 2 && 
 
 }  // namespace
 
-void require_range(config::KeyTable& keys, const std::string& key, const std::vector<double>& values) {
+void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values) {
   keys.refuse(key, [&values]() -> std::string {
     if (is_range(values)) return "";
     return fmt::format("[{}] is not a range; give [least, greatest]", fmt::join(values, ", "));
   });
 }
 
-void require_number_or_range(config::KeyTable& keys, const std::string& key, const std::vector<double>& values) {
+void require_number_or_range(KeyTable& keys, const std::string& key, const std::vector<double>& values) {
   keys.refuse(key, [&values]() -> std::string {
     if (is_range(values) || (values.size() == 1 && values.front() >= 0)) return "";
     return fmt::format("[{}] is not a range; give one number that is not negative, or [least, greatest]", fmt::join(values, ", "));

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 
 namespace trainer::input {
 
@@ -15,8 +15,8 @@ struct Range {
 };
 
 // Refuses `key` unless `values` are [least, greatest]. It must be in the table, and `values` must outlive it.
-void require_range(config::KeyTable& keys, const std::string& key, const std::vector<double>& values);
+void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
 // The same, but one number that is not negative is allowed too.
-void require_number_or_range(config::KeyTable& keys, const std::string& key, const std::vector<double>& values);
+void require_number_or_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
 
 }  // namespace trainer::input

@@ -10,7 +10,7 @@ namespace {
 
 class Resize final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     size_.describe(keys, "One number: the shorter edge, and the longer one keeps the image's proportions; or [height, width].");
   }
 

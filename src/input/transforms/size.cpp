@@ -6,7 +6,7 @@
 
 namespace trainer::input {
 
-void SizeKey::describe(config::KeyTable& keys, const std::string& doc) {
+void SizeKey::describe(KeyTable& keys, const std::string& doc) {
   keys.add("size", values_, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = doc, .required = true, .may_be_one = true});
   keys.refuse("size", [this]() -> std::string {
     if (values_.size() == 1 || values_.size() == 2) return "";

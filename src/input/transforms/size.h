@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 #include "input/transforms/transform.h"
 
 namespace trainer::input {
@@ -13,7 +13,7 @@ namespace trainer::input {
 class SizeKey {
  public:
   // It must outlive `keys`.
-  void describe(config::KeyTable& keys, const std::string& doc);
+  void describe(KeyTable& keys, const std::string& doc);
 
   bool is_one_number() const { return values_.size() == 1; }
   int height() const { return static_cast<int>(values_.front()); }

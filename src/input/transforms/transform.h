@@ -9,8 +9,8 @@
 #include <string>
 #include <variant>
 
+#include "base/keys/key_table.h"
 #include "base/random.h"
-#include "config/key_table.h"
 #include "input/picture.h"
 #include "input/sample_list.h"
 #include "input/transforms/normalize.h"
@@ -62,7 +62,7 @@ class SampleRandom : public CounterRandom {
 };
 
 // The keys of a transform, and the transform itself. Several threads call apply() concurrently.
-class ImageTransform : public config::Options {
+class ImageTransform : public Options {
  public:
   // The frame after this transform. Throws UsageError when it cannot be applied to `frame`.
   virtual Frame plan(Frame frame) const = 0;
@@ -75,7 +75,7 @@ class ImageTransform : public config::Options {
 
 // The keys of a transform that sets part of the network's input to 0, and the transform itself. As above, draw_box() is called
 // concurrently.
-class ErasingTransform : public config::Options {
+class ErasingTransform : public Options {
  public:
   // The part to be erased of an image of that size; it may be empty.
   virtual Box draw_box(int height, int width, SampleRandom& random) const = 0;
@@ -83,7 +83,7 @@ class ErasingTransform : public config::Options {
 
 // normalize is not an ImageTransform, because it is applied while the pixels are written, and an ErasingTransform after that.
 using Transform = std::variant<std::shared_ptr<const ImageTransform>, Normalize, std::shared_ptr<const ErasingTransform>>;
-using TransformRegistry = config::Registry<Transform>;
+using TransformRegistry = Registry<Transform>;
 
 const TransformRegistry& transform_registry();
 

@@ -6,7 +6,7 @@ namespace {
 // As torchvision.transforms.TrivialAugmentWide.
 class TrivialAugmentWide final : public ImageTransform {
  public:
-  void describe(config::KeyTable& keys) override {
+  void describe(KeyTable& keys) override {
     keys.add("num_magnitude_bins", num_magnitude_bins_, {.min = 2, .max = 1000, .doc = "Number of magnitudes."});
   }
 

@@ -173,7 +173,7 @@ std::vector<double> follow(GradScaler& scaler, const std::vector<double>& values
 }
 
 TEST(GradScaler, GoesOnFromItsState) {
-  const config::AmpSection options{.init_scale = 1000.1, .growth_factor = 1.7, .growth_interval = 3};
+  const GradScalerOptions options{.init_scale = 1000.1, .growth_factor = 1.7, .growth_interval = 3};
   GradScaler original(options, torch::kCPU);
   follow(original, {1, 1, kInf, 1, 1});
   const auto tree = original.state();

@@ -60,6 +60,34 @@ TEST(OutputFile, ALinkStaysALink) {
   EXPECT_EQ(content_of(folder.path() / "target"), "new");
 }
 
+TEST(OutputFile, ALinkWhoseTargetDoesNotExistYetStaysALink) {
+  const testing::TemporaryFolder folder;
+  const auto links = folder.path() / "links";
+  const auto disk = folder.path() / "disk";
+  fs::create_directory(links);
+  fs::create_directory(disk);
+  fs::create_symlink(disk / "absolute", links / "absolute");
+  fs::create_symlink("../disk/relative", links / "relative");
+  fs::create_symlink("relative2", links / "chain");
+  fs::create_symlink("../disk/chain", links / "relative2");
+  // What is relative to a link is so to the folder in which it lies.
+  fs::create_directory_symlink(links, folder.path() / "folder");
+  fs::create_symlink("../disk/folder", links / "within");
+  for (const auto& [link, target] : {std::pair{links / "absolute", "absolute"},
+                                     {links / "relative", "relative"},
+                                     {links / "chain", "chain"},
+                                     {folder.path() / "folder" / "within", "folder"}}) {
+    EXPECT_EQ(refusal_of(link), "written");
+    EXPECT_TRUE(fs::is_symlink(link)) << link;
+    EXPECT_EQ(content_of(disk / target), "new") << link;
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(disk), {}), 4);
+  fs::create_symlink(disk / "absent" / "a", links / "absent");
+  EXPECT_EQ(refusal_of(links / "absent"), "cannot write " + (disk / "absent" / "a").string() + ": No such file or directory");
+  fs::create_symlink("circle", links / "circle");
+  EXPECT_EQ(refusal_of(links / "circle"), "cannot write " + (links / "circle").string() + ": Too many levels of symbolic links");
+}
+
 TEST(OutputFile, APipeAndADeviceAreWrittenInPlace) {
   const testing::TemporaryFolder folder;
   const auto pipe = folder.path() / "pipe";

@@ -20,6 +20,7 @@ TEST(Printable, ControlCharactersAreShown) {
   EXPECT_EQ(printable("error\rfine"), "error\\x0dfine");
   EXPECT_EQ(printable("a\0b"s), "a\\x00b");
   EXPECT_EQ(printable("\x7f"), "\\x7f");
+  EXPECT_EQ(printable("\u0080\u009f\u00a0~ "), "\\xc2\\x80\\xc2\\x9f\u00a0~ ");
   // C1: as a code point and as a byte
   EXPECT_EQ(printable("\u009b2J"), "\\xc2\\x9b2J");
   EXPECT_EQ(printable("\x9b"

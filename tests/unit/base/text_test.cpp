@@ -19,6 +19,11 @@ TEST(Text, Bytes) {
   EXPECT_EQ(format_bytes(1'288'490'189), "1.2 GiB");
 }
 
+TEST(Text, LowerCase) {
+  EXPECT_EQ(lower_case("Label_AZ09"), "label_az09");
+  EXPECT_EQ(lower_case("\u00c9\x80[@"), "\u00c9\x80[@");
+}
+
 TEST(Text, NearestName) {
   const std::vector<std::string> keys = {"lr", "momentum", "weight_decay", "name"};
   EXPECT_EQ(nearest_name("learning_rate", keys), "lr");

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/metric_order.h"
+#include "tests/testing/file_size_limit.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer {
@@ -29,18 +30,61 @@ TEST(WrittenFiles, AreKnownAgainFromTheirList) {
   EXPECT_EQ(read_file(list), "trainer run directory, format 1\na/1.pt\na/2.pt\n");
 }
 
+std::string refusal_of_list(const std::filesystem::path& list) {
+  try {
+    const WrittenFiles files(list);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "read";
+}
+
 TEST(WrittenFiles, AListOfAnotherFormatIsRefused) {
   const testing::TemporaryFolder folder;
   const auto list = folder.path() / ".list";
   std::ofstream(list) << "trainer run directory, format 2\n";
-  try {
-    const WrittenFiles files(list);
-    ADD_FAILURE();
-  } catch (const UsageError& error) {
-    EXPECT_EQ(error.what(), list.string() +
-                                ": it begins with \"trainer run directory, format 2\", but this program writes \"trainer run directory, "
-                                "format 1\"; use the version of the program that wrote this folder, or another folder");
+  EXPECT_EQ(refusal_of_list(list),
+            list.string() +
+                ": it begins with \"trainer run directory, format 2\", but this program writes \"trainer run directory, "
+                "format 1\"; use the version of the program that wrote this folder, or another folder");
+}
+
+TEST(WrittenFiles, AListThatNamesAFileOutsideOfItsFolderIsRefused) {
+  const testing::TemporaryFolder folder;
+  const auto list = folder.path() / ".list";
+  for (const std::string name : {"/home/somebody/a.pt", "../a.pt", "a/../../a.pt", ".."}) {
+    std::ofstream(list) << "trainer run directory, format 1\nconfig.yaml\n" << name << "\n";
+    EXPECT_EQ(refusal_of_list(list), list.string() + ": the line \"" + name +
+                                         "\" names a file outside of this folder, which this program never writes; remove the line, or use "
+                                         "another folder");
   }
+  std::ofstream(list) << "trainer run directory, format 1\na/..pt\n";
+  EXPECT_EQ(refusal_of_list(list), "read");
+}
+
+TEST(WrittenFiles, AListThatCannotBeWrittenIsNotLeftBehind) {
+  const testing::TemporaryFolder folder;
+  const auto list = folder.path() / ".list";
+  {
+    const testing::FileSizeLimit full(10);
+    EXPECT_EQ(WrittenFiles::create(list), std::errc::file_too_large);
+  }
+  EXPECT_FALSE(std::filesystem::exists(list));
+}
+
+// As after a process that was killed before it wrote the first line.
+TEST(WrittenFiles, AnEmptyListGetsItsFirstLineAgain) {
+  const testing::TemporaryFolder folder;
+  const auto list = folder.path() / ".list";
+  std::ofstream(list).close();
+  {
+    WrittenFiles files(list);
+    files.add(folder.path() / "a");
+    files.add(folder.path() / "b");
+    files.flush();
+  }
+  EXPECT_EQ(read_file(list), "trainer run directory, format 1\na\nb\n");
+  EXPECT_TRUE(WrittenFiles(list).contains(folder.path() / "a"));
 }
 
 TEST(IsBetter, ValuesThatAreNotFiniteAreNeverBetter) {

@@ -13,12 +13,12 @@ using ::testing::Not;
 
 DatasetFacts photos(std::vector<int64_t> images_per_class, std::vector<ImageSize> sizes) {
   DatasetFacts facts{.name = "photos"};
-  facts.section = config::Node::map();
-  facts.section.set("name", config::Node::scalar("image_folder"));
-  facts.section.set("root", config::Node::scalar("my photos"));
+  facts.section = Node::map();
+  facts.section.set("name", Node::scalar("image_folder"));
+  facts.section.set("root", Node::scalar("my photos"));
   facts.info = {.shape = {3, input::kAnySize, input::kAnySize}, .num_classes = static_cast<int64_t>(images_per_class.size())};
   facts.images_per_class = std::move(images_per_class);
-  facts.num_sampled = static_cast<int64_t>(sizes.size());
+  facts.num_read = static_cast<int64_t>(sizes.size());
   facts.sizes.sizes = std::move(sizes);
   return facts;
 }
@@ -103,7 +103,7 @@ TEST(StartingFile, SizesAreThoseOfUsualNetworks) {
 
 TEST(StartingFile, OfADataSetWithImagesOfOneShape) {
   auto facts = photos({6000, 6000}, {{28, 28}});
-  facts.section.set("name", config::Node::scalar("mnist"));
+  facts.section.set("name", Node::scalar("mnist"));
   facts.info.shape = {1, 28, 28};
   const auto text = file_for(facts, {.mean = {0.1307}, .std = {0.3081}, .num_images = 12'000});
   EXPECT_THAT(text, Not(HasSubstr("resize")));
@@ -118,8 +118,8 @@ TEST(StartingFile, FewManyAndBadImages) {
   EXPECT_THAT(many, HasSubstr("# 1500000 training images of 30 classes, 50000 to 50000 of each\n"));
   EXPECT_EQ(load(many).training.epochs, 10);
   auto facts = photos({5, 5}, {{40, 50}});
-  facts.sizes.num_unreadable = 2;
-  facts.num_sampled = 10;
+  facts.num_unreadable = 2;
+  facts.num_read = 10;
   const auto text = file_for(facts, {.mean = {1, 1, 1}, .std = {0, 0, 0}, .num_images = 8});
   EXPECT_THAT(text, HasSubstr("  on_error: skip "));
   EXPECT_THAT(text, HasSubstr("# 2 of 10 images cannot be read"));
@@ -130,11 +130,6 @@ TEST(StartingFile, FewManyAndBadImages) {
 TEST(StartingFile, WithoutData) {
   const auto experiment = load(starting_file_without_data());
   EXPECT_EQ(experiment.dataset.component.name, "cifar10");
-}
-
-TEST(EvenlySpaced, CoversTheWhole) {
-  EXPECT_EQ(evenly_spaced(3, 5), (std::vector<int64_t>{0, 1, 2}));
-  EXPECT_EQ(evenly_spaced(10, 4), (std::vector<int64_t>{0, 2, 5, 7}));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "config/yaml.h"
 #include "tests/unit/config/small_registries.h"
 
 namespace trainer::config {

@@ -31,6 +31,10 @@ TEST(KeyPath, OtherFormsAreRefused) {
                            "a[0x1]", "a[0]b", "a[0].", "a[18446744073709551616]"}) {
     EXPECT_EQ(steps_of(text), Steps{"no path"}) << text;
   }
+  // Deeper than any file may nest.
+  std::string deep = "a";
+  for (int i = 0; i < 64; ++i) deep += ".a";
+  EXPECT_EQ(steps_of(deep), Steps{"no path"});
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST(Load, ReadsEveryKindOfValue) {
   EXPECT_FALSE(experiment.dataloader.drop_last);
   EXPECT_EQ(experiment.dataloader.pin_memory.value, true);
   EXPECT_EQ(options_of<RateOptions>(experiment.optimizer.component).lr, 5.0e-4);
-  EXPECT_EQ(experiment.runtime.device, DeviceChoice::kCpu);
+  EXPECT_EQ(experiment.runtime.device, device::DeviceChoice::kCpu);
   EXPECT_EQ(experiment.runtime.threads.value, 3);
   EXPECT_EQ(experiment.training.max_grad_norm, 1.5);
 }

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "config/node.h"
-#include "config/yaml_lines.h"
+#include "base/text.h"
+#include "config/yaml.h"
 
 namespace trainer::config {
 namespace {
@@ -125,7 +125,7 @@ TEST(ToYaml, ReadsBackToTheSameTree) {
 }
 
 TEST(ToYaml, TextIsQuotedWhereAReaderOfYamlWouldReadSomethingElse) {
-  const auto written = [](const char* text) { return to_inline_yaml(text_node(text)); };
+  const auto written = [](const char* text) { return to_inline_yaml(Node::scalar(text, /*quoted=*/true)); };
   for (const auto* text : {"no", "Yes", "ON", "off",  "y",    "N",   "true", "False", "0123", "12:30:00",   "1_000", "1e5",  "1.5",
                            "-1", "+1",  ".5", "0x1f", "0b1",  "0o7", ".inf", "-.INF", ".nan", "2026-01-31", "~",     "null", "=",
                            "<<", "-",   "",   "a: b", "a #b", "[a]", "*a",   "&a",    "!a",   "%a",         "@a"}) {

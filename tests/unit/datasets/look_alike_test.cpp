@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/random.h"
 
 namespace trainer::datasets {
 namespace {
@@ -40,6 +43,43 @@ TEST(LookAlike, ClassesAreNamed) {
   EXPECT_EQ(describe_look_alikes({"caf\u00e9", "cafe", "dog"}), "");
   const auto text = describe_look_alikes({"cafe\u0301", "caf\u00e9", "dog"});
   EXPECT_TRUE(text.starts_with("the classes \"cafe\u0301\" and \"caf\u00e9\" look alike, but differ in ")) << text;
+}
+
+TEST(LookAlike, TheFirstPairIsNamedWhateverItsForms) {
+  const std::vector<std::string> letters = {"a", " ", "\u00e9", "\u00e8", "e\u0301", "e\u0300"};
+  CounterRandom random(1, 2);
+  int num_found = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<std::string> names(2 + random.next_below(6));
+    for (auto& name : names) {
+      for (int letter = 0; letter < 3; ++letter) name += letters[random.next_below(static_cast<uint32_t>(letters.size()))];
+    }
+    std::string expected;
+    for (size_t later = 1; later < names.size() && expected.empty(); ++later) {
+      const auto other = look_alike_of(names[later], {names.begin(), names.begin() + static_cast<ptrdiff_t>(later)});
+      if (!other.empty()) expected = "the classes \"" + other + "\" and \"" + names[later] + "\" look alike";
+    }
+    num_found += expected.empty() ? 0 : 1;
+    const auto text = describe_look_alikes(names);
+    ASSERT_EQ(text.substr(0, text.find(',')), expected) << i;
+  }
+  EXPECT_GT(num_found, 200);
+  EXPECT_LT(num_found, 1800);
+}
+
+TEST(LookAlike, ManyNamesOfOneLetterAreComparedSoon) {
+  const auto character = [](uint32_t code_point) {
+    return std::string{static_cast<char>(0xe0 | code_point >> 12), static_cast<char>(0x80 | (code_point >> 6 & 0x3f)),
+                       static_cast<char>(0x80 | (code_point & 0x3f))};
+  };
+  std::vector<std::string> names;
+  for (uint32_t code_point = 0x4e00; code_point < 0x9c00; ++code_point) names.push_back(character(code_point));
+  const auto begin = std::clock();
+  EXPECT_EQ(describe_look_alikes(names), "");
+  // In the other form, all of them.
+  for (auto& name : names) name += "\u0301";
+  EXPECT_EQ(describe_look_alikes(names), "");
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);
 }
 
 }  // namespace

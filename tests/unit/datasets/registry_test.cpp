@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "config/node.h"
+#include "config/yaml.h"
 #include "datasets/cifar.h"
 #include "datasets/lmdb_writer.h"
 #include "datasets/synthetic.h"
@@ -25,8 +25,8 @@ using ::testing::ElementsAre;
 
 input::DatasetInfo default_info(const std::string& name) { return dataset_registry().make(dataset_registry().configure(name)).info; }
 
-config::Key key_of(config::Options& options, const std::string& name) {
-  config::KeyTable table;
+Key key_of(Options& options, const std::string& name) {
+  KeyTable table;
   options.describe(table);
   for (const auto& key : table.keys()) {
     if (key.name == name) return key;
@@ -34,7 +34,7 @@ config::Key key_of(config::Options& options, const std::string& name) {
   throw std::logic_error("no key " + name);
 }
 
-void set_key(const config::ComponentConfig& component, const std::string& name, const std::string& yaml) {
+void set_key(const ComponentConfig& component, const std::string& name, const std::string& yaml) {
   const auto problem = key_of(*component.options, name).read(config::parse_yaml(yaml, "test"));
   ASSERT_FALSE(problem) << name << ": " << *problem;
 }
@@ -91,7 +91,7 @@ TEST(DatasetRegistry, OpensTheConfiguredDataset) {
 // The data set with its default options, but with the files of `root` if it has any.
 DatasetFactory make_in(const std::string& name, const std::filesystem::path& root) {
   const auto component = dataset_registry().configure(name);
-  config::KeyTable table;
+  KeyTable table;
   component.options->describe(table);
   for (const auto& key : table.keys()) {
     if (key.name == "root") set_key(component, key.name, root.string());
@@ -179,7 +179,7 @@ TEST_P(EveryDataset, IsConfiguredWithoutItsFiles) {
 TEST_P(EveryDataset, IsDocumentedAndStrict) {
   EXPECT_FALSE(dataset_registry().find(GetParam())->doc.empty());
   const auto component = dataset_registry().configure(GetParam());
-  config::KeyTable table;
+  KeyTable table;
   component.options->describe(table);
   EXPECT_FALSE(table.keys().empty());
   for (const auto& key : table.keys()) {

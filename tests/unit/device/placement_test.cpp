@@ -9,8 +9,8 @@
 namespace trainer::device {
 namespace {
 
-Placement place(const config::RuntimeSection& runtime = {}, const config::AmpSection& amp = {}, const CudaModule* cuda = nullptr) {
-  return choose_placement(runtime, amp, {}, {.num_threads = 3}, {.module = cuda});
+Placement place(const PlacementOptions& options = {}, const CudaModule* cuda = nullptr) {
+  return choose_placement(options, {.num_threads = 3}, {.module = cuda});
 }
 
 int two_devices() { return 2; }
@@ -42,20 +42,20 @@ TEST(Placement, AutoOnACpu) {
 
 TEST(Placement, AutoOnAGpu) {
   const auto new_gpu = gpus(&two_devices, &hopper);
-  const auto placement = place({}, {}, &new_gpu);
+  const auto placement = place({}, &new_gpu);
   EXPECT_TRUE(placement.device.is_cuda());
   EXPECT_EQ(placement.autocast_dtype, torch::kBFloat16);
   EXPECT_TRUE(placement.pin_memory);
   EXPECT_EQ(memory_in_use(placement), 12345U);
   const auto old_gpu = gpus(&two_devices, &volta);
-  EXPECT_EQ(place({}, {}, &old_gpu).autocast_dtype, std::nullopt);
-  EXPECT_TRUE(place({.device = config::DeviceChoice::kCpu}, {}, &new_gpu).device.is_cpu());
+  EXPECT_EQ(place({}, &old_gpu).autocast_dtype, std::nullopt);
+  EXPECT_TRUE(place({.device = DeviceChoice::kCpu}, &new_gpu).device.is_cpu());
 }
 
 TEST(Placement, TheGpuHasTheIndexOfTheLocalRank) {
   const auto index = [](int local_rank, int (*count)()) {
     const auto module = gpus(count, &hopper);
-    return choose_placement({}, {}, {}, {.local_rank = local_rank}, {.module = &module}).device.index();
+    return choose_placement({}, {.local_rank = local_rank}, {.module = &module}).device.index();
   };
   EXPECT_EQ(index(0, &two_devices), 0);
   EXPECT_EQ(index(1, &two_devices), 1);
@@ -72,9 +72,9 @@ TEST(Placement, TheGpuHasTheIndexOfTheLocalRank) {
 
 TEST(Placement, ABrokenDriverIsNamedWhenAGpuIsAskedFor) {
   const CudaAccess broken{.refusal = "CUDA driver version is insufficient for CUDA runtime version"};
-  EXPECT_TRUE(choose_placement({}, {}, {}, {}, broken).device.is_cpu());
+  EXPECT_TRUE(choose_placement({}, {}, broken).device.is_cpu());
   try {
-    choose_placement({.device = config::DeviceChoice::kCuda}, {}, {}, {}, broken);
+    choose_placement({.device = DeviceChoice::kCuda}, {}, broken);
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
@@ -86,70 +86,68 @@ TEST(Placement, AGpuThatLibTorchCannotUseIsRefusedByName) {
   auto old_gpu = gpus(&two_devices, &volta);
   old_gpu.device_refusal = [](int) { return std::string("Tesla V100 (compute capability 7.0): CUDA error: no kernel image is available"); };
   try {
-    place({}, {}, &old_gpu);
+    place({}, &old_gpu);
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
                  "cuda:0 cannot be used: Tesla V100 (compute capability 7.0): CUDA error: no kernel image is available; set "
                  "runtime.device: cpu, or CUDA_VISIBLE_DEVICES to another GPU");
   }
-  EXPECT_TRUE(place({.device = config::DeviceChoice::kCpu}, {}, &old_gpu).device.is_cpu());
+  EXPECT_TRUE(place({.device = DeviceChoice::kCpu}, &old_gpu).device.is_cpu());
 }
 
 TEST(Placement, Float16UsesTheGradScaler) {
-  const config::AmpSection float16{.dtype = config::AmpDtype::kFloat16};
-  EXPECT_EQ(place({}, float16).autocast_dtype, std::nullopt) << "float16 is slow on a CPU, so auto does not use autocast";
+  const PlacementOptions float16{.autocast_dtype = AutocastType::kFloat16};
+  EXPECT_EQ(place(float16).autocast_dtype, std::nullopt) << "float16 is slow on a CPU, so auto does not use autocast";
   const auto old_gpu = gpus(&two_devices, &volta);
-  EXPECT_EQ(place({}, float16, &old_gpu).autocast_dtype, torch::kFloat16);
-  const auto asked = place({}, {.enabled = {true}, .dtype = config::AmpDtype::kFloat16});
+  EXPECT_EQ(place(float16, &old_gpu).autocast_dtype, torch::kFloat16);
+  const auto asked = place({.autocast = true, .autocast_dtype = AutocastType::kFloat16});
   EXPECT_EQ(asked.autocast_dtype, torch::kFloat16);
   EXPECT_EQ(asked.input_dtype, torch::kFloat32);
   EXPECT_EQ(to_string(asked), "cpu, 3 threads, float32 with float16 autocast and GradScaler, channels_last");
 }
 
 TEST(Placement, ExplicitValuesAreUsed) {
-  const auto float64 = place({.dtype = config::DtypeChoice::kFloat64, .threads = {7}});
+  const auto float64 = place({.dtype = FloatType::kFloat64, .num_threads = 7});
   EXPECT_EQ(float64.dtype, torch::kFloat64);
   EXPECT_EQ(float64.autocast_dtype, std::nullopt);
   EXPECT_EQ(float64.memory_format, torch::MemoryFormat::Contiguous);
   EXPECT_EQ(float64.num_threads, 7);
-  const auto mixed = place({.channels_last = {false}}, {.enabled = {true}});
+  const auto mixed = place({.autocast = true, .channels_last = false});
   EXPECT_EQ(mixed.autocast_dtype, torch::kBFloat16);
   EXPECT_EQ(mixed.memory_format, torch::MemoryFormat::Contiguous);
   EXPECT_EQ(to_string(mixed), "cpu, 3 threads, float32 with bfloat16 autocast");
 }
 
 TEST(Placement, WinogradsAlgorithmIsForFloat32AndBFloat16OnACpu) {
-  using config::ConvolutionChoice;
-  const auto convolution = [](const config::RuntimeSection& runtime, const config::AmpSection& amp = {}, const CudaModule* cuda = nullptr) {
-    return config::spelling_of(place(runtime, amp, cuda).convolution, config::kConvolutionChoices);
+  const auto convolution = [](const PlacementOptions& options, const CudaModule* cuda = nullptr) {
+    return place(options, cuda).convolution;
   };
-  const config::AmpSection no_amp{.enabled = {false}};
+  const auto direct = ConvolutionChoice::kDirect;
+  const auto winograd4 = ConvolutionChoice::kWinograd4;
   const auto two_gpus = gpus(&two_devices, &volta);
-  EXPECT_EQ(convolution({}, no_amp), "winograd4");
-  EXPECT_EQ(convolution({.convolution = ConvolutionChoice::kDirect}, no_amp), "direct");
-  const ConvolutionChoice winograd4 = ConvolutionChoice::kWinograd4;
-  EXPECT_EQ(convolution({.convolution = winograd4}, no_amp), "winograd4");
-  const config::AmpSection bfloat16{.enabled = {true}, .dtype = config::AmpDtype::kBfloat16};
-  EXPECT_EQ(convolution({}, bfloat16), cpu_has_amx() ? "direct" : "winograd4");
-  EXPECT_EQ(convolution({.convolution = ConvolutionChoice::kWinograd2}, bfloat16), "winograd2");
-  EXPECT_EQ(convolution({.convolution = winograd4}, {.enabled = {true}, .dtype = config::AmpDtype::kFloat16}), "direct");
-  EXPECT_EQ(convolution({.dtype = config::DtypeChoice::kFloat64, .channels_last = {true}, .convolution = winograd4}, no_amp), "direct");
-  EXPECT_EQ(convolution({.channels_last = {false}, .convolution = winograd4}, no_amp), "direct");
-  EXPECT_EQ(convolution({.deterministic = true, .convolution = winograd4}, no_amp), "direct");
-  EXPECT_EQ(convolution({.convolution = winograd4}, no_amp, &two_gpus), "direct");
+  EXPECT_EQ(convolution({.autocast = false}), winograd4);
+  EXPECT_EQ(convolution({.autocast = false, .convolution = direct}), direct);
+  EXPECT_EQ(convolution({.autocast = false, .convolution = winograd4}), winograd4);
+  EXPECT_EQ(convolution({.autocast = true}), cpu_has_amx() ? direct : winograd4);
+  EXPECT_EQ(convolution({.autocast = true, .convolution = ConvolutionChoice::kWinograd2}), ConvolutionChoice::kWinograd2);
+  EXPECT_EQ(convolution({.autocast = true, .autocast_dtype = AutocastType::kFloat16, .convolution = winograd4}), direct);
+  EXPECT_EQ(convolution({.dtype = FloatType::kFloat64, .autocast = false, .channels_last = true, .convolution = winograd4}), direct);
+  EXPECT_EQ(convolution({.autocast = false, .channels_last = false, .convolution = winograd4}), direct);
+  EXPECT_EQ(convolution({.autocast = false, .convolution = winograd4, .deterministic = true}), direct);
+  EXPECT_EQ(convolution({.autocast = false, .convolution = winograd4}, &two_gpus), direct);
 }
 
 TEST(Placement, OperatorsAreFusedOnACpu) {
   const auto two_gpus = gpus(&two_devices, &volta);
   EXPECT_TRUE(place({}).fuse);
-  EXPECT_FALSE(place({.fuse = config::FuseChoice::kOff}).fuse);
-  EXPECT_FALSE(place({}, {}, &two_gpus).fuse);
+  EXPECT_FALSE(place({.fuse = false}).fuse);
+  EXPECT_FALSE(place({}, &two_gpus).fuse);
 }
 
 TEST(Placement, AMissingGpu) {
   try {
-    place({.device = config::DeviceChoice::kCuda});
+    place({.device = DeviceChoice::kCuda});
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
@@ -159,11 +157,10 @@ TEST(Placement, AMissingGpu) {
 }
 
 TEST(Placement, IsApplied) {
-  config::RuntimeSection runtime;
-  runtime.deterministic = true;
-  auto placement = place(runtime);
+  PlacementOptions options{.deterministic = true};
+  auto placement = place(options);
   placement.num_threads = 2;
-  apply_placement(placement, runtime);
+  apply_placement(placement, options);
   EXPECT_EQ(at::get_num_threads(), 2);
   EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
   EXPECT_FALSE(at::globalContext().deterministicAlgorithmsWarnOnly());
@@ -172,8 +169,8 @@ TEST(Placement, IsApplied) {
   EXPECT_TRUE(at::globalContext().allowTF32CuDNN());
   EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
   for (const bool allow : {true, false}) {
-    runtime.allow_tf32 = {allow};
-    apply_placement(placement, runtime);
+    options.allow_tf32 = allow;
+    apply_placement(placement, options);
     EXPECT_EQ(at::globalContext().allowTF32CuDNN(), allow);
     EXPECT_EQ(at::globalContext().allowTF32CuBLAS(), allow);
   }

@@ -60,7 +60,7 @@ TEST(OwnWork, EndsWhenTheFirstBucketIsReady) {
   for (const auto exchange : {GradientExchange::kAllReduce, GradientExchange::kSharedMemory, GradientExchange::kAfterBackward}) {
     testing::run_ranks(2, [&](ProcessGroups& groups) {
       TwoLayers model;
-      config::DistributedSection options;
+      DataParallelOptions options;
       options.bucket_cap_mb = 0.001;
       DataParallel parallel(model, groups.world(), options, exchange);
       ASSERT_EQ(parallel.bucket_sizes().size(), 2U);

@@ -83,7 +83,7 @@ TEST(DataParallel, GradientsOfUnevenPartsEqualThoseOfTheJoinedBatch) {
           run_ranks(world_size, [&](ProcessGroups& groups) {
             const int rank = groups.world()->rank();
             Network network(rank);
-            config::DistributedSection options;
+            DataParallelOptions options;
             options.gradient_as_bucket_view = as_view;
             options.find_unused_parameters = find_unused;
             options.bucket_cap_mb = bucket_cap_mb;
@@ -125,7 +125,7 @@ TEST(DataParallel, BuffersAreBroadcastAtTheFirstMicroStep) {
     run_ranks(2, [&](ProcessGroups& groups) {
       const int rank = groups.world()->rank();
       Network network(rank);
-      config::DistributedSection options;
+      DataParallelOptions options;
       options.broadcast_buffers = broadcast_buffers;
       DataParallel parallel(network, groups.world(), options);
       network.count.fill_(rank + 5);
@@ -167,7 +167,7 @@ TEST(DataParallel, AStepSynchronisesOnceHoweverManyMicroStepsItHas) {
     run_ranks(2, [&](ProcessGroups& groups) {
       const int rank = groups.world()->rank();
       Network network(rank);
-      config::DistributedSection options;
+      DataParallelOptions options;
       options.broadcast_buffers = false;
       options.bucket_cap_mb = 0.004;
       DataParallel parallel(network, groups.world(), options, exchange);
@@ -191,7 +191,7 @@ TEST(DataParallel, TheBitsDoNotDependOnTheExchange) {
       run_ranks(world_size, [&](ProcessGroups& groups) {
         const int rank = groups.world()->rank();
         Network network(rank);
-        config::DistributedSection options;
+        DataParallelOptions options;
         options.bucket_cap_mb = 0.004;
         DataParallel parallel(network, groups.world(), options, exchange);
         parallel.before_forward(/*is_first=*/true, /*is_last=*/true);
@@ -215,13 +215,13 @@ TEST(DataParallel, LargeGradientsAreSummedInSharedMemory) {
 
 TEST(DataParallel, CompressedGradientsAreRounded) {
   const auto expected = gradients_of_one_process();
-  for (const auto compression : {config::GradientCompression::kFloat16, config::GradientCompression::kBfloat16}) {
+  for (const auto compression : {GradientCompression::kFloat16, GradientCompression::kBfloat16}) {
     // Half a unit in the last place for each rank's part and for the sum: 2^-11 and 2^-8 of the largest value at most, twice.
-    const double bound = compression == config::GradientCompression::kFloat16 ? 1e-3 : 8e-3;
+    const double bound = compression == GradientCompression::kFloat16 ? 1e-3 : 8e-3;
     run_ranks(2, [&](ProcessGroups& groups) {
       const int rank = groups.world()->rank();
       Network network(rank);
-      config::DistributedSection options;
+      DataParallelOptions options;
       options.gradient_compression = compression;
       DataParallel parallel(network, groups.world(), options);
       backward_of_part(parallel, network, rank, 2);
@@ -247,7 +247,7 @@ TEST(DataParallel, UnusedParametersAreNamed) {
 TEST(DataParallel, UnusedParametersAreAllowedOnRequest) {
   run_ranks(2, [](ProcessGroups& groups) {
     Network network(groups.world()->rank());
-    config::DistributedSection options;
+    DataParallelOptions options;
     options.find_unused_parameters = true;
     DataParallel parallel(network, groups.world(), options);
     Network single(0);

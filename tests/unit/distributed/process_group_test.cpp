@@ -90,7 +90,7 @@ TEST(ProcessGroups, EveryRankCreatesEveryGroup) {
 }
 
 TEST(ProcessGroups, RefusesNcclOnACpu) {
-  EXPECT_THAT([] { (void)uses_nccl({.backend = config::BackendChoice::kNccl}); },
+  EXPECT_THAT([] { (void)uses_nccl({.backend = BackendChoice::kNccl}); },
               ThrowsMessage<UsageError>(HasSubstr("distributed.backend: nccl works with GPU tensors only")));
 }
 

@@ -65,7 +65,7 @@ Introduction introduction() {
   mine.rank.host = "here";
   mine.rank.process_id = 123;
   mine.version = "trainer 1";
-  mine.config = "optimizer: {lr: 0.1}\n";
+  mine.config = "lr 0.1";
   return mine;
 }
 
@@ -191,10 +191,10 @@ TEST(Rendezvous, MissingRanksAreNamedWithTheirSlurmNodes) {
 
 TEST(Rendezvous, AnotherConfigurationIsRefusedWithTheDifference) {
   auto introductions = std::vector(2, introduction());
-  introductions[1].config = "optimizer: {lr: 0.2, momentum: 0.9}\n";
+  introductions[1].config = "lr 0.2";
   const auto outcomes = meet_all(tcp_point(), introductions);
-  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here has another configuration than rank 0: optimizer.lr: 0.2, not 0.1; "
-                                           "optimizer.momentum: 0.9, not nothing"));
+  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here has another configuration than rank 0: lr 0.1 on rank 0, and lr 0.2 on the "
+                                           "other; start all ranks with the same file and overrides"));
   EXPECT_EQ(outcomes[0].exit_code, ExitCode::kUsage);
   EXPECT_EQ(outcomes[1].exit_code, ExitCode::kUsage);
 }

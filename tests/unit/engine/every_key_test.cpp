@@ -30,7 +30,7 @@ std::string error_of(const std::string& override_text) {
 using Write = std::function<std::string(const std::string& name, const std::string& value)>;
 
 // `section`: the key path that errors show before the key's name.
-void check_key(const config::Key& key, const std::string& section, const Write& write) {
+void check_key(const Key& key, const std::string& section, const Write& write) {
   const auto path = section + key.name;
   const auto misspelt = error_of(write(key.name + "x", "1"));
   // A name of one letter with a letter added is not nearer to that name than to others.
@@ -44,13 +44,13 @@ void check_key(const config::Key& key, const std::string& section, const Write& 
 }
 
 // Tests the keys of each component of a registry; returns their number. `write` and `section` also take the component's name.
-int check_components(const config::RegistryBase& registry, const std::function<std::string(const std::string& component)>& section,
+int check_components(const RegistryBase& registry, const std::function<std::string(const std::string& component)>& section,
                      const std::function<Write(const std::string& component)>& write) {
   int num_keys = 0;
   for (const auto& component : registry.components()) {
     EXPECT_FALSE(component.doc.empty()) << component.name;
     const auto options = component.make_options();
-    config::KeyTable table;
+    KeyTable table;
     options->describe(table);
     for (const auto& key : table.keys()) check_key(key, section(component.name), write(component.name));
     num_keys += static_cast<int>(table.keys().size());
@@ -59,11 +59,11 @@ int check_components(const config::RegistryBase& registry, const std::function<s
 }
 
 // `outer`: the path of the enclosing section.
-int check_section(const config::Key& section_key, const std::string& outer = "") {
+int check_section(const Key& section_key, const std::string& outer = "") {
   const auto section_path = outer + section_key.name;
   const auto section = section_path + ".";
   if (section_key.set_section) section_key.set_section(true);
-  config::KeyTable table;
+  KeyTable table;
   section_key.section(table);
   auto num_keys = static_cast<int>(table.keys().size());
   for (const auto& key : table.keys()) {
@@ -81,7 +81,7 @@ int check_section(const config::Key& section_key, const std::string& outer = "")
     if (key.section_at) {
       const auto path = section + key.name;
       key.resize_sections(1);
-      config::KeyTable item;
+      KeyTable item;
       key.section_at(0, item);
       for (const auto& inner : item.keys()) {
         check_key(inner, path + "[0].",
@@ -105,7 +105,7 @@ int check_section(const config::Key& section_key, const std::string& outer = "")
 
 TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
   config::Experiment experiment;
-  config::KeyTable top;
+  KeyTable top;
   const auto registries = session::all_registries();  // the table refers to it
   experiment.describe(top, registries);
   int num_keys = 0;

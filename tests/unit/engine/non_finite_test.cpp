@@ -218,6 +218,24 @@ TEST(NonFinite, TheRankWithTheFirstNonFiniteValueIsNamed) {
   }
 }
 
+TEST(NonFinite, TheBatchesOfAllRanksAreSavedIfTheyDecideTheSecondPass) {
+  for (const std::string perturbation : {"global", "rank"}) {
+    std::mutex mutex;
+    std::vector<StepRecord> saved;
+    testing::run_ranks(2, [&](distributed::ProcessGroups& groups) {
+      const auto outcome = train("{name: demo_conv}", {}, {kStop, "optimizer={name: sam, lr: 0.001, perturbation: " + perturbation + "}"},
+                                 make_ranks(groups));
+      const std::lock_guard lock(mutex);
+      saved.insert(saved.end(), outcome.saved.begin(), outcome.saved.end());
+    });
+    const bool is_global = perturbation == "global";
+    ASSERT_EQ(saved.size(), 1U);
+    EXPECT_EQ(saved[0].is_joined, is_global);
+    ASSERT_EQ(saved[0].batches.size(), 1U);
+    EXPECT_EQ(saved[0].batches[0].size(), is_global ? 8U : 4U);
+  }
+}
+
 TEST(NonFinite, ARecordIsReadBackUnchanged) {
   const testing::TemporaryFolder folder;
   const auto outcome = train("{name: resnet20}", {}, {kStop, "dataloader.sampler.name=class_balanced"}, {}, folder.path());
@@ -237,7 +255,7 @@ TEST(NonFinite, ARecordIsReadBackUnchanged) {
   EXPECT_TRUE(read.repeats);
 
   auto experiment = config::load(step_config_file(folder.path()), {}, session::all_registries());
-  const auto network = session::build_network(experiment, device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {}));
+  const auto network = session::build_network(experiment, device::choose_placement(session::placement_options(experiment), {}, {}));
   read_model(folder.path(), *network.model);
   EXPECT_TRUE((network.model->parameters()[0] == 1e308).all().item<bool>());
   EXPECT_TRUE(network.model->named_buffers()["bn1.running_mean"].isfinite().all().item<bool>());

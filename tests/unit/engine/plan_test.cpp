@@ -166,7 +166,7 @@ std::vector<int64_t> batch_sizes(const Plan& plan, int rank) {
 
 TEST(Plan, PartsOfABatchDifferByOneWhereTheyCannotBeEqual) {
   auto experiment = experiment_with(std::nullopt, 50, 1, true);
-  experiment.dataloader.shards = config::Shards::kExact;
+  experiment.dataloader.shards = input::Shards::kExact;
   const auto three = make_plan(experiment, 160, 3);
   EXPECT_EQ(three.batch_size, 17);
   EXPECT_EQ(three.global_batch_size, 50);

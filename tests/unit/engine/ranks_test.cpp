@@ -196,7 +196,7 @@ TEST(Ranks, AveragedParametersEqualThoseOfOneProcess) {
 // One process evaluates the parameters that three ranks trained, so that a difference can only come from the evaluation.
 TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   const auto text = experiment_text(kResNet);
-  for (const auto tta : {config::TestTimeAugmentation::kNone, config::TestTimeAugmentation::kFlipAndShift}) {
+  for (const auto tta : {task::TestTimeAugmentation::kNone, task::TestTimeAugmentation::kFlipAndShift}) {
     const auto evaluate_with = [&](const Ranks& ranks) {
       testing::SmallSession session(text, {}, ranks);
       return evaluate(session.parts(), tta, [] { return false; }).value().model;

@@ -41,7 +41,7 @@ TEST(TorchScript, EveryKindOfNetworkIsTraced) {
 }
 
 struct MeanOverBatchOptions : models::ModelOptions {
-  void describe(config::KeyTable&) override {}
+  void describe(KeyTable&) override {}
   std::vector<int64_t> input_shape() const override { return {3}; }
   int64_t num_outputs() const override { return 3; }
 };

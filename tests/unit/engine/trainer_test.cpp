@@ -267,7 +267,7 @@ TEST(BuildParts, TheNetworkChoosesTheMemoryFormatWhenItIsAuto) {
     const auto experiment =
         config::load_text(kRandom, "test.yaml", {"model.name=" + model, "runtime.dtype=float32", "runtime.channels_last=" + channels_last},
                           session::all_registries());
-    const auto placement = device::choose_placement(experiment.runtime, experiment.amp, {}, {}, {});
+    const auto placement = device::choose_placement(session::placement_options(experiment), {}, {});
     return session::build_network(experiment, placement).placement.memory_format;
   };
   EXPECT_EQ(format("demo_conv", "auto"), torch::MemoryFormat::Contiguous);

@@ -9,7 +9,7 @@
 namespace trainer::input {
 
 // The transforms of a list written in YAML.
-inline std::vector<config::ComponentConfig> transform_list(const std::string& yaml) {
+inline std::vector<ComponentConfig> transform_list(const std::string& yaml) {
   return trainer::testing::read_components(transform_registry(), yaml);
 }
 

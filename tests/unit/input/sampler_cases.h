@@ -37,11 +37,11 @@ class LabelledSamples : public Dataset {
 // The sampler of dataloader.sampler in YAML. `part`: the samples of `files` that are trained on; null: all.
 inline std::unique_ptr<Sampler> make_sampler(const std::string& yaml, const Dataset& files, uint64_t seed = 0,
                                              const Dataset* part = nullptr) {
-  config::ComponentConfig component;
+  ComponentConfig component;
   config::Problems problems;
   config::read_section(
-      config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { keys.add_component("name", component, sampler_registry(), "", ""); },
-      "", problems);
+      config::parse_yaml(yaml, "test"), [&](KeyTable& keys) { keys.add_component("name", component, sampler_registry(), "", ""); }, "",
+      problems);
   problems.throw_if_any();
   return sampler_registry().make(component, {.dataset = part == nullptr ? files : *part, .files = files, .seed = seed});
 }

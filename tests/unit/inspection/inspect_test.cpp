@@ -152,6 +152,37 @@ TEST(Inspect, CountsTheMemoryOfARank) {
   EXPECT_EQ(bytes_of(three, "exchange"), kModel + 3 * kModel);
 }
 
+TEST(Inspect, RunsTheStepsOfAnOptimizerWithTwoPasses) {
+  const auto found = inspect_text(kFile, {"optimizer={name: sam, lr: 0.1, momentum: 0.9}"});
+  EXPECT_THAT(found.problems, IsEmpty());
+  ASSERT_TRUE(found.memory);
+  EXPECT_EQ(bytes_of(found, "optimizer_state"), 4 * 144'458);
+  ASSERT_TRUE(found.step_seconds);
+  EXPECT_GT(*found.step_seconds, 0);
+}
+
+TEST(Inspect, KnowsThePlanOfAStratifiedSplitWithoutFiles) {
+  for (const char* stratify : {"dataset.stratify=true", "dataset.stratify=false"}) {
+    const auto found = inspect_text(kFile, {"dataset.validation_split=0.1", stratify});
+    EXPECT_THAT(found.problems, IsEmpty()) << stratify;
+    EXPECT_THAT(found.notes, IsEmpty()) << stratify;
+    ASSERT_TRUE(found.plan) << stratify;
+    EXPECT_EQ(found.plan->samples_per_epoch, 45'000) << stratify;
+  }
+  const auto other_classes = inspect_text(kFile, {"dataloader.sampler.name=class_balanced", "model.num_classes=11"});
+  EXPECT_THAT(other_classes.notes, ElementsAre(HasSubstr("are left out: the files of the data set are not there")));
+}
+
+TEST(Inspect, AStepHasOneUpdateHoweverManyMicroSteps) {
+  // So many iterations take much longer than the passes of 16 images.
+  const auto seconds = [](const std::string& accumulation_steps) {
+    return inspect_text(kFile, {"optimizer={name: muon, ns_steps: 10000}", "dataloader.batch_size=null", "dataloader.global_batch_size=16",
+                                "training.accumulation_steps=" + accumulation_steps})
+        .step_seconds.value();
+  };
+  EXPECT_LT(seconds("16"), 4 * seconds("1"));
+}
+
 TEST(RankPlan, GroupsRanksWithBatchesOfTheSameSizes) {
   // 10 samples on 4 ranks in steps of 8, each once: two steps, the second of 2 samples.
   engine::Plan plan{.world_size = 4,
@@ -162,14 +193,14 @@ TEST(RankPlan, GroupsRanksWithBatchesOfTheSameSizes) {
                     .num_epochs = 1,
                     .total_steps = 2,
                     .samples_per_epoch = 10,
-                    .shards = config::Shards::kExact,
+                    .shards = input::Shards::kExact,
                     .drop_last = false};
   auto ranks = make_rank_plan(plan);
   EXPECT_EQ(ranks.groups, (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 1, .num_samples = 3, .batches = {{1, 2}, {1, 1}}},
                                                   {.first_rank = 2, .last_rank = 3, .num_samples = 2, .batches = {{1, 2}, {1, 0}}}}));
   EXPECT_EQ(ranks.num_repeated, 0);
   EXPECT_EQ(ranks.num_left_out, 0);
-  plan.shards = config::Shards::kPad;
+  plan.shards = input::Shards::kPad;
   ranks = make_rank_plan(plan);
   EXPECT_EQ(ranks.groups, (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 3, .num_samples = 3, .batches = {{1, 2}, {1, 1}}}}));
   EXPECT_EQ(ranks.num_repeated, 2);

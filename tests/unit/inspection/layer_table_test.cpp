@@ -55,7 +55,7 @@ TEST(LayerTable, HasARowForEachLayerInOrder) {
 class Twice : public models::Model {
  public:
   struct Options : models::ModelOptions {
-    void describe(config::KeyTable& /*keys*/) override {}
+    void describe(KeyTable& /*keys*/) override {}
     std::vector<int64_t> input_shape() const override { return {4}; }
     int64_t num_outputs() const override { return 4; }
   };

@@ -19,7 +19,7 @@ namespace {
 std::shared_ptr<Model> build_light(const std::string& name, const BuildContext& context = make_context()) {
   const std::map<std::string, std::string> light = {{"head", "cifar"}, {"depth", "10"}, {"width", "2"}, {"dropout", "0.3"}};
   std::string options;
-  config::KeyTable keys;
+  KeyTable keys;
   const auto defaults = model_registry().configure(name);
   defaults.options->describe(keys);
   for (const auto& key : keys.keys()) {
@@ -64,10 +64,10 @@ TEST(ModelRegistry, ComponentsAndKeysAreDocumented) {
     EXPECT_FALSE(component.doc.empty()) << component.name;
     EXPECT_EQ(component.doc.find('\n'), std::string::npos) << component.name;
     const auto options = component.make_options();
-    config::KeyTable keys;
+    KeyTable keys;
     options->describe(keys);
     std::set<std::string> key_names;
-    for (const config::Key& key : keys.keys()) {
+    for (const Key& key : keys.keys()) {
       EXPECT_TRUE(key_names.insert(key.name).second) << component.name << " " << key.name;
       EXPECT_FALSE(key.doc.empty()) << component.name << " " << key.name;
     }

@@ -54,12 +54,12 @@ TEST(CrossEntropy, TakesTheProbabilitiesOfTheClasses) {
 
 TEST(CrossEntropy, SmoothingMustBeBelowOne) {
   const auto options = loss_registry().configure("cross_entropy").options;
-  config::KeyTable keys;
+  KeyTable keys;
   options->describe(keys);
   ASSERT_EQ(keys.keys().size(), 1U);
   EXPECT_EQ(keys.keys()[0].name, "label_smoothing");
-  EXPECT_TRUE(keys.keys()[0].read(config::Node::scalar("1.0")).has_value());
-  EXPECT_TRUE(keys.keys()[0].read(config::Node::scalar("-0.1")).has_value());
+  EXPECT_TRUE(keys.keys()[0].read(Node::scalar("1.0")).has_value());
+  EXPECT_TRUE(keys.keys()[0].read(Node::scalar("-0.1")).has_value());
 }
 
 TEST(MeanSquaredError, IsTheMeanOverAllElements) {

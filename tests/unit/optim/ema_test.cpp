@@ -12,7 +12,7 @@ namespace {
 
 // The golden problem as a model under SGD, whose parameters are averaged.
 struct Averaged : torch::nn::Module {
-  explicit Averaged(const config::EmaSection& options, bool channels_last = false) {
+  explicit Averaged(const EmaOptions& options, bool channels_last = false) {
     if (channels_last) problem.use_channels_last();
     register_parameter("weight", problem.weight);
     register_parameter("bias", problem.bias);
@@ -40,8 +40,8 @@ struct Averaged : torch::nn::Module {
   std::optional<Ema> ema;
 };
 
-const std::map<std::string, config::EmaSection> kEmaCases = {{"ema", {.decay = 0.6, .warmup = false}},
-                                                             {"ema_warmup", {.decay = 0.6, .warmup = true}}};
+const std::map<std::string, EmaOptions> kEmaCases = {{"ema", {.decay = 0.6, .warmup = false}},
+                                                     {"ema_warmup", {.decay = 0.6, .warmup = true}}};
 
 TEST(Ema, LikePython) {
   const auto golden = read_golden("ema.txt");

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "config/sections/optimization.h"
 #include "tests/unit/optim/golden.h"
 
 namespace trainer::optim::test {
@@ -16,14 +17,12 @@ constexpr int64_t kSteps = 24;
 constexpr int64_t kStepsPerEpoch = 4;
 
 LrSchedule schedule_from(const std::string& yaml, int64_t total_steps = kSteps, int64_t steps_per_epoch = kStepsPerEpoch) {
-  config::Experiment experiment;
-  auto& section = experiment.lr_scheduler;
+  config::LrSchedulerSection section;
   config::Problems problems;
   config::read_section(
-      config::parse_yaml(yaml, "test"), [&](config::KeyTable& keys) { section.describe(keys, lr_scheduler_registry()); }, "lr_scheduler",
-      problems);
+      config::parse_yaml(yaml, "test"), [&](KeyTable& keys) { section.describe(keys, lr_scheduler_registry()); }, "lr_scheduler", problems);
   problems.throw_if_any();
-  return make_lr_schedule(experiment, total_steps, steps_per_epoch);
+  return make_lr_schedule(section.component, section.warmup, total_steps, steps_per_epoch);
 }
 
 std::string refusal_of(const std::string& yaml) {
@@ -163,7 +162,7 @@ TEST(LrSchedule, RemainsValidAfterItsOptionsAreDestroyed) {
 
 TEST(LrSchedule, AWarmupIsShorterThanTheTraining) {
   EXPECT_EQ(refusal_of("{warmup_steps: 24}"),
-            "lr_scheduler.warmup_steps: the warm-up of 24 steps is not shorter than the training of 24 steps; shorten it or train longer");
+            "the warm-up of 24 steps is not shorter than the training of 24 steps; shorten it or train longer");
   EXPECT_EQ(refusal_of("{warmup_steps: 23}"), "accepted");
 }
 

@@ -43,7 +43,7 @@ TEST(GroupParameters, OmitsAnEmptyGroup) {
 TEST(GroupParameters, SectionsAfterTheRestInTheirOrder) {
   const auto model = convolution_and_norm();
   const auto params = model->parameters();  // weight and bias of "0" (convolution), "1" (norm) and "3" (linear)
-  std::vector<config::ParameterGroupSection> sections(2);
+  std::vector<ParameterGroupOptions> sections(2);
   sections[0] = {.parameters = {"3"}, .lr_factor = 10, .weight_decay = {}};
   sections[1] = {.parameters = {"0.bias", "3.weight"}, .lr_factor = 0.5, .weight_decay = 0.25};
   const auto expect_group = [&](const ParamGroup& group, std::vector<size_t> indices, bool decay, double lr_factor) {

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -38,6 +39,26 @@ TEST(RunDirectory, CreatesTheFolderAndNamesItsFiles) {
   EXPECT_EQ(directory.path(), path);
   EXPECT_EQ(directory.metrics_file(), path / "metrics.jsonl");
   EXPECT_EQ(directory.tensorboard_folder(), path / "tensorboard");
+}
+
+TEST(RunDirectory, KnowsTheFilesThatRunsWrite) {
+  const testing::TemporaryFolder folder;
+  const RunDirectory directory(folder.path());
+  directory.begin();
+  auto files = directory.written_files().files();
+  for (const auto& file : {directory.config_file(), directory.environment_file(), directory.class_names_file(), directory.metrics_file(),
+                           directory.metrics_table_file(), directory.profile_file(), directory.evaluation_file(),
+                           directory.best_evaluation_file(), directory.summary_file()}) {
+    EXPECT_NE(std::find(files.begin(), files.end(), file), files.end()) << file;
+  }
+  files.insert(files.end(), {directory.log_file(), rank_log_file(folder.path(), 3), directory.checkpoint_folder() / "last.pt",
+                             directory.tensorboard_folder() / "events", directory.non_finite_folder() / "step_1" / "model.pt"});
+  // The lock and the list.
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) files.push_back(entry.path());
+  for (const auto& file : files) EXPECT_TRUE(is_file_of_run(file.lexically_relative(folder.path()))) << file;
+  for (const char* other : {"report.html", "rank_.log", "rank_x.log", "checkpoints/mean.safetensors", "other/metrics.jsonl"}) {
+    EXPECT_FALSE(is_file_of_run(other)) << other;
+  }
 }
 
 TEST(RunDirectory, ASecondStartNamesTheHolder) {
@@ -317,6 +338,28 @@ TEST(RunDirectory, ClearRemovesOnlyWhatRunsHaveWritten) {
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(folder.path() / "checkpoints" / "last.pt")));
 }
 
+// Somebody else who can write in the folder may have added the link and the name.
+TEST(RunDirectory, ClearRemovesNothingBehindALink) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "run";
+  const auto elsewhere = folder.path() / "elsewhere";
+  write_all_texts(elsewhere, {{"model.pt", "of somebody"}, {"within/model.pt", "of somebody"}});
+  {
+    const RunDirectory directory(path);
+    std::filesystem::create_directories(directory.non_finite_folder());
+    std::filesystem::create_directory_symlink(elsewhere, directory.non_finite_folder() / "step_5");
+    for (const char* name : {"step_5/model.pt", "step_5/within/model.pt"}) {
+      directory.written_files().add(directory.non_finite_folder() / name);
+    }
+    directory.clear();
+    EXPECT_TRUE(std::filesystem::is_symlink(directory.non_finite_folder() / "step_5"));
+  }
+  EXPECT_EQ(contents_of(elsewhere).size(), 2U);
+  write_all_texts(path, {{".trainer_run", "trainer run directory, format 1\n../elsewhere/model.pt\n"}});
+  EXPECT_NE(message_of_opening<UsageError>(path).find("../elsewhere/model.pt"), std::string::npos);
+  EXPECT_EQ(contents_of(elsewhere).size(), 2U);
+}
+
 TEST(RunDirectory, ClearRemovesItsEmptyFolders) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "run" / "";
@@ -368,6 +411,23 @@ TEST(RunDirectory, ADamagedSummaryMeansAnUnfinishedRun) {
     write_text(directory.summary_file(), text);
     EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kUnfinished) << text;
   }
+}
+
+// Copying such a value would overflow the stack.
+TEST(RunDirectory, DeeplyNestedJsonCountsAsDamaged) {
+  const testing::TemporaryFolder folder;
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  const auto path = folder.path() / "run";
+  {
+    const RunDirectory directory(path);
+    write_text(directory.summary_file(), "{\"reason\": " + deep + "}");
+    EXPECT_EQ(directory.earlier_run(), RunDirectory::EarlierRun::kUnfinished);
+    write_text(directory.evaluation_file(), "{\"step\": " + deep + "}");
+    directory.remove_later_evaluations(/*step=*/20);
+    EXPECT_FALSE(std::filesystem::exists(directory.evaluation_file()));
+  }
+  write_all_texts(folder.path() / "other", {{"environment.json", R"({"command_line": )" + deep + R"(, "trainer_version": "1.0"})"}});
+  EXPECT_NE(message_of_opening<UsageError>(folder.path() / "other").find("holds environment.json"), std::string::npos);
 }
 
 TEST(RunDirectory, RemovesTheEvaluationOfALaterStep) {

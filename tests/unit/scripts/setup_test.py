@@ -1,4 +1,4 @@
-"""scripts/setup.sh and the build of scripts/common.sh when they are interrupted, started twice or read-only. A small wheel from a local folder
+"""scripts/setup.sh and the build of scripts/common.sh when they are interrupted, offline, started twice or read-only. A small wheel from a local folder
 stands for LibTorch, and dpkg-query finds every package installed."""
 
 import base64
@@ -53,9 +53,9 @@ class SetupTest(unittest.TestCase):
         (self.tools / name).write_text(f"#!/bin/bash\n{text}\n")
         (self.tools / name).chmod(0o755)
 
-    def start(self, *before):
+    def start(self, *before, options=()):
         """Starts setup.sh in a process group of its own."""
-        return subprocess.Popen([*before, str(self.root / "scripts" / "setup.sh")], env=self.environment, stderr=subprocess.PIPE, text=True,
+        return subprocess.Popen([*before, str(self.root / "scripts" / "setup.sh"), *options], env=self.environment, stderr=subprocess.PIPE, text=True,
                                 start_new_session=True)
 
     def assert_complete(self, process):
@@ -76,6 +76,23 @@ class SetupTest(unittest.TestCase):
     def test_an_interrupted_set_up_is_completed_by_the_next_one(self):
         self.interrupt_when("venv/bin/python")
         self.interrupt_when("venv/lib/python3*/site-packages/torch/lib/part_10.txt")
+        self.assertIn("an earlier set-up was interrupted", self.assert_complete(self.start()))
+
+    def test_wheels_that_cannot_be_fetched_leave_the_others(self):
+        self.assert_complete(self.start())
+        (self.root / "scripts" / "requirements" / "cuda.txt").write_text("not-there==1.0\n")
+        process = self.start(options=["--cuda"])
+        output = process.communicate(timeout=120)[1]
+        self.assertEqual(process.returncode, 1, output)
+        self.assertIn("the wheels of scripts/requirements/cuda.txt could not be fetched", output)
+        self.assertEqual(self.assert_complete(self.start()), "")
+        # The kernel may kill pip when memory is short.
+        python = self.deps / "venv" / "bin" / "python"
+        python.rename(python.with_name("real-python"))
+        python.write_text("#!/bin/bash\nkill -KILL $$\n")
+        python.chmod(0o755)
+        process = self.start(options=["--cuda"])
+        self.assertIn("could not be fetched", process.communicate(timeout=120)[1])
         self.assertIn("an earlier set-up was interrupted", self.assert_complete(self.start()))
 
     def test_two_at_once_and_a_read_only_checkout(self):

@@ -23,6 +23,7 @@ struct Copy {
   std::vector<int64_t> shape = {3, 8, 8};
   std::vector<Image> images = {};
   bool reads = true;
+  bool is_image = true;
   std::vector<int64_t> order = {0, 1, 2};
 };
 
@@ -39,7 +40,7 @@ class Order : public input::Sampler {
 class ListedImages : public input::Dataset {
  public:
   explicit ListedImages(const Copy& copy)
-      : info_{.shape = copy.shape, .num_classes = 2, .class_names = copy.classes}, images_(copy.images) {}
+      : info_{.shape = copy.shape, .is_image = copy.is_image, .num_classes = 2, .class_names = copy.classes}, images_(copy.images) {}
   const input::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return static_cast<int64_t>(images_.size()); }
   input::Sample read(int64_t, input::Scratch&) const override { return {}; }
@@ -58,8 +59,8 @@ Copy complete() {
   return copy;
 }
 
-// The message of rank 0; empty if no rank throws.
-std::string compare(const std::vector<Copy>& copies) {
+// The message of rank 0; empty if no rank throws. An evaluation opens one set alone.
+std::string compare(const std::vector<Copy>& copies, bool is_evaluation = false) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::mutex mutex;
   std::string message;
@@ -71,10 +72,14 @@ std::string compare(const std::vector<Copy>& copies) {
     for (size_t i = 0; i < copies.size(); ++i) ranks.infos.push_back({.host = "host-" + std::to_string(i)});
     if (!copies[rank].reads) ranks.reading = groups.world();  // in which only rank 0 reads
     engine::Data data;
-    data.train.files = std::make_unique<ListedImages>(complete());
     data.validation.files = std::make_unique<ListedImages>(copies[rank]);
-    data.sampler = std::make_unique<input::DistributedSampler>(std::make_unique<Order>(copies[rank].order), input::ShardOptions{});
-    data.samples_per_epoch = 3;
+    if (!is_evaluation) {
+      auto train = complete();
+      train.is_image = copies[rank].is_image;
+      data.train.files = std::make_unique<ListedImages>(train);
+      data.sampler = std::make_unique<input::DistributedSampler>(std::make_unique<Order>(copies[rank].order), input::ShardOptions{});
+      data.samples_per_epoch = 3;
+    }
     try {
       require_same_data(barrier, ranks, data);
     } catch (const Error& error) {
@@ -134,6 +139,36 @@ TEST(CompareData, TheOrderOfASamplerCounts) {
       std::string("rank 1 on host-1 has another order of the training images than rank 0: draw 1 of rank 0 in the first epoch is image "
                   "2, not image 1") +
           kRemedy);
+}
+
+TEST(CompareData, WhatIsEvaluatedHasNoPartOfATraining) {
+  auto shorter = complete();
+  shorter.images.pop_back();
+  EXPECT_EQ(compare({complete(), shorter}, /*is_evaluation=*/true),
+            std::string("rank 1 on host-1 has 39 images, rank 0 has 40; the first difference: only rank 0 has image 39, 39.jpg of class 1 "
+                        "with 139 bytes") +
+                kRemedy);
+  auto renamed = complete();
+  renamed.classes = {"ape", "cat"};
+  EXPECT_EQ(compare({complete(), renamed}, /*is_evaluation=*/true),
+            std::string("rank 1 on host-1 has other images than rank 0: class 0 is ape, not cat") + kRemedy);
+}
+
+TEST(CompareData, WhatIsNoImageIsASample) {
+  auto samples = complete();
+  samples.is_image = false;
+  auto shorter = samples;
+  shorter.images.pop_back();
+  EXPECT_EQ(compare({samples, shorter}),
+            std::string("rank 1 on host-1 has 39 validation samples, rank 0 has 40; the first difference: only rank 0 has sample 39, "
+                        "39.jpg of class 1 with 139 bytes") +
+                kRemedy);
+  auto other = samples;
+  other.order = {0, 2, 1};
+  EXPECT_EQ(compare({samples, other}),
+            std::string("rank 1 on host-1 has another order of the training samples than rank 0: draw 1 of rank 0 in the first epoch is "
+                        "sample 2, not sample 1") +
+                kRemedy);
 }
 
 TEST(CompareData, RanksThatDoNotReadAreNotCompared) {

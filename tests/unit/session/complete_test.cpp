@@ -16,14 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // The resolved file of an experiment with these sections.
-config::Node resolved(const std::string& model, const std::string& dataset, const std::vector<std::string>& overrides = {}) {
+Node resolved(const std::string& model, const std::string& dataset, const std::vector<std::string>& overrides = {}) {
   const auto registries = all_registries();
   auto experiment = config::load_text("experiment: a\nmodel: " + model + "\ndataset: " + dataset + "\ntraining: {epochs: 1}\n", "x.yaml",
                                       overrides, registries);
   return config::parse_yaml(config::to_yaml(experiment, registries), "resolved");
 }
 
-std::string value_at(const config::Node& root, const char* section, const char* key) {
+std::string value_at(const Node& root, const char* section, const char* key) {
   return config::to_inline_yaml(root.find(section)->value.find(key)->value);
 }
 

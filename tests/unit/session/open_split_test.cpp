@@ -40,6 +40,29 @@ TEST(OpenSplit, HasTheSamplesOfTheTraining) {
   }
 }
 
+TEST(OpenSplit, ClassesOfOneImageHoldOutNoneUnlessStratifyIsOff) {
+  const auto error_of = [](const std::string& more) -> std::string {
+    // Its three images are of different classes.
+    const auto experiment =
+        experiment_on("{name: synthetic, shape: [3, 32, 32], num_classes: 1000, num_train: 3, num_validation: 3, " + more + "}");
+    try {
+      open(experiment, Split::kTrain);
+    } catch (const UsageError& error) {
+      const std::string text = error.what();
+      return text.substr(text.find("dataset."));
+    }
+    return "no error";
+  };
+  const std::string begin = "dataset.validation_split: ";
+  EXPECT_EQ(error_of("validation_split: 0.3"),
+            begin +
+                "0.3 of 3 images leaves no image on one side, because no class has more than one and each keeps one for the training; "
+                "set dataset.stratify: false to hold out images whatever their class");
+  EXPECT_EQ(error_of("validation_split: 0.3, stratify: false"), "no error");
+  EXPECT_EQ(error_of("validation_split: 0.1"), begin + "0.1 of 3 images leaves no image on one side; choose another fraction");
+  EXPECT_EQ(error_of("validation_split: 0.9"), begin + "0.9 of 3 images leaves no image on one side; choose another fraction");
+}
+
 TEST(OpenSplit, TheValidationSetNeedsNoTrainingFiles) {
   const testing::TemporaryFolder folder;
   std::filesystem::copy(TRAINER_SOURCE_DIR "/datasets/cifar10_sample/cifar-10-batches-bin/test_batch.bin", folder.path());

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "checkpoint/pytorch_file.h"
+#include "tests/testing/temporary_folder.h"
 
 namespace trainer::session {
 namespace {
@@ -166,10 +168,27 @@ TEST(CheckClassNames, RefusesOtherClasses) {
   EXPECT_EQ(error_of({"cat", "dog"}, {"cat", "dog"}), "no error");
   EXPECT_EQ(error_of({}, {"cat", "dog"}), "no error");
   const std::string begin = "a.pt: it was trained on other classes: class ";
-  const std::string end = " in dataset.root now; restore the folders of classes, or choose another --run-dir";
+  const std::string end = " in the data now; restore the data, or choose another --run-dir";
   EXPECT_EQ(error_of({"cat", "dog"}, {"cat", "cow"}), begin + "1 was \"dog\" and is \"cow\"" + end);
   EXPECT_EQ(error_of({"cat", "dog"}, {"cat"}), begin + "1 was \"dog\" and is missing" + end);
   EXPECT_EQ(error_of({"cat"}, {"cat", "cow"}), begin + "1 was missing and is \"cow\"" + end);
+}
+
+TEST(FindBest, ACheckpointThatHasBeenRemovedDoesNotEndTheStart) {
+  const testing::TemporaryFolder folder;
+  const auto tree_of_step = [](int64_t step) {
+    state::Dict tree;
+    tree.add("step", step);
+    return tree;
+  };
+  auto tree = tree_of_step(20);
+  tree.add("best", tree_of_step(10));
+  const Checkpoint removed{folder.path() / "step_00000020.pt", std::move(tree)};
+  const auto logger = make_quiet_logger();
+  EXPECT_EQ(folder_of(removed), fs::canonical(folder.path()));
+  EXPECT_EQ(find_best(removed, *logger), fs::path());
+  checkpoint::save(folder.path() / "best.pt", tree_of_step(10));
+  EXPECT_EQ(find_best(removed, *logger), fs::canonical(folder.path()) / "best.pt");
 }
 
 }  // namespace

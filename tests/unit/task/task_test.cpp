@@ -25,7 +25,7 @@ class Distance : public nn::Loss {
 };
 
 struct TwiceOptions : models::ModelOptions {
-  void describe(config::KeyTable&) override {}
+  void describe(KeyTable&) override {}
   std::vector<int64_t> input_shape() const override { return {1}; }
   int64_t num_outputs() const override { return 1; }
 };
@@ -88,14 +88,14 @@ TEST(Task, EvaluateAveragesTheOutputsOfTheViewsBeforeTheLoss) {
   const auto task = make_task(std::make_unique<Distance>(false));
   const auto images = torch::tensor({1.0, 3.0}).view({1, 1, 1, 2});
   const auto targets = torch::tensor({{2.0}});
-  const auto none = task->evaluate(model, images, targets, config::TestTimeAugmentation::kNone);
+  const auto none = task->evaluate(model, images, targets, TestTimeAugmentation::kNone);
   EXPECT_EQ(none.outputs.item<double>(), 1);
   EXPECT_EQ(none.loss.item<double>(), 1);
   // The loss is 1 for each of the views.
-  const auto flip = task->evaluate(model, images, targets, config::TestTimeAugmentation::kFlip);
+  const auto flip = task->evaluate(model, images, targets, TestTimeAugmentation::kFlip);
   EXPECT_EQ(flip.outputs.item<double>(), 2);
   EXPECT_EQ(flip.loss.item<double>(), 0);
-  const auto empty = task->evaluate(model, images.narrow(0, 0, 0), targets.narrow(0, 0, 0), config::TestTimeAugmentation::kFlip);
+  const auto empty = task->evaluate(model, images.narrow(0, 0, 0), targets.narrow(0, 0, 0), TestTimeAugmentation::kFlip);
   EXPECT_EQ(empty.loss.item<double>(), 0);
 }
 

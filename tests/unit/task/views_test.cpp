@@ -5,8 +5,6 @@
 namespace trainer::task {
 namespace {
 
-using config::TestTimeAugmentation;
-
 torch::Tensor random_images(int64_t count = 2) {
   return torch::rand({count, 3, 5, 7}, at::make_generator<at::CPUGeneratorImpl>(1), torch::kFloat64);
 }

@@ -1,20 +1,54 @@
 #include "world/threads.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <stdexcept>
+#include <string>
 #include <system_error>
+
+#include "base/error.h"
 
 namespace trainer::world {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::StartsWith;
+
+constexpr uid_t kNobody = 65534;
+constexpr const char* kRemedy = "; raise the limit, end other processes, or set fewer runtime.threads and dataloader.num_workers";
+
+// For a process of its own: starts more threads than its user may have. Exits with 0 if that is refused.
+void start_too_many() {
+  // The limit does not hold for root.
+  const rlimit limit{.rlim_cur = 20, .rlim_max = 20};
+  if (setrlimit(RLIMIT_NPROC, &limit) != 0 || (geteuid() == 0 && setuid(kNobody) != 0)) _exit(2);
+  try {
+    check_threads(100);
+  } catch (const Error& error) {
+    fputs(error.what(), stderr);
+    _exit(0);
+  }
+  _exit(1);
+}
+
 TEST(Threads, TheErrorOfAThreadNamesTheLimits) {
   const std::system_error refused(EAGAIN, std::generic_category());
-  EXPECT_EQ(explain_thread_limit(refused), "no more threads can be started: " + describe_process_limits() +
-                                               "; raise the limit, end other processes, or set fewer runtime.threads and "
-                                               "dataloader.num_workers");
+  EXPECT_THAT(explain_thread_limit(refused), AllOf(StartsWith("no more threads can be started: "), EndsWith(kRemedy)));
   EXPECT_EQ(explain_thread_limit(std::system_error(ENOENT, std::generic_category())), "");
   EXPECT_EQ(explain_thread_limit(std::runtime_error("Resource temporarily unavailable")), "");
+}
+
+TEST(ThreadsDeathTest, TooManyAreRefused) {
+  const auto user = std::to_string(geteuid() == 0 ? kNobody : geteuid());
+  // A control group may have a limit of its own, which is named too.
+  EXPECT_EXIT(start_too_many(), ::testing::ExitedWithCode(0),
+              AllOf(StartsWith("no more threads can be started: user " + user + " may have 20 processes and threads together (ulimit -u)"),
+                    EndsWith(kRemedy)));
 }
 
 TEST(Threads, ManyMayRunAtTheSameTime) { EXPECT_NO_THROW(check_threads(100)); }

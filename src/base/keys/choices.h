@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace trainer::config {
+namespace trainer {
 
 template <class E>
 using Choices = std::vector<std::pair<std::string, E>>;
@@ -16,4 +16,4 @@ const std::string& spelling_of(E value, const Choices<E>& choices) {
   return std::ranges::find(choices, value, &std::pair<std::string, E>::second)->first;
 }
 
-}  // namespace trainer::config
+}  // namespace trainer

@@ -1,11 +1,11 @@
-#include "config/registry.h"
+#include "base/keys/registry.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <stdexcept>
 
-namespace trainer::config {
+namespace trainer {
 
 std::vector<std::string> RegistryBase::names() const {
   std::vector<std::string> names;
@@ -37,4 +37,4 @@ void RegistryBase::throw_wrong_options(const std::string& name) {
   throw std::logic_error(fmt::format("the options given for \"{}\" are not that component's", name));
 }
 
-}  // namespace trainer::config
+}  // namespace trainer

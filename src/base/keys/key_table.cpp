@@ -1,4 +1,4 @@
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/text.h"
-#include "config/yaml_lines.h"
+#include "base/utf8.h"
 
-namespace trainer::config {
+namespace trainer {
 namespace {
 
 // The shortest text that is read back as the same number, by any reader of YAML.
@@ -71,15 +71,16 @@ Key bind_field(Key key, T& field, std::string expected, Parse parse, Write write
   return key;
 }
 
+Node text_value(std::string text) { return Node::scalar(std::move(text), /*quoted=*/true); }
+
 template <class T>
 constexpr const char* kNumberType = std::is_integral_v<T> ? "integer" : "number";
 
-// Of ASCII or of Latin-1 (U+0080 to U+009F, in UTF-8).
 bool has_control_characters(std::string_view text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte < 0x20 || byte == 0x7f) return true;
-    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0) return true;
+  while (!text.empty()) {
+    const auto first = first_character(text);
+    if (first.length > 0 && is_control(first.code_point)) return true;
+    text.remove_prefix(std::max<size_t>(first.length, 1));
   }
   return false;
 }
@@ -186,7 +187,7 @@ std::vector<std::string> refused_texts(const KeyInfo& info) {
 Key key_of(std::string name, std::string& field, const KeyInfo& info) {
   auto key = make_key(std::move(name), info.is_path ? "path" : "text", info, refused_texts(info));
   key.read = [&field, info](const Node& node) { return parse_text(node, info, field); };
-  key.write = [&field] { return text_node(field); };
+  key.write = [&field] { return text_value(field); };
   return key;
 }
 
@@ -205,7 +206,7 @@ Key key_of(std::string name, std::vector<std::string>& field, const KeyInfo& inf
   };
   key.write = [&field] {
     std::vector<Node> items;
-    for (const auto& text : field) items.push_back(text_node(text));
+    for (const auto& text : field) items.push_back(text_value(text));
     return Node::list(std::move(items));
   };
   return key;
@@ -329,8 +330,8 @@ void KeyTable::add_spelled(std::string name, const std::vector<std::string>& spe
     }
     return "one of " + join(spellings, ", ");
   };
-  key.write = [spellings, get = std::move(get)] { return text_node(spellings[get()]); };
+  key.write = [spellings, get = std::move(get)] { return text_value(spellings[get()]); };
   keys_.push_back(std::move(key));
 }
 
-}  // namespace trainer::config
+}  // namespace trainer

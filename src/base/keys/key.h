@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "config/node.h"
-#include "config/registry.h"
+#include "base/keys/node.h"
+#include "base/keys/registry.h"
 
-namespace trainer::config {
+namespace trainer {
 
 // A value that the program chooses when the file contains `auto`.
 template <class T>
@@ -61,4 +61,4 @@ struct Key {
   std::vector<ComponentConfig>* components = nullptr;
 };
 
-}  // namespace trainer::config
+}  // namespace trainer

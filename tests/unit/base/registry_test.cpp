@@ -1,13 +1,13 @@
-#include "config/registry.h"
+#include "base/keys/registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
-#include "config/key_table.h"
+#include "base/keys/key_table.h"
 
-namespace trainer::config {
+namespace trainer {
 namespace {
 
 using ::testing::ElementsAre;
@@ -79,4 +79,4 @@ TEST(Registry, ForeignConfigurationsThrowLogicError) {
 }
 
 }  // namespace
-}  // namespace trainer::config
+}  // namespace trainer

@@ -1,5 +1,5 @@
 #pragma once
-// The tree of a YAML text as parsed by yaml-cpp, with the position of each key and value. The values are not interpreted yet.
+// A tree of values as text, not interpreted yet, with the position of each key and value in the file that it was read from.
 
 #include <cstdint>
 #include <string>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace trainer::config {
+namespace trainer {
 
 // Where a key or value was written.
 struct Position {
@@ -23,7 +23,7 @@ struct Node {
 
   Kind kind = Kind::kNull;
   std::string text;     // of a scalar
-  bool quoted = false;  // a quoted scalar is text, even when it looks like a number
+  bool quoted = false;  // it is text, even if it looks like a number
   Position position;
   std::vector<Node> items;      // of a list
   std::vector<Member> members;  // of a map, in the order of the file, names unique
@@ -43,14 +43,4 @@ struct Node::Member {
   Node value;
 };
 
-// One document of at most 1 MiB without tags, nested at most 32 deep, with at most 1,000 keys in a section; aliases are resolved. Throws
-// UsageError with the position.
-Node parse_yaml(std::string_view text, const std::string& source);
-
-// Writes a tree as YAML that parse_yaml reads back to the same tree. Short maps of scalars are written on one line.
-std::string to_yaml(const Node& node);
-
-// One line, in flow style: for messages and reference tables.
-std::string to_inline_yaml(const Node& node);
-
-}  // namespace trainer::config
+}  // namespace trainer

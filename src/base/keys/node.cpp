@@ -1,10 +1,10 @@
-#include "config/node.h"
+#include "base/keys/node.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace trainer::config {
+namespace trainer {
 
 std::string to_string(const Position& position) {
   return position.line == 0 ? position.source : fmt::format("{}:{}:{}", position.source, position.line, position.column);
@@ -44,4 +44,4 @@ Node& Node::set(std::string name, Node value) {
   return members.emplace_back(Member{std::move(name), where, std::move(value)}).value;
 }
 
-}  // namespace trainer::config
+}  // namespace trainer

@@ -19,12 +19,12 @@
 #include <utility>
 #include <vector>
 
-#include "config/choices.h"
-#include "config/key.h"
-#include "config/node.h"
-#include "config/registry.h"
+#include "base/keys/choices.h"
+#include "base/keys/key.h"
+#include "base/keys/node.h"
+#include "base/keys/registry.h"
 
-namespace trainer::config {
+namespace trainer {
 
 // A check of a key against other keys of its section.
 struct Check {
@@ -68,7 +68,7 @@ class KeyTable {
   template <class Section>
   void add_section(std::string name, std::optional<Section>& field, std::string doc) {
     add_section(
-        std::move(name), [&field](KeyTable& keys) { field->describe(keys); }, std::move(doc));
+        std::move(name), [&field](KeyTable& keys) { describe(keys, *field); }, std::move(doc));
     auto& key = keys_.back();
     key.type = "section or null";
     key.has_section = [&field] { return field.has_value(); };
@@ -81,7 +81,7 @@ class KeyTable {
   void add_sections(std::string name, std::vector<Section>& field, std::string doc) {
     add_sections(
         std::move(name), [&field] { return field.size(); }, [&field](size_t count) { field.resize(count); },
-        [&field](size_t index, KeyTable& keys) { field[index].describe(keys); }, std::move(doc));
+        [&field](size_t index, KeyTable& keys) { describe(keys, field[index]); }, std::move(doc));
   }
 
   // `name: COMPONENT` inside a section; the other keys there are those of the section and of the component. Empty `default_name`: required.
@@ -110,4 +110,10 @@ class KeyTable {
   std::vector<Check> checks_;
 };
 
-}  // namespace trainer::config
+// A section that describes itself. Options of the library do not know keys; for them there are functions of this name beside the section
+// that holds them.
+template <class Section>
+requires requires(Section& section, KeyTable& keys) { section.describe(keys); }
+void describe(KeyTable& keys, Section& section) { section.describe(keys); }
+
+}  // namespace trainer

@@ -1,7 +1,7 @@
 #pragma once
 // Components: parts that an experiment file chooses by name and configures by their own keys, such as a model, a data set or a loss. A
-// registry lists the components of one kind. config/ uses their names and keys (RegistryBase); the module that defines a registry also
-// creates the products (Registry).
+// registry lists the components of one kind. What reads files uses their names and keys (RegistryBase); the module that defines a registry
+// also creates the products (Registry).
 //
 //   using LossRegistry = Registry<std::unique_ptr<Loss>>;
 //   registry.add<HingeOptions>("hinge", "Hinge loss.", [](const HingeOptions& options) { return make_hinge(options.margin); });
@@ -13,11 +13,9 @@
 #include <utility>
 #include <vector>
 
-namespace trainer::config {
+namespace trainer {
 
-class Findings;
 class KeyTable;
-struct Experiment;
 
 // Base of a component's options: members with their default values, which describe() binds to keys.
 struct Options {
@@ -97,26 +95,4 @@ class Registry : public RegistryBase {
   std::vector<std::function<Product(const ComponentConfig& config, Args... args)>> factories_;  // in the order of components()
 };
 
-// The values of checkpoint.monitor besides `auto`: the metrics of the tasks.
-struct MonitorChoices {
-  std::vector<std::string> names;
-  std::string default_doc;  // what `auto` stands for
-};
-
-// The registries of all components that an experiment file can name; they must outlive this struct.
-struct Registries {
-  const RegistryBase& models;
-  const RegistryBase& datasets;
-  const RegistryBase& transforms;
-  const RegistryBase& batch_transforms;
-  const RegistryBase& losses;
-  const RegistryBase& optimizers;
-  const RegistryBase& lr_schedulers;
-  const RegistryBase& samplers;
-  MonitorChoices monitor = {};
-  // Sets the values that the file leaves to other components, and checks components against each other, such as the network against the
-  // data set, and against other sections. Called once the file is read; it reads no more of a data set than DatasetRegistry::make().
-  std::function<void(Experiment& experiment, Findings& findings)> check = {};
-};
-
-}  // namespace trainer::config
+}  // namespace trainer
