@@ -192,7 +192,6 @@ void save_grid(const fs::path& output, const std::vector<GridImage>& images, con
 
 ExitCode predict(const std::vector<std::string>& args) {
   const auto arguments = parse_predict_arguments(args);
-  if (!arguments.grid.empty()) input::check_image_extension(arguments.grid);
   install_stop_handlers();
   const auto logger = make_console_logger();
   const session::NetworkFile file(arguments.checkpoint);
@@ -208,7 +207,10 @@ ExitCode predict(const std::vector<std::string>& args) {
   const auto files = find_files(arguments, problems);
   const Printer printer(predictor, arguments.json, files);
   for (const auto& problem : problems) logger->warn("{}", problem);
-  if (!arguments.grid.empty()) refuse_grid_over(arguments, files);
+  if (!arguments.grid.empty()) {
+    refuse_grid_over(arguments, files);
+    input::check_image_extension(arguments.grid);
+  }
   const auto num_best = std::min(arguments.top_k, predictor.num_classes());
   std::vector<GridImage> grid;
   size_t num_classified = 0;

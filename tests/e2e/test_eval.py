@@ -272,7 +272,7 @@ class PredictTest(Experiment):
     def test_long_arguments(self):
         no_image = "no image to classify; name image files, folders, or - for a list on stdin"
         bad_image = "1 path cannot be used, as named above; no image was classified"
-        for argument, code, message in (("a.b=" + "x" * 100_000, 2, no_image), ("a." + "b." * 50_000 + "c=1", 2, no_image),
+        for argument, code, message in (("a.b=" + "x" * 100_000, 2, no_image), ("a." + "b." * 50_000 + "c=1", 3, bad_image),
                                         ("x" * 100_000, 3, bad_image)):
             refusal = self.refusal("predict", "--checkpoint", self.checkpoint, argument, code=code)
             self.assertEqual(refusal.splitlines()[-1], f"error: {message}")
