@@ -11,6 +11,7 @@
 #include "engine/non_finite_search.h"
 #include "engine/step_record.h"
 #include "engine/train_step.h"
+#include "session/build.h"
 #include "session/earlier_configuration.h"
 #include "session/registries.h"
 #include "session/session.h"
@@ -28,7 +29,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   if (original.training.overfit_batches) {
     // The same images are chosen from the data set.
     overrides.push_back("dataloader.batch_size=null");
-    overrides.push_back(fmt::format("dataloader.global_batch_size={}", engine::global_batch_size(original, record.world_size)));
+    overrides.push_back(fmt::format("dataloader.global_batch_size={}", session::global_batch_size(original, record.world_size)));
   } else {
     size_t batch_size = 0;
     for (const auto& batch : record.batches) batch_size = std::max(batch_size, batch.size());

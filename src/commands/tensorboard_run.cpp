@@ -9,7 +9,6 @@
 namespace trainer::commands {
 namespace {
 
-
 reporting::HParam to_hparam(const std::string& name, const Node& node) {
   if (node.kind != Node::Kind::kScalar) return {name, config::to_inline_yaml(node)};
   if (node.quoted) return {name, node.text};

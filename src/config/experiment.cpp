@@ -73,7 +73,7 @@ void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add_section(
       "distributed", [&](KeyTable& section) { distributed.describe(section); }, "How the processes of a run work together.");
   keys.add_section(
-      "validation", [&](KeyTable& section) { validation.describe(section); }, "Measuring on data that is not trained on.");
+      "validation", [&](KeyTable& section) { trainer::describe(section, validation); }, "Measuring on data that is not trained on.");
   keys.add_section(
       "checkpoint", [&](KeyTable& section) { checkpoint.describe(section, registries); }, "What is saved to resume from.");
   keys.add_section(

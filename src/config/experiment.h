@@ -29,7 +29,7 @@ struct Experiment {
   RuntimeSection runtime;
   AmpSection amp;
   DistributedSection distributed;
-  ValidationSection validation;
+  engine::ValidationOptions validation;
   CheckpointSection checkpoint;
   LoggingSection logging;
 

@@ -10,8 +10,8 @@ void EarlyStopping::observe(double value, bool higher_is_better, double min_delt
   num_not_better = improves ? 0 : num_not_better + 1;
 }
 
-bool EarlyStopping::is_over(const std::optional<config::EarlyStoppingSection>& section) const {
-  return section && num_not_better >= section->patience;
+bool EarlyStopping::is_over(const std::optional<EarlyStoppingOptions>& options) const {
+  return options && num_not_better >= options->patience;
 }
 
 state::Dict tree_of(const EarlyStopping& early_stopping) {

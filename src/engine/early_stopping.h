@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "config/sections/training.h"
+#include "engine/options.h"
 #include "state/view.h"
 
 namespace trainer::engine {
@@ -16,7 +16,7 @@ struct EarlyStopping {
 
   // To be called after each validation with the value of the metric.
   void observe(double value, bool higher_is_better, double min_delta);
-  bool is_over(const std::optional<config::EarlyStoppingSection>& section) const;
+  bool is_over(const std::optional<EarlyStoppingOptions>& options) const;
 };
 
 state::Dict tree_of(const EarlyStopping& early_stopping);

@@ -202,8 +202,8 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
   return report;
 }
 
-InitReport init_model(const config::ModelSection& section, torch::nn::Module& model) {
-  return init_model(checkpoint::read_any(section.init_from), section.init_from, section.init_strict, model);
+InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model) {
+  return init_model(checkpoint::read_any(file), file, strict, model);
 }
 
 void fit_model(models::Model& model, const Data& data) {

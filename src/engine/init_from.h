@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "config/sections/model.h"
 #include "engine/parts.h"
 #include "state/tree.h"
 
@@ -26,8 +25,8 @@ struct InitReport {
 
 // The same for initial weights. If not `strict`, loads the entries that fit, and throws only if none does.
 InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model);
-// From the file model.init_from.
-InitReport init_model(const config::ModelSection& section, torch::nn::Module& model);
+// From that file, which `checkpoint::read_any` reads.
+InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model);
 
 // Model::fit() with the first training images, transformed like those of validation. Does nothing for a network that needs none.
 void fit_model(models::Model& model, const Data& data);

@@ -6,13 +6,13 @@
 
 namespace trainer::engine {
 
-reporting::MetricInfo monitored_metric(const config::CheckpointSection& section, const task::Task& task) {
-  const auto name = section.monitor == "auto" ? task.default_metric() : section.monitor.substr(section.monitor.find('/') + 1);
+reporting::MetricInfo monitored_metric(const MonitorOptions& options, const task::Task& task) {
+  const auto name = options.metric == "auto" ? task.default_metric() : options.metric.substr(options.metric.find('/') + 1);
   const auto metrics = task.metrics().validation;
   const auto info = std::ranges::find(metrics, name, &reporting::MetricInfo::name);
   TORCH_CHECK(info != metrics.end(), "the task does not measure ", name);
   auto metric = *info;
-  if (section.mode != config::MonitorMode::kAuto) metric.higher_is_better = section.mode == config::MonitorMode::kMax;
+  if (options.mode != MonitorMode::kAuto) metric.higher_is_better = options.mode == MonitorMode::kMax;
   return metric;
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 // The validation metric that chooses the best checkpoint.
 
-#include "config/sections/checkpoint.h"
+#include "engine/options.h"
 #include "reporting/metric.h"
 #include "task/task.h"
 
 namespace trainer::engine {
 
-reporting::MetricInfo monitored_metric(const config::CheckpointSection& section, const task::Task& task);
+reporting::MetricInfo monitored_metric(const MonitorOptions& options, const task::Task& task);
 
 }  // namespace trainer::engine

@@ -68,10 +68,10 @@ nlohmann::json own_samples(Parts& parts, const EpochPart& part, int64_t step) {
 
 }  // namespace
 
-NonFiniteSteps::NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainStep& train_step, Save save)
+NonFiniteSteps::NonFiniteSteps(OnNonFinite policy, Parts& parts, TrainStep& train_step, Save save)
     : policy_(policy), parts_(parts), train_step_(train_step), save_(std::move(save)) {}
 
-bool NonFiniteSteps::checks_each_step() const { return policy_ == config::OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
+bool NonFiniteSteps::checks_each_step() const { return policy_ == OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
 
 std::string NonFiniteSteps::check(const EpochPart& part, int64_t step) {
   const auto bad_step = train_step_.guard().step();
@@ -84,7 +84,7 @@ std::string NonFiniteSteps::check(const EpochPart& part, int64_t step) {
   const auto text = world.rank() == 0 ? describe(record, step) : "";
   // No rank continues or exits before the step is saved.
   world.barrier();
-  if (policy_ == config::OnNonFinite::kStop || num_in_row_ >= kMostInRow) throw AgreedError(text);
+  if (policy_ == OnNonFinite::kStop || num_in_row_ >= kMostInRow) throw AgreedError(text);
   if (step + 1 < part.first_step + part.num_steps) parts_.begin(part, step + 1);
   return text;
 }
@@ -99,7 +99,7 @@ std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) 
   if (!record.repeats) text += ", which was finite when the step was repeated";
   text += "; the step is skipped" + save(record);
   if (num_in_row_ >= kMostInRow) text += fmt::format(", the {}th in a row", num_in_row_);
-  if (policy_ == config::OnNonFinite::kSkip && num_in_row_ < kMostInRow) return text;
+  if (policy_ == OnNonFinite::kSkip && num_in_row_ < kMostInRow) return text;
   if (!record.repeats) return text + "; a value that does not repeat indicates a fault of the memory or the GPU of that host";
   return text + "; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm";
 }

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "config/sections/training.h"
+#include "engine/options.h"
 #include "engine/parts.h"
 #include "engine/step_record.h"
 #include "engine/train_step.h"
@@ -20,7 +20,7 @@ class NonFiniteSteps {
   using Save = std::function<std::filesystem::path(const StepRecord& record)>;
 
   // `parts` and `train_step` must outlive it. `save` empty: steps are not saved.
-  NonFiniteSteps(config::OnNonFinite policy, Parts& parts, TrainStep& train_step, Save save);
+  NonFiniteSteps(OnNonFinite policy, Parts& parts, TrainStep& train_step, Save save);
 
   // Whether check() must be called after every step. If not, on a GPU, it may be called at the end of each logging interval, because the
   // steps after a non-finite one change nothing.
@@ -39,7 +39,7 @@ class NonFiniteSteps {
   StepRecord make_record(const EpochPart& part, int64_t step);
   std::string save(const StepRecord& record);
 
-  config::OnNonFinite policy_;
+  OnNonFinite policy_;
   Parts& parts_;
   TrainStep& train_step_;
   Save save_;

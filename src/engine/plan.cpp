@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <optional>
 
-#include "base/error.h"
+#include "base/option_error.h"
 #include "input/distributed_sampler.h"
 
 namespace trainer::engine {
@@ -28,17 +28,14 @@ std::optional<int64_t> product_of(std::initializer_list<int64_t> factors) {
   return product;
 }
 
-// The place of the key that sets the size of a batch.
-std::string place_of_batch_size(const config::Experiment& experiment) {
-  return experiment.place_of(experiment.dataloader.global_batch_size ? "dataloader.global_batch_size" : "dataloader.batch_size");
-}
+// The member that sets the size of a batch.
+const char* size_member(const PlanOptions& options) { return options.global_batch_size ? "global_batch_size" : "batch_size"; }
 
-[[noreturn]] void refuse_step_size(const config::Experiment& experiment, int64_t batch_size, int world_size) {
-  const int64_t micro_steps = experiment.training.accumulation_steps;
-  const auto place = micro_steps > batch_size ? experiment.place_of("training.accumulation_steps") : place_of_batch_size(experiment);
-  throw UsageError(
-      fmt::format("{}: batches of {} x {} ranks x training.accumulation_steps = {} are more than {} samples in a step; lower it", place,
-                  batch_size, world_size, micro_steps, kMost));
+[[noreturn]] void refuse_step_size(const PlanOptions& options, int64_t batch_size, int world_size) {
+  const int64_t micro_steps = options.accumulation_steps;
+  throw OptionError(micro_steps > batch_size ? "accumulation_steps" : size_member(options),
+                    fmt::format("batches of {} x {} ranks x training.accumulation_steps = {} are more than {} samples in a step; lower it",
+                                batch_size, world_size, micro_steps, kMost));
 }
 
 // How many samples of an epoch are in its batches (of all ranks) before number `batch`. Of a step that cannot be divided among its
@@ -73,57 +70,57 @@ int64_t batches_from(const Plan& plan, int64_t first) {
   return batches_in(plan, end_of_epoch(plan, first) - first, /*round_up=*/!plan.drop_last);
 }
 
-int64_t total_steps_of(const config::Experiment& experiment, int64_t steps_per_epoch) {
-  const auto& epochs = experiment.training.epochs;
-  const auto& steps = experiment.training.steps;
+int64_t total_steps_of(const PlanOptions& options, int64_t steps_per_epoch) {
+  const auto& epochs = options.epochs;
+  const auto& steps = options.steps;
   const auto total = steps ? product_of({*steps}) : product_of({epochs.value(), steps_per_epoch});
   if (total) return *total;
-  throw UsageError(fmt::format("{}: {} more than {} steps; lower it, and limit the time of a run with training.max_minutes",
-                               experiment.place_of(steps ? "training.steps" : "training.epochs"),
-                               steps ? fmt::format("{} is", *steps) : fmt::format("{} epochs of {} steps are", *epochs, steps_per_epoch),
-                               kMost));
+  throw OptionError(
+      steps ? "steps" : "epochs",
+      fmt::format("{} more than {} steps; lower it, and limit the time of a run with training.max_minutes",
+                  steps ? fmt::format("{} is", *steps) : fmt::format("{} epochs of {} steps are", *epochs, steps_per_epoch), kMost));
 }
 
 }  // namespace
 
-int64_t global_batch_size(const config::Experiment& experiment, int world_size) {
-  const auto& loader = experiment.dataloader;
-  if (loader.global_batch_size) {
-    if (*loader.global_batch_size > kMost) refuse_step_size(experiment, ceil_div(*loader.global_batch_size, world_size), world_size);
-    return *loader.global_batch_size;
+int64_t global_batch_size(const PlanOptions& options, int world_size) {
+  if (options.global_batch_size) {
+    if (*options.global_batch_size > kMost) refuse_step_size(options, ceil_div(*options.global_batch_size, world_size), world_size);
+    return *options.global_batch_size;
   }
-  const int64_t batch_size = loader.batch_size.value_or(kDefaultBatchSize);
-  const auto product = product_of({batch_size, world_size, experiment.training.accumulation_steps});
-  if (!product) refuse_step_size(experiment, batch_size, world_size);
+  const int64_t batch_size = options.batch_size.value_or(kDefaultBatchSize);
+  const auto product = product_of({batch_size, world_size, options.accumulation_steps});
+  if (!product) refuse_step_size(options, batch_size, world_size);
   return *product;
 }
 
-Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size) {
+Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_size) {
   Plan plan;
   plan.world_size = world_size;
   plan.samples_per_epoch = samples_per_epoch;
-  plan.shards = experiment.dataloader.shards;
-  plan.drop_last = experiment.dataloader.drop_last;
-  plan.accumulation_steps = experiment.training.accumulation_steps;
-  plan.global_batch_size = global_batch_size(experiment, world_size);
+  plan.shards = options.shards;
+  plan.drop_last = options.drop_last;
+  plan.accumulation_steps = options.accumulation_steps;
+  plan.global_batch_size = global_batch_size(options, world_size);
   plan.batch_size = ceil_div(ceil_div(plan.global_batch_size, plan.accumulation_steps), world_size);
   plan.batches_per_epoch = batches_from(plan, 0);
   plan.steps_per_epoch = ceil_div(plan.batches_per_epoch, plan.accumulation_steps);
   if (plan.batches_per_epoch == 0) {
     if (plan.shards == input::Shards::kDrop && end_of_epoch(plan, 0) == 0) {
-      throw UsageError(
-          fmt::format("{}: drop leaves no image for an epoch, because {} training images are fewer than the {} ranks; set it to pad, which "
-                      "repeats images, or to exact",
-                      experiment.place_of("dataloader.shards"), samples_per_epoch, world_size));
+      throw OptionError("shards",
+                        fmt::format("drop leaves no image for an epoch, because {} training images are fewer than the {} ranks; set it to "
+                                    "pad, which repeats images, or to exact",
+                                    samples_per_epoch, world_size));
     }
-    const bool is_global = experiment.dataloader.global_batch_size.has_value();
+    const bool is_global = options.global_batch_size.has_value();
     const auto ranks = world_size == 1 || is_global ? "" : fmt::format(" on each of {} ranks", world_size);
     const auto size = is_global ? ceil_div(plan.global_batch_size, plan.accumulation_steps) : plan.batch_size;
-    throw UsageError(fmt::format("{}: {} training images are fewer than one batch of {}{}; {}set dataloader.drop_last: false",
-                                 place_of_batch_size(experiment), samples_per_epoch, size, ranks, size > 1 ? "lower it, or " : ""));
+    throw OptionError(size_member(options),
+                      fmt::format("{} training images are fewer than one batch of {}{}; {}set dataloader.drop_last: false",
+                                  samples_per_epoch, size, ranks, size > 1 ? "lower it, or " : ""));
   }
-  plan.num_epochs = experiment.training.epochs;
-  plan.total_steps = total_steps_of(experiment, plan.steps_per_epoch);
+  plan.num_epochs = options.epochs;
+  plan.total_steps = total_steps_of(options, plan.steps_per_epoch);
   return plan;
 }
 

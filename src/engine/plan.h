@@ -1,11 +1,11 @@
 #pragma once
-// The numbers of batches and steps, computed from the configuration and the number of samples in an epoch.
+// The numbers of batches and steps, computed from the options and the number of samples in an epoch.
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "config/experiment.h"
+#include "engine/options.h"
 
 namespace trainer::engine {
 
@@ -51,11 +51,11 @@ struct MicroStep {
   bool is_last() const { return number + 1 == count; }
 };
 
-// Samples in an optimizer step, all ranks together. Throws UsageError if it is too large a number.
-int64_t global_batch_size(const config::Experiment& experiment, int world_size);
+// Samples in an optimizer step, all ranks together. Throws OptionError if it is too large a number.
+int64_t global_batch_size(const PlanOptions& options, int world_size);
 
-// Throws UsageError if there are too few samples for a batch under drop_last, or if numbers are too large.
-Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size);
+// Throws OptionError if there are too few samples for a batch under drop_last, or if numbers are too large.
+Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_size);
 
 // The rest of an epoch, from step number `next_step` on, when `num_taken` of its samples were taken, by any number of ranks.
 EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step = 0, int64_t num_taken = 0);

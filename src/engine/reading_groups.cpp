@@ -4,16 +4,17 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "base/option_error.h"
 
 namespace trainer::engine {
 
-std::vector<std::vector<int>> reading_groups(const config::Experiment& experiment, const std::vector<distributed::RankInfo>& ranks) {
-  const auto size = experiment.dataset.distribution_group_size.value;
+std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group_size, const std::vector<distributed::RankInfo>& ranks) {
+  const auto& size = group_size;
   const auto world_size = static_cast<int>(ranks.size());
   if (size && world_size > 1 && world_size % *size != 0) {
-    throw UsageError(fmt::format("{}: groups of {} processes do not divide {}; choose a divisor of the number of processes, or auto",
-                                 experiment.place_of("dataset.distribution_group_size"), *size, world_size));
+    throw OptionError(
+        "group_size",
+        fmt::format("groups of {} processes do not divide {}; choose a divisor of the number of processes, or auto", *size, world_size));
   }
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -31,10 +32,11 @@ std::vector<std::vector<int>> reading_groups(const config::Experiment& experimen
   return groups;
 }
 
-std::shared_ptr<distributed::ProcessGroup> make_reading_group(const config::Experiment& experiment, distributed::ProcessGroups& groups) {
-  if (experiment.dataset.distribution == config::Distribution::kLocal) return nullptr;
+std::shared_ptr<distributed::ProcessGroup> make_reading_group(Distribution distribution, const std::optional<int64_t>& group_size,
+                                                              distributed::ProcessGroups& groups) {
+  if (distribution == Distribution::kLocal) return nullptr;
   std::shared_ptr<distributed::ProcessGroup> mine;
-  for (const auto& ranks : reading_groups(experiment, groups.ranks())) {
+  for (const auto& ranks : reading_groups(group_size, groups.ranks())) {
     if (ranks.size() == 1) continue;
     if (auto group = groups.new_cpu_group(ranks)) mine = std::move(group);
   }

@@ -2,19 +2,21 @@
 // The groups of ranks in which one rank reads the data for all (dataset.distribution).
 
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "config/experiment.h"
 #include "distributed/process_groups.h"
+#include "engine/options.h"
 
 namespace trainer::engine {
 
 // Each rank of the run is in one group; groups and their ranks are ascending, and the first rank of a group reads. `ranks`: of the run, by
-// rank. Throws UsageError if the groups that the configuration asks for do not divide them.
-std::vector<std::vector<int>> reading_groups(const config::Experiment& experiment, const std::vector<distributed::RankInfo>& ranks);
+// rank. `group_size`: of consecutive ranks; not set: those of each host. Throws OptionError if it does not divide their number.
+std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group_size, const std::vector<distributed::RankInfo>& ranks);
 
-// Collective over all ranks: the group of this rank. Null if it reads its own samples: under dataset.distribution: local, or alone in its
+// Collective over all ranks: the group of this rank. Null if it reads its own samples: with Distribution::kLocal, or alone in its
 // group.
-std::shared_ptr<distributed::ProcessGroup> make_reading_group(const config::Experiment& experiment, distributed::ProcessGroups& groups);
+std::shared_ptr<distributed::ProcessGroup> make_reading_group(Distribution distribution, const std::optional<int64_t>& group_size,
+                                                              distributed::ProcessGroups& groups);
 
 }  // namespace trainer::engine

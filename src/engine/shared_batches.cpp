@@ -29,8 +29,8 @@ torch::Tensor view_of(const torch::Tensor& bytes, int64_t offset, const torch::T
 
 }  // namespace
 
-SharedBatches::SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, config::Distribution distribution,
-                             const input::BatchTensors& format, const input::LoaderOptions& options, input::DataLoader* loader)
+SharedBatches::SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const input::BatchTensors& format,
+                             const input::LoaderOptions& options, input::DataLoader* loader)
     : group_(std::move(group)), distribution_(distribution), loader_(loader), batch_size_(format.images.size(0)) {
   // One is in use and one is being received; the device may still copy from a third.
   const int num_buffers = options.make_copy_event ? 3 : 2;

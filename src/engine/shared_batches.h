@@ -6,9 +6,9 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "config/sections/dataset.h"
 #include "distributed/process_group.h"
 #include "engine/batch_source.h"
+#include "engine/options.h"
 
 namespace trainer::engine {
 
@@ -18,7 +18,7 @@ class SharedBatches final : public BatchSource {
   // `group`: two or more ranks. `format`: the tensors of a full batch of one rank, with or without
   // memory. `options`: of the batches that ranks get; make_copy_event and pin_memory are used. `loader`: on the reader, for batches of the
   // same format, without copy events; it must outlive this object. Null on the other ranks.
-  SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, config::Distribution distribution, const input::BatchTensors& format,
+  SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const input::BatchTensors& format,
                 const input::LoaderOptions& options, input::DataLoader* loader);
 
   // Only the reader calls `share_of`, for each rank of the group.
@@ -46,7 +46,7 @@ class SharedBatches final : public BatchSource {
   };
 
   static Buffer make_buffer(int num_messages, const input::BatchTensors& format, bool pin_memory);
-  bool scatters() const { return distribution_ == config::Distribution::kScatter; }
+  bool scatters() const { return distribution_ == Distribution::kScatter; }
   Buffer& buffer_of(int64_t round) { return buffers_[static_cast<size_t>(round) % buffers_.size()]; }
   // Starts to send the messages of the next round; on the reader, waits until its loader has prepared them.
   void begin_round();
@@ -56,7 +56,7 @@ class SharedBatches final : public BatchSource {
   const input::Batch* open(const Message& message, const Header& header, input::CopyEvent* copied);
 
   const std::shared_ptr<distributed::ProcessGroup> group_;
-  const config::Distribution distribution_;
+  const Distribution distribution_;
   input::DataLoader* const loader_;
   const int64_t batch_size_;
   std::vector<Buffer> buffers_;

@@ -7,22 +7,21 @@
 #include <limits>
 
 #include "base/error.h"
-#include "engine/data_advice.h"
 #include "engine/failure_message.h"
 
 namespace trainer::engine {
 
-Trainer::Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
+Trainer::Trainer(TrainerOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
                  SaveTargets save_targets)
-    : experiment_(experiment),
+    : options_(std::move(options)),
       parts_(parts),
       reporter_(reporter),
       should_stop_(std::move(should_stop)),
       stop_consensus_(parts.ranks.control),
       meter_(parts.task->make_train_meter(parts.placement.device)),
-      train_step_(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter_),
-      non_finite_steps_(experiment.training.on_non_finite, parts, train_step_, std::move(save_targets.non_finite_step)),
-      validations_(experiment, parts, run_, reporter, [this] { return stop_agreed(); }),
+      train_step_(parts, options_.seed, options_.max_grad_norm, meter_),
+      non_finite_steps_(options_.on_non_finite, parts, train_step_, std::move(save_targets.non_finite_step)),
+      validations_(options_, parts, run_, reporter, [this] { return stop_agreed(); }),
       checkpoints_(parts, run_, meter_, reporter, std::move(save_targets.checkpoints)),
       clock_(*parts.train.batches) {}
 
@@ -117,7 +116,7 @@ void Trainer::start() {
                       .higher_is_better = validations_.monitored().higher_is_better});
   if (parts_.ranks.world->size() > 1) {
     const auto& ranks = parts_.ranks;
-    straggler_detector_.emplace(ranks.world, ranks.activity, ranks.infos, parts_.placement.device, experiment_.distributed.straggler_ratio);
+    straggler_detector_.emplace(ranks.world, ranks.activity, ranks.infos, parts_.placement.device, options_.straggler_ratio);
   }
   parts_.model->train();
 }
@@ -157,7 +156,7 @@ bool Trainer::run_epoch() {
     progress.samples_in_epoch = 0;
     run_.epoch = {};
   }
-  const auto& every_epochs = experiment_.checkpoint.every_epochs;
+  const auto& every_epochs = options_.checkpoint_every_epochs;
   if (is_last || is_best || (every_epochs && number % *every_epochs == 0)) save(is_best);
   return is_last || !stop_agreed();
 }
@@ -168,7 +167,7 @@ bool Trainer::train() {
   auto& progress = run_.progress;
   const int64_t end_step = part_.first_step + part_.num_steps;
   const int64_t steps_per_epoch = part_.first_step_in_epoch + part_.num_steps;
-  const auto& every_steps = experiment_.checkpoint.every_steps;
+  const auto& every_steps = options_.checkpoint_every_steps;
   lr_ = lr_at(parts_, part_, std::max<int64_t>(progress.step - 1, 0));
   parts_.begin(part_, progress.step);
   clock_.begin(progress.step, run_.open);
@@ -182,7 +181,7 @@ bool Trainer::train() {
     progress.samples_seen += samples_in_step(parts_.plan, part_, progress.step);
     ++progress.step;
     const bool is_last = progress.step == end_step;
-    const bool logs = step_in_epoch() % experiment_.logging.every_steps == 0 || is_last;
+    const bool logs = step_in_epoch() % options_.log_every_steps == 0 || is_last;
     if (logs || non_finite_steps_.checks_each_step()) check_finite();
     if (logs) log_interval();
     reporter_.on_step(step_in_epoch(), steps_per_epoch);
@@ -282,8 +281,8 @@ void Trainer::report_epoch() {
 
 // Once, because the next epochs will be alike.
 void Trainer::advise_on_data() {
-  if (has_advised_ || parts_.ranks.world->rank() != 0) return;
-  const auto advice = advice_on_data(run_.epoch, part_.epoch, experiment_);
+  if (has_advised_ || parts_.ranks.world->rank() != 0 || !options_.advise_on_data) return;
+  const auto advice = options_.advise_on_data(run_.epoch, part_.epoch);
   has_advised_ = !advice.empty();
   if (has_advised_) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = advice});
 }

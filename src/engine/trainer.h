@@ -3,11 +3,11 @@
 
 #include <functional>
 
-#include "config/experiment.h"
 #include "distributed/stop_consensus.h"
 #include "engine/checkpoints.h"
 #include "engine/interval_clock.h"
 #include "engine/non_finite.h"
+#include "engine/options.h"
 #include "engine/parts.h"
 #include "engine/run_state.h"
 #include "engine/train_step.h"
@@ -26,9 +26,9 @@ struct SaveTargets {
 
 class Trainer {
  public:
-  // All arguments must outlive it. `should_stop` is called at every step and validation batch; if it returns true on
+  // `parts` and `reporter` must outlive it. `should_stop` is called at every step and validation batch; if it returns true on
   // any rank, all ranks stop.
-  Trainer(const config::Experiment& experiment, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
+  Trainer(TrainerOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
           SaveTargets save_targets = {});
 
   // To be called before run(), on each rank with the same tree: resumes from this checkpoint, which was read from `file`. Throws
@@ -77,7 +77,7 @@ class Trainer {
   void report_failure(const std::string& message);
   void finish(const std::string& reason, const std::string& message);
 
-  const config::Experiment& experiment_;
+  const TrainerOptions options_;
   Parts& parts_;
   reporting::Sink& reporter_;
   std::function<bool()> should_stop_;

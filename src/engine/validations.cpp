@@ -13,33 +13,33 @@
 
 namespace trainer::engine {
 
-Validations::Validations(const config::Experiment& experiment, Parts& parts, RunState& run, reporting::Sink& reporter,
+Validations::Validations(const TrainerOptions& options, Parts& parts, RunState& run, reporting::Sink& reporter,
                          std::function<bool()> stop_agreed)
-    : section_(experiment.validation),
-      early_stopping_(experiment.training.early_stopping),
+    : options_(options.validation),
+      early_stopping_(options.early_stopping),
       parts_(parts),
       run_(run),
       reporter_(reporter),
       stop_agreed_(std::move(stop_agreed)),
-      monitored_(monitored_metric(experiment.checkpoint, *parts.task)) {}
+      monitored_(monitored_metric(options.monitor, *parts.task)) {}
 
 bool Validations::is_current() const { return run_.last_validation && run_.last_validation->step == run_.progress.step; }
 
 bool Validations::is_due_within(const EpochPart& part) const {
   const int64_t step = run_.progress.step;
   const bool is_at_end = step == part.first_step + part.num_steps;
-  return section_.every_steps && step > 0 && step % *section_.every_steps == 0 && !is_at_end && !is_current();
+  return options_.every_steps && step > 0 && step % *options_.every_steps == 0 && !is_at_end && !is_current();
 }
 
 bool Validations::is_due_after(const EpochPart& part) const {
-  if (section_.is_off()) return false;
-  return part.is_last() || (section_.every_epochs && (part.epoch + 1) % *section_.every_epochs == 0) ||
-         (section_.every_steps && run_.progress.step % *section_.every_steps == 0);
+  if (options_.is_off()) return false;
+  return part.is_last() || (options_.every_epochs && (part.epoch + 1) % *options_.every_epochs == 0) ||
+         (options_.every_steps && run_.progress.step % *options_.every_steps == 0);
 }
 
 bool Validations::validate(const EpochPart& part, bool is_within_epoch) {
   const auto start = std::chrono::steady_clock::now();
-  const auto evaluation = evaluate(parts_, section_.tta, stop_agreed_);
+  const auto evaluation = evaluate(parts_, options_.tta, stop_agreed_);
   if (!evaluation) return false;
   reporting::ValidationEvent event{.epoch = run_.progress.epoch,
                                    .num_epochs = part.num_epochs,

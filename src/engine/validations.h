@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "config/experiment.h"
+#include "engine/options.h"
 #include "engine/parts.h"
 #include "engine/run_state.h"
 #include "reporting/events.h"
@@ -15,15 +15,14 @@ namespace trainer::engine {
 class Validations {
  public:
   // All arguments must outlive it. `stop_agreed`: collective; whether any rank has been asked to stop.
-  Validations(const config::Experiment& experiment, Parts& parts, RunState& run, reporting::Sink& reporter,
-              std::function<bool()> stop_agreed);
+  Validations(const TrainerOptions& options, Parts& parts, RunState& run, reporting::Sink& reporter, std::function<bool()> stop_agreed);
 
   // The metric that chooses the best validation.
   const reporting::MetricInfo& monitored() const { return monitored_; }
   // Whether the model of the current step was validated.
   bool is_current() const;
   // Whether the end of the training still needs a validation, which a stop request may have prevented.
-  bool is_missing_at_end() const { return !section_.is_off() && !is_current(); }
+  bool is_missing_at_end() const { return !options_.is_off() && !is_current(); }
   // Whether validation.every_steps asks for one after the current step, which is neither the last one of `part` nor validated.
   bool is_due_within(const EpochPart& part) const;
   // Whether there is one after the last step of `part`.
@@ -42,8 +41,8 @@ class Validations {
   // Of the metric; empty: no validation has measured it.
   std::optional<double> best_value() const;
 
-  const config::ValidationSection& section_;
-  const std::optional<config::EarlyStoppingSection>& early_stopping_;
+  const ValidationOptions& options_;
+  const std::optional<EarlyStoppingOptions>& early_stopping_;
   Parts& parts_;
   RunState& run_;
   reporting::Sink& reporter_;

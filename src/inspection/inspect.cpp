@@ -128,7 +128,7 @@ class Inspector {
   void check_batches(const config::Experiment& experiment, bool has_model, bool has_schedule) {
     attempt([&] { sizes_ = find_sizes(experiment, has_model); });
     attempt([&] {
-      const auto plan = engine::make_plan(experiment, sizes_ ? sizes_->samples_per_epoch : kManySamples, world_size_);
+      const auto plan = session::make_plan(experiment, sizes_ ? sizes_->samples_per_epoch : kManySamples, world_size_);
       result_.batch_size = plan.batch_size;
       result_.global_batch_size = plan.global_batch_size;
       if (!sizes_) return;
@@ -179,7 +179,8 @@ class Inspector {
     result_.sample_shape = setup.train_shape;
     attempt([&] {
       auto network = session::build_network(experiment, choose_placement(experiment));
-      if (!experiment.model.init_from.empty()) attempt([&] { engine::init_model(experiment.model, *network.model); });
+      if (!experiment.model.init_from.empty())
+        attempt([&] { engine::init_model(experiment.model.init_from, experiment.model.init_strict, *network.model); });
       try {
         run_network(network, setup);
       } catch (const Error&) {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <numbers>
 
-#include "base/error.h"
+#include "base/option_error.h"
 #include "base/plural.h"
 
 namespace trainer::optim {
@@ -196,8 +196,8 @@ LrSchedule make_lr_schedule(const ComponentConfig& component, const WarmupOption
   const std::shared_ptr<const Schedule> schedule = schedules().make(component);
   const int64_t warmup = options.length(steps_per_epoch);
   if (warmup >= total_steps) {
-    throw UsageError(fmt::format("the warm-up of {} is not shorter than the training of {}; shorten it or train longer",
-                                 counted(warmup, "step"), counted(total_steps, "step")));
+    throw OptionError("warmup", fmt::format("the warm-up of {} is not shorter than the training of {}; shorten it or train longer",
+                                            counted(warmup, "step"), counted(total_steps, "step")));
   }
   const auto factor = [schedule, warmup, start = options.start_factor, total_steps, steps_per_epoch](int64_t step) {
     if (step < warmup) return interpolate(start, 1, static_cast<double>(step) / static_cast<double>(warmup));

@@ -43,7 +43,7 @@ struct LrScheduleTraits {
 };
 LrScheduleTraits traits_of(const ComponentConfig& schedule);
 
-// `schedule` must be from the registry; `total_steps` and `steps_per_epoch` are at least 1. Throws UsageError when the warm-up is not
+// `schedule` must be from the registry; `total_steps` and `steps_per_epoch` are at least 1. Throws OptionError when the warm-up is not
 // shorter than the training.
 LrSchedule make_lr_schedule(const ComponentConfig& schedule, const WarmupOptions& warmup, int64_t total_steps, int64_t steps_per_epoch);
 

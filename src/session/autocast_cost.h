@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "config/experiment.h"
 #include "engine/parts.h"
 
 namespace trainer::session {

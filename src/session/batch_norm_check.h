@@ -1,5 +1,6 @@
 #pragma once
 
+#include "config/experiment.h"
 #include "engine/parts.h"
 
 namespace trainer::session {

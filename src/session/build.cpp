@@ -3,26 +3,61 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/option_error.h"
 #include "base/plural.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "datasets/registry.h"
 #include "engine/copy_event.h"
 #include "engine/out_of_memory.h"
+#include "engine/reading_groups.h"
 #include "engine/shared_batches.h"
 #include "models/registry.h"
 #include "nn/layers.h"
 #include "nn/loss.h"
 #include "nn/sync_batch_norm.h"
+#include "session/data_advice.h"
 #include "session/parameter_names.h"
 #include "session/random_streams.h"
 #include "session/split_samples.h"
 
 namespace trainer::session {
 namespace {
+
+using Keys = std::map<std::string, std::string>;
+
+// Calls `act`. Its errors about members of options get the place in the experiment file of the key that sets the member.
+template <class Act>
+auto with_places(const config::Experiment& experiment, const Keys& keys, const Act& act) {
+  try {
+    return act();
+  } catch (const OptionError& error) {
+    throw UsageError(fmt::format("{}: {}", experiment.place_of(keys.at(error.member())), error.problem()));
+  }
+}
+
+const Keys kPlanKeys = {{"batch_size", "dataloader.batch_size"},
+                        {"global_batch_size", "dataloader.global_batch_size"},
+                        {"accumulation_steps", "training.accumulation_steps"},
+                        {"shards", "dataloader.shards"},
+                        {"epochs", "training.epochs"},
+                        {"steps", "training.steps"}};
+
+engine::PlanOptions plan_options(const config::Experiment& experiment) {
+  const auto& loader = experiment.dataloader;
+  const auto& training = experiment.training;
+  return {.batch_size = loader.batch_size,
+          .global_batch_size = loader.global_batch_size,
+          .accumulation_steps = training.accumulation_steps,
+          .drop_last = loader.drop_last,
+          .shards = loader.shards,
+          .epochs = training.epochs,
+          .steps = training.steps};
+}
 
 // Returns the result of `build`. Throws UsageError when memory does not suffice for `what`.
 template <class Build>
@@ -128,12 +163,37 @@ void set_properties(engine::DataSource& source) {
 
 optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch) {
   const auto& section = experiment.lr_scheduler;
-  try {
-    return optim::make_lr_schedule(section.component, section.warmup, total_steps, steps_per_epoch);
-  } catch (const UsageError& error) {
-    const char* key = section.warmup.epochs > 0 ? "lr_scheduler.warmup_epochs" : "lr_scheduler.warmup_steps";
-    throw UsageError(fmt::format("{}: {}", experiment.place_of(key), error.what()));
-  }
+  const std::string key = section.warmup.epochs > 0 ? "lr_scheduler.warmup_epochs" : "lr_scheduler.warmup_steps";
+  return with_places(experiment, {{"warmup", key}},
+                     [&] { return optim::make_lr_schedule(section.component, section.warmup, total_steps, steps_per_epoch); });
+}
+
+int64_t global_batch_size(const config::Experiment& experiment, int world_size) {
+  return with_places(experiment, kPlanKeys, [&] { return engine::global_batch_size(plan_options(experiment), world_size); });
+}
+
+engine::Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size) {
+  return with_places(experiment, kPlanKeys, [&] { return engine::make_plan(plan_options(experiment), samples_per_epoch, world_size); });
+}
+
+std::shared_ptr<distributed::ProcessGroup> make_reading_group(const config::Experiment& experiment, distributed::ProcessGroups& groups) {
+  const auto& section = experiment.dataset;
+  return with_places(experiment, {{"group_size", "dataset.distribution_group_size"}},
+                     [&] { return engine::make_reading_group(section.distribution, section.distribution_group_size.value, groups); });
+}
+
+engine::TrainerOptions trainer_options(const config::Experiment& experiment) {
+  return {.seed = static_cast<uint64_t>(experiment.seed),
+          .max_grad_norm = experiment.training.max_grad_norm,
+          .on_non_finite = experiment.training.on_non_finite,
+          .early_stopping = experiment.training.early_stopping,
+          .validation = experiment.validation,
+          .monitor = experiment.checkpoint.best,
+          .checkpoint_every_epochs = experiment.checkpoint.every_epochs,
+          .checkpoint_every_steps = experiment.checkpoint.every_steps,
+          .log_every_steps = experiment.logging.every_steps,
+          .straggler_ratio = experiment.distributed.straggler_ratio,
+          .advise_on_data = [experiment](const auto& epoch, int64_t number) { return advice_on_data(epoch, number, experiment); }};
 }
 
 device::PlacementOptions placement_options(const config::Experiment& experiment) {
@@ -266,7 +326,7 @@ engine::DataSource open_split_unguarded(const config::Experiment& experiment, co
 std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size) {
   const auto& num_batches = experiment.training.overfit_batches;
   if (!num_batches) return std::nullopt;
-  return *num_batches * engine::global_batch_size(experiment, world_size);
+  return *num_batches * global_batch_size(experiment, world_size);
 }
 
 engine::Data open_samples(const config::Experiment& experiment, Logger& logger) {
@@ -309,7 +369,7 @@ void add_sampler(const config::Experiment& experiment, const engine::Ranks& rank
 
 void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
                  engine::Data& data) {
-  data.plan = engine::make_plan(experiment, data.samples_per_epoch, ranks.world->size());
+  data.plan = make_plan(experiment, data.samples_per_epoch, ranks.world->size());
   data.lr_schedule = make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
   if (!experiment.dataset.batch_transforms.empty()) {
     data.batch_mixer = std::make_unique<input::BatchMixer>(experiment.dataset.batch_transforms, data.train.info.num_classes,

@@ -5,12 +5,22 @@
 #include "config/experiment.h"
 #include "datasets/registry.h"
 #include "device/placement.h"
+#include "engine/options.h"
 #include "engine/parts.h"
 
 namespace trainer::session {
 
 // Throws UsageError that names the key if the warm-up is not shorter than the training.
 optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch);
+
+// The functions of engine/plan.h. Throw UsageError that names the key and its place.
+int64_t global_batch_size(const config::Experiment& experiment, int world_size);
+engine::Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size);
+
+// That of engine/reading_groups.h, as the section dataset asks.
+std::shared_ptr<distributed::ProcessGroup> make_reading_group(const config::Experiment& experiment, distributed::ProcessGroups& groups);
+
+engine::TrainerOptions trainer_options(const config::Experiment& experiment);
 
 // What the sections runtime, amp and dataloader ask for.
 device::PlacementOptions placement_options(const config::Experiment& experiment);

@@ -30,12 +30,12 @@ void check_task(const config::Experiment& experiment, const input::DatasetInfo& 
   const auto mismatches = task->mismatches({.loss = experiment.loss.component.name,
                                             .dataset = experiment.dataset.component.name,
                                             .num_classes = info.num_classes,
-                                            .monitor = section.monitor});
+                                            .monitor = section.best.metric});
   for (const auto& mismatch : mismatches) findings.refuse(mismatch.key, mismatch.text);
-  const auto monitored = section.monitor == "auto" ? "validation/" + task->default_metric() : section.monitor;
+  const auto monitored = section.best.metric == "auto" ? "validation/" + task->default_metric() : section.best.metric;
   for (const auto& metric : task->metrics().validation) {
-    if (monitored != "validation/" + metric.name || section.mode == config::MonitorMode::kAuto) continue;
-    const bool keeps_highest = section.mode == config::MonitorMode::kMax;
+    if (monitored != "validation/" + metric.name || section.best.mode == engine::MonitorMode::kAuto) continue;
+    const bool keeps_highest = section.best.mode == engine::MonitorMode::kMax;
     if (keeps_highest == metric.higher_is_better) continue;
     findings.warn("checkpoint.mode",
                   fmt::format("{} keeps the checkpoint with the {} {} as the best, but a {} one is better; leave mode out",

@@ -88,7 +88,7 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
 
 // On ranks other than 0, which may not see the data set: its check completes the experiment from the data set.
 void check_unless_read_elsewhere(config::Experiment& experiment, config::Findings& findings) {
-  if (experiment.dataset.distribution == config::Distribution::kLocal) check_components(experiment, findings);
+  if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
 }
 
 config::Registries registries_without_check() {
@@ -139,7 +139,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
     distributed::Introduction mine{.rank = meeting.ranks.front(), .version = version, .problem = problem};
     if (problem.text.empty()) {
       mine.config = text_without_data(experiment_);
-      if (experiment_.dataset.distribution == config::Distribution::kLocal) mine.config_with_data = config_text_;
+      if (experiment_.dataset.distribution == engine::Distribution::kLocal) mine.config_with_data = config_text_;
     }
     const std::chrono::seconds timeout(section.timeout_seconds);
     meeting = distributed::meet(rank_env, point, mine, secret, timeout, *logger_, [](const auto& of_rank0, const auto& of_other) {
@@ -149,7 +149,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
     process.monitor().begin(meeting);
   }
   local_rank_ = meeting.local_rank;
-  if (experiment_.dataset.distribution != config::Distribution::kLocal) take_experiment_of_rank0();
+  if (experiment_.dataset.distribution != engine::Distribution::kLocal) take_experiment_of_rank0();
   choose_placement_together(meeting);
   barrier_.on_all_ranks([&] { make_groups(meeting); });
 }
@@ -234,7 +234,7 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
     groups_ = std::make_unique<distributed::ProcessGroups>();
   }
   ranks_ = engine::make_ranks(*groups_, experiment_.distributed.sync_batch_norm);
-  ranks_.reading = engine::make_reading_group(experiment_, *groups_);
+  ranks_.reading = make_reading_group(experiment_, *groups_);
   ranks_.activity = activity;
   ranks_.infos = meeting.ranks;
   if (!with_nccl) return;

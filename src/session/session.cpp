@@ -205,7 +205,7 @@ void Session::init_weights(models::Model& model, const engine::Data& data) const
   if (context_.rank() != 0 || !resume_from_.empty()) return;
   engine::fit_model(model, data);
   if (section.init_from.empty()) return;
-  const auto report = engine::init_model(section, model);
+  const auto report = engine::init_model(section.init_from, section.init_strict, model);
   context_.logger().info("{}", report.text);
   if (!report.warning.empty()) context_.logger().warn("{}: {}", context_.experiment().place_of("model.init_from"), report.warning);
 }
@@ -285,7 +285,7 @@ bool Session::has_new_configuration() const {
 }
 
 bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks) {
-  engine::Trainer trainer(context_.experiment(), *parts_, reporter, should_stop, save_targets());
+  engine::Trainer trainer(trainer_options(context_.experiment()), *parts_, reporter, should_stop, save_targets());
   for (auto* hook : hooks) trainer.add_hook(*hook);
   std::optional<engine::Histograms> histograms;
   const auto& every_epochs = context_.experiment().logging.histograms_every_epochs;

@@ -2,19 +2,18 @@
 
 #include "base/keys/key_table.h"
 #include "config/registries.h"
+#include "engine/options.h"
 
 namespace trainer::config {
-
-enum class MonitorMode { kAuto, kMax, kMin };
 
 struct CheckpointSection {
   std::optional<int64_t> every_epochs = 1;
   std::optional<int64_t> every_steps = {};
   int64_t keep_last = 3;
-  std::string monitor = "auto";
-  MonitorMode mode = MonitorMode::kAuto;
+  engine::MonitorOptions best = {};
 
   void describe(KeyTable& keys, const Registries& registries) {
+    using engine::MonitorMode;
     keys.add("every_epochs", every_epochs,
              {.min = 1,
               .unit = "epochs",
@@ -25,9 +24,9 @@ struct CheckpointSection {
     keys.add("keep_last", keep_last, {.min = 1, .unit = "files", .doc = "Newest checkpoints that are kept, beside the best one."});
     Choices<std::string> choices = {{"auto", "auto"}};
     for (const auto& name : registries.monitor.names) choices.emplace_back(name, name);
-    keys.add_choice("monitor", monitor, choices,
+    keys.add_choice("monitor", best.metric, choices,
                     {.doc = "What the best checkpoint is chosen by; auto: " + registries.monitor.default_doc + "."});
-    keys.add_choice("mode", mode, {{"auto", MonitorMode::kAuto}, {"max", MonitorMode::kMax}, {"min", MonitorMode::kMin}},
+    keys.add_choice("mode", best.mode, {{"auto", MonitorMode::kAuto}, {"max", MonitorMode::kMax}, {"min", MonitorMode::kMin}},
                     {.doc = "Whether more or less of it is better; auto: less of a loss, more of all else."});
   }
 };

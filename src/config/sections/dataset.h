@@ -2,13 +2,12 @@
 
 #include "base/keys/key_table.h"
 #include "config/registries.h"
+#include "engine/options.h"
 
 namespace trainer::config {
 
 // What to do about a sample that cannot be read or decoded.
 enum class OnError { kFail, kSkip };
-// Which rank reads the samples of a rank, and how they reach it.
-enum class Distribution { kLocal, kScatter, kBroadcast };
 
 struct DatasetSection {
   ComponentConfig component;
@@ -19,10 +18,11 @@ struct DatasetSection {
   bool stratify = true;
   OnError on_error = OnError::kFail;
   std::string stage_to = {};
-  Distribution distribution = Distribution::kLocal;
+  engine::Distribution distribution = engine::Distribution::kLocal;
   Auto<int64_t> distribution_group_size = {};
 
   void describe(KeyTable& keys, const Registries& registries) {
+    using engine::Distribution;
     keys.add_component("name", component, registries.datasets, "", "The data set; `trainer list datasets` shows them.");
     keys.add_components("train_transforms", train_transforms, registries.transforms,
                         "Applied to each training image, in this order; without this key those that the data set's line tells, or none.");
@@ -62,7 +62,7 @@ struct DatasetSection {
               .unit = "processes",
               .doc = "Size of the groups in which one process reads for all, of consecutive ranks; auto: the processes of each host."});
     keys.refuse("distribution_group_size", [this] {
-      return distribution_group_size.value && distribution == Distribution::kLocal
+      return distribution_group_size.value && distribution == engine::Distribution::kLocal
                  ? "has no effect with dataset.distribution: local; set scatter or broadcast, or leave it out"
                  : "";
     });

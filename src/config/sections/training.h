@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/keys/key_table.h"
+#include "engine/options.h"
 #include "optim/options.h"
 
 namespace trainer {
@@ -12,23 +13,16 @@ inline void describe(KeyTable& keys, optim::EmaOptions& options) {
            {.doc = "Keep less at first, (1 + n) / (10 + n) in the n-th step, so that the beginning is soon forgotten."});
 }
 
+inline void describe(KeyTable& keys, engine::EarlyStoppingOptions& options) {
+  keys.add("patience", options.patience,
+           {.min = 1, .unit = "validations", .doc = "The training ends after so many validations in a row that were not better."});
+  keys.add("min_delta", options.min_delta,
+           {.min = 0, .doc = "A validation is better if it differs by more than this from the best one, in the metric's own unit."});
+}
+
 }  // namespace trainer
 
 namespace trainer::config {
-
-enum class OnNonFinite { kStop, kSkip };
-
-struct EarlyStoppingSection {
-  int64_t patience = 10;
-  double min_delta = 0;
-
-  void describe(KeyTable& keys) {
-    keys.add("patience", patience,
-             {.min = 1, .unit = "validations", .doc = "The training ends after so many validations in a row that were not better."});
-    keys.add("min_delta", min_delta,
-             {.min = 0, .doc = "A validation is better if it differs by more than this from the best one, in the metric's own unit."});
-  }
-};
 
 struct TrainingSection {
   // Exactly one of them is given.
@@ -37,9 +31,9 @@ struct TrainingSection {
   int64_t accumulation_steps = 1;
   std::optional<double> max_grad_norm;
   std::optional<double> max_minutes;
-  OnNonFinite on_non_finite = OnNonFinite::kStop;
+  engine::OnNonFinite on_non_finite = engine::OnNonFinite::kStop;
   std::optional<optim::EmaOptions> ema;
-  std::optional<EarlyStoppingSection> early_stopping;
+  std::optional<engine::EarlyStoppingOptions> early_stopping;
   std::optional<int64_t> overfit_batches;
   bool extend = false;
 
@@ -64,7 +58,7 @@ struct TrainingSection {
               .min_excluded = true,
               .unit = "minutes",
               .doc = "After so long since its start the process stops as on request: saved, with exit code 75; null: never."});
-    keys.add_choice("on_non_finite", on_non_finite, {{"stop", OnNonFinite::kStop}, {"skip", OnNonFinite::kSkip}},
+    keys.add_choice("on_non_finite", on_non_finite, {{"stop", engine::OnNonFinite::kStop}, {"skip", engine::OnNonFinite::kSkip}},
                     {.doc = "A step whose loss or gradients are not finite is skipped and saved for `trainer replay`; stop: and the run "
                             "ends; skip: and the run continues, up to ten times in a row. Skipping waits for the GPU in each step. What "
                             "amp.dtype: float16 skips to find its scale is neither."});

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "engine/reading_groups.h"
+#include "session/build.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
@@ -49,7 +49,7 @@ testing::SmallRun run_of_rank0(int world_size, const std::string& text, const Se
   testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
     const auto experiment = testing::SmallSession::load(text, settings);
     auto ranks = make_ranks(groups);
-    ranks.reading = make_reading_group(experiment, groups);
+    ranks.reading = session::make_reading_group(experiment, groups);
     auto run = testing::train(experiment, max_steps, ranks, folder);
     EXPECT_EQ(run.parts().train.loader != nullptr, ranks.reads_data());
     run.leave_ranks();

@@ -170,19 +170,16 @@ TEST(InitFrom, AFileOfWhichNothingFitsIsRejected) {
                                                                  "choose the model that the file was made for")));
 }
 
-TEST(InitFrom, ReadsTheFileThatTheSectionNames) {
+TEST(InitFrom, ReadsAFile) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "weights.pt";
   testing::StringOutput output;
   checkpoint::write_pytorch_file(make_state(), "weights", output);
   write_file_atomically(path, output.content());
   Net net;
-  config::ModelSection section;
-  section.init_from = path.string();
-  EXPECT_EQ(init_model(section, net).text, "the model starts with 7 tensors of " + path.string());
+  EXPECT_EQ(init_model(path.string(), /*strict=*/true, net).text, "the model starts with 7 tensors of " + path.string());
   expect_filled(net);
-  section.init_from = (folder.path() / "absent.pt").string();
-  EXPECT_THROW(init_model(section, net), CheckpointError);
+  EXPECT_THROW(init_model((folder.path() / "absent.pt").string(), /*strict=*/true, net), CheckpointError);
 }
 
 }  // namespace

@@ -2,36 +2,32 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "config/load.h"
-#include "session/registries.h"
+#include "base/option_error.h"
 
 namespace trainer::engine {
 namespace {
 
-config::Experiment experiment_with(std::optional<int64_t> batch_size, std::optional<int64_t> global_batch_size, int64_t accumulation_steps,
-                                   bool drop_last) {
-  config::Experiment experiment;
-  experiment.dataloader.batch_size = batch_size;
-  experiment.dataloader.global_batch_size = global_batch_size;
-  experiment.dataloader.drop_last = drop_last;
-  experiment.training.accumulation_steps = accumulation_steps;
-  experiment.training.epochs = 3;
-  return experiment;
+PlanOptions options_of(std::optional<int64_t> batch_size, std::optional<int64_t> global_batch_size, int64_t accumulation_steps,
+                       bool drop_last) {
+  return {.batch_size = batch_size,
+          .global_batch_size = global_batch_size,
+          .accumulation_steps = accumulation_steps,
+          .drop_last = drop_last,
+          .epochs = 3};
 }
 
 TEST(Plan, DropsTheLastBatchOrKeepsIt) {
-  const auto dropped = make_plan(experiment_with(32, std::nullopt, 1, true), 100, 1);
+  const auto dropped = make_plan(options_of(32, std::nullopt, 1, true), 100, 1);
   EXPECT_EQ(dropped.batches_per_epoch, 3);
   EXPECT_EQ(dropped.total_steps, 9);
-  const auto kept = make_plan(experiment_with(32, std::nullopt, 1, false), 100, 1);
+  const auto kept = make_plan(options_of(32, std::nullopt, 1, false), 100, 1);
   EXPECT_EQ(kept.batches_per_epoch, 4);
   EXPECT_EQ(samples_in_step(kept, rest_of_epoch(kept, 0), 0), 32);
   EXPECT_EQ(samples_in_step(kept, rest_of_epoch(kept, 0), 3), 4);
 }
 
 TEST(Plan, GlobalBatchSizeIsSharedByTheMicroSteps) {
-  const auto plan = make_plan(experiment_with(std::nullopt, 64, 4, true), 1000, 1);
+  const auto plan = make_plan(options_of(std::nullopt, 64, 4, true), 1000, 1);
   EXPECT_EQ(plan.batch_size, 16);
   EXPECT_EQ(plan.global_batch_size, 64);
   EXPECT_EQ(plan.batches_per_epoch, 62);
@@ -41,9 +37,9 @@ TEST(Plan, GlobalBatchSizeIsSharedByTheMicroSteps) {
 }
 
 TEST(Plan, NumbersThatAreTooLargeAreNamed) {
-  const auto error_of = [](const config::Experiment& experiment) -> std::string {
+  const auto error_of = [](const PlanOptions& options) -> std::string {
     try {
-      make_plan(experiment, 2000, 2);
+      make_plan(options, 2000, 2);
     } catch (const UsageError& error) {
       return error.what();
     }
@@ -51,29 +47,27 @@ TEST(Plan, NumbersThatAreTooLargeAreNamed) {
   };
   constexpr int64_t kLarge = 9'000'000'000'000'000'000;
   const auto starts_with = [](const std::string& text, const std::string& begin) { return text.substr(0, begin.size()) == begin; };
-  EXPECT_EQ(error_of(experiment_with(10, std::nullopt, kLarge, true)),
-            "training.accumulation_steps: batches of 10 x 2 ranks x training.accumulation_steps = 9000000000000000000 are more than "
+  EXPECT_EQ(error_of(options_of(10, std::nullopt, kLarge, true)),
+            "accumulation_steps: batches of 10 x 2 ranks x training.accumulation_steps = 9000000000000000000 are more than "
             "1125899906842624 samples in a step; lower it");
-  EXPECT_TRUE(
-      starts_with(error_of(experiment_with(kLarge, std::nullopt, 1, false)), "dataloader.batch_size: batches of 9000000000000000000 x"));
-  EXPECT_TRUE(
-      starts_with(error_of(experiment_with(std::nullopt, kLarge, 1, false)), "dataloader.global_batch_size: batches of 4500000000000"));
-  auto long_training = experiment_with(10, std::nullopt, 1, true);
-  long_training.training.epochs = kLarge;
-  EXPECT_TRUE(starts_with(error_of(long_training), "training.epochs: 9000000000000000000 epochs of 100 steps are more than "));
-  long_training.training.epochs = std::nullopt;
-  long_training.training.steps = kLarge;
+  EXPECT_TRUE(starts_with(error_of(options_of(kLarge, std::nullopt, 1, false)), "batch_size: batches of 9000000000000000000 x"));
+  EXPECT_TRUE(starts_with(error_of(options_of(std::nullopt, kLarge, 1, false)), "global_batch_size: batches of 4500000000000"));
+  auto long_training = options_of(10, std::nullopt, 1, true);
+  long_training.epochs = kLarge;
+  EXPECT_TRUE(starts_with(error_of(long_training), "epochs: 9000000000000000000 epochs of 100 steps are more than "));
+  long_training.epochs = std::nullopt;
+  long_training.steps = kLarge;
   EXPECT_EQ(error_of(long_training),
-            "training.steps: 9000000000000000000 is more than 1125899906842624 steps; lower it, and limit the time of a run with "
+            "steps: 9000000000000000000 is more than 1125899906842624 steps; lower it, and limit the time of a run with "
             "training.max_minutes");
   // The largest numbers of samples and micro-steps that are accepted.
-  const auto plan = make_plan(experiment_with(int64_t{1} << 24, std::nullopt, int64_t{1} << 25, false), 2000, 2);
+  const auto plan = make_plan(options_of(int64_t{1} << 24, std::nullopt, int64_t{1} << 25, false), 2000, 2);
   EXPECT_EQ(plan.steps_per_epoch, 1);
   EXPECT_EQ(samples_in_step(plan, rest_of_epoch(plan, 0), 0), 2000);
 }
 
 TEST(Plan, MicroStepsOfAStep) {
-  const auto plan = make_plan(experiment_with(8, std::nullopt, 4, true), 160, 2);  // 10 batches on each rank: groups of 4, 4 and 2
+  const auto plan = make_plan(options_of(8, std::nullopt, 4, true), 160, 2);  // 10 batches on each rank: groups of 4, 4 and 2
   ASSERT_EQ(plan.steps_per_epoch, 3);
   const auto second_epoch = rest_of_epoch(plan, 1, 3);
   const auto whole = micro_steps_of(plan, second_epoch, 1, 4);
@@ -91,14 +85,14 @@ TEST(Plan, MicroStepsOfAStep) {
 }
 
 TEST(Plan, TheRestOfAnEpochOnAnotherWorldSize) {
-  const auto three = make_plan(experiment_with(std::nullopt, 12, 1, false), 100, 3);
+  const auto three = make_plan(options_of(std::nullopt, 12, 1, false), 100, 3);
   const auto begun = rest_of_epoch(three, 2, 18);
   EXPECT_EQ(begun.num_steps, 9);  // 102 samples: two of the 100 are repeated
   EXPECT_EQ(end_sample_of(three, begun, 20), 36);
   EXPECT_EQ(end_sample_of(three, begun, 26), 102);
 
   // With the same global batch on two ranks, the steps continue unchanged, to the end of the order of two ranks.
-  const auto two = make_plan(experiment_with(std::nullopt, 12, 1, false), 100, 2);
+  const auto two = make_plan(options_of(std::nullopt, 12, 1, false), 100, 2);
   const auto rest = rest_of_epoch(two, 2, 21, 36);
   EXPECT_EQ(rest.first_step_in_epoch, 3);
   EXPECT_EQ(rest.num_steps, 6);
@@ -107,7 +101,7 @@ TEST(Plan, TheRestOfAnEpochOnAnotherWorldSize) {
   EXPECT_EQ(samples_in_step(two, rest, 26), 4);
 
   // With another global batch, the rest of the epoch is divided into steps of the new size.
-  const auto four = make_plan(experiment_with(2, std::nullopt, 1, false), 100, 4);
+  const auto four = make_plan(options_of(2, std::nullopt, 1, false), 100, 4);
   const auto last = rest_of_epoch(four, 2, 21, 36);
   EXPECT_EQ(last.first_step_in_epoch, 5);
   EXPECT_EQ(last.num_steps, 8);
@@ -118,10 +112,10 @@ TEST(Plan, TheRestOfAnEpochOnAnotherWorldSize) {
 }
 
 TEST(Plan, ANumberOfStepsEndsWithinAnEpoch) {
-  auto experiment = experiment_with(8, std::nullopt, 2, true);
-  experiment.training.epochs = std::nullopt;
-  experiment.training.steps = 8;
-  const auto plan = make_plan(experiment, 80, 2);  // 5 batches on each rank: steps of 2, 2 and 1
+  auto options = options_of(8, std::nullopt, 2, true);
+  options.epochs = std::nullopt;
+  options.steps = 8;
+  const auto plan = make_plan(options, 80, 2);  // 5 batches on each rank: steps of 2, 2 and 1
   EXPECT_EQ(plan.steps_per_epoch, 3);
   EXPECT_EQ(plan.total_steps, 8);
   const auto whole = rest_of_epoch(plan, 1, 3);
@@ -140,7 +134,7 @@ TEST(Plan, ANumberOfStepsEndsWithinAnEpoch) {
   EXPECT_FALSE(done.ends_epoch);
   EXPECT_EQ(done.num_steps, 0);
   // On four ranks, which finish the epoch in one step, the number of steps stays the same and the number of epochs grows.
-  const auto four = make_plan(experiment, 80, 4);
+  const auto four = make_plan(options, 80, 4);
   EXPECT_EQ(four.steps_per_epoch, 1);
   const auto rest = rest_of_epoch(four, 1, 4, 32);
   EXPECT_TRUE(rest.ends_epoch);
@@ -148,8 +142,8 @@ TEST(Plan, ANumberOfStepsEndsWithinAnEpoch) {
   EXPECT_EQ(rest.num_epochs, 5);
   EXPECT_EQ(schedule_step_of(four, rest, 4), 4);
   // The end of the training is the end of an epoch.
-  experiment.training.steps = 6;
-  const auto two_epochs = make_plan(experiment, 80, 2);
+  options.steps = 6;
+  const auto two_epochs = make_plan(options, 80, 2);
   EXPECT_TRUE(rest_of_epoch(two_epochs, 1, 3).ends_epoch);
   EXPECT_TRUE(rest_of_epoch(two_epochs, 1, 3).is_last());
 }
@@ -165,9 +159,9 @@ std::vector<int64_t> batch_sizes(const Plan& plan, int rank) {
 }
 
 TEST(Plan, PartsOfABatchDifferByOneWhereTheyCannotBeEqual) {
-  auto experiment = experiment_with(std::nullopt, 50, 1, true);
-  experiment.dataloader.shards = input::Shards::kExact;
-  const auto three = make_plan(experiment, 160, 3);
+  auto options = options_of(std::nullopt, 50, 1, true);
+  options.shards = input::Shards::kExact;
+  const auto three = make_plan(options, 160, 3);
   EXPECT_EQ(three.batch_size, 17);
   EXPECT_EQ(three.global_batch_size, 50);
   // Each rank takes every third sample of an order that all share.
@@ -175,62 +169,30 @@ TEST(Plan, PartsOfABatchDifferByOneWhereTheyCannotBeEqual) {
   EXPECT_EQ(batch_sizes(three, 1), (std::vector<int64_t>{17, 16, 17}));
   EXPECT_EQ(batch_sizes(three, 2), (std::vector<int64_t>{16, 17, 17}));
   // A step of 50 in micro-steps of 17, 17 and 16, and a last step of 10.
-  experiment.training.accumulation_steps = 3;
-  experiment.dataloader.drop_last = false;
-  const auto two = make_plan(experiment, 60, 2);
+  options.accumulation_steps = 3;
+  options.drop_last = false;
+  const auto two = make_plan(options, 60, 2);
   EXPECT_EQ(two.steps_per_epoch, 2);
   EXPECT_EQ(batch_sizes(two, 0), (std::vector<int64_t>{9, 8, 8, 5}));
   EXPECT_EQ(batch_sizes(two, 1), (std::vector<int64_t>{8, 9, 8, 5}));
   EXPECT_EQ(samples_in_step(two, rest_of_epoch(two, 0), 1), 10);
   // drop_last leaves out the batch that is not full.
-  experiment.dataloader.drop_last = true;
-  EXPECT_EQ(batch_sizes(make_plan(experiment, 60, 2), 0), (std::vector<int64_t>{9, 8, 8}));
-  EXPECT_EQ(batch_sizes(make_plan(experiment, 67, 2), 0), (std::vector<int64_t>{9, 8, 8, 9}));
+  options.drop_last = true;
+  EXPECT_EQ(batch_sizes(make_plan(options, 60, 2), 0), (std::vector<int64_t>{9, 8, 8}));
+  EXPECT_EQ(batch_sizes(make_plan(options, 67, 2), 0), (std::vector<int64_t>{9, 8, 8, 9}));
 }
 
-TEST(Plan, TheDefaultBatch) { EXPECT_EQ(make_plan(experiment_with(std::nullopt, std::nullopt, 1, true), 1000, 1).batch_size, 128); }
+TEST(Plan, TheDefaultBatch) { EXPECT_EQ(make_plan(options_of(std::nullopt, std::nullopt, 1, true), 1000, 1).batch_size, 128); }
 
 TEST(Plan, TooFewImagesForABatch) {
-  EXPECT_EQ(make_plan(experiment_with(32, std::nullopt, 1, false), 5, 1).batches_per_epoch, 1);
+  EXPECT_EQ(make_plan(options_of(32, std::nullopt, 1, false), 5, 1).batches_per_epoch, 1);
   try {
-    make_plan(experiment_with(32, std::nullopt, 1, true), 5, 1);
+    make_plan(options_of(32, std::nullopt, 1, true), 5, 1);
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "dataloader.batch_size: 5 training images are fewer than one batch of 32; lower it, or set dataloader.drop_last: false");
+                 "batch_size: 5 training images are fewer than one batch of 32; lower it, or set dataloader.drop_last: false");
   }
-}
-
-TEST(Plan, MessagesBeginWithThePositionOfTheKey) {
-  const auto error = [](const std::vector<std::string>& overrides, int64_t num_train, int world_size) -> std::string {
-    const std::string text =
-        "experiment: a\nmodel: {name: demo_conv}\ndataset: {name: synthetic}\ndataloader: {batch_size: 32}\ntraining: {epochs: 3}\n";
-    try {
-      make_plan(config::load_text(text, "x.yaml", overrides, session::all_registries()), num_train, world_size);
-    } catch (const UsageError& usage) {
-      return usage.what();
-    }
-    return "no error";
-  };
-  const std::string remedy = "; lower it, or set dataloader.drop_last: false";
-  EXPECT_EQ(error({}, 5, 1), "x.yaml:4:26: dataloader.batch_size: 5 training images are fewer than one batch of 32" + remedy);
-  EXPECT_EQ(error({}, 5, 2),
-            "x.yaml:4:26: dataloader.batch_size: 5 training images are fewer than one batch of 32 on each of 2 ranks" + remedy);
-  EXPECT_EQ(error({"dataloader.batch_size=1", "dataloader.shards=exact"}, 2, 3),
-            "command line: dataloader.batch_size: 2 training images are fewer than one batch of 1 on each of 3 ranks; set "
-            "dataloader.drop_last: false");
-  for (const auto* drop_last : {"dataloader.drop_last=true", "dataloader.drop_last=false"}) {
-    EXPECT_EQ(error({"dataloader.batch_size=1", "dataloader.shards=drop", drop_last}, 2, 3),
-              "command line: dataloader.shards: drop leaves no image for an epoch, because 2 training images are fewer than the 3 ranks; "
-              "set it to pad, which repeats images, or to exact");
-  }
-  EXPECT_EQ(error({"dataloader.batch_size=64"}, 40, 1),
-            "command line: dataloader.batch_size: 40 training images are fewer than one batch of 64" + remedy);
-  EXPECT_EQ(error({"dataloader={global_batch_size: 101}"}, 100, 2),
-            "command line: dataloader.global_batch_size: 100 training images are fewer than one batch of 101" + remedy);
-  EXPECT_EQ(error({"training.accumulation_steps=9000000000000000000"}, 100, 2),
-            "command line: training.accumulation_steps: batches of 32 x 2 ranks x training.accumulation_steps = 9000000000000000000 are "
-            "more than 1125899906842624 samples in a step; lower it");
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 namespace trainer::engine {
 namespace {
 
-using config::Distribution;
 using ::testing::ThrowsMessage;
 
 constexpr Distribution kSchemes[] = {Distribution::kScatter, Distribution::kBroadcast};

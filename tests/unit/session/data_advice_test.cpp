@@ -1,11 +1,11 @@
-#include "engine/data_advice.h"
+#include "session/data_advice.h"
 
 #include <gtest/gtest.h>
 
 #include "config/load.h"
 #include "session/registries.h"
 
-namespace trainer::engine {
+namespace trainer::session {
 namespace {
 
 std::string advice(double waited, double seconds, const std::string& dataset) {
@@ -34,4 +34,4 @@ TEST(DataAdvice, IsNotGivenForShortWaits) {
 }
 
 }  // namespace
-}  // namespace trainer::engine
+}  // namespace trainer::session

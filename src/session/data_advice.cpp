@@ -1,8 +1,8 @@
-#include "engine/data_advice.h"
+#include "session/data_advice.h"
 
 #include <fmt/format.h>
 
-namespace trainer::engine {
+namespace trainer::session {
 namespace {
 
 constexpr double kLargeShare = 0.1;
@@ -11,7 +11,7 @@ constexpr double kLongSeconds = 5;
 
 }  // namespace
 
-std::string advice_on_data(const Interval& epoch, int64_t number, const config::Experiment& experiment) {
+std::string advice_on_data(const engine::Interval& epoch, int64_t number, const config::Experiment& experiment) {
   if (epoch.waited_seconds < kLongSeconds || epoch.waited_seconds < kLargeShare * epoch.seconds) return "";
   auto text = fmt::format("training waited for data for {:.0f} % of epoch {}; raise dataloader.num_workers, which is {}",
                           100 * epoch.waited_seconds / epoch.seconds, number + 1, experiment.dataloader.num_workers);
@@ -23,4 +23,4 @@ std::string advice_on_data(const Interval& epoch, int64_t number, const config::
   return text;
 }
 
-}  // namespace trainer::engine
+}  // namespace trainer::session
