@@ -25,6 +25,8 @@ if [ "$preset" = tsan ] && [ "$(cat /proc/sys/vm/mmap_rnd_bits)" -gt 28 ] && (((
 fi
 shift
 
+# A test asks for more memory than there is.
+export ASAN_OPTIONS=allocator_may_return_null=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export LSAN_OPTIONS="suppressions=$root/scripts/lsan.supp:print_suppressions=0"
 export TSAN_OPTIONS="ignore_noninstrumented_modules=1"
