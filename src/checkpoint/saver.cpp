@@ -33,7 +33,7 @@ class Saver::Copy {
       }
       const bool pin = pin_memory_ && tensor.is_cuda();
       buffer = torch::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(torch::kCPU).pinned_memory(pin));
-      if (touch) std::memset(buffer.data_ptr(), 0, buffer.storage().nbytes());
+      if (touch && buffer.numel() > 0) std::memset(buffer.data_ptr(), 0, buffer.storage().nbytes());
     }
   }
 
