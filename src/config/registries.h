@@ -2,21 +2,14 @@
 // All that an experiment file can name.
 
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "base/keys/registry.h"
+#include "task/options.h"
 
 namespace trainer::config {
 
 class Findings;
 struct Experiment;
-
-// The values of checkpoint.monitor besides `auto`: the metrics of the tasks.
-struct MonitorChoices {
-  std::vector<std::string> names;
-  std::string default_doc;  // what `auto` stands for
-};
 
 // The registries of all components that an experiment file can name; they must outlive this struct.
 struct Registries {
@@ -28,7 +21,7 @@ struct Registries {
   const RegistryBase& optimizers;
   const RegistryBase& lr_schedulers;
   const RegistryBase& samplers;
-  MonitorChoices monitor = {};
+  task::MonitorChoices monitor = {};
   // Sets the values that the file leaves to other components, and checks components against each other, such as the network against the
   // data set, and against other sections. Called once the file is read; it reads no more of a data set than DatasetRegistry::make().
   std::function<void(Experiment& experiment, Findings& findings)> check = {};

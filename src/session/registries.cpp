@@ -14,7 +14,6 @@
 namespace trainer::session {
 
 config::Registries all_registries() {
-  auto monitor = task::monitor_choices();
   return {.models = models::model_registry(),
           .datasets = datasets::dataset_registry(),
           .transforms = input::transform_registry(),
@@ -23,7 +22,7 @@ config::Registries all_registries() {
           .optimizers = optim::optimizer_registry(),
           .lr_schedulers = optim::lr_scheduler_registry(),
           .samplers = input::sampler_registry(),
-          .monitor = {.names = std::move(monitor.names), .default_doc = std::move(monitor.default_doc)},
+          .monitor = task::monitor_choices(),
           .check = [](config::Experiment& experiment, config::Findings& findings) { check_components(experiment, findings); }};
 }
 

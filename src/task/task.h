@@ -73,11 +73,7 @@ std::unique_ptr<Task> make_task(std::unique_ptr<nn::Loss> loss);
 
 // The metrics of all tasks, each once. Tables and checkpoints have these columns for every task, empty if the task lacks the metric.
 reporting::MetricColumns all_metrics();
-// What a run can choose its best checkpoint by: "validation/top1" and so on, of all tasks.
-struct MonitorChoices {
-  std::vector<std::string> names;
-  std::string default_doc;  // what it is chosen by if nothing is set
-};
+// Of all tasks.
 MonitorChoices monitor_choices();
 
 }  // namespace trainer::task
