@@ -211,7 +211,8 @@ class Inspector {
     if (sizes_) validation_batch_size = std::min(validation_batch_size, sizes_->num_validation);
     if (!setup.on_gpu) {
       // The ranks share the cores of this host.
-      result_.step_seconds = measured.step_seconds(result_.global_batch_size);
+      result_.step_time = measured.step_time();
+      result_.step_seconds = result_.step_time->seconds(result_.global_batch_size);
     }
     result_.memory = measured.estimate(setup, batch_size, validation_batch_size, sizes_ ? sizes_->resident_bytes : 0);
   }

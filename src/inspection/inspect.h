@@ -29,8 +29,10 @@ struct Inspection {
   int64_t global_batch_size = 0;  // of a step
   std::optional<engine::Plan> plan;
   std::optional<RankPlan> ranks;
-  std::vector<LrPoint> lr_curve;       // at most `num_lr_points`
-  std::optional<double> step_seconds;  // on all cores of this host that the process may use, without reading the data; not for a GPU
+  std::vector<LrPoint> lr_curve;  // at most `num_lr_points`
+  std::optional<StepTime> step_time;
+  std::optional<double> step_seconds;  // of global_batch_size samples on all cores of this host that the process may use, without reading
+                                       // the data; not for a GPU
   std::optional<MemoryEstimate> memory;
   bool memory_is_of_gpu = false;
 };

@@ -130,7 +130,7 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const RandomBatch timed(setup, placement, setup.train_shape, std::max(timed_size, std::min<int64_t>(2, num_joined)));
   train(timed);  // fills the caches for this batch size
   double seconds = std::numeric_limits<double>::infinity();
-  update_seconds_ = seconds;
+  step_time_.update_seconds = seconds;
   for (int step = 0; step < kTimedSteps; ++step) {
     if (!keeps_gradients(setup)) optimizer.zero_grad();
     const auto begin = std::chrono::steady_clock::now();
@@ -139,13 +139,9 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
     optimizer.step(0);
     // Other programs on this host only make a step longer.
     seconds = std::min(seconds, std::chrono::duration<double>(begin_of_update - begin).count());
-    update_seconds_ = std::min(update_seconds_, seconds_since(begin_of_update));
+    step_time_.update_seconds = std::min(step_time_.update_seconds, seconds_since(begin_of_update));
   }
-  seconds_per_sample_ = seconds / static_cast<double>(timed.images.size(0));
-}
-
-double MeasuredMemory::step_seconds(int64_t num_samples) const {
-  return static_cast<double>(num_samples) * seconds_per_sample_ + update_seconds_;
+  step_time_.seconds_per_sample = seconds / static_cast<double>(timed.images.size(0));
 }
 
 MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size,

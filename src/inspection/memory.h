@@ -23,6 +23,14 @@ struct MemoryEstimate {
   int64_t total() const;
 };
 
+// How long a step takes on this CPU, without reading the samples.
+struct StepTime {
+  double seconds_per_sample = 0;  // forward and backward
+  double update_seconds = 0;      // once a step, in however many micro-steps its samples come
+
+  double seconds(int64_t num_samples) const { return static_cast<double>(num_samples) * seconds_per_sample + update_seconds; }
+};
+
 // What the estimate depends on beside the network.
 struct MemorySetup {
   const config::Experiment& experiment;
@@ -42,8 +50,7 @@ class MeasuredMemory {
   // throw, such as UsageError of batch normalisation.
   MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined);
 
-  // A step on so many samples, in all its micro-steps together, and one update on this CPU, without reading them, in seconds.
-  double step_seconds(int64_t num_samples) const;
+  const StepTime& step_time() const { return step_time_; }
   // Of rank 0, which saves the checkpoints. `batch_size` and `validation_batch_size`: samples of a micro-step and of a validation batch on
   // one rank; `dataset_bytes`: of the samples that stay in memory.
   MemoryEstimate estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size, int64_t dataset_bytes) const;
@@ -55,8 +62,7 @@ class MeasuredMemory {
   int64_t small_size_ = 0;
   int64_t large_size_ = 0;
   Batches train_, validation_;
-  double seconds_per_sample_ = 0;  // forward and backward
-  double update_seconds_ = 0;
+  StepTime step_time_;
   int64_t process_bytes_ = 0;  // of this process without tensors: LibTorch, its threads and generated code
   int64_t model_bytes_ = 0;    // parameters and buffers
   int64_t gradient_bytes_ = 0;
