@@ -116,6 +116,14 @@ void unpack(const fs::path& file, const fs::path& folder) {
 
 }  // namespace
 
+void PublishedOptions::describe_place(KeyTable& keys, const std::string& own_folders, const std::string& more) {
+  keys.add("root", root,
+           {.doc = fmt::format("The folder that holds the data set's own folder ({}), or that folder itself.{}", own_folders, more),
+            .is_path = true});
+  keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});
+  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
+}
+
 void fetch_archive(const ArchiveSource& source, const std::filesystem::path& root, Logger& logger) {
   install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "unpack that archive by hand"}, logger,
           [&](const fs::path& partial) {

@@ -6,10 +6,21 @@
 #include <string>
 #include <vector>
 
+#include "base/keys/key_table.h"
 #include "base/log.h"
 #include "datasets/download.h"
 
 namespace trainer::datasets {
+
+// Options of a data set that can be downloaded.
+struct PublishedOptions : Options {
+  std::string root = "data";
+  bool download = false;
+
+ protected:
+  // `own_folders`: those in which its files lie, for the documentation of `root`; `more`: what follows there.
+  void describe_place(KeyTable& keys, const std::string& own_folders, const std::string& more = "");
+};
 
 struct ArchiveSource {
   std::string url;     // http or https; redirects are followed. A zip file, or a tar file, plain or compressed with gzip

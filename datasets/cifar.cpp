@@ -145,13 +145,7 @@ const CifarLayout& cifar100_layout() {
   return layout;
 }
 
-void CifarOptions::describe(KeyTable& keys) {
-  keys.add("root", root,
-           {.doc = "The folder that holds the data set's own folder (cifar-10-batches-bin or cifar-100-binary), or that folder itself.",
-            .is_path = true});
-  keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});
-  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
-}
+void CifarOptions::describe(KeyTable& keys) { describe_place(keys, "cifar-10-batches-bin or cifar-100-binary"); }
 
 input::DatasetInfo cifar_info(const CifarLayout& layout) {
   return {.shape = {kChannels, kSide, kSide},

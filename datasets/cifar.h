@@ -25,9 +25,7 @@ struct CifarLayout {
 const CifarLayout& cifar10_layout();
 const CifarLayout& cifar100_layout();  // the 100 fine labels
 
-struct CifarOptions : Options {
-  std::string root = "data";
-  bool download = false;
+struct CifarOptions : PublishedOptions {
   void describe(KeyTable& keys) override;
 };
 

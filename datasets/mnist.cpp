@@ -168,14 +168,7 @@ const MnistLayout& fashion_mnist_layout() {
   return layout;
 }
 
-void MnistOptions::describe(KeyTable& keys) {
-  keys.add("root", root,
-           {.doc = "The folder that holds the data set's own folder (MNIST/raw or FashionMNIST/raw), or that folder itself. The files may "
-                   "end in .gz.",
-            .is_path = true});
-  keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});
-  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
-}
+void MnistOptions::describe(KeyTable& keys) { describe_place(keys, "MNIST/raw or FashionMNIST/raw", " The files may end in .gz."); }
 
 input::DatasetInfo mnist_info(const MnistLayout& layout) {
   return {.shape = {1, kMnistSide, kMnistSide},

@@ -21,9 +21,7 @@ struct MnistLayout {
 const MnistLayout& mnist_layout();
 const MnistLayout& fashion_mnist_layout();
 
-struct MnistOptions : Options {
-  std::string root = "data";
-  bool download = false;
+struct MnistOptions : PublishedOptions {
   void describe(KeyTable& keys) override;
 };
 

@@ -181,12 +181,7 @@ const ArchiveSource& tiny_imagenet_archive() {
   return archive;
 }
 
-void TinyImagenetOptions::describe(KeyTable& keys) {
-  keys.add("root", root,
-           {.doc = "The folder that holds the data set's own folder (tiny-imagenet-200), or that folder itself.", .is_path = true});
-  keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});
-  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
-}
+void TinyImagenetOptions::describe(KeyTable& keys) { describe_place(keys, "tiny-imagenet-200"); }
 
 DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyImagenetOptions& options) {
   const TinyImagenet data(archive, options);

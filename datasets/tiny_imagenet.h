@@ -12,9 +12,7 @@ namespace trainer::datasets {
 
 const ArchiveSource& tiny_imagenet_archive();
 
-struct TinyImagenetOptions : Options {
-  std::string root = "data";
-  bool download = false;
+struct TinyImagenetOptions : PublishedOptions {
   void describe(KeyTable& keys) override;
 };
 

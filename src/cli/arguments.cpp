@@ -225,6 +225,16 @@ void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::p
   app.add_option(kConfig, config, "the experiment file (YAML); default: the experiment that the checkpoint holds")->type_name("FILE");
 }
 
+void add_tta(CLI::App& app, std::optional<task::TestTimeAugmentation>& tta) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : config::kTtaChoices) names.push_back(name);
+  const auto set = [&tta](const std::string& given) {
+    tta = std::ranges::find(config::kTtaChoices, given, [](const auto& choice) { return choice.first; })->second;
+  };
+  app.add_option_function<std::string>("--tta", set, "test-time augmentation; default: validation.tta of the experiment")
+      ->check(CLI::IsMember(names));
+}
+
 void add_rank_flags(CLI::App& app, world::RankFlags& flags) {
   app.add_option("--rank", flags.rank, "number of this process among all, from 0; default: from the launcher's variables");
   app.add_option("--world-size,--world_size", flags.world_size, "number of processes");

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@ void add_experiment(CLI::App& app, config::ExperimentSource& source);
 
 // `--checkpoint FILE|DIR [--config FILE]`, of a network that is used as it is.
 void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::path& config);
+
+// `--tta none|flip|flip_and_shift`, in place of validation.tta.
+void add_tta(CLI::App& app, std::optional<task::TestTimeAugmentation>& tta);
 
 // `--rank`, `--world-size`, `--local-rank` and `--init-method`, also with underscores, which users of torchrun know.
 void add_rank_flags(CLI::App& app, world::RankFlags& flags);

@@ -39,16 +39,13 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   std::string split;
   app.add_option("--split", split, "which part of the images, in any case with dataset.validation_transforms; default: validation")
       ->check(CLI::IsMember({"validation", "train"}));
-  std::string tta;
-  app.add_option("--tta", tta, "test-time augmentation; default: validation.tta of the experiment")
-      ->check(CLI::IsMember({"none", "flip", "flip_and_shift"}));
+  cli::add_tta(app, request.tta);
   app.add_flag("--ema", request.averaged, "evaluate the averaged parameters (training.ema)");
   app.add_flag("--json", arguments.json, "print one JSON object instead of tables (docs/evaluation.md)");
   app.add_option("overrides", request.overrides, "keys to set to other values than in the experiment, such as validation.batch_size=64")
       ->type_name("key=value");
   cli::add_rank_flags(app, arguments.rank_env);
   cli::parse(app, args);
-  if (!tta.empty()) request.overrides.push_back("validation.tta=" + tta);
   if (!split.empty()) request.split = split == "train" ? datasets::Split::kTrain : datasets::Split::kValidation;
   return arguments;
 }

@@ -23,8 +23,15 @@
 namespace trainer::commands {
 namespace {
 
-const std::vector<std::string> kOverrides = {"runtime.device=cpu", "runtime.channels_last=false", "amp.enabled=false",
-                                             "distributed.sync_batch_norm=false"};
+// As the exported file is computed: by the plain operators of one process, on any device.
+config::Experiment load_experiment(const session::NetworkFile& file) {
+  auto experiment = file.load_experiment({}, session::all_registries());
+  experiment.runtime.device = device::DeviceChoice::kCpu;
+  experiment.runtime.channels_last.value = false;
+  experiment.amp.enabled.value = false;
+  experiment.distributed.sync_batch_norm = false;
+  return experiment;
+}
 
 std::string to_onnx(models::Model& model, const std::vector<int64_t>& sample_shape, const std::vector<std::string>& class_names) {
   auto network = onnx::convert(engine::trace_network(model, sample_shape), sample_shape);
@@ -105,7 +112,7 @@ ExitCode export_model(const std::vector<std::string>& args) {
   const session::NetworkFile file(source);
   cli::refuse_to_overwrite(file.path(), output);
   refuse_file_of_run(output);
-  auto experiment = file.load_experiment(kOverrides, session::all_registries());
+  auto experiment = load_experiment(file);
   auto placement = device::choose_placement(session::placement_options(experiment), {}, {});
   // Only LibTorch's own operators can be traced.
   placement.convolution = device::ConvolutionChoice::kDirect;

@@ -54,22 +54,24 @@ class LossReader : public reporting::Sink {
 };
 
 // What the test changes in the experiment: it reads the loss of every step, does not validate, and has a schedule of its own.
-std::vector<std::string> overrides_of_test(const std::vector<std::string>& given, int64_t num_steps) {
-  auto overrides = given;
+void adapt(config::Experiment& experiment, int64_t num_steps) {
+  auto& training = experiment.training;
+  training.epochs.reset();
   // Ranks agree to stop up to two steps later.
-  for (const auto& text :
-       {std::string("training.epochs=null"), fmt::format("training.steps={}", num_steps + 10), std::string("training.max_minutes=null"),
-        std::string("training.on_non_finite=skip"), std::string("training.ema=null"), std::string("lr_scheduler={name: constant}"),
-        std::string("training.early_stopping=null"), std::string("validation.every_epochs=1000000000"),
-        std::string("validation.every_steps=null"), std::string("logging.every_steps=1")}) {
-    overrides.push_back(text);
-  }
-  return overrides;
+  training.steps = num_steps + 10;
+  training.on_non_finite = engine::OnNonFinite::kSkip;
+  training.ema.reset();
+  training.early_stopping.reset();
+  experiment.lr_scheduler = {.component = optim::lr_scheduler_registry().configure("constant")};
+  experiment.validation.every_epochs.reset();
+  experiment.validation.every_steps.reset();
+  experiment.logging.every_steps = 1;
+  experiment.logging.histograms_every_epochs.reset();
 }
 
 // Collective. Returns false when asked to stop.
 bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_steps) {
-  session::Session session(context, {.makes_histograms = false});
+  session::Session session(context);
   auto& parts = session.parts();
   const double base_lr = parts.optimizer->base_lr();
   if (base_lr == 0) throw UsageError(context.experiment().place_of("optimizer.lr") + ": 0 cannot be scaled; set it to 1");
@@ -156,9 +158,7 @@ ExitCode lr_find(const std::vector<std::string>& args) {
 
   session::RankProcess process;
   return process.run([&] {
-    auto tested = source;
-    tested.overrides = overrides_of_test(source.overrides, range.num_steps);
-    session::RankContext context(process, tested);
+    session::RankContext context(process, source, [&](config::Experiment& experiment) { adapt(experiment, range.num_steps); });
     LrRangeTest test(range);
     const auto exit_code = context.run([&] { return run_test(context, test, range.num_steps) ? ExitCode::kDone : ExitCode::kStopped; });
     const bool has_curve = exit_code == ExitCode::kDone || (exit_code == ExitCode::kStopped && !test.points().empty());

@@ -39,6 +39,7 @@ struct PredictArguments {
   fs::path config;
   std::vector<std::string> paths;
   std::vector<std::string> overrides;
+  std::optional<task::TestTimeAugmentation> tta;
   int64_t top_k = 5;
   fs::path grid;
   char list_separator = '\n';
@@ -75,9 +76,7 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
       ->default_str("");
   app.add_option("--save-grid", arguments.grid, "also write a picture of the images, as the network receives them, and their classes")
       ->type_name("FILE");
-  std::string tta;
-  app.add_option("--tta", tta, "test-time augmentation; default: validation.tta of the experiment")
-      ->check(CLI::IsMember({"none", "flip", "flip_and_shift"}));
+  cli::add_tta(app, arguments.tta);
   app.add_flag("--ema", arguments.ema, "use the averaged parameters (training.ema)");
   app.add_flag("--json", arguments.json, "print one JSON object a line instead of a table (docs/evaluation.md)");
   cli::parse(app, args);
@@ -88,7 +87,6 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
       throw UsageError("--null has no effect without -, the list on stdin: add -");
     arguments.list_separator = '\0';
   }
-  if (!tta.empty()) arguments.overrides.push_back("validation.tta=" + tta);
   return arguments;
 }
 
@@ -200,8 +198,9 @@ ExitCode predict(const std::vector<std::string>& args) {
   // A checkpoint's experiment is complete, and its data set need not be on this machine.
   if (arguments.config.empty()) registries.check = {};
   const int num_threads = world::default_compute_threads().count;
-  const session::RankContext context(file.load_experiment(arguments.config, arguments.overrides, registries), {.num_threads = num_threads},
-                                     logger);
+  auto experiment = file.load_experiment(arguments.config, arguments.overrides, registries);
+  if (arguments.tta) experiment.validation.tta = *arguments.tta;
+  const session::RankContext context(std::move(experiment), {.num_threads = num_threads}, logger);
   session::Predictor predictor(context.experiment(), file, arguments.ema, context.placement());
   std::vector<std::string> problems;
   const auto files = find_files(arguments, problems);

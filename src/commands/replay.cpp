@@ -21,25 +21,25 @@ namespace trainer::commands {
 namespace {
 
 config::Experiment load_experiment(const std::filesystem::path& folder, const engine::StepRecord& record,
-                                   const std::vector<std::string>& arguments) {
+                                   const std::vector<std::string>& overrides) {
   const auto file = engine::step_config_file(folder);
-  auto overrides = session::overrides_of_earlier_version(read_file(file), file.string());
-  overrides.insert(overrides.end(), arguments.begin(), arguments.end());
-  const auto original = config::load(file, overrides, session::all_registries());
-  if (original.training.overfit_batches) {
+  auto experiment = config::load(file, overrides, session::all_registries());
+  session::adapt_to_earlier_version(experiment);
+  auto& loader = experiment.dataloader;
+  if (experiment.training.overfit_batches) {
     // The same images are chosen from the data set.
-    overrides.push_back("dataloader.batch_size=null");
-    overrides.push_back(fmt::format("dataloader.global_batch_size={}", session::global_batch_size(original, record.world_size)));
+    loader.global_batch_size = session::global_batch_size(experiment, record.world_size);
+    loader.batch_size.reset();
   } else {
-    size_t batch_size = 0;
+    size_t batch_size = 1;
     for (const auto& batch : record.batches) batch_size = std::max(batch_size, batch.size());
-    overrides.push_back("dataloader.global_batch_size=null");
-    overrides.push_back(fmt::format("dataloader.batch_size={}", std::max<size_t>(batch_size, 1)));
+    loader.batch_size = static_cast<int64_t>(batch_size);
+    loader.global_batch_size.reset();
   }
   // The weights are those of the record.
-  overrides.push_back("model.init_from=\"\"");
-  if (record.loss_scale) overrides.push_back(fmt::format("amp.init_scale={}", *record.loss_scale));
-  return config::load(file, overrides, session::all_registries());
+  experiment.model.init_from.clear();
+  if (record.loss_scale) experiment.amp.scaler.init_scale = *record.loss_scale;
+  return experiment;
 }
 
 std::string heading(const engine::StepRecord& record) {
@@ -95,8 +95,8 @@ ExitCode replay(const std::vector<std::string>& args) {
   cli::parse(app, args);
 
   const auto record = engine::read_step(folder);
-  session::RankContext context(load_experiment(folder, record, std::move(overrides)),
-                               {.num_threads = world::default_compute_threads().count}, make_console_logger());
+  session::RankContext context(load_experiment(folder, record, overrides), {.num_threads = world::default_compute_threads().count},
+                               make_console_logger());
   session::Session session(context);
   engine::read_model(folder, *session.parts().model);
   print("{}\n", heading(record));

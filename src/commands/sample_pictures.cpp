@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "config/load.h"
-#include "config/yaml.h"
+#include "datasets/archive.h"
 #include "input/image_file.h"
 #include "input/picture.h"
 #include "session/build.h"
@@ -33,12 +33,11 @@ std::string to_base64(const std::vector<uint8_t>& bytes) {
 }
 
 config::Experiment load_experiment(const history::RunRecord& run) {
-  const auto source = (run.folder / "config.yaml").string();
-  const auto tree = config::parse_yaml(run.config, source);
-  const auto* dataset = tree.find("dataset");
-  auto overrides = session::overrides_of_earlier_version(run.config, source);
-  if (dataset != nullptr && dataset->value.find("download") != nullptr) overrides.emplace_back("dataset.download=false");
-  return config::load_text(run.config, source, overrides, session::all_registries());
+  auto experiment = config::load_text(run.config, (run.folder / "config.yaml").string(), {}, session::all_registries());
+  session::adapt_to_earlier_version(experiment);
+  auto* published = dynamic_cast<datasets::PublishedOptions*>(experiment.dataset.component.options.get());
+  if (published != nullptr) published->download = false;
+  return experiment;
 }
 
 std::string to_data_url(const input::Sample& sample) {

@@ -52,7 +52,7 @@ class StepCounter : public engine::TrainingHook {
 // Collective: trains `num_steps` steps, from the first step or from `checkpoint`, and sets `checkpoint`, which is used on rank 0 only, to
 // the newest one. Returns false when asked to stop earlier.
 bool train(session::RankContext& context, int64_t num_steps, std::optional<session::Checkpoint>& checkpoint, const fs::path& folder) {
-  session::Session session(context, {.checkpoint_folder = folder, .checkpoint = std::move(checkpoint), .makes_histograms = false});
+  session::Session session(context, {.checkpoint_folder = folder, .checkpoint = std::move(checkpoint)});
   StepCounter counter;
   reporting::Sink no_reports;
   const auto should_stop = [&] { return counter.num_steps >= num_steps || stop_signal() != 0; };
@@ -93,7 +93,8 @@ ExitCode verify_resume(const std::vector<std::string>& args) {
 
   session::RankProcess process;
   return process.run([&] {
-    session::RankContext context(process, source);
+    session::RankContext context(process, source,
+                                 [](config::Experiment& experiment) { experiment.logging.histograms_every_epochs.reset(); });
     const TemporaryFolder folder;
     std::optional<session::Checkpoint> straight, resumed;
     const auto exit_code = context.run([&] {

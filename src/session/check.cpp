@@ -94,9 +94,8 @@ void check_sampler(const config::Experiment& experiment, const input::DatasetInf
 void check_views(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
   const auto tta = experiment.validation.tta;
   if (!findings.are_readable({"validation"}) || tta == task::TestTimeAugmentation::kNone || info.is_image) return;
-  findings.refuse("validation.tta",
-                  fmt::format("{} needs images, but {} holds none; set validation.tta: none",
-                              tta == task::TestTimeAugmentation::kFlip ? "flip" : "flip_and_shift", experiment.dataset.component.name));
+  findings.refuse("validation.tta", fmt::format("{} needs images, but {} holds none; set validation.tta: none",
+                                                spelling_of(tta, config::kTtaChoices), experiment.dataset.component.name));
 }
 
 void check_batch_transforms(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {

@@ -193,6 +193,7 @@ config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequ
                                    const config::Registries& registries) {
   auto checked = registries;
   checked.check = [&](config::Experiment& experiment, config::Findings& findings) {
+    if (request.tta) experiment.validation.tta = *request.tta;
     if (rank > 0 && experiment.dataset.distribution != engine::Distribution::kLocal) return;
     if (findings.are_consistent({"dataset"})) choose_data(experiment, file, request);
     check_components(experiment, findings, [&] { return make_dataset(experiment, file); });

@@ -16,6 +16,7 @@ namespace trainer::session {
 struct EvaluationRequest {
   std::filesystem::path config;  // the experiment of a file that holds only weights, or in place of a checkpoint's; may be empty
   std::vector<std::string> overrides;
+  std::optional<task::TestTimeAugmentation> tta;  // in place of that of the experiment
   // A CSV file, a folder of class folders, or one that `trainer data pack` has written, which is evaluated in place of the data set of the
   // experiment; may be empty.
   std::filesystem::path data;

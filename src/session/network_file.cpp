@@ -12,12 +12,6 @@
 #include "state/view.h"
 
 namespace trainer::session {
-namespace {
-
-// The weights come from the network file itself.
-constexpr const char* kNoInitialWeights = "model.init_from=\"\"";
-
-}  // namespace
 
 std::filesystem::path find_in_run(const std::filesystem::path& folder,
                                   const std::function<std::filesystem::path(const std::filesystem::path& place)>& find) {
@@ -46,24 +40,22 @@ bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find
 
 config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const {
   const auto text = state::View(tree_, path_).at("config").text();
-  const auto source = path_ + ": config";
-  auto all = overrides_of_earlier_version(text, source);
-  all.insert(all.end(), overrides.begin(), overrides.end());
-  all.emplace_back(kNoInitialWeights);
-  return config::load_text(text, source, all, registries);
+  auto experiment = config::load_text(text, path_ + ": config", overrides, registries);
+  adapt_to_earlier_version(experiment);
+  experiment.model.init_from.clear();
+  return experiment;
 }
 
-config::Experiment NetworkFile::load_experiment(const std::filesystem::path& config, std::vector<std::string> overrides,
+config::Experiment NetworkFile::load_experiment(const std::filesystem::path& config, const std::vector<std::string>& overrides,
                                                 const config::Registries& registries) const {
-  if (config.empty()) {
-    if (!has_experiment()) {
-      throw UsageError(
-          fmt::format("{}: it holds weights without their experiment; give the experiment file of the network with --config FILE", path_));
-    }
-    return load_experiment(overrides, registries);
+  if (config.empty() && !has_experiment()) {
+    throw UsageError(
+        fmt::format("{}: it holds weights without their experiment; give the experiment file of the network with --config FILE", path_));
   }
-  overrides.emplace_back(kNoInitialWeights);
-  return config::load(config, overrides, registries);
+  if (config.empty()) return load_experiment(overrides, registries);
+  auto experiment = config::load(config, overrides, registries);
+  experiment.model.init_from.clear();
+  return experiment;
 }
 
 std::vector<std::string> NetworkFile::class_names() const {

@@ -36,7 +36,7 @@ class NetworkFile {
   // holds none, and the errors of config::load().
   config::Experiment load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const;
   // That of the file `config`, or if it is empty the checkpoint's. Throws UsageError if there is none.
-  config::Experiment load_experiment(const std::filesystem::path& config, std::vector<std::string> overrides,
+  config::Experiment load_experiment(const std::filesystem::path& config, const std::vector<std::string>& overrides,
                                      const config::Registries& registries) const;
   // Of a checkpoint's classes; empty if the file does not name them.
   std::vector<std::string> class_names() const;

@@ -106,12 +106,14 @@ std::string text_without_data(const config::Experiment& experiment) {
 
 }  // namespace
 
-RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source)
+RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source, const Adapt& adapt)
     : RankContext(process, [&](const config::Registries& registries) {
         if (process.rank_env().world_size > 1 && source.file == config::kStandardInput) {
           throw UsageError("--config -: several processes cannot share the standard input; write the experiment to a file");
         }
-        return config::load(source.file, source.overrides, registries);
+        auto experiment = config::load(source.file, source.overrides, registries);
+        if (adapt) adapt(experiment);
+        return experiment;
       }) {}
 
 RankContext::RankContext(RankProcess& process, const Load& load) : process_(&process), logger_(process.logger()) {

@@ -20,10 +20,12 @@ namespace trainer::session {
 
 class RankContext {
  public:
+  // Replaces members of a checked experiment by those that a command needs.
+  using Adapt = std::function<void(config::Experiment& experiment)>;
   // Collective: loads the configuration, meets the other ranks, chooses the device and creates the process groups. A rank whose
   // configuration is wrong meets the others too, so that one rank reports it and all end. From then on, `process` watches for failures of
   // the other ranks. Throws the errors of config::load, distributed::meet and device::choose_placement.
-  RankContext(RankProcess& process, const config::ExperimentSource& source);
+  RankContext(RankProcess& process, const config::ExperimentSource& source, const Adapt& adapt = {});
   // The same with an experiment that `load` gives, whose errors are treated as those of config::load.
   using Load = std::function<config::Experiment(const config::Registries& registries)>;
   RankContext(RankProcess& process, const Load& load);

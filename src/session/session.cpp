@@ -289,7 +289,7 @@ bool Session::train(reporting::Sink& reporter, const std::function<bool()>& shou
   for (auto* hook : hooks) trainer.add_hook(*hook);
   std::optional<engine::Histograms> histograms;
   const auto& every_epochs = context_.experiment().logging.histograms_every_epochs;
-  if (every_epochs && context_.rank() == 0 && options_.makes_histograms) {
+  if (every_epochs && context_.rank() == 0) {
     trainer.add_hook(histograms.emplace(*parts_, trainer.part(), *every_epochs, reporter));
   }
   if (is_resumed()) {

@@ -25,7 +25,6 @@ struct SessionOptions {
   // Without a run directory: the folder in which rank 0 saves (empty: it does not save), and on rank 0 the checkpoint to resume from.
   std::filesystem::path checkpoint_folder = {};
   std::optional<Checkpoint> checkpoint = {};
-  bool makes_histograms = true;  // false: logging.histograms_every_epochs is ignored
 };
 
 // Thrown on all ranks, after a log line, when the run directory holds a finished run: there is nothing to train.

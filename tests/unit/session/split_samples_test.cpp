@@ -5,15 +5,13 @@
 
 #include <algorithm>
 
-#include "config/load.h"
+#include "config/yaml.h"
 #include "session/earlier_configuration.h"
-#include "session/registries.h"
 
 namespace trainer::session {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // Labels of classes of these sizes, mixed.
 std::vector<int64_t> labels_of(std::vector<int64_t> sizes) {
@@ -62,10 +60,16 @@ TEST(SplitByClass, TheSeedDecides) {
 }
 
 TEST(SplitByClass, RunsWithoutItsKeyKeepTheirSplit) {
-  const std::string dataset = "dataset: {name: synthetic, validation_split: ";
-  EXPECT_THAT(overrides_of_earlier_version(dataset + "0.1}", "config.yaml"), ElementsAre("dataset.stratify=false"));
-  EXPECT_THAT(overrides_of_earlier_version(dataset + "0}", "config.yaml"), IsEmpty());
-  EXPECT_THAT(overrides_of_earlier_version(dataset + "0.1, stratify: true}", "config.yaml"), IsEmpty());
+  const auto is_stratified = [](double part, const std::string& dataset_keys) {
+    config::Experiment experiment;
+    experiment.dataset.validation_split.value = part;
+    experiment.tree = config::parse_yaml("dataset: {" + dataset_keys + "}", "config.yaml");
+    adapt_to_earlier_version(experiment);
+    return experiment.dataset.stratify;
+  };
+  EXPECT_FALSE(is_stratified(0.1, "name: synthetic"));
+  EXPECT_TRUE(is_stratified(0, "name: synthetic"));
+  EXPECT_TRUE(is_stratified(0.1, "stratify: true"));
   // As it was written before there was the key.
   const auto labels = labels_of({6, 4});
   EXPECT_THAT(split_samples(indices_up_to(10), 3, 42).first, ElementsAre(1, 6, 7));
