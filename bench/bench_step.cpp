@@ -3,7 +3,7 @@
 #include "bench/serve.h"
 #include "bench/training.h"
 #include "checkpoint/pytorch_file.h"
-#include "state/view.h"
+#include "trainer/state.h"
 
 int main(int argc, char** argv) {
   using namespace trainer;

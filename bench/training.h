@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "amp/autocast.h"
 #include "config/load.h"
 #include "device/library_defaults.h"
 #include "engine/train_step.h"
 #include "session/registries.h"
 #include "session/session.h"
+#include "trainer/amp.h"
 #include "world/host_resources.h"
 
 namespace trainer::bench {

@@ -12,6 +12,17 @@ install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
 install(DIRECTORY datasets/cifar10_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
 install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
+# find_package(trainer)
+include(CMakePackageConfigHelpers)
+file(STRINGS "${TRAINER_TORCH_LIBRARY_DIR}/../share/cmake/Torch/TorchConfigVersion.cmake" TRAINER_TORCH_VERSION REGEX "set.PACKAGE_VERSION ")
+string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TRAINER_TORCH_VERSION "${TRAINER_TORCH_VERSION}")
+set(TRAINER_SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/trainer")
+file(RELATIVE_PATH TRAINER_PREFIX_FROM_CONFIG "/${_package}" "/")
+configure_file(cmake/trainerConfig.cmake.in "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake" @ONLY)
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/generated/trainerConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake" "${CMAKE_BINARY_DIR}/generated/trainerConfigVersion.cmake" DESTINATION "${_package}")
+
 # torch/lib and nvidia/*/lib keep their relative paths in the wheels, by which the libraries find each other.
 get_filename_component(_wheels "${TRAINER_TORCH_LIBRARY_DIR}/../.." ABSOLUTE)
 

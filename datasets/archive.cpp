@@ -11,12 +11,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/signal.h"
 #include "datasets/installation.h"
 #include "datasets/new_folder.h"
 #include "datasets/zip.h"
+#include "trainer/error.h"
 
 // Functions here throw the reason as std::runtime_error; install() adds the URL and the remedy.
 

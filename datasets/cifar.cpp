@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/file_access.h"
 #include "datasets/files.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "datasets/image_files.h"
 #include "datasets/label_table.h"
 #include "datasets/look_alike.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

@@ -14,9 +14,9 @@
 #include <system_error>
 #include <utility>
 
-#include "base/error.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/file_access.h"
 #include "base/text.h"
 #include "datasets/inflate.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

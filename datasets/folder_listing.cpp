@@ -12,9 +12,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/error.h"
 #include "base/signal.h"
 #include "datasets/new_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

@@ -6,11 +6,11 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/error.h"
 #include "base/plural.h"
 #include "datasets/files.h"
 #include "datasets/image_files.h"
 #include "datasets/image_folder_listing.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

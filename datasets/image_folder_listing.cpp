@@ -19,13 +19,13 @@
 #include <thread>
 #include <utility>
 
-#include "base/error.h"
 #include "base/file_access.h"
 #include "base/plural.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "datasets/look_alike.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

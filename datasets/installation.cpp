@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/error.h"
 #include "datasets/new_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "datasets/image_folder_listing.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

@@ -12,13 +12,13 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
 #include "base/little_endian.h"
 #include "base/plural.h"
 #include "datasets/files.h"
 #include "datasets/lmdb_environment.h"
 #include "datasets/lmdb_format.h"
 #include "datasets/lmdb_reader.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

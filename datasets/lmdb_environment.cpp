@@ -8,9 +8,9 @@
 #include <system_error>
 
 #include "base/access.h"
-#include "base/error.h"
 #include "base/file_access.h"
 #include "datasets/lmdb_reader.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/error.h"
 #include "base/little_endian.h"
 #include "base/plural.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

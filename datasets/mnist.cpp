@@ -10,8 +10,8 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
 #include "datasets/files.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

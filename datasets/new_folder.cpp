@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "base/access.h"
-#include "base/error.h"
 #include "base/file.h"
 #include "base/signal.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 

@@ -19,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
 #include "base/signal.h"
@@ -27,6 +26,7 @@
 #include "datasets/files.h"
 #include "datasets/folder_listing.h"
 #include "datasets/new_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets {
 namespace {

@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
 #include "base/utf8.h"
 #include "datasets/files.h"
 #include "datasets/image_files.h"
 #include "datasets/image_folder_listing.h"
+#include "trainer/error.h"
 
 // Functions in the anonymous namespace throw the reason as std::runtime_error; TinyImagenet::open adds the remedy.
 

@@ -91,7 +91,7 @@ run_tests() {
 
 # Prints the C++ files of the project, each terminated by NUL.
 cpp_files() {
-  (cd "$root" && find src models datasets tests bench \( -name '*.cpp' -o -name '*.h' \) -print0 | sort -z)
+  (cd "$root" && find examples include src models datasets tests bench \( -name '*.cpp' -o -name '*.h' \) -print0 | sort -z)
 }
 
 # check_format [--fix]

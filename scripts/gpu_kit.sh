@@ -25,7 +25,7 @@ while [ "$#" -gt 0 ]; do
   shift
 done
 programs=(trainer gpu_test bench_step)
-modules=(libtrainer_training.so libtrainer_cuda.so libtrainer_faults.so)
+modules=(libtrainer.so.0.1 libtrainer_cuda.so libtrainer_faults.so)
 
 # path_of NAME: of a built program or module.
 path_of() { find "$(build_folder)" -maxdepth 2 -name "$1" -type f -print -quit; }

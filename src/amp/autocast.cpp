@@ -1,6 +1,6 @@
-#include "amp/autocast.h"
-
 #include <ATen/autocast_mode.h>
+
+#include "trainer/amp.h"
 
 namespace trainer::amp {
 

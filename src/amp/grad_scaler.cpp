@@ -1,8 +1,8 @@
-#include "amp/grad_scaler.h"
-
 #include <torch/torch.h>
 
 #include <map>
+
+#include "trainer/amp.h"
 
 namespace trainer::amp {
 
@@ -37,6 +37,17 @@ void GradScaler::unscale(const std::vector<torch::Tensor>& parameters) {
 const torch::Tensor& GradScaler::found_inf() const {
   TORCH_CHECK(is_unscaled_, "GradScaler::found_inf: call unscale() first in each step");
   return found_inf_;
+}
+
+bool GradScaler::step(torch::optim::Optimizer& optimizer) {
+  if (!is_unscaled_) {
+    std::vector<torch::Tensor> parameters;
+    for (const auto& group : optimizer.param_groups()) parameters.insert(parameters.end(), group.params().begin(), group.params().end());
+    unscale(parameters);
+  }
+  if (found_inf_.item<float>() != 0) return false;
+  optimizer.step();
+  return true;
 }
 
 void GradScaler::update() {

@@ -12,10 +12,10 @@
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
 #include "base/file_access.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer {
 

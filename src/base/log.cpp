@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "base/crash.h"
-#include "base/error.h"
 #include "base/file.h"
 #include "base/printable.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

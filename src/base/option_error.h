@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer {
 

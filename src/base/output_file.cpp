@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

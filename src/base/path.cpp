@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <system_error>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer {
 

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <initializer_list>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

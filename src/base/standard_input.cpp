@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/error.h"
 #include "base/file_access.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer {
 

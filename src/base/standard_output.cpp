@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::checkpoint {
 

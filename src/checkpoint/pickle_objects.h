@@ -14,7 +14,7 @@
 
 #include "checkpoint/budget.h"
 #include "checkpoint/dtypes.h"
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::checkpoint {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::checkpoint {
 

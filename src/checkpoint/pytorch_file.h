@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::checkpoint {
 
@@ -17,9 +17,6 @@ namespace trainer::checkpoint {
 // it must have the same dtype. Equal trees give equal bytes. `archive_name` is the folder inside the archive, by convention the file's
 // name without its extension. No tensor is copied.
 void write_pytorch_file(const state::Tree& tree, const std::string& archive_name, Output& output);
-
-// Writes the same to a file, complete or absent (AtomicFile); the archive is named after it. Returns its size in bytes. Throws Error.
-uint64_t save(const std::filesystem::path& path, const state::Tree& tree);
 
 // The tree's tensors are on the CPU, own their memory, share it where the file's tensors do, and do not require gradients. Tuples and
 // torch.Size become lists, an OrderedDict a dictionary, dtypes and devices text ("torch.float16", "cuda:0"). Throws CheckpointError,

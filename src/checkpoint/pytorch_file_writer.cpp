@@ -5,6 +5,7 @@
 #include "checkpoint/pickler.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/zip_writer.h"
+#include "trainer/checkpoint.h"
 
 namespace trainer::checkpoint {
 

@@ -9,6 +9,7 @@
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_header.h"
+#include "trainer/checkpoint.h"
 
 namespace trainer::checkpoint {
 namespace {
@@ -28,13 +29,13 @@ bool begins_as_safetensors(std::string_view text, std::span<const uint8_t> bytes
 
 }  // namespace
 
-state::Tree read_any(const std::filesystem::path& path) {
+state::Tree load(const std::filesystem::path& path) {
   const FileAccess access("reading", path);
   const auto file = map_file(path);
-  return read_any(file.bytes(), path.string());
+  return load(file.bytes(), path.string());
 }
 
-state::Tree read_any(std::span<const uint8_t> bytes, const std::string& source) {
+state::Tree load(std::span<const uint8_t> bytes, const std::string& source) {
   if (bytes.empty()) refuse_empty(source);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with(kZip) || text.starts_with(kEmptyZip)) return read_pytorch_file(bytes, source);

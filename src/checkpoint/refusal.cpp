@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::checkpoint {
 

@@ -7,12 +7,12 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file_access.h"
 #include "base/little_endian.h"
 #include "checkpoint/dtypes.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors_header.h"
+#include "trainer/error.h"
 
 namespace trainer::checkpoint {
 namespace {

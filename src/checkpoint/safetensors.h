@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::checkpoint {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "checkpoint/store.h"
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::checkpoint {
 

@@ -7,12 +7,12 @@
 #include <charconv>
 #include <optional>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/budget.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/zip_reader.h"
+#include "trainer/error.h"
 
 namespace trainer::checkpoint {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/written_files.h"
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::checkpoint {
 

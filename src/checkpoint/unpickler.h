@@ -8,7 +8,7 @@
 
 #include "checkpoint/budget.h"
 #include "checkpoint/pickle_storage.h"
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::checkpoint {
 

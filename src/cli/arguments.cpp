@@ -12,10 +12,10 @@
 #include <sstream>
 #include <utility>
 
-#include "base/error.h"
 #include "base/standard_output.h"
 #include "base/text.h"
 #include "cli/examples.h"
+#include "trainer/error.h"
 
 namespace trainer::cli {
 namespace {

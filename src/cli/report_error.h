@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::cli {
 

@@ -12,7 +12,6 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/metric_order.h"
 #include "base/printable.h"
@@ -24,6 +23,7 @@
 #include "history/compare.h"
 #include "history/run_record.h"
 #include "reporting/line.h"
+#include "trainer/error.h"
 
 namespace trainer::cli {
 namespace {

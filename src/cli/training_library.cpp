@@ -3,13 +3,13 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::cli {
 
 TrainingLibraryEntry load_training_library() {
   // RTLD_GLOBAL: as if the executable were linked with it, which LibTorch's libraries expect.
-  void* library = dlopen("libtrainer_training.so", RTLD_LAZY | RTLD_GLOBAL);
+  void* library = dlopen(TRAINER_LIBRARY, RTLD_LAZY | RTLD_GLOBAL);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<TrainingLibraryEntry>(dlsym(library, kTrainingLibraryEntry));
   if (entry != nullptr) return entry;
   throw Error(fmt::format("the part of this program that trains cannot be loaded: {}; build or install it again", dlerror()));

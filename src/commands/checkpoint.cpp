@@ -1,3 +1,5 @@
+#include "trainer/checkpoint.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include "base/plural.h"
 #include "base/printable.h"
 #include "checkpoint/pytorch_file.h"
-#include "checkpoint/read_file.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/file_of_run.h"
@@ -14,7 +15,7 @@
 #include "distributed/first_line.h"
 #include "session/network_file.h"
 #include "state/compare.h"
-#include "state/view.h"
+#include "trainer/state.h"
 
 namespace trainer::commands {
 namespace {
@@ -49,7 +50,7 @@ void print_item(const state::Item& item) {
 }
 
 void print_info(const fs::path& file) {
-  const auto tree = checkpoint::read_any(file);
+  const auto tree = checkpoint::load(file);
   const auto* dict = std::get_if<state::Dict>(&tree.value());
   print("{}: {}\n", file.string(), describe(tree));
   if (dict == nullptr) return;
@@ -63,7 +64,7 @@ ExitCode verify_files(const std::vector<fs::path>& files) {
     auto file = given;
     try {
       file = session::checkpoint_of(given);
-      print("good: {}, {}\n", file.string(), describe(checkpoint::read_any(file)));
+      print("good: {}, {}\n", file.string(), describe(checkpoint::load(file)));
     } catch (const Error& error) {
       print("bad: {}\n", error.what());
       exit_code = ExitCode::kCheckpoint;
@@ -103,7 +104,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   std::vector<state::Tree> models;
   std::optional<std::string> config;
   for (const auto& path : files) {
-    const auto tree = checkpoint::read_any(path);
+    const auto tree = checkpoint::load(path);
     if (const auto text = state::View(tree, path.string()).find("config")) config = text->text();
     models.push_back(model_of(tree));
   }
@@ -147,7 +148,7 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
   if (info->parsed()) print_info(files.front());
   if (average->parsed()) write_average(files, output);
   if (!diff->parsed()) return ExitCode::kDone;
-  const auto differences = state::differences(checkpoint::read_any(files[0]), checkpoint::read_any(files[1]));
+  const auto differences = state::differences(checkpoint::load(files[0]), checkpoint::load(files[1]));
   for (const auto& difference : differences) print("{}\n", difference);
   return differences.empty() ? ExitCode::kDone : ExitCode::kFailure;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::commands {
 

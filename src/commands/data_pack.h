@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
-#include "base/error.h"
 #include "config/experiment.h"
 #include "datasets/lmdb_format.h"
+#include "trainer/error.h"
 
 namespace trainer::commands {
 

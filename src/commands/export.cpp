@@ -18,7 +18,7 @@
 #include "session/build.h"
 #include "session/network_description.h"
 #include "session/registries.h"
-#include "state/module.h"
+#include "trainer/state.h"
 
 namespace trainer::commands {
 namespace {

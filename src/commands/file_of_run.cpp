@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "history/run_record.h"
 #include "run/run_directory.h"
+#include "trainer/error.h"
 
 namespace trainer::commands {
 

@@ -13,11 +13,11 @@
 #include <optional>
 #include <thread>
 
-#include "base/error.h"
 #include "commands/sample_progress.h"
 #include "input/image_file.h"
 #include "input/picture.h"
 #include "input/pipeline.h"
+#include "trainer/error.h"
 #include "world/host_resources.h"
 
 namespace trainer::commands {

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "commands/image_grid.h"
 #include "input/pipeline.h"
 #include "session/random_streams.h"
+#include "trainer/error.h"
 
 namespace trainer::commands {
 

@@ -9,7 +9,6 @@
 
 #include "base/plural.h"
 #include "base/signal.h"
-#include "checkpoint/read_file.h"
 #include "checkpoint/store.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
@@ -18,6 +17,7 @@
 #include "reporting/events.h"
 #include "session/session.h"
 #include "state/compare.h"
+#include "trainer/checkpoint.h"
 
 namespace trainer::commands {
 namespace {
@@ -59,7 +59,7 @@ bool train(session::RankContext& context, int64_t num_steps, std::optional<sessi
   if (!session.train(no_reports, should_stop, {&counter}) && counter.num_steps < num_steps) return false;
   if (context.rank() != 0) return true;
   const auto newest = checkpoint::list_checkpoints(folder).front();
-  checkpoint = {newest, checkpoint::read_any(newest)};
+  checkpoint = {newest, checkpoint::load(newest)};
   return true;
 }
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

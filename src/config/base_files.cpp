@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/path.h"
 #include "base/standard_input.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

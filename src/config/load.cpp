@@ -1,12 +1,12 @@
 #include "config/load.h"
 
-#include "base/error.h"
 #include "base/standard_input.h"
 #include "config/base_files.h"
 #include "config/findings.h"
 #include "config/overrides.h"
 #include "config/problems.h"
 #include "config/reader.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

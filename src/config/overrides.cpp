@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "base/plural.h"
 #include "config/key_path.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

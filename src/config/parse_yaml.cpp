@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <sstream>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "config/aliases.h"
 #include "config/yaml.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

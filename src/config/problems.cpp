@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "base/error.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "config/experiment.h"
 #include "config/reader.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

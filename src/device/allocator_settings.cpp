@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer::device {
 namespace {

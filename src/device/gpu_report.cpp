@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::device {
 

@@ -9,9 +9,9 @@
 #include <fstream>
 #include <limits>
 
-#include "base/error.h"
 #include "base/plural.h"
 #include "device/cpu_allocator.h"
+#include "trainer/error.h"
 
 namespace trainer::device {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/descriptor.h"
-#include "base/error.h"
+#include "trainer/error.h"
 #include "world/rank_env.h"
 
 namespace trainer::distributed {

@@ -11,10 +11,10 @@
 #include <type_traits>
 #include <unordered_map>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "distributed/first_line.h"
 #include "distributed/shared_memory.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed {
 

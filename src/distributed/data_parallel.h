@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "distributed/options.h"
-#include "distributed/process_group.h"
+#include "trainer/distributed.h"
+#include "trainer/options.h"
 
 namespace c10d {
 class Reducer;

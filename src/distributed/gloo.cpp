@@ -4,8 +4,8 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "base/error.h"
 #include "distributed/first_line.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed {
 

@@ -1,14 +1,13 @@
-#include "distributed/process_group.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "base/error.h"
 #include "distributed/first_line.h"
 #include "distributed/shared_memory_group.h"
 #include "distributed/shared_memory_sum.h"
+#include "trainer/distributed.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed {
 namespace {

@@ -8,10 +8,10 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "base/error.h"
 #include "base/plural.h"
 #include "distributed/first_line.h"
 #include "distributed/gloo.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed {
 namespace {

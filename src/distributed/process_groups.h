@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "device/placement.h"
-#include "distributed/options.h"
-#include "distributed/process_group.h"
 #include "distributed/rank_info.h"
+#include "trainer/distributed.h"
+#include "trainer/options.h"
 
 namespace trainer::distributed {
 

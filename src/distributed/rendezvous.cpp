@@ -7,7 +7,6 @@
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "distributed/addresses.h"
 #include "distributed/first_line.h"
@@ -15,6 +14,7 @@
 #include "distributed/secret_check.h"
 #include "distributed/store_json.h"
 #include "distributed/stores.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed {
 

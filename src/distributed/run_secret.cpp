@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <system_error>
 
-#include "base/error.h"
 #include "base/file.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed {
 namespace {

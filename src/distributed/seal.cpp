@@ -10,7 +10,7 @@
 #include <memory>
 #include <span>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/descriptor.h"
-#include "distributed/process_group.h"
+#include "trainer/distributed.h"
 
 namespace trainer::distributed {
 namespace {

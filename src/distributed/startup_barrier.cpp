@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "distributed/first_line.h"
 #include "distributed/store_json.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "distributed/process_group.h"
+#include "trainer/distributed.h"
 
 namespace trainer::distributed {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace c10d {
 class Store;

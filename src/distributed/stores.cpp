@@ -10,11 +10,11 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "base/error.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "distributed/addresses.h"
 #include "distributed/first_line.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed {
 namespace {

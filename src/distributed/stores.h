@@ -5,8 +5,8 @@
 #include <chrono>
 #include <string>
 
-#include "base/error.h"
 #include "base/log.h"
+#include "trainer/error.h"
 #include "world/rank_env.h"
 
 namespace c10d {

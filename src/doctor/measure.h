@@ -4,8 +4,8 @@
 #include <chrono>
 #include <string>
 
-#include "base/error.h"
 #include "doctor/measurement.h"
+#include "trainer/error.h"
 
 namespace trainer::doctor {
 

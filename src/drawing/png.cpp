@@ -6,7 +6,7 @@
 #include <memory>
 #include <string_view>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::drawing {
 namespace {

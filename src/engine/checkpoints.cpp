@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
-#include "state/module.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
 
 namespace trainer::engine {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "engine/options.h"
-#include "state/view.h"
+#include "trainer/state.h"
 
 namespace trainer::engine {
 

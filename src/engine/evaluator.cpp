@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "amp/autocast.h"
 #include "engine/copy_event.h"
+#include "trainer/amp.h"
 
 namespace trainer::engine {
 

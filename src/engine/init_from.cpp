@@ -11,11 +11,11 @@
 #include <span>
 #include <string_view>
 
-#include "base/error.h"
 #include "base/plural.h"
 #include "base/text.h"
-#include "checkpoint/read_file.h"
-#include "state/module.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
 
 namespace trainer::engine {
 namespace {
@@ -203,7 +203,7 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
 }
 
 InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model) {
-  return init_model(checkpoint::read_any(file), file, strict, model);
+  return init_model(checkpoint::load(file), file, strict, model);
 }
 
 void fit_model(models::Model& model, const Data& data) {

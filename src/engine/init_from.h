@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/parts.h"
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::engine {
 

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/error.h"
 #include "engine/non_finite_search.h"
 #include "nn/sync_batch_norm.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "input/options.h"
 #include "task/options.h"
+#include "trainer/options.h"
 
 namespace trainer::engine {
 
@@ -19,7 +19,7 @@ struct PlanOptions {
   std::optional<int64_t> global_batch_size = {};
   int64_t accumulation_steps = 1;
   bool drop_last = true;
-  input::Shards shards = input::Shards::kPad;
+  data::Shards shards = data::Shards::kPad;
   // Exactly one of them.
   std::optional<int64_t> epochs = {};
   std::optional<int64_t> steps = {};

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "amp/grad_scaler.h"
 #include "device/placement.h"
+#include "distributed/activity.h"
 #include "distributed/data_parallel.h"
 #include "distributed/process_groups.h"
 #include "engine/batch_source.h"
@@ -19,6 +19,7 @@
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
 #include "task/task.h"
+#include "trainer/amp.h"
 
 namespace trainer::engine {
 

@@ -106,7 +106,7 @@ Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_
   plan.batches_per_epoch = batches_from(plan, 0);
   plan.steps_per_epoch = ceil_div(plan.batches_per_epoch, plan.accumulation_steps);
   if (plan.batches_per_epoch == 0) {
-    if (plan.shards == input::Shards::kDrop && end_of_epoch(plan, 0) == 0) {
+    if (plan.shards == data::Shards::kDrop && end_of_epoch(plan, 0) == 0) {
       throw OptionError("shards",
                         fmt::format("drop leaves no image for an epoch, because {} training images are fewer than the {} ranks; set it to "
                                     "pad, which repeats images, or to exact",

@@ -19,7 +19,7 @@ struct Plan {
   std::optional<int64_t> num_epochs;  // not set: training ends after total_steps, whichever epoch that is in
   int64_t total_steps = 0;
   int64_t samples_per_epoch = 0;  // of the order that all ranks share, before it is padded or cut
-  input::Shards shards = input::Shards::kPad;
+  data::Shards shards = data::Shards::kPad;
   bool drop_last = true;
 };
 

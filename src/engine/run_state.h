@@ -5,8 +5,8 @@
 
 #include "engine/early_stopping.h"
 #include "reporting/events.h"
-#include "state/view.h"
 #include "task/meters.h"
+#include "trainer/state.h"
 
 namespace trainer::engine {
 

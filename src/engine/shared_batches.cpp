@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

@@ -6,9 +6,9 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "distributed/process_group.h"
 #include "engine/batch_source.h"
 #include "engine/options.h"
+#include "trainer/distributed.h"
 
 namespace trainer::engine {
 

@@ -4,12 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
-#include "checkpoint/read_file.h"
 #include "engine/init_from.h"
-#include "state/module.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
 
 namespace trainer::engine {
 namespace {
@@ -80,7 +80,7 @@ void read_model(const std::filesystem::path& folder, torch::nn::Module& model) {
   const auto file = model_file(folder);
   if (!std::filesystem::exists(file)) refuse(file, "there is no such file");
   try {
-    load_weights(checkpoint::read_any(file), file.string(), model);
+    load_weights(checkpoint::load(file), file.string(), model);
   } catch (const std::exception& error) {
     refuse(file, fmt::format("this is not a state of the model ({})", std::string(error.what()).substr(0, 200)));
   }

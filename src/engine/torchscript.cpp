@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

@@ -1,8 +1,8 @@
 #include "engine/train_step.h"
 
-#include "amp/autocast.h"
 #include "base/random.h"
 #include "nn/batch_norm.h"
+#include "trainer/amp.h"
 
 namespace trainer::engine {
 

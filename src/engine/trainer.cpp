@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "base/error.h"
 #include "engine/failure_message.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 

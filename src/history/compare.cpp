@@ -7,10 +7,10 @@
 #include <map>
 #include <unordered_map>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "config/yaml.h"
 #include "history/json.h"
+#include "trainer/error.h"
 
 namespace trainer::history {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "base/json_levels.h"
+#include "trainer/error.h"
 
 namespace trainer::history {
 

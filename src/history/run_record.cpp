@@ -10,7 +10,6 @@
 #include <cmath>
 #include <sstream>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/metric_order.h"
 #include "base/plural.h"
@@ -18,6 +17,7 @@
 #include "config/yaml.h"
 #include "history/json.h"
 #include "history/metrics_file.h"
+#include "trainer/error.h"
 
 namespace trainer::history {
 namespace {

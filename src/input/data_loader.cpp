@@ -13,7 +13,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

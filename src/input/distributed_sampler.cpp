@@ -40,14 +40,14 @@ SampleList DistributedSampler::samples_of(int rank, int64_t first) const {
   return samples;
 }
 
-int64_t end_of_order(Shards shards, int64_t num_samples, int world_size, int64_t first) {
+int64_t end_of_order(data::Shards shards, int64_t num_samples, int world_size, int64_t first) {
   const int64_t left = std::max<int64_t>(num_samples - first, 0);
   switch (shards) {
-    case Shards::kPad:
+    case data::Shards::kPad:
       return first + (left + world_size - 1) / world_size * world_size;
-    case Shards::kDrop:
+    case data::Shards::kDrop:
       return first + left / world_size * world_size;
-    case Shards::kExact:
+    case data::Shards::kExact:
       return first + left;
   }
   return first;

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "input/options.h"
 #include "input/sample_list.h"
 #include "input/samplers/sampler.h"
+#include "trainer/options.h"
 
 namespace trainer::input {
 
@@ -17,11 +17,11 @@ struct ShardOptions {
   int world_size = 1;
   // When world_size does not divide num_samples: kPad repeats samples from the start of the order, kDrop drops the last ones, kExact keeps
   // all, so that the first ranks have one more.
-  Shards shards = Shards::kPad;
+  data::Shards shards = data::Shards::kPad;
 };
 
 // The end (exclusive) of the order that all ranks share, if they use it from position `first` on; it depends on `shards`.
-int64_t end_of_order(Shards shards, int64_t num_samples, int world_size, int64_t first = 0);
+int64_t end_of_order(data::Shards shards, int64_t num_samples, int world_size, int64_t first = 0);
 
 class DistributedSampler {
  public:

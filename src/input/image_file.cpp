@@ -6,10 +6,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/error.h"
 #include "base/output_file.h"
 #include "drawing/draw.h"
 #include "input/image_module.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <variant>
 
-#include "base/error.h"
 #include "base/plural.h"
 #include "input/image_write.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

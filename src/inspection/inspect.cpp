@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "datasets/registry.h"
 #include "distributed/first_line.h"
@@ -19,6 +18,7 @@
 #include "session/build.h"
 #include "session/check.h"
 #include "session/registries.h"
+#include "trainer/error.h"
 #include "world/host_resources.h"
 
 namespace trainer::inspection {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "amp/autocast.h"
+#include "trainer/amp.h"
 
 namespace trainer::inspection {
 namespace {

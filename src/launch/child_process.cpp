@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/error.h"
+#include "trainer/error.h"
 #include "world/threads.h"
 
 namespace trainer::launch {

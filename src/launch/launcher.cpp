@@ -15,12 +15,12 @@
 #include <utility>
 
 #include "base/descriptor.h"
-#include "base/error.h"
 #include "base/exit_status.h"
 #include "launch/child_process.h"
 #include "launch/launcher_messages.h"
 #include "launch/process_end.h"
 #include "launch/signal_queue.h"
+#include "trainer/error.h"
 #include "world/rank_env.h"
 
 namespace trainer::launch {

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/error.h"
 #include "base/random_token.h"
+#include "trainer/error.h"
 
 namespace trainer::launch {
 namespace {

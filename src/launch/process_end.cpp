@@ -7,9 +7,9 @@
 #include <csignal>
 #include <string_view>
 
-#include "base/error.h"
 #include "base/exit_status.h"
 #include "launch/launcher_messages.h"
+#include "trainer/error.h"
 
 namespace trainer::launch {
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::launch {
 

@@ -4,8 +4,8 @@
 
 #include <tuple>
 
-#include "base/error.h"
 #include "nn/layer_observer.h"
+#include "trainer/error.h"
 
 namespace trainer::nn {
 

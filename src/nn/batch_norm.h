@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "distributed/process_group.h"
 #include "nn/fused_norm/fused_norm.h"
+#include "trainer/distributed.h"
 
 namespace trainer::nn {
 

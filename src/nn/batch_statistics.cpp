@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::nn {
 namespace {

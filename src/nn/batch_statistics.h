@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "distributed/process_group.h"
+#include "trainer/distributed.h"
 
 namespace trainer::nn {
 

@@ -1,6 +1,6 @@
 #include "nn/loss.h"
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::nn {
 namespace {

@@ -1,8 +1,16 @@
 #include "nn/sync_batch_norm.h"
 
+#include <ATen/ops/batch_norm_native.h>
+#include <torch/library.h>
+
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "nn/batch_statistics.h"
+#include "trainer/error.h"
+#include "trainer/nn.h"
 
 namespace trainer::nn {
 namespace {
@@ -169,7 +177,88 @@ class Normalisation : public torch::autograd::Function<Normalisation> {
   }
 };
 
+// The layers that convert_sync_batch_norm() has converted. A layer is found by its weight, or its running mean if it has none: LibTorch's
+// layers call at::batch_norm directly, with their tensors. The weak references keep the addresses from being used again.
+class ConvertedLayers {
+ public:
+  static ConvertedLayers& all() {
+    static ConvertedLayers layers;
+    return layers;
+  }
+
+  void add(const std::shared_ptr<torch::nn::Module>& module, const torch::Tensor& tensor, GroupPtr group) {
+    const std::unique_lock lock(mutex_);
+    std::erase_if(layers_, [](const auto& layer) { return layer.second.module.expired(); });
+    layers_.insert_or_assign(tensor.unsafeGetTensorImpl(), Layer{WeakTensor(tensor.getIntrusivePtr()), module, std::move(group)});
+  }
+
+  // The group of a layer in training; null: it has none, or normalises its own batch.
+  GroupPtr find(const torch::Tensor& tensor) const {
+    const std::shared_lock lock(mutex_);
+    const auto found = layers_.find(tensor.unsafeGetTensorImpl());
+    if (found == layers_.end()) return nullptr;
+    const auto module = found->second.module.lock();
+    return module && module->is_training() ? found->second.group : nullptr;
+  }
+
+ private:
+  using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  struct Layer {
+    WeakTensor tensor;
+    std::weak_ptr<torch::nn::Module> module;
+    GroupPtr group;
+  };
+
+  // Replaces at::batch_norm above autograd. Other layers than those converted get LibTorch's own function.
+  ConvertedLayers() {
+    for (const auto key : {c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
+      libraries_.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__).impl("batch_norm", &batch_norm);
+    }
+  }
+
+  static torch::Tensor batch_norm(const torch::Tensor& input, const std::optional<torch::Tensor>& weight,
+                                  const std::optional<torch::Tensor>& bias, const std::optional<torch::Tensor>& running_mean,
+                                  const std::optional<torch::Tensor>& running_var, bool training, double momentum, double eps,
+                                  bool cudnn_enabled) {
+    const auto is_there = [](const std::optional<torch::Tensor>& tensor) { return tensor && tensor->defined(); };
+    const auto& key = is_there(weight) ? weight : running_mean;
+    const auto group = training && is_there(key) ? all().find(*key) : nullptr;
+    if (!group) return at::native::batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
+    const auto or_else = [&](const std::optional<torch::Tensor>& tensor, double value) {
+      return is_there(tensor) ? *tensor : torch::full({input.size(1)}, value, key->options().requires_grad(false));
+    };
+    return Normalisation::apply(input, or_else(weight, 1), or_else(bias, 0),
+                                LayerState{group, or_else(running_mean, 0), or_else(running_var, 1), momentum, eps});
+  }
+
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<const c10::TensorImpl*, Layer> layers_;
+  std::vector<torch::Library> libraries_;
+};
+
+template <class Layer>
+bool convert(const std::shared_ptr<torch::nn::Module>& module, const std::string& name, const GroupPtr& group) {
+  const auto* layer = dynamic_cast<const Layer*>(module.get());
+  if (layer == nullptr) return false;
+  const auto& tensor = layer->weight.defined() ? layer->weight : layer->running_mean;
+  if (!tensor.defined()) {
+    throw UsageError("the batch normalisation " + name +
+                     " has neither a weight nor running statistics, by which it could be recognised; set affine or track_running_stats");
+  }
+  ConvertedLayers::all().add(module, tensor, group);
+  return true;
+}
+
 }  // namespace
+
+void convert_sync_batch_norm(torch::nn::Module& module, GroupPtr group) {
+  if (group->size() == 1) return;
+  const auto convert_one = [&](const std::shared_ptr<torch::nn::Module>& layer, const std::string& name) {
+    return convert<torch::nn::BatchNorm1dImpl>(layer, name, group) || convert<torch::nn::BatchNorm2dImpl>(layer, name, group) ||
+           convert<torch::nn::BatchNorm3dImpl>(layer, name, group);
+  };
+  for (const auto& item : module.named_modules(/*name_prefix=*/{}, /*include_self=*/false)) convert_one(item.value(), item.key());
+}
 
 SyncBatchNorm::SyncBatchNorm(int64_t num_channels, GroupPtr group, const BatchNormOptions& options)
     : BatchNorm2d(num_channels, options), group_(std::move(group)) {}

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "distributed/process_group.h"
 #include "nn/batch_norm.h"
+#include "trainer/distributed.h"
 
 namespace trainer::nn {
 

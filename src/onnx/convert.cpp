@@ -5,9 +5,9 @@
 #include <set>
 #include <unordered_map>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "onnx/operators.h"
+#include "trainer/error.h"
 
 namespace trainer::onnx {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "base/protobuf.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer::onnx {
 namespace {

@@ -8,7 +8,7 @@
 #include <numbers>
 #include <stdexcept>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::onnx {
 namespace {

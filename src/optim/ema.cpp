@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "state/module.h"
+#include "trainer/state.h"
 
 namespace trainer::optim {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "optim/options.h"
-#include "state/view.h"
+#include "trainer/state.h"
 
 namespace trainer::optim {
 

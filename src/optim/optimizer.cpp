@@ -6,7 +6,8 @@
 #include <algorithm>
 
 #include "base/plural.h"
-#include "state/module.h"
+#include "state/names.h"
+#include "trainer/state.h"
 
 namespace trainer::optim {
 namespace {

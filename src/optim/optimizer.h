@@ -10,7 +10,7 @@
 
 #include "base/keys/key_table.h"
 #include "optim/options.h"
-#include "state/view.h"
+#include "trainer/state.h"
 
 namespace torch::nn {
 class Module;

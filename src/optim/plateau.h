@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "state/view.h"
+#include "trainer/state.h"
 
 namespace trainer::optim {
 

@@ -11,9 +11,9 @@
 #include <chrono>
 #include <vector>
 
-#include "base/error.h"
 #include "base/random_token.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer::report {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "reporting/json.h"
 #include "reporting/sinks.h"
+#include "trainer/error.h"
 
 namespace trainer::reporting {
 namespace {

@@ -14,11 +14,11 @@
 #include <system_error>
 #include <utility>
 
-#include "base/error.h"
 #include "base/exit_status.h"
 #include "base/plural.h"
 #include "base/program.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer::reporting {
 namespace {

@@ -8,12 +8,12 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
 #include "reporting/confusion_picture.h"
 #include "reporting/evaluation.h"
 #include "reporting/event_file.h"
 #include "reporting/sinks.h"
 #include "reporting/unix_time.h"
+#include "trainer/error.h"
 
 namespace trainer::reporting {
 namespace {

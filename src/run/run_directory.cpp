@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "base/access.h"
-#include "base/error.h"
 #include "base/file.h"
 #include "base/json_levels.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer::run {
 namespace {

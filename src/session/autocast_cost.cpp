@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "amp/autocast.h"
+#include "trainer/amp.h"
 
 namespace trainer::session {
 namespace {

@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
-#include "base/error.h"
 #include "nn/batch_norm.h"
 #include "nn/layer_observer.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

@@ -6,7 +6,6 @@
 #include <map>
 #include <tuple>
 
-#include "base/error.h"
 #include "base/option_error.h"
 #include "base/plural.h"
 #include "base/random.h"
@@ -24,6 +23,7 @@
 #include "session/parameter_names.h"
 #include "session/random_streams.h"
 #include "session/split_samples.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/plural.h"
 #include "base/random.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/utf8.h"
 #include "config/load.h"
 #include "datasets/csv.h"
@@ -14,6 +13,7 @@
 #include "datasets/look_alike.h"
 #include "session/check.h"
 #include "session/registries.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

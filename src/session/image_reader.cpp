@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "config/reader.h"
 #include "datasets/image_files.h"
 #include "input/image_file.h"
 #include "input/operations/color.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
-#include "checkpoint/read_file.h"
 #include "config/load.h"
 #include "engine/init_from.h"
 #include "engine/run_state.h"
 #include "run/run_directory.h"
 #include "session/earlier_configuration.h"
-#include "state/view.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
 
 namespace trainer::session {
 
@@ -34,7 +34,7 @@ std::filesystem::path checkpoint_of(const std::filesystem::path& path) {
   return file;
 }
 
-NetworkFile::NetworkFile(const std::filesystem::path& path) : path_(checkpoint_of(path).string()), tree_(checkpoint::read_any(path_)) {}
+NetworkFile::NetworkFile(const std::filesystem::path& path) : path_(checkpoint_of(path).string()), tree_(checkpoint::load(path_)) {}
 
 bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find("config").has_value(); }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/experiment.h"
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::session {
 

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <set>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "nn/batch_norm.h"
-#include "state/module.h"
+#include "state/names.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
 
 namespace trainer::session {
 namespace {

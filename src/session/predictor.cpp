@@ -6,11 +6,11 @@
 #include <exception>
 #include <thread>
 
-#include "amp/autocast.h"
-#include "base/error.h"
 #include "session/build.h"
 #include "session/network_description.h"
 #include "task/views.h"
+#include "trainer/amp.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "base/error.h"
 #include "base/plural.h"
 #include "base/text.h"
 #include "checkpoint/store.h"
@@ -21,6 +20,7 @@
 #include "session/check.h"
 #include "session/registries.h"
 #include "session/version.h"
+#include "trainer/error.h"
 #include "world/host_resources.h"
 #include "world/other_processes.h"
 #include "world/slurm.h"

@@ -4,10 +4,10 @@
 #include <functional>
 #include <memory>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "supervision/failure_monitor.h"
 #include "supervision/main_thread_watch.h"
+#include "trainer/error.h"
 #include "world/rank_env.h"
 
 namespace trainer::session {

@@ -8,7 +8,6 @@
 #include <map>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
 #include "checkpoint/read_file.h"
@@ -21,7 +20,9 @@
 #include "session/earlier_configuration.h"
 #include "session/network_file.h"
 #include "session/registries.h"
-#include "state/view.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
 
 namespace trainer::session {
 namespace {
@@ -87,7 +88,7 @@ Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
   const auto files = checkpoint::list_checkpoints(folder);
   for (const auto& file : files) {
     try {
-      return {file, checkpoint::read_any(file)};
+      return {file, checkpoint::load(file)};
     } catch (const CheckpointError& error) {
       logger.warn("{}", error.what());
     }
@@ -98,7 +99,7 @@ Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
 
 // The checkpoint that --resume names: a file, or the newest one of a run directory or of a folder of checkpoints.
 Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
-  if (!fs::is_directory(choice)) return {choice, checkpoint::read_any(choice)};
+  if (!fs::is_directory(choice)) return {choice, checkpoint::load(choice)};
   const auto folder =
       find_in_run(choice, [](const fs::path& place) { return checkpoint::list_checkpoints(place).empty() ? fs::path() : place; });
   if (folder.empty()) throw UsageError(fmt::format("--resume {}: {}", choice.string(), kHoldsNoCheckpoint));
@@ -223,7 +224,7 @@ fs::path find_best(const Checkpoint& checkpoint, Logger& logger) {
   const auto folder = folder_of(checkpoint);
   for (const auto& file : {folder / checkpoint::checkpoint_name(step), folder / "best.pt"}) {
     try {
-      if (fs::exists(file) && step_of({file, checkpoint::read_any(file)}) == step) return file;
+      if (fs::exists(file) && step_of({file, checkpoint::load(file)}) == step) return file;
     } catch (const CheckpointError& error) {
       logger.warn("{}", error.what());
     }
@@ -305,7 +306,7 @@ Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const
   }
   bytes = world.broadcast_bytes(bytes);
   if (mine) return std::move(*mine);
-  return {file, checkpoint::read_any({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, file.string())};
+  return {file, checkpoint::load({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, file.string())};
 }
 
 }  // namespace trainer::session

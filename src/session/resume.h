@@ -10,10 +10,10 @@
 #include "config/compare.h"
 #include "config/experiment.h"
 #include "config/sections/training.h"
-#include "distributed/process_group.h"
 #include "distributed/rank_info.h"
 #include "run/run_directory.h"
-#include "state/tree.h"
+#include "trainer/distributed.h"
+#include "trainer/state.h"
 
 namespace trainer::session {
 

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/crash.h"
-#include "base/error.h"
 #include "base/file.h"
 #include "base/file_access.h"
 #include "base/plural.h"
@@ -20,6 +19,7 @@
 #include "session/image_notes.h"
 #include "session/shared_samples.h"
 #include "session/version.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::state {
 

@@ -1,10 +1,10 @@
-#include "state/module.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/text.h"
+#include "state/names.h"
+#include "trainer/state.h"
 
 namespace trainer::state {
 namespace {
@@ -46,7 +46,17 @@ void load_state_of(torch::nn::Module& module, const View& view) {
   }
   if (!missing.empty()) view.fail("the network also has " + list_names(std::move(missing)));
   if (!unexpected.empty()) view.fail("the network does not have " + list_names(std::move(unexpected)));
-  for (const auto& item : state.items()) view.at(item.key).copy_to(std::get<torch::Tensor>(item.value.value()));
+  for (const auto& item : state.items()) {
+    auto tensor = std::get<torch::Tensor>(item.value.value());
+    const auto value = view.at(item.key);
+    // The counter of batch normalisation: LibTorch's Module::to(dtype) converts it, Python's does not.
+    const bool is_counter = to_string(item.key).ends_with("num_batches_tracked") && value.tensor().sizes() == tensor.sizes();
+    if (is_counter) {
+      tensor.copy_(value.tensor());
+    } else {
+      value.copy_to(tensor);
+    }
+  }
 }
 
 bool is_in(std::string_view entry, const std::vector<std::string>& names) {

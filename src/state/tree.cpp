@@ -1,8 +1,8 @@
-#include "state/tree.h"
-
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
+
+#include "trainer/state.h"
 
 namespace trainer::state {
 namespace {
@@ -59,6 +59,12 @@ std::vector<torch::Tensor> tensors_of(const Tree& tree) {
   std::vector<torch::Tensor> tensors;
   collect_tensors(tree, tensors);
   return tensors;
+}
+
+Tree to_cpu(const Tree& tree) {
+  auto tensors = tensors_of(tree);
+  for (auto& tensor : tensors) tensor = tensor.cpu();
+  return with_tensors(tree, tensors);
 }
 
 Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors) {

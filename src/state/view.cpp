@@ -1,8 +1,7 @@
-#include "state/view.h"
-
 #include <fmt/format.h>
 
-#include "base/error.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
 
 namespace trainer::state {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::supervision {
 

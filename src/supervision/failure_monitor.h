@@ -10,11 +10,11 @@
 #include <string>
 #include <thread>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "distributed/rendezvous.h"
 #include "launch/launcher_messages.h"
 #include "supervision/failure_detector.h"
+#include "trainer/error.h"
 #include "world/rank_env.h"
 
 namespace trainer::supervision {

@@ -9,9 +9,9 @@
 #include <string>
 #include <thread>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "distributed/activity.h"
+#include "trainer/error.h"
 
 namespace trainer::supervision {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "distributed/process_group.h"
 #include "distributed/rank_info.h"
+#include "trainer/distributed.h"
 
 namespace trainer::supervision {
 

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "distributed/process_group.h"
 #include "reporting/class_results.h"
+#include "trainer/distributed.h"
 
 namespace trainer::task {
 

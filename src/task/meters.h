@@ -8,10 +8,10 @@
 #include <optional>
 #include <vector>
 
-#include "distributed/process_group.h"
 #include "reporting/class_results.h"
 #include "reporting/metric.h"
-#include "state/view.h"
+#include "trainer/distributed.h"
+#include "trainer/state.h"
 
 namespace trainer::task {
 

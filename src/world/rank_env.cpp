@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/error.h"
+#include "trainer/error.h"
 #include "world/slurm.h"
 #include "world/variable_reader.h"
 

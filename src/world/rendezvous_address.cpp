@@ -3,7 +3,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "base/error.h"
+#include "trainer/error.h"
 #include "world/rank_env.h"
 
 namespace trainer::world {

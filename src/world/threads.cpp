@@ -10,8 +10,8 @@
 #include <system_error>
 #include <vector>
 
-#include "base/error.h"
 #include "base/text.h"
+#include "trainer/error.h"
 #include "world/cgroup.h"
 
 namespace trainer::world {

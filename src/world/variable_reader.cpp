@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::world {
 namespace {

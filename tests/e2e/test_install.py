@@ -1,13 +1,51 @@
-"""The .tar.gz of the build TRAINER_BUILD_DIR runs from any folder, with the LibTorch that it includes."""
+"""The .tar.gz of the build TRAINER_BUILD_DIR runs from any folder, with the LibTorch that it includes, and programs can be built with its
+library."""
 
 import os
 import pathlib
+import re
+import shutil
+import socket
 import subprocess
 import tempfile
 import unittest
 
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def torch_folder():
+    cache = (pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "CMakeCache.txt").read_text()
+    return re.search(r"^TRAINER_TORCH_DIR:\w+=(.*)$", cache, re.MULTILINE)[1] or ROOT / ".deps" / "torch"
+
+
 class InstallTest(unittest.TestCase):
+    def build_examples(self, folder, prefix):
+        """Against the installed library, in a folder without the project."""
+        shutil.copytree(ROOT / "examples", folder / "examples")
+        configure = ["cmake", "-S", folder / "examples", "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
+        other = folder / "other_torch"
+        (other / "share/cmake/Torch").mkdir(parents=True)
+        (other / "share/cmake/Torch/TorchConfigVersion.cmake").write_text('set(PACKAGE_VERSION "1.2.3")\n')
+        for torch, message in ((folder / "none", "There is no LibTorch in TRAINER_TORCH_DIR"), (other, "and the LibTorch that was found is 1.2.3")):
+            refused = subprocess.run([*configure, f"-DTRAINER_TORCH_DIR={torch}"], capture_output=True, text=True)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn(message, " ".join(refused.stderr.split()))
+        subprocess.run([*configure, f"-DTRAINER_TORCH_DIR={torch_folder()}"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", folder / "build"], check=True, stdout=subprocess.DEVNULL)
+
+    def run_own_loop(self, folder):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        ranks = [subprocess.Popen([folder / "build" / "own_loop", folder / "last.pt"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
+                 for rank in range(2)]
+        for rank in ranks:
+            _, errors = rank.communicate()
+            self.assertEqual(rank.returncode, 0, errors)
+        self.assertTrue((folder / "last.pt").exists())
+
     def test_the_archive_is_relocatable(self):
         with tempfile.TemporaryDirectory(prefix="trainer-install-") as folder:
             folder = pathlib.Path(folder)
@@ -20,7 +58,7 @@ class InstallTest(unittest.TestCase):
             program = prefix / "bin" / "trainer"
             brought = {file.name for file in (prefix / "lib").rglob("*.so*")}
             self.assertIn("libtorch_cpu.so", brought)
-            found = subprocess.run(["ldd", program, prefix / "lib/trainer/libtrainer_training.so", prefix / "lib/trainer/torch/lib/libtorch_cpu.so"], capture_output=True, text=True).stdout
+            found = subprocess.run(["ldd", program, prefix / "lib/libtrainer.so.0.1", prefix / "lib/trainer/torch/lib/libtorch_cpu.so"], capture_output=True, text=True).stdout
             for line in found.splitlines():
                 name, _, path = line.strip().partition(" => ")
                 if name in brought:
@@ -35,6 +73,8 @@ class InstallTest(unittest.TestCase):
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertTrue((prefix / "share/trainer/runs/quickstart/summary.json").exists())
             self.assertTrue((prefix / "share/doc/trainer/LICENSE").exists())
+            self.build_examples(folder, prefix)
+            self.run_own_loop(folder)
             for file in ("trainer/slurm/train.sbatch", "trainer/kubernetes/job.yaml", "doc/trainer/docs/running.md", "bash-completion/completions/trainer", "zsh/vendor-completions/_trainer", "fish/vendor_completions.d/trainer.fish",
                          "man/man1/trainer.1", "man/man1/trainer-launch.1"):
                 self.assertTrue((prefix / "share" / file).exists(), file)

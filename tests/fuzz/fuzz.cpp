@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/error.h"
 #include "checkpoint/budget.h"
+#include "trainer/error.h"
 
 namespace trainer::fuzz {
 namespace {

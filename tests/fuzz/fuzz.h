@@ -6,7 +6,7 @@
 #include <functional>
 #include <span>
 
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::fuzz {
 

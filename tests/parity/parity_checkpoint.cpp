@@ -6,10 +6,10 @@
 #include <iostream>
 #include <string_view>
 
-#include "base/error.h"
 #include "checkpoint/pytorch_file.h"
-#include "checkpoint/read_file.h"
 #include "checkpoint/safetensors.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
 
 namespace {
 
@@ -26,7 +26,7 @@ class FileOutput : public trainer::Output {
 
 int main(int argc, char** argv) try {
   if (argc != 4) return 2;
-  const auto tree = trainer::checkpoint::read_any(argv[2]);
+  const auto tree = trainer::checkpoint::load(argv[2]);
   FileOutput output(argv[3]);
   if (std::string_view(argv[1]) == "safetensors") {
     trainer::checkpoint::write_safetensors({std::get<trainer::state::Dict>(tree.value()), {{"made_by", "trainer"}}}, output);

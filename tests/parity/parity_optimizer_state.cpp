@@ -7,9 +7,9 @@
 #include "checkpoint/pytorch_file.h"
 #include "config/sections/training.h"
 #include "optim/ema.h"
-#include "state/module.h"
 #include "tests/testing/string_output.h"
 #include "tests/unit/optim/golden.h"
+#include "trainer/state.h"
 
 namespace {
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "distributed/activity.h"
 #include "distributed/process_groups.h"
 
 namespace trainer::testing {

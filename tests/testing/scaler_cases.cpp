@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "amp/grad_scaler.h"
 #include "tests/unit/optim/golden.h"
+#include "trainer/amp.h"
 
 namespace trainer::testing {
 namespace {

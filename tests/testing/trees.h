@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "state/tree.h"
+#include "trainer/state.h"
 
 namespace trainer::testing {
 

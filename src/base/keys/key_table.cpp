@@ -7,10 +7,10 @@
 #include <cmath>
 #include <type_traits>
 
-#include "base/error.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

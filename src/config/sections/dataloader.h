@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/keys/key_table.h"
-#include "input/options.h"
+#include "trainer/options.h"
 
 namespace trainer::config {
 
@@ -11,7 +11,7 @@ struct DataLoaderSection {
   int64_t num_workers = 1;
   int64_t prefetch = 4;
   bool drop_last = true;
-  input::Shards shards = input::Shards::kPad;
+  data::Shards shards = data::Shards::kPad;
   Auto<bool> pin_memory = {};
   ComponentConfig sampler;
 
@@ -38,7 +38,7 @@ struct DataLoaderSection {
         "Which training samples an epoch has, and their order, which all ranks share.");
     keys.add("drop_last", drop_last, {.doc = "Leave out a training epoch's last batch when it is not full on every rank."});
     keys.add_choice(
-        "shards", shards, {{"pad", input::Shards::kPad}, {"drop", input::Shards::kDrop}, {"exact", input::Shards::kExact}},
+        "shards", shards, {{"pad", data::Shards::kPad}, {"drop", data::Shards::kDrop}, {"exact", data::Shards::kExact}},
         {.doc = "When the number of an epoch's images is not a multiple of the ranks: repeat some images or leave some out, as PyTorch's "
                 "DistributedSampler does, or take each of them once, the ranks' parts then differing by one."});
     keys.refuse("global_batch_size",

@@ -2,8 +2,8 @@
 // How the processes of a run find each other and work together.
 
 #include "base/keys/key_table.h"
-#include "distributed/options.h"
 #include "supervision/options.h"
+#include "trainer/options.h"
 
 namespace trainer::config {
 
@@ -15,7 +15,7 @@ struct DistributedSection {
   int64_t hang_seconds = supervision::kDefaultHangLimit.count();
   double straggler_ratio = 1.5;
   bool sync_batch_norm = true;
-  distributed::DataParallelOptions data_parallel = {};
+  distributed::DataParallelOptions data_parallel = {.gradient_as_bucket_view = true};
 
   void describe(KeyTable& keys) {
     using distributed::BackendChoice, distributed::GradientCompression;

@@ -1,9 +1,9 @@
 #pragma once
 // The device, the precision and the threads of the computation.
 
-#include "amp/options.h"
 #include "base/keys/key_table.h"
 #include "device/options.h"
+#include "trainer/options.h"
 
 namespace trainer::config {
 

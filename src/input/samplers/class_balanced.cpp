@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "input/samplers/draws.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

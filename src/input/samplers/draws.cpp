@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/plural.h"
 #include "base/random.h"
 #include "input/samplers/draws.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

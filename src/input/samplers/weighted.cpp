@@ -8,11 +8,11 @@
 #include <numeric>
 #include <string_view>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
 #include "base/utf8.h"
 #include "input/samplers/draws.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/error.h"
 #include "input/operations/filter.h"
 #include "input/transforms/range.h"
 #include "input/transforms/transform.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

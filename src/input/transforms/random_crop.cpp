@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "input/transforms/size.h"
 #include "input/transforms/transform.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

@@ -1,5 +1,3 @@
-#include "amp/grad_scaler.h"
-
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -7,10 +5,10 @@
 #include <fstream>
 #include <limits>
 
-#include "amp/autocast.h"
-#include "base/error.h"
 #include "tests/testing/scaler_cases.h"
 #include "tests/unit/optim/golden.h"
+#include "trainer/amp.h"
+#include "trainer/error.h"
 
 namespace trainer::amp {
 namespace {

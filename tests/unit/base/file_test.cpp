@@ -13,11 +13,11 @@
 #include <future>
 #include <thread>
 
-#include "base/error.h"
 #include "base/file_access.h"
 #include "base/log.h"
 #include "base/signal.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

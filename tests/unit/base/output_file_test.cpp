@@ -13,8 +13,8 @@
 #include <future>
 #include <sstream>
 
-#include "base/error.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 
 #include "base/descriptor.h"
-#include "base/error.h"
 #include "base/inherited_state.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <limits>
 
-#include "base/error.h"
 #include "base/metric_order.h"
 #include "tests/testing/file_size_limit.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer {
 namespace {

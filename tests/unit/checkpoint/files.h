@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/pickle_opcodes.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/zip_writer.h"
 #include "tests/testing/string_output.h"
+#include "trainer/error.h"
 
 namespace trainer::checkpoint {
 

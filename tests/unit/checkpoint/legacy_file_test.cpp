@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include "state/view.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
 #include "tests/unit/checkpoint/pickle_programs.h"
+#include "trainer/state.h"
 
 namespace trainer::checkpoint {
 namespace {

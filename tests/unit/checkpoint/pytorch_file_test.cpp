@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include "state/view.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
+#include "trainer/state.h"
 
 namespace trainer::checkpoint {
 namespace {

@@ -6,21 +6,22 @@
 #include "tests/testing/temporary_folder.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
+#include "trainer/checkpoint.h"
 
 namespace trainer::checkpoint {
 namespace {
 
 std::string any_refusal(const std::string& content) {
-  return refusal([&] { read_any(as_bytes(content), "a.pt"); });
+  return refusal([&] { load(as_bytes(content), "a.pt"); });
 }
 
 TEST(ReadAny, DistinguishesTheFormats) {
   Safetensors content;
   content.tensors.add("a", torch::ones({2}));
-  EXPECT_EQ(testing::describe(read_any(as_bytes(write(state::Tree(content.tensors))), "a")), testing::describe(content.tensors));
-  EXPECT_EQ(testing::describe(read_any(as_bytes(write(content)), "a")), testing::describe(content.tensors));
-  EXPECT_EQ(testing::describe(read_any(as_bytes(read_corpus("pytorch_file/legacy.pt")), "a")),
-            testing::describe(read_any(as_bytes(read_corpus("pytorch_file/torch_save.pt")), "a")));
+  EXPECT_EQ(testing::describe(load(as_bytes(write(state::Tree(content.tensors))), "a")), testing::describe(content.tensors));
+  EXPECT_EQ(testing::describe(load(as_bytes(write(content)), "a")), testing::describe(content.tensors));
+  EXPECT_EQ(testing::describe(load(as_bytes(read_corpus("pytorch_file/legacy.pt")), "a")),
+            testing::describe(load(as_bytes(read_corpus("pytorch_file/torch_save.pt")), "a")));
 }
 
 TEST(ReadAny, NamesOtherFormats) {
@@ -37,8 +38,8 @@ TEST(ReadAny, NamesOtherFormats) {
 TEST(ReadAny, NamesFilesThatCannotBeRead) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path().string();
-  EXPECT_EQ(refusal([&] { read_any(folder.path() / "a.pt"); }), path + "/a.pt: there is no such file; check the path");
-  EXPECT_EQ(refusal([&] { read_any(folder.path()); }), "cannot read " + path + ": it is a folder, not a regular file");
+  EXPECT_EQ(refusal([&] { load(folder.path() / "a.pt"); }), path + "/a.pt: there is no such file; check the path");
+  EXPECT_EQ(refusal([&] { load(folder.path()); }), "cannot read " + path + ": it is a folder, not a regular file");
 }
 
 }  // namespace

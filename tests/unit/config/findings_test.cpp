@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "config/findings.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/config/small_registries.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "config/findings.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

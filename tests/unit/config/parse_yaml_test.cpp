@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "config/yaml.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "config/load.h"
+#include "trainer/error.h"
 
 namespace trainer::config {
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/datasets/small_files.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets::test {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "base/error.h"
 #include "datasets/registry.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets::test {
 

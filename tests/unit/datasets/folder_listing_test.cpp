@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <functional>
 
-#include "base/error.h"
 #include "base/signal.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/datasets/small_files.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets::test {
 namespace {

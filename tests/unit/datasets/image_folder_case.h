@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "datasets/image_folder.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/datasets/failure_of.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets::test {
 

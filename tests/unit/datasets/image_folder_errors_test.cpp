@@ -8,11 +8,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/error.h"
 #include "datasets/image_folder.h"
 #include "datasets/image_folder_listing.h"
 #include "tests/unit/datasets/failure_of.h"
 #include "tests/unit/datasets/image_folder_case.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets::test {
 namespace {

@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "base/signal.h"
 #include "datasets/image_folder_listing.h"
 #include "tests/unit/datasets/image_folder_case.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets::test {
 namespace {

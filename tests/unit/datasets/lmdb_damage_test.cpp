@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/little_endian.h"
 #include "tests/unit/datasets/packed_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets::test {
 namespace {

@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/little_endian.h"
 #include "base/log.h"
@@ -21,6 +20,7 @@
 #include "tests/unit/datasets/failure_of.h"
 #include "tests/unit/datasets/packed_folder.h"
 #include "tests/unit/datasets/small_files.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets::test {
 namespace {

@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "datasets/cifar.h"
 #include "datasets/image_folder.h"
@@ -24,6 +23,7 @@
 #include "tests/testing/small_datasets.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/datasets/small_files.h"
+#include "trainer/error.h"
 
 namespace trainer::datasets::test {
 namespace {

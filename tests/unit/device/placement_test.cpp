@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::device {
 namespace {

@@ -5,7 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed::test {
 namespace {

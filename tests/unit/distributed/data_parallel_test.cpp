@@ -7,9 +7,9 @@
 #include <mutex>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "base/error.h"
 #include "distributed/stop_consensus.h"
 #include "tests/testing/ranks.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed::test {
 namespace {

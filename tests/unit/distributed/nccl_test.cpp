@@ -6,8 +6,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "base/error.h"
 #include "distributed/process_groups.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "base/error.h"
-#include "distributed/process_group.h"
+#include "trainer/distributed.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed::test {
 namespace {

@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "distributed/process_groups.h"
 #include "tests/testing/ranks.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed::test {
 namespace {

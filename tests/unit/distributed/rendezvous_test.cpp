@@ -12,8 +12,8 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <tuple>
 
-#include "base/error.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/error.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed::test {
 namespace {

@@ -7,8 +7,8 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "base/error.h"
 #include "tests/testing/ranks.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed::test {
 namespace {

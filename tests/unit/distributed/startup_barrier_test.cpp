@@ -6,8 +6,8 @@
 #include <future>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "base/error.h"
 #include "distributed/store_json.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed::test {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <future>
 
-#include "base/error.h"
 #include "doctor/read_host.h"
 #include "tests/testing/file_size_limit.h"
 #include "tests/testing/finding.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::doctor {
 namespace {

@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <functional>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "config/load.h"
 #include "config/reference.h"
 #include "session/registries.h"
 #include "tests/testing/small_datasets.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

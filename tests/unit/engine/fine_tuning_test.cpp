@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "state/module.h"
 #include "tests/testing/small_run.h"
+#include "trainer/state.h"
 
 namespace trainer::engine {
 namespace {

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
-#include "state/module.h"
 #include "tests/testing/string_output.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
 
 namespace trainer::engine {
 namespace {

@@ -9,11 +9,11 @@
 #include <limits>
 #include <mutex>
 
-#include "base/error.h"
 #include "session/build.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

@@ -160,7 +160,7 @@ std::vector<int64_t> batch_sizes(const Plan& plan, int rank) {
 
 TEST(Plan, PartsOfABatchDifferByOneWhereTheyCannotBeEqual) {
   auto options = options_of(std::nullopt, 50, 1, true);
-  options.shards = input::Shards::kExact;
+  options.shards = data::Shards::kExact;
   const auto three = make_plan(options, 160, 3);
   EXPECT_EQ(three.batch_size, 17);
   EXPECT_EQ(three.global_batch_size, 50);

@@ -9,9 +9,9 @@
 #include <cmath>
 #include <mutex>
 
-#include "base/error.h"
 #include "engine/evaluator.h"
 #include "tests/testing/small_run.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

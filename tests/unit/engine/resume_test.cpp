@@ -6,11 +6,11 @@
 
 #include <set>
 
-#include "base/error.h"
 #include "engine/non_finite.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

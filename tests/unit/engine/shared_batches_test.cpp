@@ -8,9 +8,9 @@
 #include <functional>
 #include <optional>
 
-#include "base/error.h"
 #include "tests/testing/ranks.h"
 #include "tests/unit/input/counting_images.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

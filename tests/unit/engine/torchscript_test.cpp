@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <torch/script.h>
 
-#include "base/error.h"
 #include "models/registry.h"
 #include "tests/testing/read_component.h"
 #include "tests/testing/small_run.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "base/error.h"
 #include "session/build.h"
 #include "tests/testing/small_run.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

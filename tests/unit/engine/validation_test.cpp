@@ -9,9 +9,9 @@
 #include <limits>
 #include <set>
 
-#include "base/error.h"
 #include "engine/early_stopping.h"
 #include "tests/testing/small_run.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

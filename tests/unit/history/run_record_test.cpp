@@ -5,10 +5,10 @@
 #include <cmath>
 #include <fstream>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "history/compare.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::history {
 namespace {

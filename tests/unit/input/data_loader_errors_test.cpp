@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "input/data_loader.h"
 #include "input/unreadable_samples.h"
 #include "tests/unit/input/counting_images.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

@@ -34,7 +34,7 @@ TEST(DistributedSampler, GivesPythonsLists) {
     const int world_size = each.at("world_size");
     for (int rank = 0; rank < world_size; ++rank) {
       const ShardOptions options{
-          .rank = rank, .world_size = world_size, .shards = each.at("drop_last").get<bool>() ? Shards::kDrop : Shards::kPad};
+          .rank = rank, .world_size = world_size, .shards = each.at("drop_last").get<bool>() ? data::Shards::kDrop : data::Shards::kPad};
       const int64_t num_samples = each.at("num_samples");
       auto sampler = each.at("shuffle").get<bool>() ? make_shuffled(num_samples, each.at("seed"), options)
                                                     : DistributedSampler(std::make_unique<InOrder>(num_samples), options);
@@ -63,7 +63,7 @@ TEST(DistributedSampler, ExactVisitsEachSampleOnce) {
   for (const int64_t num_samples : {0, 1, 4, 5, 10, 11}) {
     std::vector<int64_t> all;
     for (int rank = 0; rank < 5; ++rank) {
-      const auto sampler = make_shuffled(num_samples, /*seed=*/7, {.rank = rank, .world_size = 5, .shards = Shards::kExact});
+      const auto sampler = make_shuffled(num_samples, /*seed=*/7, {.rank = rank, .world_size = 5, .shards = data::Shards::kExact});
       const auto part = sampler.samples().indices;
       EXPECT_EQ(part.size(), static_cast<size_t>((num_samples - rank + 4) / 5)) << num_samples << " samples, rank " << rank;
       all.insert(all.end(), part.begin(), part.end());

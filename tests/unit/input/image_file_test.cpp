@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

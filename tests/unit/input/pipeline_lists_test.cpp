@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "tests/unit/input/make_pipeline.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/random.h"
 #include "input/image_write.h"
 #include "tests/unit/input/make_pipeline.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 namespace {

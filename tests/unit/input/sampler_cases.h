@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "config/problems.h"
 #include "config/reader.h"
 #include "input/samplers/sampler.h"
+#include "trainer/error.h"
 
 namespace trainer::input {
 

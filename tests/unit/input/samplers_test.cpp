@@ -50,7 +50,7 @@ TEST(Samplers, RepeatedAugmentationGivesPythonsLists) {
       DistributedSampler sampler(
           make_sampler(fmt::format("{{name: repeated_augmentation, repeats: {}}}", each.at("repeats").get<int64_t>()),
                        LabelledSamples(each.at("size").get<int64_t>()), each.at("seed")),
-          {.rank = rank, .world_size = world_size, .shards = Shards::kDrop});
+          {.rank = rank, .world_size = world_size, .shards = data::Shards::kDrop});
       sampler.set_epoch(each.at("epoch"));
       expect_golden(sampler.samples().indices, each, rank);
     }

@@ -194,14 +194,14 @@ TEST(RankPlan, GroupsRanksWithBatchesOfTheSameSizes) {
                     .num_epochs = 1,
                     .total_steps = 2,
                     .samples_per_epoch = 10,
-                    .shards = input::Shards::kExact,
+                    .shards = data::Shards::kExact,
                     .drop_last = false};
   auto ranks = make_rank_plan(plan);
   EXPECT_EQ(ranks.groups, (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 1, .num_samples = 3, .batches = {{1, 2}, {1, 1}}},
                                                   {.first_rank = 2, .last_rank = 3, .num_samples = 2, .batches = {{1, 2}, {1, 0}}}}));
   EXPECT_EQ(ranks.num_repeated, 0);
   EXPECT_EQ(ranks.num_left_out, 0);
-  plan.shards = input::Shards::kPad;
+  plan.shards = data::Shards::kPad;
   ranks = make_rank_plan(plan);
   EXPECT_EQ(ranks.groups, (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 3, .num_samples = 3, .batches = {{1, 2}, {1, 1}}}}));
   EXPECT_EQ(ranks.num_repeated, 2);

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::launch {
 namespace {

@@ -10,8 +10,8 @@
 #include <fstream>
 #include <optional>
 
-#include "base/error.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::launch {
 namespace {

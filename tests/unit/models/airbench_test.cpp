@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "tests/unit/models/build_model.h"
+#include "trainer/error.h"
 
 namespace trainer::models::test {
 namespace {

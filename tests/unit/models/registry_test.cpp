@@ -8,9 +8,9 @@
 
 #include "checkpoint/pytorch_file.h"
 #include "nn/layers.h"
-#include "state/module.h"
 #include "tests/testing/string_output.h"
 #include "tests/unit/models/build_model.h"
+#include "trainer/state.h"
 
 namespace trainer::models::test {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "tests/unit/models/build_model.h"
+#include "trainer/error.h"
 
 namespace trainer::models::test {
 namespace {

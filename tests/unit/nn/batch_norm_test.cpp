@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::nn::test {
 namespace {

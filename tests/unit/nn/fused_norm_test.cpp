@@ -8,10 +8,10 @@
 #include <limits>
 #include <string>
 
-#include "base/error.h"
 #include "nn/layer_observer.h"
 #include "nn/sync_batch_norm.h"
 #include "tests/testing/ranks.h"
+#include "trainer/error.h"
 
 namespace trainer::nn::test {
 namespace {

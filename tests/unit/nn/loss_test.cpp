@@ -4,8 +4,8 @@
 
 #include <stdexcept>
 
-#include "base/error.h"
 #include "tests/testing/read_component.h"
+#include "trainer/error.h"
 
 namespace trainer::nn::test {
 namespace {

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <string_view>
 
-#include "base/error.h"
 #include "tests/testing/ranks.h"
+#include "trainer/error.h"
 
 namespace trainer::nn::test {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::onnx {
 namespace {

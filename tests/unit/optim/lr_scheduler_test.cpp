@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "base/error.h"
 #include "config/sections/optimization.h"
 #include "tests/unit/optim/golden.h"
+#include "trainer/error.h"
 
 namespace trainer::optim::test {
 namespace {

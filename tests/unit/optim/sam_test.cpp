@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "base/error.h"
 #include "tests/unit/optim/golden.h"
+#include "trainer/error.h"
 
 namespace trainer::optim::test {
 namespace {

@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "optim/optimizer.h"
 #include "tests/unit/optim/golden.h"
+#include "trainer/error.h"
 
 namespace trainer::optim::test {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "base/error.h"
 #include "tests/unit/optim/golden.h"
+#include "trainer/error.h"
 
 namespace trainer::optim::test {
 namespace {

@@ -10,9 +10,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::reporting::test {
 namespace {

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "reporting/sinks.h"
 #include "tests/testing/hex.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::reporting::test {
 namespace {

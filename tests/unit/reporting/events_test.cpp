@@ -3,9 +3,9 @@
 #include <array>
 #include <functional>
 
-#include "base/error.h"
 #include "reporting/checked_reporter.h"
 #include "reporting/reporter.h"
+#include "trainer/error.h"
 
 namespace trainer::reporting::test {
 namespace {

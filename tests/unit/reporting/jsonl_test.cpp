@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "reporting/sinks.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::reporting::test {
 namespace {

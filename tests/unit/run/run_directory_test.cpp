@@ -11,9 +11,9 @@
 #include <map>
 #include <optional>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::run {
 namespace {

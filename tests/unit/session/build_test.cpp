@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "config/load.h"
 #include "session/registries.h"
 #include "tests/testing/ranks.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "config/load.h"
 #include "session/registries.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

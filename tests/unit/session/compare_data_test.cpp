@@ -5,8 +5,8 @@
 #include <mutex>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "base/error.h"
 #include "tests/testing/ranks.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

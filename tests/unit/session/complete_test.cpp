@@ -5,10 +5,10 @@
 
 #include <filesystem>
 
-#include "base/error.h"
 #include "config/load.h"
 #include "session/registries.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

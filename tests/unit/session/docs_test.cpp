@@ -5,10 +5,10 @@
 
 #include <regex>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "config/load.h"
 #include "session/registries.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

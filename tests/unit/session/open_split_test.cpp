@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "config/load.h"
 #include "session/build.h"
 #include "session/registries.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

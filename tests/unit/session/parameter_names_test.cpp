@@ -5,10 +5,10 @@
 
 #include <set>
 
-#include "base/error.h"
 #include "config/load.h"
 #include "models/registry.h"
 #include "session/registries.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "checkpoint/pytorch_file.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
 namespace {

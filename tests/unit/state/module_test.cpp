@@ -1,6 +1,7 @@
-#include "state/module.h"
-
 #include <gtest/gtest.h>
+
+#include "state/names.h"
+#include "trainer/state.h"
 
 namespace trainer::state {
 namespace {

@@ -1,9 +1,8 @@
-#include "state/view.h"
-
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include "base/error.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
 
 namespace trainer::state {
 namespace {

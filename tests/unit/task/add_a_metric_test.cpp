@@ -2,10 +2,10 @@
 
 #include <gmock/gmock.h>
 
-#include "distributed/process_group.h"
 #include "task/classification.h"
 #include "tests/testing/example.h"
 #include "tests/testing/metrics.h"
+#include "trainer/distributed.h"
 
 namespace trainer::task {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <limits>
 
-#include "base/error.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
+#include "trainer/error.h"
 
 namespace trainer::task {
 namespace {

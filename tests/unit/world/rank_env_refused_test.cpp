@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "base/error.h"
 #include "tests/testing/launchers.h"
+#include "trainer/error.h"
 #include "world/rank_env.h"
 
 namespace trainer::world {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/error.h"
+#include "trainer/error.h"
 #include "world/rank_env.h"
 
 namespace trainer::world {

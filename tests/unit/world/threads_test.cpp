@@ -10,7 +10,7 @@
 #include <string>
 #include <system_error>
 
-#include "base/error.h"
+#include "trainer/error.h"
 
 namespace trainer::world {
 namespace {

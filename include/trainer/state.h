@@ -6,10 +6,15 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
+
+namespace torch::nn {
+class Module;
+}
 
 namespace trainer::state {
 
@@ -77,7 +82,54 @@ std::string describe(const torch::Tensor& tensor);
 
 // The tensors of a tree, in the tree's order.
 std::vector<torch::Tensor> tensors_of(const Tree& tree);
+// A copy of the tree with its tensors on the CPU; those that are there already share their memory. Waits for the device.
+Tree to_cpu(const Tree& tree);
 // A copy of the tree with its tensors replaced by `tensors`, which must be as many and in the same order.
 Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors);
+
+// Reads a tree from an external source, such as a file: anything unexpected throws a CheckpointError that states what and where.
+// A position in a tree; the tree must outlive the View.
+class View {
+ public:
+  // `source` states in messages where the tree came from: "runs/a/checkpoints/step_00000100.pt".
+  View(const Tree& tree, std::string source);
+
+  // These require a dictionary.
+  View at(const Key& key) const;
+  std::optional<View> find(const Key& key) const;
+  std::vector<Key> keys() const;
+  // Requires a list.
+  std::vector<View> elements() const;
+
+  bool is_none() const;
+  bool flag() const;
+  int64_t integer() const;
+  double number() const;  // accepts an integer, too
+  const std::string& text() const;
+  const torch::Tensor& tensor() const;
+  // Writes the tensor's values into `destination`, whose shape and dtype it must have.
+  void copy_to(torch::Tensor destination) const;
+
+  // "model.conv1.weight"; empty at the root.
+  const std::string& path() const { return path_; }
+  // Throws CheckpointError: "<source>: <path>: <what>".
+  [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  View(const Tree& tree, std::string source, std::string path);
+  template <typename T>
+  const T& get(const char* expected) const;
+
+  const Tree* tree_;
+  std::string source_;
+  std::string path_;
+};
+
+// Parameters and buffers by name, in the order of Python's Module.state_dict(): each module's parameters, its buffers, its children. The
+// tensors share the module's memory.
+Dict state_of(const torch::nn::Module& module);
+// Copies the values into the module. Throws CheckpointError if a name is missing or unknown, or a shape or dtype differs (but for
+// num_batches_tracked, whose dtype LibTorch's Module::to() changes); some tensors may then already have been loaded.
+void load_state_of(torch::nn::Module& module, const View& view);
 
 }  // namespace trainer::state

@@ -1,16 +1,38 @@
 #pragma once
-// torch.amp.GradScaler: keeps float16 gradients within range by scaling the loss, and finds the largest scale that does not overflow.
+// Mixed precision: torch.autocast, and torch.amp.GradScaler.
 
 #include <torch/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "amp/options.h"
-#include "state/view.h"
+#include "trainer/options.h"
+#include "trainer/state.h"
+
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace trainer::amp {
 
+// While it lives, forward operations of this thread on `device_type` run in `dtype` if they are in PyTorch's autocast lists. Without a
+// dtype, nothing changes. Wrap forward and loss, not backward. Weights cast inside are cached until the outermost guard ends.
+class AutocastGuard {
+ public:
+  AutocastGuard(c10::DeviceType device_type, std::optional<c10::ScalarType> dtype);
+  ~AutocastGuard();
+  AutocastGuard(const AutocastGuard&) = delete;
+  AutocastGuard& operator=(const AutocastGuard&) = delete;
+
+ private:
+  c10::DeviceType device_type_;
+  bool active_;
+  bool was_enabled_ = false;
+  c10::ScalarType previous_dtype_ = c10::ScalarType::Undefined;
+};
+
+// Keeps float16 gradients within range by scaling the loss, and finds the largest scale that does not overflow.
 // For each optimizer step, in this order:
 //   scale(loss).backward()                  each micro-step's loss
 //   unscale(parameters)                     on gradients that are already averaged over all ranks, so that found_inf is equal on all ranks
@@ -31,6 +53,10 @@ class GradScaler {
   void unscale(const std::vector<torch::Tensor>& parameters);
   // The float32 scalar result of this step's unscale(): 1 when any gradient was not finite, else 0. The next unscale() overwrites it.
   const torch::Tensor& found_inf() const;
+
+  // For LibTorch's optimizers, in place of unscale() and the optimizer's step(): calls unscale() if it was not called in this step, then
+  // step() unless a gradient is not finite, which waits for the device. Returns whether it did.
+  bool step(torch::optim::Optimizer& optimizer);
 
   // Ends the step: the scale is multiplied by backoff_factor when a gradient was not finite, and by growth_factor after growth_interval
   // finite steps in a row.

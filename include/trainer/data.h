@@ -1,0 +1,51 @@
+#pragma once
+// Which samples a rank takes: torch.utils.data.distributed.DistributedSampler, for the data loaders of LibTorch.
+
+#include <torch/data/samplers/base.h>
+#include <torch/serialize.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "trainer/options.h"
+
+namespace trainer::data {
+
+// Every rank takes every world_size-th sample of an order that all share. With `shuffle` that order is a permutation by seed + epoch, the
+// same as in Python. Use it with torch::data::make_data_loader(), in one worker or with copies for each. Not thread-safe.
+class DistributedSampler : public torch::data::samplers::Sampler<> {
+ public:
+  DistributedSampler(int64_t num_samples, int rank, int world_size, const DistributedSamplerOptions& options = {});
+
+  // The epoch whose order is used from the next reset() on, which a data loader calls in begin(). As in Python, call it before each epoch.
+  void set_epoch(int64_t epoch) { epoch_ = epoch; }
+  int64_t epoch() const { return epoch_; }
+  // To resume within an epoch: the next reset() leaves out so many samples of this rank's part.
+  void skip(int64_t num_samples) { num_skipped_ = num_samples; }
+  // This rank's samples of an epoch.
+  int64_t size() const { return size_; }
+
+  // `size`: if given, the number of all samples from now on.
+  void reset(std::optional<size_t> size = {}) override;
+  // The next samples, at most `batch_size`; empty at the end of the epoch.
+  std::optional<std::vector<size_t>> next(size_t batch_size) override;
+  // Epoch and position, for resuming.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  void set_size();
+
+  int64_t num_samples_;
+  int rank_;
+  int world_size_;
+  DistributedSamplerOptions options_;
+  int64_t epoch_ = 0;
+  int64_t num_skipped_ = 0;
+  int64_t size_ = 0;
+  std::vector<size_t> samples_;
+  size_t position_ = 0;
+};
+
+}  // namespace trainer::data

@@ -1,0 +1,208 @@
+#pragma once
+// Process groups and distributed data parallelism, over c10d's backends: what torch.distributed and
+// torch.nn.parallel.DistributedDataParallel are in Python.
+//
+//   auto run = trainer::distributed::init_process_group();  // of torchrun, `trainer launch`, mpirun or srun
+//   trainer::distributed::DistributedDataParallel parallel(*model, run->world());
+//   for (...) {
+//     parallel.before_forward();
+//     parallel.backward(loss_of(model->forward(images), labels));
+//     optimizer.step();
+//   }
+//   run->shutdown();
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <vector>
+
+#include "trainer/options.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace c10d {
+class ProcessGroup;
+class Work;
+}  // namespace c10d
+
+namespace trainer::distributed {
+
+class Activity;
+class DataParallel;
+class SharedMemoryGroup;
+class SharedMemorySum;
+
+// A group of processes and its collectives. Every function but rank(), size() and abort() is collective: each rank of the group calls it,
+// in the same order, with tensors of the same shape and type, on the CPU or on the group's device. Results are ready (on a GPU: ordered on
+// the current stream) when the function returns. A lost peer or a time-out throws PeerError. Not thread-safe.
+class ProcessGroup {
+ public:
+  // A group of only this process, without sockets: its collectives return their input.
+  ProcessGroup();
+  // `group` has backends for the CPU and the run's device, whose calls wait up to `timeout`. `ranks`: the members' world ranks, ascending.
+  // `activity` is updated while this rank waits for others; may be null.
+  ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout,
+               std::shared_ptr<Activity> activity = nullptr);
+  ~ProcessGroup();
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  // The members' world ranks, ascending.
+  const std::vector<int>& ranks() const { return ranks_; }
+
+  // In place, over a contiguous tensor; every rank ends with the same bits.
+  void all_reduce(const torch::Tensor& tensor, c10d::ReduceOp::RedOpType reduction = c10d::ReduceOp::SUM) const;
+  // Sums small contiguous CPU tensors in place, added in rank order: the same bits whatever hosts the ranks run on. Each rank receives
+  // the tensors of all ranks.
+  void sum_in_rank_order(std::span<const torch::Tensor> tensors) const;
+  // In place, from rank `source` of this group.
+  void broadcast(const torch::Tensor& tensor, int source = 0) const;
+  // [size, …]: every rank's tensor, by rank.
+  torch::Tensor all_gather(const torch::Tensor& tensor) const;
+  // Writes this rank's part of `parts` [size, …] to `part`. Only `source` reads `parts`; `part` has the same shape on all ranks.
+  void scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
+  // The same two for CPU tensors, but they return at once; the tensors must not be used before wait_for() has returned. In a group that has
+  // sockets.
+  c10::intrusive_ptr<c10d::Work> begin_broadcast(const torch::Tensor& tensor, int source = 0) const;
+  c10::intrusive_ptr<c10d::Work> begin_scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
+  // Not collective.
+  void wait_for(c10d::Work& work) const;
+  // A copy in the host's memory. On a GPU this waits until the collectives before it have finished, as waiting for the other ranks.
+  torch::Tensor to_host(const torch::Tensor& tensor) const;
+  // Bytes of any length, by rank.
+  std::vector<std::string> all_gather_bytes(const std::string& bytes) const;
+  std::string broadcast_bytes(const std::string& bytes, int source = 0) const;
+  void barrier() const;
+
+  // From now on, if all ranks run on one host, sum_in_rank_order and all_gather use shared memory for CPU tensors of up to `num_bytes` in
+  // total per rank (each tensor rounded up to 64 bytes).
+  void share_memory(int64_t num_bytes);
+  // The same for begin_sum and finish_sums, for tensors of up to `num_bytes` in total between two calls of finish_sums. Returns whether all
+  // ranks run on one host; otherwise the two must not be called.
+  bool share_memory_for_sums(int64_t num_bytes);
+  bool shares_memory() const { return exchange_ || sums_; }
+
+  // Begins to sum a contiguous CPU tensor in place, with the bits of all_reduce; the caller may compute something else before
+  // finish_sums().
+  void begin_sum(const torch::Tensor& tensor) const;
+  void finish_sums() const;
+
+  // Ends running collectives with an error, here and soon on the other ranks. For a rank that has failed.
+  void abort() const;
+  const std::shared_ptr<Activity>& activity() const { return activity_; }
+  // For c10d's classes; null in a group of one without sockets.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
+
+ private:
+  // Turns an exception of `act` into a PeerError that names the operation and the rank.
+  void with_peer_errors(const char* what, const std::function<void()>& act) const;
+  void run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const;
+  bool has_room_for(std::span<const torch::Tensor> tensors) const;
+
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::vector<int> ranks_;
+  std::chrono::milliseconds timeout_{};
+  std::shared_ptr<Activity> activity_;
+  int rank_ = 0;
+  std::unique_ptr<SharedMemoryGroup> exchange_;
+  std::unique_ptr<SharedMemorySum> sums_;
+};
+
+struct InitOptions {
+  BackendChoice backend = BackendChoice::kAuto;  // auto: NCCL for tensors on a GPU, gloo for those on the CPU
+  // That of this rank, which becomes the current one; not set: the GPU of its local rank, or the CPU where LibTorch finds none.
+  std::optional<torch::Device> device = {};
+  // How long to wait for other ranks, at the start and in each collective.
+  std::chrono::milliseconds timeout{std::chrono::minutes(10)};
+};
+
+// The processes of a run, and their groups.
+class Context {
+ public:
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  int rank() const;
+  int world_size() const;
+  // Among the ranks of this host.
+  int local_rank() const;
+  torch::Device device() const;
+  // All ranks.
+  const std::shared_ptr<ProcessGroup>& world() const;
+  // Collective over all ranks, members or not; `ranks` (in any order) must be the same on all. Returns null on a rank that is not a member.
+  // A member's rank in the group is its position in the ascending list.
+  std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
+  // Collective: waits for all ranks, then closes their connections. Without it, the destructor aborts them.
+  void shutdown();
+
+ private:
+  friend std::unique_ptr<Context> init_process_group(const InitOptions& options);
+  struct State;
+  explicit Context(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Collective: meets the other ranks. Finds rank, world size and address in the variables of torchrun and `trainer launch` (RANK,
+// WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), of Open MPI, of MPICH and Intel MPI, or of Slurm; without them there is one rank.
+// Throws UsageError for variables that are incomplete or contradict each other, or if the ranks run different versions, and PeerError that
+// names the ranks that did not come.
+std::unique_ptr<Context> init_process_group(const InitOptions& options = {});
+
+// Distributed data parallelism: every rank has the whole model and a part of each batch, and gradients are averaged over the ranks while
+// backward runs. torch.nn.parallel.DistributedDataParallel, over c10d's own Reducer, for any module. Buckets of gradients depend only on
+// the model and the options, so that a resumed training adds in the same order as an uninterrupted one.
+class DistributedDataParallel {
+ public:
+  // Collective. Checks that the parameters have the same shapes on all ranks, and broadcasts the parameters and buffers of rank 0. The
+  // model must be on its device already, and must outlive this object; parameters must not be added, or frozen, later. Throws Error when no
+  // parameter is trained.
+  DistributedDataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const DataParallelOptions& options = {});
+  ~DistributedDataParallel();
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+
+  // Call before each forward pass. Collective in the first one of a step: broadcasts the buffers of rank 0 (Python's forward() does this).
+  void before_forward();
+  // In place of loss.backward(), collective: leaves in each .grad what was there plus the average over the ranks. `loss`: a scalar. Throws
+  // Error with the names of parameters that the loss does not depend on, unless options.find_unused_parameters, and PeerError when another
+  // rank is lost.
+  void backward(const torch::Tensor& loss);
+  // The same for ranks with batches of different sizes: the average is weighted by `weight`, usually the number of samples of this rank, so
+  // that it is the gradient of the mean over the samples of all ranks. A rank without samples gives 0 and a loss that is finite and depends
+  // on all parameters, such as the sum of the outputs of an empty batch.
+  void backward(const torch::Tensor& loss, double weight);
+
+  // While it exists, backward() of `parallel` only accumulates this rank's gradients, for the backward() after it: gradient accumulation.
+  // before_forward() is called while it exists too, as with Python's no_sync().
+  class NoSync {
+   public:
+    explicit NoSync(DistributedDataParallel& parallel) : parallel_(parallel) { parallel_.synchronizes_ = false; }
+    ~NoSync() { parallel_.synchronizes_ = true; }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    DistributedDataParallel& parallel_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  // Collective: broadcasts the buffers of rank 0. Call before evaluating and saving.
+  void sync_buffers() const;
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;
+  std::unique_ptr<DataParallel> data_parallel_;
+  bool synchronizes_ = true;
+  bool is_first_ = true;  // of a step
+};
+
+}  // namespace trainer::distributed

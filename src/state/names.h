@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainer::state {
+
+// Whether one of `names` is `entry`, the name of a parameter or module, or that of a module around it: "layer1" for
+// "layer1.0.conv1.weight".
+bool is_in(std::string_view entry, const std::vector<std::string>& names);
+
+}  // namespace trainer::state

@@ -1,0 +1,58 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "trainer/error.h"
+#include "trainer/optim.h"
+
+namespace trainer::optim::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+template <class Optimizer, class Options>
+void expect_resumes(const Options& options) {
+  const auto make = [] { return torch::full({3, 2}, 0.5).requires_grad_(); };
+  auto straight = make(), resumed = make(), unused = make();
+  const auto step = [](Optimizer& optimizer, torch::Tensor& parameter, int number) {
+    optimizer.zero_grad();
+    (parameter.sin() * (number + 1)).sum().backward();
+    optimizer.step();
+  };
+  Optimizer first({straight, unused}, options);
+  for (int number = 0; number < 3; ++number) step(first, straight, number);
+  const auto tree = state_of(first);
+  {
+    const torch::NoGradGuard no_grad;
+    resumed.copy_(straight);
+  }
+  Optimizer second({resumed, unused}, options);
+  load_state_of(second, state::View(tree, "a.pt"));
+  for (int number = 3; number < 5; ++number) {
+    step(first, straight, number);
+    step(second, resumed, number);
+  }
+  EXPECT_TRUE(resumed.equal(straight));
+}
+
+TEST(TorchOptimizers, ResumeBitForBit) {
+  expect_resumes<torch::optim::SGD>(torch::optim::SGDOptions(0.1));
+  expect_resumes<torch::optim::SGD>(torch::optim::SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01));
+  expect_resumes<torch::optim::Adam>(torch::optim::AdamOptions(0.1));
+  expect_resumes<torch::optim::Adam>(torch::optim::AdamOptions(0.1).amsgrad(true));
+  expect_resumes<torch::optim::AdamW>(torch::optim::AdamWOptions(0.1).weight_decay(0.1));
+}
+
+TEST(TorchOptimizers, RefuseTheStateOfOthers) {
+  auto parameter = torch::zeros({2}).requires_grad_(), other = torch::zeros({2}).requires_grad_();
+  torch::optim::SGD one({parameter}, 0.1), two({parameter, other}, 0.1);
+  const auto tree = state_of(two);
+  EXPECT_THAT([&] { load_state_of(one, state::View(tree, "a.pt")); },
+              ThrowsMessage<CheckpointError>(HasSubstr("a.pt: param_groups[0].params: has 2 parameters instead of 1")));
+  torch::optim::LBFGS lbfgs({parameter}, torch::optim::LBFGSOptions());
+  EXPECT_THAT([&] { state_of(lbfgs); }, ThrowsMessage<UsageError>(HasSubstr("the state of this optimizer cannot be written")));
+}
+
+}  // namespace
+}  // namespace trainer::optim::test
