@@ -37,9 +37,8 @@ void train(const std::string& file, const std::string& precision) {
   trainer::nn::convert_sync_batch_norm(*net, run->new_group(run->world()->ranks()));
   trainer::distributed::DistributedDataParallel parallel(*net, run->world());
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  trainer::amp::GradScaler scaler({.init_scale = precision == "float16" ? 65536.0 : 1.0}, run->device());
+  trainer::amp::GradScaler scaler({.enabled = precision == "float16"}, run->device());
   trainer::data::DistributedSampler sampler(images.images.size(0), run->rank(), run->world_size());
-
   int64_t epoch = 0;
   if (std::filesystem::exists(file)) {
     const auto tree = trainer::checkpoint::load(file);
@@ -74,7 +73,8 @@ void train(const std::string& file, const std::string& precision) {
   run->shutdown();
 }
 
-int main(int argc, char** argv) {
-  if (argc > 1) return train(argv[1], argc > 2 ? argv[2] : "float32"), 0;
-  return std::cerr << "usage: own_loop FILE [float32|float64|bfloat16|float16]\n", 2;
+int main(int argc, char** argv) try {
+  train(argc > 1 ? argv[1] : "last.pt", argc > 2 ? argv[2] : "float32");
+} catch (const std::exception& error) {
+  return std::cerr << "error: " << error.what() << "\n", 1;
 }

@@ -39,8 +39,8 @@ class AutocastGuard {
 //   clip_grad_norm, if used
 //   optimizer.step(lr, scaler.found_inf())  changes nothing if found_inf is 1
 //   update()
-// All state is on the device; only num_skipped() and state() wait for it. Arithmetic and results are PyTorch's. Another order is a bug of
-// the caller and throws c10::Error.
+// found_inf() needs a scaler that is enabled. All state is on the device; only num_skipped() and state() wait for it. Arithmetic and
+// results are PyTorch's. Another order is a bug of the caller and throws c10::Error.
 class GradScaler {
  public:
   GradScaler(const GradScalerOptions& options, torch::Device device);
@@ -55,7 +55,8 @@ class GradScaler {
   const torch::Tensor& found_inf() const;
 
   // For LibTorch's optimizers, in place of unscale() and the optimizer's step(): calls unscale() if it was not called in this step, then
-  // step() unless a gradient is not finite, which waits for the device. Returns whether it did.
+  // step() unless a gradient is not finite, which waits for the device. Returns whether it did. Once before each update(): one scaler for
+  // each optimizer.
   bool step(torch::optim::Optimizer& optimizer);
 
   // Ends the step: the scale is multiplied by backoff_factor when a gradient was not finite, and by growth_factor after growth_interval
@@ -67,9 +68,11 @@ class GradScaler {
   // Number of steps skipped so far. Waits for the device.
   int64_t num_skipped() const;
 
-  // Call between two steps. Returns torch.amp.GradScaler's state_dict() plus "num_skipped". Waits for the device.
+  // Call between two steps. Returns torch.amp.GradScaler's state_dict() plus "num_skipped", or an empty dictionary if it is not enabled.
+  // Waits for the device.
   state::Tree state() const;
-  // Restores the result of state() or of Python's state_dict(); factors and interval come from the options. Throws CheckpointError.
+  // Restores the result of state() or of Python's state_dict(); factors and interval come from the options. Does nothing if it is not
+  // enabled. Throws CheckpointError.
   void load_state(const state::View& view);
 
  private:
@@ -79,6 +82,7 @@ class GradScaler {
   torch::Tensor found_inf_;
   torch::Tensor num_skipped_;  // int64 scalar
   bool is_unscaled_ = false;
+  bool has_stepped_ = false;
 };
 
 }  // namespace trainer::amp

@@ -13,12 +13,13 @@
 namespace trainer::data {
 
 // Every rank takes every world_size-th sample of an order that all share. With `shuffle` that order is a permutation by seed + epoch, the
-// same as in Python. Use it with torch::data::make_data_loader(), in one worker or with copies for each. Not thread-safe.
+// same as in Python. torch::data::make_data_loader() copies the sampler: for each epoch, call set_epoch() and make a new loader. Not
+// thread-safe.
 class DistributedSampler : public torch::data::samplers::Sampler<> {
  public:
   DistributedSampler(int64_t num_samples, int rank, int world_size, const DistributedSamplerOptions& options = {});
 
-  // The epoch whose order is used from the next reset() on, which a data loader calls in begin(). As in Python, call it before each epoch.
+  // The epoch whose order is used from the next reset() on, which a data loader calls in begin().
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
   int64_t epoch() const { return epoch_; }
   // To resume within an epoch: the next reset() leaves out so many samples of this rank's part.
@@ -30,7 +31,7 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   void reset(std::optional<size_t> size = {}) override;
   // The next samples, at most `batch_size`; empty at the end of the epoch.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
-  // Epoch and position, for resuming.
+  // The epoch, and the position of next(): a data loader with workers is ahead of the batches that it has given.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 

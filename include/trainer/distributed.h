@@ -2,7 +2,7 @@
 // Process groups and distributed data parallelism, over c10d's backends: what torch.distributed and
 // torch.nn.parallel.DistributedDataParallel are in Python.
 //
-//   auto run = trainer::distributed::init_process_group();  // of torchrun, `trainer launch`, mpirun or srun
+//   auto run = trainer::distributed::init_process_group();  // of torchrun, mpirun or srun
 //   trainer::distributed::DistributedDataParallel parallel(*model, run->world());
 //   for (...) {
 //     parallel.before_forward();
@@ -40,9 +40,9 @@ class DataParallel;
 class SharedMemoryGroup;
 class SharedMemorySum;
 
-// A group of processes and its collectives. Every function but rank(), size() and abort() is collective: each rank of the group calls it,
-// in the same order, with tensors of the same shape and type, on the CPU or on the group's device. Results are ready (on a GPU: ordered on
-// the current stream) when the function returns. A lost peer or a time-out throws PeerError. Not thread-safe.
+// A group of processes and its collectives. Every function that exchanges values is collective: each rank of the group calls it, in the
+// same order, with tensors of the same shape and type, on the CPU or on the group's device. Results are ready (on a GPU: ordered on the
+// current stream) when the function returns. A lost peer or a time-out throws PeerError. Not thread-safe.
 class ProcessGroup {
  public:
   // A group of only this process, without sockets: its collectives return their input.
@@ -151,15 +151,17 @@ class Context {
   std::unique_ptr<State> state_;
 };
 
-// Collective: meets the other ranks. Finds rank, world size and address in the variables of torchrun and `trainer launch` (RANK,
+// Collective: meets the other ranks. Call it once in a process, before any other use of LibTorch, which looks for GPUs once, and before
+// threads are started, because it sets environment variables. Finds rank, world size and address in the variables of torchrun (RANK,
 // WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), of Open MPI, of MPICH and Intel MPI, or of Slurm; without them there is one rank.
-// Throws UsageError for variables that are incomplete or contradict each other, or if the ranks run different versions, and PeerError that
-// names the ranks that did not come.
+// Throws UsageError for variables that are incomplete or contradict each other, a device that is not there, or ranks with different
+// versions, and PeerError that names the ranks that did not come. An error that rank 0 finds for all has an empty text on the others.
 std::unique_ptr<Context> init_process_group(const InitOptions& options = {});
 
 // Distributed data parallelism: every rank has the whole model and a part of each batch, and gradients are averaged over the ranks while
 // backward runs. torch.nn.parallel.DistributedDataParallel, over c10d's own Reducer, for any module. Buckets of gradients depend only on
-// the model and the options, so that a resumed training adds in the same order as an uninterrupted one.
+// the model and the options, so that a resumed training adds in the same order as an uninterrupted one. One object for each group: it uses
+// the group's shared memory.
 class DistributedDataParallel {
  public:
   // Collective. Checks that the parameters have the same shapes on all ranks, and broadcasts the parameters and buffers of rank 0. The
@@ -172,26 +174,31 @@ class DistributedDataParallel {
 
   // Call before each forward pass. Collective in the first one of a step: broadcasts the buffers of rank 0 (Python's forward() does this).
   void before_forward();
-  // In place of loss.backward(), collective: leaves in each .grad what was there plus the average over the ranks. `loss`: a scalar. Throws
+  // In place of loss.backward(), collective: leaves in each .grad the average over the ranks of what was there plus the gradient. `loss`: a
+  // scalar. Throws
   // Error with the names of parameters that the loss does not depend on, unless options.find_unused_parameters, and PeerError when another
   // rank is lost.
   void backward(const torch::Tensor& loss);
   // The same for ranks with batches of different sizes: the average is weighted by `weight`, usually the number of samples of this rank, so
   // that it is the gradient of the mean over the samples of all ranks. A rank without samples gives 0 and a loss that is finite and depends
-  // on all parameters, such as the sum of the outputs of an empty batch.
+  // on all parameters, such as the sum of the outputs of an empty batch. Collective, also while there is a NoSync. Throws Error if all
+  // weights are 0.
   void backward(const torch::Tensor& loss, double weight);
 
-  // While it exists, backward() of `parallel` only accumulates this rank's gradients, for the backward() after it: gradient accumulation.
-  // before_forward() is called while it exists too, as with Python's no_sync().
+  // While it exists, backward() of `parallel` only accumulates this rank's gradients, divided by the number of ranks, for the backward()
+  // after it: gradient accumulation. before_forward() is called while it exists too, as with Python's no_sync().
   class NoSync {
    public:
-    explicit NoSync(DistributedDataParallel& parallel) : parallel_(parallel) { parallel_.synchronizes_ = false; }
-    ~NoSync() { parallel_.synchronizes_ = true; }
+    explicit NoSync(DistributedDataParallel& parallel) : parallel_(parallel), before_(parallel.synchronizes_) {
+      parallel_.synchronizes_ = false;
+    }
+    ~NoSync() { parallel_.synchronizes_ = before_; }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
 
    private:
     DistributedDataParallel& parallel_;
+    bool before_;
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
@@ -199,8 +206,12 @@ class DistributedDataParallel {
   void sync_buffers() const;
 
  private:
+  // Of a loss that is this rank's share of the average.
+  void add_share(const torch::Tensor& loss);
+
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<DataParallel> data_parallel_;
+  std::vector<torch::Tensor> parameters_;
   bool synchronizes_ = true;
   bool is_first_ = true;  // of a step
 };

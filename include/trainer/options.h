@@ -11,6 +11,7 @@ struct GradScalerOptions {
   double growth_factor = 2;        // > 1
   double backoff_factor = 0.5;     // between 0 and 1
   int64_t growth_interval = 2000;  // steps without an overflow before the scale grows
+  bool enabled = true;             // false: losses and gradients are not scaled, and step() is the optimizer's
 };
 
 }  // namespace trainer::amp

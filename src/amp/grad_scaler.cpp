@@ -13,9 +13,10 @@ GradScaler::GradScaler(const GradScalerOptions& options, torch::Device device)
       found_inf_(torch::zeros({}, torch::dtype(torch::kFloat32).device(device))),
       num_skipped_(torch::zeros({}, torch::dtype(torch::kInt64).device(device))) {}
 
-torch::Tensor GradScaler::scale(const torch::Tensor& loss) const { return loss * scale_; }
+torch::Tensor GradScaler::scale(const torch::Tensor& loss) const { return options_.enabled ? loss * scale_ : loss; }
 
 void GradScaler::unscale(const std::vector<torch::Tensor>& parameters) {
+  if (!options_.enabled) return;
   TORCH_CHECK(!is_unscaled_, "GradScaler::unscale: called twice since the last update()");
   const torch::NoGradGuard no_grad;
   std::map<c10::ScalarType, std::vector<torch::Tensor>> grads_by_dtype;
@@ -40,6 +41,12 @@ const torch::Tensor& GradScaler::found_inf() const {
 }
 
 bool GradScaler::step(torch::optim::Optimizer& optimizer) {
+  if (!options_.enabled) {
+    optimizer.step();
+    return true;
+  }
+  TORCH_CHECK(!has_stepped_, "GradScaler::step: called twice since the last update(); each optimizer needs a scaler of its own");
+  has_stepped_ = true;
   if (!is_unscaled_) {
     std::vector<torch::Tensor> parameters;
     for (const auto& group : optimizer.param_groups()) parameters.insert(parameters.end(), group.params().begin(), group.params().end());
@@ -51,16 +58,19 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
 }
 
 void GradScaler::update() {
+  if (!options_.enabled) return;
   TORCH_CHECK(is_unscaled_, "GradScaler::update: call unscale() first in each step");
   at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, options_.growth_factor, options_.backoff_factor, options_.growth_interval);
   num_skipped_ += found_inf_.to(torch::kInt64);
   is_unscaled_ = false;
+  has_stepped_ = false;
 }
 
 int64_t GradScaler::num_skipped() const { return num_skipped_.item<int64_t>(); }
 
 state::Tree GradScaler::state() const {
   state::Dict tree;
+  if (!options_.enabled) return tree;
   tree.add("scale", scale_.item<double>());
   tree.add("growth_factor", options_.growth_factor);
   tree.add("backoff_factor", options_.backoff_factor);
@@ -71,6 +81,7 @@ state::Tree GradScaler::state() const {
 }
 
 void GradScaler::load_state(const state::View& view) {
+  if (!options_.enabled) return;
   const auto num_skipped = view.find("num_skipped");
   scale_.fill_(view.at("scale").number());
   growth_tracker_.fill_(view.at("_growth_tracker").integer());

@@ -1,7 +1,10 @@
 // The library's entry to a run: trainer/distributed.h.
 
 #include <fmt/format.h>
+#include <torch/torch.h>
 #include <torch/version.h>
+
+#include <cstdlib>
 
 #include "base/log.h"
 #include "device/placement.h"
@@ -9,6 +12,7 @@
 #include "distributed/process_groups.h"
 #include "distributed/rendezvous.h"
 #include "trainer/distributed.h"
+#include "trainer/error.h"
 #include "world/rank_env.h"
 
 namespace trainer::distributed {
@@ -44,21 +48,31 @@ Meeting meet_others(const world::RankEnv& rank_env, std::chrono::milliseconds ti
 }
 
 torch::Device choose_device(const std::optional<torch::Device>& wanted, int local_rank, const device::CudaAccess& cuda) {
+  if (wanted && !wanted->is_cuda() && !wanted->is_cpu())
+    throw UsageError("a rank computes on the CPU or on a GPU, not on " + wanted->str());
+  if (wanted && wanted->is_cuda() && wanted->has_index() && cuda.module != nullptr) {
+    const auto refusal =
+        wanted->index() < cuda.module->device_count() ? cuda.module->device_refusal(wanted->index()) : "there is no such GPU";
+    if (!refusal.empty()) throw UsageError(fmt::format("{}: {}", wanted->str(), refusal));
+    return *wanted;
+  }
   device::PlacementOptions options;
   if (wanted) options.device = wanted->is_cuda() ? device::DeviceChoice::kCuda : device::DeviceChoice::kCpu;
-  const auto chosen = device::choose_placement(options, {.local_rank = local_rank}, cuda).device;
-  return wanted && wanted->has_index() ? *wanted : chosen;
+  return device::choose_placement(options, {.local_rank = local_rank}, cuda).device;
 }
 
 }  // namespace
 
 std::unique_ptr<Context> init_process_group(const InitOptions& options) {
-  // Before any other use of LibTorch.
+  // The communicators of gradients and of batch statistics could otherwise wait for each other (device/library_defaults.cpp).
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   device::CudaAccess cuda;
   if (!options.device || options.device->is_cuda()) cuda = device::open_cuda_module();
   auto state = std::make_unique<Context::State>();
   state->rank_env = world::find_rank_env({}, world::process_environment());
   state->logger = make_console_logger(state->rank_env.rank);
+  if (!options.device && !cuda.refusal.empty())
+    state->logger->warn("there is an NVIDIA driver, but this rank uses the CPU: {}", cuda.refusal);
   state->meeting = meet_others(state->rank_env, options.timeout, *state->logger);
   state->device = choose_device(options.device, state->meeting.local_rank, cuda);
   if (state->device.is_cuda()) cuda.module->set_device(state->device.index());
@@ -80,25 +94,32 @@ std::unique_ptr<Context> init_process_group(const InitOptions& options) {
 
 DistributedDataParallel::DistributedDataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group,
                                                  const DataParallelOptions& options)
-    : group_(std::move(group)), data_parallel_(std::make_unique<DataParallel>(model, group_, options)) {}
+    : group_(std::move(group)), data_parallel_(std::make_unique<DataParallel>(model, group_, options)), parameters_(model.parameters()) {}
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::before_forward() { data_parallel_->before_forward(is_first_, synchronizes_); }
 
-void DistributedDataParallel::backward(const torch::Tensor& loss) {
-  // DataParallel sums over the ranks.
-  const auto share = group_->size() == 1 ? loss : loss / group_->size();
-  data_parallel_->backward(share, share, synchronizes_);
+// DataParallel sums over the ranks, also what the gradients hold already.
+void DistributedDataParallel::add_share(const torch::Tensor& loss) {
+  if (is_first_ && group_->size() > 1) {
+    const torch::NoGradGuard no_grad;
+    for (const auto& parameter : parameters_) {
+      if (parameter.grad().defined()) parameter.mutable_grad().div_(group_->size());
+    }
+  }
+  data_parallel_->backward(loss, loss, synchronizes_);
   is_first_ = synchronizes_;
 }
+
+void DistributedDataParallel::backward(const torch::Tensor& loss) { add_share(group_->size() == 1 ? loss : loss / group_->size()); }
 
 void DistributedDataParallel::backward(const torch::Tensor& loss, double weight) {
   auto total = torch::full({}, weight, torch::kFloat64);
   group_->sum_in_rank_order({&total, 1});
-  const auto share = loss * (weight / total.item<double>());
-  data_parallel_->backward(share, share, synchronizes_);
-  is_first_ = synchronizes_;
+  if (total.item<double>() <= 0)
+    throw Error(fmt::format("the weights of all ranks add up to {}; give the numbers of their samples", total.item<double>()));
+  add_share(loss * (weight / total.item<double>()));
 }
 
 void DistributedDataParallel::sync_buffers() const { data_parallel_->sync_buffers(); }

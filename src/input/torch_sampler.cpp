@@ -36,6 +36,7 @@ void DistributedSampler::reset(std::optional<size_t> size) {
   for (int64_t i = 0; i < size_; ++i) {
     samples_.push_back(static_cast<size_t>(order[static_cast<size_t>((rank_ + i * world_size_) % num_samples_)]));
   }
+  TORCH_CHECK(num_skipped_ >= 0, "skip(", num_skipped_, ")");
   position_ = static_cast<size_t>(std::min(num_skipped_, size_));
   num_skipped_ = 0;
 }
@@ -50,7 +51,7 @@ std::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size) {
 
 void DistributedSampler::save(torch::serialize::OutputArchive& archive) const {
   archive.write("epoch", torch::tensor(epoch_), /*is_buffer=*/true);
-  archive.write("position", torch::tensor(static_cast<int64_t>(position_)), /*is_buffer=*/true);
+  archive.write("position", torch::tensor(samples_.empty() ? num_skipped_ : static_cast<int64_t>(position_)), /*is_buffer=*/true);
 }
 
 void DistributedSampler::load(torch::serialize::InputArchive& archive) {

@@ -163,6 +163,7 @@ class Normalisation : public torch::autograd::Function<Normalisation> {
   }
 
   static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& output_gradients) {
+    TORCH_CHECK(!at::GradMode::is_enabled(), "batch normalisation over several ranks has no second derivatives");
     const auto saved = context->get_saved_variables();
     const torch::Tensor& x = saved[0];
     const torch::Tensor& weight = saved[1];
@@ -186,10 +187,10 @@ class ConvertedLayers {
     return layers;
   }
 
-  void add(const std::shared_ptr<torch::nn::Module>& module, const torch::Tensor& tensor, GroupPtr group) {
+  void add(const std::shared_ptr<torch::nn::Module>& module, const torch::Tensor& tensor, const GroupPtr& group) {
     const std::unique_lock lock(mutex_);
     std::erase_if(layers_, [](const auto& layer) { return layer.second.module.expired(); });
-    layers_.insert_or_assign(tensor.unsafeGetTensorImpl(), Layer{WeakTensor(tensor.getIntrusivePtr()), module, std::move(group)});
+    layers_.insert_or_assign(tensor.unsafeGetTensorImpl(), Layer{WeakTensor(tensor.getIntrusivePtr()), module, group});
   }
 
   // The group of a layer in training; null: it has none, or normalises its own batch.
@@ -198,7 +199,10 @@ class ConvertedLayers {
     const auto found = layers_.find(tensor.unsafeGetTensorImpl());
     if (found == layers_.end()) return nullptr;
     const auto module = found->second.module.lock();
-    return module && module->is_training() ? found->second.group : nullptr;
+    if (!module || !module->is_training()) return nullptr;
+    auto group = found->second.group.lock();
+    TORCH_CHECK(group, "batch normalisation over the ranks of a group that has ended; keep its Context until the training is over");
+    return group;
   }
 
  private:
@@ -206,7 +210,7 @@ class ConvertedLayers {
   struct Layer {
     WeakTensor tensor;
     std::weak_ptr<torch::nn::Module> module;
-    GroupPtr group;
+    std::weak_ptr<const distributed::ProcessGroup> group;
   };
 
   // Replaces at::batch_norm above autograd. Other layers than those converted get LibTorch's own function.
@@ -257,6 +261,7 @@ void convert_sync_batch_norm(torch::nn::Module& module, GroupPtr group) {
     return convert<torch::nn::BatchNorm1dImpl>(layer, name, group) || convert<torch::nn::BatchNorm2dImpl>(layer, name, group) ||
            convert<torch::nn::BatchNorm3dImpl>(layer, name, group);
   };
+  if (const auto root = module.weak_from_this().lock()) convert_one(root, root->name());
   for (const auto& item : module.named_modules(/*name_prefix=*/{}, /*include_self=*/false)) convert_one(item.value(), item.key());
 }
 

@@ -18,7 +18,8 @@ class Format {
  public:
   virtual ~Format() = default;
   virtual state::Dict state(const OptimizerParamState& state) const = 0;
-  virtual std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter) const = 0;
+  virtual std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
+                                                    const OptimizerOptions& options) const = 0;
   virtual void add_options(const OptimizerOptions& options, state::Dict& dict) const = 0;
 };
 
@@ -43,7 +44,8 @@ class SgdFormat : public Format {
     dict.add("momentum_buffer", dynamic_cast<const torch::optim::SGDParamState&>(state).momentum_buffer());
     return dict;
   }
-  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter) const override {
+  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
+                                            const OptimizerOptions& /*options*/) const override {
     const auto buffer = view.find("momentum_buffer");
     if (!buffer || buffer->is_none()) return nullptr;
     auto state = std::make_unique<torch::optim::SGDParamState>();
@@ -73,12 +75,15 @@ class AdamFormat : public Format {
     if (adam.max_exp_avg_sq().defined()) dict.add("max_exp_avg_sq", adam.max_exp_avg_sq());
     return dict;
   }
-  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter) const override {
+  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
+                                            const OptimizerOptions& options) const override {
     auto state = std::make_unique<ParamState>();
-    state->step(static_cast<int64_t>(view.at("step").tensor().template item<double>()));
+    const auto step = view.at("step");
+    if (step.tensor().numel() != 1) step.fail("is not one number");
+    state->step(static_cast<int64_t>(step.tensor().template item<double>()));
     state->exp_avg(read_like(view.at("exp_avg"), parameter));
     state->exp_avg_sq(read_like(view.at("exp_avg_sq"), parameter));
-    if (const auto largest = view.find("max_exp_avg_sq")) state->max_exp_avg_sq(read_like(*largest, parameter));
+    if (dynamic_cast<const Options&>(options).amsgrad()) state->max_exp_avg_sq(read_like(view.at("max_exp_avg_sq"), parameter));
     return state;
   }
   void add_options(const OptimizerOptions& options, state::Dict& dict) const override {
@@ -147,7 +152,7 @@ void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view) 
     own[i].options().set_lr(groups[i].at("lr").number());
     for (const auto& parameter : parameters) {
       const auto stored = states.find(number++);
-      auto state = stored ? format->read(*stored, parameter) : nullptr;
+      auto state = stored ? format->read(*stored, parameter, own[i].options()) : nullptr;
       optimizer.state().erase(parameter.unsafeGetTensorImpl());
       if (state) optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
     }

@@ -224,5 +224,39 @@ TEST(GradScaler, SamStepWithOverflow) {
   }
 }
 
+TEST(GradScaler, StepsLibTorchsOptimizersUnlessAGradientIsNotFinite) {
+  auto parameter = torch::ones({2}).requires_grad_();
+  torch::optim::SGD optimizer({parameter}, 0.5);
+  GradScaler scaler({.init_scale = 8}, torch::kCPU);
+  const auto step = [&](double factor) {
+    optimizer.zero_grad();
+    scaler.scale((parameter * factor).sum()).backward();
+    const bool has_stepped = scaler.step(optimizer);
+    EXPECT_THROW(scaler.step(optimizer), c10::Error);
+    scaler.update();
+    return has_stepped;
+  };
+  EXPECT_TRUE(step(1));
+  EXPECT_TRUE(parameter.equal(torch::full({2}, 0.5)));
+  EXPECT_FALSE(step(std::numeric_limits<double>::infinity()));
+  EXPECT_TRUE(parameter.equal(torch::full({2}, 0.5)));
+  EXPECT_EQ(scaler.current_scale().item<float>(), 4);
+}
+
+TEST(GradScaler, ThatIsNotEnabledChangesNothing) {
+  auto parameter = torch::ones({2}).requires_grad_();
+  torch::optim::SGD optimizer({parameter}, 0.5);
+  GradScaler scaler({.enabled = false}, torch::kCPU);
+  const auto loss = parameter.sum();
+  EXPECT_TRUE(scaler.scale(loss).is_same(loss));
+  loss.backward();
+  scaler.unscale({parameter});
+  EXPECT_TRUE(scaler.step(optimizer));
+  scaler.update();
+  EXPECT_TRUE(parameter.equal(torch::full({2}, 0.5)));
+  const auto tree = scaler.state();
+  scaler.load_state(state::View(tree, "a.pt"));
+}
+
 }  // namespace
 }  // namespace trainer::amp

@@ -1,8 +1,10 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "tests/testing/ranks.h"
 #include "trainer/distributed.h"
+#include "trainer/error.h"
 
 namespace trainer::distributed::average_test {
 namespace {
@@ -79,6 +81,33 @@ TEST(DistributedDataParallel, NoSyncAccumulatesUntilTheNextBackward) {
     }
     micro_step(4 * rank + 2);
     EXPECT_LE(largest_difference(network, alone), 1e-15);
+  });
+}
+
+TEST(DistributedDataParallel, AddsToTheGradientsThatAreThere) {
+  Network alone(0);
+  for (int pass = 0; pass < 2; ++pass) alone.losses(inputs(8)).mean().backward();
+  run_ranks(2, [&](ProcessGroups& groups) {
+    const int rank = groups.world()->rank();
+    Network network(rank);
+    DistributedDataParallel parallel(network, groups.world());
+    for (int pass = 0; pass < 2; ++pass) {
+      parallel.before_forward();
+      const auto loss = network.losses(inputs(8).narrow(0, 4 * rank, 4)).mean();
+      if (pass == 0) parallel.backward(loss);
+      if (pass == 1) parallel.backward(loss, 4);
+    }
+    EXPECT_LE(largest_difference(network, alone), 1e-15);
+  });
+}
+
+TEST(DistributedDataParallel, RefusesWeightsThatAreAllZero) {
+  run_ranks(2, [](ProcessGroups& groups) {
+    Network network(0);
+    DistributedDataParallel parallel(network, groups.world());
+    parallel.before_forward();
+    EXPECT_THAT([&] { parallel.backward(network.losses(inputs(1)).sum(), 0); },
+                ::testing::ThrowsMessage<Error>(::testing::HasSubstr("the weights of all ranks add up to 0")));
   });
 }
 

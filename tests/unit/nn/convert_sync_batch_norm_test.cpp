@@ -118,6 +118,19 @@ TEST(ConvertSyncBatchNorm, OtherNetworksNormaliseTheirOwnBatch) {
   });
 }
 
+TEST(ConvertSyncBatchNorm, ConvertsALayerByItselfAndKeepsItThroughTo) {
+  run_ranks(2, [](ProcessGroups& groups) {
+    torch::nn::BatchNorm1d layer(kChannels), other(kChannels);
+    convert_sync_batch_norm(*layer, groups.world());
+    layer->to(torch::kFloat64);
+    other->to(torch::kFloat64);
+    const auto batch = torch::full({3, kChannels}, groups.world()->rank(), torch::kFloat64) + torch::arange(3).unsqueeze(1);
+    const auto outputs = layer(batch.requires_grad_());
+    EXPECT_FALSE(outputs.equal(other(batch)));
+    EXPECT_THROW(torch::autograd::grad({outputs.sum()}, {batch}, {}, std::nullopt, /*create_graph=*/true), c10::Error);
+  });
+}
+
 TEST(ConvertSyncBatchNorm, RefusesALayerThatItCannotRecognise) {
   run_ranks(2, [](ProcessGroups& groups) {
     Network<torch::nn::BatchNorm2d> network(torch::nn::BatchNormOptions(kChannels).affine(false).track_running_stats(false));

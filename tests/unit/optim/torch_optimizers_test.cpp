@@ -50,6 +50,13 @@ TEST(TorchOptimizers, RefuseTheStateOfOthers) {
   const auto tree = state_of(two);
   EXPECT_THAT([&] { load_state_of(one, state::View(tree, "a.pt")); },
               ThrowsMessage<CheckpointError>(HasSubstr("a.pt: param_groups[0].params: has 2 parameters instead of 1")));
+  torch::optim::Adam plain({parameter}, torch::optim::AdamOptions(0.1)),
+      with_largest({parameter}, torch::optim::AdamOptions(0.1).amsgrad(true));
+  parameter.sum().backward();
+  plain.step();
+  const auto without_largest = state_of(plain);
+  EXPECT_THAT([&] { load_state_of(with_largest, state::View(without_largest, "a.pt")); },
+              ThrowsMessage<CheckpointError>(HasSubstr("max_exp_avg_sq")));
   torch::optim::LBFGS lbfgs({parameter}, torch::optim::LBFGSOptions());
   EXPECT_THAT([&] { state_of(lbfgs); }, ThrowsMessage<UsageError>(HasSubstr("the state of this optimizer cannot be written")));
 }
