@@ -25,10 +25,10 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   // To resume within an epoch: the next reset() leaves out so many samples of this rank's part.
   void skip(int64_t num_samples) { num_skipped_ = num_samples; }
   // This rank's samples of an epoch.
-  int64_t size() const { return size_; }
+  int64_t size() const { return static_cast<int64_t>(positions_.size()); }
 
-  // `size`: if given, the number of all samples from now on.
-  void reset(std::optional<size_t> size = {}) override;
+  // `new_size`: if given, the number of all samples from now on.
+  void reset(std::optional<size_t> new_size = {}) override;
   // The next samples, at most `batch_size`; empty at the end of the epoch.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
   // The epoch, and the position of next(): a data loader with workers is ahead of the batches that it has given.
@@ -36,7 +36,7 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
-  void set_size();
+  void set_positions();
 
   int64_t num_samples_;
   int rank_;
@@ -44,7 +44,7 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   DistributedSamplerOptions options_;
   int64_t epoch_ = 0;
   int64_t num_skipped_ = 0;
-  int64_t size_ = 0;
+  std::vector<size_t> positions_;  // of this rank's samples, in the order that all share
   std::vector<size_t> samples_;
   size_t position_ = 0;
 };

@@ -28,16 +28,24 @@ DistributedSampler::DistributedSampler(std::unique_ptr<const Sampler> sampler, S
 SampleList DistributedSampler::samples_of(int rank, int64_t first) const {
   const auto order = sampler_->order(epoch_);
   const auto occurrences = sampler_->repeats() ? count_occurrences(order) : std::vector<uint32_t>();
-  const auto num_samples = static_cast<int64_t>(order.size());
-  const int64_t end = end_of_order(options_.shards, num_samples, options_.world_size, first);
+  const auto positions = positions_of(options_, rank, static_cast<int64_t>(order.size()), first);
   SampleList samples;
-  samples.indices.reserve(static_cast<size_t>((end - first) / options_.world_size + 1));
-  for (int64_t position = first + rank; position < end; position += options_.world_size) {
-    const auto at = static_cast<size_t>(position % num_samples);
+  samples.indices.reserve(positions.size());
+  for (const size_t at : positions) {
     samples.indices.push_back(order[at]);
     if (!occurrences.empty()) samples.occurrences.push_back(occurrences[at]);
   }
   return samples;
+}
+
+std::vector<size_t> positions_of(const ShardOptions& options, int rank, int64_t num_samples, int64_t first) {
+  const int64_t end = end_of_order(options.shards, num_samples, options.world_size, first);
+  std::vector<size_t> positions;
+  positions.reserve(static_cast<size_t>((end - first) / options.world_size + 1));
+  for (int64_t position = first + rank; position < end; position += options.world_size) {
+    positions.push_back(static_cast<size_t>(position % num_samples));
+  }
+  return positions;
 }
 
 int64_t end_of_order(data::Shards shards, int64_t num_samples, int world_size, int64_t first) {

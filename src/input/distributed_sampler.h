@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "input/sample_list.h"
 #include "input/samplers/sampler.h"
@@ -22,6 +23,9 @@ struct ShardOptions {
 
 // The end (exclusive) of the order that all ranks share, if they use it from position `first` on; it depends on `shards`.
 int64_t end_of_order(data::Shards shards, int64_t num_samples, int world_size, int64_t first = 0);
+
+// The positions of an order of `num_samples` that `rank` takes, in place of options.rank, from position `first` on.
+std::vector<size_t> positions_of(const ShardOptions& options, int rank, int64_t num_samples, int64_t first = 0);
 
 class DistributedSampler {
  public:

@@ -12,19 +12,18 @@ namespace trainer::data {
 DistributedSampler::DistributedSampler(int64_t num_samples, int rank, int world_size, const DistributedSamplerOptions& options)
     : num_samples_(num_samples), rank_(rank), world_size_(world_size), options_(options) {
   TORCH_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank ", rank, " of ", world_size);
-  set_size();
+  set_positions();
 }
 
-void DistributedSampler::set_size() {
+void DistributedSampler::set_positions() {
   TORCH_CHECK(num_samples_ > 0, "a sampler of ", num_samples_, " samples");
-  const int64_t end = input::end_of_order(options_.shards, num_samples_, world_size_);
-  size_ = end / world_size_ + (rank_ < end % world_size_ ? 1 : 0);
+  positions_ = input::positions_of({.rank = rank_, .world_size = world_size_, .shards = options_.shards}, rank_, num_samples_);
 }
 
-void DistributedSampler::reset(std::optional<size_t> size) {
-  if (size) {
-    num_samples_ = static_cast<int64_t>(*size);
-    set_size();
+void DistributedSampler::reset(std::optional<size_t> new_size) {
+  if (new_size) {
+    num_samples_ = static_cast<int64_t>(*new_size);
+    set_positions();
   }
   std::vector<int64_t> order(static_cast<size_t>(num_samples_));
   if (options_.shuffle) {
@@ -33,11 +32,9 @@ void DistributedSampler::reset(std::optional<size_t> size) {
     std::iota(order.begin(), order.end(), int64_t{0});
   }
   samples_.clear();
-  for (int64_t i = 0; i < size_; ++i) {
-    samples_.push_back(static_cast<size_t>(order[static_cast<size_t>((rank_ + i * world_size_) % num_samples_)]));
-  }
+  for (const size_t at : positions_) samples_.push_back(static_cast<size_t>(order[at]));
   TORCH_CHECK(num_skipped_ >= 0, "skip(", num_skipped_, ")");
-  position_ = static_cast<size_t>(std::min(num_skipped_, size_));
+  position_ = static_cast<size_t>(std::min(num_skipped_, size()));
   num_skipped_ = 0;
 }
 
