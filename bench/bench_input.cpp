@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "bench/serve.h"
 #include "config/load.h"
+#include "data/data_loader.h"
+#include "data/sharded_sampler.h"
 #include "datasets/registry.h"
-#include "input/data_loader.h"
-#include "input/distributed_sampler.h"
 #include "session/registries.h"
 
 namespace {
@@ -50,11 +50,10 @@ int main(int argc, char** argv) {
   auto& transforms = experiment.dataset.train_transforms;
   if (rand_augment) transforms.insert(transforms.end() - 1, registries.transforms.configure("rand_augment"));
   const auto logger = make_quiet_logger();
-  const auto dataset = datasets::dataset_registry().make(experiment.dataset.component).open(datasets::Split::kTrain, *logger);
-  const input::Pipeline pipeline(transforms, dataset->info(), {dtype == "float32" ? torch::kFloat32 : torch::kBFloat16, channels_last});
-  input::DataLoader loader(*dataset, pipeline, {.batch_size = batch_size, .num_workers = num_workers});
-  input::DistributedSampler sampler(input::sampler_registry().make(experiment.dataloader.sampler, {.dataset = *dataset, .files = *dataset}),
-                                    {});
+  const auto dataset = datasets::dataset_registry().make(experiment.dataset.component).open(data::Split::kTrain, *logger);
+  const data::Pipeline pipeline(transforms, dataset->info(), {dtype == "float32" ? torch::kFloat32 : torch::kBFloat16, channels_last});
+  data::DataLoader loader(*dataset, pipeline, {.batch_size = batch_size, .num_workers = num_workers});
+  data::ShardedSampler sampler(data::sampler_registry().make(experiment.dataloader.sampler, {.dataset = *dataset, .files = *dataset}), {});
   int64_t epoch = 0;
   bool started = false;
   bench::serve({{"dtype", dtype}, {"channels_last", channels_last}}, [&](int64_t count) {

@@ -72,7 +72,7 @@ class BatchSource {
                          targets.to(placement.device), images.size(0)});
   }
 
-  const input::Batch& next() {
+  const data::Batch& next() {
     if (!resident_.empty()) return resident_[static_cast<size_t>(count_++) % resident_.size()];
     const auto& plan = parts_.plan;
     if (count_ % plan.batches_per_epoch == 0) parts_.begin(rest_of_epoch(plan, count_ / plan.batches_per_epoch), 0);
@@ -82,7 +82,7 @@ class BatchSource {
 
  private:
   engine::Parts& parts_;
-  std::vector<input::Batch> resident_;
+  std::vector<data::Batch> resident_;
   int64_t count_ = 0;
 };
 
@@ -108,7 +108,7 @@ class Training {
   }
 
   void step(const std::vector<engine::TrainingHook*>& hooks = {}) {
-    const auto next_batch = [&]() -> const input::Batch& { return batches_.next(); };
+    const auto next_batch = [&]() -> const data::Batch& { return batches_.next(); };
     train_step_.run({{.step = step_++, .num_group_samples = parts_.plan.global_batch_size}}, next_batch, parts_.optimizer->base_lr(),
                     hooks);
   }

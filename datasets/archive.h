@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "base/keys/key_table.h"
 #include "base/log.h"
 #include "datasets/download.h"
+#include "trainer/keys.h"
 
 namespace trainer::datasets {
 
 // Options of a data set that can be downloaded.
-struct PublishedOptions : Options {
+struct PublishedOptions {
   std::string root = "data";
   bool download = false;
 

@@ -20,11 +20,11 @@ constexpr int kChannels = 3;
 constexpr int kSide = 32;
 constexpr size_t kImageBytes = size_t{kChannels} * kSide * kSide;
 // Of CIFAR-10 and of CIFAR-100.
-constexpr SplitSizes kCifarSizes{.train = 50'000, .validation = 10'000};
+constexpr data::SplitSizes kCifarSizes{.train = 50'000, .validation = 10'000};
 
-class Cifar : public input::Dataset {
+class Cifar : public data::Dataset {
  public:
-  Cifar(input::DatasetInfo info, std::vector<MappedFile> files, size_t record_bytes)
+  Cifar(data::DatasetInfo info, std::vector<MappedFile> files, size_t record_bytes)
       : info_(std::move(info)), files_(std::move(files)), label_offset_(record_bytes - kImageBytes - 1) {
     for (const auto& file : files_) {
       const auto bytes = file.bytes();
@@ -32,12 +32,12 @@ class Cifar : public input::Dataset {
     }
   }
 
-  const input::DatasetInfo& info() const override { return info_; }
+  const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return static_cast<int64_t>(records_.size()); }
 
-  input::Sample read(int64_t index, input::Scratch&) const override {
+  data::Sample read(int64_t index, data::Scratch&) const override {
     const uint8_t* label = records_[static_cast<size_t>(index)] + label_offset_;
-    return {.image = input::ImageView::whole(label + 1, kChannels, kSide, kSide), .values = {}, .label = *label, .target = {}};
+    return {.image = data::ImageView::whole(label + 1, kChannels, kSide, kSide), .values = {}, .label = *label, .target = {}};
   }
 
   void list(const std::function<void(const ListedSample&)>& use) const override {
@@ -47,7 +47,7 @@ class Cifar : public input::Dataset {
   void prefetch(int64_t index) const override { prefetch_memory(records_[static_cast<size_t>(index)] + label_offset_, 1 + kImageBytes); }
 
  private:
-  input::DatasetInfo info_;
+  data::DatasetInfo info_;
   std::vector<MappedFile> files_;
   std::vector<const uint8_t*> records_;
   size_t label_offset_;
@@ -147,7 +147,7 @@ const CifarLayout& cifar100_layout() {
 
 void CifarOptions::describe(KeyTable& keys) { describe_place(keys, "cifar-10-batches-bin or cifar-100-binary"); }
 
-input::DatasetInfo cifar_info(const CifarLayout& layout) {
+data::DatasetInfo cifar_info(const CifarLayout& layout) {
   return {.shape = {kChannels, kSide, kSide},
           .is_image = true,
           .num_classes = layout.label_counts.back(),
@@ -174,18 +174,18 @@ fs::path locate_cifar(const CifarLayout& layout, const CifarOptions& options, Lo
 
 }  // namespace
 
-std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, Split split, Logger& logger) {
+std::unique_ptr<data::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, data::Split split, Logger& logger) {
   const auto folder = locate_cifar(layout, options, logger);
   std::vector<MappedFile> files;
-  for (const auto& name : split == Split::kTrain ? layout.train_files : layout.validation_files) {
+  for (const auto& name : split == data::Split::kTrain ? layout.train_files : layout.validation_files) {
     files.push_back(open_file(layout, folder / name));
   }
   return std::make_unique<Cifar>(cifar_info(layout), std::move(files), layout.label_counts.size() + kImageBytes);
 }
 
-DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options) {
+data::DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options) {
   return {.info = cifar_info(layout),
-          .open = [&layout, options](Split split, Logger& logger) { return open_cifar(layout, options, split, logger); },
+          .open = [&layout, options](data::Split split, Logger& logger) { return open_cifar(layout, options, split, logger); },
           .locate = [&layout, options](Logger& logger) { return locate_cifar(layout, options, logger); },
           .in_folder = [&layout](const fs::path& folder) { return cifar_factory(layout, options_in<CifarOptions>(folder)); },
           .sizes = find_folder(layout, options.root) ? std::nullopt : std::optional(kCifarSizes),

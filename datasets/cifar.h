@@ -26,16 +26,16 @@ const CifarLayout& cifar10_layout();
 const CifarLayout& cifar100_layout();  // the 100 fine labels
 
 struct CifarOptions : PublishedOptions {
-  void describe(KeyTable& keys) override;
+  void describe(KeyTable& keys);
 };
 
-input::DatasetInfo cifar_info(const CifarLayout& layout);
+data::DatasetInfo cifar_info(const CifarLayout& layout);
 
 // Finds the files (downloads them if they are missing and options.download is set), maps them into memory and checks every record's
 // labels. A file may hold any whole number of records. Throws DataError that names the file, the problem and the remedy.
-std::unique_ptr<input::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, Split split, Logger& logger);
+std::unique_ptr<data::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, data::Split split, Logger& logger);
 
 // `layout` must outlive it.
-DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options);
+data::DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options);
 
 }  // namespace trainer::datasets

@@ -28,17 +28,18 @@ bool is_integer(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }) && (text.size() == 1 || text[0] != '0');
 }
 
-const char* key_of(Split split) { return split == Split::kTrain ? "train" : "validation"; }
-fs::path file_of(const CsvOptions& options, Split split) { return split == Split::kTrain ? options.train : options.validation; }
+const char* key_of(data::Split split) { return split == data::Split::kTrain ? "train" : "validation"; }
+fs::path file_of(const CsvOptions& options, data::Split split) { return split == data::Split::kTrain ? options.train : options.validation; }
 // To which the paths in that file refer.
-fs::path folder_of(const CsvOptions& options, Split split) {
+fs::path folder_of(const CsvOptions& options, data::Split split) {
   return options.root.empty() ? file_of(options, split).parent_path() : fs::path(options.root);
 }
 
 // The distinct labels of the training file, in the order of the classes.
 std::vector<std::string> read_classes(const CsvOptions& options) {
   std::set<std::string> labels;
-  read_label_table(options.train, folder_of(options, Split::kTrain), [&labels](const LabelledPath& row) { labels.insert(row.label); });
+  read_label_table(options.train, folder_of(options, data::Split::kTrain),
+                   [&labels](const LabelledPath& row) { labels.insert(row.label); });
   std::vector<std::string> classes(labels.begin(), labels.end());
   if (std::ranges::all_of(classes, is_integer)) {
     // Without leading zeros, a longer number is a greater one.
@@ -47,9 +48,9 @@ std::vector<std::string> read_classes(const CsvOptions& options) {
   return classes;
 }
 
-[[noreturn]] void throw_unknown_label(const CsvOptions& options, const std::vector<std::string>& classes, Split split,
+[[noreturn]] void throw_unknown_label(const CsvOptions& options, const std::vector<std::string>& classes, data::Split split,
                                       const LabelledPath& row) {
-  if (split == Split::kTrain) {
+  if (split == data::Split::kTrain) {
     throw DataError(
         fmt::format("{}: line {} has the label \"{}\" now, but no line had it when the program started; start it again when the "
                     "file no longer changes",
@@ -61,7 +62,7 @@ std::vector<std::string> read_classes(const CsvOptions& options) {
 }
 
 // As read_label_table(), but throws DataError that names the key too.
-void read_table(const CsvOptions& options, Split split, const std::function<void(const LabelledPath&)>& use) {
+void read_table(const CsvOptions& options, data::Split split, const std::function<void(const LabelledPath&)>& use) {
   try {
     read_label_table(file_of(options, split), folder_of(options, split), use);
   } catch (const Error&) {
@@ -88,7 +89,7 @@ fs::path common_folder(const CsvOptions& options) {
 // The images of both files, relative to their common folder.
 std::vector<fs::path> list_images(const CsvOptions& options) {
   std::set<std::string> paths;
-  for (const auto split : {Split::kTrain, Split::kValidation}) {
+  for (const auto split : {data::Split::kTrain, data::Split::kValidation}) {
     const auto file = file_of(options, split);
     if (file.empty()) continue;
     read_table(options, split, [&](const LabelledPath& row) {
@@ -105,7 +106,8 @@ std::vector<fs::path> list_images(const CsvOptions& options) {
   return {paths.begin(), paths.end()};
 }
 
-std::unique_ptr<input::Dataset> open_csv(const CsvOptions& options, const std::vector<std::string>& classes, Split split, Logger& logger) {
+std::unique_ptr<data::Dataset> open_csv(const CsvOptions& options, const std::vector<std::string>& classes, data::Split split,
+                                        Logger& logger) {
   const auto file = file_of(options, split);
   if (file.empty()) throw DataError("dataset.validation: it is empty; name the CSV file of the images for validation");
   std::unordered_map<std::string, int64_t> labels;
@@ -135,22 +137,22 @@ void CsvOptions::describe(KeyTable& keys) {
            {.doc = "The folder to which relative paths in the CSV files refer; empty: the folder of the CSV file.", .is_path = true});
 }
 
-DatasetFactory csv_factory(const CsvOptions& options) {
-  DatasetFactory factory{.info = image_files_info({}),
-                         .open = {},
-                         .default_transforms = imagenet_transforms(),
-                         .has_validation = !options.validation.empty(),
-                         .missing_key = "train"};
+data::DatasetFactory csv_factory(const CsvOptions& options) {
+  data::DatasetFactory factory{.info = image_files_info({}),
+                               .open = {},
+                               .default_transforms = imagenet_transforms(),
+                               .has_validation = !options.validation.empty(),
+                               .missing_key = "train"};
   try {
     factory.info = image_files_info(read_classes(options));
   } catch (const std::runtime_error& reason) {
-    factory.info.num_classes = input::kUnknownClasses;
+    factory.info.num_classes = data::kUnknownClasses;
     factory.missing = reason.what();
   }
   const auto check = [missing = factory.missing] {
     if (!missing.empty()) throw DataError("dataset.train: " + missing);
   };
-  factory.open = [options, check, classes = factory.info.class_names](Split split, Logger& logger) {
+  factory.open = [options, check, classes = factory.info.class_names](data::Split split, Logger& logger) {
     check();
     return open_csv(options, classes, split, logger);
   };

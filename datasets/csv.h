@@ -8,14 +8,14 @@
 
 namespace trainer::datasets {
 
-struct CsvOptions : Options {
+struct CsvOptions {
   std::string train;
   std::string validation;
   std::string root;
-  void describe(KeyTable& keys) override;
+  void describe(KeyTable& keys);
 };
 
 // Reads the training file for its classes. If that fails, the factory tells the reason, and its open() throws that as a DataError.
-DatasetFactory csv_factory(const CsvOptions& options);
+data::DatasetFactory csv_factory(const CsvOptions& options);
 
 }  // namespace trainer::datasets

@@ -34,11 +34,11 @@ int64_t num_bytes_of(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
 }
 
-class ImageFiles : public input::Dataset {
+class ImageFiles : public data::Dataset {
  public:
-  ImageFiles(input::DatasetInfo info, ImageList images) : info_(std::move(info)), images_(std::move(images)) {}
+  ImageFiles(data::DatasetInfo info, ImageList images) : info_(std::move(info)), images_(std::move(images)) {}
 
-  const input::DatasetInfo& info() const override { return info_; }
+  const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return images_.size(); }
   std::string name(int64_t index) const override { return images_.path(index); }
   int64_t label(int64_t index) const override { return images_.label(index); }
@@ -51,13 +51,13 @@ class ImageFiles : public input::Dataset {
     }
   }
 
-  input::Sample read(int64_t index, input::Scratch& scratch) const override {
+  data::Sample read(int64_t index, data::Scratch& scratch) const override {
     return {
         .image = {}, .encoded = read_bytes(images_.path(index), scratch.bytes), .values = {}, .label = images_.label(index), .target = {}};
   }
 
  private:
-  input::DatasetInfo info_;
+  data::DatasetInfo info_;
   ImageList images_;
 };
 
@@ -94,13 +94,13 @@ int64_t ImageList::num_classes_with_images() const {
   return static_cast<int64_t>(std::unordered_set<int32_t>(labels_.begin(), labels_.end()).size());
 }
 
-input::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side) {
+data::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side) {
   const auto num_classes = static_cast<int64_t>(class_names.size());
   return {.shape = {3, side, side}, .is_image = true, .num_classes = num_classes, .num_targets = 1, .class_names = std::move(class_names)};
 }
 
-std::unique_ptr<input::Dataset> open_image_files(input::DatasetInfo info, ImageList images, const std::filesystem::path& source,
-                                                 Logger& logger) {
+std::unique_ptr<data::Dataset> open_image_files(data::DatasetInfo info, ImageList images, const std::filesystem::path& source,
+                                                Logger& logger) {
   const int64_t num_used = images.num_classes_with_images();
   logger.info("{}: {} in {}{}", source.string(), counted(images.size(), "image"),
               num_used == info.num_classes ? "" : fmt::format("{} of ", num_used), counted(info.num_classes, "class", "classes"));
@@ -113,7 +113,7 @@ std::string with_imagenet_normalisation(std::string list) {
   return fmt::format("[{}{{normalize: {{mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}}}}]", list);
 }
 
-DefaultTransforms imagenet_transforms() {
+data::DefaultTransforms imagenet_transforms() {
   return {.train = with_imagenet_normalisation("{random_resized_crop: {size: 224}}, random_horizontal_flip"),
           .validation = with_imagenet_normalisation("{resize: {size: 256}}, {center_crop: {size: 224}}")};
 }

@@ -44,16 +44,16 @@ class ImageList {
 std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t>& buffer);
 
 // `side`: height and width of all images, or kAnySize.
-input::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side = input::kAnySize);
+data::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side = data::kAnySize);
 
 // Logs how many images `source` (a file or folder) has, and the warning of the list. An image is read when its sample is; a failure then is
 // a std::runtime_error with only the reason.
-std::unique_ptr<input::Dataset> open_image_files(input::DatasetInfo info, ImageList images, const std::filesystem::path& source,
-                                                 Logger& logger);
+std::unique_ptr<data::Dataset> open_image_files(data::DatasetInfo info, ImageList images, const std::filesystem::path& source,
+                                                Logger& logger);
 
 // A list of transforms that ends with the normalisation of ImageNet. `list`: the others, or empty.
 std::string with_imagenet_normalisation(std::string list);
 // Of images of any size, for networks of 224 x 224.
-DefaultTransforms imagenet_transforms();
+data::DefaultTransforms imagenet_transforms();
 
 }  // namespace trainer::datasets

@@ -16,7 +16,8 @@ namespace trainer::datasets {
 namespace {
 
 // `num_classes`: of the factory's info.
-std::unique_ptr<input::Dataset> open_image_folder(const ImageFolderOptions& options, int64_t num_classes, Split split, Logger& logger) {
+std::unique_ptr<data::Dataset> open_image_folder(const ImageFolderOptions& options, int64_t num_classes, data::Split split,
+                                                 Logger& logger) {
   ClassFolders folders;
   try {
     folders = find_class_folders(options.root);
@@ -28,13 +29,13 @@ std::unique_ptr<input::Dataset> open_image_folder(const ImageFolderOptions& opti
     throw DataError(fmt::format("{} has {} now, but had {} when the program started; start it again when they no longer change",
                                 folders.train.string(), counted(info.num_classes, "class folder"), num_classes));
   }
-  if (split == Split::kValidation && !folders.validation) {
+  if (split == data::Split::kValidation && !folders.validation) {
     throw DataError(
         fmt::format("dataset.root: {} has no folder val, valid or validation; to hold out some of the training images, set "
                     "dataset.validation_split",
                     options.root));
   }
-  const auto folder = split == Split::kTrain ? folders.train : *folders.validation;
+  const auto folder = split == data::Split::kTrain ? folders.train : *folders.validation;
   return open_image_files(std::move(info), list_images(folders, split, kListingThreads), folder, logger);
 }
 
@@ -48,9 +49,9 @@ void ImageFolderOptions::describe(KeyTable& keys) {
   keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
 }
 
-DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
-  DatasetFactory factory{.info = image_files_info({}), .open = {}, .default_transforms = imagenet_transforms()};
-  factory.info.num_classes = input::kUnknownClasses;
+data::DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
+  data::DatasetFactory factory{.info = image_files_info({}), .open = {}, .default_transforms = imagenet_transforms()};
+  factory.info.num_classes = data::kUnknownClasses;
   try {
     const auto folders = find_class_folders(options.root);
     factory.info = image_files_info(folders.class_names);
@@ -58,7 +59,7 @@ DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
   } catch (const std::runtime_error& reason) {
     factory.missing = reason.what();
   }
-  factory.open = [options, num_classes = factory.info.num_classes, missing = factory.missing](Split split, Logger& logger) {
+  factory.open = [options, num_classes = factory.info.num_classes, missing = factory.missing](data::Split split, Logger& logger) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
     return open_image_folder(options, num_classes, split, logger);
   };

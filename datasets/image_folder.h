@@ -8,12 +8,12 @@
 
 namespace trainer::datasets {
 
-struct ImageFolderOptions : Options {
+struct ImageFolderOptions {
   std::string root = "data";
-  void describe(KeyTable& keys) override;
+  void describe(KeyTable& keys);
 };
 
 // Lists the class folders. Without any, the factory tells what is missing, and its open() throws that as a DataError.
-DatasetFactory image_folder_factory(const ImageFolderOptions& options);
+data::DatasetFactory image_folder_factory(const ImageFolderOptions& options);
 
 }  // namespace trainer::datasets

@@ -306,9 +306,9 @@ ClassFolders find_class_folders(const fs::path& root) {
                              .class_names = require_folders(root / "train")});
 }
 
-ImageList list_images(const ClassFolders& folders, Split split, int num_threads) {
-  const auto& folder = split == Split::kTrain ? folders.train : folders.validation.value();
-  const auto names = split == Split::kTrain ? folders.class_names : validation_classes(folders);
+ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads) {
+  const auto& folder = split == data::Split::kTrain ? folders.train : folders.validation.value();
+  const auto names = split == data::Split::kTrain ? folders.class_names : validation_classes(folders);
   auto classes = list_classes(folder, names, num_threads);
   ImageList images(folder);
   OtherFiles others;
@@ -317,7 +317,7 @@ ImageList list_images(const ClassFolders& folders, Split split, int num_threads)
     const auto& name = folders.class_names[label];
     ClassFiles files;
     if (next != names.end() && *next == name) files = std::move(classes[static_cast<size_t>(next++ - names.begin())]);
-    if (split == Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.others);
+    if (split == data::Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.others);
     add_images(images, name, files, static_cast<int64_t>(label));
     for (const auto& [extension, count] : files.others.counts) others.counts[extension] += count;
     if (others.first.empty() && !files.others.first.empty()) others.first = (folder / name / files.others.first).string();

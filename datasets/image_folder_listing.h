@@ -36,7 +36,7 @@ inline constexpr int kListingThreads = 8;
 // listed for the class or that holds the class folders. The list's warning counts the other files. Throws DataError that names the folder
 // when it cannot be listed, when a training class or the whole split has no images, and when the validation folder has a class that the
 // training folder lacks; Error with ExitCode::kStopped after a stop request.
-ImageList list_images(const ClassFolders& folders, Split split, int num_threads);
+ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads);
 
 // The files with an image's extension in a folder and in all folders below it, in the same order, without `folder` itself in their paths.
 // Throws DataError that names the folder when it cannot be listed or has no images.

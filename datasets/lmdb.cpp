@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Lmdb : public input::Dataset {
+class Lmdb : public data::Dataset {
  public:
   // Throws std::runtime_error that names the file and the reason.
   explicit Lmdb(const fs::path& folder) : reader_(lmdb_file(folder)) {
@@ -42,10 +42,10 @@ class Lmdb : public input::Dataset {
   }
 
   const PackInfo& pack() const { return pack_; }
-  const input::DatasetInfo& info() const override { return pack_.samples; }
+  const data::DatasetInfo& info() const override { return pack_.samples; }
   int64_t size() const override { return pack_.num_samples; }
 
-  input::Sample read(int64_t index, input::Scratch&) const override {
+  data::Sample read(int64_t index, data::Scratch&) const override {
     auto sample = read_entry(find(index));
     sample.label = label(index);
     return sample;
@@ -123,10 +123,12 @@ class Lmdb : public input::Dataset {
   std::span<const uint8_t> names_;
 };
 
-fs::path folder_of(const fs::path& root, Split split) { return root / (split == Split::kTrain ? kPackedTrain : kPackedValidation); }
+fs::path folder_of(const fs::path& root, data::Split split) {
+  return root / (split == data::Split::kTrain ? kPackedTrain : kPackedValidation);
+}
 
 // Throws std::runtime_error that says what is wrong, where, and what to do, as the next function.
-std::unique_ptr<Lmdb> open_environment(const fs::path& root, Split split) {
+std::unique_ptr<Lmdb> open_environment(const fs::path& root, data::Split split) {
   try {
     return std::make_unique<Lmdb>(folder_of(root, split));
   } catch (const std::runtime_error& reason) {
@@ -134,7 +136,7 @@ std::unique_ptr<Lmdb> open_environment(const fs::path& root, Split split) {
   }
 }
 
-std::unique_ptr<Lmdb> open_split(const fs::path& root, Split split) {
+std::unique_ptr<Lmdb> open_split(const fs::path& root, data::Split split) {
   if (is_there(root / kUnfinished)) {
     throw std::runtime_error(
         fmt::format("{} is not complete; run `trainer data pack` again as before, which continues (it removes {} at the end)",
@@ -147,7 +149,7 @@ std::unique_ptr<Lmdb> open_split(const fs::path& root, Split split) {
   return open_environment(root, split);
 }
 
-std::unique_ptr<input::Dataset> open_lmdb(const LmdbOptions& options, const input::DatasetInfo& expected, Split split, Logger& logger) {
+std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data::DatasetInfo& expected, data::Split split, Logger& logger) {
   try {
     auto dataset = open_split(options.root, split);
     const auto& info = dataset->info();
@@ -180,7 +182,7 @@ void LmdbOptions::describe(KeyTable& keys) {
   keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
 }
 
-std::unique_ptr<input::Dataset> open_packed(const fs::path& root, Split split) {
+std::unique_ptr<data::Dataset> open_packed(const fs::path& root, data::Split split) {
   try {
     return open_environment(root, split);
   } catch (const std::runtime_error& reason) {
@@ -188,18 +190,18 @@ std::unique_ptr<input::Dataset> open_packed(const fs::path& root, Split split) {
   }
 }
 
-DatasetFactory lmdb_factory(const LmdbOptions& options) {
-  DatasetFactory factory;
-  factory.info = {.shape = {3, input::kAnySize, input::kAnySize}, .num_classes = input::kUnknownClasses};
+data::DatasetFactory lmdb_factory(const LmdbOptions& options) {
+  data::DatasetFactory factory;
+  factory.info = {.shape = {3, data::kAnySize, data::kAnySize}, .num_classes = data::kUnknownClasses};
   try {
-    const auto train = open_split(options.root, Split::kTrain);
+    const auto train = open_split(options.root, data::Split::kTrain);
     factory.info = train->info();
     factory.default_transforms = train->pack().transforms;
     factory.has_validation = is_there(fs::path(options.root) / kPackedValidation);
   } catch (const std::runtime_error& reason) {
     factory.missing = reason.what();
   }
-  factory.open = [options, info = factory.info, missing = factory.missing](Split split, Logger& logger) {
+  factory.open = [options, info = factory.info, missing = factory.missing](data::Split split, Logger& logger) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
     return open_lmdb(options, info, split, logger);
   };

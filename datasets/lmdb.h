@@ -10,15 +10,15 @@
 
 namespace trainer::datasets {
 
-struct LmdbOptions : Options {
+struct LmdbOptions {
   std::string root = "data";
-  void describe(KeyTable& keys) override;
+  void describe(KeyTable& keys);
 };
 
 // Reads what is known of all samples. If that fails, the factory tells the reason, and its open() throws that as a DataError.
-DatasetFactory lmdb_factory(const LmdbOptions& options);
+data::DatasetFactory lmdb_factory(const LmdbOptions& options);
 
 // One split of a packed data set that may still be unfinished, without comparing it with others. Throws DataError as open().
-std::unique_ptr<input::Dataset> open_packed(const std::filesystem::path& root, Split split);
+std::unique_ptr<data::Dataset> open_packed(const std::filesystem::path& root, data::Split split);
 
 }  // namespace trainer::datasets

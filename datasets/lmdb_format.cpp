@@ -25,12 +25,12 @@ constexpr size_t kHeaderBytes = 16;
 
 enum class Kind : uint8_t { kFile = 0, kPixels = 1, kUnreadable = 2 };
 
-std::string make_entry(Kind kind, const input::ImageView& image, std::string_view content) {
+std::string make_entry(Kind kind, const data::ImageView& image, std::string_view content) {
   std::string entry;
   entry.reserve(kHeaderBytes + content.size());
   entry.append(kKindOffset, '\0');
   entry += static_cast<char>(kind);
-  entry += static_cast<char>(image.order == input::PixelOrder::kInterleaved);
+  entry += static_cast<char>(image.order == data::PixelOrder::kInterleaved);
   little_endian::append(entry, static_cast<uint16_t>(image.channels));
   little_endian::append(entry, static_cast<uint32_t>(image.height));
   little_endian::append(entry, static_cast<uint32_t>(image.width));
@@ -120,7 +120,7 @@ int64_t num_other_entries(int version) { return version == 1 ? 3 : 4; }
 
 std::string file_entry(std::span<const uint8_t> file) { return make_entry(Kind::kFile, {}, as_text(file)); }
 
-std::string pixels_entry(const input::ImageView& image) {
+std::string pixels_entry(const data::ImageView& image) {
   const auto num_bytes = static_cast<size_t>(image.channels) * static_cast<size_t>(image.height) * static_cast<size_t>(image.width);
   return make_entry(Kind::kPixels, image, as_text({image.pixels, num_bytes}));
 }
@@ -139,11 +139,11 @@ void check_entry(const StoredEntry& entry) {
   compare_checksum(entry);
 }
 
-input::Sample read_entry(const StoredEntry& stored) {
+data::Sample read_entry(const StoredEntry& stored) {
   check_size(stored);
   const auto entry = stored.bytes;
   const auto content = entry.subspan(kHeaderBytes);
-  input::Sample sample;
+  data::Sample sample;
   switch (static_cast<Kind>(entry[kKindOffset])) {
     case Kind::kFile:
       compare_checksum(stored);
@@ -151,7 +151,7 @@ input::Sample read_entry(const StoredEntry& stored) {
       sample.encoded = content;
       return sample;
     case Kind::kPixels: {
-      const auto order = entry[kOrderOffset] == 0 ? input::PixelOrder::kPlanar : input::PixelOrder::kInterleaved;
+      const auto order = entry[kOrderOffset] == 0 ? data::PixelOrder::kPlanar : data::PixelOrder::kInterleaved;
       const uint64_t channels = little_endian::load<uint16_t>(entry.data() + kChannelsOffset);
       const uint64_t height = little_endian::load<uint32_t>(entry.data() + kHeightOffset);
       const uint64_t width = little_endian::load<uint32_t>(entry.data() + kWidthOffset);
@@ -160,7 +160,7 @@ input::Sample read_entry(const StoredEntry& stored) {
         throw std::runtime_error("it is damaged: its size is not that of its pixels");
       }
       sample.image =
-          input::ImageView::whole(content.data(), static_cast<int>(channels), static_cast<int>(height), static_cast<int>(width), order);
+          data::ImageView::whole(content.data(), static_cast<int>(channels), static_cast<int>(height), static_cast<int>(width), order);
       return sample;
     }
     case Kind::kUnreadable:

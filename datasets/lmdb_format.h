@@ -41,8 +41,8 @@ struct PackInfo {
   int version = kPackVersion;
   std::string source = {};  // dataset.name of what was packed
   int64_t num_samples = 0;
-  input::DatasetInfo samples;
-  DefaultTransforms transforms = {};  // of the source
+  data::DatasetInfo samples;
+  data::DefaultTransforms transforms = {};  // of the source
   PackOptions options = {};
 };
 std::string to_json(const PackInfo& info);
@@ -56,7 +56,7 @@ std::string checksums_entry(std::string_view info, std::string_view labels, std:
 // It still needs finish_entry().
 std::string file_entry(std::span<const uint8_t> file);
 // `image`: a whole image without mirroring.
-std::string pixels_entry(const input::ImageView& image);
+std::string pixels_entry(const data::ImageView& image);
 std::string unreadable_entry(std::string_view reason);
 
 // Writes the checksum into the entry of that sample.
@@ -73,6 +73,6 @@ void check_entry(const StoredEntry& entry);
 // The image file or the pixels, as views into the bytes; nothing else of the sample is set. Of a file the checksum is compared, because
 // decoding takes much longer than that; of pixels it would add a fifth to what training does with them. Throws std::runtime_error with only
 // the reason: damage, or why the source's sample cannot be read.
-input::Sample read_entry(const StoredEntry& entry);
+data::Sample read_entry(const StoredEntry& entry);
 
 }  // namespace trainer::datasets

@@ -16,13 +16,13 @@ namespace {
 constexpr size_t kCommitBytes = size_t{16} << 20;
 constexpr std::chrono::seconds kCommitInterval{1};
 
-std::string labels_of(const input::Dataset& dataset) {
+std::string labels_of(const data::Dataset& dataset) {
   std::string labels;
   for (int64_t i = 0; i < dataset.size(); ++i) little_endian::append(labels, static_cast<uint64_t>(dataset.label(i)));
   return labels;
 }
 
-std::string names_of(const input::Dataset& dataset) {
+std::string names_of(const data::Dataset& dataset) {
   std::string names;
   for (int64_t i = 0; i < dataset.size(); ++i) names.append(dataset.name(i)).push_back('\0');
   return names;
@@ -62,7 +62,7 @@ std::pair<std::string, std::string> difference(const PackInfo& before, const Pac
 
 }  // namespace
 
-PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info, const input::Dataset& source)
+PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source)
     : writer_(folder), num_samples_(info.num_samples) {
   // As it is read back: a name that is not UTF-8 changes.
   const auto json = to_json(info);

@@ -18,7 +18,7 @@ class PackWriter {
  public:
   // Begins, or continues what was begun for the same source and options; throws UsageError that names the first difference if it was
   // another. `source`: its samples are not read. Also throws as LmdbWriter.
-  PackWriter(const std::filesystem::path& folder, const PackInfo& info, const input::Dataset& source);
+  PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source);
 
   int64_t num_samples() const { return num_samples_; }
   int64_t num_written() const { return static_cast<int64_t>(writer_.num_entries()) - num_other_entries(kPackVersion) + num_waiting(); }

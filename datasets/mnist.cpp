@@ -22,7 +22,7 @@ constexpr int kMnistSide = 28;
 constexpr size_t kMnistImageBytes = size_t{kMnistSide} * kMnistSide;
 constexpr int kMnistClasses = 10;
 // Of MNIST and of FashionMNIST.
-constexpr SplitSizes kMnistSizes{.train = 60'000, .validation = 10'000};
+constexpr data::SplitSizes kMnistSizes{.train = 60'000, .validation = 10'000};
 constexpr uint32_t kImagesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
 
@@ -33,17 +33,17 @@ struct SplitFiles {
 constexpr SplitFiles kTrainFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
 constexpr SplitFiles kValidationFiles{"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
-class Mnist : public input::Dataset {
+class Mnist : public data::Dataset {
  public:
   // `pixels` and `labels`: what follows the headers of the files, which own the memory.
-  Mnist(input::DatasetInfo info, std::array<FileContent, 2> files, std::span<const uint8_t> pixels, std::span<const uint8_t> labels)
+  Mnist(data::DatasetInfo info, std::array<FileContent, 2> files, std::span<const uint8_t> pixels, std::span<const uint8_t> labels)
       : info_(std::move(info)), files_(std::move(files)), pixels_(pixels), labels_(labels) {}
 
-  const input::DatasetInfo& info() const override { return info_; }
+  const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
 
-  input::Sample read(int64_t index, input::Scratch&) const override {
-    return {.image = input::ImageView::whole(pixels_of(index), 1, kMnistSide, kMnistSide),
+  data::Sample read(int64_t index, data::Scratch&) const override {
+    return {.image = data::ImageView::whole(pixels_of(index), 1, kMnistSide, kMnistSide),
             .values = {},
             .label = labels_[static_cast<size_t>(index)],
             .target = {}};
@@ -58,7 +58,7 @@ class Mnist : public input::Dataset {
  private:
   const uint8_t* pixels_of(int64_t index) const { return pixels_.data() + static_cast<size_t>(index) * kMnistImageBytes; }
 
-  input::DatasetInfo info_;
+  data::DatasetInfo info_;
   std::array<FileContent, 2> files_;
   std::span<const uint8_t> pixels_;
   std::span<const uint8_t> labels_;
@@ -170,7 +170,7 @@ const MnistLayout& fashion_mnist_layout() {
 
 void MnistOptions::describe(KeyTable& keys) { describe_place(keys, "MNIST/raw or FashionMNIST/raw", " The files may end in .gz."); }
 
-input::DatasetInfo mnist_info(const MnistLayout& layout) {
+data::DatasetInfo mnist_info(const MnistLayout& layout) {
   return {.shape = {1, kMnistSide, kMnistSide},
           .is_image = true,
           .num_classes = kMnistClasses,
@@ -197,9 +197,9 @@ fs::path locate_mnist(const MnistLayout& layout, const MnistOptions& options, Lo
 
 }  // namespace
 
-std::unique_ptr<input::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, Split split, Logger& logger) {
+std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, data::Split split, Logger& logger) {
   const auto folder = locate_mnist(layout, options, logger);
-  const auto& names = split == Split::kTrain ? kTrainFiles : kValidationFiles;
+  const auto& names = split == data::Split::kTrain ? kTrainFiles : kValidationFiles;
   const IdxFormat image_format{kImagesMagic, {kMnistSide, kMnistSide}};
   const IdxFormat label_format{kLabelsMagic, {}};
   std::array files = {load_idx(layout, folder, names.images, image_format), load_idx(layout, folder, names.labels, label_format)};
@@ -219,9 +219,9 @@ std::unique_ptr<input::Dataset> open_mnist(const MnistLayout& layout, const Mnis
   return std::make_unique<Mnist>(mnist_info(layout), std::move(files), pixels, labels);
 }
 
-DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options) {
+data::DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options) {
   return {.info = mnist_info(layout),
-          .open = [&layout, options](Split split, Logger& logger) { return open_mnist(layout, options, split, logger); },
+          .open = [&layout, options](data::Split split, Logger& logger) { return open_mnist(layout, options, split, logger); },
           .locate = [&layout, options](Logger& logger) { return locate_mnist(layout, options, logger); },
           .in_folder = [&layout](const fs::path& folder) { return mnist_factory(layout, options_in<MnistOptions>(folder)); },
           .sizes = find_mnist(layout, options.root) ? std::nullopt : std::optional(kMnistSizes),

@@ -22,16 +22,16 @@ const MnistLayout& mnist_layout();
 const MnistLayout& fashion_mnist_layout();
 
 struct MnistOptions : PublishedOptions {
-  void describe(KeyTable& keys) override;
+  void describe(KeyTable& keys);
 };
 
-input::DatasetInfo mnist_info(const MnistLayout& layout);
+data::DatasetInfo mnist_info(const MnistLayout& layout);
 
 // Finds the files (downloads them if they are missing and options.download is set), loads them into memory and checks their headers and
 // all labels. The number of images is free. Throws DataError that names the file, the problem and the remedy.
-std::unique_ptr<input::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, Split split, Logger& logger);
+std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, data::Split split, Logger& logger);
 
 // `layout` must outlive it.
-DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options);
+data::DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options);
 
 }  // namespace trainer::datasets

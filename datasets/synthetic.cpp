@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "base/random.h"
+#include "trainer/random.h"
 
 namespace trainer::datasets {
 namespace {
@@ -50,23 +50,23 @@ int64_t num_values(const std::vector<int64_t>& shape) {
   return product;
 }
 
-class Synthetic : public input::Dataset {
+class Synthetic : public data::Dataset {
  public:
-  Synthetic(input::DatasetInfo info, const SyntheticOptions& options, Split split)
+  Synthetic(data::DatasetInfo info, const SyntheticOptions& options, data::Split split)
       : info_(std::move(info)),
-        size_(split == Split::kTrain ? options.num_train : options.num_validation),
-        seed_(mix_seed(static_cast<uint64_t>(options.seed), split == Split::kTrain ? 0 : 1)),
+        size_(split == data::Split::kTrain ? options.num_train : options.num_validation),
+        seed_(mix_seed(static_cast<uint64_t>(options.seed), split == data::Split::kTrain ? 0 : 1)),
         labels_(options.labels),
         num_values_(static_cast<size_t>(num_values(info_.shape))) {}
 
-  const input::DatasetInfo& info() const override { return info_; }
+  const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return size_; }
   int64_t label(int64_t index) const override {
     SampleRandom random(mix_seed(seed_, static_cast<uint64_t>(index)));
     return draw_label(random);
   }
 
-  input::Sample read(int64_t index, input::Scratch& scratch) const override {
+  data::Sample read(int64_t index, data::Scratch& scratch) const override {
     SampleRandom random(mix_seed(seed_, static_cast<uint64_t>(index)));
     const auto num_targets = info_.num_classes > 0 ? size_t{0} : static_cast<size_t>(info_.num_targets);
     // The label is drawn first, so that it does not depend on the shape.
@@ -83,7 +83,7 @@ class Synthetic : public input::Dataset {
     return labels_ == SyntheticLabels::kRandom ? static_cast<int64_t>(label) : 0;
   }
 
-  input::DatasetInfo info_;
+  data::DatasetInfo info_;
   int64_t size_;
   uint64_t seed_;
   SyntheticLabels labels_;
@@ -119,20 +119,20 @@ void SyntheticOptions::describe(KeyTable& keys) {
   });
 }
 
-input::DatasetInfo synthetic_info(const SyntheticOptions& options) {
+data::DatasetInfo synthetic_info(const SyntheticOptions& options) {
   return {.shape = options.shape, .is_image = false, .num_classes = options.num_classes, .num_targets = options.num_targets};
 }
 
-std::unique_ptr<input::Dataset> open_synthetic(const SyntheticOptions& options, Split split) {
+std::unique_ptr<data::Dataset> open_synthetic(const SyntheticOptions& options, data::Split split) {
   return std::make_unique<Synthetic>(synthetic_info(options), options, split);
 }
 
 void add_synthetic(DatasetRegistry& registry) {
   registry.add<SyntheticOptions>("synthetic", "Random numbers of any shape, with random classes or targets.",
-                                 [](const SyntheticOptions& options) -> DatasetFactory {
+                                 [](const SyntheticOptions& options) -> data::DatasetFactory {
                                    return {.info = synthetic_info(options),
-                                           .open = [options](Split split, Logger&) { return open_synthetic(options, split); },
-                                           .sizes = SplitSizes{options.num_train, options.num_validation}};
+                                           .open = [options](data::Split split, Logger&) { return open_synthetic(options, split); },
+                                           .sizes = data::SplitSizes{options.num_train, options.num_validation}};
                                  });
 }
 

@@ -10,7 +10,7 @@ namespace trainer::datasets {
 
 enum class SyntheticLabels { kRandom, kZero };
 
-struct SyntheticOptions : Options {
+struct SyntheticOptions {
   int64_t num_train = 1024;
   int64_t num_validation = 256;
   std::vector<int64_t> shape = {3, 32, 32};
@@ -18,13 +18,13 @@ struct SyntheticOptions : Options {
   SyntheticLabels labels = SyntheticLabels::kRandom;
   int64_t num_targets = 1;
   int64_t seed = 0;
-  void describe(KeyTable& keys) override;
+  void describe(KeyTable& keys);
 };
 
-input::DatasetInfo synthetic_info(const SyntheticOptions& options);
+data::DatasetInfo synthetic_info(const SyntheticOptions& options);
 
 // Values, and targets if there are no classes, are uniform with mean 0 and variance 1. A sample is a function of (seed, split, index), so
 // that every rank and every read() gets the same one.
-std::unique_ptr<input::Dataset> open_synthetic(const SyntheticOptions& options, Split split);
+std::unique_ptr<data::Dataset> open_synthetic(const SyntheticOptions& options, data::Split split);
 
 }  // namespace trainer::datasets

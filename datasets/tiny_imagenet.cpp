@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kTinySide = 64;
 constexpr int64_t kPublishedClasses = 200;
-constexpr SplitSizes kTinySizes{.train = 100'000, .validation = 10'000};
+constexpr data::SplitSizes kTinySizes{.train = 100'000, .validation = 10'000};
 constexpr const char* kIdsFile = "wnids.txt";
 
 struct TinyClasses {
@@ -94,7 +94,7 @@ ImageList list_training(const fs::path& folder, const TinyClasses& classes) {
   for (const auto& id : classes.ids) {
     if (!is_there(train / id)) throw std::runtime_error(fmt::format("there is no folder {}", (train / id).string()));
   }
-  return list_images({.train = train, .validation = std::nullopt, .class_names = classes.ids}, Split::kTrain, kListingThreads);
+  return list_images({.train = train, .validation = std::nullopt, .class_names = classes.ids}, data::Split::kTrain, kListingThreads);
 }
 
 ImageList list_validation(const fs::path& folder, const TinyClasses& classes) {
@@ -146,7 +146,7 @@ class TinyImagenet {
   }
 
   // `num_classes`: of the factory's info.
-  std::unique_ptr<input::Dataset> open(int64_t num_classes, Split split, Logger& logger) const {
+  std::unique_ptr<data::Dataset> open(int64_t num_classes, data::Split split, Logger& logger) const {
     const auto place = locate(logger);
     try {
       const auto classes = read_tiny_classes(place);
@@ -155,9 +155,9 @@ class TinyImagenet {
         throw std::runtime_error(
             fmt::format("{} lists {}, but {} were expected", (place / kIdsFile).string(), counted(count, "class", "classes"), num_classes));
       }
-      auto images = split == Split::kTrain ? list_training(place, classes) : list_validation(place, classes);
+      auto images = split == data::Split::kTrain ? list_training(place, classes) : list_validation(place, classes);
       return open_image_files(image_files_info(classes.names, kTinySide), std::move(images),
-                              place / (split == Split::kTrain ? "train" : "val"), logger);
+                              place / (split == data::Split::kTrain ? "train" : "val"), logger);
     } catch (const DataError&) {
       throw;
     } catch (const Error& error) {
@@ -183,25 +183,25 @@ const ArchiveSource& tiny_imagenet_archive() {
 
 void TinyImagenetOptions::describe(KeyTable& keys) { describe_place(keys, "tiny-imagenet-200"); }
 
-DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyImagenetOptions& options) {
+data::DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyImagenetOptions& options) {
   const TinyImagenet data(archive, options);
-  DatasetFactory factory{
+  data::DatasetFactory factory{
       .info = image_files_info({}, kTinySide),
       .open = {},
       .default_transforms = {.train = with_imagenet_normalisation("{random_crop: {size: 64, padding: 8}}, random_horizontal_flip"),
                              .validation = with_imagenet_normalisation("")}};
-  factory.info.num_classes = options.download ? kPublishedClasses : input::kUnknownClasses;
+  factory.info.num_classes = options.download ? kPublishedClasses : data::kUnknownClasses;
   const auto folder = data.folder();
   if (!folder && !options.download) factory.missing = data.explain_absence();
   if (folder) {
     try {
       factory.info = image_files_info(read_tiny_classes(*folder).names, kTinySide);
     } catch (const std::runtime_error& reason) {
-      factory.info.num_classes = input::kUnknownClasses;
+      factory.info.num_classes = data::kUnknownClasses;
       factory.missing = data.explain(reason.what());
     }
   }
-  factory.open = [data, num_classes = factory.info.num_classes, missing = factory.missing](Split split, Logger& logger) {
+  factory.open = [data, num_classes = factory.info.num_classes, missing = factory.missing](data::Split split, Logger& logger) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
     return data.open(num_classes, split, logger);
   };

@@ -13,11 +13,11 @@ namespace trainer::datasets {
 const ArchiveSource& tiny_imagenet_archive();
 
 struct TinyImagenetOptions : PublishedOptions {
-  void describe(KeyTable& keys) override;
+  void describe(KeyTable& keys);
 };
 
 // Reads the ids and names of the classes, whose number is free. Without the files there are 200 if they will be downloaded; else the
 // factory tells what is missing, and its open() throws that as a DataError.
-DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyImagenetOptions& options);
+data::DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyImagenetOptions& options);
 
 }  // namespace trainer::datasets

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "models/registry.h"
-#include "nn/init.h"
 #include "nn/layer_observer.h"
 #include "nn/layers.h"
+#include "trainer/nn.h"
 
 namespace trainer::models {
 namespace {
@@ -24,7 +24,7 @@ constexpr nn::BatchNormOptions kNormOptions{.eps = 1e-12, .momentum = 0.4, .lear
 struct AirbenchOptions : ClassifierOptions {
   std::vector<int64_t> widths = {64, 256, 256};
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     describe_num_classes(keys);
     keys.add("widths", widths, {.min = 1, .doc = "Channels of each of the three blocks."});
     keys.refuse("widths", [this]() -> std::string {

@@ -2,14 +2,14 @@
 // 6n + 2 layers, 16, 32 and 64 channels, and shortcuts without weights (option A).
 
 #include "models/registry.h"
-#include "nn/init.h"
 #include "nn/layers.h"
+#include "trainer/nn.h"
 
 namespace trainer::models {
 namespace {
 
 struct CifarResNetOptions : ClassifierOptions {
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     describe_num_classes(keys);
     describe_in_channels(keys);
   }

@@ -1,8 +1,8 @@
 // Two tiny networks for a first run, with the shapes that PyTorch's tutorials use.
 
 #include "models/registry.h"
-#include "nn/init.h"
 #include "nn/layers.h"
+#include "trainer/nn.h"
 
 namespace trainer::models {
 namespace {
@@ -11,7 +11,7 @@ struct DemoLinearOptions : ModelOptions {
   int64_t in_features = 10;
   int64_t out_features = 10;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("in_features", in_features, {.min = 1, .doc = "Values of one sample."});
     keys.add("out_features", out_features, {.min = 1, .doc = "Outputs of the layer."});
   }
@@ -21,7 +21,7 @@ struct DemoLinearOptions : ModelOptions {
 };
 
 struct DemoConvOptions : ClassifierOptions {
-  void describe(KeyTable& keys) override { describe_num_classes(keys); }
+  void describe(KeyTable& keys) { describe_num_classes(keys); }
   std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
 };
 

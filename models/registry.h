@@ -1,14 +1,14 @@
 #pragma once
 // The networks that a configuration can name. To add one, add a file in this folder and its name in CMakeLists.txt (docs/extending.md).
 
-#include "base/keys/key_table.h"
-#include "models/model.h"
+#include "trainer/component.h"
+#include "trainer/model.h"
 
 namespace trainer::models {
 
 // The options of each network are ModelOptions.
 using ModelRegistry = Registry<std::shared_ptr<Model>, const BuildContext&>;
 
-const ModelRegistry& model_registry();
+ModelRegistry& model_registry();
 
 }  // namespace trainer::models

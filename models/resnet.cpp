@@ -4,9 +4,8 @@
 #include <array>
 
 #include "models/registry.h"
-#include "nn/dropout.h"
-#include "nn/init.h"
 #include "nn/layers.h"
+#include "trainer/nn.h"
 
 namespace trainer::models {
 namespace {
@@ -18,7 +17,7 @@ struct ResNetOptions : ClassifierOptions {
   bool zero_init_last_norm = false;
   double dropout = 0.0;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     describe_num_classes(keys);
     describe_in_channels(keys);
     keys.add_choice("stem", stem, {{"imagenet", ResNetStem::kImagenet}, {"cifar", ResNetStem::kCifar}},

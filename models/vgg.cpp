@@ -4,9 +4,8 @@
 #include <array>
 
 #include "models/registry.h"
-#include "nn/dropout.h"
-#include "nn/init.h"
 #include "nn/layers.h"
+#include "trainer/nn.h"
 
 namespace trainer::models {
 namespace {
@@ -17,7 +16,7 @@ struct VggOptions : ClassifierOptions {
   VggHead head = VggHead::kImagenet;
   double dropout = 0.5;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     describe_num_classes(keys);
     describe_in_channels(keys);
     keys.add_choice("head", head, {{"imagenet", VggHead::kImagenet}, {"cifar", VggHead::kCifar}},

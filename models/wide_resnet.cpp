@@ -4,9 +4,8 @@
 #include <fmt/format.h>
 
 #include "models/registry.h"
-#include "nn/dropout.h"
-#include "nn/init.h"
 #include "nn/layers.h"
+#include "trainer/nn.h"
 
 namespace trainer::models {
 namespace {
@@ -16,7 +15,7 @@ struct WideResNetOptions : ClassifierOptions {
   int64_t width = 10;
   double dropout = 0.0;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Layers with weights; 6n + 4 for n blocks per stage."});
     keys.add("width", width, {.min = 1, .doc = "Factor on the channels of the three stages, which are 16, 32 and 64 times it."});
     describe_num_classes(keys);

@@ -8,7 +8,7 @@ usage() {
   cat <<'TEXT'
 usage: scripts/sanitize.sh asan|tsan [MODULE ...]
 Builds unit tests with the address and undefined behaviour sanitizers, or with the thread sanitizer, and runs them.
-  MODULE   those of this module alone (distributed, input, ...); none: all
+  MODULE   those of this module alone (distributed, data, ...); none: all
 TEXT
 }
 

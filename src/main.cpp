@@ -34,13 +34,12 @@ int main(int argc, char** argv) {
   static const std::map<std::string, trainer::ExitCode (*)(const std::vector<std::string>&)> kCommands = {
       {"launch", trainer::cli::launch}, {"runs", trainer::cli::runs}, {"compare", trainer::cli::compare}};
   if (const auto* text = trainer::cli::find_answer(trainer::cli::all_answers(), args)) {
-    return trainer::cli::run_and_report([&] {
+    return trainer::cli::run_program([&] {
       trainer::print_text(*text);
-      trainer::flush_standard_output();
       return trainer::ExitCode::kDone;
     });
   }
-  const int exit_code = trainer::cli::run_and_report([&] {
+  return trainer::cli::run_program([&] {
     trainer::check_working_folder();
     const auto command = args.empty() ? kCommands.end() : kCommands.find(args.front());
     if (command != kCommands.end()) {
@@ -50,10 +49,4 @@ int main(int argc, char** argv) {
     limit_busy_waiting();
     return static_cast<trainer::ExitCode>(trainer::cli::load_training_library()(args));
   });
-  // Also after a failure: what was printed before it may be lost too.
-  const int printed = trainer::cli::run_and_report([] {
-    trainer::flush_standard_output();
-    return trainer::ExitCode::kDone;
-  });
-  return exit_code != 0 ? exit_code : printed;
 }

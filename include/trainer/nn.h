@@ -1,11 +1,27 @@
 #pragma once
-// Batch normalisation over the joined batch of all ranks: torch.nn.SyncBatchNorm, also on the CPU.
+// Layers that a run can count on: initial values and dropout masks from its generators, batch normalisation over the joined batch of all
+// ranks (torch.nn.SyncBatchNorm, also on the CPU), and kernels that are faster than LibTorch's on the CPU. And losses.
 
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <utility>
 
+#include "trainer/component.h"
 #include "trainer/distributed.h"
 
 namespace trainer::nn {
+
+namespace convolution {
+enum class Tile : int64_t;
+}
+namespace fused_norm {
+struct Layer;
+struct ScaleAndShift;
+}  // namespace fused_norm
 
 // From now on, each torch::nn::BatchNorm1d, BatchNorm2d and BatchNorm3d in the tree of `module` normalises, in training, the batches of all
 // ranks of the group as one batch: torch.nn.SyncBatchNorm.convert_sync_batch_norm(). The modules stay what they are, because a C++ network
@@ -23,5 +39,162 @@ namespace trainer::nn {
 // nor for torch::InferenceMode in training; layers of torch::jit modules are not converted. `module` itself is converted if it is a batch
 // normalisation in a std::shared_ptr.
 void convert_sync_batch_norm(torch::nn::Module& module, std::shared_ptr<const distributed::ProcessGroup> group);
+
+// torch.nn.BatchNorm2d's, with its defaults.
+struct BatchNormOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;  // empty: the running statistics are the plain average over all batches
+  bool learns_weight = true;             // false: the weight stays 1; it is a buffer then, not a parameter
+};
+
+// Normalises [N, C, H, W] over N, H, W. Parameter and buffer names are PyTorch's: weight, bias, running_mean, running_var,
+// num_batches_tracked. Semantics of torch.nn.BatchNorm2d (affine, tracking running statistics).
+class BatchNorm2d : public torch::nn::Module {
+ public:
+  explicit BatchNorm2d(int64_t num_channels, const BatchNormOptions& options = {});
+  // Throws UsageError in training when a channel has a single value, because its variance is undefined. An empty batch gives an empty
+  // output and zero gradients, and does not change the running statistics.
+  torch::Tensor forward(const torch::Tensor& x) { return apply(x, {}, /*relu=*/false); }
+  // relu(forward(x) + residual), with nothing added if `residual` is undefined.
+  torch::Tensor forward_relu(const torch::Tensor& x, const torch::Tensor& residual = {}) { return apply(x, residual, /*relu=*/true); }
+  // From now on computes by one operator (nn/fused_norm), where that takes the input, instead of one for each of normalisation, addition
+  // and ReLU.
+  void use_fused_operator() { is_fused_ = true; }
+  bool uses_fused_operator() const { return is_fused_; }
+  // In evaluation the layer computes x * scale + shift, [C] each.
+  fused_norm::ScaleAndShift evaluation_scale_and_shift() const;
+
+  // As in Python's Module.to, but not in LibTorch's, num_batches_tracked stays int64.
+  using torch::nn::Module::to;
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Dtype dtype, bool non_blocking = false) override;
+
+  // From now on the layer is in evaluation also while its network is in training: it uses its running statistics and keeps them.
+  void freeze_statistics();
+  void train(bool on = true) override;
+
+  // Whether batches in training update the running statistics and num_batches_tracked. By default they do.
+  void set_updates_statistics(bool updates) { updates_statistics_ = updates; }
+
+  torch::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+
+ protected:
+  double eps() const { return options_.eps; }
+  // The weight of the next batch in the running statistics.
+  double next_batch_weight() const;
+  void count_batch();
+  // The running mean and variance for a batch in training to update: copies if it must not change those of the layer.
+  std::pair<torch::Tensor, torch::Tensor> statistics_to_update() const;
+  // The ranks whose batches are normalised together in training; null: this rank's batch alone.
+  virtual std::shared_ptr<const distributed::ProcessGroup> joined_group() const { return nullptr; }
+  virtual torch::Tensor normalise(const torch::Tensor& x);
+
+ private:
+  torch::Tensor apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
+  fused_norm::Layer evaluation_layer() const;
+  torch::Tensor apply_fused(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
+  void check_count(const torch::Tensor& x) const;
+
+  BatchNormOptions options_;
+  bool is_fused_ = false;
+  bool has_frozen_statistics_ = false;
+  bool updates_statistics_ = true;
+};
+
+using BatchNormPtr = std::shared_ptr<BatchNorm2d>;
+
+// Makes the norm layers of a network, all of one kind.
+class NormFactory {
+ public:
+  using Make = std::function<BatchNormPtr(int64_t num_channels, const BatchNormOptions& options)>;
+
+  explicit NormFactory(Make make) : make_(std::move(make)) {}
+  BatchNormPtr operator()(int64_t num_channels, const BatchNormOptions& options = {}) const { return make_(num_channels, options); }
+
+ private:
+  Make make_;
+};
+
+struct Conv2dOptions {
+  int64_t stride = 1;
+  int64_t padding = 0;
+  bool bias = false;
+};
+
+// torch.nn.Conv2d with a square kernel and zero padding.
+class Conv2d : public torch::nn::Module {
+ public:
+  Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
+  torch::Tensor forward(const torch::Tensor& input);  // [N, C, H, W]
+  // Uses the kernels of this program from now on where they are faster: Winograd's algorithm (convolution::fastest_tile), and the gradient
+  // of the weights of a strided 3×3 convolution.
+  void use_winograd(convolution::Tile largest_tile) { largest_tile_ = largest_tile; }
+
+  // The tile of Winograd's algorithm for this input, which under autocast has its type already; empty: LibTorch's convolution.
+  std::optional<convolution::Tile> winograd_tile(const torch::Tensor& x) const;
+
+  torch::Tensor weight;
+  torch::Tensor bias;  // undefined without bias
+
+ private:
+  std::optional<convolution::Tile> largest_tile_;
+  int64_t stride_;
+  int64_t padding_;
+};
+
+// The two convolutions of residual networks, without bias; the 3×3 one pads by 1.
+std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
+std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
+
+// relu(norm(convolution(x)) + residual), with nothing added if `residual` is undefined. In evaluation without gradients, if both layers use
+// kernels of this program, it is one convolution with other weights.
+torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual = {});
+
+// torch.nn.Linear.
+class Linear : public torch::nn::Module {
+ public:
+  Linear(int64_t in_features, int64_t out_features, bool has_bias = true);
+  torch::Tensor forward(const torch::Tensor& x);  // [N, in_features]
+
+  torch::Tensor weight;
+  torch::Tensor bias;  // undefined without bias
+};
+
+// Dropout whose mask is drawn from `generator`, on the generator's device. The train step reseeds it before each step.
+class Dropout : public torch::nn::Module {
+ public:
+  Dropout(double p, at::Generator generator);
+  // Identity in eval mode and for p = 0; otherwise keeps each value with probability 1 - p and scales it by 1 / (1 - p).
+  torch::Tensor forward(const torch::Tensor& x);
+
+ private:
+  double p_;
+  at::Generator generator_;
+};
+
+// Initial values from a generator that the caller provides; the process-wide generator is never used. Formulas of torch.nn.init and of the
+// layers' own reset_parameters.
+
+// Normal with std sqrt(2 / fan_out), as in torchvision's ResNet and VGG convolutions.
+void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator);
+// Fills weight and bias (if defined) uniformly in ±1/sqrt(fan_in), the default of nn.Conv2d and nn.Linear.
+void default_uniform_(torch::Tensor weight, torch::Tensor bias, at::Generator generator);
+void normal_(torch::Tensor tensor, double mean, double std, at::Generator generator);
+
+// Applies kaiming_normal_fan_out_ to the weight of every Conv2d below `network`, in the order of its modules; a bias becomes 0.
+void init_convolutions_(const torch::nn::Module& network, const at::Generator& generator);
+
+class Loss {
+ public:
+  virtual ~Loss() = default;
+  // Mean over the batch, a scalar of float32 or wider. `outputs` [N, K]; `targets` int64 [N], or the
+  // probability of each class [N, K] in a floating type, for a loss with classes; else the outputs' shape and a floating type.
+  virtual torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const = 0;
+  // True when targets are class labels.
+  virtual bool has_classes() const = 0;
+};
+
+using LossRegistry = Registry<std::unique_ptr<Loss>>;
+LossRegistry& loss_registry();
 
 }  // namespace trainer::nn

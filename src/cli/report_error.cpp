@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/printable.h"
+#include "base/standard_output.h"
 #include "world/threads.h"
 
 namespace trainer::cli {
@@ -35,6 +36,15 @@ int run_and_report(const std::function<ExitCode()>& command) {
     const auto limit = world::explain_thread_limit(error);
     return report_error(limit.empty() ? error.what() : limit, ExitCode::kFailure);
   }
+}
+
+int run_program(const std::function<ExitCode()>& command) {
+  const int exit_code = run_and_report(command);
+  const int printed = run_and_report([] {
+    flush_standard_output();
+    return ExitCode::kDone;
+  });
+  return exit_code != 0 ? exit_code : printed;
 }
 
 }  // namespace trainer::cli

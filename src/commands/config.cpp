@@ -2,6 +2,7 @@
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
+#include "commands/plugin_option.h"
 #include "config/origins.h"
 #include "config/reference.h"
 #include "session/registries.h"
@@ -17,6 +18,7 @@ ExitCode config(const std::vector<std::string>& args) {
   reference->add_option("name", name, "a section (optimizer), a component (optimizer.sgd) or a key (training.epochs); default: everything");
   std::string format = "text";
   reference->add_option("--format", format, "text or markdown")->check(CLI::IsMember({"text", "markdown"}));
+  add_plugin_option(*reference);
 
   auto* show = app.add_subcommand("show", "show a file with its overrides and defaults, as training uses it");
   config::ExperimentSource source;

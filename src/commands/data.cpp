@@ -17,9 +17,9 @@
 #include "commands/output.h"
 #include "commands/sample_grid.h"
 #include "commands/sample_progress.h"
+#include "data/sharded_sampler.h"
+#include "data/unreadable_samples.h"
 #include "drawing/draw.h"
-#include "input/distributed_sampler.h"
-#include "input/unreadable_samples.h"
 #include "reporting/evaluation.h"
 #include "session/build.h"
 #include "session/image_notes.h"
@@ -34,7 +34,7 @@ struct ShowOptions {
   int64_t count = 64;
 };
 
-void refuse_picture_over(const input::Dataset& dataset, const std::filesystem::path& output) {
+void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::path& output) {
   std::error_code none;
   const auto file = std::filesystem::canonical(output, none);
   if (none) return;
@@ -48,7 +48,7 @@ void refuse_picture_over(const input::Dataset& dataset, const std::filesystem::p
 }
 
 // A line for each of these samples' classes whose number stands in the picture, because it has no letters for its name.
-std::string numbered_classes(const input::Dataset& dataset, const input::SampleList& samples) {
+std::string numbered_classes(const data::Dataset& dataset, const data::SampleList& samples) {
   std::string lines;
   if (dataset.info().class_names.empty()) return lines;
   std::set<int64_t> labels;
@@ -62,36 +62,36 @@ std::string numbered_classes(const input::Dataset& dataset, const input::SampleL
 
 void show(const config::Experiment& experiment, const ShowOptions& options) {
   refuse_file_of_run(options.output);
-  input::check_image_extension(options.output);
+  data::check_image_extension(options.output);
   const auto logger = make_console_logger();
   const auto data = session::open_samples(experiment, *logger);
   const auto& dataset = data.train.dataset();
   if (!dataset.info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.component.name));
   refuse_picture_over(dataset, options.output);
   if (data.validation.exists()) refuse_picture_over(data.validation.dataset(), options.output);
-  input::DistributedSampler sampler(session::make_sampler(experiment, data.train), {});
+  data::ShardedSampler sampler(session::make_sampler(experiment, data.train), {});
   sampler.set_epoch(options.epoch);
   const auto samples = sampler.samples();
   const auto size = static_cast<int64_t>(samples.size());
   const auto count = std::min(options.count, size);
   const auto shown = samples.slice(0, count);
-  input::write_image_file(options.output, draw_sample_grid(experiment, dataset, shown, options.epoch));
+  data::write_image_file(options.output, draw_sample_grid(experiment, dataset, shown, options.epoch));
   print_written(options.output, "the first {} of {} training images in epoch {}{}", count, size, options.epoch,
                 numbered_classes(dataset, shown));
 }
 
 // Prints a line for each sample that cannot be used, and returns how many there are. Adds the others to the notes.
-size_t check_samples(const char* part, const input::Dataset& dataset, int num_threads, session::ImageNotes& notes, Logger& logger) {
+size_t check_samples(const char* part, const data::Dataset& dataset, int num_threads, session::ImageNotes& notes, Logger& logger) {
   SampleProgress progress(fmt::format("{}: read", part), 0, dataset.size(), logger);
   const auto report = [&](int64_t num_read) {
     progress.update(num_read);
     return stop_signal() == 0;
   };
   notes.begin_part(part, dataset);
-  const auto visit = [&](int64_t index, const input::Sample& sample) {
+  const auto visit = [&](int64_t index, const data::Sample& sample) {
     if (dataset.info().is_image) notes.add(index, sample);
   };
-  const auto unreadable = input::find_unreadable_samples(dataset, num_threads, report, visit);
+  const auto unreadable = data::find_unreadable_samples(dataset, num_threads, report, visit);
   progress.clear();
   for (const auto& [index, reason] : unreadable) print("{} {}: {}\n", part, printable_line(dataset.describe(index)), reason);
   if (stop_signal() != 0) throw Error("stopped on request before all samples were read", ExitCode::kStopped);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/keys/key.h"
 #include "base/log.h"
 #include "commands/output.h"
 #include "config/reader.h"
@@ -18,7 +19,7 @@ std::vector<std::string> downloadable_datasets() {
   for (const auto& component : datasets::dataset_registry().components()) {
     const auto options = component.make_options();
     KeyTable table;
-    options->describe(table);
+    options->add_keys(table);
     if (std::ranges::find(table.keys(), "download", &Key::name) != table.keys().end()) names.push_back(component.name);
   }
   return names;
@@ -42,8 +43,8 @@ void download(const DownloadArguments& arguments) {
   for (const auto& name : names) {
     const auto yaml = fmt::format("[{}: {{root: {}, download: true}}]", name, nlohmann::json(root).dump());
     const auto dataset = registry.make(config::read_components(yaml, "--root", registry).front());
-    const auto num_train = dataset.open(datasets::Split::kTrain, *logger)->size();
-    const auto num_validation = dataset.open(datasets::Split::kValidation, *logger)->size();
+    const auto num_train = dataset.open(data::Split::kTrain, *logger)->size();
+    const auto num_validation = dataset.open(data::Split::kValidation, *logger)->size();
     if (is_standard_output_closed()) continue;
     print("{}: {} training and {} validation images in {}\n", name, num_train, num_validation, root);
   }

@@ -24,13 +24,13 @@ namespace trainer::commands {
 namespace {
 
 namespace fs = std::filesystem;
-using datasets::Split;
+using data::Split;
 
 struct Part {
   const char* title;
   const char* folder;  // in the output
   Split split;
-  std::unique_ptr<input::Dataset> source;
+  std::unique_ptr<data::Dataset> source;
 };
 
 void throw_if_stopped() {
@@ -62,7 +62,7 @@ Descriptor begin_output(const fs::path& output) {
   throw Error(fmt::format("cannot write {}: {}", marker.string(), explain_refusal(marker, {errno, std::generic_category()})));
 }
 
-datasets::PackInfo pack_info(const config::Experiment& experiment, const datasets::DatasetFactory& factory, const input::Dataset& source,
+datasets::PackInfo pack_info(const config::Experiment& experiment, const data::DatasetFactory& factory, const data::Dataset& source,
                              const datasets::PackOptions& options) {
   datasets::PackInfo info{.source = experiment.dataset.component.name,
                           .num_samples = source.size(),
@@ -141,7 +141,7 @@ void add_pack_options(CLI::App& app, PackArguments& arguments) {
   app.add_flag("--raw", arguments.options.raw, "store pixels instead of image files: larger, but nothing is decoded in training");
   app.add_option("--resize", arguments.options.resize,
                  "make the shorter edge of larger images so long; image files become JPEG files of quality 95")
-      ->check(CLI::Range(int64_t{1}, static_cast<int64_t>(input::kMaxPixels)));
+      ->check(CLI::Range(int64_t{1}, static_cast<int64_t>(data::kMaxPixels)));
 }
 
 void pack(const config::Experiment& experiment, const PackArguments& arguments, int num_threads) {

@@ -8,6 +8,7 @@
 #include "commands/command.h"
 #include "commands/evaluation_text.h"
 #include "commands/output.h"
+#include "commands/plugin_option.h"
 #include "reporting/evaluation.h"
 #include "reporting/line.h"
 #include "session/evaluation.h"
@@ -45,8 +46,9 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   app.add_option("overrides", request.overrides, "keys to set to other values than in the experiment, such as validation.batch_size=64")
       ->type_name("key=value");
   cli::add_rank_flags(app, arguments.rank_env);
+  add_plugin_option(app);
   cli::parse(app, args);
-  if (!split.empty()) request.split = split == "train" ? datasets::Split::kTrain : datasets::Split::kValidation;
+  if (!split.empty()) request.split = split == "train" ? data::Split::kTrain : data::Split::kValidation;
   return arguments;
 }
 
@@ -54,7 +56,7 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
                   session::EvaluationResult result) {
   auto& measured = result.measured;
   const auto progress = file.progress();
-  const bool is_training_set = arguments.request.split == datasets::Split::kTrain;
+  const bool is_training_set = arguments.request.split == data::Split::kTrain;
   const reporting::Evaluation evaluation{.split = result.is_all     ? "all"
                                                   : is_training_set ? "train"
                                                                     : "validation",

@@ -12,8 +12,9 @@
 #include "commands/command.h"
 #include "commands/file_of_run.h"
 #include "commands/output.h"
+#include "commands/plugin_option.h"
+#include "data/pipeline.h"
 #include "engine/torchscript.h"
-#include "input/pipeline.h"
 #include "onnx/convert.h"
 #include "session/build.h"
 #include "session/network_description.h"
@@ -71,7 +72,7 @@ std::string write(const std::filesystem::path& output, const std::string& format
   std::string content, note;
   if (format == "onnx" || format == "torchscript") {
     const auto info = session::samples_of(experiment, file);
-    const auto shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
+    const auto shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
     content = format == "onnx" ? to_onnx(model, shape, info.class_names)
                                : engine::to_torchscript(model, shape, session::describe_network(experiment, file));
     if (format == "onnx") note = fmt::format("\nThe network takes samples of shape {}, in batches of any size.", fmt::join(shape, "x"));
@@ -106,6 +107,7 @@ ExitCode export_model(const std::vector<std::string>& args) {
       ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript", "onnx"}));
   app.add_option("--output", output, "where to write it")->required()->type_name("FILE");
   app.add_flag("--ema", ema, "export the averaged parameters");
+  add_plugin_option(app);
   cli::parse(app, args);
 
   format = choose_format(format, output);

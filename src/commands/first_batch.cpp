@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "commands/image_grid.h"
-#include "input/pipeline.h"
+#include "data/pipeline.h"
 #include "reporting/evaluation.h"
 #include "session/random_streams.h"
 
@@ -26,27 +26,27 @@ int64_t num_shown(const std::vector<int64_t>& shape, int64_t batch_size) {
   return std::min(columns * columns, batch_size);
 }
 
-input::Normalize normalisation_of(const config::Experiment& experiment) {
+data::Normalize normalisation_of(const config::Experiment& experiment) {
   const auto& transforms = experiment.dataset.train_transforms;
   const auto found = std::ranges::find(transforms, "normalize", &ComponentConfig::name);
-  return found == transforms.end() ? input::Normalize() : dynamic_cast<const input::Normalize&>(*found->options);
+  return found == transforms.end() ? data::Normalize() : dynamic_cast<const data::Normalize&>(*found->options);
 }
 
-FirstBatch read(const config::Experiment& experiment, const input::Dataset& dataset, const input::SampleList& samples) {
-  const input::Pipeline pipeline(experiment.dataset.train_transforms, dataset.info(), {torch::kFloat32, /*channels_last=*/false});
-  const input::EpochSeeds seeds(session::augmentation_seed(experiment), /*number=*/0);
+FirstBatch read(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples) {
+  const data::Pipeline pipeline(experiment.dataset.train_transforms, dataset.info(), {torch::kFloat32, /*channels_last=*/false});
+  const data::EpochSeeds seeds(session::augmentation_seed(experiment), /*number=*/0);
   const auto count = static_cast<int64_t>(samples.size());
   auto sizes = pipeline.output_shape();
   sizes.insert(sizes.begin(), count);
   FirstBatch batch{torch::zeros(sizes), torch::zeros({count}, torch::kInt64)};
-  input::Scratch scratch;
-  input::PictureMemory memory;
+  data::Scratch scratch;
+  data::PictureMemory memory;
   for (int64_t i = 0; i < count; ++i) {
     const auto which = samples[static_cast<size_t>(i)];
     try {
       const auto sample = dataset.read(which.index, scratch);
       pipeline.write(sample, seeds, which, memory, batch.images[i].data_ptr<float>());
-      if (input::refusal_of_label(sample.label, dataset.info().num_classes).empty()) batch.targets[i] = sample.label;
+      if (data::refusal_of_label(sample.label, dataset.info().num_classes).empty()) batch.targets[i] = sample.label;
     } catch (const std::exception&) {
       // The training reports it, or leaves it out.
     }
@@ -54,7 +54,7 @@ FirstBatch read(const config::Experiment& experiment, const input::Dataset& data
   return batch;
 }
 
-torch::Tensor without_normalisation(const torch::Tensor& images, const input::Normalize& normalize) {
+torch::Tensor without_normalisation(const torch::Tensor& images, const data::Normalize& normalize) {
   if (normalize.mean.empty()) return images.clamp(0, 1);
   const auto of_channels = [](const std::vector<double>& values) { return torch::tensor(values, torch::kFloat32).view({1, -1, 1, 1}); };
   return (images * of_channels(normalize.std) + of_channels(normalize.mean)).clamp(0, 1);

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/keys/key_table.h"
 #include "drawing/rgb_image.h"
+#include "trainer/keys.h"
 
 namespace trainer::commands {
 

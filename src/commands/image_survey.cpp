@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "commands/sample_progress.h"
-#include "input/image_file.h"
-#include "input/picture.h"
-#include "input/pipeline.h"
+#include "data/image_file.h"
+#include "data/picture.h"
+#include "data/pipeline.h"
 #include "trainer/error.h"
 #include "world/host_resources.h"
 
@@ -30,10 +30,10 @@ struct Unreadable {
 };
 
 // Makes the function of one thread, which gets samples and their positions in the list of indices.
-using MakeReader = std::function<std::function<void(const input::Sample&, size_t position)>()>;
+using MakeReader = std::function<std::function<void(const data::Sample&, size_t position)>()>;
 
 // Passes the samples to readers, one for each processor. A sample whose reader throws std::runtime_error, but no Error, is unreadable.
-Unreadable read_samples(const input::Dataset& dataset, const std::vector<int64_t>& indices, const std::string& what, Logger& logger,
+Unreadable read_samples(const data::Dataset& dataset, const std::vector<int64_t>& indices, const std::string& what, Logger& logger,
                         const MakeReader& make_reader) {
   std::atomic<size_t> next = 0;
   std::atomic<size_t> num_done = 0;
@@ -43,7 +43,7 @@ Unreadable read_samples(const input::Dataset& dataset, const std::vector<int64_t
   const auto work = [&] {
     try {
       const auto read = make_reader();
-      input::Scratch scratch;
+      data::Scratch scratch;
       for (size_t i = next++; i < indices.size(); i = next++) {
         try {
           read(dataset.read(indices[i], scratch), i);
@@ -82,14 +82,14 @@ Unreadable read_samples(const input::Dataset& dataset, const std::vector<int64_t
 
 }  // namespace
 
-ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger) {
+ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger) {
   std::vector<ImageSize> sizes(indices.size());
   const auto unreadable = read_samples(dataset, indices, "sizes: read", logger, [&] {
-    return [&, memory = std::make_shared<input::PictureMemory>()](const input::Sample& sample, size_t position) {
+    return [&, memory = std::make_shared<data::PictureMemory>()](const data::Sample& sample, size_t position) {
       if (sample.encoded.empty()) {
         sizes[position] = {sample.image.window_height, sample.image.window_width};
       } else {
-        const input::Picture picture(sample.encoded, *memory);
+        const data::Picture picture(sample.encoded, *memory);
         sizes[position] = {picture.height(), picture.width()};
       }
       notes.add(indices[position], sample);
@@ -100,9 +100,9 @@ ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>&
   return {.sizes = std::move(sizes), .num_unreadable = unreadable.count, .first_unreadable = first};
 }
 
-PixelStatistics measure_pixels(const input::Dataset& dataset, const std::vector<int64_t>& indices,
+PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<int64_t>& indices,
                                const std::vector<ComponentConfig>& transforms, Logger& logger) {
-  const input::Pipeline pipeline(transforms, dataset.info(), {torch::kFloat32, /*channels_last=*/false});
+  const data::Pipeline pipeline(transforms, dataset.info(), {torch::kFloat32, /*channels_last=*/false});
   const auto& shape = pipeline.output_shape();
   const auto num_channels = static_cast<size_t>(shape[0]);
   const auto plane = static_cast<size_t>(shape[1] * shape[2]);
@@ -110,13 +110,13 @@ PixelStatistics measure_pixels(const input::Dataset& dataset, const std::vector<
   std::vector<uint64_t> sums(num_channels), squares(num_channels);
   const auto unreadable = read_samples(dataset, indices, "pixels: read", logger, [&] {
     struct Memory {
-      input::PictureMemory picture;
+      data::PictureMemory picture;
       std::vector<float> values;
     };
     auto memory = std::make_shared<Memory>();
     memory->values.resize(num_channels * plane);
-    return [&, memory](const input::Sample& sample, size_t position) {
-      pipeline.write(sample, input::EpochSeeds(0, 0), {indices[position]}, memory->picture, memory->values.data());
+    return [&, memory](const data::Sample& sample, size_t position) {
+      pipeline.write(sample, data::EpochSeeds(0, 0), {indices[position]}, memory->picture, memory->values.data());
       for (size_t c = 0; c < num_channels; ++c) {
         uint64_t sum = 0, square = 0;
         for (size_t i = 0; i < plane; ++i) {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "base/keys/registry.h"
 #include "base/log.h"
-#include "input/dataset.h"
+#include "data/dataset.h"
 #include "session/image_notes.h"
+#include "trainer/component.h"
 
 namespace trainer::commands {
 
@@ -36,11 +36,11 @@ inline constexpr size_t kWorthShowing = 500;
 
 // The sizes of these samples, which are images of the latest part of `notes`, to which they are added. `logger` receives the progress.
 // Reads in several threads. Throws Error, but leaves out images that cannot be read.
-ImageSizes find_sizes(const input::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger);
+ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger);
 
 // The statistics of these samples after `transforms`, without normalize. They are exact and do not depend on the order of the additions.
 // Throws as find_sizes(), and DataError if none can be read.
-PixelStatistics measure_pixels(const input::Dataset& dataset, const std::vector<int64_t>& indices,
+PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<int64_t>& indices,
                                const std::vector<ComponentConfig>& transforms, Logger& logger);
 
 }  // namespace trainer::commands

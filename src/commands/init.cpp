@@ -15,8 +15,8 @@
 #include "commands/output.h"
 #include "commands/starting_file.h"
 #include "config/reader.h"
+#include "data/transforms/transform.h"
 #include "datasets/registry.h"
-#include "input/transforms/transform.h"
 #include "session/image_notes.h"
 #include "session/registries.h"
 #include "world/host_resources.h"
@@ -25,7 +25,7 @@ namespace trainer::commands {
 namespace {
 
 namespace fs = std::filesystem;
-using datasets::Split;
+using data::Split;
 
 // More images say hardly more about the mean of their pixels.
 constexpr int64_t kMostMeasured = 2000;
@@ -54,7 +54,7 @@ std::vector<Node> candidates(const fs::path& data) {
   return sections;
 }
 
-datasets::DatasetFactory make_factory(const Node& section) {
+data::DatasetFactory make_factory(const Node& section) {
   auto registries = session::all_registries();
   registries.check = {};
   auto root = Node::map();
@@ -68,8 +68,8 @@ datasets::DatasetFactory make_factory(const Node& section) {
 
 struct FoundData {
   Node section;
-  datasets::DatasetFactory factory;
-  std::unique_ptr<input::Dataset> train;
+  data::DatasetFactory factory;
+  std::unique_ptr<data::Dataset> train;
 };
 
 FoundData find_data(const fs::path& data, Logger& logger) {
@@ -107,9 +107,9 @@ std::string experiment_name(const fs::path& data) {
 }
 
 // The sizes of at most kMostMeasured images. Warns of those that cannot be read, and counts them in `facts`.
-ImageSizes survey(const char* part, const input::Dataset& dataset, DatasetFacts& facts, session::ImageNotes& notes, Logger& logger) {
+ImageSizes survey(const char* part, const data::Dataset& dataset, DatasetFacts& facts, session::ImageNotes& notes, Logger& logger) {
   notes.begin_part(part, dataset);
-  const auto indices = input::evenly_spaced(dataset.size(), kMostMeasured);
+  const auto indices = data::evenly_spaced(dataset.size(), kMostMeasured);
   auto sizes = find_sizes(dataset, indices, notes, logger);
   facts.num_read += static_cast<int64_t>(indices.size());
   facts.num_unreadable += sizes.num_unreadable;
@@ -128,18 +128,18 @@ std::string file_for(const fs::path& data, Logger& logger) {
   facts.images_per_class.resize(static_cast<size_t>(facts.info.num_classes));
   for (int64_t i = 0; i < train.size(); ++i) {
     const auto label = train.label(i);
-    const auto refusal = input::refusal_of_label(label, facts.info.num_classes);
+    const auto refusal = data::refusal_of_label(label, facts.info.num_classes);
     if (!refusal.empty()) throw DataError(fmt::format("{}: {}", train.describe(i), refusal));
     ++facts.images_per_class[static_cast<size_t>(label)];
   }
-  const auto indices = input::evenly_spaced(train.size(), kMostMeasured);
+  const auto indices = data::evenly_spaced(train.size(), kMostMeasured);
   if (indices.size() >= kWorthShowing && !world::can_redraw_lines()) {
     logger.info("measures the sizes and the pixels of {} training images", indices.size());
   }
   session::ImageNotes notes;
   facts.sizes = survey("training", train, facts, notes, logger);
   if (facts.sizes.sizes.empty()) throw DataError(facts.sizes.first_unreadable);
-  std::unique_ptr<input::Dataset> validation;
+  std::unique_ptr<data::Dataset> validation;
   if (found.factory.has_validation) {
     validation = found.factory.open(Split::kValidation, *warnings);
     facts.num_validation = validation->size();
@@ -149,7 +149,7 @@ std::string file_for(const fs::path& data, Logger& logger) {
   const auto preparation = choose_preparation(facts);
   std::string list;
   for (const auto& line : preparation.validation) list += '\n' + line;
-  const auto transforms = config::read_components(list.empty() ? "[]" : list, "the transforms", input::transform_registry());
+  const auto transforms = config::read_components(list.empty() ? "[]" : list, "the transforms", data::transform_registry());
   return starting_file(facts, preparation, measure_pixels(train, indices, transforms, logger));
 }
 

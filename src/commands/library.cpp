@@ -1,14 +1,30 @@
-// The function by which the executable calls the commands (cli/training_library.h).
+// What the library offers of the program: the function by which the executable calls the commands (cli/training_library.h), and
+// trainer/trainer.h.
 
+#include "base/inherited_state.h"
+#include "base/signal.h"
 #include "cli/report_error.h"
 #include "cli/training_library.h"
 #include "commands/command.h"
+#include "trainer/trainer.h"
 
-namespace trainer::commands {
+namespace trainer {
+namespace commands {
 
 extern "C" [[gnu::visibility("default")]] int trainer_run_command(const std::vector<std::string>& args) {
   static_assert(std::is_same_v<decltype(&trainer_run_command), cli::TrainingLibraryEntry>);
   return cli::run_and_report([&] { return run(args); });
 }
 
-}  // namespace trainer::commands
+}  // namespace commands
+
+int main(int argc, char** argv) {
+  repair_inherited_state();
+  block_stop_signals();
+  return cli::run_program([&] {
+    check_working_folder();
+    return commands::run({argv + 1, argv + argc});
+  });
+}
+
+}  // namespace trainer

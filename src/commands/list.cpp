@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
+#include "commands/plugin_option.h"
 #include "session/registries.h"
 
 namespace trainer::commands {
@@ -23,7 +24,8 @@ std::vector<Family> families(const config::Registries& registries) {
           {"samplers", &registries.samplers},
           {"optimizers", &registries.optimizers},
           {"lr_schedulers", &registries.lr_schedulers},
-          {"losses", &registries.losses}};
+          {"losses", &registries.losses},
+          {"sinks", &registries.sinks}};
 }
 
 }  // namespace
@@ -35,17 +37,19 @@ std::vector<std::string> family_names() {
 }
 
 ExitCode list(const std::vector<std::string>& args) {
-  const auto registries = session::all_registries();
   CLI::App app("Lists the components that an experiment file can name; `trainer config reference` shows their keys.", "trainer list");
   std::string which;
   const auto names = family_names();
   app.add_option("family", which, "one of " + join(names, ", ") + "; default: the names of all")
       ->check(CLI::IsMember(names))
       ->option_text("NAME");  // not the names once more
+  add_plugin_option(app);
   cli::parse(app, args);
+  const auto registries = session::all_registries();
   if (which.empty()) {
     for (const auto& [name, registry] : families(registries)) {
-      print("{}", cli::wrap_help(fmt::format("{:<18}{}", name, join(registry->names(), ", "))));
+      print("{}", cli::wrap_help(
+                      fmt::format("{:<18}{}", name, registry->names().empty() ? "(those of plug-ins)" : join(registry->names(), ", "))));
     }
     print("\n`trainer list FAMILY` says what each of them is.\n");
     return ExitCode::kDone;

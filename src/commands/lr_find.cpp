@@ -9,11 +9,11 @@
 #include "commands/next_command.h"
 #include "commands/output.h"
 #include "inspection/lr_range_test.h"
-#include "reporting/events.h"
 #include "reporting/line.h"
 #include "reporting/plot.h"
 #include "reporting/progress_bar.h"
 #include "session/session.h"
+#include "trainer/events.h"
 #include "world/host_resources.h"
 #include "world/terminal.h"
 

@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "config/reader.h"
-#include "input/image_file.h"
+#include "data/image_file.h"
 
 namespace trainer::commands {
 namespace {
@@ -18,42 +18,42 @@ constexpr int kJpegQuality = 95;
 class EntryMaker {
  public:
   // `resize`: null if options.resize is not set.
-  EntryMaker(const datasets::PackOptions& options, const input::ImageTransform* resize) : options_(options), resize_(resize) {}
+  EntryMaker(const datasets::PackOptions& options, const data::ImageTransform* resize) : options_(options), resize_(resize) {}
 
-  std::string make(const input::Sample& sample) {
+  std::string make(const data::Sample& sample) {
     const bool is_file = !sample.encoded.empty();
     const bool stays_file = is_file && !options_.raw;
     if (stays_file && resize_ == nullptr) return datasets::file_entry(sample.encoded);
-    auto picture = is_file ? input::Picture(sample.encoded, memory_) : input::Picture(sample.image, memory_);
+    auto picture = is_file ? data::Picture(sample.encoded, memory_) : data::Picture(sample.image, memory_);
     const bool is_larger = options_.resize && std::min(picture.height(), picture.width()) > *options_.resize;
     if (!is_larger && stays_file) return datasets::file_entry(sample.encoded);
     if (!is_larger && !is_file) return datasets::pixels_entry(sample.image);
     if (is_larger) resize_->apply(picture, random_);
     const auto pixels = picture.pixels();
-    if (stays_file) return datasets::file_entry(input::encode_jpeg(pixels.data, pixels.height, pixels.width, kJpegQuality));
+    if (stays_file) return datasets::file_entry(data::encode_jpeg(pixels.data, pixels.height, pixels.width, kJpegQuality));
     return datasets::pixels_entry(
-        input::ImageView::whole(pixels.data, pixels.channels, pixels.height, pixels.width, input::PixelOrder::kInterleaved));
+        data::ImageView::whole(pixels.data, pixels.channels, pixels.height, pixels.width, data::PixelOrder::kInterleaved));
   }
 
  private:
   const datasets::PackOptions& options_;
-  const input::ImageTransform* resize_;
-  input::PictureMemory memory_;
+  const data::ImageTransform* resize_;
+  data::PictureMemory memory_;
   // A resize draws nothing from it.
-  input::EpochSeeds seeds_{0, 0};
-  input::SampleRandom random_{seeds_, {}};
+  data::EpochSeeds seeds_{0, 0};
+  data::SampleRandom random_{seeds_, {}};
 };
 
 }  // namespace
 
-std::shared_ptr<const input::ImageTransform> make_resize(std::optional<int64_t> size) {
+std::shared_ptr<const data::ImageTransform> make_resize(std::optional<int64_t> size) {
   if (!size) return nullptr;
-  const auto& registry = input::transform_registry();
+  const auto& registry = data::transform_registry();
   const auto components = config::read_components("[resize: {size: " + std::to_string(*size) + "}]", "--resize", registry);
-  return std::get<std::shared_ptr<const input::ImageTransform>>(registry.make(components.front()));
+  return std::get<std::shared_ptr<const data::ImageTransform>>(registry.make(components.front()));
 }
 
-EntryQueue::EntryQueue(const input::Dataset& source, const datasets::PackOptions& options, int64_t begin, int num_threads)
+EntryQueue::EntryQueue(const data::Dataset& source, const datasets::PackOptions& options, int64_t begin, int num_threads)
     : source_(source), options_(options), resize_(make_resize(options.resize)), num_taken_(begin), next_(begin) {
   constexpr size_t kSlotsPerThread = 4;
   slots_.resize(kSlotsPerThread * static_cast<size_t>(num_threads));
@@ -82,7 +82,7 @@ std::string EntryQueue::next() {
 
 void EntryQueue::work() {
   EntryMaker maker(options_, resize_.get());
-  input::Scratch scratch;
+  data::Scratch scratch;
   std::unique_lock lock(mutex_);
   const auto may_take = [this] { return num_taken_ < source_.size() && num_taken_ < next_ + static_cast<int64_t>(slots_.size()); };
   while (true) {

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "data/dataset.h"
+#include "data/transforms/transform.h"
 #include "datasets/lmdb_format.h"
-#include "input/dataset.h"
-#include "input/transforms/transform.h"
 
 namespace trainer::commands {
 
@@ -20,7 +20,7 @@ namespace trainer::commands {
 class EntryQueue {
  public:
   // Begins with sample `begin`. `source` must outlive it.
-  EntryQueue(const input::Dataset& source, const datasets::PackOptions& options, int64_t begin, int num_threads);
+  EntryQueue(const data::Dataset& source, const datasets::PackOptions& options, int64_t begin, int num_threads);
   ~EntryQueue();
 
   // The entry of the next sample. Throws what its preparation threw: std::runtime_error with only the reason if the sample cannot be read.
@@ -37,9 +37,9 @@ class EntryQueue {
   Slot& slot_of(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
   void work();
 
-  const input::Dataset& source_;
+  const data::Dataset& source_;
   datasets::PackOptions options_;
-  std::shared_ptr<const input::ImageTransform> resize_;  // null: keep the sizes
+  std::shared_ptr<const data::ImageTransform> resize_;  // null: keep the sizes
   std::vector<Slot> slots_;
   std::mutex mutex_;               // guards the members below and the slots' indices
   std::condition_variable work_;   // a slot is free, or the threads must stop
@@ -51,6 +51,6 @@ class EntryQueue {
 };
 
 // The transform `resize` to that size of the shorter edge; null: none.
-std::shared_ptr<const input::ImageTransform> make_resize(std::optional<int64_t> size);
+std::shared_ptr<const data::ImageTransform> make_resize(std::optional<int64_t> size);
 
 }  // namespace trainer::commands

@@ -14,9 +14,10 @@
 #include "commands/file_of_run.h"
 #include "commands/image_grid.h"
 #include "commands/output.h"
+#include "commands/plugin_option.h"
 #include "config/key_path.h"
+#include "data/image_file.h"
 #include "datasets/image_folder_listing.h"
-#include "input/image_file.h"
 #include "reporting/evaluation.h"
 #include "reporting/line.h"
 #include "session/predictor.h"
@@ -79,6 +80,7 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
   cli::add_tta(app, arguments.tta);
   app.add_flag("--ema", arguments.ema, "use the averaged parameters (training.ema)");
   app.add_flag("--json", arguments.json, "print one JSON object a line instead of a table (docs/evaluation.md)");
+  add_plugin_option(app);
   cli::parse(app, args);
   std::ranges::partition_copy(given, std::back_inserter(arguments.overrides), std::back_inserter(arguments.paths), is_override);
   if (arguments.paths.empty()) throw UsageError("no image to classify; name image files, folders, or - for a list on stdin");
@@ -183,7 +185,7 @@ void save_grid(const fs::path& output, const std::vector<GridImage>& images, con
     reader.read(image.file, memory, out);
     return image.caption;
   };
-  input::write_image_file(output, draw_image_grid(reader.shape(), static_cast<int64_t>(images.size()), read));
+  data::write_image_file(output, draw_image_grid(reader.shape(), static_cast<int64_t>(images.size()), read));
 }
 
 }  // namespace
@@ -208,7 +210,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   for (const auto& problem : problems) logger->warn("{}", problem);
   if (!arguments.grid.empty()) {
     refuse_grid_over(arguments, files);
-    input::check_image_extension(arguments.grid);
+    data::check_image_extension(arguments.grid);
   }
   const auto num_best = std::min(arguments.top_k, predictor.num_classes());
   std::vector<GridImage> grid;

@@ -65,7 +65,7 @@ std::string repeat_step(const engine::StepRecord& record, const config::Experime
   parts.model->train();
   std::string first;
   for (size_t number = 0; number < record.batches.size(); ++number) {
-    const input::SampleList samples(record.batches[number], record.occurrences.at(number));
+    const data::SampleList samples(record.batches[number], record.occurrences.at(number));
     parts.train.loader->start_epoch(record.epoch, samples, {static_cast<int64_t>(samples.size())});
     const auto& batch = *parts.train.loader->next();
     const auto count = static_cast<int64_t>(record.batches.size());

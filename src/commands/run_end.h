@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "config/load.h"
-#include "reporting/events.h"
 #include "run/run_directory.h"
+#include "trainer/events.h"
 #include "world/rank_env.h"
 
 namespace trainer::commands {

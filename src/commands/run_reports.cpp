@@ -68,6 +68,10 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
   files->add(reporting::make_evaluation(directory.best_evaluation_file(), reporting::Validations::kBest, class_names, context.logger()));
   files->add(reporting::make_summary(directory.summary_file(), class_names));
   reporter.add(std::move(files));
+  for (const auto& sink : experiment.logging.sinks) {
+    reporter.add(reporting::sink_registry().make(
+        sink, {.run_dir = directory.path(), .config_text = context.config_text(), .class_names = class_names}));
+  }
   if (command != nullptr) reporter.add(std::make_unique<EndOfEventCommand>(*command));
 }
 

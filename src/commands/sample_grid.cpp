@@ -3,19 +3,19 @@
 #include <fmt/format.h>
 
 #include "commands/image_grid.h"
-#include "input/pipeline.h"
+#include "data/pipeline.h"
 #include "session/random_streams.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {
 
-input::RgbImage draw_sample_grid(const config::Experiment& experiment, const input::Dataset& dataset, const input::SampleList& samples,
-                                 int64_t epoch) {
-  const input::Pipeline pipeline(without_normalize(experiment.dataset.train_transforms), dataset.info(),
-                                 {torch::kFloat32, /*channels_last=*/true});
-  const input::EpochSeeds seeds(session::augmentation_seed(experiment), epoch);
-  input::Scratch scratch;
-  input::PictureMemory memory;
+data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples,
+                                int64_t epoch) {
+  const data::Pipeline pipeline(without_normalize(experiment.dataset.train_transforms), dataset.info(),
+                                {torch::kFloat32, /*channels_last=*/true});
+  const data::EpochSeeds seeds(session::augmentation_seed(experiment), epoch);
+  data::Scratch scratch;
+  data::PictureMemory memory;
   return draw_image_grid(pipeline.output_shape(), static_cast<int64_t>(samples.size()), [&](int64_t i, float* out) {
     const auto which = samples[static_cast<size_t>(i)];
     try {

@@ -6,9 +6,9 @@
 
 #include "base/log.h"
 #include "config/load.h"
+#include "data/image_file.h"
+#include "data/picture.h"
 #include "datasets/archive.h"
-#include "input/image_file.h"
-#include "input/picture.h"
 #include "session/build.h"
 #include "session/earlier_configuration.h"
 #include "session/registries.h"
@@ -40,9 +40,9 @@ config::Experiment load_experiment(const history::RunRecord& run) {
   return experiment;
 }
 
-std::string to_data_url(const input::Sample& sample) {
-  input::PictureMemory memory;
-  auto picture = sample.encoded.empty() ? input::Picture(sample.image, memory) : input::Picture(sample.encoded, memory);
+std::string to_data_url(const data::Sample& sample) {
+  data::PictureMemory memory;
+  auto picture = sample.encoded.empty() ? data::Picture(sample.image, memory) : data::Picture(sample.encoded, memory);
   const int longest = std::max(picture.height(), picture.width());
   if (longest > kLongestEdge) {
     const auto scaled = [&](int edge) { return std::max(1, edge * kLongestEdge / longest); };
@@ -54,7 +54,7 @@ std::string to_data_url(const input::Sample& sample) {
     for (int c = 0; c < 3; ++c)
       rgb.push_back(array.data[pixel * static_cast<size_t>(array.channels) + static_cast<size_t>(std::min(c, array.channels - 1))]);
   }
-  return "data:image/jpeg;base64," + to_base64(input::encode_jpeg(rgb.data(), array.height, array.width, kJpegQuality));
+  return "data:image/jpeg;base64," + to_base64(data::encode_jpeg(rgb.data(), array.height, array.width, kJpegQuality));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ report::Pictures read_sample_pictures(const history::RunRecord& run, const std::
     if (!data.validation.exists()) return {.note = "This experiment does not validate."};
     const auto& dataset = data.validation.dataset();
     if (!dataset.info().is_image) return {.note = "The samples of this data set are not images."};
-    input::Scratch scratch;
+    data::Scratch scratch;
     for (const auto index : samples) {
       const bool is_there = index >= 0 && index < dataset.size();
       pictures.names.push_back(is_there ? dataset.name(index) : "");

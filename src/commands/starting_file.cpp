@@ -177,7 +177,7 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
   };
   if (edge <= 64 && std::ranges::all_of(facts.sizes.sizes, is_square)) {
     chosen.size = edge;
-    if (shape[1] == input::kAnySize) {
+    if (shape[1] == data::kAnySize) {
       const auto same = fmt::format("    - resize: {{size: [{}, {}]}}", edge, edge);
       chosen.train.push_back(fmt::format("{:<54} # leaves images of this size as they are", same));
       chosen.validation.push_back(same);
@@ -209,7 +209,7 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
       is_small    ? "# A small network for images of up to 32 x 32 pixels, which trains in minutes on a CPU."
       : is_medium ? "# With the stem for small images: the usual one, for 224 x 224 pixels, would make them four times smaller at once."
                   : "# With trained weights, model.init_from=FILE and model.init_strict=false, fewer images and epochs are enough.";
-  const bool decodes = facts.info.shape[1] == input::kAnySize;
+  const bool decodes = facts.info.shape[1] == data::kAnySize;
   auto text = std::string(kBeginning);
   text += fmt::format("experiment: {:<36} # the run lives in runs/{}\n\n", facts.name, facts.name);
   text += describe_classes(facts) + describe_sizes(facts) + '\n';

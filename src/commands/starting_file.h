@@ -7,7 +7,7 @@
 
 #include "commands/image_survey.h"
 #include "config/yaml.h"
-#include "input/dataset.h"
+#include "data/dataset.h"
 
 namespace trainer::commands {
 
@@ -15,7 +15,7 @@ namespace trainer::commands {
 struct DatasetFacts {
   std::string name;   // of the experiment
   Node section = {};  // name and keys of `dataset`
-  input::DatasetInfo info = {};
+  data::DatasetInfo info = {};
   std::vector<int64_t> images_per_class = {};  // of training
   std::optional<int64_t> num_validation = {};  // not set: it has no images for validation
   ImageSizes sizes = {};                       // of a sample of the training images, which has at least one

@@ -14,10 +14,10 @@
 #include "commands/command.h"
 #include "commands/output.h"
 #include "engine/training_hook.h"
-#include "reporting/events.h"
 #include "session/session.h"
 #include "state/compare.h"
 #include "trainer/checkpoint.h"
+#include "trainer/events.h"
 
 namespace trainer::commands {
 namespace {

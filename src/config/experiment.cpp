@@ -44,6 +44,13 @@ void Experiment::check(Findings& findings) const {
   }
 }
 
+void Experiment::describe_plugins(KeyTable& keys) {
+  keys.add("plugins", plugins,
+           {.doc = "Shared libraries that add networks, data sets, transforms, losses, optimizers or sinks; [] loads none.",
+            .is_path = true,
+            .may_be_empty = false});
+}
+
 void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add("experiment", experiment, {.doc = "Names the run and its folder.", .required = true});
   keys.add("seed", seed, {.min = 0, .doc = "Every random choice is a function of it."});
@@ -51,6 +58,7 @@ void Experiment::describe(KeyTable& keys, const Registries& registries) {
            {.doc = "The run lives in <output_dir>/<experiment>, unless --run-dir names another folder.",
             .is_path = true,
             .may_be_empty = false});
+  describe_plugins(keys);
   keys.add_section(
       "model", [&](KeyTable& section) { model.describe(section, registries.models); }, "The network.");
   keys.add_section(
@@ -77,7 +85,7 @@ void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add_section(
       "checkpoint", [&](KeyTable& section) { checkpoint.describe(section, registries); }, "What is saved to resume from.");
   keys.add_section(
-      "logging", [&](KeyTable& section) { logging.describe(section); }, "What is written while training.");
+      "logging", [&](KeyTable& section) { logging.describe(section, registries.sinks); }, "What is written while training.");
 }
 
 }  // namespace trainer::config

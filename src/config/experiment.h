@@ -1,6 +1,7 @@
 #pragma once
 // The whole experiment file, as one struct.
 
+#include "base/keys/node.h"
 #include "config/registries.h"
 #include "config/sections/checkpoint.h"
 #include "config/sections/dataloader.h"
@@ -19,6 +20,7 @@ struct Experiment {
   std::string experiment;
   int64_t seed = 42;
   std::string output_dir = "runs";
+  std::vector<std::string> plugins = {};
   ModelSection model;
   DatasetSection dataset;
   DataLoaderSection dataloader;
@@ -41,6 +43,8 @@ struct Experiment {
   std::string place_of(const std::string& path) const;
   // Reports contradictions between keys of different sections.
   void check(Findings& findings) const;
+  // Adds the key of `plugins`, which has to be read before the table below, whose choices they add to.
+  void describe_plugins(KeyTable& keys);
   // The top-level table. `registries` must outlive it.
   void describe(KeyTable& keys, const Registries& registries);
 };

@@ -1,5 +1,6 @@
 #include "config/load.h"
 
+#include "base/keys/key.h"
 #include "base/standard_input.h"
 #include "config/base_files.h"
 #include "config/findings.h"
@@ -11,8 +12,28 @@
 namespace trainer::config {
 namespace {
 
+enum class Plugins { kLoad, kIgnore };
+
+void load_plugins(const Node& root, const Registries& registries, Problems& problems) {
+  const auto* member = root.find("plugins");
+  if (member == nullptr || !registries.load_plugin) return;
+  Experiment experiment;
+  KeyTable keys;
+  experiment.describe_plugins(keys);
+  // A value of another type is reported when the whole file is read.
+  if (keys.keys().front().read(member->value)) return;
+  for (size_t i = 0; i < experiment.plugins.size(); ++i) {
+    try {
+      registries.load_plugin(experiment.plugins[i]);
+    } catch (const UsageError& error) {
+      problems.add(member->value.items[i].position, "plugins", error.what());
+    }
+  }
+}
+
 // `source`: what messages call the file with the tree `root`.
-Experiment load_tree(Node root, const std::string& source, const std::vector<std::string>& overrides, const Registries& registries) {
+Experiment load_tree(Node root, const std::string& source, const std::vector<std::string>& overrides, const Registries& registries,
+                     Plugins plugins) {
   if (root.kind == Node::Kind::kNull) throw UsageError(source + ": the file is empty; `trainer config reference` shows what belongs in it");
   Problems problems;
   if (root.kind == Node::Kind::kMap) {
@@ -21,6 +42,11 @@ Experiment load_tree(Node root, const std::string& source, const std::vector<std
       problems.add(base->value.position, "base", "only an experiment file can name its base; write it there");
       std::erase_if(root.members, [](const Node::Member& member) { return member.name == "base"; });
     }
+  }
+  if (plugins == Plugins::kLoad) {
+    load_plugins(root, registries, problems);
+    // Their components would be reported as unknown too.
+    problems.throw_if_any();
   }
   Experiment experiment;
   read_section(
@@ -37,12 +63,13 @@ Experiment load_tree(Node root, const std::string& source, const std::vector<std
 }  // namespace
 
 Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Registries& registries) {
-  return load_tree(read_with_bases(file), file == kStandardInput ? kStandardInputName : file.string(), overrides, registries);
+  return load_tree(read_with_bases(file), file == kStandardInput ? kStandardInputName : file.string(), overrides, registries,
+                   Plugins::kLoad);
 }
 
 Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
                      const Registries& registries) {
-  return load_tree(parse_yaml(text, source), source, overrides, registries);
+  return load_tree(parse_yaml(text, source), source, overrides, registries, Plugins::kIgnore);
 }
 
 std::string to_yaml(Experiment& experiment, const Registries& registries) {

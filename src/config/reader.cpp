@@ -9,6 +9,7 @@
 #include <limits>
 #include <string_view>
 
+#include "base/keys/key.h"
 #include "base/text.h"
 #include "config/yaml.h"
 
@@ -56,7 +57,7 @@ std::vector<std::string> owners_of(const std::string& key_name, const RegistryBa
   for (const auto& component : registry.components()) {
     const auto options = component.make_options();
     KeyTable table;
-    options->describe(table);
+    options->add_keys(table);
     if (std::ranges::find(table.keys(), key_name, &Key::name) != table.keys().end()) owners.push_back(component.name);
   }
   return owners;
@@ -102,8 +103,10 @@ bool choose_component(const Node& node, const RegistryBase& registry, ComponentC
   }
   if (registry.find(node.text) == nullptr) {
     const auto names = registry.names();
-    problems.add(node.position, path,
-                 with_hint(fmt::format("\"{}\" is not one of {}", node.text, fmt::join(names, ", ")), node.text, names));
+    const auto problem = names.empty()
+                             ? fmt::format("there is no {} \"{}\"; name the library that adds it in plugins", registry.product(), node.text)
+                             : fmt::format("\"{}\" is not one of {}", node.text, fmt::join(names, ", "));
+    problems.add(node.position, path, with_hint(problem, node.text, names));
     return false;
   }
   component = registry.configure(node.text);
@@ -112,8 +115,9 @@ bool choose_component(const Node& node, const RegistryBase& registry, ComponentC
 
 void read_components(const Node& node, const Key& key, const std::string& path, Problems& problems) {
   if (node.kind != Node::Kind::kList) {
-    problems.add(node.position, path,
-                 fmt::format("expected a list of parts such as [{}], got {}", key.registry->components().front().name, shown(node)));
+    const auto names = key.registry->names();
+    const auto example = names.empty() ? "" : fmt::format(" such as [{}]", names.front());
+    problems.add(node.position, path, fmt::format("expected a list of parts{}, got {}", example, shown(node)));
     return;
   }
   key.components->clear();
@@ -135,7 +139,7 @@ void read_components(const Node& node, const Key& key, const std::string& path, 
       values.position = item.position;
     }
     read_section(
-        values, [&component](KeyTable& keys) { component.options->describe(keys); }, child_path(item_path, component.name), problems);
+        values, [&component](KeyTable& keys) { component.options->add_keys(keys); }, child_path(item_path, component.name), problems);
     key.components->push_back(std::move(component));
   }
 }
@@ -197,7 +201,7 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
     if (member != nullptr)
       component_known = choose_component(member->value, *key.registry, *key.component, child_path(path, key.name), problems);
     component_known = component_known && key.component->options != nullptr;
-    if (component_known) key.component->options->describe(component_table);
+    if (component_known) key.component->options->add_keys(component_table);
   }
   std::vector<Key> keys = table.keys();
   keys.insert(keys.end(), component_table.keys().begin(), component_table.keys().end());
@@ -241,7 +245,7 @@ Node write_section(const std::function<void(KeyTable&)>& describe) {
   describe(table);
   Node node = Node::map();
   const auto write_options = [](Node& target, const ComponentConfig& component) {
-    for (auto& member : write_section([&component](KeyTable& keys) { component.options->describe(keys); }).members) {
+    for (auto& member : write_section([&component](KeyTable& keys) { component.options->add_keys(keys); }).members) {
       target.set(member.name, std::move(member.value));
     }
   };

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/keys/key_table.h"
 #include "config/problems.h"
+#include "trainer/keys.h"
 
 namespace trainer::config {
 

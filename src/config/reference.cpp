@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/keys/key.h"
 #include "base/text.h"
 #include "config/experiment.h"
 #include "config/reader.h"
@@ -50,7 +51,7 @@ void for_each_table(const Registries& registries, const Visit& visit) {
     for (const auto& component : registry.components()) {
       const auto options = component.make_options();
       KeyTable keys;
-      options->describe(keys);
+      options->add_keys(keys);
       const auto title = section ? *section + ", name: " : registry.product() + ' ';
       const auto path = section.value_or(registry.product()) + '.';
       visit(Table{title + component.name, path + component.name, section, component.doc, keys.keys()});

@@ -2,9 +2,10 @@
 // All that an experiment file can name.
 
 #include <functional>
+#include <string>
 
-#include "base/keys/registry.h"
 #include "task/options.h"
+#include "trainer/component.h"
 
 namespace trainer::config {
 
@@ -21,10 +22,13 @@ struct Registries {
   const RegistryBase& optimizers;
   const RegistryBase& lr_schedulers;
   const RegistryBase& samplers;
+  const RegistryBase& sinks;
   task::MonitorChoices monitor = {};
   // Sets the values that the file leaves to other components, and checks components against each other, such as the network against the
   // data set, and against other sections. Called once the file is read; it reads no more of a data set than DatasetRegistry::make().
   std::function<void(Experiment& experiment, Findings& findings)> check = {};
+  // Loads a shared library that adds components to the registries; throws UsageError. load() calls it for `plugins`.
+  std::function<void(const std::string& file)> load_plugin = {};
 };
 
 }  // namespace trainer::config

@@ -13,6 +13,7 @@
 #include "distributed/rendezvous.h"
 #include "trainer/distributed.h"
 #include "trainer/error.h"
+#include "trainer/version.h"
 #include "world/rank_env.h"
 
 namespace trainer::distributed {

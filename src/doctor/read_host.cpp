@@ -10,9 +10,9 @@
 #include <sstream>
 #include <thread>
 
+#include "data/image_file.h"
 #include "device/cuda_module.h"
 #include "device/placement.h"
-#include "input/image_file.h"
 #include "world/cgroup.h"
 #include "world/host_resources.h"
 #include "world/rank_env.h"
@@ -108,9 +108,9 @@ std::string try_images() {
   constexpr int kQuality = 90;
   try {
     const std::vector<uint8_t> pixels(size_t{3} * kSize * kSize, 128);
-    const auto file = input::encode_jpeg(pixels.data(), kSize, kSize, kQuality);
+    const auto file = data::encode_jpeg(pixels.data(), kSize, kSize, kQuality);
     std::vector<uint8_t> decoded;
-    input::decode_image(file, decoded);
+    data::decode_image(file, decoded);
     return "";
   } catch (const std::exception& error) {
     return error.what();

@@ -6,13 +6,13 @@
 #include <functional>
 #include <vector>
 
-#include "input/data_loader.h"
+#include "data/data_loader.h"
 
 namespace trainer::engine {
 
 // What a rank takes in an epoch: its samples in order, and the sizes of the batches that they are divided into.
 struct RankShare {
-  input::SampleList samples;
+  data::SampleList samples;
   std::vector<int64_t> batch_sizes;
 };
 // The share of a world rank; the same on every rank that calls it.
@@ -25,30 +25,30 @@ class BatchSource {
   // The rest of an earlier epoch is dropped.
   virtual void start_epoch(int64_t epoch, const ShareOf& share_of) = 0;
   // This rank's next batch, valid until the next call of next() or start_epoch(); nullptr after its last one. What
-  // input::DataLoader::next() tells about copy events is true of it too. Throws DataError on the rank that cannot prepare a sample, and
+  // data::DataLoader::next() tells about copy events is true of it too. Throws DataError on the rank that cannot prepare a sample, and
   // PeerError on the others.
-  virtual const input::Batch* next() = 0;
+  virtual const data::Batch* next() = 0;
   // Of a full batch of this rank.
   virtual int64_t batch_size() const = 0;
   // Of its own loader, if it has one; the time is that for which next() has waited for batches, or has prepared them.
-  virtual input::LoaderCounts counts() const = 0;
+  virtual data::LoaderCounts counts() const = 0;
 };
 
 class LocalBatches final : public BatchSource {
  public:
   // `loader`, which must outlive it, gives the batches of world rank `rank`.
-  LocalBatches(input::DataLoader& loader, int rank) : loader_(loader), rank_(rank) {}
+  LocalBatches(data::DataLoader& loader, int rank) : loader_(loader), rank_(rank) {}
 
   void start_epoch(int64_t epoch, const ShareOf& share_of) override {
     auto share = share_of(rank_);
     loader_.start_epoch(epoch, std::move(share.samples), share.batch_sizes);
   }
-  const input::Batch* next() override { return loader_.next(); }
+  const data::Batch* next() override { return loader_.next(); }
   int64_t batch_size() const override { return loader_.batch_size(); }
-  input::LoaderCounts counts() const override { return loader_.counts(); }
+  data::LoaderCounts counts() const override { return loader_.counts(); }
 
  private:
-  input::DataLoader& loader_;
+  data::DataLoader& loader_;
   int rank_;
 };
 

@@ -17,7 +17,7 @@ void DeviceCopyEvent::wait() {
   event_.synchronize();
 }
 
-DeviceBatch copy_to_device(const input::Batch& batch, torch::Device device) {
+DeviceBatch copy_to_device(const data::Batch& batch, torch::Device device) {
   DeviceBatch copies{batch.images.to(device, /*non_blocking=*/true), batch.targets.to(device, /*non_blocking=*/true)};
   if (batch.copied != nullptr) batch.copied->record();
   return copies;

@@ -4,14 +4,14 @@
 
 #include <memory>
 
+#include "data/data_loader.h"
 #include "distributed/activity.h"
-#include "input/data_loader.h"
 
 namespace trainer::engine {
 
 // Of copies on the current stream of a GPU. While it waits, the rank counts as waiting for other ranks: the device may wait for their
 // gradients.
-class DeviceCopyEvent final : public input::CopyEvent {
+class DeviceCopyEvent final : public data::CopyEvent {
  public:
   // `activity` may be null.
   DeviceCopyEvent(torch::Device device, std::shared_ptr<distributed::Activity> activity);
@@ -32,6 +32,6 @@ struct DeviceBatch {
 };
 
 // Enqueues the copies, and records the batch's event.
-DeviceBatch copy_to_device(const input::Batch& batch, torch::Device device);
+DeviceBatch copy_to_device(const data::Batch& batch, torch::Device device);
 
 }  // namespace trainer::engine

@@ -9,7 +9,7 @@
 #include "engine/parts.h"
 #include "engine/plan.h"
 #include "engine/training_hook.h"
-#include "reporting/events.h"
+#include "trainer/events.h"
 
 namespace trainer::engine {
 

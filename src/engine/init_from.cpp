@@ -215,8 +215,8 @@ void fit_model(models::Model& model, const Data& data) {
   shape.insert(shape.begin(), num_images);
   const auto layout = pipeline.layout().channels_last ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous;
   const auto images = torch::empty(shape, torch::TensorOptions(pipeline.layout().dtype).memory_format(layout));
-  input::Scratch scratch;
-  input::PictureMemory memory;
+  data::Scratch scratch;
+  data::PictureMemory memory;
   for (int64_t i = 0; i < num_images; ++i) {
     pipeline.write(dataset.read(i, scratch), {/*seed=*/0, /*number=*/0}, {i}, memory, images[i].data_ptr());
   }

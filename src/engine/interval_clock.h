@@ -28,7 +28,7 @@ class IntervalClock {
   const BatchSource& batches_;
   int64_t first_step_ = 0;
   Clock::time_point start_;
-  input::LoaderCounts before_;  // as counted by the source; the time is that before the interval began, perhaps in an earlier process
+  data::LoaderCounts before_;  // as counted by the source; the time is that before the interval began, perhaps in an earlier process
 };
 
 }  // namespace trainer::engine

@@ -2,8 +2,8 @@
 // The validation metric that chooses the best checkpoint.
 
 #include "engine/options.h"
-#include "reporting/metric.h"
 #include "task/task.h"
+#include "trainer/events.h"
 
 namespace trainer::engine {
 

@@ -56,7 +56,7 @@ void sum_gradients(const optim::Optimizer& optimizer, const distributed::Process
 
 }  // namespace
 
-std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step, const input::Batch& batch, const MicroStep& micro_step) {
+std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step, const data::Batch& batch, const MicroStep& micro_step) {
   const auto buffers = parts.model->buffers();
   std::vector<torch::Tensor> saved;
   for (const auto& buffer : buffers) saved.push_back(buffer.clone());

@@ -19,7 +19,7 @@ struct Observation {
 // Collective like TrainStep::run: repeats the passes of one micro-step with an observer. Returns, in order, non-finite parameters, the
 // images, the outputs of all layers, the loss, and non-finite gradients of this rank alone. Changes nothing except that gradients are
 // cleared.
-std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step, const input::Batch& batch, const MicroStep& micro_step);
+std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step, const data::Batch& batch, const MicroStep& micro_step);
 
 // The first observation that is not finite, or null.
 const Observation* first_non_finite(const std::vector<Observation>& observations);

@@ -32,7 +32,7 @@ void Data::begin(const EpochPart& part, int64_t step) {
   train.batches->start_epoch(part.epoch, [&](int rank) { return share_of(rank, part, step); });
 }
 
-const input::Batch& Data::next() {
+const data::Batch& Data::next() {
   const auto* batch = train.batches->next();
   if (batch == nullptr) throw std::logic_error(fmt::format("all training batches of epoch {} have been taken", epoch_));
   return *batch;

@@ -5,21 +5,21 @@
 #include <optional>
 #include <vector>
 
+#include "data/batch_transforms/batch_mixer.h"
+#include "data/data_loader.h"
+#include "data/sharded_sampler.h"
 #include "device/placement.h"
 #include "distributed/activity.h"
 #include "distributed/data_parallel.h"
 #include "distributed/process_groups.h"
 #include "engine/batch_source.h"
 #include "engine/plan.h"
-#include "input/batch_transforms/batch_mixer.h"
-#include "input/data_loader.h"
-#include "input/distributed_sampler.h"
-#include "models/model.h"
 #include "optim/ema.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
 #include "task/task.h"
 #include "trainer/amp.h"
+#include "trainer/model.h"
 
 namespace trainer::engine {
 
@@ -44,28 +44,28 @@ Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistic
 // The samples of training or of validation, and how they become batches. Members refer to those before them.
 struct DataSource {
   int64_t num_samples = 0;
-  input::DatasetInfo info;
-  std::unique_ptr<input::Pipeline> pipeline;
+  data::DatasetInfo info;
+  std::unique_ptr<data::Pipeline> pipeline;
   // A rank that does not read the data has neither these three nor the names of the classes.
-  std::unique_ptr<input::Dataset> files;   // as opened; null: `subset` is of the training files
-  std::unique_ptr<input::Dataset> subset;  // the samples to use; null: all of `files`
-  std::unique_ptr<input::DataLoader> loader;
+  std::unique_ptr<data::Dataset> files;   // as opened; null: `subset` is of the training files
+  std::unique_ptr<data::Dataset> subset;  // the samples to use; null: all of `files`
+  std::unique_ptr<data::DataLoader> loader;
   std::unique_ptr<BatchSource> batches;
 
   // Whether it has samples: without validation, that source has none.
   bool exists() const { return num_samples > 0; }
   // On a rank that reads.
-  const input::Dataset& dataset() const { return subset ? *subset : *files; }
+  const data::Dataset& dataset() const { return subset ? *subset : *files; }
 };
 
 // The data of a run, and what depends on its size.
 struct Data {
   DataSource train;
   DataSource validation;
-  std::unique_ptr<input::DistributedSampler> sampler;  // null on a rank that does not read the data
-  int64_t samples_per_epoch = 0;                       // of the sampler
+  std::unique_ptr<data::ShardedSampler> sampler;  // null on a rank that does not read the data
+  int64_t samples_per_epoch = 0;                  // of the sampler
   Plan plan;
-  std::unique_ptr<input::BatchMixer> batch_mixer;  // null without dataset.batch_transforms
+  std::unique_ptr<data::BatchMixer> batch_mixer;  // null without dataset.batch_transforms
   optim::LrSchedule lr_schedule;
 
   // What a rank takes from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.
@@ -74,7 +74,7 @@ struct Data {
   void begin(const EpochPart& part, int64_t step);
   // The next batch, valid until the next call. Throws as BatchSource::next(), and std::logic_error naming the epoch when all batches have
   // been taken.
-  const input::Batch& next();
+  const data::Batch& next();
 
  private:
   int64_t epoch_ = 0;  // of the batches that are loaded

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/option_error.h"
-#include "input/distributed_sampler.h"
+#include "data/sharded_sampler.h"
 
 namespace trainer::engine {
 namespace {
@@ -62,7 +62,7 @@ int64_t batches_in(const Plan& plan, int64_t count, bool round_up) {
 
 // The end (exclusive) of the positions of an epoch from `first` on.
 int64_t end_of_epoch(const Plan& plan, int64_t first) {
-  return input::end_of_order(plan.shards, plan.samples_per_epoch, plan.world_size, first);
+  return data::end_of_order(plan.shards, plan.samples_per_epoch, plan.world_size, first);
 }
 
 // The number of batches from position `first` of an epoch to its end.

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "engine/early_stopping.h"
-#include "reporting/events.h"
 #include "task/meters.h"
+#include "trainer/events.h"
 #include "trainer/state.h"
 
 namespace trainer::engine {

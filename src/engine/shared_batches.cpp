@@ -29,8 +29,8 @@ torch::Tensor view_of(const torch::Tensor& bytes, int64_t offset, const torch::T
 
 }  // namespace
 
-SharedBatches::SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const input::BatchTensors& format,
-                             const input::LoaderOptions& options, input::DataLoader* loader)
+SharedBatches::SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const data::BatchTensors& format,
+                             const data::LoaderOptions& options, data::DataLoader* loader)
     : group_(std::move(group)), distribution_(distribution), loader_(loader), batch_size_(format.images.size(0)) {
   // One is in use and one is being received; the device may still copy from a third.
   const int num_buffers = options.make_copy_event ? 3 : 2;
@@ -41,7 +41,7 @@ SharedBatches::SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, D
   if (loader_ != nullptr && scatters()) outgoing_ = make_buffer(group_->size(), format, /*pin_memory=*/false);
 }
 
-SharedBatches::Buffer SharedBatches::make_buffer(int num_messages, const input::BatchTensors& format, bool pin_memory) {
+SharedBatches::Buffer SharedBatches::make_buffer(int num_messages, const data::BatchTensors& format, bool pin_memory) {
   const int64_t targets_at = aligned(sizeof(Header));
   const int64_t images_at = targets_at + aligned_size(format.targets);
   const int64_t num_bytes = images_at + aligned_size(format.images);
@@ -80,7 +80,7 @@ void SharedBatches::start_epoch(int64_t epoch, const ShareOf& share_of) {
   loader_->start_epoch(epoch, std::move(all.samples), all.batch_sizes);
 }
 
-const input::Batch* SharedBatches::next() {
+const data::Batch* SharedBatches::next() {
   if (is_over_) return nullptr;
   // Not counted as waiting for data.
   if (const auto& copied = buffer_of(num_rounds_begun_).copied) copied->wait();
@@ -96,13 +96,13 @@ const input::Batch* SharedBatches::next() {
   return open(message, header, copied);
 }
 
-input::LoaderCounts SharedBatches::counts() const {
-  auto counts = loader_ == nullptr ? input::LoaderCounts() : loader_->counts();
+data::LoaderCounts SharedBatches::counts() const {
+  auto counts = loader_ == nullptr ? data::LoaderCounts() : loader_->counts();
   counts.waited = waited_;
   return counts;
 }
 
-const input::Batch* SharedBatches::open(const Message& message, const Header& header, input::CopyEvent* copied) {
+const data::Batch* SharedBatches::open(const Message& message, const Header& header, data::CopyEvent* copied) {
   switch (header.content) {
     case Content::kFailure:
       if (failure_) std::rethrow_exception(failure_);

@@ -18,14 +18,14 @@ class SharedBatches final : public BatchSource {
   // `group`: two or more ranks. `format`: the tensors of a full batch of one rank, with or without
   // memory. `options`: of the batches that ranks get; make_copy_event and pin_memory are used. `loader`: on the reader, for batches of the
   // same format, without copy events; it must outlive this object. Null on the other ranks.
-  SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const input::BatchTensors& format,
-                const input::LoaderOptions& options, input::DataLoader* loader);
+  SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const data::BatchTensors& format,
+                const data::LoaderOptions& options, data::DataLoader* loader);
 
   // Only the reader calls `share_of`, for each rank of the group.
   void start_epoch(int64_t epoch, const ShareOf& share_of) override;
-  const input::Batch* next() override;
+  const data::Batch* next() override;
   int64_t batch_size() const override { return batch_size_; }
-  input::LoaderCounts counts() const override;
+  data::LoaderCounts counts() const override;
 
  private:
   enum class Content : int64_t { kBatch, kNothing, kFailure };
@@ -37,15 +37,15 @@ class SharedBatches final : public BatchSource {
   // What a rank is sent in one round: a header, and room for a full batch.
   struct Message {
     void* header = nullptr;
-    input::BatchTensors tensors;
+    data::BatchTensors tensors;
   };
   struct Buffer {
     torch::Tensor bytes;                 // [messages, bytes of a message]
     std::vector<Message> messages = {};  // views of `bytes`
-    std::unique_ptr<input::CopyEvent> copied = nullptr;
+    std::unique_ptr<data::CopyEvent> copied = nullptr;
   };
 
-  static Buffer make_buffer(int num_messages, const input::BatchTensors& format, bool pin_memory);
+  static Buffer make_buffer(int num_messages, const data::BatchTensors& format, bool pin_memory);
   bool scatters() const { return distribution_ == Distribution::kScatter; }
   Buffer& buffer_of(int64_t round) { return buffers_[static_cast<size_t>(round) % buffers_.size()]; }
   // Starts to send the messages of the next round; on the reader, waits until its loader has prepared them.
@@ -53,15 +53,15 @@ class SharedBatches final : public BatchSource {
   void write_messages(std::vector<Message>& messages);
   // Waits for the messages of the round that has begun, and returns this rank's.
   Message& finish_round();
-  const input::Batch* open(const Message& message, const Header& header, input::CopyEvent* copied);
+  const data::Batch* open(const Message& message, const Header& header, data::CopyEvent* copied);
 
   const std::shared_ptr<distributed::ProcessGroup> group_;
   const Distribution distribution_;
-  input::DataLoader* const loader_;
+  data::DataLoader* const loader_;
   const int64_t batch_size_;
   std::vector<Buffer> buffers_;
   Buffer outgoing_;  // on a reader that scatters
-  input::Batch batch_;
+  data::Batch batch_;
   std::chrono::duration<double> waited_{0};
   int64_t num_rounds_begun_ = 0;            // since construction
   c10::intrusive_ptr<c10d::Work> pending_;  // of the round that has begun

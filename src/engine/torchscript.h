@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "trainer/model.h"
 
 namespace trainer::engine {
 

@@ -1,10 +1,21 @@
 #include "engine/train_step.h"
 
-#include "base/random.h"
+#include <mutex>
+
 #include "nn/batch_norm.h"
 #include "trainer/amp.h"
+#include "trainer/random.h"
 
 namespace trainer::engine {
+namespace {
+
+void set_default_seed(torch::Device device, uint64_t seed) {
+  auto generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(seed);
+}
+
+}  // namespace
 
 TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter)
     : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), guard_(parts, meter) {}
@@ -49,7 +60,7 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
   optimizer.zero_grad();
 }
 
-DeviceBatch TrainStep::prepare(const input::Batch& batch, const MicroStep& micro_step) const {
+DeviceBatch TrainStep::prepare(const data::Batch& batch, const MicroStep& micro_step) const {
   auto copies = copy_to_device(batch, parts_.placement.device);
   if (!parts_.batch_mixer) return copies;
   auto [images, targets] = parts_.batch_mixer->apply(copies.images, copies.targets, micro_step.step, micro_step.stream);
@@ -58,8 +69,10 @@ DeviceBatch TrainStep::prepare(const input::Batch& batch, const MicroStep& micro
 
 task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step) {
   // The random numbers belong to this micro-step and rank, so that a resumed run draws what an uninterrupted one draws.
-  parts_.dropout_generator.set_current_seed(
-      mix_seed(seed_, static_cast<uint64_t>(micro_step.step), static_cast<uint64_t>(micro_step.stream)));
+  const auto seed = mix_seed(seed_, static_cast<uint64_t>(micro_step.step), static_cast<uint64_t>(micro_step.stream));
+  parts_.dropout_generator.set_current_seed(seed);
+  // What LibTorch's own layers draw from, if a network of a plug-in has some.
+  set_default_seed(parts_.placement.device, seed);
   const amp::AutocastGuard autocast(parts_.placement.device.type(), parts_.placement.autocast_dtype);
   return parts_.task->forward(*parts_.model, images, targets);
 }

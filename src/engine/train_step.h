@@ -15,7 +15,7 @@ namespace trainer::engine {
 
 class TrainStep {
  public:
-  using NextBatch = std::function<const input::Batch&()>;
+  using NextBatch = std::function<const data::Batch&()>;
 
   // `parts` must outlive it. `meter` receives each micro-step's loss and counts.
   TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter);
@@ -29,7 +29,7 @@ class TrainStep {
   NonFiniteGuard& guard() { return guard_; }
 
   // The batch of a micro-step on the device, mixed by dataset.batch_transforms.
-  DeviceBatch prepare(const input::Batch& batch, const MicroStep& micro_step) const;
+  DeviceBatch prepare(const data::Batch& batch, const MicroStep& micro_step) const;
   // The forward pass and loss of a micro-step, under autocast and with its random numbers. Takes the tensors of prepare().
   task::Task::Pass forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step);
   // The loss whose gradients add up over micro-steps and ranks, multiplied by the GradScaler's scale. `size`: samples of the batch.

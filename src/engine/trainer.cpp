@@ -207,7 +207,7 @@ bool Trainer::validate_within_epoch() {
 
 void Trainer::take_step(int64_t step) {
   lr_ = lr_at(parts_, part_, step);
-  const auto next_batch = [&]() -> const input::Batch& {
+  const auto next_batch = [&]() -> const data::Batch& {
     parts_.ranks.activity->enter(distributed::Phase::kLoading, step);
     const auto& batch = parts_.next();
     parts_.ranks.activity->enter(distributed::Phase::kStep, step);

@@ -13,8 +13,8 @@
 #include "engine/train_step.h"
 #include "engine/training_hook.h"
 #include "engine/validations.h"
-#include "reporting/events.h"
 #include "supervision/straggler.h"
+#include "trainer/events.h"
 
 namespace trainer::engine {
 

@@ -4,7 +4,7 @@
 
 namespace trainer::engine {
 
-// A callback: code that acts on the training at each step. (Sinks, in reporting/events.h, only report.) A hook is called by the training
+// A callback: code that acts on the training at each step. (Sinks, in trainer/events.h, only report.) A hook is called by the training
 // thread of the rank that added it. A change that it makes on one rank, it must make on all ranks.
 class TrainingHook {
  public:

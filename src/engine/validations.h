@@ -8,7 +8,7 @@
 #include "engine/options.h"
 #include "engine/parts.h"
 #include "engine/run_state.h"
-#include "reporting/events.h"
+#include "trainer/events.h"
 
 namespace trainer::engine {
 

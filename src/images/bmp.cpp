@@ -95,7 +95,7 @@ Masks read_masks(std::span<const uint8_t> file, const Header& header) {
 
 // Writes the colour pixel(row, x) of each pixel.
 template <class Pixel>
-void read_rows(std::span<const uint8_t> file, const Header& header, input::RgbImage& image, const Pixel& pixel) {
+void read_rows(std::span<const uint8_t> file, const Header& header, data::RgbImage& image, const Pixel& pixel) {
   const uint64_t row_bytes = (uint64_t{header.width} * header.bits + 31) / 32 * 4;
   const auto data = bytes_at(file, header.offset, row_bytes * header.height);
   allocate(header.width, header.height, image);
@@ -106,7 +106,7 @@ void read_rows(std::span<const uint8_t> file, const Header& header, input::RgbIm
   }
 }
 
-void read_direct_colours(std::span<const uint8_t> file, const Header& header, input::RgbImage& image) {
+void read_direct_colours(std::span<const uint8_t> file, const Header& header, data::RgbImage& image) {
   const auto masks = read_masks(file, header);
   std::array<int, 3> shifts{};
   std::ranges::transform(masks, shifts.begin(), [](uint32_t mask) { return std::countr_zero(mask); });
@@ -127,7 +127,7 @@ void read_direct_colours(std::span<const uint8_t> file, const Header& header, in
   }
 }
 
-void read_palette_colours(std::span<const uint8_t> file, const Header& header, input::RgbImage& image) {
+void read_palette_colours(std::span<const uint8_t> file, const Header& header, data::RgbImage& image) {
   const auto palette = read_palette(file, header);
   const uint32_t pixels_in_byte = 8 / header.bits;
   read_rows(file, header, image, [&](const uint8_t* row, uint32_t x) {
@@ -206,7 +206,7 @@ void check_length(std::span<const uint8_t> file, const Header& header) {
   if (num_pixels > std::max(kFewPixels, num_bytes / 2 * 255)) throw_too_little_data(header.width, header.height);
 }
 
-void read_run_lengths(std::span<const uint8_t> file, const Header& header, input::RgbImage& image) {
+void read_run_lengths(std::span<const uint8_t> file, const Header& header, data::RgbImage& image) {
   check_length(file, header);
   const auto palette = read_palette(file, header);
   const auto indices = Runs(file, header).read();
@@ -222,7 +222,7 @@ void read_run_lengths(std::span<const uint8_t> file, const Header& header, input
 
 bool is_bmp(std::span<const uint8_t> file) { return has_text(file, 0, "BM"); }
 
-void decode_bmp(std::span<const uint8_t> file, input::RgbImage& image) {
+void decode_bmp(std::span<const uint8_t> file, data::RgbImage& image) {
   const auto header = read_header(file);
   const auto bits = header.bits;
   const auto compression = header.compression;

@@ -57,7 +57,7 @@ cv::Mat decode_webp(std::span<const uint8_t> file) {
 
 }  // namespace
 
-void decode(std::span<const uint8_t> file, input::RgbImage& image) {
+void decode(std::span<const uint8_t> file, data::RgbImage& image) {
   constexpr size_t kMaxBytes = size_t{1} << 30;
   if (file.empty()) throw std::runtime_error("it is empty");
   if (file.size() > kMaxBytes) throw std::runtime_error("its file is larger than 1 GiB; save it compressed, or make it smaller");

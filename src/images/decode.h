@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <span>
 
-#include "input/image_file.h"
+#include "data/image_file.h"
 
 namespace trainer::images {
 
 // Throws std::runtime_error with the reason, or std::bad_alloc.
-void decode(std::span<const uint8_t> file, input::RgbImage& image);
+void decode(std::span<const uint8_t> file, data::RgbImage& image);
 
 }  // namespace trainer::images

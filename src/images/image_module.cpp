@@ -1,6 +1,6 @@
-// The image module's entry. It is a shared library that input/image_file.cpp opens; its folder is the only code that includes OpenCV.
+// The image module's entry. It is a shared library that data/image_file.cpp opens; its folder is the only code that includes OpenCV.
 
-#include "input/image_module.h"
+#include "data/image_module.h"
 
 #include <new>
 #include <opencv2/core/utility.hpp>
@@ -25,7 +25,7 @@ std::vector<uint8_t> encoded(const std::string& extension, const uint8_t* pixels
   return file;
 }
 
-bool encode(const std::string& extension, const trainer::input::RgbImage& image, std::vector<uint8_t>& file, std::string& refusal) {
+bool encode(const std::string& extension, const trainer::data::RgbImage& image, std::vector<uint8_t>& file, std::string& refusal) {
   try {
     file = encoded(extension, image.pixels.data(), image.height, image.width, {});
     return true;
@@ -51,11 +51,11 @@ bool try_to(const Read& read, std::string& refusal) {
   return false;
 }
 
-bool decode(std::span<const uint8_t> file, trainer::input::RgbImage& image, std::string& refusal) {
+bool decode(std::span<const uint8_t> file, trainer::data::RgbImage& image, std::string& refusal) {
   return try_to([&] { trainer::images::decode(file, image); }, refusal);
 }
 
-bool find_size(std::span<const uint8_t> file, std::optional<trainer::input::Box>& size, std::string& refusal) {
+bool find_size(std::span<const uint8_t> file, std::optional<trainer::data::Box>& size, std::string& refusal) {
   return try_to(
       [&] {
         if (trainer::images::is_jpeg(file)) size = trainer::images::find_jpeg_size(file);
@@ -63,7 +63,7 @@ bool find_size(std::span<const uint8_t> file, std::optional<trainer::input::Box>
       refusal);
 }
 
-bool decode_part(std::span<const uint8_t> file, trainer::input::Box& part, trainer::input::RgbImage& image, std::string& refusal) {
+bool decode_part(std::span<const uint8_t> file, trainer::data::Box& part, trainer::data::RgbImage& image, std::string& refusal) {
   return try_to([&] { part = trainer::images::decode_jpeg_part(file, part, image); }, refusal);
 }
 
@@ -73,9 +73,9 @@ bool encode_jpeg(const uint8_t* pixels, int height, int width, int quality, std:
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const trainer::input::ImageModule* trainer_image_module() {
-  static constexpr trainer::input::ImageModule kModule{&encode,      &decode,      &find_size,
-                                                       &decode_part, &encode_jpeg, &trainer::images::read_traits};
+extern "C" __attribute__((visibility("default"))) const trainer::data::ImageModule* trainer_image_module() {
+  static constexpr trainer::data::ImageModule kModule{&encode,      &decode,      &find_size,
+                                                      &decode_part, &encode_jpeg, &trainer::images::read_traits};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   // The caller's threads each have their own image.
   cv::setNumThreads(1);

@@ -120,7 +120,7 @@ void start(Decompressor& jpeg, size_t num_bytes) {
 }
 
 // Reads the next rows, as many as `height`, of the width to which the output is set.
-void read_rows(Decompressor& jpeg, JDIMENSION height, input::RgbImage& image) {
+void read_rows(Decompressor& jpeg, JDIMENSION height, data::RgbImage& image) {
   const size_t width = jpeg.info().output_width;
   const bool is_cmyk = jpeg.info().out_color_space == JCS_CMYK;
   allocate(jpeg.info().output_width, height, image);
@@ -141,7 +141,7 @@ bool has_several_scans(std::span<const uint8_t> file) {
   return jpeg.call([](j_decompress_ptr info) { return jpeg_read_header(info, FALSE) == JPEG_HEADER_OK && jpeg_has_multiple_scans(info); });
 }
 
-void decode_jpeg(std::span<const uint8_t> file, input::RgbImage& image) {
+void decode_jpeg(std::span<const uint8_t> file, data::RgbImage& image) {
   Decompressor jpeg(file);
   start(jpeg, file.size());
   read_rows(jpeg, jpeg.info().output_height, image);
@@ -149,13 +149,13 @@ void decode_jpeg(std::span<const uint8_t> file, input::RgbImage& image) {
   jpeg.call([](j_decompress_ptr info) { return jpeg_finish_decompress(info); });
 }
 
-input::Box find_jpeg_size(std::span<const uint8_t> file) {
+data::Box find_jpeg_size(std::span<const uint8_t> file) {
   Decompressor jpeg(file);
   read_header(jpeg, file.size());
   return {0, 0, static_cast<int>(jpeg.info().image_height), static_cast<int>(jpeg.info().image_width)};
 }
 
-input::Box decode_jpeg_part(std::span<const uint8_t> file, const input::Box& part, input::RgbImage& image) {
+data::Box decode_jpeg_part(std::span<const uint8_t> file, const data::Box& part, data::RgbImage& image) {
   Decompressor jpeg(file);
   start(jpeg, file.size());
   // Colours are interpolated between groups of blocks, but not at the edges of what is decoded, so that is wider by a group on each side.

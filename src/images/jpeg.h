@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "input/image_file.h"
+#include "data/image_file.h"
 
 namespace trainer::images {
 
@@ -15,12 +15,12 @@ bool is_jpeg(std::span<const uint8_t> file);
 bool has_several_scans(std::span<const uint8_t> file);
 
 // Throws std::runtime_error with the reason. Like Pillow, it is strict about missing data and ignores libjpeg's warnings.
-void decode_jpeg(std::span<const uint8_t> file, input::RgbImage& image);
+void decode_jpeg(std::span<const uint8_t> file, data::RgbImage& image);
 
 // (0, 0, height, width), from the header. Throws as decode_jpeg().
-input::Box find_jpeg_size(std::span<const uint8_t> file);
+data::Box find_jpeg_size(std::span<const uint8_t> file);
 // Decodes at least that part of the image, to the same pixels as decode_jpeg(), and returns the part that it has decoded. Reads the file
 // only as far as needed. Throws as decode_jpeg().
-input::Box decode_jpeg_part(std::span<const uint8_t> file, const input::Box& part, input::RgbImage& image);
+data::Box decode_jpeg_part(std::span<const uint8_t> file, const data::Box& part, data::RgbImage& image);
 
 }  // namespace trainer::images

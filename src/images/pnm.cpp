@@ -111,7 +111,7 @@ Header read_header(Text& text, int kind) {
   return header;
 }
 
-void read_bits(Text& text, const Header& header, input::RgbImage& image) {
+void read_bits(Text& text, const Header& header, data::RgbImage& image) {
   const auto width = header.width;
   const auto height = header.height;
   const bool is_plain = header.is_plain();
@@ -128,7 +128,7 @@ void read_bits(Text& text, const Header& header, input::RgbImage& image) {
   }
 }
 
-void read_values(Text& text, const Header& header, input::RgbImage& image) {
+void read_values(Text& text, const Header& header, data::RgbImage& image) {
   const auto maximum = header.maximum;
   const bool is_plain = header.is_plain();
   const bool is_grey = header.is_grey();
@@ -158,7 +158,7 @@ bool is_pnm(std::span<const uint8_t> file) {
   return file.size() >= 3 && file[0] == 'P' && file[1] >= '1' && file[1] <= '6' && is_space(static_cast<char>(file[2]));
 }
 
-void decode_pnm(std::span<const uint8_t> file, input::RgbImage& image) {
+void decode_pnm(std::span<const uint8_t> file, data::RgbImage& image) {
   Text text(file, kKindBytes);
   const auto header = read_header(text, kind_of(file));
   if (header.has_bits()) {

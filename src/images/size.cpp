@@ -26,7 +26,7 @@ void throw_too_little_data(uint64_t width, uint64_t height) {
   throw std::runtime_error(fmt::format("it is damaged: it has too little data for {} x {} pixels", width, height));
 }
 
-void allocate(uint32_t width, uint32_t height, input::RgbImage& image) {
+void allocate(uint32_t width, uint32_t height, data::RgbImage& image) {
   check_size(width, height);
   image.width = static_cast<int>(width);
   image.height = static_cast<int>(height);

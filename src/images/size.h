@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "input/image_file.h"
+#include "data/image_file.h"
 
 namespace trainer::images {
 
@@ -14,6 +14,6 @@ void check_size(uint64_t width, uint64_t height);
 [[noreturn]] void throw_too_little_data(uint64_t width, uint64_t height);
 
 // Gives `image` the room for so many pixels. Throws as check_size().
-void allocate(uint32_t width, uint32_t height, input::RgbImage& image);
+void allocate(uint32_t width, uint32_t height, data::RgbImage& image);
 
 }  // namespace trainer::images

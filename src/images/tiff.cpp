@@ -304,7 +304,7 @@ class Blocks {
   std::vector<uint8_t> samples_;
 };
 
-void read_plane(Blocks& blocks, const Form& form, uint16_t plane, input::RgbImage& image) {
+void read_plane(Blocks& blocks, const Form& form, uint16_t plane, data::RgbImage& image) {
   for (uint32_t top = 0; top < form.height; top += blocks.height()) {
     const auto height = std::min(blocks.height(), form.height - top);
     for (uint32_t left = 0; left < form.width; left += blocks.width()) {
@@ -324,12 +324,12 @@ void read_plane(Blocks& blocks, const Form& form, uint16_t plane, input::RgbImag
 }
 
 // Turns and mirrors the image as TIFF's number for it says; 1: not at all.
-void orient(uint16_t orientation, input::RgbImage& image) {
+void orient(uint16_t orientation, data::RgbImage& image) {
   if (orientation < 2 || orientation > 8) return;
   const bool is_turned = orientation >= 5;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  input::RgbImage turned{.height = is_turned ? image.width : image.height, .width = is_turned ? image.height : image.width, .pixels = {}};
+  data::RgbImage turned{.height = is_turned ? image.width : image.height, .width = is_turned ? image.height : image.width, .pixels = {}};
   turned.pixels.resize(image.pixels.size());
   uint8_t* rgb = turned.pixels.data();
   for (int y = 0; y < turned.height; ++y) {
@@ -351,7 +351,7 @@ bool is_tiff(std::span<const uint8_t> file) {
   return std::ranges::any_of(std::array{"II*\0"sv, "MM\0*"sv, "II+\0"sv, "MM\0+"sv}, [&](auto text) { return has_text(file, 0, text); });
 }
 
-void decode_tiff(std::span<const uint8_t> file, input::RgbImage& image) {
+void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image) {
   const TiffReader reader(file);
   const auto form = read_form(reader);
   Blocks blocks(reader, form);

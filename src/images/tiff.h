@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "input/image_file.h"
+#include "data/image_file.h"
 
 namespace trainer::images {
 
@@ -12,6 +12,6 @@ bool is_tiff(std::span<const uint8_t> file);
 
 // The first image of the file, turned as the file's orientation says, as Pillow does with TIFF. Throws std::runtime_error with the reason,
 // for a form whose pixels would not be Pillow's too.
-void decode_tiff(std::span<const uint8_t> file, input::RgbImage& image);
+void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image);
 
 }  // namespace trainer::images

@@ -21,7 +21,7 @@ constexpr size_t kExifBytes = 6;  // of "Exif\0\0", after which a TIFF file foll
 bool is_classic_tiff(Bytes file) { return has_text(file, 0, {"II*\0", 4}) || has_text(file, 0, {"MM\0*", 4}); }
 
 // The values of the first image in a TIFF file, or in the TIFF file of which EXIF data consist.
-void read_tiff(Bytes file, input::ImageTraits& traits, bool is_exif) {
+void read_tiff(Bytes file, data::ImageTraits& traits, bool is_exif) {
   if (!is_classic_tiff(file)) return;
   const bool is_big_endian = file[0] == 'M';
   const auto integer = [&](size_t offset, size_t count) {
@@ -45,12 +45,12 @@ void read_tiff(Bytes file, input::ImageTraits& traits, bool is_exif) {
   }
 }
 
-void read_exif(Bytes data, input::ImageTraits& traits) {
+void read_exif(Bytes data, data::ImageTraits& traits) {
   const bool has_name = has_text(data, 0, {"Exif\0\0", kExifBytes});
   read_tiff(has_name ? data.subspan(kExifBytes) : data, traits, /*is_exif=*/true);
 }
 
-void read_jpeg(Bytes file, input::ImageTraits& traits) {
+void read_jpeg(Bytes file, data::ImageTraits& traits) {
   constexpr uint8_t kApp1 = 0xE1;
   constexpr uint8_t kStartOfScan = 0xDA;
   size_t at = 2;
@@ -68,7 +68,7 @@ void read_jpeg(Bytes file, input::ImageTraits& traits) {
   }
 }
 
-void read_png_chunks(Bytes file, input::ImageTraits& traits) {
+void read_png_chunks(Bytes file, data::ImageTraits& traits) {
   size_t at = 8;
   while (!has_text(file, at + 4, "IEND")) {
     const size_t num_bytes = big_endian(file, at);
@@ -79,7 +79,7 @@ void read_png_chunks(Bytes file, input::ImageTraits& traits) {
   }
 }
 
-void read_webp(Bytes file, input::ImageTraits& traits) {
+void read_webp(Bytes file, data::ImageTraits& traits) {
   size_t at = 12;
   while (at < file.size()) {
     const size_t num_bytes = little_endian(file, at + 4, 4);
@@ -91,8 +91,8 @@ void read_webp(Bytes file, input::ImageTraits& traits) {
 
 }  // namespace
 
-input::ImageTraits read_traits(std::span<const uint8_t> file) {
-  input::ImageTraits traits;
+data::ImageTraits read_traits(std::span<const uint8_t> file) {
+  data::ImageTraits traits;
   try {
     if (is_jpeg(file)) read_jpeg(file, traits);
     if (is_png(file)) read_png_chunks(file, traits);

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <span>
 
-#include "input/image_file.h"
+#include "data/image_file.h"
 
 namespace trainer::images {
 
 // Of JPEG, PNG, WebP, TIFF and PNM files. What a damaged file does not say has its default.
-input::ImageTraits read_traits(std::span<const uint8_t> file);
+data::ImageTraits read_traits(std::span<const uint8_t> file);
 
 }  // namespace trainer::images

@@ -6,12 +6,11 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "data/pipeline.h"
 #include "datasets/registry.h"
 #include "distributed/first_line.h"
 #include "distributed/run_secret.h"
 #include "engine/init_from.h"
-#include "input/pipeline.h"
-#include "models/model.h"
 #include "optim/lr_scheduler.h"
 #include "session/autocast_cost.h"
 #include "session/batch_norm_check.h"
@@ -19,6 +18,7 @@
 #include "session/check.h"
 #include "session/registries.h"
 #include "trainer/error.h"
+#include "trainer/model.h"
 #include "world/host_resources.h"
 
 namespace trainer::inspection {
@@ -28,19 +28,19 @@ namespace {
 constexpr int64_t kManySamples = int64_t{1} << 40;
 
 // A data set whose files are not there, of which the numbers of samples are known.
-class DescribedDataset : public input::Dataset {
+class DescribedDataset : public data::Dataset {
  public:
-  DescribedDataset(input::DatasetInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
-  const input::DatasetInfo& info() const override { return info_; }
+  DescribedDataset(data::DatasetInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
+  const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return size_; }
-  input::Sample read(int64_t /*index*/, input::Scratch& /*scratch*/) const override {
+  data::Sample read(int64_t /*index*/, data::Scratch& /*scratch*/) const override {
     throw DataError("the files of the data set are not there");
   }
   // Of classes of the same size.
-  int64_t label(int64_t index) const override { return info_.num_classes > 0 ? index % info_.num_classes : input::Dataset::label(index); }
+  int64_t label(int64_t index) const override { return info_.num_classes > 0 ? index % info_.num_classes : data::Dataset::label(index); }
 
  private:
-  input::DatasetInfo info_;
+  data::DatasetInfo info_;
   int64_t size_;
 };
 
@@ -105,13 +105,13 @@ class Inspector {
     }
   }
 
-  Sizes read_sizes(const config::Experiment& experiment, datasets::DatasetFactory dataset, bool has_model) const {
+  Sizes read_sizes(const config::Experiment& experiment, data::DatasetFactory dataset, bool has_model) const {
     if (dataset.sizes) {
       auto info = dataset.info;
       // Not compared with the network's outputs once more.
-      if (!has_model || info.num_classes == input::kUnknownClasses) info.num_classes = 0;
-      dataset.open = [info, sizes = *dataset.sizes](datasets::Split split, Logger&) {
-        return std::make_unique<DescribedDataset>(info, split == datasets::Split::kTrain ? sizes.train : sizes.validation);
+      if (!has_model || info.num_classes == data::kUnknownClasses) info.num_classes = 0;
+      dataset.open = [info, sizes = *dataset.sizes](data::Split split, Logger&) {
+        return std::make_unique<DescribedDataset>(info, split == data::Split::kTrain ? sizes.train : sizes.validation);
       };
     }
     const auto data = session::open_samples(experiment, dataset, *logger_, session::num_overfit_samples(experiment, world_size_));
@@ -172,8 +172,8 @@ class Inspector {
     const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
     MemorySetup setup{.experiment = experiment,
                       .info = info,
-                      .train_shape = input::Pipeline(experiment.dataset.train_transforms, info, {}).output_shape(),
-                      .validation_shape = input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape(),
+                      .train_shape = data::Pipeline(experiment.dataset.train_transforms, info, {}).output_shape(),
+                      .validation_shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape(),
                       .world_size = world_size_,
                       .on_gpu = experiment.runtime.device == device::DeviceChoice::kCuda};
     result_.sample_shape = setup.train_shape;

@@ -34,7 +34,7 @@ struct StepTime {
 // What the estimate depends on beside the network.
 struct MemorySetup {
   const config::Experiment& experiment;
-  input::DatasetInfo info;
+  data::DatasetInfo info;
   std::vector<int64_t> train_shape;       // of a transformed sample
   std::vector<int64_t> validation_shape;  // the same
   int world_size = 1;

@@ -106,12 +106,21 @@ void BatchNorm2d::to(torch::Dtype dtype, bool non_blocking) {
 FrozenStatistics::FrozenStatistics(const torch::nn::Module& model) {
   for (const auto& module : model.modules()) {
     if (auto layer = std::dynamic_pointer_cast<BatchNorm2d>(module)) layers_.push_back(std::move(layer));
+    if (!is_libtorch_batch_norm(*module)) continue;
+    for (const auto& buffer : module->buffers(/*recurse=*/false)) saved_.emplace_back(buffer, buffer.clone());
   }
   for (const auto& layer : layers_) layer->set_updates_statistics(false);
 }
 
 FrozenStatistics::~FrozenStatistics() {
   for (const auto& layer : layers_) layer->set_updates_statistics(true);
+  const torch::NoGradGuard no_grad;
+  for (const auto& [buffer, value] : saved_) buffer.copy_(value);
+}
+
+bool is_libtorch_batch_norm(const torch::nn::Module& module) {
+  return module.as<torch::nn::BatchNorm1d>() != nullptr || module.as<torch::nn::BatchNorm2d>() != nullptr ||
+         module.as<torch::nn::BatchNorm3d>() != nullptr;
 }
 
 NormFactory local_batch_norm() {

@@ -1,8 +1,7 @@
-#include "nn/dropout.h"
-
 #include <utility>
 
 #include "nn/layer_observer.h"
+#include "trainer/nn.h"
 
 namespace trainer::nn {
 

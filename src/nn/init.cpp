@@ -1,7 +1,7 @@
-#include "nn/init.h"
-
 #include <cmath>
 #include <utility>
+
+#include "trainer/nn.h"
 
 namespace trainer::nn {
 

@@ -1,6 +1,5 @@
-#include "nn/loss.h"
-
 #include "trainer/error.h"
+#include "trainer/nn.h"
 
 namespace trainer::nn {
 namespace {
@@ -10,10 +9,10 @@ torch::Tensor at_least_float32(const torch::Tensor& outputs) {
   return at::isReducedFloatingType(outputs.scalar_type()) ? outputs.to(torch::kFloat32) : outputs;
 }
 
-struct CrossEntropyOptions : Options {
+struct CrossEntropyOptions {
   double label_smoothing = 0.0;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("label_smoothing", label_smoothing,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Share of the target that is spread evenly over all classes."});
   }
@@ -33,8 +32,8 @@ class CrossEntropy : public Loss {
   double label_smoothing_;
 };
 
-struct MeanSquaredErrorOptions : Options {
-  void describe(KeyTable&) override {}
+struct MeanSquaredErrorOptions {
+  void describe(KeyTable&) {}
 };
 
 class MeanSquaredError : public Loss {
@@ -52,8 +51,8 @@ class MeanSquaredError : public Loss {
 
 }  // namespace
 
-const LossRegistry& loss_registry() {
-  static const LossRegistry all = [] {
+LossRegistry& loss_registry() {
+  static LossRegistry all = [] {
     LossRegistry registry("loss");
     registry.add<CrossEntropyOptions>("cross_entropy", "Softmax and negative log-likelihood of the target class.",
                                       [](const auto& options) { return std::make_unique<CrossEntropy>(options.label_smoothing); });

@@ -7,7 +7,7 @@
 namespace trainer::optim {
 namespace {
 
-struct AdamOptions : Options {
+struct AdamOptions {
   explicit AdamOptions(bool decoupled = false) : decoupled_weight_decay(decoupled), weight_decay(decoupled ? 0.01 : 0) {}
 
   bool decoupled_weight_decay;  // true (AdamW): shrinks the parameter; false (Adam): is added to its gradient
@@ -16,7 +16,7 @@ struct AdamOptions : Options {
   double eps = 1e-8;
   double weight_decay;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
     keys.add("betas", betas,
              {.min = 0,

@@ -25,7 +25,7 @@ struct SchedulePoint {
 };
 
 // The keys of a schedule, and the schedule itself.
-struct Schedule : Options {
+struct Schedule {
   virtual double factor(const SchedulePoint& point) const = 0;
   virtual bool has_own_warmup() const { return false; }
   // The epoch of the last drop; 0: the schedule has none.
@@ -40,16 +40,16 @@ double cosine_anneal(double start, double end, double progress) {
   return end + (start - end) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
 
-struct ConstantSchedule final : Schedule {
-  void describe(KeyTable& /*keys*/) override {}
+struct ConstantSchedule : Schedule {
+  void describe(KeyTable& /*keys*/) {}
   double factor(const SchedulePoint& /*point*/) const override { return 1; }
 };
 
-struct StepSchedule final : Schedule {
+struct StepSchedule : Schedule {
   int64_t step_epochs = 1;
   double gamma = 0.1;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("step_epochs", step_epochs, {.min = 1, .unit = "epochs", .doc = "Epochs between two drops.", .required = true});
     keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
   }
@@ -58,11 +58,11 @@ struct StepSchedule final : Schedule {
   }
 };
 
-struct MultistepSchedule final : Schedule {
+struct MultistepSchedule : Schedule {
   std::vector<double> milestones;
   double gamma = 0.1;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("milestones", milestones,
              {.min = 0,
               .min_excluded = true,
@@ -84,43 +84,43 @@ struct MultistepSchedule final : Schedule {
   }
 };
 
-struct CosineSchedule final : Schedule {
+struct CosineSchedule : Schedule {
   double final_factor = 0;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
   }
   double factor(const SchedulePoint& point) const override { return cosine_anneal(1, final_factor, point.progress()); }
 };
 
-struct LinearSchedule final : Schedule {
+struct LinearSchedule : Schedule {
   double start_factor = 1;
   double end_factor = 0;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("start_factor", start_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the start."});
     keys.add("end_factor", end_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the end."});
   }
   double factor(const SchedulePoint& point) const override { return interpolate(start_factor, end_factor, point.progress()); }
 };
 
-struct PolynomialSchedule final : Schedule {
+struct PolynomialSchedule : Schedule {
   double power = 1;
   double final_factor = 0;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("power", power, {.min = 0, .min_excluded = true, .doc = "Exponent of the part of the steps left; 1: a straight line."});
     keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
   }
   double factor(const SchedulePoint& point) const override { return interpolate(final_factor, 1, std::pow(1 - point.progress(), power)); }
 };
 
-struct OneCycleSchedule final : Schedule {
+struct OneCycleSchedule : Schedule {
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("pct_start", pct_start,
              {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the steps in which the learning rate rises, to the optimizer's."});
     keys.add("div_factor", div_factor,
@@ -142,10 +142,10 @@ struct OneCycleSchedule final : Schedule {
   }
 };
 
-struct PlateauSchedule final : Schedule {
+struct PlateauSchedule : Schedule {
   PlateauOptions options;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("factor", options.factor,
              {.min = 0, .max = 1, .max_excluded = true, .doc = "What each reduction multiplies the learning rate by."});
     keys.add("patience", options.patience,

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/keys/key_table.h"
 #include "optim/options.h"
 #include "optim/plateau.h"
+#include "trainer/keys.h"
 
 namespace trainer::optim {
 

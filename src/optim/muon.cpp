@@ -13,7 +13,7 @@
 namespace trainer::optim {
 namespace {
 
-struct MuonOptions : Options {
+struct MuonOptions {
   double lr = 0.02;
   double momentum = 0.95;
   bool nesterov = true;
@@ -24,7 +24,7 @@ struct MuonOptions : Options {
   double sgd_momentum = 0.9;
   double sgd_weight_decay = 0;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     // The other learning rates follow the schedule by the ratio of step()'s lr to this one, which 0 would leave undefined.
     keys.add("lr", lr,
              {.min = 0,

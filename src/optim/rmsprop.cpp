@@ -8,7 +8,7 @@
 namespace trainer::optim {
 namespace {
 
-struct RmspropOptions : Options {
+struct RmspropOptions {
   double lr = 0.01;
   double alpha = 0.99;
   double eps = 1e-8;
@@ -16,7 +16,7 @@ struct RmspropOptions : Options {
   double momentum = 0;
   bool centered = false;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
     keys.add("alpha", alpha,
              {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the running mean of the squared gradient that is kept."});

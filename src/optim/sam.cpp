@@ -18,11 +18,11 @@ namespace {
 
 enum class Perturbation { kGlobal, kRank };
 
-struct SamOptions final : SgdOptions {
+struct SamOptions : SgdOptions {
   double rho = 0.05;
   Perturbation perturbation = Perturbation::kGlobal;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     SgdOptions::describe(keys);
     keys.add("rho", rho, {.min = 0, .doc = "How far from the parameters the gradient is taken (2-norm over all of them)."});
     keys.add_choice("perturbation", perturbation, {{"global", Perturbation::kGlobal}, {"rank", Perturbation::kRank}},

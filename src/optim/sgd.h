@@ -5,14 +5,14 @@
 
 namespace trainer::optim {
 
-struct SgdOptions : Options {
+struct SgdOptions {
   double lr = 0.1;
   double momentum = 0;
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;
 
-  void describe(KeyTable& keys) override;
+  void describe(KeyTable& keys);
 };
 
 // With dampening, the host reads `found_inf` in each step in which a parameter has not had its first update.

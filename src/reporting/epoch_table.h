@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "reporting/events.h"
+#include "trainer/events.h"
 
 namespace trainer::reporting {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "reporting/events.h"
+#include "trainer/events.h"
 
 namespace trainer::reporting {
 

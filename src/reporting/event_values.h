@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "drawing/rgb_image.h"
-#include "reporting/events.h"
+#include "trainer/events.h"
 
 namespace trainer::reporting {
 

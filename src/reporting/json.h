@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "reporting/events.h"
+#include "trainer/events.h"
 
 namespace trainer::reporting {
 

@@ -13,7 +13,7 @@
 #include "base/written_files.h"
 #include "drawing/rgb_image.h"
 #include "reporting/event_values.h"
-#include "reporting/events.h"
+#include "trainer/events.h"
 
 namespace trainer::reporting {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "reporting/metric.h"
+#include "trainer/events.h"
 
 namespace trainer::reporting {
 

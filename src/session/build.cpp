@@ -8,7 +8,6 @@
 
 #include "base/option_error.h"
 #include "base/plural.h"
-#include "base/random.h"
 #include "base/text.h"
 #include "datasets/registry.h"
 #include "engine/copy_event.h"
@@ -17,13 +16,14 @@
 #include "engine/shared_batches.h"
 #include "models/registry.h"
 #include "nn/layers.h"
-#include "nn/loss.h"
 #include "nn/sync_batch_norm.h"
 #include "session/data_advice.h"
 #include "session/parameter_names.h"
 #include "session/random_streams.h"
 #include "session/split_samples.h"
 #include "trainer/error.h"
+#include "trainer/nn.h"
+#include "trainer/random.h"
 
 namespace trainer::session {
 namespace {
@@ -77,6 +77,8 @@ auto build_in_memory(const std::string& what, const char* remedy, const Build& b
 std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, const at::Generator& dropout_generator,
                                           const engine::Ranks& ranks) {
   const auto seed = mix_seed(static_cast<uint64_t>(experiment.seed), kInitStream);
+  // What LibTorch's own layers draw from, if a network of a plug-in has some.
+  torch::manual_seed(seed);
   return models::model_registry().make(
       experiment.model.component,
       {.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
@@ -96,7 +98,7 @@ void place_model(models::Model& model, const device::Placement& placement) {
 }
 
 // For data sets whose classes were not known when the configuration was checked.
-void check_num_classes(const config::Experiment& experiment, const input::DatasetInfo& info) {
+void check_num_classes(const config::Experiment& experiment, const data::DatasetInfo& info) {
   const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
   if (info.num_classes == 0 || info.num_classes == model.num_outputs()) return;
   throw DataError(fmt::format("{}: {} has {}, but the data set {} has {}", experiment.place_of("model." + model.outputs_key()),
@@ -104,10 +106,10 @@ void check_num_classes(const config::Experiment& experiment, const input::Datase
                               counted(info.num_classes, "class", "classes")));
 }
 
-std::unique_ptr<input::Pipeline> make_pipeline(const std::vector<ComponentConfig>& transforms, const input::DatasetInfo& info,
-                                               const device::Placement& placement) {
+std::unique_ptr<data::Pipeline> make_pipeline(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info,
+                                              const device::Placement& placement) {
   const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
-  return std::make_unique<input::Pipeline>(transforms, info, input::BatchLayout{placement.input_dtype, channels_last});
+  return std::make_unique<data::Pipeline>(transforms, info, data::BatchLayout{placement.input_dtype, channels_last});
 }
 
 void make_batches(engine::DataSource& source, const std::vector<ComponentConfig>& transforms, int64_t batch_size,
@@ -115,12 +117,12 @@ void make_batches(engine::DataSource& source, const std::vector<ComponentConfig>
   const auto& info = source.info;
   const auto& section = experiment.dataset;
   source.pipeline = make_pipeline(transforms, info, placement);
-  input::LoaderOptions options{.batch_size = batch_size,
-                               .num_workers = experiment.dataloader.num_workers,
-                               .prefetch = experiment.dataloader.prefetch,
-                               .pin_memory = placement.pin_memory,
-                               .target_dtype = placement.dtype,
-                               .seed = augmentation_seed(experiment)};
+  data::LoaderOptions options{.batch_size = batch_size,
+                              .num_workers = experiment.dataloader.num_workers,
+                              .prefetch = experiment.dataloader.prefetch,
+                              .pin_memory = placement.pin_memory,
+                              .target_dtype = placement.dtype,
+                              .seed = augmentation_seed(experiment)};
   if (section.on_error == config::OnError::kSkip) {
     options.report_left_out = [&logger](const std::string& text) { logger.warn("left out (dataset.on_error: skip): {}", text); };
   }
@@ -139,9 +141,9 @@ void make_batches(engine::DataSource& source, const std::vector<ComponentConfig>
     of_loader.make_copy_event = {};
   }
   try {
-    if (ranks.reads_data()) source.loader = std::make_unique<input::DataLoader>(source.dataset(), *source.pipeline, of_loader);
+    if (ranks.reads_data()) source.loader = std::make_unique<data::DataLoader>(source.dataset(), *source.pipeline, of_loader);
     if (group) {
-      const auto format = input::make_batch_tensors(info, *source.pipeline, options, torch::kMeta);
+      const auto format = data::make_batch_tensors(info, *source.pipeline, options, torch::kMeta);
       source.batches = std::make_unique<engine::SharedBatches>(group, section.distribution, format, options, source.loader.get());
     } else {
       source.batches = std::make_unique<engine::LocalBatches>(*source.loader, ranks.world->rank());
@@ -226,6 +228,8 @@ engine::Network build_network_unguarded(const config::Experiment& experiment, co
     network.placement.memory_format = torch::MemoryFormat::Contiguous;
     network.placement.convolution = device::ConvolutionChoice::kDirect;
   }
+  // Those of LibTorch in a network of a plug-in.
+  if (experiment.distributed.sync_batch_norm) nn::convert_sync_batch_norm(*network.model, ranks.batch_norm);
   freeze(experiment, *network.model);
   place_model(*network.model, network.placement);
   network.optimizer =
@@ -249,18 +253,18 @@ namespace {
 bool holds_out(const config::Experiment& experiment) { return experiment.dataset.validation_split.value.value_or(0) > 0; }
 
 // What has a label that is not one of the classes is a class of its own; it is refused when it is read.
-std::vector<int64_t> labels_of(const input::Dataset& files) {
+std::vector<int64_t> labels_of(const data::Dataset& files) {
   const auto num_classes = files.info().num_classes;
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < files.size(); ++i) {
     const auto label = files.label(i);
-    labels.push_back(input::refusal_of_label(label, num_classes).empty() ? label : num_classes);
+    labels.push_back(data::refusal_of_label(label, num_classes).empty() ? label : num_classes);
   }
   return labels;
 }
 
 // Of the training files: the indices that are held out for validation, and the others.
-SampleSplit split_training_files(const config::Experiment& experiment, const input::Dataset& files, Logger& logger) {
+SampleSplit split_training_files(const config::Experiment& experiment, const data::Dataset& files, Logger& logger) {
   const auto size = files.size();
   const double part = experiment.dataset.validation_split.value.value_or(0);
   const auto count = static_cast<int64_t>(static_cast<double>(size) * part + 0.5);
@@ -284,14 +288,14 @@ SampleSplit split_training_files(const config::Experiment& experiment, const inp
 void overfit(const config::Experiment& experiment, int64_t count, std::vector<int64_t> samples, engine::Data& data) {
   count = std::min(count, static_cast<int64_t>(samples.size()));
   const auto chosen = split_samples(std::move(samples), count, static_cast<uint64_t>(experiment.seed)).first;
-  data.train.subset = std::make_unique<input::Subset>(*data.train.files, chosen);
-  if (!experiment.validation.is_off()) data.validation.subset = std::make_unique<input::Subset>(*data.train.files, chosen);
+  data.train.subset = std::make_unique<data::Subset>(*data.train.files, chosen);
+  if (!experiment.validation.is_off()) data.validation.subset = std::make_unique<data::Subset>(*data.train.files, chosen);
 }
 
-engine::Data open_samples_unguarded(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger,
+engine::Data open_samples_unguarded(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
                                     const std::optional<int64_t>& num_overfit) {
   engine::Data data;
-  data.train.files = dataset.open(datasets::Split::kTrain, logger);
+  data.train.files = dataset.open(data::Split::kTrain, logger);
   const auto& files = *data.train.files;
   check_num_classes(experiment, files.info());
   std::vector<int64_t> held_out, rest;
@@ -300,24 +304,24 @@ engine::Data open_samples_unguarded(const config::Experiment& experiment, const 
     overfit(experiment, *num_overfit, holds_out(experiment) ? rest : indices_up_to(files.size()), data);
     return data;
   }
-  if (holds_out(experiment)) data.train.subset = std::make_unique<input::Subset>(files, rest);
+  if (holds_out(experiment)) data.train.subset = std::make_unique<data::Subset>(files, rest);
   if (experiment.validation.is_off()) return data;
   if (holds_out(experiment)) {
-    data.validation.subset = std::make_unique<input::Subset>(files, held_out);
+    data.validation.subset = std::make_unique<data::Subset>(files, held_out);
   } else {
-    data.validation.files = dataset.open(datasets::Split::kValidation, logger);
+    data.validation.files = dataset.open(data::Split::kValidation, logger);
   }
   return data;
 }
 
-engine::DataSource open_split_unguarded(const config::Experiment& experiment, const datasets::DatasetFactory& dataset,
-                                        datasets::Split split, Logger& logger) {
+engine::DataSource open_split_unguarded(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split,
+                                        Logger& logger) {
   engine::DataSource source;
-  source.files = dataset.open(holds_out(experiment) ? datasets::Split::kTrain : split, logger);
+  source.files = dataset.open(holds_out(experiment) ? data::Split::kTrain : split, logger);
   check_num_classes(experiment, source.files->info());
   if (!holds_out(experiment)) return source;
   const auto [held_out, rest] = split_training_files(experiment, *source.files, logger);
-  source.subset = std::make_unique<input::Subset>(*source.files, split == datasets::Split::kTrain ? rest : held_out);
+  source.subset = std::make_unique<data::Subset>(*source.files, split == data::Split::kTrain ? rest : held_out);
   return source;
 }
 
@@ -333,7 +337,7 @@ engine::Data open_samples(const config::Experiment& experiment, Logger& logger) 
   return open_samples(experiment, datasets::dataset_registry().make(experiment.dataset.component), logger);
 }
 
-engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger,
+engine::Data open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
                           const std::optional<int64_t>& num_overfit) {
   auto data = build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
                               [&] { return open_samples_unguarded(experiment, dataset, logger, num_overfit); });
@@ -342,7 +346,7 @@ engine::Data open_samples(const config::Experiment& experiment, const datasets::
   return data;
 }
 
-engine::DataSource open_split(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, datasets::Split split,
+engine::DataSource open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split,
                               Logger& logger) {
   auto source = build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
                                 [&] { return open_split_unguarded(experiment, dataset, split, logger); });
@@ -350,21 +354,21 @@ engine::DataSource open_split(const config::Experiment& experiment, const datase
   return source;
 }
 
-std::unique_ptr<input::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train) {
-  return input::sampler_registry().make(experiment.dataloader.sampler, {.dataset = train.dataset(),
-                                                                        .files = *train.files,
-                                                                        .seed = static_cast<uint64_t>(experiment.seed),
-                                                                        .place_of = [&](const std::string& key) {
-                                                                          return experiment.place_of("dataloader.sampler." + key);
-                                                                        }});
+std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train) {
+  return data::sampler_registry().make(experiment.dataloader.sampler, {.dataset = train.dataset(),
+                                                                       .files = *train.files,
+                                                                       .seed = static_cast<uint64_t>(experiment.seed),
+                                                                       .place_of = [&](const std::string& key) {
+                                                                         return experiment.place_of("dataloader.sampler." + key);
+                                                                       }});
 }
 
 void add_sampler(const config::Experiment& experiment, const engine::Ranks& ranks, engine::Data& data) {
   auto sampler = make_sampler(experiment, data.train);
   data.samples_per_epoch = sampler->num_samples();
-  data.sampler = std::make_unique<input::DistributedSampler>(
+  data.sampler = std::make_unique<data::ShardedSampler>(
       std::move(sampler),
-      input::ShardOptions{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = experiment.dataloader.shards});
+      data::ShardOptions{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = experiment.dataloader.shards});
 }
 
 void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
@@ -372,8 +376,8 @@ void add_batches(const config::Experiment& experiment, const device::Placement& 
   data.plan = make_plan(experiment, data.samples_per_epoch, ranks.world->size());
   data.lr_schedule = make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
   if (!experiment.dataset.batch_transforms.empty()) {
-    data.batch_mixer = std::make_unique<input::BatchMixer>(experiment.dataset.batch_transforms, data.train.info.num_classes,
-                                                           mix_seed(static_cast<uint64_t>(experiment.seed), kBatchMixStream));
+    data.batch_mixer = std::make_unique<data::BatchMixer>(experiment.dataset.batch_transforms, data.train.info.num_classes,
+                                                          mix_seed(static_cast<uint64_t>(experiment.seed), kBatchMixStream));
   }
   make_batches(data.train, experiment.dataset.train_transforms, std::min(data.plan.batch_size, data.samples_per_epoch), experiment,
                placement, ranks, logger);

@@ -36,15 +36,14 @@ std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment,
 // collective. Throws UsageError, and DataError naming the file and what to do. `logger` must outlive the data.
 engine::Data open_samples(const config::Experiment& experiment, Logger& logger);
 // With the data set of the experiment, whose files may lie in another folder. `num_overfit`: as num_overfit_samples() tells.
-engine::Data open_samples(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, Logger& logger,
+engine::Data open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
                           const std::optional<int64_t>& num_overfit = {});
 
 // Opens one of the two alone, without the files that it does not need. Not collective. Throws as open_samples().
-engine::DataSource open_split(const config::Experiment& experiment, const datasets::DatasetFactory& dataset, datasets::Split split,
-                              Logger& logger);
+engine::DataSource open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger);
 
 // Makes the sampler of these training samples, which need not outlive it. Not collective. Throws UsageError and DataError.
-std::unique_ptr<input::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train);
+std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train);
 
 // Adds the sampler of a run, on a rank that reads the data. Not collective. Throws as make_sampler().
 void add_sampler(const config::Experiment& experiment, const engine::Ranks& ranks, engine::Data& data);

@@ -7,23 +7,23 @@
 #include <optional>
 
 #include "base/plural.h"
+#include "data/batch_transforms/batch_transform.h"
+#include "data/pipeline.h"
+#include "data/samplers/sampler.h"
 #include "datasets/look_alike.h"
 #include "datasets/registry.h"
 #include "device/allocator_settings.h"
-#include "input/batch_transforms/batch_transform.h"
-#include "input/pipeline.h"
-#include "input/samplers/sampler.h"
 #include "models/registry.h"
-#include "nn/loss.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
 #include "session/complete.h"
 #include "task/task.h"
+#include "trainer/nn.h"
 
 namespace trainer::session {
 namespace {
 
-void check_task(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
+void check_task(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
   if (!findings.are_readable({"loss", "checkpoint"})) return;
   const auto task = task::make_task(nn::loss_registry().make(experiment.loss.component));
   const auto& section = experiment.checkpoint;
@@ -44,7 +44,7 @@ void check_task(const config::Experiment& experiment, const input::DatasetInfo& 
   }
 }
 
-void check_outputs(const config::Experiment& experiment, const models::ModelOptions& model, const input::DatasetInfo& info,
+void check_outputs(const config::Experiment& experiment, const models::ModelOptions& model, const data::DatasetInfo& info,
                    config::Findings& findings) {
   const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
   if (model.num_outputs() == num_targets) return;
@@ -56,9 +56,9 @@ void check_outputs(const config::Experiment& experiment, const models::ModelOpti
 
 // The shape of samples after `transforms`; nullopt: these cannot be applied.
 std::optional<std::vector<int64_t>> check_transforms(const std::string& key, const std::vector<ComponentConfig>& transforms,
-                                                     const input::DatasetInfo& info, config::Findings& findings) {
+                                                     const data::DatasetInfo& info, config::Findings& findings) {
   bool can_be_applied = true;
-  for (const auto& finding : input::check_transforms(transforms, info)) {
+  for (const auto& finding : data::check_transforms(transforms, info)) {
     const auto path = finding.index ? fmt::format("{}[{}]", key, *finding.index) : key;
     if (finding.is_warning) {
       findings.warn(path, finding.text);
@@ -68,7 +68,7 @@ std::optional<std::vector<int64_t>> check_transforms(const std::string& key, con
     }
   }
   if (!can_be_applied) return std::nullopt;
-  return input::Pipeline(transforms, info, {}).output_shape();
+  return data::Pipeline(transforms, info, {}).output_shape();
 }
 
 // `shape`: of the samples that the transforms at `key` give. Returns false if the network does not take them.
@@ -83,29 +83,29 @@ bool check_inputs(const config::Experiment& experiment, const models::ModelOptio
   return false;
 }
 
-void check_sampler(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
+void check_sampler(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
   if (!findings.are_readable({"dataloader"}) || info.num_classes != 0) return;
   const auto& sampler = experiment.dataloader.sampler;
-  if (!dynamic_cast<const input::SamplerOptions&>(*sampler.options).needs_classes()) return;
+  if (!dynamic_cast<const data::SamplerOptions&>(*sampler.options).needs_classes()) return;
   findings.refuse("dataloader.sampler.name", fmt::format("{} needs classes, but {} has targets that are numbers; choose another sampler",
                                                          sampler.name, experiment.dataset.component.name));
 }
 
-void check_views(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
+void check_views(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
   const auto tta = experiment.validation.tta;
   if (!findings.are_readable({"validation"}) || tta == task::TestTimeAugmentation::kNone || info.is_image) return;
   findings.refuse("validation.tta", fmt::format("{} needs images, but {} holds none; set validation.tta: none",
                                                 spelling_of(tta, config::kTtaChoices), experiment.dataset.component.name));
 }
 
-void check_batch_transforms(const config::Experiment& experiment, const input::DatasetInfo& info, config::Findings& findings) {
+void check_batch_transforms(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
   const auto& transforms = experiment.dataset.batch_transforms;
   const auto& dataset = experiment.dataset.component.name;
   for (size_t i = 0; i < transforms.size(); ++i) {
     const auto& name = transforms[i].name;
     const auto refuse = [&](const std::string& text) { findings.refuse(fmt::format("dataset.batch_transforms[{}]", i), text); };
     if (info.num_classes == 0) refuse(fmt::format("{} mixes class labels, but {} gives floating-point targets; remove it", name, dataset));
-    if (info.shape.size() != 3 && input::batch_transform_registry().make(transforms[i])->needs_images()) {
+    if (info.shape.size() != 3 && data::batch_transform_registry().make(transforms[i])->needs_images()) {
       refuse(fmt::format("{} needs samples with channels, height and width, but those of {} have the shape {}; remove it", name, dataset,
                          fmt::join(info.shape, "x")));
     }
@@ -152,7 +152,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
 }
 
 void check_components(config::Experiment& experiment, config::Findings& findings,
-                      const std::function<datasets::DatasetFactory()>& make_dataset) {
+                      const std::function<data::DatasetFactory()>& make_dataset) {
   if (findings.are_readable({"runtime"})) {
     const auto refusal = device::refusal_of_allocator(experiment.runtime.cuda_allocator);
     if (!refusal.empty()) findings.refuse("runtime.cuda_allocator", refusal);
@@ -171,11 +171,11 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   const auto* model = has_model ? dynamic_cast<const models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
   auto info = dataset.info;
   // Compared once the data set is opened (session/build.cpp).
-  if (info.num_classes == input::kUnknownClasses && has_model) info.num_classes = model->num_outputs();
+  if (info.num_classes == data::kUnknownClasses && has_model) info.num_classes = model->num_outputs();
   if (info.num_classes == 1)
     findings.warn("dataset.name", fmt::format("{} has one class, so that there is nothing to learn", experiment.dataset.component.name));
   if (const auto text = datasets::describe_look_alikes(info.class_names); !text.empty()) findings.warn("dataset.name", text);
-  if (info.num_classes != input::kUnknownClasses) check_task(experiment, info, findings);
+  if (info.num_classes != data::kUnknownClasses) check_task(experiment, info, findings);
   check_views(experiment, info, findings);
   check_batch_transforms(experiment, info, findings);
   check_sampler(experiment, info, findings);

@@ -13,6 +13,6 @@ namespace trainer::session {
 void check_components(config::Experiment& experiment, config::Findings& findings);
 // The same for a data set that `make_dataset` gives, which is called when the section `dataset` is consistent.
 void check_components(config::Experiment& experiment, config::Findings& findings,
-                      const std::function<datasets::DatasetFactory()>& make_dataset);
+                      const std::function<data::DatasetFactory()>& make_dataset);
 
 }  // namespace trainer::session

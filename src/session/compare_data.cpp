@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/plural.h"
-#include "base/random.h"
 #include "trainer/error.h"
+#include "trainer/random.h"
 
 namespace trainer::session {
 namespace {
@@ -47,7 +47,7 @@ std::string text_at(const Part& part, size_t wanted) {
   return found;
 }
 
-const char* item_of(const input::Dataset& files) { return files.info().is_image ? "image" : "sample"; }
+const char* item_of(const data::Dataset& files) { return files.info().is_image ? "image" : "sample"; }
 
 // `kind`: "training ".
 void add_parts(const engine::DataSource& source, const std::string& kind, std::vector<Part>& parts) {
@@ -71,7 +71,7 @@ void add_parts(const engine::DataSource& source, const std::string& kind, std::v
                    .subject = [item](size_t i) { return fmt::format("{} {}", item, i); },
                    .list_texts =
                        [&files](const UseText& use) {
-                         files.list([&](const input::Dataset::ListedSample& sample) {
+                         files.list([&](const data::Dataset::ListedSample& sample) {
                            auto text = fmt::format("{}{}of class {}", sample.name, sample.name.empty() ? "" : " ", sample.label);
                            if (sample.num_bytes > 0) text += fmt::format(" with {}", counted(sample.num_bytes, "byte"));
                            use(text);

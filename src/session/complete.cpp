@@ -1,8 +1,8 @@
 #include "session/complete.h"
 
 #include "config/reader.h"
-#include "input/transforms/transform.h"
-#include "models/model.h"
+#include "data/transforms/transform.h"
+#include "trainer/model.h"
 
 namespace trainer::session {
 namespace {
@@ -11,10 +11,10 @@ namespace {
 constexpr double kHeldOut = 0.1;
 
 std::vector<ComponentConfig> read_transforms(const std::string& yaml, const std::string& dataset) {
-  return config::read_components(yaml, "the default transforms of " + dataset, input::transform_registry());
+  return config::read_components(yaml, "the default transforms of " + dataset, data::transform_registry());
 }
 
-void complete_dataset(config::Experiment& experiment, const datasets::DatasetFactory& factory, const config::Findings& findings) {
+void complete_dataset(config::Experiment& experiment, const data::DatasetFactory& factory, const config::Findings& findings) {
   auto& section = experiment.dataset;
   const auto& defaults = factory.default_transforms;
   const auto& name = section.component.name;
@@ -28,14 +28,14 @@ void complete_dataset(config::Experiment& experiment, const datasets::DatasetFac
 
 }  // namespace
 
-void complete_experiment(config::Experiment& experiment, const datasets::DatasetFactory& dataset, config::Findings& findings) {
+void complete_experiment(config::Experiment& experiment, const data::DatasetFactory& dataset, config::Findings& findings) {
   complete_dataset(experiment, dataset, findings);
   if (!findings.are_consistent({"model"})) return;
   auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
   const auto& info = dataset.info;
   if (info.shape.size() == 3) model.set_num_channels(info.shape.front());
   if (!model.takes_num_outputs()) return;
-  if (info.num_classes == input::kUnknownClasses) {
+  if (info.num_classes == data::kUnknownClasses) {
     findings.refuse("dataset." + dataset.missing_key, dataset.missing);
   } else {
     model.set_num_outputs(info.num_classes > 0 ? info.num_classes : info.num_targets);

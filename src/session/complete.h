@@ -8,6 +8,6 @@ namespace trainer::session {
 
 // Sets what an experiment leaves to its data set: the network's number of outputs, the transforms, and whether some of the training set are
 // held out for validation. The section of the data set must be consistent.
-void complete_experiment(config::Experiment& experiment, const datasets::DatasetFactory& dataset, config::Findings& findings);
+void complete_experiment(config::Experiment& experiment, const data::DatasetFactory& dataset, config::Findings& findings);
 
 }  // namespace trainer::session

@@ -19,19 +19,19 @@ namespace trainer::session {
 namespace {
 
 namespace fs = std::filesystem;
-using datasets::DatasetFactory;
-using datasets::Split;
+using data::DatasetFactory;
+using data::Split;
 
 // A data set whose labels are those of the classes with the same names among others.
-class Relabelled : public input::Dataset {
+class Relabelled : public data::Dataset {
  public:
   // `labels`: the new label of each of its own.
-  Relabelled(std::unique_ptr<input::Dataset> dataset, input::DatasetInfo info, std::vector<int64_t> labels)
+  Relabelled(std::unique_ptr<data::Dataset> dataset, data::DatasetInfo info, std::vector<int64_t> labels)
       : dataset_(std::move(dataset)), info_(std::move(info)), labels_(std::move(labels)) {}
 
-  const input::DatasetInfo& info() const override { return info_; }
+  const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return dataset_->size(); }
-  input::Sample read(int64_t index, input::Scratch& scratch) const override {
+  data::Sample read(int64_t index, data::Scratch& scratch) const override {
     auto sample = dataset_->read(index, scratch);
     sample.label = relabel(sample.label);
     return sample;
@@ -53,8 +53,8 @@ class Relabelled : public input::Dataset {
     return label >= 0 && label < static_cast<int64_t>(labels_.size()) ? labels_[static_cast<size_t>(label)] : -1;
   }
 
-  std::unique_ptr<input::Dataset> dataset_;
-  input::DatasetInfo info_;
+  std::unique_ptr<data::Dataset> dataset_;
+  data::DatasetInfo info_;
   std::vector<int64_t> labels_;
 };
 

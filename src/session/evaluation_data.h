@@ -21,7 +21,7 @@ struct EvaluationRequest {
   // experiment; may be empty.
   std::filesystem::path data;
   // Not set: the validation set, or all of the data if they are others than those of the training and have none.
-  std::optional<datasets::Split> split;
+  std::optional<data::Split> split;
   bool averaged = false;  // the moving averages of the parameters
 };
 
@@ -33,8 +33,8 @@ config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequ
 
 // What an experiment of load_evaluation() evaluates.
 struct EvaluationData {
-  datasets::DatasetFactory dataset;  // with the names of the network's classes, if it has any
-  datasets::Split split = datasets::Split::kValidation;
+  data::DatasetFactory dataset;  // with the names of the network's classes, if it has any
+  data::Split split = data::Split::kValidation;
   bool is_all = false;    // all samples of data that the training did not know, which have no parts
   std::string name = {};  // "the validation set", "data/test"
   std::string note = {};  // what differs from the split of the training; may be empty

@@ -9,13 +9,13 @@
 #include <string_view>
 
 #include "base/plural.h"
-#include "input/image_file.h"
+#include "data/image_file.h"
 
 namespace trainer::session {
 namespace {
 
 // The bytes that are stored of it.
-std::string_view content_of(const input::Sample& sample) {
+std::string_view content_of(const data::Sample& sample) {
   const auto& image = sample.image;
   const auto bytes = sample.encoded.empty()
                          ? std::span(image.pixels, static_cast<size_t>(image.channels) * static_cast<size_t>(image.height) *
@@ -28,13 +28,13 @@ std::string are(int64_t count, int64_t num_all) { return fmt::format("{} of {}",
 
 }  // namespace
 
-void ImageNotes::add(int64_t index, const input::Sample& sample) {
+void ImageNotes::add(int64_t index, const data::Sample& sample) {
   Image image{.content = std::hash<std::string_view>()(content_of(sample)),
               .index = index,
               .label = static_cast<int32_t>(sample.label),
               .part = static_cast<uint8_t>(parts_.size() - 1)};
   if (!sample.encoded.empty()) {
-    const auto traits = input::find_traits(sample.encoded);
+    const auto traits = data::find_traits(sample.encoded);
     image.is_turned = traits.orientation > 1 && traits.orientation <= 8;
     image.has_16_bits = traits.bits == 16;
   }
@@ -110,13 +110,13 @@ void ImageNotes::add_duplicates(std::vector<std::string>& sentences) const {
   }
 }
 
-void warn_of_images(const input::Dataset& training, Logger& logger) {
+void warn_of_images(const data::Dataset& training, Logger& logger) {
   constexpr int64_t kMostRead = 64;
   if (!training.info().is_image) return;
   ImageNotes notes;
   notes.begin_part("training", training);
-  input::Scratch scratch;
-  for (const auto index : input::evenly_spaced(training.size(), kMostRead)) {
+  data::Scratch scratch;
+  for (const auto index : data::evenly_spaced(training.size(), kMostRead)) {
     try {
       const auto sample = training.read(index, scratch);
       if (sample.encoded.empty()) return;

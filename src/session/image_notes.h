@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "input/dataset.h"
+#include "data/dataset.h"
 
 namespace trainer::session {
 
@@ -16,9 +16,9 @@ namespace trainer::session {
 class ImageNotes {
  public:
   // A part of the data, "training" or "validation", whose samples are added next. `dataset` must outlive this object.
-  void begin_part(const char* title, const input::Dataset& dataset) { parts_.push_back({title, &dataset}); }
+  void begin_part(const char* title, const data::Dataset& dataset) { parts_.push_back({title, &dataset}); }
   // A sample of the latest part, as it was read. Thread-safe.
-  void add(int64_t index, const input::Sample& sample);
+  void add(int64_t index, const data::Sample& sample);
 
   // A sentence for each of them that was found, with its count and the first sample.
   std::vector<std::string> sentences();
@@ -26,7 +26,7 @@ class ImageNotes {
  private:
   struct Part {
     const char* title;
-    const input::Dataset* dataset;
+    const data::Dataset* dataset;
   };
   struct Image {
     uint64_t content = 0;  // a hash of its bytes
@@ -47,6 +47,6 @@ class ImageNotes {
 };
 
 // Looks at a few of the training samples and logs a warning for what is found, once for all of them. What cannot be read is left out.
-void warn_of_images(const input::Dataset& training, Logger& logger);
+void warn_of_images(const data::Dataset& training, Logger& logger);
 
 }  // namespace trainer::session

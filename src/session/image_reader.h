@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "input/pipeline.h"
+#include "data/pipeline.h"
 
 namespace trainer::session {
 
@@ -13,18 +13,18 @@ namespace trainer::session {
 class ImageReader {
  public:
   // `samples`: those that the network was trained on. If these have one size, an image is resized to it before the transforms; if they have
-  // one channel, it is made grey. Throws UsageError if they are no images of 1 or 3 channels, and as input::Pipeline.
-  ImageReader(const input::DatasetInfo& samples, std::vector<ComponentConfig> transforms, input::BatchLayout layout);
+  // one channel, it is made grey. Throws UsageError if they are no images of 1 or 3 channels, and as data::Pipeline.
+  ImageReader(const data::DatasetInfo& samples, std::vector<ComponentConfig> transforms, data::BatchLayout layout);
 
   // Of one input.
   const std::vector<int64_t>& shape() const { return pipeline_.output_shape(); }
-  const input::BatchLayout& layout() const { return pipeline_.layout(); }
+  const data::BatchLayout& layout() const { return pipeline_.layout(); }
 
   // What a thread reuses from image to image.
   struct Memory {
     std::vector<uint8_t> file;
     std::vector<uint8_t> pixels;
-    input::PictureMemory picture;
+    data::PictureMemory picture;
   };
   // Writes an image to `out`, which has room for one input. Throws std::runtime_error with only the reason; UsageError in a build that
   // reads no image files.
@@ -32,7 +32,7 @@ class ImageReader {
 
  private:
   bool is_grey_;
-  input::Pipeline pipeline_;
+  data::Pipeline pipeline_;
 };
 
 }  // namespace trainer::session

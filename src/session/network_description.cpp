@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "config/load.h"
+#include "data/pipeline.h"
 #include "datasets/registry.h"
-#include "input/pipeline.h"
-#include "models/model.h"
 #include "session/registries.h"
+#include "trainer/model.h"
 
 namespace trainer::session {
 namespace {
@@ -32,7 +32,7 @@ Json to_json(const Node& node) {
 
 }  // namespace
 
-input::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file) {
+data::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file) {
   auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
   if (const auto names = file.class_names(); !names.empty()) info.class_names = names;
   if (const auto shape = file.sample_shape(); !shape.empty()) info.shape = shape;
@@ -49,7 +49,7 @@ std::string describe_network(config::Experiment& experiment, const NetworkFile& 
   const Json description = {
       {"model", experiment.model.component.name},
       {"class_names", info.class_names},
-      {"input_shape", input::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()},
+      {"input_shape", data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()},
       {"transforms", to_json(transforms)},
   };
   return description.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -110,8 +110,14 @@ void freeze(const config::Experiment& experiment, models::Model& model) {
     if (state::is_in(item.key(), names)) item.value().requires_grad_(false);
   }
   for (const auto& item : model.named_modules("", /*include_self=*/false)) {
-    auto* layer = dynamic_cast<nn::BatchNorm2d*>(item.value().get());
-    if (layer != nullptr && state::is_in(item.key(), names)) layer->freeze_statistics();
+    if (!state::is_in(item.key(), names)) continue;
+    if (auto* layer = dynamic_cast<nn::BatchNorm2d*>(item.value().get())) layer->freeze_statistics();
+    if (nn::is_libtorch_batch_norm(*item.value())) {
+      throw UsageError(
+          fmt::format("{}: \"{}\" is a batch normalisation of LibTorch, which goes on with its statistics; leave it out, or make it with "
+                      "BuildContext::norm",
+                      experiment.place_of("model.freeze"), item.key()));
+    }
   }
 }
 

@@ -2,7 +2,7 @@
 // The keys that name layers and parameters of the network: model.freeze and optimizer.groups.
 
 #include "config/experiment.h"
-#include "models/model.h"
+#include "trainer/model.h"
 
 namespace trainer::session {
 

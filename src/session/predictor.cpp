@@ -15,7 +15,7 @@
 namespace trainer::session {
 namespace {
 
-input::DatasetInfo require_classes(input::DatasetInfo samples, const config::Experiment& experiment, const std::string& file) {
+data::DatasetInfo require_classes(data::DatasetInfo samples, const config::Experiment& experiment, const std::string& file) {
   if (samples.is_image && samples.num_classes > 0) return samples;
   throw UsageError(fmt::format("{}: its network was trained on {}, which has no {}; give a network that classifies images", file,
                                experiment.dataset.component.name, samples.is_image ? "classes" : "images"));
@@ -29,7 +29,7 @@ engine::Network build_trained(const config::Experiment& experiment, const Networ
   return network;
 }
 
-input::BatchLayout layout_of(const device::Placement& placement) {
+data::BatchLayout layout_of(const device::Placement& placement) {
   return {placement.input_dtype, placement.memory_format == torch::MemoryFormat::ChannelsLast};
 }
 

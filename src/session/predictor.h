@@ -28,12 +28,12 @@ class Predictor {
   int64_t num_classes() const { return samples_.num_classes; }
   // Of each class; empty: the classes have only numbers.
   const std::vector<std::string>& class_names() const { return samples_.class_names; }
-  const input::DatasetInfo& samples() const { return samples_; }
+  const data::DatasetInfo& samples() const { return samples_; }
   // The `num_best` most probable classes of each file, as one batch, read by up to `num_threads` threads.
   std::vector<Prediction> predict(std::span<const std::string> files, int64_t num_best, int num_threads);
 
  private:
-  input::DatasetInfo samples_;
+  data::DatasetInfo samples_;
   engine::Network network_;
   task::TestTimeAugmentation tta_;
   ImageReader reader_;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/random.h"
 #include "config/experiment.h"
+#include "trainer/random.h"
 
 namespace trainer::session {
 

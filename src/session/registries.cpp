@@ -1,29 +1,34 @@
 #include "session/registries.h"
 
+#include "data/batch_transforms/batch_transform.h"
+#include "data/samplers/sampler.h"
+#include "data/transforms/transform.h"
 #include "datasets/registry.h"
-#include "input/batch_transforms/batch_transform.h"
-#include "input/samplers/sampler.h"
-#include "input/transforms/transform.h"
 #include "models/registry.h"
-#include "nn/loss.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
 #include "session/check.h"
+#include "session/plugins.h"
 #include "task/task.h"
+#include "trainer/nn.h"
+// Declares the registries again.
+#include "trainer/registry.h"
 
 namespace trainer::session {
 
 config::Registries all_registries() {
   return {.models = models::model_registry(),
           .datasets = datasets::dataset_registry(),
-          .transforms = input::transform_registry(),
-          .batch_transforms = input::batch_transform_registry(),
+          .transforms = data::transform_registry(),
+          .batch_transforms = data::batch_transform_registry(),
           .losses = nn::loss_registry(),
           .optimizers = optim::optimizer_registry(),
           .lr_schedulers = optim::lr_scheduler_registry(),
-          .samplers = input::sampler_registry(),
+          .samplers = data::sampler_registry(),
+          .sinks = reporting::sink_registry(),
           .monitor = task::monitor_choices(),
-          .check = [](config::Experiment& experiment, config::Findings& findings) { check_components(experiment, findings); }};
+          .check = [](config::Experiment& experiment, config::Findings& findings) { check_components(experiment, findings); },
+          .load_plugin = load_plugin};
 }
 
 }  // namespace trainer::session

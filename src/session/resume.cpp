@@ -15,8 +15,8 @@
 #include "config/compare.h"
 #include "config/load.h"
 #include "config/yaml.h"
+#include "data/samplers/sampler.h"
 #include "engine/early_stopping.h"
-#include "input/samplers/sampler.h"
 #include "session/earlier_configuration.h"
 #include "session/network_file.h"
 #include "session/registries.h"
@@ -279,7 +279,7 @@ void check_class_names(const std::string& file, const std::vector<std::string>& 
 namespace {
 
 std::string sampler_file(const config::Experiment& experiment) {
-  return dynamic_cast<const input::SamplerOptions&>(*experiment.dataloader.sampler.options).file();
+  return dynamic_cast<const data::SamplerOptions&>(*experiment.dataloader.sampler.options).file();
 }
 
 }  // namespace

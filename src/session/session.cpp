@@ -147,7 +147,7 @@ void Session::open_log() {
   for (const auto& warning : context_.experiment().warnings) logger.warn("{}", warning);
 }
 
-datasets::DatasetFactory Session::place_dataset() {
+data::DatasetFactory Session::place_dataset() {
   const auto& section = context_.experiment().dataset;
   auto dataset = datasets::dataset_registry().make(section.component);
   if (section.stage_to.empty()) return dataset;

@@ -64,7 +64,7 @@ class Session {
   void begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names);
   void open_log();
   // The data set of the experiment, copied to a disk of this host if that is asked for.
-  datasets::DatasetFactory place_dataset();
+  data::DatasetFactory place_dataset();
   engine::Data open_data(const engine::Network& network);
   void warn_of_plan(const engine::Plan& plan) const;
   void warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/random.h"
 #include "session/random_streams.h"
+#include "trainer/random.h"
 
 namespace trainer::session {
 namespace {

@@ -4,6 +4,7 @@
 #include <torch/version.h>
 
 #include "git_revision.h"
+#include "trainer/version.h"
 
 namespace trainer::session {
 

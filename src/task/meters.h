@@ -8,9 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "reporting/class_results.h"
-#include "reporting/metric.h"
 #include "trainer/distributed.h"
+#include "trainer/events.h"
 #include "trainer/state.h"
 
 namespace trainer::task {

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "reporting/class_results.h"
 #include "trainer/distributed.h"
+#include "trainer/events.h"
 
 namespace trainer::task {
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
-#include "nn/loss.h"
-#include "reporting/metric.h"
 #include "task/meters.h"
 #include "task/options.h"
+#include "trainer/events.h"
+#include "trainer/model.h"
+#include "trainer/nn.h"
 
 namespace trainer::task {
 

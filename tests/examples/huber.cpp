@@ -1,7 +1,7 @@
-struct HuberOptions : Options {
+struct HuberOptions {
   double delta = 1.0;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("delta", delta, {.min = 0, .min_excluded = true, .doc = "Difference from which on the loss grows linearly."});
   }
 };

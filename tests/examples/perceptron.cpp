@@ -1,8 +1,8 @@
 // A network with one hidden layer for images of 32×32 pixels.
 
 #include "models/registry.h"
-#include "nn/init.h"
 #include "nn/layers.h"
+#include "trainer/nn.h"
 
 namespace trainer::models {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 struct PerceptronOptions : ClassifierOptions {
   int64_t hidden_features = 64;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     describe_num_classes(keys);
     keys.add("hidden_features", hidden_features, {.min = 1, .doc = "Outputs of the hidden layer."});
   }

@@ -1,13 +1,13 @@
 // Moves the image by a random number of pixels; what comes in at its edges is black.
 
-#include "input/transforms/transform.h"
+#include "data/transforms/transform.h"
 
-namespace trainer::input {
+namespace trainer::data {
 namespace {
 
-class RandomShift final : public ImageTransform {
+class RandomShift : public ImageTransform {
  public:
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("pixels", pixels_, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = "Largest shift.", .required = true});
   }
 
@@ -31,7 +31,7 @@ class RandomShift final : public ImageTransform {
 }  // namespace
 
 void add_random_shift(TransformRegistry& registry) {
-  add_image_transform<RandomShift>(registry, "random_shift", "Moves the image to a random place.");
+  add_transform<RandomShift>(registry, "random_shift", "Moves the image to a random place.");
 }
 
-}  // namespace trainer::input
+}  // namespace trainer::data

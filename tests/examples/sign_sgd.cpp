@@ -7,10 +7,10 @@
 namespace trainer::optim {
 namespace {
 
-struct SignSgdOptions : Options {
+struct SignSgdOptions {
   double lr = 0.001;
 
-  void describe(KeyTable& keys) override { keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."}); }
+  void describe(KeyTable& keys) { keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."}); }
 };
 
 class SignSgd : public Optimizer {

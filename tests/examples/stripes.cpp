@@ -5,37 +5,37 @@
 namespace trainer::datasets {
 namespace {
 
-struct StripesOptions : Options {
+struct StripesOptions {
   int64_t num_train = 1000;
   int64_t num_validation = 200;
 
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("num_train", num_train, {.min = 1, .unit = "images", .doc = "Size of the training set."});
     keys.add("num_validation", num_validation, {.min = 1, .unit = "images", .doc = "Size of the validation set."});
   }
 };
 
-class Stripes : public input::Dataset {
+class Stripes : public data::Dataset {
  public:
-  Stripes(input::DatasetInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
+  Stripes(data::DatasetInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
 
-  const input::DatasetInfo& info() const override { return info_; }
+  const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return size_; }
 
   // Loader threads call this at the same time, each with a scratch of its own.
-  input::Sample read(int64_t index, input::Scratch& scratch) const override {
+  data::Sample read(int64_t index, data::Scratch& scratch) const override {
     const int64_t label = index % 2;
     scratch.bytes.clear();
     for (int64_t y = 0; y < kSide; ++y) {
       for (int64_t x = 0; x < kSide; ++x) scratch.bytes.push_back(((label == 0 ? y : x) + index / 2) / 4 % 2 == 0 ? 0 : 255);
     }
-    return {.image = input::ImageView::whole(scratch.bytes.data(), 1, kSide, kSide), .values = {}, .label = label, .target = {}};
+    return {.image = data::ImageView::whole(scratch.bytes.data(), 1, kSide, kSide), .values = {}, .label = label, .target = {}};
   }
 
   static constexpr int kSide = 32;
 
  private:
-  input::DatasetInfo info_;
+  data::DatasetInfo info_;
   int64_t size_;
 };
 
@@ -43,10 +43,11 @@ class Stripes : public input::Dataset {
 
 void add_stripes(DatasetRegistry& registry) {
   registry.add<StripesOptions>("stripes", "Images of horizontal and vertical stripes.", [](const StripesOptions& options) {
-    const input::DatasetInfo info{.shape = {1, Stripes::kSide, Stripes::kSide}, .is_image = true, .num_classes = 2, .num_targets = 1};
-    return DatasetFactory{info, [info, options](Split split, Logger&) {
-                            return std::make_unique<Stripes>(info, split == Split::kTrain ? options.num_train : options.num_validation);
-                          }};
+    const data::DatasetInfo info{.shape = {1, Stripes::kSide, Stripes::kSide}, .is_image = true, .num_classes = 2, .num_targets = 1};
+    return data::DatasetFactory{info, [info, options](data::Split split, Logger&) {
+                                  return std::make_unique<Stripes>(
+                                      info, split == data::Split::kTrain ? options.num_train : options.num_validation);
+                                }};
   });
 }
 

@@ -89,7 +89,7 @@ TEST_F(Gpu, AStepDoesNotMakeTheHostWait) {
     parts.begin(part, 0);
     for (int64_t number = 0; number < part.num_steps; ++number) {
       const auto run = [&] {
-        step.run(engine::micro_steps_of(parts.plan, part, 0, number), [&]() -> const input::Batch& { return parts.next(); }, 0.01, {});
+        step.run(engine::micro_steps_of(parts.plan, part, 0, number), [&]() -> const data::Batch& { return parts.next(); }, 0.01, {});
       };
       // The first steps allocate memory and choose algorithms.
       if (number < 5) {

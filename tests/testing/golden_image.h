@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "input/image.h"
+#include "trainer/dataset.h"
 
 namespace trainer::testing {
 
@@ -21,12 +21,12 @@ inline uint64_t fnv1a(const std::vector<uint8_t>& bytes) {
 // 16 digits, as in the files.
 inline std::string fnv1a_text(const std::vector<uint8_t>& bytes) { return fmt::format("{:016x}", fnv1a(bytes)); }
 
-inline std::vector<uint8_t> golden_image(int height, int width, int channels, input::PixelOrder order) {
+inline std::vector<uint8_t> golden_image(int height, int width, int channels, data::PixelOrder order) {
   std::vector<uint8_t> pixels(static_cast<size_t>(height * width * channels));
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
       for (int c = 0; c < channels; ++c) {
-        const int at = order == input::PixelOrder::kPlanar ? (c * height + y) * width + x : (y * width + x) * channels + c;
+        const int at = order == data::PixelOrder::kPlanar ? (c * height + y) * width + x : (y * width + x) * channels + c;
         pixels[static_cast<size_t>(at)] = static_cast<uint8_t>((x * 37 + y * 101 + c * 53 + x * y * 7) % 256);
       }
     }

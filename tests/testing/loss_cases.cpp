@@ -87,9 +87,9 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   auto result = case_json;
   result["losses"] = nlohmann::json::array();
   for (int64_t step = 0; step < steps; ++step) {
-    const input::Batch batch{images[step].contiguous(parts.placement.memory_format), labels[step], images.size(1)};
+    const data::Batch batch{images[step].contiguous(parts.placement.memory_format), labels[step], images.size(1)};
     train_step.run(
-        {{.step = step, .num_group_samples = batch_size, .stream = ranks.world->rank()}}, [&]() -> const input::Batch& { return batch; },
+        {{.step = step, .num_group_samples = batch_size, .stream = ranks.world->rank()}}, [&]() -> const data::Batch& { return batch; },
         lr);
     result["losses"].push_back(*reporting::value_of(meter.read(*ranks.world).metrics, "loss"));
     meter.reset();

@@ -1,7 +1,7 @@
 #pragma once
 // Metrics of events in tests.
 
-#include "reporting/metric.h"
+#include "trainer/events.h"
 
 namespace trainer::testing {
 

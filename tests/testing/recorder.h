@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "reporting/events.h"
+#include "trainer/events.h"
 
 namespace trainer::testing {
 

@@ -1,38 +1,15 @@
 #pragma once
-// One key of a table (key_table.h).
+// What a key table (trainer/keys.h) holds.
 
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/keys/node.h"
-#include "base/keys/registry.h"
+#include "trainer/component.h"
 
 namespace trainer {
-
-// A value that the program chooses when the file contains `auto`.
-template <class T>
-struct Auto {
-  std::optional<T> value;
-  bool operator==(const Auto&) const = default;
-};
-
-// The properties of a key besides its name and default.
-struct KeyInfo {
-  double min = -std::numeric_limits<double>::infinity();
-  double max = std::numeric_limits<double>::infinity();
-  bool min_excluded = false;
-  bool max_excluded = false;
-  std::string unit{};
-  std::string doc{};
-  bool required = false;
-  // For text that is the path of a file or folder on this host: ~ and ${NAME} are replaced when it is read.
-  bool is_path = false;
-  bool may_be_empty = true;  // for text
-  bool may_be_one = false;   // for a list of numbers: one number alone is a list of it
-};
 
 // One described key, bound to the struct member that it fills.
 struct Key {
@@ -59,6 +36,13 @@ struct Key {
   const RegistryBase* registry = nullptr;
   ComponentConfig* component = nullptr;
   std::vector<ComponentConfig>* components = nullptr;
+};
+
+// A check of a key against other keys of its section.
+struct Check {
+  std::string key;
+  bool is_warning = false;
+  std::function<std::string()> find;  // what is wrong; empty: nothing
 };
 
 }  // namespace trainer

@@ -1,5 +1,3 @@
-#include "base/keys/key_table.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,10 +5,12 @@
 #include <cmath>
 #include <type_traits>
 
+#include "base/keys/key.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "trainer/error.h"
+#include "trainer/keys.h"
 
 namespace trainer {
 namespace {
@@ -268,6 +268,9 @@ Key key_of(std::string name, std::vector<T>& field, const KeyInfo& info) {
 
 }  // namespace
 
+KeyTable::KeyTable() = default;
+KeyTable::~KeyTable() = default;
+
 template <KeyType T>
 void KeyTable::add(std::string name, T& field, KeyInfo info) {
   keys_.push_back(key_of(std::move(name), field, info));
@@ -291,6 +294,19 @@ void KeyTable::add_section(std::string name, std::function<void(KeyTable&)> desc
   key.section = std::move(describe_section);
   keys_.push_back(std::move(key));
 }
+
+void KeyTable::add_optional_section(std::string name, std::function<bool()> has, std::function<void(bool)> set,
+                                    std::function<void(KeyTable&)> describe_section, std::string doc) {
+  add_section(std::move(name), std::move(describe_section), std::move(doc));
+  auto& key = keys_.back();
+  key.type = "section or null";
+  key.has_section = std::move(has);
+  key.set_section = std::move(set);
+  key.write = [] { return Node{}; };
+}
+
+void KeyTable::refuse(std::string key, std::function<std::string()> find) { checks_.push_back({std::move(key), false, std::move(find)}); }
+void KeyTable::warn(std::string key, std::function<std::string()> find) { checks_.push_back({std::move(key), true, std::move(find)}); }
 
 void KeyTable::add_sections(std::string name, std::function<size_t()> count, std::function<void(size_t)> resize,
                             std::function<void(size_t, KeyTable&)> describe, std::string doc) {

@@ -1,9 +1,9 @@
-#include "base/keys/registry.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <stdexcept>
+
+#include "trainer/component.h"
 
 namespace trainer {
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "base/keys/key_table.h"
 #include "config/registries.h"
 #include "engine/options.h"
+#include "trainer/keys.h"
 
 namespace trainer::config {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/keys/key_table.h"
+#include "trainer/keys.h"
 #include "trainer/options.h"
 
 namespace trainer::config {

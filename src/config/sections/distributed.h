@@ -1,8 +1,8 @@
 #pragma once
 // How the processes of a run find each other and work together.
 
-#include "base/keys/key_table.h"
 #include "supervision/options.h"
+#include "trainer/keys.h"
 #include "trainer/options.h"
 
 namespace trainer::config {

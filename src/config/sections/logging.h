@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/keys/key_table.h"
+#include "trainer/component.h"
 
 namespace trainer::config {
 
@@ -11,8 +11,9 @@ struct LoggingSection {
   std::optional<int64_t> histograms_every_epochs = {};
   std::vector<int64_t> profile_steps = {};
   std::vector<std::string> command = {};
+  std::vector<ComponentConfig> sinks = {};
 
-  void describe(KeyTable& keys) {
+  void describe(KeyTable& keys, const RegistryBase& of_sinks) {
     keys.add("every_steps", every_steps, {.min = 1, .unit = "steps", .doc = "Optimizer steps between two training lines."});
     keys.add("tensorboard", tensorboard, {.doc = "Write TensorBoard event files too."});
     keys.add("all_ranks", all_ranks, {.doc = "Every rank but the first writes its log to rank_N.log in the run directory."});
@@ -36,6 +37,7 @@ struct LoggingSection {
              {.doc = "A program and its arguments, which gets each event of the run on its standard input, as a line of JSON like those of "
                      "metrics.jsonl; []: none.",
               .may_be_empty = false});
+    keys.add_components("sinks", sinks, of_sinks, "What else gets the events of the run, each a sink that one of `plugins` adds.");
   }
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 // The loss, the optimizer and its schedule.
 
-#include "base/keys/key_table.h"
 #include "optim/options.h"
+#include "trainer/keys.h"
 
 namespace trainer {
 

@@ -1,8 +1,8 @@
 #pragma once
 // The device, the precision and the threads of the computation.
 
-#include "base/keys/key_table.h"
 #include "device/options.h"
+#include "trainer/keys.h"
 #include "trainer/options.h"
 
 namespace trainer::config {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/keys/key_table.h"
 #include "engine/options.h"
+#include "trainer/keys.h"
 
 namespace trainer::config {
 

@@ -1,11 +1,10 @@
-#include "base/keys/registry.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
-#include "base/keys/key_table.h"
+#include "trainer/component.h"
+#include "trainer/keys.h"
 
 namespace trainer {
 namespace {
@@ -14,14 +13,14 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
-struct TimesOptions : Options {
+struct TimesOptions {
   int factor = 2;
-  void describe(KeyTable&) override {}
+  void describe(KeyTable&) {}
 };
 
-struct PlusOptions : Options {
+struct PlusOptions {
   int summand = 10;
-  void describe(KeyTable&) override {}
+  void describe(KeyTable&) {}
 };
 
 // The components are numbers, made from a number that is moved in.

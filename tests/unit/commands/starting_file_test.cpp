@@ -16,7 +16,7 @@ DatasetFacts photos(std::vector<int64_t> images_per_class, std::vector<ImageSize
   facts.section = Node::map();
   facts.section.set("name", Node::scalar("image_folder"));
   facts.section.set("root", Node::scalar("my photos"));
-  facts.info = {.shape = {3, input::kAnySize, input::kAnySize}, .num_classes = static_cast<int64_t>(images_per_class.size())};
+  facts.info = {.shape = {3, data::kAnySize, data::kAnySize}, .num_classes = static_cast<int64_t>(images_per_class.size())};
   facts.images_per_class = std::move(images_per_class);
   facts.num_read = static_cast<int64_t>(sizes.size());
   facts.sizes.sizes = std::move(sizes);

@@ -9,38 +9,38 @@
 
 namespace trainer::config {
 
-struct NetOptions : Options {
+struct NetOptions {
   int64_t num_classes = 10;
   std::string stem = "cifar";
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs."});
     keys.add("stem", stem, {.doc = "First layers."});
   }
 };
 
-struct CropOptions : Options {
+struct CropOptions {
   int64_t size = 0;
   std::vector<double> scale{1.0};
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("size", size, {.min = 1, .doc = "Edge.", .required = true});
     keys.add("scale", scale, {.min = 0, .min_excluded = true, .doc = "A list."});
   }
 };
 
-struct RateOptions : Options {
+struct RateOptions {
   double lr = 0.1;
   double momentum = 0.0;
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("lr", lr, {.min = 0, .min_excluded = true, .doc = "Learning rate."});
     keys.add("momentum", momentum, {.min = 0, .max = 1, .max_excluded = true, .doc = "Momentum."});
   }
 };
 
 // With checks of two keys against each other.
-struct SpanOptions : Options {
+struct SpanOptions {
   int64_t first = 0;
   int64_t last = 10;
-  void describe(KeyTable& keys) override {
+  void describe(KeyTable& keys) {
     keys.add("first", first, {.doc = "Begin."});
     keys.add("last", last, {.doc = "End."});
     keys.refuse("last", [this] { return last < first ? "before dataset.first" : ""; });
@@ -49,8 +49,8 @@ struct SpanOptions : Options {
   }
 };
 
-struct NoOptions : Options {
-  void describe(KeyTable&) override {}
+struct NoOptions {
+  void describe(KeyTable&) {}
 };
 
 // The components are never built, so their type is int.
@@ -63,7 +63,7 @@ void add(TestRegistry& registry, const std::string& name) {
 
 struct SmallRegistries {
   TestRegistry models{"model"}, datasets{"dataset"}, transforms{"transform"}, batch_transforms{"batch_transform"}, losses{"loss"},
-      optimizers{"optimizer"}, lr_schedulers{"lr_scheduler"}, samplers{"sampler"};
+      optimizers{"optimizer"}, lr_schedulers{"lr_scheduler"}, samplers{"sampler"}, sinks{"sink"};
 
   SmallRegistries() {
     add<NetOptions>(models, "net");
@@ -84,7 +84,8 @@ struct SmallRegistries {
 
 inline Registries small_registries() {
   static const SmallRegistries all;
-  return {all.models, all.datasets, all.transforms, all.batch_transforms, all.losses, all.optimizers, all.lr_schedulers, all.samplers};
+  return {all.models,        all.datasets, all.transforms, all.batch_transforms, all.losses, all.optimizers,
+          all.lr_schedulers, all.samplers, all.sinks};
 }
 
 inline constexpr const char* kMinimal = "experiment: small\nmodel: {name: net}\ndataset: {name: data}\ntraining: {epochs: 2}\n";

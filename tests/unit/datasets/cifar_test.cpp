@@ -51,7 +51,7 @@ CifarOptions cifar_options(const std::filesystem::path& root) {
   return options;
 }
 
-std::unique_ptr<input::Dataset> open_quietly(const CifarLayout& layout, const std::filesystem::path& root, Split split) {
+std::unique_ptr<data::Dataset> open_quietly(const CifarLayout& layout, const std::filesystem::path& root, data::Split split) {
   const auto logger = make_quiet_logger();
   return open_cifar(layout, cifar_options(root), split, *logger);
 }
@@ -68,7 +68,7 @@ std::string cifar_data_error(const std::function<void()>& action) {
 }
 
 std::string cifar10_train_error(const std::filesystem::path& root) {
-  return cifar_data_error([&] { open_quietly(cifar10_layout(), root, Split::kTrain); });
+  return cifar_data_error([&] { open_quietly(cifar10_layout(), root, data::Split::kTrain); });
 }
 
 class Cifar10 : public ::testing::Test {
@@ -83,9 +83,9 @@ class Cifar10 : public ::testing::Test {
 };
 
 TEST_F(Cifar10, JoinsTheTrainingFilesInTheirOrder) {
-  const auto dataset = open_quietly(cifar10_layout(), root(), Split::kTrain);
+  const auto dataset = open_quietly(cifar10_layout(), root(), data::Split::kTrain);
   ASSERT_EQ(dataset->size(), 15);
-  input::Scratch scratch;
+  data::Scratch scratch;
   for (int64_t index = 0; index < dataset->size(); ++index) {
     const auto sample = dataset->read(index, scratch);
     EXPECT_EQ(sample.label, index % 10);
@@ -96,8 +96,8 @@ TEST_F(Cifar10, JoinsTheTrainingFilesInTheirOrder) {
 }
 
 TEST_F(Cifar10, ShowsTheWholeImage) {
-  const auto dataset = open_quietly(cifar10_layout(), root(), Split::kTrain);
-  input::Scratch scratch;
+  const auto dataset = open_quietly(cifar10_layout(), root(), data::Split::kTrain);
+  data::Scratch scratch;
   const auto image = dataset->read(0, scratch).image;
   const std::array window = {image.channels, image.height, image.width, image.top, image.left, image.window_height, image.window_width};
   EXPECT_THAT(window, ElementsAre(3, 32, 32, 0, 0, 32, 32));
@@ -105,9 +105,9 @@ TEST_F(Cifar10, ShowsTheWholeImage) {
 }
 
 TEST_F(Cifar10, ValidationIsTheTestFile) {
-  const auto dataset = open_quietly(cifar10_layout(), root(), Split::kValidation);
+  const auto dataset = open_quietly(cifar10_layout(), root(), data::Split::kValidation);
   ASSERT_EQ(dataset->size(), 2);
-  input::Scratch scratch;
+  data::Scratch scratch;
   EXPECT_EQ(dataset->read(0, scratch).label, 9);
   EXPECT_EQ(dataset->read(1, scratch).label, 3);
   EXPECT_EQ(dataset->read(1, scratch).image.pixels[0], 101);
@@ -115,16 +115,16 @@ TEST_F(Cifar10, ValidationIsTheTestFile) {
 
 TEST_F(Cifar10, ValidationNeedsNoTrainingFile) {
   std::filesystem::remove(file("data_batch_2.bin"));
-  EXPECT_EQ(open_quietly(cifar10_layout(), root(), Split::kValidation)->size(), 2);
+  EXPECT_EQ(open_quietly(cifar10_layout(), root(), data::Split::kValidation)->size(), 2);
 }
 
 TEST_F(Cifar10, RootMayBeTheDataSetsOwnFolder) {
-  EXPECT_EQ(open_quietly(cifar10_layout(), own(), Split::kTrain)->size(), 15);
-  EXPECT_EQ(open_quietly(cifar10_layout(), own().string() + "/", Split::kValidation)->size(), 2);
+  EXPECT_EQ(open_quietly(cifar10_layout(), own(), data::Split::kTrain)->size(), 15);
+  EXPECT_EQ(open_quietly(cifar10_layout(), own().string() + "/", data::Split::kValidation)->size(), 2);
 }
 
 TEST_F(Cifar10, DescribesItsSamples) {
-  const auto dataset = open_quietly(cifar10_layout(), root(), Split::kTrain);
+  const auto dataset = open_quietly(cifar10_layout(), root(), data::Split::kTrain);
   EXPECT_THAT(dataset->info().shape, ElementsAre(3, 32, 32));
   EXPECT_TRUE(dataset->info().is_image);
   EXPECT_EQ(dataset->info().num_classes, 10);
@@ -165,7 +165,7 @@ TEST_F(Cifar10, LabelThatDoesNotExistIsRefused) {
 
 TEST_F(Cifar10, HighestLabelByteIsRefused) {
   write_bytes(file("test_batch.bin"), cifar_record({255}, 0));
-  EXPECT_THAT(cifar_data_error([&] { open_quietly(cifar10_layout(), root(), Split::kValidation); }), HasSubstr("has the label 255"));
+  EXPECT_THAT(cifar_data_error([&] { open_quietly(cifar10_layout(), root(), data::Split::kValidation); }), HasSubstr("has the label 255"));
 }
 
 TEST_F(Cifar10, FolderInPlaceOfAFileIsRefused) {
@@ -181,7 +181,7 @@ TEST_F(Cifar10, UnreadableFileIsRefusedWithTheSystemsReason) {
 }
 
 TEST_F(Cifar10, Cifar100IsNotFoundInItsFolder) {
-  EXPECT_THAT(cifar_data_error([&] { open_quietly(cifar100_layout(), root(), Split::kTrain); }),
+  EXPECT_THAT(cifar_data_error([&] { open_quietly(cifar100_layout(), root(), data::Split::kTrain); }),
               AllOf(StartsWith("dataset.root: "), HasSubstr("holds no CIFAR-100"), HasSubstr("cifar-100-binary.tar.gz")));
 }
 
@@ -198,12 +198,12 @@ TEST(Cifar100, LabelIsTheFineOne) {
   const trainer::testing::TemporaryFolder folder;
   write_bytes(folder.path() / "cifar-100-binary" / "train.bin", cifar_record({19, 99}, 5) + cifar_record({0, 42}, 6));
   write_bytes(folder.path() / "cifar-100-binary" / "test.bin", cifar_record({3, 7}, 8));
-  const auto train = open_quietly(cifar100_layout(), folder.path(), Split::kTrain);
-  const auto validation = open_quietly(cifar100_layout(), folder.path(), Split::kValidation);
+  const auto train = open_quietly(cifar100_layout(), folder.path(), data::Split::kTrain);
+  const auto validation = open_quietly(cifar100_layout(), folder.path(), data::Split::kValidation);
   ASSERT_EQ(train->size(), 2);
   ASSERT_EQ(validation->size(), 1);
   EXPECT_EQ(train->info().num_classes, 100);
-  input::Scratch scratch;
+  data::Scratch scratch;
   EXPECT_EQ(train->read(0, scratch).label, 99);
   EXPECT_EQ(train->read(1, scratch).label, 42);
   EXPECT_EQ(train->read(1, scratch).image.pixels[1], 13);
@@ -225,7 +225,7 @@ TEST(Cifar100, ClassesAreInTheOrderOfTheAlphabet) {
 TEST(Cifar100, EitherLabelIsChecked) {
   const trainer::testing::TemporaryFolder folder;
   const auto file = folder.path() / "cifar-100-binary" / "train.bin";
-  const auto error = [&] { return cifar_data_error([&] { open_quietly(cifar100_layout(), folder.path(), Split::kTrain); }); };
+  const auto error = [&] { return cifar_data_error([&] { open_quietly(cifar100_layout(), folder.path(), data::Split::kTrain); }); };
   write_bytes(file, cifar_record({20, 0}, 0));
   EXPECT_THAT(error(), HasSubstr("record 0 (from 0) has the label 20, but those of CIFAR-100 are 0 to 19"));
   write_bytes(file, cifar_record({0, 0}, 0) + cifar_record({0, 100}, 0));
@@ -236,11 +236,11 @@ TEST(Cifar100, EitherLabelIsChecked) {
 
 TEST(Cifar10Sample, HasTheSameNumberOfImagesOfEachClass) {
   const auto root = std::filesystem::path(TRAINER_SOURCE_DIR) / "datasets" / "cifar10_sample";
-  for (const auto& [split, per_class] : {std::pair{Split::kTrain, 200}, std::pair{Split::kValidation, 50}}) {
+  for (const auto& [split, per_class] : {std::pair{data::Split::kTrain, 200}, std::pair{data::Split::kValidation, 50}}) {
     const auto dataset = open_quietly(cifar10_layout(), root, split);
     EXPECT_EQ(dataset->size(), per_class * 10);
     std::vector<int> counts(10);
-    input::Scratch scratch;
+    data::Scratch scratch;
     for (int64_t index = 0; index < dataset->size(); ++index) ++counts[static_cast<size_t>(dataset->read(index, scratch).label)];
     EXPECT_THAT(counts, ::testing::Each(per_class));
   }

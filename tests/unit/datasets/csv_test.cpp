@@ -36,8 +36,8 @@ class CsvTest : public ::testing::Test {
     options_.validation = path("val.csv");
   }
 
-  DatasetFactory factory() const { return csv_factory(options_); }
-  static std::unique_ptr<input::Dataset> open(const DatasetFactory& factory, Split split = Split::kTrain) {
+  data::DatasetFactory factory() const { return csv_factory(options_); }
+  static std::unique_ptr<data::Dataset> open(const data::DatasetFactory& factory, data::Split split = data::Split::kTrain) {
     return factory.open(split, *make_quiet_logger());
   }
   static std::string failure(const std::function<void()>& action) {
@@ -63,9 +63,9 @@ class CsvTest : public ::testing::Test {
     EXPECT_EQ(made.missing, "");
     return made.missing.empty() ? images_in(*open(made)) : std::vector<std::string>{};
   }
-  std::vector<std::string> images_in(const input::Dataset& dataset) const {
+  std::vector<std::string> images_in(const data::Dataset& dataset) const {
     std::vector<std::string> lines;
-    input::Scratch scratch;
+    data::Scratch scratch;
     for (int64_t i = 0; i < dataset.size(); ++i) {
       const auto name = dataset.name(i);
       write_bytes(name, "image");
@@ -79,10 +79,11 @@ class CsvTest : public ::testing::Test {
   std::string what_is_wrong_with(const std::string& content) const {
     write_train(content);
     const auto made = factory();
-    EXPECT_EQ(made.info.num_classes, input::kUnknownClasses);
+    EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
     EXPECT_THAT(made.info.class_names, IsEmpty());
     EXPECT_EQ(made.missing_key, "train");
-    for (const auto split : {Split::kTrain, Split::kValidation}) EXPECT_EQ(failure_of(made, split), "dataset.train: " + made.missing);
+    for (const auto split : {data::Split::kTrain, data::Split::kValidation})
+      EXPECT_EQ(failure_of(made, split), "dataset.train: " + made.missing);
     const auto begin = path("train.csv") + ": ";
     EXPECT_EQ(made.missing.substr(0, begin.size()), begin);
     return made.missing.substr(begin.size());
@@ -100,19 +101,20 @@ TEST_F(CsvTest, ReadsBothFiles) {
   write_validation("4.jpg,dog\n");
   const auto made = factory();
   EXPECT_TRUE(made.has_validation);
-  EXPECT_THAT(made.info.shape, ElementsAre(3, input::kAnySize, input::kAnySize));
+  EXPECT_THAT(made.info.shape, ElementsAre(3, data::kAnySize, data::kAnySize));
   EXPECT_THAT(made.info.class_names, ElementsAre("cat", "dog"));
   const auto train = open(made);
   EXPECT_THAT(train->info().class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(images_in(*train), ElementsAre("0 cats/1.jpg", "1 dogs/2.jpg", "0 cats/3.jpg"));
-  EXPECT_THAT(images_in(*open(made, Split::kValidation)), ElementsAre("1 4.jpg"));
+  EXPECT_THAT(images_in(*open(made, data::Split::kValidation)), ElementsAre("1 4.jpg"));
   EXPECT_THAT(made.default_transforms.train, HasSubstr("random_resized_crop"));
 }
 
 TEST_F(CsvTest, ValidationMayBeMissing) {
   write_train("1.jpg,cat\n");
   EXPECT_FALSE(factory().has_validation);
-  EXPECT_EQ(failure_of(factory(), Split::kValidation), "dataset.validation: it is empty; name the CSV file of the images for validation");
+  EXPECT_EQ(failure_of(factory(), data::Split::kValidation),
+            "dataset.validation: it is empty; name the CSV file of the images for validation");
 }
 
 TEST_F(CsvTest, ClassesAreSortedAsNumbersIfAllAre) {
@@ -145,7 +147,7 @@ TEST_F(CsvTest, AFirstLineThatNamesTheColumnsIsNoImage) {
   EXPECT_THAT(images_of("image,level\r\n1.jpg,0\r\nimage,level\r\n2.jpg,1\r\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
   write_validation("image,level\n1.jpg,cat\n");
   write_train("1.jpg,cat\n2.jpg,dog\n");
-  EXPECT_THAT(images_in(*open(factory(), Split::kValidation)), ElementsAre("0 1.jpg"));
+  EXPECT_THAT(images_in(*open(factory(), data::Split::kValidation)), ElementsAre("0 1.jpg"));
 }
 
 TEST_F(CsvTest, AFirstLineThatMayBeAnImageIsOne) {
@@ -164,8 +166,9 @@ TEST_F(CsvTest, LabelsThatAreNotUtf8AreRefused) {
 TEST_F(CsvTest, ALabelThatLooksLikeAnotherIsExplained) {
   write_train("1.jpg,caf\u00e9\n");
   write_validation("1.jpg,cafe\u0301\n");
-  EXPECT_THAT(failure_of(factory(), Split::kValidation), EndsWith("; it looks like \"caf\u00e9\", but has other spaces or another form of "
-                                                                  "accented letters (Unicode NFC or NFD)"));
+  EXPECT_THAT(failure_of(factory(), data::Split::kValidation),
+              EndsWith("; it looks like \"caf\u00e9\", but has other spaces or another form of "
+                       "accented letters (Unicode NFC or NFD)"));
 }
 
 TEST_F(CsvTest, PathsReferToTheRootOrToTheFile) {
@@ -173,11 +176,11 @@ TEST_F(CsvTest, PathsReferToTheRootOrToTheFile) {
   write_train("1.jpg,cat\n/abs/2.jpg,cat\n");
   options_.validation = path("lists/val.csv");
   EXPECT_EQ(open(factory())->name(1), "/abs/2.jpg");
-  EXPECT_EQ(open(factory(), Split::kValidation)->name(0), path("lists/1.jpg"));
+  EXPECT_EQ(open(factory(), data::Split::kValidation)->name(0), path("lists/1.jpg"));
   options_.root = path("images");
   EXPECT_EQ(open(factory())->name(0), path("images/1.jpg"));
   EXPECT_EQ(open(factory())->name(1), "/abs/2.jpg");
-  EXPECT_EQ(open(factory(), Split::kValidation)->name(0), path("images/1.jpg"));
+  EXPECT_EQ(open(factory(), data::Split::kValidation)->name(0), path("images/1.jpg"));
 }
 
 TEST_F(CsvTest, MalformedTrainingFilesAreExplained) {
@@ -207,14 +210,15 @@ TEST_F(CsvTest, ATrainingFileThatCannotBeReadIsNamed) {
 TEST_F(CsvTest, MistakesInTheValidationFileAreErrors) {
   write_train("1.jpg,cat\n2.jpg,dog\n");
   options_.validation = path("val.csv");
-  EXPECT_EQ(failure_of(factory(), Split::kValidation), "dataset.validation: cannot read " + path("val.csv") +
-                                                           ": No such file or directory; name a CSV file with a line path,label for "
-                                                           "each image");
+  EXPECT_EQ(failure_of(factory(), data::Split::kValidation), "dataset.validation: cannot read " + path("val.csv") +
+                                                                 ": No such file or directory; name a CSV file with a line path,label for "
+                                                                 "each image");
   write_validation("path,label\n1.jpg,cat\n2.jpg,cow\n");
-  EXPECT_EQ(failure_of(factory(), Split::kValidation), path("val.csv") + ": line 3 has the label \"cow\", which " + path("train.csv") +
-                                                           " does not have; correct it, or add training images of that class");
+  EXPECT_EQ(failure_of(factory(), data::Split::kValidation), path("val.csv") + ": line 3 has the label \"cow\", which " +
+                                                                 path("train.csv") +
+                                                                 " does not have; correct it, or add training images of that class");
   write_validation("1.jpg\n");
-  EXPECT_EQ(failure_of(factory(), Split::kValidation),
+  EXPECT_EQ(failure_of(factory(), data::Split::kValidation),
             "dataset.validation: " + path("val.csv") +
                 ": line 1 has 1 field instead of path,label; write a path that contains a comma in quotation marks");
   EXPECT_EQ(open(factory())->size(), 2);
@@ -224,7 +228,7 @@ TEST_F(CsvTest, LabelsThatAppearAfterTheStartAreNoticed) {
   write_train("1.jpg,cat\n");
   const auto made = factory();
   write_train("1.jpg,cat\n2.jpg,dog\n");
-  EXPECT_EQ(failure_of(made, Split::kTrain),
+  EXPECT_EQ(failure_of(made, data::Split::kTrain),
             path("train.csv") +
                 ": line 2 has the label \"dog\" now, but no line had it when the program started; start it "
                 "again when the file no longer changes");
@@ -238,7 +242,7 @@ TEST_F(CsvTest, ItsImagesCanBeCopied) {
   EXPECT_THAT(made.list_files(), ElementsAre("4.jpg", "cats/1.jpg", "dogs/2.jpg"));
   const auto moved = made.in_folder("/copy");
   EXPECT_EQ(open(moved)->name(1), "/copy/./dogs//2.jpg");
-  EXPECT_EQ(open(moved, Split::kValidation)->name(1), "/copy/4.jpg");
+  EXPECT_EQ(open(moved, data::Split::kValidation)->name(1), "/copy/4.jpg");
   EXPECT_EQ(moved.info.class_names, made.info.class_names);
   options_.root = path("images");
   EXPECT_EQ(factory().locate(*make_quiet_logger()), path("images"));
@@ -270,7 +274,7 @@ TEST_F(CsvTest, OnlyOneFolderCanBeCopied) {
 TEST_F(CsvTest, ImagesThatDoNotExistAreFoundWhenTheyAreRead) {
   write_train("1.jpg,cat\n");
   const auto dataset = open(factory());
-  input::Scratch scratch;
+  data::Scratch scratch;
   try {
     dataset->read(0, scratch);
     FAIL() << "no error";

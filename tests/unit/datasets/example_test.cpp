@@ -15,14 +15,14 @@ TEST(ExampleDataset, OpensFromItsOptionsAndReads) {
   const auto factory = registry.make(trainer::testing::read_component(registry, "{name: stripes, num_train: 6, num_validation: 4}"));
   EXPECT_EQ(factory.info.num_classes, 2);
   const auto logger = make_quiet_logger();
-  const auto train = factory.open(Split::kTrain, *logger);
+  const auto train = factory.open(data::Split::kTrain, *logger);
   EXPECT_EQ(train->size(), 6);
-  EXPECT_EQ(factory.open(Split::kValidation, *logger)->size(), 4);
-  input::Scratch scratch;
+  EXPECT_EQ(factory.open(data::Split::kValidation, *logger)->size(), 4);
+  data::Scratch scratch;
   for (int64_t index = 0; index < train->size(); ++index) {
     const auto sample = train->read(index, scratch);
     EXPECT_EQ(sample.label, index % 2);
-    EXPECT_EQ(sample.image, input::ImageView::whole(scratch.bytes.data(), 1, 32, 32));
+    EXPECT_EQ(sample.image, data::ImageView::whole(scratch.bytes.data(), 1, 32, 32));
     const bool same_along_x = sample.image.pixels[0] == sample.image.pixels[16] && sample.image.pixels[0] == sample.image.pixels[4];
     EXPECT_EQ(same_along_x, sample.label == 0) << index;
   }

@@ -10,7 +10,7 @@
 namespace trainer::datasets::test {
 
 // The text of the DataError that opening the split throws.
-inline std::string failure_of(const DatasetFactory& factory, Split split) {
+inline std::string failure_of(const data::DatasetFactory& factory, data::Split split) {
   try {
     factory.open(split, *make_quiet_logger());
   } catch (const DataError& error) {

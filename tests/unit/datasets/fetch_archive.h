@@ -17,11 +17,11 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "datasets/archive.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/datasets/http_server.h"
 #include "trainer/error.h"
+#include "trainer/random.h"
 
 namespace trainer::datasets::test {
 

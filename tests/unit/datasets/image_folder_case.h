@@ -33,18 +33,18 @@ class ImageFolderTest : public ::testing::Test {
   void make_folder(const std::string& name) const { std::filesystem::create_directories(path(name)); }
   void link(const std::string& target, const std::string& name) const { std::filesystem::create_symlink(target, path(name)); }
 
-  DatasetFactory factory() const {
+  data::DatasetFactory factory() const {
     ImageFolderOptions options;
     options.root = root();
     return image_folder_factory(options);
   }
-  std::unique_ptr<input::Dataset> open(Split split) const { return factory().open(split, *make_quiet_logger()); }
+  std::unique_ptr<data::Dataset> open(data::Split split) const { return factory().open(split, *make_quiet_logger()); }
 
   // "LABEL PATH" of each image, relative to the data set's folder.
-  std::vector<std::string> images(Split split) const {
+  std::vector<std::string> images(data::Split split) const {
     std::vector<std::string> lines;
     const auto dataset = open(split);
-    input::Scratch scratch;
+    data::Scratch scratch;
     for (int64_t i = 0; i < dataset->size(); ++i) {
       const auto file = dataset->name(i).substr(root().size() + 1);
       lines.push_back(std::to_string(label_of(*dataset, i)) + ' ' + file);
@@ -53,20 +53,20 @@ class ImageFolderTest : public ::testing::Test {
   }
 
   // The text of the DataError that opening the split throws.
-  std::string failure(Split split) const { return failure_of(factory(), split); }
+  std::string failure(data::Split split) const { return failure_of(factory(), split); }
   // What factory() and both of its splits say of a data set without classes.
   std::string what_is_missing() const {
     const auto made = factory();
-    EXPECT_EQ(made.info.num_classes, input::kUnknownClasses);
+    EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
     EXPECT_THAT(made.info.class_names, ::testing::IsEmpty());
-    EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + made.missing);
-    EXPECT_EQ(failure_of(made, Split::kValidation), "dataset.root: " + made.missing);
+    EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + made.missing);
+    EXPECT_EQ(failure_of(made, data::Split::kValidation), "dataset.root: " + made.missing);
     return made.missing;
   }
   // The reason why the first training image cannot be read.
-  static std::string read_failure(const input::Dataset& dataset) {
+  static std::string read_failure(const data::Dataset& dataset) {
     try {
-      input::Scratch scratch;
+      data::Scratch scratch;
       dataset.read(0, scratch);
     } catch (const std::runtime_error& error) {
       EXPECT_EQ(dynamic_cast<const Error*>(&error), nullptr);
@@ -80,9 +80,9 @@ class ImageFolderTest : public ::testing::Test {
 
  private:
   // Does not read files that are links to nothing.
-  static int64_t label_of(const input::Dataset& dataset, int64_t index) {
+  static int64_t label_of(const data::Dataset& dataset, int64_t index) {
     if (!std::filesystem::exists(dataset.name(index))) std::ofstream(dataset.name(index)) << "x";
-    input::Scratch scratch;
+    data::Scratch scratch;
     return dataset.read(index, scratch).label;
   }
 

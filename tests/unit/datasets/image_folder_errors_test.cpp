@@ -28,29 +28,30 @@ using ImageFolderErrorsTest = ImageFolderTest;
 
 TEST_F(ImageFolderErrorsTest, AClassOfValidationThatTrainingLacksIsRefused) {
   write({"train/cat/1.jpg", "val/cat/1.jpg", "val/cow/1.jpg"});
-  EXPECT_EQ(open(Split::kTrain)->size(), 1);
-  EXPECT_EQ(failure(Split::kValidation), path("val") + " has the class folder \"cow\", which " + path("train") +
-                                             " does not have; remove it, or add training images of that class");
+  EXPECT_EQ(open(data::Split::kTrain)->size(), 1);
+  EXPECT_EQ(failure(data::Split::kValidation), path("val") + " has the class folder \"cow\", which " + path("train") +
+                                                   " does not have; remove it, or add training images of that class");
 }
 
 TEST_F(ImageFolderErrorsTest, AClassWithoutImagesIsRefused) {
   write({"train/cat/1.jpg"});
   make_folder("train/dog/empty");
-  EXPECT_EQ(failure(Split::kTrain),
+  EXPECT_EQ(failure(data::Split::kTrain),
             path("train/dog") +
                 " has no images (files ending in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp); put some there, or "
                 "remove the folder");
   write({"train/dog/.1.jpg", "train/dog/1.gif", "train/dog/sub/jpg"});
-  EXPECT_THAT(failure(Split::kTrain), AllOf(StartsWith(path("train/dog") + " has no images (files ending in .jpg "),
-                                            EndsWith(" .webp) among its 2 files; put some there, or remove the folder")));
+  EXPECT_THAT(failure(data::Split::kTrain), AllOf(StartsWith(path("train/dog") + " has no images (files ending in .jpg "),
+                                                  EndsWith(" .webp) among its 2 files; put some there, or remove the folder")));
 }
 
 TEST_F(ImageFolderErrorsTest, ValidationWithoutAnyImageIsRefused) {
   write({"train/cat/1.jpg"});
   make_folder("val");
-  EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images (files ending in .jpg "), HasSubstr("); put")));
+  EXPECT_THAT(failure(data::Split::kValidation),
+              AllOf(StartsWith(path("val") + " has no images (files ending in .jpg "), HasSubstr("); put")));
   write({"val/cat/1.txt"});
-  EXPECT_THAT(failure(Split::kValidation), AllOf(StartsWith(path("val") + " has no images ("), HasSubstr(") among its 1 file; put")));
+  EXPECT_THAT(failure(data::Split::kValidation), AllOf(StartsWith(path("val") + " has no images ("), HasSubstr(") among its 1 file; put")));
 }
 
 TEST_F(ImageFolderErrorsTest, SaysWhatTheRootLacks) {
@@ -65,18 +66,20 @@ TEST_F(ImageFolderErrorsTest, SaysWhatTheRootLacks) {
   EXPECT_EQ(image_folder_factory(options).missing, "there is no folder " + options.root + kRootRemedy);
   options.root = path("1.jpg");
   EXPECT_EQ(image_folder_factory(options).missing, options.root + " is not a folder" + kRootRemedy);
-  EXPECT_EQ(failure_of(image_folder_factory(options), Split::kTrain), "dataset.root: " + options.root + " is not a folder" + kRootRemedy);
+  EXPECT_EQ(failure_of(image_folder_factory(options), data::Split::kTrain),
+            "dataset.root: " + options.root + " is not a folder" + kRootRemedy);
 }
 
 TEST_F(ImageFolderErrorsTest, FoldersThatChangeAfterTheStartAreNoticed) {
   write({"train/cat/1.jpg"});
   const auto made = factory();
   write({"train/dog/1.jpg"});
-  EXPECT_EQ(failure_of(made, Split::kTrain), path("train") +
-                                                 " has 2 class folders now, but had 1 when the program started; start it again when they "
-                                                 "no longer change");
+  EXPECT_EQ(failure_of(made, data::Split::kTrain),
+            path("train") +
+                " has 2 class folders now, but had 1 when the program started; start it again when they "
+                "no longer change");
   std::filesystem::remove_all(path("train"));
-  EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + path() + " has no class folders" + kRootRemedy);
+  EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + path() + " has no class folders" + kRootRemedy);
 }
 
 // A user other than root, to whom all folders are readable.
@@ -101,7 +104,7 @@ TEST_F(ImageFolderErrorsTest, AFolderThatCannotBeListedIsNamed) {
   ::chmod(path("train/cat/sub").c_str(), 0);
   {
     const OtherUser other;
-    EXPECT_EQ(failure(Split::kTrain), "cannot list " + path("train/cat/sub") + ": Permission denied");
+    EXPECT_EQ(failure(data::Split::kTrain), "cannot list " + path("train/cat/sub") + ": Permission denied");
   }
   ::chmod(path("train").c_str(), 0);
   {
@@ -117,7 +120,7 @@ TEST_F(ImageFolderErrorsTest, TheFirstOfSeveralFailuresIsReported) {
   for (const char* name : {"train/c57", "train/c31", "train/c58"}) std::filesystem::remove_all(path(name));
   for (int i = 0; i < 20; ++i) {
     try {
-      list_images(folders, Split::kTrain, 8);
+      list_images(folders, data::Split::kTrain, 8);
       ADD_FAILURE() << "no error";
     } catch (const DataError& error) {
       EXPECT_EQ(error.what(), "there is no folder " + path("train/c31"));
@@ -127,7 +130,7 @@ TEST_F(ImageFolderErrorsTest, TheFirstOfSeveralFailuresIsReported) {
 
 TEST_F(ImageFolderErrorsTest, SaysWhyAFileCannotBeRead) {
   write({"cat/1.jpg"});
-  const auto dataset = open(Split::kTrain);
+  const auto dataset = open(data::Split::kTrain);
   const auto file = path("cat/1.jpg");
   EXPECT_EQ(dataset->name(0), file);
   std::filesystem::resize_file(file, (uintmax_t{1} << 30) + 1);
@@ -148,12 +151,13 @@ TEST_F(ImageFolderErrorsTest, NamesOfClassesAreUtf8) {
   EXPECT_EQ(what_is_missing(), path("train") + " has the class folder \"caf\xe9\", whose name is not text in UTF-8; rename it");
   std::filesystem::rename(path("train/caf\xe9"), path("train/cat"));
   write({"train/cat/caf\xe9.jpg"});
-  EXPECT_EQ(images(Split::kTrain).size(), 3U);
+  EXPECT_EQ(images(data::Split::kTrain).size(), 3U);
 }
 
 TEST_F(ImageFolderErrorsTest, AClassThatLooksLikeAnotherIsExplained) {
   write({"train/caf\u00e9/1.jpg", "val/cafe\u0301/2.jpg"});
-  EXPECT_THAT(failure(Split::kValidation), ::testing::HasSubstr("; it looks like \"caf\u00e9\", but has other spaces or another form of"));
+  EXPECT_THAT(failure(data::Split::kValidation),
+              ::testing::HasSubstr("; it looks like \"caf\u00e9\", but has other spaces or another form of"));
 }
 
 }  // namespace

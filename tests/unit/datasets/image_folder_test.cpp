@@ -29,20 +29,21 @@ TEST_F(ImageFolderTest, TrainingAndValidationHaveFoldersOfTheirOwn) {
   const auto made = factory();
   EXPECT_TRUE(made.has_validation);
   EXPECT_EQ(made.missing, "");
-  EXPECT_THAT(made.info.shape, ElementsAre(3, input::kAnySize, input::kAnySize));
+  EXPECT_THAT(made.info.shape, ElementsAre(3, data::kAnySize, data::kAnySize));
   EXPECT_TRUE(made.info.is_image);
   EXPECT_EQ(made.info.num_classes, 2);
   EXPECT_THAT(made.info.class_names, ElementsAre("cat", "dog"));
-  EXPECT_THAT(images(Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/2.jpg", "1 train/dog/1.jpg"));
-  EXPECT_THAT(images(Split::kValidation), ElementsAre("0 val/cat/3.jpg", "1 val/dog/4.jpg"));
-  for (const auto split : {Split::kTrain, Split::kValidation}) EXPECT_THAT(open(split)->info().class_names, ElementsAre("cat", "dog"));
+  EXPECT_THAT(images(data::Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/2.jpg", "1 train/dog/1.jpg"));
+  EXPECT_THAT(images(data::Split::kValidation), ElementsAre("0 val/cat/3.jpg", "1 val/dog/4.jpg"));
+  for (const auto split : {data::Split::kTrain, data::Split::kValidation})
+    EXPECT_THAT(open(split)->info().class_names, ElementsAre("cat", "dog"));
 }
 
 TEST_F(ImageFolderTest, TheFolderOfValidationHasOneOfThreeNames) {
   for (const std::string name : {"val", "valid", "validation"}) {
     write({"train/cat/1.jpg", name + "/cat/2.jpg"});
     EXPECT_TRUE(factory().has_validation);
-    EXPECT_THAT(images(Split::kValidation), ElementsAre("0 " + name + "/cat/2.jpg"));
+    EXPECT_THAT(images(data::Split::kValidation), ElementsAre("0 " + name + "/cat/2.jpg"));
     std::filesystem::remove_all(path(name));
   }
 }
@@ -68,7 +69,7 @@ TEST_F(ImageFolderTest, ValidationMayBeMissing) {
   const auto made = factory();
   EXPECT_FALSE(made.has_validation);
   EXPECT_EQ(made.info.num_classes, 2);
-  EXPECT_EQ(failure(Split::kValidation),
+  EXPECT_EQ(failure(data::Split::kValidation),
             "dataset.root: " + path() +
                 " has no folder val, valid or validation; to hold out some of the training images, set dataset.validation_split");
 }
@@ -78,14 +79,14 @@ TEST_F(ImageFolderTest, ClassFoldersMayBeInTheRoot) {
   write({"dog/1.jpg", "cat/1.jpg", "train"});
   EXPECT_FALSE(factory().has_validation);
   EXPECT_THAT(factory().info.class_names, ElementsAre("cat", "dog"));
-  EXPECT_THAT(images(Split::kTrain), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
+  EXPECT_THAT(images(data::Split::kTrain), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
 }
 
 TEST_F(ImageFolderTest, ASlashAtTheEndOfTheRootChangesNothing) {
   write({"cat/1.jpg"});
   ImageFolderOptions options;
   options.root = path() + "/";
-  EXPECT_EQ(image_folder_factory(options).open(Split::kTrain, *make_quiet_logger())->name(0), path("cat/1.jpg"));
+  EXPECT_EQ(image_folder_factory(options).open(data::Split::kTrain, *make_quiet_logger())->name(0), path("cat/1.jpg"));
 }
 
 // What torchvision's ImageFolder lists for the same files, without the hidden ones, which it would add.
@@ -108,7 +109,7 @@ TEST_F(ImageFolderTest, ListsFilesInTheOrderOfTorchvision) {
   link("missing.jpg", "train/b/gone.jpg");
   link("../elsewhere", "train/d");
   EXPECT_THAT(factory().info.class_names, ElementsAre("C", "a", "b", "d", "é"));
-  EXPECT_THAT(images(Split::kTrain),
+  EXPECT_THAT(images(data::Split::kTrain),
               ElementsAre("0 train/C/1.jpg", "1 train/a/only/here/1.jpg", "2 train/b/10.JPG", "2 train/b/2.jpg", "2 train/b/A.Png",
                           "2 train/b/_.jpg", "2 train/b/a.jpeg", "2 train/b/gone.jpg", "2 train/b/link.jpg", "2 train/b/Z/1.ppm",
                           "2 train/b/linked/9.png", "2 train/b/linked/more/8.png", "2 train/b/sub/1.webp", "2 train/b/sub-a/1.bmp",
@@ -124,21 +125,21 @@ TEST_F(ImageFolderTest, EntersNoFolderTwice) {
   link("..", "train/cat/all_classes");
   link("../..", "train/cat/all_splits");
   link("/", "train/cat/everything");
-  EXPECT_THAT(images(Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/sub/2.jpg", "1 train/dog/3.jpg"));
+  EXPECT_THAT(images(data::Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/sub/2.jpg", "1 train/dog/3.jpg"));
   // Of two paths to one folder, the first by name counts.
   link("sub", "train/cat/aaa");
-  EXPECT_THAT(images(Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/aaa/2.jpg", "1 train/dog/3.jpg"));
+  EXPECT_THAT(images(data::Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/aaa/2.jpg", "1 train/dog/3.jpg"));
   // The same folder may belong to several classes.
   link("../dog", "train/cat/too");
-  EXPECT_THAT(images(Split::kTrain),
+  EXPECT_THAT(images(data::Split::kTrain),
               ElementsAre("0 train/cat/1.jpg", "0 train/cat/aaa/2.jpg", "0 train/cat/too/3.jpg", "1 train/dog/3.jpg"));
 }
 
 TEST_F(ImageFolderTest, AClassWithoutValidationImagesKeepsItsLabel) {
   write({"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "train/d/1.jpg", "val/b/1.jpg", "val/d/1.jpg", "val/d/2.jpg"});
   make_folder("val/c");
-  EXPECT_THAT(images(Split::kValidation), ElementsAre("1 val/b/1.jpg", "3 val/d/1.jpg", "3 val/d/2.jpg"));
-  EXPECT_EQ(open(Split::kValidation)->info().num_classes, 4);
+  EXPECT_THAT(images(data::Split::kValidation), ElementsAre("1 val/b/1.jpg", "3 val/d/1.jpg", "3 val/d/2.jpg"));
+  EXPECT_EQ(open(data::Split::kValidation)->info().num_classes, 4);
 }
 
 TEST_F(ImageFolderTest, TheListDoesNotDependOnTheThreads) {
@@ -149,10 +150,10 @@ TEST_F(ImageFolderTest, TheListDoesNotDependOnTheThreads) {
   }
   write(names);
   const auto folders = find_class_folders(root());
-  const auto expected = list_images(folders, Split::kTrain, 1);
+  const auto expected = list_images(folders, data::Split::kTrain, 1);
   EXPECT_EQ(expected.size(), static_cast<int64_t>(names.size()));
   for (const int num_threads : {2, 8, 100}) {
-    const auto list = list_images(folders, Split::kTrain, num_threads);
+    const auto list = list_images(folders, data::Split::kTrain, num_threads);
     ASSERT_EQ(list.size(), expected.size());
     for (int64_t i = 0; i < list.size(); ++i) {
       EXPECT_EQ(list.path(i), expected.path(i));
@@ -167,15 +168,15 @@ TEST_F(ImageFolderTest, LogsWhatItFound) {
   const auto sink = std::make_shared<spdlog::sinks::ostream_sink_st>(text);
   sink->set_pattern("%v");
   Logger logger("test", sink);
-  factory().open(Split::kTrain, logger);
-  factory().open(Split::kValidation, logger);
+  factory().open(data::Split::kTrain, logger);
+  factory().open(data::Split::kValidation, logger);
   EXPECT_EQ(text.str(), path("train") + ": 3 images in 2 classes\n" + path("val") + ": 1 image in 1 of 2 classes\n");
 }
 
 TEST_F(ImageFolderTest, ReadsWholeFiles) {
   write({"cat/1.jpg", "dog/a_longer_name.jpg", "dog/b.jpg"});
-  const auto dataset = open(Split::kTrain);
-  input::Scratch scratch;
+  const auto dataset = open(data::Split::kTrain);
+  data::Scratch scratch;
   for (const int64_t index : {1, 2, 0, 1}) {
     const auto sample = dataset->read(index, scratch);
     EXPECT_EQ(path(std::string(sample.encoded.begin(), sample.encoded.end())), dataset->name(index));
@@ -187,11 +188,11 @@ TEST_F(ImageFolderTest, ReadsWholeFiles) {
 
 TEST_F(ImageFolderTest, ThreadsReadConcurrently) {
   write({"a/1.jpg", "a/2.jpg", "b/3.jpg", "c/4.jpg"});
-  const auto dataset = open(Split::kTrain);
+  const auto dataset = open(data::Split::kTrain);
   std::vector<std::jthread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&] {
-      input::Scratch scratch;
+      data::Scratch scratch;
       for (int64_t i = 0; i < 400; ++i) {
         const auto sample = dataset->read(i % 4, scratch);
         EXPECT_EQ(path(std::string(sample.encoded.begin(), sample.encoded.end())), dataset->name(i % 4));
@@ -217,7 +218,7 @@ TEST_F(ImageFolderDeathTest, AStopRequestEndsTheListing) {
     install_stop_handlers();
     ::raise(SIGTERM);
     try {
-      open(Split::kTrain);
+      open(data::Split::kTrain);
     } catch (const Error& error) {
       std::fputs(error.what(), stderr);
       ::_exit(static_cast<int>(error.exit_code()));

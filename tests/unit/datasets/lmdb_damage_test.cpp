@@ -51,7 +51,7 @@ class LmdbDamageTest : public LmdbTest {
   std::string entry_of(int64_t index) const {
     const auto& content = contents_[static_cast<size_t>(index)];
     if (index % 3 == 0) return file_entry_of(content);
-    return pixels_entry(input::ImageView::whole(as_bytes(content).data(), 3, 1, static_cast<int>(content.size() / 3)));
+    return pixels_entry(data::ImageView::whole(as_bytes(content).data(), 3, 1, static_cast<int>(content.size() / 3)));
   }
 
   // Calls `check` with the file after each of the changes of each byte where a page begins, or its first or last entry.
@@ -102,15 +102,15 @@ class LmdbDamageTest : public LmdbTest {
 TEST_F(LmdbDamageTest, EachDamagedPageIsASentenceOrTheRightSamples) {
   int num_refused = 0, num_unreadable = 0, num_right = 0;
   const auto check = [&](size_t offset) {
-    std::unique_ptr<input::Dataset> dataset;
+    std::unique_ptr<data::Dataset> dataset;
     try {
-      dataset = open_packed(root(), Split::kTrain);
+      dataset = open_packed(root(), data::Split::kTrain);
     } catch (const DataError& error) {
       EXPECT_THAT(error.what(), HasSubstr(data_file())) << offset;
       ++num_refused;
       return;
     }
-    input::Scratch scratch;
+    data::Scratch scratch;
     for (int64_t i = 0; i < kNumSamples; ++i) {
       try {
         const auto sample = dataset->read(i, scratch);
@@ -198,7 +198,7 @@ TEST_F(LmdbDamageTest, ADamagedLeafMakesOnlyItsOwnSamplesUnreadable) {
   whole_[page * kPageBytes] = static_cast<char>(whole_[page * kPageBytes] ^ 1);
   put(whole_);
   const auto dataset = open();
-  input::Scratch scratch;
+  data::Scratch scratch;
   int num_unreadable = 0;
   for (int64_t i = 0; i < kNumSamples; ++i) {
     try {

@@ -43,23 +43,23 @@ TEST_F(LmdbTest, GivesBackWhatWasPacked) {
   const std::string planar = "rrggbb";
   const std::string interleaved = "rgbrgbrgb";
   const PackSource source;
-  pack(source, {file_entry_of("a file"), pixels_entry(input::ImageView::whole(as_bytes(planar).data(), 3, 1, 2)),
-                pixels_entry(input::ImageView::whole(as_bytes(interleaved).data(), 3, 3, 1, input::PixelOrder::kInterleaved))});
+  pack(source, {file_entry_of("a file"), pixels_entry(data::ImageView::whole(as_bytes(planar).data(), 3, 1, 2)),
+                pixels_entry(data::ImageView::whole(as_bytes(interleaved).data(), 3, 3, 1, data::PixelOrder::kInterleaved))});
   const auto made = factory();
   EXPECT_EQ(made.missing, "");
   EXPECT_FALSE(made.has_validation);
   EXPECT_EQ(made.default_transforms.train, "[random_horizontal_flip]");
-  EXPECT_THAT(made.info.shape, ElementsAre(3, input::kAnySize, input::kAnySize));
+  EXPECT_THAT(made.info.shape, ElementsAre(3, data::kAnySize, data::kAnySize));
   const auto dataset = open();
   EXPECT_EQ(dataset->size(), 3);
   EXPECT_THAT(dataset->info().class_names, ElementsAre("cat", "dog"));
-  input::Scratch scratch;
+  data::Scratch scratch;
   EXPECT_EQ(as_text(dataset->read(0, scratch).encoded), "a file");
   const auto second = dataset->read(1, scratch).image;
-  EXPECT_EQ(second, input::ImageView::whole(second.pixels, 3, 1, 2));
+  EXPECT_EQ(second, data::ImageView::whole(second.pixels, 3, 1, 2));
   EXPECT_EQ(as_text({second.pixels, planar.size()}), planar);
   const auto third = dataset->read(2, scratch).image;
-  EXPECT_EQ(third, input::ImageView::whole(third.pixels, 3, 3, 1, input::PixelOrder::kInterleaved));
+  EXPECT_EQ(third, data::ImageView::whole(third.pixels, 3, 3, 1, data::PixelOrder::kInterleaved));
   EXPECT_EQ(as_text({third.pixels, interleaved.size()}), interleaved);
   EXPECT_EQ(dataset->read(2, scratch).image.pixels, third.pixels) << "pixels are not copied";
   for (int64_t i = 0; i < 3; ++i) {
@@ -73,7 +73,7 @@ TEST_F(LmdbTest, GivesBackWhatWasPacked) {
 TEST_F(LmdbTest, ASampleThatCouldNotBeReadKeepsItsPlace) {
   pack({}, {file_entry_of("one"), unreadable_entry("the file is empty"), file_entry_of("three")});
   const auto dataset = open();
-  input::Scratch scratch;
+  data::Scratch scratch;
   EXPECT_THAT([&] { dataset->read(1, scratch); }, ThrowsMessage<std::runtime_error>("the file is empty"));
   EXPECT_EQ(as_text(dataset->read(2, scratch).encoded), "three");
 }
@@ -95,7 +95,7 @@ TEST_F(LmdbTest, ManyThreadsReadAtOnce) {
     std::vector<std::jthread> threads;
     for (int t = 0; t < kNumThreads; ++t) {
       threads.emplace_back([&, t] {
-        input::Scratch scratch;
+        data::Scratch scratch;
         for (int i = 0; i < kNumSamples; ++i) {
           const int index = (i * 7 + t * 31) % kNumSamples;
           dataset->prefetch(index);
@@ -129,7 +129,7 @@ TEST_F(LmdbTest, AnInterruptedPackingContinues) {
   writer.add(file_entry_of("three"));
   writer.commit();
   const auto dataset = open();
-  input::Scratch scratch;
+  data::Scratch scratch;
   EXPECT_EQ(as_text(dataset->read(1, scratch).encoded), std::string(3 << 20, '2'));
   EXPECT_EQ(as_text(dataset->read(2, scratch).encoded), "three");
 }
@@ -178,11 +178,11 @@ TEST_F(LmdbTest, AnotherSourceOrOtherOptionsDoNotContinue) {
 
 TEST_F(LmdbTest, DamageOfSamplesIsFound) {
   const std::string pixels(3 * 8 * 8, 'p');
-  pack({}, {file_entry_of("one"), pixels_entry(input::ImageView::whole(as_bytes(pixels).data(), 3, 8, 8)), file_entry_of("three")});
+  pack({}, {file_entry_of("one"), pixels_entry(data::ImageView::whole(as_bytes(pixels).data(), 3, 8, 8)), file_entry_of("three")});
   replace("ppppp", "qpppp");
   replace("three", "treee");
   const auto dataset = open();
-  input::Scratch scratch;
+  data::Scratch scratch;
   EXPECT_NO_THROW(dataset->check(0));
   EXPECT_NO_THROW(dataset->read(1, scratch)) << "training does not compare the checksums of pixels";
   const auto wrong = ThrowsMessage<std::runtime_error>("it is damaged: its checksum is wrong");
@@ -193,7 +193,7 @@ TEST_F(LmdbTest, DamageOfSamplesIsFound) {
 
 TEST(LmdbFormat, MalformedEntriesAreRefused) {
   const std::string pixels(6, 'p');
-  auto entry = pixels_entry(input::ImageView::whole(as_bytes(pixels).data(), 3, 1, 2));
+  auto entry = pixels_entry(data::ImageView::whole(as_bytes(pixels).data(), 3, 1, 2));
   finish_entry(entry, 7);
   const auto refusal_of = [](const std::string& changed, int64_t index = 7) -> std::string {
     try {
@@ -232,7 +232,7 @@ TEST_F(LmdbTest, MissingAndUnfinishedFoldersAreExplained) {
   EXPECT_EQ(missing(), "there is no " + data_file() + "; set dataset.root to a folder that `trainer data pack` has written");
   pack_files();
   const auto made = factory();
-  EXPECT_EQ(failure_of(made, Split::kValidation),
+  EXPECT_EQ(failure_of(made, data::Split::kValidation),
             "dataset.root: there is no " + data_file("val") + "; set dataset.root to a folder that `trainer data pack` has written");
   write_bytes(root() / "unfinished", "");
   EXPECT_EQ(missing(), root().string() +
@@ -304,7 +304,7 @@ TEST_F(LmdbTest, EntriesThatAreMissingAreNoticed) {
   };
   write(std::string(3 * 8, '\0'));
   const auto dataset = open();
-  input::Scratch scratch;
+  data::Scratch scratch;
   EXPECT_NO_THROW(dataset->read(1, scratch));
   EXPECT_THAT([&] { dataset->read(2, scratch); }, ThrowsMessage<std::runtime_error>("it is not in the data set"));
   dataset->prefetch(2);
@@ -328,10 +328,10 @@ TEST_F(LmdbTest, DataSetsOfTheFirstVersionAreReadWithAWarning) {
                       {"00000001", version_1_entry_of("two")},
                       {"00000002", version_1_entry_of("three")}});
   ::testing::internal::CaptureStderr();
-  const auto dataset = factory().open(Split::kTrain, *make_console_logger());
+  const auto dataset = factory().open(data::Split::kTrain, *make_console_logger());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr((root() / "train").string() + ": its labels and names have no checksums, because an earlier version"));
-  input::Scratch scratch;
+  data::Scratch scratch;
   const auto sample = dataset->read(2, scratch);
   EXPECT_EQ(as_text(sample.encoded), "three");
   EXPECT_EQ(sample.label, 1);
@@ -350,7 +350,7 @@ TEST_F(LmdbTest, SplitsOfDifferentDataSetsAreRefused) {
   pack(other, {file_entry_of("one"), file_entry_of("two"), file_entry_of("three")}, "val");
   const auto made = factory();
   EXPECT_TRUE(made.has_validation);
-  EXPECT_EQ(failure_of(made, Split::kValidation),
+  EXPECT_EQ(failure_of(made, data::Split::kValidation),
             "dataset.root: " + root().string() +
                 " has other classes, or images of another shape, than train had when the program started; start it again, or pack the data "
                 "set again");

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
+#include "trainer/random.h"
 
 namespace trainer::datasets {
 namespace {

@@ -36,14 +36,14 @@ class MnistTest : public FetchArchive {
   void write() const {
     for (const auto& [name, content] : small_mnist()) write_bytes(own() / name, content);
   }
-  std::unique_ptr<input::Dataset> open(Split split, const fs::path& root) const {
+  std::unique_ptr<data::Dataset> open(data::Split split, const fs::path& root) const {
     MnistOptions options;
     options.root = root.string();
     options.download = download_;
     const auto logger = make_quiet_logger();
     return open_mnist(layout_, options, split, *logger);
   }
-  std::string failure(Split split = Split::kTrain) const {
+  std::string failure(data::Split split = data::Split::kTrain) const {
     try {
       open(split, root());
     } catch (const DataError& error) {
@@ -88,18 +88,18 @@ class MnistTest : public FetchArchive {
 
 TEST_F(MnistTest, ReadsBothSplits) {
   write();
-  const auto train = open(Split::kTrain, root());
+  const auto train = open(data::Split::kTrain, root());
   ASSERT_EQ(train->size(), 3);
-  input::Scratch scratch;
+  data::Scratch scratch;
   for (int64_t index = 0; index < 3; ++index) {
     const auto sample = train->read(index, scratch);
-    EXPECT_EQ(sample.image, input::ImageView::whole(sample.image.pixels, 1, 28, 28));
+    EXPECT_EQ(sample.image, data::ImageView::whole(sample.image.pixels, 1, 28, 28));
     for (const int64_t i : {0, 1, 783}) EXPECT_EQ(sample.image.pixels[i], (i * 7 + index) % 256);
     train->prefetch(index);
   }
   EXPECT_EQ(train->read(0, scratch).label, 5);
   EXPECT_EQ(train->read(2, scratch).label, 9);
-  const auto validation = open(Split::kValidation, root());
+  const auto validation = open(data::Split::kValidation, root());
   ASSERT_EQ(validation->size(), 2);
   EXPECT_EQ(validation->read(1, scratch).label, 2);
 }
@@ -118,22 +118,22 @@ TEST_F(MnistTest, DescribesItsSamples) {
 
 TEST_F(MnistTest, FilesMayBeCompressed) {
   for (const auto& [name, content] : small_mnist()) write_bytes(own() / (name + ".gz"), gzip(content));
-  input::Scratch scratch;
-  const auto dataset = open(Split::kTrain, root());
+  data::Scratch scratch;
+  const auto dataset = open(data::Split::kTrain, root());
   ASSERT_EQ(dataset->size(), 3);
   EXPECT_EQ(dataset->read(1, scratch).image.pixels[1], 8);
   // Members of gzip may follow each other; a plain file is used instead of the compressed one.
   write_bytes(own() / (kTrainImages + ".gz"), gzip(idx_images(3).substr(0, 100)) + gzip(idx_images(3).substr(100)));
-  EXPECT_EQ(open(Split::kTrain, root())->size(), 3);
+  EXPECT_EQ(open(data::Split::kTrain, root())->size(), 3);
   write_bytes(own() / (kTrainImages + ".gz"), "damaged");
   write_bytes(own() / kTrainImages, idx_images(3));
-  EXPECT_EQ(open(Split::kTrain, root())->size(), 3);
+  EXPECT_EQ(open(data::Split::kTrain, root())->size(), 3);
 }
 
 TEST_F(MnistTest, RootMayHoldTheFiles) {
   write();
-  EXPECT_EQ(open(Split::kTrain, own())->size(), 3);
-  EXPECT_EQ(open(Split::kValidation, own().string() + "/")->size(), 2);
+  EXPECT_EQ(open(data::Split::kTrain, own())->size(), 3);
+  EXPECT_EQ(open(data::Split::kValidation, own().string() + "/")->size(), 2);
 }
 
 TEST_F(MnistTest, SaysWhatTheRootLacks) {
@@ -142,7 +142,7 @@ TEST_F(MnistTest, SaysWhatTheRootLacks) {
   write();
   fs::remove(own() / kTrainLabels);
   EXPECT_EQ(failure_in(own() / kTrainLabels), "the file is missing, also with .gz");
-  EXPECT_EQ(open(Split::kValidation, root())->size(), 2);
+  EXPECT_EQ(open(data::Split::kValidation, root())->size(), 2);
 }
 
 TEST_F(MnistTest, DamagedFilesAreRefused) {
@@ -207,11 +207,11 @@ TEST_F(MnistTest, DownloadsOnceAndThenWorksOffline) {
   {
     const HttpServer server([&](HttpServer::Connection& connection) { connection.reply(files.at(connection.path())); });
     layout_.source.url = server.url("/mnist/");
-    EXPECT_EQ(open(Split::kTrain, root())->size(), 3);
-    EXPECT_EQ(open(Split::kValidation, root())->size(), 2);
+    EXPECT_EQ(open(data::Split::kTrain, root())->size(), 3);
+    EXPECT_EQ(open(data::Split::kValidation, root())->size(), 2);
     EXPECT_EQ(server.num_requests(), 4);
   }
-  EXPECT_EQ(open(Split::kTrain, root())->size(), 3);
+  EXPECT_EQ(open(data::Split::kTrain, root())->size(), 3);
   EXPECT_THAT(root_entries(), ElementsAre("MNIST"));
   EXPECT_EQ(read_file(own() / (kTrainImages + ".gz")), files.at("/mnist/" + kTrainImages + ".gz"));
 }
@@ -270,7 +270,7 @@ TEST_F(MnistTest, OneOfTwoProcessesDownloads) {
     connection.reply(files.at(connection.path()));
   });
   layout_.source.url = server.url("/mnist/");
-  EXPECT_EQ(open(Split::kTrain, root())->size(), 3);
+  EXPECT_EQ(open(data::Split::kTrain, root())->size(), 3);
   second.join();
   EXPECT_EQ(server.num_requests(), 4);
   EXPECT_THAT(sink->lines(), ElementsAre("waiting for another process that downloads " + layout_.source.url));

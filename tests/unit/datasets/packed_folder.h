@@ -22,11 +22,11 @@
 namespace trainer::datasets::test {
 
 // Labels and names; the samples' entries are made by the tests.
-class PackSource : public input::Dataset {
+class PackSource : public data::Dataset {
  public:
-  const input::DatasetInfo& info() const override { return pack.samples; }
+  const data::DatasetInfo& info() const override { return pack.samples; }
   int64_t size() const override { return static_cast<int64_t>(labels.size()); }
-  input::Sample read(int64_t, input::Scratch&) const override { throw std::logic_error("packing reads no samples for their labels"); }
+  data::Sample read(int64_t, data::Scratch&) const override { throw std::logic_error("packing reads no samples for their labels"); }
   int64_t label(int64_t index) const override { return labels[static_cast<size_t>(index)]; }
   std::string name(int64_t index) const override { return names[static_cast<size_t>(index)]; }
 
@@ -34,7 +34,7 @@ class PackSource : public input::Dataset {
   std::vector<std::string> names = {"a.jpg", "b.jpg", "c d.jpg"};
   PackInfo pack{.source = "image_folder",
                 .num_samples = 3,
-                .samples = {.shape = {3, input::kAnySize, input::kAnySize}, .num_classes = 2, .class_names = {"cat", "dog"}},
+                .samples = {.shape = {3, data::kAnySize, data::kAnySize}, .num_classes = 2, .class_names = {"cat", "dog"}},
                 .transforms = {.train = "[random_horizontal_flip]", .validation = "[]"},
                 .options = {}};
 };
@@ -55,17 +55,17 @@ class LmdbTest : public ::testing::Test {
   void pack_files(const char* split = "train") const {
     pack({}, {file_entry_of("one"), file_entry_of("two"), file_entry_of("three")}, split);
   }
-  DatasetFactory factory() const {
+  data::DatasetFactory factory() const {
     LmdbOptions options;
     options.root = root().string();
     return lmdb_factory(options);
   }
-  std::unique_ptr<input::Dataset> open(Split split = Split::kTrain) const { return factory().open(split, *make_quiet_logger()); }
+  std::unique_ptr<data::Dataset> open(data::Split split = data::Split::kTrain) const { return factory().open(split, *make_quiet_logger()); }
   // Why the data set cannot be used.
   std::string missing() const {
     const auto made = factory();
-    EXPECT_EQ(made.info.num_classes, input::kUnknownClasses);
-    EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + made.missing);
+    EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
+    EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + made.missing);
     return made.missing;
   }
   // Replaces these bytes in the file by as many others, also in pages that LMDB no longer uses.

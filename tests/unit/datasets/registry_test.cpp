@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/keys/key.h"
 #include "config/yaml.h"
 #include "datasets/cifar.h"
 #include "datasets/lmdb_writer.h"
@@ -23,11 +24,11 @@ namespace {
 
 using ::testing::ElementsAre;
 
-input::DatasetInfo default_info(const std::string& name) { return dataset_registry().make(dataset_registry().configure(name)).info; }
+data::DatasetInfo default_info(const std::string& name) { return dataset_registry().make(dataset_registry().configure(name)).info; }
 
 Key key_of(Options& options, const std::string& name) {
   KeyTable table;
-  options.describe(table);
+  options.add_keys(table);
   for (const auto& key : table.keys()) {
     if (key.name == name) return key;
   }
@@ -80,19 +81,19 @@ TEST(DatasetRegistry, OpensTheConfiguredDataset) {
   const auto logger = make_quiet_logger();
   const auto cifar10 = dataset_registry().configure("cifar10");
   set_key(cifar10, "root", TRAINER_SOURCE_DIR "/datasets/cifar10_sample");
-  EXPECT_EQ(dataset_registry().make(cifar10).open(Split::kTrain, *logger)->size(), 2000);
-  EXPECT_EQ(dataset_registry().make(cifar10).open(Split::kValidation, *logger)->size(), 500);
+  EXPECT_EQ(dataset_registry().make(cifar10).open(data::Split::kTrain, *logger)->size(), 2000);
+  EXPECT_EQ(dataset_registry().make(cifar10).open(data::Split::kValidation, *logger)->size(), 500);
   const auto synthetic = dataset_registry().configure("synthetic");
   set_key(synthetic, "num_train", "3");
-  EXPECT_EQ(dataset_registry().make(synthetic).open(Split::kTrain, *logger)->size(), 3);
-  EXPECT_EQ(dataset_registry().make(synthetic).open(Split::kValidation, *logger)->size(), 256);
+  EXPECT_EQ(dataset_registry().make(synthetic).open(data::Split::kTrain, *logger)->size(), 3);
+  EXPECT_EQ(dataset_registry().make(synthetic).open(data::Split::kValidation, *logger)->size(), 256);
 }
 
 // The data set with its default options, but with the files of `root` if it has any.
-DatasetFactory make_in(const std::string& name, const std::filesystem::path& root) {
+data::DatasetFactory make_in(const std::string& name, const std::filesystem::path& root) {
   const auto component = dataset_registry().configure(name);
   KeyTable table;
-  component.options->describe(table);
+  component.options->add_keys(table);
   for (const auto& key : table.keys()) {
     if (key.name == "root") set_key(component, key.name, root.string());
     if (name == "csv" && key.name != "root") set_key(component, key.name, (root / (key.name + ".csv")).string());
@@ -123,9 +124,9 @@ void write_files(const std::filesystem::path& root) {
   for (const char* name : {"train/n1/images/1.JPEG", "val/images/2.JPEG"}) write(std::string("tiny-imagenet-200/") + name, 100);
   write_bytes(root / "train.csv", "train/cat/1.jpg,cat\ntrain/dog/2.jpg,dog\n");
   write_bytes(root / "validation.csv", "val/dog/3.jpg,dog\n");
-  for (const auto split : {Split::kTrain, Split::kValidation}) {
+  for (const auto split : {data::Split::kTrain, data::Split::kValidation}) {
     const auto source = make_in("csv", root).open(split, *make_quiet_logger());
-    PackWriter writer(root / (split == Split::kTrain ? kPackedTrain : kPackedValidation),
+    PackWriter writer(root / (split == data::Split::kTrain ? kPackedTrain : kPackedValidation),
                       {.source = "csv", .num_samples = source->size(), .samples = source->info()}, *source);
     const std::vector<uint8_t> file(100);
     for (int64_t i = 0; i < source->size(); ++i) writer.add(file_entry(file));
@@ -140,7 +141,7 @@ TEST_P(EveryDataset, MatchesItsInfo) {
   write_files(folder.path());
   const auto factory = make_in(GetParam(), folder.path());
   const auto logger = make_quiet_logger();
-  for (const auto split : {Split::kTrain, Split::kValidation}) {
+  for (const auto split : {data::Split::kTrain, data::Split::kValidation}) {
     const auto dataset = factory.open(split, *logger);
     EXPECT_EQ(dataset->info().shape, factory.info.shape);
     EXPECT_EQ(dataset->info().is_image, factory.info.is_image);
@@ -148,7 +149,7 @@ TEST_P(EveryDataset, MatchesItsInfo) {
     EXPECT_EQ(dataset->info().num_targets, factory.info.num_targets);
     EXPECT_EQ(dataset->info().class_names, factory.info.class_names);
     ASSERT_GT(dataset->size(), 0);
-    input::Scratch scratch;
+    data::Scratch scratch;
     const auto sample = dataset->read(dataset->size() - 1, scratch);
     EXPECT_EQ(dataset->label(dataset->size() - 1), sample.label);
     const auto num_values = std::accumulate(factory.info.shape.begin(), factory.info.shape.end(), int64_t{1}, std::multiplies<>());
@@ -156,8 +157,8 @@ TEST_P(EveryDataset, MatchesItsInfo) {
       EXPECT_TRUE(factory.info.is_image);
       EXPECT_EQ(sample.encoded.size(), 100U);
     } else if (factory.info.is_image) {
-      EXPECT_EQ(sample.image, input::ImageView::whole(sample.image.pixels, static_cast<int>(factory.info.shape[0]),
-                                                      static_cast<int>(factory.info.shape[1]), static_cast<int>(factory.info.shape[2])));
+      EXPECT_EQ(sample.image, data::ImageView::whole(sample.image.pixels, static_cast<int>(factory.info.shape[0]),
+                                                     static_cast<int>(factory.info.shape[1]), static_cast<int>(factory.info.shape[2])));
     } else {
       EXPECT_EQ(static_cast<int64_t>(sample.values.size()), num_values);
     }
@@ -169,7 +170,7 @@ TEST_P(EveryDataset, MatchesItsInfo) {
 TEST_P(EveryDataset, IsConfiguredWithoutItsFiles) {
   const trainer::testing::TemporaryFolder folder;
   for (const auto& factory : {make_in(GetParam(), folder.path() / "nowhere"), make_in(GetParam(), folder.path())}) {
-    EXPECT_EQ(factory.info.num_classes == input::kUnknownClasses, !factory.missing.empty());
+    EXPECT_EQ(factory.info.num_classes == data::kUnknownClasses, !factory.missing.empty());
     if (!factory.info.class_names.empty()) {
       EXPECT_EQ(static_cast<int64_t>(factory.info.class_names.size()), factory.info.num_classes);
     }
@@ -180,7 +181,7 @@ TEST_P(EveryDataset, IsDocumentedAndStrict) {
   EXPECT_FALSE(dataset_registry().find(GetParam())->doc.empty());
   const auto component = dataset_registry().configure(GetParam());
   KeyTable table;
-  component.options->describe(table);
+  component.options->add_keys(table);
   EXPECT_FALSE(table.keys().empty());
   for (const auto& key : table.keys()) {
     EXPECT_FALSE(key.doc.empty()) << key.name;

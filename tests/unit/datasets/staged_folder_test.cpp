@@ -160,8 +160,8 @@ std::vector<std::string> contents(const fs::path& root) {
   ImageFolderOptions options;
   options.root = root.string();
   std::vector<std::string> lines;
-  const auto dataset = image_folder_factory(options).open(Split::kTrain, *make_quiet_logger());
-  input::Scratch scratch;
+  const auto dataset = image_folder_factory(options).open(data::Split::kTrain, *make_quiet_logger());
+  data::Scratch scratch;
   for (int64_t i = 0; i < dataset->size(); ++i) {
     auto line = std::to_string(dataset->label(i)) + ' ' + fs::path(dataset->name(i)).lexically_relative(root).string();
     try {
@@ -296,11 +296,11 @@ TEST(InFolder, DataSetsAreTheSameInACopy) {
     const StagedFolder copy(factory.locate(*logger), {}, folder.path(), false, *logger);
     const auto in_copy = factory.in_folder(copy.path());
     EXPECT_EQ(in_copy.info.class_names, factory.info.class_names);
-    for (const auto split : {Split::kTrain, Split::kValidation}) {
+    for (const auto split : {data::Split::kTrain, data::Split::kValidation}) {
       const auto here = factory.open(split, *logger);
       const auto there = in_copy.open(split, *logger);
       ASSERT_EQ(here->size(), there->size());
-      input::Scratch scratch, other_scratch;
+      data::Scratch scratch, other_scratch;
       const auto sample = here->read(1, scratch);
       const auto other = there->read(1, other_scratch);
       EXPECT_EQ(sample.label, other.label);

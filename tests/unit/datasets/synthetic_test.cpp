@@ -16,21 +16,21 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<float> values_of(const input::Dataset& dataset, int64_t index) {
-  input::Scratch scratch;
+std::vector<float> values_of(const data::Dataset& dataset, int64_t index) {
+  data::Scratch scratch;
   const auto sample = dataset.read(index, scratch);
   return {sample.values.begin(), sample.values.end()};
 }
 
-std::vector<float> targets_of(const input::Dataset& dataset, int64_t index) {
-  input::Scratch scratch;
+std::vector<float> targets_of(const data::Dataset& dataset, int64_t index) {
+  data::Scratch scratch;
   const auto sample = dataset.read(index, scratch);
   return {sample.target.begin(), sample.target.end()};
 }
 
-std::vector<int64_t> labels_of(const input::Dataset& dataset) {
+std::vector<int64_t> labels_of(const data::Dataset& dataset) {
   std::vector<int64_t> labels;
-  input::Scratch scratch;
+  data::Scratch scratch;
   for (int64_t index = 0; index < dataset.size(); ++index) labels.push_back(dataset.read(index, scratch).label);
   return labels;
 }
@@ -51,9 +51,9 @@ void expect_unit_uniform(const std::vector<float>& values) {
 
 TEST(Synthetic, DefaultsAreCifarsShape) {
   const SyntheticOptions options;
-  const auto train = open_synthetic(options, Split::kTrain);
+  const auto train = open_synthetic(options, data::Split::kTrain);
   EXPECT_EQ(train->size(), 1024);
-  EXPECT_EQ(open_synthetic(options, Split::kValidation)->size(), 256);
+  EXPECT_EQ(open_synthetic(options, data::Split::kValidation)->size(), 256);
   EXPECT_THAT(train->info().shape, ElementsAre(3, 32, 32));
   EXPECT_EQ(train->info().num_classes, 10);
   EXPECT_FALSE(train->info().is_image);
@@ -62,7 +62,7 @@ TEST(Synthetic, DefaultsAreCifarsShape) {
 }
 
 TEST(Synthetic, ValuesAreUniformWithUnitVariance) {
-  const auto dataset = open_synthetic({}, Split::kTrain);
+  const auto dataset = open_synthetic({}, data::Split::kTrain);
   std::vector<float> all;
   for (int64_t index = 0; index < 64; ++index) {
     const auto values = values_of(*dataset, index);
@@ -76,8 +76,8 @@ TEST(Synthetic, ValuesAreUniformWithUnitVariance) {
 }
 
 TEST(Synthetic, ASampleIsTheSameAtEveryRead) {
-  const auto dataset = open_synthetic({}, Split::kTrain);
-  const auto again = open_synthetic({}, Split::kTrain);
+  const auto dataset = open_synthetic({}, data::Split::kTrain);
+  const auto again = open_synthetic({}, data::Split::kTrain);
   const auto late = values_of(*dataset, 700);
   EXPECT_NE(values_of(*dataset, 3), late);
   EXPECT_EQ(values_of(*again, 700), late);
@@ -88,7 +88,7 @@ TEST(Synthetic, SamplesDiffer) {
   SyntheticOptions options;
   options.shape = {3};
   std::set<std::vector<float>> distinct;
-  for (const auto split : {Split::kTrain, Split::kValidation}) {
+  for (const auto split : {data::Split::kTrain, data::Split::kValidation}) {
     const auto dataset = open_synthetic(options, split);
     for (int64_t index = 0; index < dataset->size(); ++index) distinct.insert(values_of(*dataset, index));
   }
@@ -97,9 +97,9 @@ TEST(Synthetic, SamplesDiffer) {
 
 TEST(Synthetic, AnotherSeedGivesOtherSamples) {
   SyntheticOptions options;
-  const auto dataset = open_synthetic(options, Split::kTrain);
+  const auto dataset = open_synthetic(options, data::Split::kTrain);
   options.seed = 1;
-  const auto other = open_synthetic(options, Split::kTrain);
+  const auto other = open_synthetic(options, data::Split::kTrain);
   EXPECT_NE(values_of(*dataset, 0), values_of(*other, 0));
   EXPECT_NE(labels_of(*dataset), labels_of(*other));
 }
@@ -109,21 +109,21 @@ TEST(Synthetic, RandomLabelsUseEveryClassAboutAsOften) {
   options.num_train = 10000;
   options.shape = {1};
   std::vector<int> counts(10);
-  for (const auto label : labels_of(*open_synthetic(options, Split::kTrain))) ++counts.at(static_cast<size_t>(label));
+  for (const auto label : labels_of(*open_synthetic(options, data::Split::kTrain))) ++counts.at(static_cast<size_t>(label));
   EXPECT_THAT(counts, ::testing::Each(::testing::AllOf(::testing::Gt(850), ::testing::Lt(1150))));
 }
 
 TEST(Synthetic, LabelsDoNotDependOnTheShape) {
   SyntheticOptions options;
-  const auto images = labels_of(*open_synthetic(options, Split::kTrain));
+  const auto images = labels_of(*open_synthetic(options, data::Split::kTrain));
   options.shape = {1};
-  EXPECT_EQ(labels_of(*open_synthetic(options, Split::kTrain)), images);
+  EXPECT_EQ(labels_of(*open_synthetic(options, data::Split::kTrain)), images);
 }
 
 TEST(Synthetic, ZeroLabels) {
   SyntheticOptions options;
   options.labels = SyntheticLabels::kZero;
-  EXPECT_THAT(labels_of(*open_synthetic(options, Split::kTrain)), ::testing::Each(0));
+  EXPECT_THAT(labels_of(*open_synthetic(options, data::Split::kTrain)), ::testing::Each(0));
 }
 
 TEST(Synthetic, WithoutClassesTargetsAreRandomNumbers) {
@@ -131,7 +131,7 @@ TEST(Synthetic, WithoutClassesTargetsAreRandomNumbers) {
   options.shape = {7};
   options.num_classes = 0;
   options.num_targets = 5;
-  const auto dataset = open_synthetic(options, Split::kTrain);
+  const auto dataset = open_synthetic(options, data::Split::kTrain);
   EXPECT_EQ(dataset->info().num_classes, 0);
   EXPECT_EQ(dataset->info().num_targets, 5);
   std::vector<float> all;
@@ -149,16 +149,16 @@ TEST(Synthetic, TargetsAreNotTheValues) {
   options.shape = {4};
   options.num_classes = 0;
   options.num_targets = 4;
-  const auto dataset = open_synthetic(options, Split::kTrain);
+  const auto dataset = open_synthetic(options, data::Split::kTrain);
   EXPECT_NE(values_of(*dataset, 0), targets_of(*dataset, 0));
 }
 
 TEST(Synthetic, AScratchBufferServesSamplesOfAnySize) {
   SyntheticOptions small;
   small.shape = {2};
-  const auto few = open_synthetic(small, Split::kTrain);
-  const auto many = open_synthetic({}, Split::kTrain);
-  input::Scratch scratch;
+  const auto few = open_synthetic(small, data::Split::kTrain);
+  const auto many = open_synthetic({}, data::Split::kTrain);
+  data::Scratch scratch;
   EXPECT_EQ(many->read(1, scratch).values.size(), 3072U);
   EXPECT_EQ(few->read(1, scratch).values.size(), 2U);
   EXPECT_EQ(many->read(1, scratch).values.size(), 3072U);

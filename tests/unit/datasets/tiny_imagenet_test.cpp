@@ -41,15 +41,15 @@ class TinyImagenetTest : public FetchArchive {
   void write() const {
     for (const auto& file : small_tiny_imagenet()) write_bytes(own() / file.path, file.content);
   }
-  DatasetFactory factory() const { return tiny_imagenet_factory(archive_, options_); }
-  static std::unique_ptr<input::Dataset> open(const DatasetFactory& factory, Split split) {
+  data::DatasetFactory factory() const { return tiny_imagenet_factory(archive_, options_); }
+  static std::unique_ptr<data::Dataset> open(const data::DatasetFactory& factory, data::Split split) {
     return factory.open(split, *make_quiet_logger());
   }
   // "LABEL PATH" of each image, relative to the data set's folder, whose path is also its content.
-  std::vector<std::string> images(Split split) const {
+  std::vector<std::string> images(data::Split split) const {
     std::vector<std::string> lines;
     const auto dataset = open(factory(), split);
-    input::Scratch scratch;
+    data::Scratch scratch;
     for (int64_t i = 0; i < dataset->size(); ++i) {
       const auto sample = dataset->read(i, scratch);
       const std::string content(sample.encoded.begin(), sample.encoded.end());
@@ -66,11 +66,11 @@ class TinyImagenetTest : public FetchArchive {
   // What factory() says of files whose classes cannot be read.
   std::string what_is_wrong() const {
     const auto made = factory();
-    EXPECT_EQ(made.info.num_classes, input::kUnknownClasses);
-    EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + made.missing);
+    EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
+    EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + made.missing);
     return without_remedy(made.missing);
   }
-  std::string failure(Split split) const {
+  std::string failure(data::Split split) const {
     const auto text = without_remedy(failure_of(factory(), split));
     EXPECT_THAT(text, StartsWith("dataset.root: "));
     return text.substr(std::min<size_t>(text.size(), 14));
@@ -87,12 +87,12 @@ TEST_F(TinyImagenetTest, ReadsBothSplits) {
   EXPECT_TRUE(info.is_image);
   EXPECT_EQ(info.num_classes, 3);
   EXPECT_THAT(info.class_names, ElementsAre("goldfish", "n02", "bullfrog"));
-  EXPECT_THAT(images(Split::kTrain), ElementsAre("0 train/n01/images/n01_0.JPEG", "0 train/n01/images/n01_1.JPEG",
-                                                 "1 train/n02/images/n02_0.JPEG", "2 train/n03/images/n03_0.JPEG"));
-  EXPECT_THAT(images(Split::kValidation), ElementsAre("2 val/images/val_0.JPEG", "0 val/images/val_1.JPEG"));
-  EXPECT_EQ(open(factory(), Split::kValidation)->info().class_names, info.class_names);
+  EXPECT_THAT(images(data::Split::kTrain), ElementsAre("0 train/n01/images/n01_0.JPEG", "0 train/n01/images/n01_1.JPEG",
+                                                       "1 train/n02/images/n02_0.JPEG", "2 train/n03/images/n03_0.JPEG"));
+  EXPECT_THAT(images(data::Split::kValidation), ElementsAre("2 val/images/val_0.JPEG", "0 val/images/val_1.JPEG"));
+  EXPECT_EQ(open(factory(), data::Split::kValidation)->info().class_names, info.class_names);
   options_.root = own().string();
-  EXPECT_EQ(images(Split::kTrain).size(), 4U);
+  EXPECT_EQ(images(data::Split::kTrain).size(), 4U);
 }
 
 TEST_F(TinyImagenetTest, NamesMayBeMissing) {
@@ -105,11 +105,11 @@ TEST_F(TinyImagenetTest, NamesMayBeMissing) {
 
 TEST_F(TinyImagenetTest, WithoutFilesTheClassesAreKnownIfTheyWillBeDownloaded) {
   const auto made = factory();
-  EXPECT_EQ(made.info.num_classes, input::kUnknownClasses);
+  EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
   EXPECT_EQ(made.missing, root().string() + " holds no Tiny ImageNet (there is no " + own().string() +
                               "); set dataset.download=true, or unpack http://cs231n.stanford.edu/tiny-imagenet-200.zip in that folder by "
                               "hand");
-  EXPECT_EQ(failure_of(made, Split::kTrain), "dataset.root: " + made.missing);
+  EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + made.missing);
   options_.download = true;
   EXPECT_EQ(factory().info.num_classes, 200);
   EXPECT_EQ(factory().missing, "");
@@ -134,20 +134,20 @@ TEST_F(TinyImagenetTest, MissingImagesAreExplained) {
   write();
   const auto made = factory();
   fs::remove_all(own() / "train/n02");
-  EXPECT_EQ(failure(Split::kTrain), "there is no folder " + (own() / "train/n02").string());
+  EXPECT_EQ(failure(data::Split::kTrain), "there is no folder " + (own() / "train/n02").string());
   fs::create_directories(own() / "train/n02/images");
-  EXPECT_THAT(failure_of(factory(), Split::kTrain), StartsWith((own() / "train/n02").string() + " has no images "));
+  EXPECT_THAT(failure_of(factory(), data::Split::kTrain), StartsWith((own() / "train/n02").string() + " has no images "));
   const auto annotations = (own() / "val/val_annotations.txt").string();
   write_bytes(annotations, "val_0.JPEG\tn01\n\nval_1.JPEG\tn09\t1\n");
-  EXPECT_EQ(failure(Split::kValidation), annotations + ": line 3 has the class \"n09\", which wnids.txt does not have");
+  EXPECT_EQ(failure(data::Split::kValidation), annotations + ": line 3 has the class \"n09\", which wnids.txt does not have");
   write_bytes(annotations, "val_0.JPEG\n");
-  EXPECT_EQ(failure(Split::kValidation), annotations + ": line 1 has the class \"\", which wnids.txt does not have");
+  EXPECT_EQ(failure(data::Split::kValidation), annotations + ": line 1 has the class \"\", which wnids.txt does not have");
   write_bytes(annotations, "\n");
-  EXPECT_EQ(failure(Split::kValidation), annotations + " lists no images");
+  EXPECT_EQ(failure(data::Split::kValidation), annotations + " lists no images");
   fs::remove(annotations);
-  EXPECT_EQ(failure(Split::kValidation), "cannot read " + annotations + ": No such file or directory");
+  EXPECT_EQ(failure(data::Split::kValidation), "cannot read " + annotations + ": No such file or directory");
   write_bytes(own() / "wnids.txt", "n01\n");
-  EXPECT_EQ(without_remedy(failure_of(made, Split::kTrain)),
+  EXPECT_EQ(without_remedy(failure_of(made, data::Split::kTrain)),
             "dataset.root: " + (own() / "wnids.txt").string() + " lists 1 class, but 3 were expected");
 }
 
@@ -171,14 +171,14 @@ TEST_F(TinyImagenetTest, DownloadsOnceAndThenWorksOffline) {
     archive_.url = server.url("/tiny.zip");
     const auto made = factory();
     EXPECT_THAT(made.info.class_names, IsEmpty());
-    EXPECT_EQ(open(made, Split::kTrain)->size(), 200);
-    const auto validation = open(made, Split::kValidation);
+    EXPECT_EQ(open(made, data::Split::kTrain)->size(), 200);
+    const auto validation = open(made, data::Split::kValidation);
     EXPECT_EQ(validation->info().class_names.size(), 200U);
-    input::Scratch scratch;
+    data::Scratch scratch;
     EXPECT_EQ(validation->read(0, scratch).label, 199);
     EXPECT_EQ(server.num_requests(), 1);
   }
-  EXPECT_EQ(open(factory(), Split::kTrain)->size(), 200);
+  EXPECT_EQ(open(factory(), data::Split::kTrain)->size(), 200);
   EXPECT_THAT(root_entries(), ElementsAre("tiny-imagenet-200"));
 }
 
@@ -186,7 +186,7 @@ TEST_F(TinyImagenetTest, AFailedDownloadIsExplained) {
   options_.download = true;
   const HttpServer server([](HttpServer::Connection& connection) { connection.reply("<html>"); });
   archive_.url = server.url("/tiny.zip");
-  EXPECT_THAT(failure_of(factory(), Split::kTrain),
+  EXPECT_THAT(failure_of(factory(), data::Split::kTrain),
               AllOf(StartsWith("cannot get " + archive_.url + ": the downloaded file has the MD5 sum "),
                     HasSubstr("; try again, or unpack that archive by hand, so that " + own().string() + " holds its files")));
   EXPECT_THAT(root_entries(), IsEmpty());

@@ -54,7 +54,7 @@ Largest largest_outputs(const std::vector<std::string>& overrides, const MicroSt
       largest.in_step.push_back(output.detach().abs().max().item<double>());
     });
     train_step.run(
-        {micro_step}, [&]() -> const input::Batch& { return batch; }, /*lr=*/0);
+        {micro_step}, [&]() -> const data::Batch& { return batch; }, /*lr=*/0);
   }
   for (const auto& observation : observe_micro_step(parts, train_step, batch, micro_step)) {
     if (observation.what.starts_with("the output of")) largest.in_search.push_back(observation.largest);

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/file.h"
+#include "base/keys/key.h"
 #include "config/load.h"
 #include "config/reference.h"
 #include "session/registries.h"
@@ -51,7 +52,7 @@ int check_components(const RegistryBase& registry, const std::function<std::stri
     EXPECT_FALSE(component.doc.empty()) << component.name;
     const auto options = component.make_options();
     KeyTable table;
-    options->describe(table);
+    options->add_keys(table);
     for (const auto& key : table.keys()) check_key(key, section(component.name), write(component.name));
     num_keys += static_cast<int>(table.keys().size());
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/registry.h"
+#include "nn/batch_norm.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
@@ -32,7 +33,7 @@ TEST(FitModel, UsesTheFirstTrainingImages) {
   testing::SmallSession run(kFitText);
   auto& parts = run.parts();
   std::vector<torch::Tensor> images;
-  input::Scratch scratch;
+  data::Scratch scratch;
   for (int64_t i = 0; i < parts.train.dataset().size(); ++i) {
     const auto values = parts.train.dataset().read(i, scratch).values;
     images.push_back(torch::tensor(std::vector<float>(values.begin(), values.end())).view({3, 32, 32}));

@@ -86,7 +86,7 @@ std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks,
   for (int64_t i = 0; i < step; ++i) parts.next();
   GradientRecorder gradients(*parts.model);
   train_step.run({{.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), step)}},
-                 [&]() -> const input::Batch& { return parts.next(); }, /*lr=*/0, {&gradients});
+                 [&]() -> const data::Batch& { return parts.next(); }, /*lr=*/0, {&gradients});
   auto state = gradients.recorded;
   for (const auto& buffer : parts.model->buffers()) state.push_back(buffer.to(torch::kFloat64, false, /*copy=*/true));
   return state;
@@ -142,7 +142,7 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
         if (batch == 0) parts.begin(rest_of_epoch(parts.plan, step), 0);
         train_step.run(
             {{.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), batch)}},
-            [&]() -> const input::Batch& { return parts.next(); }, 0.01);
+            [&]() -> const data::Batch& { return parts.next(); }, 0.01);
         for (const auto& tensor : testing::state_of(parts)) {
           const auto all = groups.world()->all_gather(tensor.detach());
           for (int64_t rank = 1; rank < world_size; ++rank) EXPECT_TRUE(torch::equal(all[rank], all[0])) << "step " << step;

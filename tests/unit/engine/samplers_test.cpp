@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/file.h"
-#include "input/samplers/sampler.h"
+#include "data/samplers/sampler.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
@@ -75,7 +75,7 @@ class Samplers : public ::testing::Test {
 };
 
 TEST_F(Samplers, AllAreTested) {
-  for (const auto& name : input::sampler_registry().names()) EXPECT_TRUE(samplers().contains(name)) << name;
+  for (const auto& name : data::sampler_registry().names()) EXPECT_TRUE(samplers().contains(name)) << name;
 }
 
 TEST_F(Samplers, CurvesEqualThoseOfOneProcess) {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "tests/testing/ranks.h"
-#include "tests/unit/input/counting_images.h"
+#include "tests/unit/data/counting_images.h"
 #include "trainer/error.h"
 
 namespace trainer::engine {
@@ -21,21 +21,21 @@ constexpr Distribution kSchemes[] = {Distribution::kScatter, Distribution::kBroa
 constexpr int64_t kNumSamples = 40;
 
 // Sample i has the values i, i + 0.5 and the targets -i, 1 / 3.
-class Ramp : public input::Dataset {
+class Ramp : public data::Dataset {
  public:
-  const input::DatasetInfo& info() const override { return info_; }
+  const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return kNumSamples; }
-  input::Sample read(int64_t index, input::Scratch& scratch) const override {
+  data::Sample read(int64_t index, data::Scratch& scratch) const override {
     const auto i = static_cast<float>(index);
     scratch.values = {i, i + 0.5F, -i, 1.0F / 3.0F};
-    input::Sample sample;
+    data::Sample sample;
     sample.values = std::span(scratch.values).first(2);
     sample.target = std::span(scratch.values).subspan(2);
     return sample;
   }
 
  private:
-  input::DatasetInfo info_{.shape = {2}, .is_image = false, .num_classes = 0, .num_targets = 2};
+  data::DatasetInfo info_{.shape = {2}, .is_image = false, .num_classes = 0, .num_targets = 2};
 };
 
 // Ranks with different numbers of batches, full, smaller and empty ones.
@@ -50,22 +50,22 @@ RankShare share_of_rank(int rank) {
 
 // What a rank has: on the reader a loader, and the batches.
 struct Source {
-  Source(const input::Dataset& dataset, const input::Pipeline& pipeline, const input::LoaderOptions& options, Distribution scheme,
+  Source(const data::Dataset& dataset, const data::Pipeline& pipeline, const data::LoaderOptions& options, Distribution scheme,
          const std::shared_ptr<distributed::ProcessGroup>& group) {
     auto of_loader = options;
     of_loader.make_copy_event = {};
     if (group->rank() == 0) loader.emplace(dataset, pipeline, of_loader);
-    const auto format = input::make_batch_tensors(dataset.info(), pipeline, options, torch::kMeta);
+    const auto format = data::make_batch_tensors(dataset.info(), pipeline, options, torch::kMeta);
     batches = std::make_unique<SharedBatches>(group, scheme, format, options, loader ? &*loader : nullptr);
   }
-  std::optional<input::DataLoader> loader;
+  std::optional<data::DataLoader> loader;
   std::unique_ptr<BatchSource> batches;
 };
 
 // Calls `test` on each rank of a group, for both schemes, and with and without loader threads.
 void on_each_rank(
-    int num_ranks, const input::LoaderOptions& options,
-    const std::function<void(const std::shared_ptr<distributed::ProcessGroup>&, Distribution, const input::LoaderOptions&)>& test) {
+    int num_ranks, const data::LoaderOptions& options,
+    const std::function<void(const std::shared_ptr<distributed::ProcessGroup>&, Distribution, const data::LoaderOptions&)>& test) {
   for (const auto scheme : kSchemes) {
     for (const int64_t num_workers : {0, 2}) {
       testing::run_ranks(num_ranks, [&](distributed::ProcessGroups& groups) {
@@ -78,11 +78,11 @@ void on_each_rank(
 }
 
 // Each rank's batches of two epochs are those that it would load itself.
-void expect_local_batches(const input::Dataset& dataset, const input::Pipeline& pipeline, const input::LoaderOptions& options) {
+void expect_local_batches(const data::Dataset& dataset, const data::Pipeline& pipeline, const data::LoaderOptions& options) {
   for (const int num_ranks : {2, 3}) {
     on_each_rank(num_ranks, options, [&](const auto& group, Distribution scheme, const auto& with_workers) {
       Source source(dataset, pipeline, with_workers, scheme, group);
-      input::DataLoader own(dataset, pipeline, options);
+      data::DataLoader own(dataset, pipeline, options);
       LocalBatches expected(own, group->rank());
       EXPECT_EQ(source.batches->batch_size(), options.batch_size);
       for (const int64_t epoch : {0, 1}) {
@@ -107,8 +107,8 @@ void expect_local_batches(const input::Dataset& dataset, const input::Pipeline& 
 }
 
 TEST(SharedBatches, AreThoseThatEachRankWouldLoad) {
-  const input::CountingImages images(kNumSamples);
-  expect_local_batches(images, input::augmenting_pipeline(images.info(), {torch::kBFloat16, /*channels_last=*/true}),
+  const data::CountingImages images(kNumSamples);
+  expect_local_batches(images, data::augmenting_pipeline(images.info(), {torch::kBFloat16, /*channels_last=*/true}),
                        {.batch_size = 4, .prefetch = 3, .seed = 5});
 }
 
@@ -118,10 +118,10 @@ TEST(SharedBatches, OfNumbersHaveTargetsThatAreNumbers) {
 }
 
 TEST(SharedBatches, ARankThatDoesNotReadHasNoLoader) {
-  const input::CountingImages images(kNumSamples);
-  const auto pipeline = input::augmenting_pipeline(images.info());
+  const data::CountingImages images(kNumSamples);
+  const auto pipeline = data::augmenting_pipeline(images.info());
   on_each_rank(2, {.batch_size = 4}, [&](const auto& group, Distribution scheme, const auto& options) {
-    const input::CountingImages own(kNumSamples);
+    const data::CountingImages own(kNumSamples);
     Source source(own, pipeline, options, scheme, group);
     source.batches->start_epoch(0, [&](int rank) {
       EXPECT_EQ(group->rank(), 0) << "only the reader needs to know the shares";
@@ -134,8 +134,8 @@ TEST(SharedBatches, ARankThatDoesNotReadHasNoLoader) {
 }
 
 TEST(SharedBatches, AnEpochMayBeDropped) {
-  const input::CountingImages images(kNumSamples);
-  const auto pipeline = input::augmenting_pipeline(images.info());
+  const data::CountingImages images(kNumSamples);
+  const auto pipeline = data::augmenting_pipeline(images.info());
   on_each_rank(2, {.batch_size = 4}, [&](const auto& group, Distribution scheme, const auto& options) {
     Source source(images, pipeline, options, scheme, group);
     for (const int num_batches : {1, 0, 2, 1}) {
@@ -151,9 +151,9 @@ TEST(SharedBatches, AnEpochMayBeDropped) {
 }
 
 TEST(SharedBatches, AnErrorIsThrownInPlaceOfItsBatchOnEveryRank) {
-  input::CountingImages images(kNumSamples);
+  data::CountingImages images(kNumSamples);
   images.fail_at = {15};  // in the second batch of rank 1
-  const auto pipeline = input::augmenting_pipeline(images.info());
+  const auto pipeline = data::augmenting_pipeline(images.info());
   on_each_rank(3, {.batch_size = 4}, [&](const auto& group, Distribution scheme, const auto& options) {
     Source source(images, pipeline, options, scheme, group);
     source.batches->start_epoch(0, share_of_rank);
@@ -169,9 +169,9 @@ TEST(SharedBatches, AnErrorIsThrownInPlaceOfItsBatchOnEveryRank) {
 }
 
 TEST(SharedBatches, SamplesThatCannotBeReadAreLeftOutOfTheirBatch) {
-  input::CountingImages images(kNumSamples);
+  data::CountingImages images(kNumSamples);
   images.fail_at = {0, 12, 13};
-  const auto pipeline = input::augmenting_pipeline(images.info());
+  const auto pipeline = data::augmenting_pipeline(images.info());
   for (const auto scheme : kSchemes) {
     testing::run_ranks(2, [&](distributed::ProcessGroups& groups) {
       const auto& group = groups.world();
@@ -191,7 +191,7 @@ TEST(SharedBatches, SamplesThatCannotBeReadAreLeftOutOfTheirBatch) {
 
 // A device that has copied nothing until somebody waits for it.
 struct SlowCopies {
-  struct Event final : input::CopyEvent {
+  struct Event final : data::CopyEvent {
     explicit Event(SlowCopies& copies) : copies_(copies) {}
     void record() override { is_pending = true; }
     void wait() override {
@@ -207,8 +207,8 @@ struct SlowCopies {
 };
 
 TEST(SharedBatches, ABatchIsNotOverwrittenBeforeItIsCopied) {
-  const input::CountingImages images(kNumSamples);
-  const auto pipeline = input::augmenting_pipeline(images.info());
+  const data::CountingImages images(kNumSamples);
+  const auto pipeline = data::augmenting_pipeline(images.info());
   const auto share_of = [](int rank) {
     RankShare share;
     for (int64_t i = 0; i < 20; ++i) share.samples.indices.push_back(20 * rank + i);

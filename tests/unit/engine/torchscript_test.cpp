@@ -4,6 +4,7 @@
 #include <torch/script.h>
 
 #include "models/registry.h"
+#include "nn/batch_norm.h"
 #include "tests/testing/read_component.h"
 #include "tests/testing/small_run.h"
 #include "trainer/error.h"
@@ -41,7 +42,7 @@ TEST(TorchScript, EveryKindOfNetworkIsTraced) {
 }
 
 struct MeanOverBatchOptions : models::ModelOptions {
-  void describe(KeyTable&) override {}
+  void describe(KeyTable&) {}
   std::vector<int64_t> input_shape() const override { return {3}; }
   int64_t num_outputs() const override { return 3; }
 };

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "models/registry.h"
+#include "nn/batch_norm.h"
 #include "nn/layers.h"
 #include "tests/testing/read_component.h"
 
@@ -55,7 +56,7 @@ TEST(LayerTable, HasARowForEachLayerInOrder) {
 class Twice : public models::Model {
  public:
   struct Options : models::ModelOptions {
-    void describe(KeyTable& /*keys*/) override {}
+    void describe(KeyTable& /*keys*/) {}
     std::vector<int64_t> input_shape() const override { return {4}; }
     int64_t num_outputs() const override { return 4; }
   };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/registry.h"
+#include "nn/batch_norm.h"
 #include "tests/testing/read_component.h"
 
 namespace trainer::models::test {

@@ -6,7 +6,9 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/keys/key.h"
 #include "checkpoint/pytorch_file.h"
+#include "nn/batch_norm.h"
 #include "nn/layers.h"
 #include "tests/testing/string_output.h"
 #include "tests/unit/models/build_model.h"
@@ -21,7 +23,7 @@ std::shared_ptr<Model> build_light(const std::string& name, const BuildContext& 
   std::string options;
   KeyTable keys;
   const auto defaults = model_registry().configure(name);
-  defaults.options->describe(keys);
+  defaults.options->add_keys(keys);
   for (const auto& key : keys.keys()) {
     if (light.contains(key.name)) options += key.name + ": " + light.at(key.name) + ", ";
   }
@@ -65,7 +67,7 @@ TEST(ModelRegistry, ComponentsAndKeysAreDocumented) {
     EXPECT_EQ(component.doc.find('\n'), std::string::npos) << component.name;
     const auto options = component.make_options();
     KeyTable keys;
-    options->describe(keys);
+    options->add_keys(keys);
     std::set<std::string> key_names;
     for (const Key& key : keys.keys()) {
       EXPECT_TRUE(key_names.insert(key.name).second) << component.name << " " << key.name;

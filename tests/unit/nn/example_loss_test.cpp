@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "nn/loss.h"
 #include "tests/testing/read_component.h"
 #include "tests/testing/shown_in_docs.h"
+#include "trainer/nn.h"
 
 namespace trainer::nn::test {
 namespace {

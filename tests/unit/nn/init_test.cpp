@@ -1,6 +1,6 @@
-#include "nn/init.h"
-
 #include <gtest/gtest.h>
+
+#include "trainer/nn.h"
 
 namespace trainer::nn::test {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "nn/batch_norm.h"
-#include "nn/dropout.h"
 #include "nn/layers.h"
+#include "trainer/nn.h"
 
 namespace trainer::nn {
 namespace {

@@ -1,11 +1,11 @@
-#include "nn/loss.h"
-
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
+#include "base/keys/key.h"
 #include "tests/testing/read_component.h"
 #include "trainer/error.h"
+#include "trainer/nn.h"
 
 namespace trainer::nn::test {
 namespace {
@@ -55,7 +55,7 @@ TEST(CrossEntropy, TakesTheProbabilitiesOfTheClasses) {
 TEST(CrossEntropy, SmoothingMustBeBelowOne) {
   const auto options = loss_registry().configure("cross_entropy").options;
   KeyTable keys;
-  options->describe(keys);
+  options->add_keys(keys);
   ASSERT_EQ(keys.keys().size(), 1U);
   EXPECT_EQ(keys.keys()[0].name, "label_smoothing");
   EXPECT_TRUE(keys.keys()[0].read(Node::scalar("1.0")).has_value());

@@ -19,7 +19,7 @@ trainer_module(config SOURCES config/load.cpp
   LINKS trainer_base yaml-cpp)
 trainer_module(world LINKS trainer_base)  # a comment
 trainer_module(run LINKS trainer_base)
-trainer_module(input TORCH LINKS trainer_base trainer_config Threads::Threads)
+trainer_module(data TORCH LINKS trainer_base trainer_config Threads::Threads)
 target_link_libraries(trainer_images PRIVATE trainer_base_headers trainer_opencv trainer_warnings)
 trainer_module(engine TORCH LINKS trainer_base trainer_models trainer_datasets trainer_deflate)
 trainer_module(session TORCH LINKS trainer_base trainer_models trainer_datasets)
@@ -28,7 +28,7 @@ target_link_libraries(trainer PRIVATE trainer_base trainer_engine trainer_warnin
 target_link_libraries(trainer_cuda PRIVATE trainer_base_headers torch::cuda trainer_warnings)
 """,
     "models/CMakeLists.txt": "trainer_module(models TORCH LINKS trainer_base trainer_config)\n",
-    "datasets/CMakeLists.txt": "trainer_module(datasets LINKS trainer_base trainer_input_headers CURL::libcurl)\n",
+    "datasets/CMakeLists.txt": "trainer_module(datasets LINKS trainer_base trainer_data_headers CURL::libcurl)\n",
 }
 MODULES = check_includes.read_modules(LISTS.values())
 CLEAN = {
@@ -38,14 +38,14 @@ CLEAN = {
     "src/base/error.h": "#pragma once\n#include <string>\n",
     "include/trainer/error.h": "#pragma once\n#include <string>\n",
     "src/config/load.h": '#pragma once\n#include "base/error.h"\n',
-    "src/input/dataset.h": "#pragma once\n#include <span>\n",
-    "src/input/pipeline.h": "#pragma once\n#include <torch/types.h>\n",
+    "src/data/dataset.h": "#pragma once\n#include <span>\n",
+    "src/data/pipeline.h": "#pragma once\n#include <torch/types.h>\n",
     "src/cuda/module.cpp": "#include <cuda_runtime_api.h>\n#include <ATen/cuda/CUDAContext.h>\n",
     "src/world/world.cpp": "extern char** environ;\n",
     "src/base/log.cpp": "",
     "src/session/build.cpp": '#include "datasets/registry.h"\n#include "models/registry.h"\n',
     "models/registry.h": '#pragma once\n#include <torch/torch.h>\n#include "config/load.h"\n',
-    "datasets/registry.h": '#pragma once\n#include "input/dataset.h"\n',
+    "datasets/registry.h": '#pragma once\n#include "data/dataset.h"\n',
     "tests/unit/base/error_test.cpp": '#include <cstdlib>\n#include "engine/trainer.h"\n#include "commands/train.h"\n',
 }
 
@@ -68,9 +68,9 @@ class CheckIncludes(unittest.TestCase):
 
     def test_links_are_read(self):
         links = {name: " ".join(module.links) for name, module in MODULES.items()}
-        self.assertEqual({"base": "", "config": "base", "world": "base", "run": "base", "input": "base config", "engine": "base models datasets", "session": "base models datasets",
-                          "models": "base config", "datasets": "base input", "main": "base engine", "images": "base", "cuda": "base"}, links)
-        self.assertEqual({"input", "engine", "session", "models", "cuda"}, {name for name, module in MODULES.items() if module.with_torch})
+        self.assertEqual({"base": "", "config": "base", "world": "base", "run": "base", "data": "base config", "engine": "base models datasets", "session": "base models datasets",
+                          "models": "base config", "datasets": "base data", "main": "base engine", "images": "base", "cuda": "base"}, links)
+        self.assertEqual({"data", "engine", "session", "models", "cuda"}, {name for name, module in MODULES.items() if module.with_torch})
 
     def test_every_include_without_a_link_is_refused(self):
         headers = {module: f"src/{module}/probe.h" for module in MODULES if module not in ("models", "datasets", "main")}
@@ -87,7 +87,7 @@ class CheckIncludes(unittest.TestCase):
         self.refused("src/engine/step.cpp", '#include "config/load.h"\n', 1, "engine does not link config (it links: base, models, datasets)")
 
     def test_a_cycle_of_links(self):
-        found = check({"datasets/CMakeLists.txt": "trainer_module(datasets LINKS trainer_base trainer_input trainer_engine)\n"})
+        found = check({"datasets/CMakeLists.txt": "trainer_module(datasets LINKS trainer_base trainer_data trainer_engine)\n"})
         self.assertIn(("src/CMakeLists.txt", 1, "modules link each other in a circle: datasets, engine, main, session"), found)
 
     def test_the_table_is_out_of_date(self):
@@ -113,7 +113,7 @@ class CheckIncludes(unittest.TestCase):
             self.refused("src/run/lock.cpp", f"#include <vector>\n#include <{header}>\n", 2, "run is built without LibTorch")
 
     def test_torch_through_another_module(self):
-        self.refused("datasets/cifar.cpp", '\n\n#include "input/pipeline.h"\n', 3, "input/pipeline.h -> torch/types.h")
+        self.refused("datasets/cifar.cpp", '\n\n#include "data/pipeline.h"\n', 3, "data/pipeline.h -> torch/types.h")
 
     def test_cuda_headers_outside_of_cuda(self):
         for header in ("cuda_runtime_api.h", "nccl.h", "cudnn.h", "cublas_v2.h", "ATen/cuda/CUDAContext.h", "c10/cuda/CUDAGuard.h",
@@ -150,7 +150,7 @@ class CheckIncludes(unittest.TestCase):
 
     def test_headers_of_the_library(self):
         self.accepted("src/config/other.h", '#include "trainer/error.h"\n')
-        self.accepted("include/trainer/input.h", '#include "trainer/error.h"\n')
+        self.accepted("include/trainer/data.h", '#include "trainer/error.h"\n')
         self.refused("include/trainer/options.h", '#include "config/load.h"\n', 1, "base does not link config")
 
     def test_command_line(self):

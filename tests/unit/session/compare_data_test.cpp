@@ -27,7 +27,7 @@ struct Copy {
   std::vector<int64_t> order = {0, 1, 2};
 };
 
-class Order : public input::Sampler {
+class Order : public data::Sampler {
  public:
   explicit Order(std::vector<int64_t> order) : order_(std::move(order)) {}
   int64_t num_samples() const override { return static_cast<int64_t>(order_.size()); }
@@ -37,19 +37,19 @@ class Order : public input::Sampler {
   std::vector<int64_t> order_;
 };
 
-class ListedImages : public input::Dataset {
+class ListedImages : public data::Dataset {
  public:
   explicit ListedImages(const Copy& copy)
       : info_{.shape = copy.shape, .is_image = copy.is_image, .num_classes = 2, .class_names = copy.classes}, images_(copy.images) {}
-  const input::DatasetInfo& info() const override { return info_; }
+  const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return static_cast<int64_t>(images_.size()); }
-  input::Sample read(int64_t, input::Scratch&) const override { return {}; }
+  data::Sample read(int64_t, data::Scratch&) const override { return {}; }
   void list(const std::function<void(const ListedSample&)>& use) const override {
     for (const auto& image : images_) use({image.name, image.label, image.num_bytes});
   }
 
  private:
-  input::DatasetInfo info_;
+  data::DatasetInfo info_;
   std::vector<Image> images_;
 };
 
@@ -77,7 +77,7 @@ std::string compare(const std::vector<Copy>& copies, bool is_evaluation = false)
       auto train = complete();
       train.is_image = copies[rank].is_image;
       data.train.files = std::make_unique<ListedImages>(train);
-      data.sampler = std::make_unique<input::DistributedSampler>(std::make_unique<Order>(copies[rank].order), input::ShardOptions{});
+      data.sampler = std::make_unique<data::ShardedSampler>(std::make_unique<Order>(copies[rank].order), data::ShardOptions{});
       data.samples_per_epoch = 3;
     }
     try {

@@ -9,7 +9,7 @@
 namespace trainer::session {
 namespace {
 
-using datasets::Split;
+using data::Split;
 
 config::Experiment experiment_on(const std::string& dataset) {
   const auto text = "experiment: test\nmodel: {name: demo_conv}\ntraining: {epochs: 1}\ndataset: " + dataset;

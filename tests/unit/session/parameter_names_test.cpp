@@ -7,6 +7,7 @@
 
 #include "config/load.h"
 #include "models/registry.h"
+#include "nn/batch_norm.h"
 #include "session/registries.h"
 #include "trainer/error.h"
 

@@ -25,7 +25,7 @@ class Distance : public nn::Loss {
 };
 
 struct TwiceOptions : models::ModelOptions {
-  void describe(KeyTable&) override {}
+  void describe(KeyTable&) {}
   std::vector<int64_t> input_shape() const override { return {1}; }
   int64_t num_outputs() const override { return 1; }
 };

@@ -1,0 +1,106 @@
+#pragma once
+// Components: parts that an experiment file chooses by name and configures by their own keys, such as a model, a data set or a loss. A
+// registry lists the components of one kind. What reads files uses their names and keys (RegistryBase); the module that defines a registry
+// also creates the products (Registry).
+//
+//   using LossRegistry = Registry<std::unique_ptr<Loss>>;
+//   registry.add<HingeOptions>("hinge", "Hinge loss.", [](const HingeOptions& options) { return make_hinge(options.margin); });
+//   auto loss = registry.make(experiment.loss.component);
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/keys.h"
+
+namespace trainer {
+
+// The options of a component, where their type is not known; a dynamic_cast gives them, or a base class of theirs.
+class Options {
+ public:
+  virtual ~Options() = default;
+  virtual void add_keys(KeyTable& keys) = 0;
+};
+
+// O: a plain struct with default values, which its describe() binds to keys (keys.h).
+template <class O>
+class OptionsOf : public Options, public O {
+ public:
+  void add_keys(KeyTable& keys) override { describe(keys, static_cast<O&>(*this)); }
+};
+
+// The component that a file chose, and its options as set by the file; their type belongs to that component.
+struct ComponentConfig {
+  std::string name;
+  std::shared_ptr<Options> options;
+};
+
+// One entry of a registry.
+struct Component {
+  std::string name;
+  std::string doc;                                         // one line
+  std::function<std::unique_ptr<Options>()> make_options;  // with their default values
+};
+
+// The names and keys of a registry's components, in the order of registration.
+class RegistryBase {
+ public:
+  // `product`: what the components are, for messages ("model").
+  explicit RegistryBase(std::string product) : product_(std::move(product)) {}
+
+  const std::string& product() const { return product_; }
+  const std::vector<Component>& components() const { return components_; }
+  std::vector<std::string> names() const;
+  // The component of that name, or nullptr.
+  const Component* find(const std::string& name) const;
+  // The component of that name with its default options. Throws std::logic_error for an unknown name.
+  ComponentConfig configure(const std::string& name) const;
+
+ protected:
+  // Throws std::logic_error for a name that is already registered.
+  void add(Component component);
+  size_t index_of(const std::string& name) const;
+
+  // The options as type O. Throws std::logic_error when they are of another type or null.
+  template <class O>
+  static const O& options_of(const ComponentConfig& config) {
+    const auto* options = dynamic_cast<const O*>(config.options.get());
+    if (options == nullptr) throw_wrong_options(config.name);
+    return *options;
+  }
+
+ private:
+  [[noreturn]] static void throw_wrong_options(const std::string& name);
+
+  std::string product_;
+  std::vector<Component> components_;
+};
+
+// Components of one kind: each creates a Product from its options and Args.
+template <class Product, class... Args>
+class Registry : public RegistryBase {
+ public:
+  using RegistryBase::RegistryBase;
+
+  // O: the component's options, a struct that OptionsOf takes. Throws std::logic_error for a name that is already registered.
+  template <class O>
+  void add(std::string name, std::string doc, std::function<Product(const O& options, Args... args)> factory) {
+    RegistryBase::add({std::move(name), std::move(doc), [] { return std::make_unique<OptionsOf<O>>(); }});
+    factories_.push_back([factory = std::move(factory)](const ComponentConfig& config, Args... args) {
+      return factory(options_of<O>(config), std::forward<Args>(args)...);
+    });
+  }
+
+  // `config` must come from configure() or from a key that names this registry; throws std::logic_error otherwise. Errors of the factory
+  // are passed on, such as UsageError for options that contradict each other.
+  Product make(const ComponentConfig& config, Args... args) const {
+    return factories_[index_of(config.name)](config, std::forward<Args>(args)...);
+  }
+
+ private:
+  std::vector<std::function<Product(const ComponentConfig& config, Args... args)>> factories_;  // in the order of components()
+};
+
+}  // namespace trainer

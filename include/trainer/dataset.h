@@ -1,0 +1,170 @@
+#pragma once
+// Data sets: samples as plain memory, and what an experiment file says about a set before it is opened. This header needs no LibTorch.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/component.h"
+
+namespace spdlog {
+class logger;
+}
+
+namespace trainer {
+using Logger = spdlog::logger;
+}
+
+namespace trainer::data {
+
+enum class Padding { kZero, kReflect };
+
+// Planar: [channels][height][width]. Interleaved: [height][width][channels].
+enum class PixelOrder { kPlanar, kInterleaved };
+
+// A rectangle of pixels.
+struct Box {
+  int top = 0;
+  int left = 0;
+  int height = 0;
+  int width = 0;
+};
+
+// A window into a uint8 image. The window may extend beyond the image's edges; `padding` defines the pixels there. `mirrored` reads each
+// row of the window from right to left, `flipped` the rows from bottom to top.
+struct ImageView {
+  const uint8_t* pixels = nullptr;
+  int channels = 0;
+  int height = 0;
+  int width = 0;
+  int top = 0;  // window's first row and column, in the stored image's coordinates
+  int left = 0;
+  int window_height = 0;
+  int window_width = 0;
+  bool mirrored = false;
+  Padding padding = Padding::kZero;
+  PixelOrder order = PixelOrder::kPlanar;
+  bool flipped = false;
+
+  static ImageView whole(const uint8_t* pixels, int channels, int height, int width, PixelOrder order = PixelOrder::kPlanar) {
+    return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero, order, false};
+  }
+  bool operator==(const ImageView&) const = default;
+};
+
+// Height and width of `DatasetInfo::shape` where they differ from image to image.
+inline constexpr int64_t kAnySize = -1;
+// `DatasetInfo::num_classes` before the files that tell it can be read.
+inline constexpr int64_t kUnknownClasses = -1;
+
+// The properties of all samples of a data set.
+struct DatasetInfo {
+  std::vector<int64_t> shape;  // of one sample: {channels, height, width}, or {features}
+  bool is_image = true;        // uint8 pixels, to which transforms apply; false: floating-point values that are used as they are
+  int64_t num_classes = 0;     // 0: targets are floating-point vectors
+  int64_t num_targets = 1;     // length of a floating-point target
+  std::vector<std::string> class_names = {};  // of each label; empty: the classes have only numbers
+};
+
+// One stored sample. Views are valid while the data set exists, or until the next read into the same scratch.
+struct Sample {
+  ImageView image;                        // when info().is_image, unless `encoded` is given
+  std::span<const uint8_t> encoded = {};  // the image as the bytes of an image file, which is still to be decoded
+  std::span<const float> values;          // otherwise: the product of `shape` values
+  int64_t label = 0;                      // when info().num_classes > 0
+  std::span<const float> target;          // otherwise: num_targets values
+};
+
+// Memory into which a reader may decode; one for each loader thread.
+struct Scratch {
+  std::vector<uint8_t> bytes;
+  std::vector<float> values;
+};
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual const DatasetInfo& info() const = 0;
+  virtual int64_t size() const = 0;
+  // The sample at `index`, 0 <= index < size(). Must be thread-safe: several threads call it concurrently.
+  virtual Sample read(int64_t index, Scratch& scratch) const = 0;
+  // The label of that sample, without reading it where that takes long. As read(), it may be called concurrently and may throw.
+  virtual int64_t label(int64_t index) const {
+    Scratch scratch;
+    return read(index, scratch).label;
+  }
+  // Looks for damage of the stored sample that read() does not look for, because that would take too long in training. Thread-safe. Throws
+  // std::runtime_error with only the reason.
+  virtual void check(int64_t /*index*/) const {}
+  // The index of that sample in the data set as it was opened, when this one is a part of it.
+  virtual int64_t index_in_files(int64_t index) const { return index; }
+  // What a message calls that sample, such as its file; empty: it has only its index.
+  virtual std::string name(int64_t /*index*/) const { return ""; }
+  // "sample 17", or with its name "sample 17, data/cat/1.jpg".
+  std::string describe(int64_t index) const {
+    const auto text = name(index);
+    return "sample " + std::to_string(index) + (text.empty() ? "" : ", " + text);
+  }
+  // What tells a sample from that of another copy of the data set, without reading its pixels.
+  struct ListedSample {
+    std::string_view name = {};  // as in the data set's own folder, which may lie elsewhere on another host; empty: it has only its index
+    int64_t label = 0;
+    int64_t num_bytes = 0;  // 0: not known
+  };
+  // Calls `use` for each sample, in their order. Generated samples, which have no copies, are not listed.
+  virtual void list(const std::function<void(const ListedSample&)>& /*use*/) const {}
+  // A hint that read(index) follows after the next read(). It hides the cache misses of shuffled samples in memory.
+  virtual void prefetch(int64_t /*index*/) const {}
+};
+
+enum class Split { kTrain, kValidation };
+
+// Numbers of samples.
+struct SplitSizes {
+  int64_t train = 0;
+  int64_t validation = 0;
+};
+
+// Lists of transforms in YAML, as in an experiment file.
+struct DefaultTransforms {
+  std::string train = "[]";
+  std::string validation = "[]";
+};
+
+// A data set that is configured but not yet opened.
+struct DatasetFactory {
+  DatasetInfo info;
+  // Downloads the files if configured, opens and checks them. Throws DataError that names the file and the remedy.
+  std::function<std::unique_ptr<Dataset>(Split split, Logger& logger)> open;
+  // For experiments that do not choose their own.
+  DefaultTransforms default_transforms = {};
+  // Whether it has validation samples; otherwise some of the training set are held out.
+  bool has_validation = true;
+  // Why info.num_classes is kUnknownClasses, and what to do; else empty.
+  std::string missing = {};
+  // The key of the data set that `missing` is about.
+  std::string missing_key = "root";
+  // The folder that holds all its files, which are downloaded if configured. Throws as open(). Empty: it has no folder of its own.
+  std::function<std::filesystem::path(Logger& logger)> locate = {};
+  // With locate(): the files of that folder that it uses, relative to it. Throws as open(). Empty: all of them.
+  std::function<std::vector<std::filesystem::path>()> list_files = {};
+  // With locate(): the same data set with the files of another folder.
+  std::function<DatasetFactory(const std::filesystem::path& folder)> in_folder = {};
+  // Known without files: those of generated samples, and as published those of a data set whose files are not there. Not set: open()
+  // tells, without downloading anything.
+  std::optional<SplitSizes> sizes = {};
+  // Whether all samples stay in this process's memory, in mapped or loaded files: product(info.shape) bytes each.
+  bool is_in_memory = false;
+};
+
+// make() reads no samples. To know the classes, it may list folders and read small files that index the samples; it does not throw when
+// that fails.
+using DatasetRegistry = Registry<DatasetFactory>;
+
+}  // namespace trainer::data

@@ -1,0 +1,224 @@
+#pragma once
+// The events of a run and the sinks that receive them. The run fills events; each sink writes them in its own format. Every member has a
+// default, so an event can be constructed from the members that it has. This header needs no LibTorch.
+//
+// `step` is the number of updates attempted since the beginning of the run, and `epoch`, from 0, the epoch of the latest, in all events but
+// Resume. Files write these numbers; the console counts epochs from 1, as in "epoch 3/100".
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/component.h"
+
+namespace trainer::reporting {
+
+enum class MetricFormat { kNumber, kPercent };
+
+struct MetricInfo {
+  std::string name;  // "loss"
+  bool higher_is_better = false;
+  MetricFormat format = MetricFormat::kNumber;  // on the console; files hold the value itself
+  // A detail is written to metrics.jsonl, metrics.csv and summary.json only, and is not measured with the averaged parameters.
+  bool is_detail = false;
+};
+
+struct Metric {
+  MetricInfo info;
+  double value = 0;
+};
+
+// In the order in which they are written.
+using Metrics = std::vector<Metric>;
+
+// The result of a validation for the samples of one class.
+struct ClassMetrics {
+  Metrics metrics;
+  int64_t num_samples = 0;
+};
+
+// The metrics that have a column in tables and checkpoints.
+struct MetricColumns {
+  std::vector<MetricInfo> train;
+  std::vector<MetricInfo> validation;
+};
+
+inline const Metric* find_metric(const Metrics& metrics, std::string_view name) {
+  const auto found = std::ranges::find(metrics, name, [](const Metric& metric) -> const std::string& { return metric.info.name; });
+  return found == metrics.end() ? nullptr : &*found;
+}
+
+inline std::optional<double> value_of(const Metrics& metrics, std::string_view name) {
+  const auto* metric = find_metric(metrics, name);
+  return metric == nullptr ? std::nullopt : std::optional(metric->value);
+}
+
+// The samples whose most probable class has a probability (their confidence) in one of several intervals of equal width.
+struct CalibrationBin {
+  double confidence = 0;  // their mean; 0 if there are none
+  double accuracy = 0;    // the fraction that is right; 0 if there are none
+  int64_t count = 0;
+};
+
+// A sample whose most probable class is not its own.
+struct Mistake {
+  int64_t index = 0;  // among the samples that were evaluated
+  int64_t label = 0;
+  int64_t predicted = 0;
+  double confidence = 0;  // the probability of the predicted class
+  bool operator==(const Mistake&) const = default;
+};
+
+struct ClassResults {
+  std::vector<int64_t> confusion = {};  // [actual][predicted], row by row; empty without classes
+  std::vector<CalibrationBin> calibration = {};
+  std::vector<Mistake> mistakes = {};  // the most confident ones, the most confident first, of equal ones that with the smallest index
+};
+
+// How the elements of a tensor are distributed.
+struct Histogram {
+  std::string name = {};  // "layer1.0.conv1.weight"
+  double min = 0;
+  double max = 0;
+  double sum = 0;
+  double sum_squares = 0;
+  // Of each interval: its upper limit, and the number of elements that are above the limit before it and not above this one.
+  std::vector<double> limits = {};
+  std::vector<int64_t> counts = {};
+};
+
+struct HistogramsEvent {
+  int64_t epoch = 0;
+  int64_t step = 0;
+  std::vector<Histogram> parameters = {};
+  std::vector<Histogram> gradients = {};  // of the latest step, summed over the ranks
+};
+
+// A checkpoint is on the disk.
+struct CheckpointEvent {
+  int64_t epoch = 0;  // of the file's step
+  int64_t step = 0;   // that the file holds
+  std::string file = {};
+  uint64_t num_bytes = 0;
+  double pause_seconds = 0;               // how long training was blocked
+  double seconds = 0;                     // of writing, while training continued
+  std::vector<std::string> removed = {};  // the files of older checkpoints that were removed after that
+};
+
+// Where a resumed run continues.
+struct Resume {
+  std::string checkpoint = {};  // its file
+  int64_t epoch = 0;            // the epoch of the next step
+  int64_t step = 0;
+  // Of the file, if it is among those that this run saves, with durations that are not known any more (NaN).
+  std::optional<CheckpointEvent> own_checkpoint = {};
+};
+
+struct StartEvent {
+  std::optional<Resume> resume = {};
+  int64_t num_epochs = 0;
+  std::optional<int64_t> num_steps = {};  // of the whole training, if its length is a number of steps
+  int64_t steps_per_epoch = 0;
+  int64_t world_size = 1;
+  int64_t global_batch_size = 0;
+  int64_t num_parameters = 0;
+  std::string monitor = {};  // the metric that selects the best validation: "validation/loss"
+  bool higher_is_better = false;
+};
+
+// One logging interval.
+struct TrainEvent {
+  int64_t epoch = 0;
+  int64_t num_epochs = 0;
+  int64_t step = 0;
+  int64_t step_in_epoch = 0;  // from 1
+  int64_t steps_per_epoch = 0;
+  Metrics metrics = {};
+  double lr = 0;
+  double images_per_second = 0;
+  double data_wait = 0;    // fraction of the interval's time
+  double queue_depth = 0;  // batches that were ready when one was taken, on average
+  uint64_t memory_bytes = 0;
+  std::optional<double> grad_scale = {};      // under float16
+  std::optional<int64_t> skipped_steps = {};  // updates that the GradScaler has skipped so far
+  double eta_seconds = 0;                     // to the end of training
+};
+
+// A problem that does not stop the run but needs attention.
+struct WarningEvent {
+  int64_t epoch = 0;
+  int64_t step = 0;
+  std::string message = {};
+};
+
+struct ValidationEvent {
+  int64_t epoch = 0;
+  int64_t num_epochs = 0;
+  int64_t step = 0;
+  Metrics metrics = {};
+  int64_t num_samples = 0;
+  ClassResults classes = {};
+  Metrics ema_metrics = {};  // with the averaged parameters, if the run has them; written as ema_<name>
+  double seconds = 0;
+  bool is_best = false;          // better than every validation of the run before it
+  bool is_within_epoch = false;  // neither after the last step of an epoch nor at the end of the training
+};
+
+// Emitted once after each epoch and its validation, if there was one.
+struct EpochEvent {
+  int64_t epoch = 0;
+  int64_t num_epochs = 0;
+  int64_t step = 0;
+  double lr = 0;
+  Metrics train_metrics = {};  // means over the epoch
+  double seconds = 0;          // of training, without validation
+  double images_per_second = 0;
+  std::optional<ValidationEvent> validation = {};
+};
+
+struct EndEvent {
+  std::string reason = {};   // "done", "early" (by training.early_stopping), "stopped", "failed"
+  std::string message = {};  // of the error that ended the run, or why the training ended early
+  int64_t epoch = 0;
+  int64_t step = 0;
+  double seconds = 0;
+  double images_per_second = 0;  // over the whole training time
+  std::string monitor = {};      // as in StartEvent
+  bool higher_is_better = false;
+  std::optional<ValidationEvent> final_validation = {};
+  std::vector<ClassMetrics> final_classes = {};  // of the final validation, for each class
+  std::optional<ValidationEvent> best_validation = {};
+};
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void on_start(const StartEvent&) {}
+  virtual void on_train(const TrainEvent&) {}
+  // Called after every step, and after on_train if the step ends a logging interval. `step_in_epoch` from 1.
+  virtual void on_step(int64_t /*step_in_epoch*/, int64_t /*steps_per_epoch*/) {}
+  virtual void on_warning(const WarningEvent&) {}
+  virtual void on_validation(const ValidationEvent&) {}
+  virtual void on_epoch(const EpochEvent&) {}
+  virtual void on_checkpoint(const CheckpointEvent&) {}
+  virtual void on_histograms(const HistogramsEvent&) {}
+  virtual void on_end(const EndEvent&) {}
+};
+
+// What a sink can know of its run when it is made.
+struct SinkContext {
+  std::filesystem::path run_dir;
+  std::string config_text;               // the resolved experiment, in YAML
+  std::vector<std::string> class_names;  // of each class; empty: the classes have only numbers
+};
+
+// Those of logging.sinks.
+using SinkRegistry = Registry<std::unique_ptr<Sink>, const SinkContext&>;
+SinkRegistry& sink_registry();
+
+}  // namespace trainer::reporting

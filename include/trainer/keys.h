@@ -1,0 +1,148 @@
+#pragma once
+// Keys of an experiment file. A table is the only place that defines a key's name, type, default, range, unit and meaning: a section of the
+// file is a plain struct whose members are initialised with their defaults, and its describe() binds each member to its key. Reading,
+// writing, the reference and the checks all use the same table. This header needs no LibTorch.
+//
+//   struct HingeOptions {
+//     double margin = 1;
+//     void describe(trainer::KeyTable& keys) { keys.add("margin", margin, {.min = 0, .doc = "Score by which the right class must lead."});
+//     }
+//   };
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainer {
+
+class KeyTable;
+class RegistryBase;
+struct Check;
+struct ComponentConfig;
+struct Key;
+
+// How the values of an enum are spelled in an experiment file.
+template <class E>
+using Choices = std::vector<std::pair<std::string, E>>;
+
+template <class E>
+const std::string& spelling_of(E value, const Choices<E>& choices) {
+  return std::ranges::find(choices, value, &std::pair<std::string, E>::second)->first;
+}
+
+// A value that the program chooses when the file contains `auto`.
+template <class T>
+struct Auto {
+  std::optional<T> value;
+  bool operator==(const Auto&) const = default;
+};
+
+// The properties of a key besides its name and default.
+struct KeyInfo {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool min_excluded = false;
+  bool max_excluded = false;
+  std::string unit{};
+  std::string doc{};
+  bool required = false;
+  // For text that is the path of a file or folder on this host: ~ and ${NAME} are replaced when it is read.
+  bool is_path = false;
+  bool may_be_empty = true;  // for text
+  bool may_be_one = false;   // for a list of numbers: one number alone is a list of it
+};
+
+// The types of the members that KeyTable::add binds.
+template <class T, class... Types>
+concept OneOf = (std::same_as<T, Types> || ...);
+template <class T>
+concept KeyType = OneOf<T, bool, int64_t, double, std::string, std::optional<int64_t>, std::optional<double>, Auto<int64_t>, Auto<double>,
+                        Auto<bool>, std::vector<int64_t>, std::vector<double>, std::vector<std::string>>;
+
+// The keys of one section, in the order of the reference. It refers to the section's struct, which must outlive it.
+class KeyTable {
+ public:
+  KeyTable();
+  ~KeyTable();
+  KeyTable(const KeyTable&) = delete;
+  KeyTable& operator=(const KeyTable&) = delete;
+
+  // A list has its range, or whether it may be empty text, for each item; an optional number is null when it is not set.
+  template <KeyType T>
+  void add(std::string name, T& field, KeyInfo info);
+
+  template <class E>
+  void add_choice(std::string name, E& field, const Choices<E>& choices, KeyInfo info) {
+    std::vector<std::string> spellings;
+    for (const auto& choice : choices) spellings.push_back(choice.first);
+    add_spelled(
+        std::move(name), spellings, [&field, choices](size_t index) { field = choices[index].second; },
+        [&field, choices] {
+          size_t index = 0;
+          while (choices[index].second != field) ++index;
+          return index;
+        },
+        std::move(info));
+  }
+
+  // A nested section: `name: {key: value, …}`, with the keys that `describe` adds.
+  void add_section(std::string name, std::function<void(KeyTable&)> describe, std::string doc);
+
+  // A nested section that may be null, which is the default.
+  template <class Section>
+  void add_section(std::string name, std::optional<Section>& field, std::string doc) {
+    add_optional_section(
+        std::move(name), [&field] { return field.has_value(); },
+        [&field](bool there) { field = there ? std::optional(Section{}) : std::nullopt; },
+        [&field](KeyTable& keys) { describe(keys, *field); }, std::move(doc));
+  }
+
+  // A list of sections, each written `- {key: value, …}`.
+  template <class Section>
+  void add_sections(std::string name, std::vector<Section>& field, std::string doc) {
+    add_sections(
+        std::move(name), [&field] { return field.size(); }, [&field](size_t count) { field.resize(count); },
+        [&field](size_t index, KeyTable& keys) { describe(keys, field[index]); }, std::move(doc));
+  }
+
+  // `name: COMPONENT` inside a section; the other keys there are those of the section and of the component. Empty `default_name`: required.
+  void add_component(std::string name, ComponentConfig& component, const RegistryBase& registry, const std::string& default_name,
+                     std::string doc);
+
+  // A list of components, each written `- name: {key: value}` or `- name`.
+  void add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc);
+
+  // A contradiction between `key` and others of the section: the reader calls `find` once the section is read without a problem, and
+  // reports its text at the position of `key`.
+  void refuse(std::string key, std::function<std::string()> find);
+  // The same for values that can be used but are hardly meant.
+  void warn(std::string key, std::function<std::string()> find);
+
+  // For the program, which reads them (src/base/keys/key.h).
+  const std::vector<Key>& keys() const { return keys_; }
+  const std::vector<Check>& checks() const { return checks_; }
+
+ private:
+  void add_optional_section(std::string name, std::function<bool()> has, std::function<void(bool)> set,
+                            std::function<void(KeyTable&)> describe, std::string doc);
+  void add_sections(std::string name, std::function<size_t()> count, std::function<void(size_t)> resize,
+                    std::function<void(size_t, KeyTable&)> describe, std::string doc);
+  void add_spelled(std::string name, const std::vector<std::string>& spellings, std::function<void(size_t)> set,
+                   std::function<size_t()> get, KeyInfo info);
+
+  std::vector<Key> keys_;
+  std::vector<Check> checks_;
+};
+
+// A section that describes itself. A struct can also be described by a function of this name in its namespace.
+template <class Section>
+requires requires(Section& section, KeyTable& keys) { section.describe(keys); }
+void describe(KeyTable& keys, Section& section) { section.describe(keys); }
+
+}  // namespace trainer

@@ -1,0 +1,87 @@
+#pragma once
+// The base class of networks, and the arguments of their constructors.
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/component.h"
+#include "trainer/nn.h"
+
+namespace trainer::models {
+
+// The keys of a network, and what follows from them before it is built.
+struct ModelOptions {
+  // The shape of one input sample, such as {3, 32, 32}; -1: any height or width.
+  virtual std::vector<int64_t> input_shape() const = 0;
+  virtual int64_t num_outputs() const = 0;
+  // The key that sets the number of outputs.
+  virtual std::string outputs_key() const { return "num_classes"; }
+  // Whether the experiment leaves the number of outputs to the data set; then set_num_outputs() sets it.
+  virtual bool takes_num_outputs() const { return false; }
+  virtual void set_num_outputs(int64_t /*num_outputs*/) {}
+  // Sets the channels of samples of shape {channels, height, width}, where the experiment leaves them to the data set.
+  virtual void set_num_channels(int64_t /*num_channels*/) {}
+};
+
+// The options of networks whose outputs are scores of classes.
+struct ClassifierOptions : ModelOptions {
+  Auto<int64_t> num_classes = {};
+  Auto<int64_t> in_channels = {};
+
+  int64_t num_outputs() const override { return num_classes.value.value_or(kDefaultClasses); }
+  bool takes_num_outputs() const override { return !num_classes.value; }
+  void set_num_outputs(int64_t num_outputs) override { num_classes.value = num_outputs; }
+  void set_num_channels(int64_t num_channels) override {
+    if (!in_channels.value) in_channels.value = num_channels;
+  }
+  int64_t num_channels() const { return in_channels.value.value_or(kDefaultChannels); }
+
+ protected:
+  void describe_num_classes(KeyTable& keys) {
+    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer; auto: one for each class of the data set."});
+  }
+  // Of networks that take images with any number of channels.
+  void describe_in_channels(KeyTable& keys) {
+    keys.add("in_channels", in_channels,
+             {.min = 1, .max = 65536, .doc = "Channels of the images; auto: those of the data set, 3 for colour and 1 for grey."});
+  }
+
+ private:
+  // Without a data set.
+  static constexpr int64_t kDefaultClasses = 10;
+  static constexpr int64_t kDefaultChannels = 3;
+};
+
+class Model : public torch::nn::Module {
+ public:
+  explicit Model(const ModelOptions& options) : input_shape_(options.input_shape()), num_outputs_(options.num_outputs()) {}
+
+  // One batch, first dimension N; images are [N, C, H, W]. Returns [N, num_outputs].
+  virtual torch::Tensor forward(const torch::Tensor& x) = 0;
+  // Those of its options.
+  const std::vector<int64_t>& input_shape() const { return input_shape_; }
+  int64_t num_outputs() const { return num_outputs_; }
+  // Whether the network is faster with NHWC memory order; runtime.channels_last: auto uses this value.
+  virtual bool prefers_channels_last() const { return true; }
+
+  // A network with initial values that depend on data: how many images fit() needs; 0: none.
+  virtual int64_t num_fitted_images() const { return 0; }
+  // Computes these values from the first images of the training set, [N, C, H, W] on the CPU, as validation sees them.
+  virtual void fit(const torch::Tensor& /*images*/) {}
+
+ private:
+  std::vector<int64_t> input_shape_;
+  int64_t num_outputs_;
+};
+
+// Networks are built on the CPU in float32 and moved by the caller.
+struct BuildContext {
+  at::Generator init_generator;     // CPU; the source of every initial value
+  at::Generator dropout_generator;  // on the training device; reseeded by the train step before each step
+  nn::NormFactory norm;
+};
+
+}  // namespace trainer::models

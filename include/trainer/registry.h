@@ -1,0 +1,95 @@
+#pragma once
+// Components of one's own: networks, data sets, transforms, losses, optimizers and sinks that an experiment file chooses by name, as it
+// chooses those of the program. Their keys are checked and shown in the reference, and checkpoints, validate, eval and export work with
+// them.
+//
+// A component is a plain struct with its options, whose describe() binds each member to a key (keys.h), and a function that makes the
+// component from the options. Register components before anything else is done with the library, and from one thread: either in a program
+// that then calls trainer::main() (trainer.h), or in a plug-in, a shared library that an experiment file names:
+//
+//   TRAINER_PLUGIN() {  // plugins: [libmine.so]
+//     trainer::register_model<MineOptions>("mine", "A network of mine.", [](const MineOptions& options, const auto& context) {
+//       return std::make_shared<Mine>(options, context);
+//     });
+//   }
+//
+// A name that exists already throws std::logic_error; in a plug-in it is an error of the experiment.
+
+#include <torch/version.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/component.h"
+#include "trainer/dataset.h"
+#include "trainer/events.h"
+#include "trainer/keys.h"
+#include "trainer/model.h"
+#include "trainer/nn.h"
+#include "trainer/optim.h"
+#include "trainer/transform.h"
+#include "trainer/version.h"
+
+// Begins the function that registers the components of a plug-in, which is called once. The version is checked before.
+#define TRAINER_PLUGIN()                                                           \
+  extern "C" [[gnu::visibility("default")]] const char* trainer_plugin_version() { \
+    return TRAINER_VERSION " with LibTorch " TORCH_VERSION;                        \
+  }                                                                                \
+  extern "C" [[gnu::visibility("default")]] void trainer_plugin_register()
+
+namespace trainer {
+
+namespace models {
+using ModelRegistry = Registry<std::shared_ptr<Model>, const BuildContext&>;
+ModelRegistry& model_registry();
+}  // namespace models
+
+namespace datasets {
+data::DatasetRegistry& dataset_registry();
+}  // namespace datasets
+
+// For each kind: `name` as an experiment file spells it, `doc` one line for `trainer list`.
+
+// Options: a models::ModelOptions.
+template <class Options>
+void register_model(std::string name, std::string doc,
+                    std::function<std::shared_ptr<models::Model>(const Options&, const models::BuildContext&)> make) {
+  models::model_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
+}
+
+// `make` reads no samples (dataset.h).
+template <class Options>
+void register_dataset(std::string name, std::string doc, std::function<data::DatasetFactory(const Options&)> make) {
+  datasets::dataset_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
+}
+
+// Transform: a data::ImageTransform or data::ErasingTransform, whose options are its own members; it is copied once they are set.
+template <class Transform>
+void register_transform(std::string name, std::string doc) {
+  data::transform_registry().add<Transform>(std::move(name), std::move(doc), [](const Transform& transform) {
+    return data::Transform(std::make_shared<const Transform>(transform));
+  });
+}
+
+template <class Options>
+void register_loss(std::string name, std::string doc, std::function<std::unique_ptr<nn::Loss>(const Options&)> make) {
+  nn::loss_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
+}
+
+template <class Options>
+void register_optimizer(std::string name, std::string doc,
+                        std::function<std::unique_ptr<optim::Optimizer>(const Options&, std::vector<optim::ParamGroup>)> make) {
+  optim::optimizer_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
+}
+
+// For logging.sinks. The sink is made on the rank that writes the files of the run.
+template <class Options>
+void register_sink(std::string name, std::string doc,
+                   std::function<std::unique_ptr<reporting::Sink>(const Options&, const reporting::SinkContext&)> make) {
+  reporting::sink_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
+}
+
+}  // namespace trainer

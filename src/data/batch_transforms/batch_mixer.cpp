@@ -1,0 +1,34 @@
+#include "data/batch_transforms/batch_mixer.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/torch.h>
+
+#include "data/batch_transforms/mixing.h"
+#include "trainer/random.h"
+
+namespace trainer::data {
+
+BatchMixer::BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed)
+    : num_classes_(num_classes), seed_(seed) {
+  for (const auto& component : components) transforms_.push_back(batch_transform_registry().make(component));
+}
+
+BatchMixer::Mixed BatchMixer::apply(const torch::Tensor& images, const torch::Tensor& labels, int64_t step, int64_t stream) const {
+  const auto seed = mix_seed(seed_, static_cast<uint64_t>(step), static_cast<uint64_t>(stream));
+  return apply(images, labels, at::make_generator<at::CPUGeneratorImpl>(seed));
+}
+
+BatchMixer::Mixed BatchMixer::apply(const torch::Tensor& images, const torch::Tensor& labels, at::Generator generator) const {
+  auto mix = choose(generator).apply(images, generator);
+  const auto dtype = c10::promoteTypes(images.scalar_type(), torch::kFloat32);
+  const auto own = torch::zeros({labels.size(0), num_classes_}, labels.options().dtype(dtype)).scatter_(1, labels.unsqueeze(1), 1);
+  return {std::move(mix.images), mix_with_previous(own, mix.weight)};
+}
+
+const BatchTransform& BatchMixer::choose(at::Generator& generator) const {
+  if (transforms_.size() == 1) return *transforms_[0];
+  const auto probabilities = torch::full({static_cast<int64_t>(transforms_.size())}, 1.0 / static_cast<double>(transforms_.size()));
+  return *transforms_[static_cast<size_t>(at::multinomial(probabilities, 1, /*replacement=*/false, generator).item<int64_t>())];
+}
+
+}  // namespace trainer::data

@@ -1,0 +1,292 @@
+#include "data/data_loader.h"
+
+#include <ATen/Dispatch.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+
+#include "trainer/error.h"
+
+namespace trainer::data {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// If a batch of at least so many samples has none that can be read, then not single samples are damaged, but a disk or a path.
+constexpr int64_t kLargerBatch = 8;
+
+// The buffers of one batch. A worker owns them while it prepares the batch, then the loader's thread until the batch is released.
+struct Slot : BatchTensors {
+  explicit Slot(BatchTensors memory) : BatchTensors(std::move(memory)) {}
+
+  Batch batch;
+  int64_t number = -1;  // of the batch that is ready; -1: none
+  int64_t num_samples = 0;
+  std::vector<std::pair<int64_t, std::string>> left_out;  // indices of samples, and why
+  std::optional<std::string> error;
+  std::unique_ptr<CopyEvent> copied;
+};
+
+void write_target(const Sample& sample, const DatasetInfo& info, torch::ScalarType dtype, void* out) {
+  if (info.num_classes > 0) {
+    const auto refusal = refusal_of_label(sample.label, info.num_classes);
+    if (!refusal.empty()) throw DataError(refusal);
+    *static_cast<int64_t*>(out) = sample.label;
+    return;
+  }
+  TORCH_CHECK(static_cast<int64_t>(sample.target.size()) == info.num_targets, "it has ", sample.target.size(), " targets, not ",
+              info.num_targets);
+  AT_DISPATCH_FLOATING_TYPES_AND(torch::kBFloat16, dtype, "write_target", [&] {
+    std::transform(sample.target.begin(), sample.target.end(), static_cast<scalar_t*>(out),
+                   [](float value) { return static_cast<scalar_t>(value); });
+  });
+}
+
+// Address of one entry of a batch's tensor.
+void* entry(const torch::Tensor& tensor, int64_t index) {
+  const auto entry_bytes = static_cast<int64_t>(tensor.element_size()) * tensor.stride(0);
+  return static_cast<char*>(tensor.data_ptr()) + index * entry_bytes;
+}
+
+}  // namespace
+
+BatchTensors make_batch_tensors(const DatasetInfo& info, const Pipeline& pipeline, const LoaderOptions& options, torch::Device device) {
+  const auto& shape = pipeline.output_shape();
+  std::vector<int64_t> sizes{options.batch_size};
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  const bool channels_last = pipeline.layout().channels_last && shape.size() == 3;
+  const auto in_memory = torch::TensorOptions(device).pinned_memory(options.pin_memory && device.is_cpu());
+  return {at::empty(sizes, in_memory.dtype(pipeline.layout().dtype),
+                    channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous),
+          info.num_classes > 0 ? at::empty({options.batch_size}, in_memory.dtype(torch::kInt64))
+                               : at::empty({options.batch_size, info.num_targets}, in_memory.dtype(options.target_dtype))};
+}
+
+// Batches are numbered from 0 in each epoch; batch n uses slot n modulo the number of slots. Workers take the numbers in order while
+// slots are free, and do not call torch operators.
+class DataLoader::State {
+ public:
+  State(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options)
+      : dataset_(dataset), pipeline_(pipeline), options_(options) {
+    TORCH_CHECK(options.batch_size >= 1 && options.num_workers >= 0 && options.prefetch >= 1, "batch_size ", options.batch_size,
+                ", num_workers ", options.num_workers, ", prefetch ", options.prefetch);
+    const int64_t num_slots = (options.num_workers == 0 ? 1 : options.prefetch + 1) + (options.make_copy_event ? 1 : 0);
+    for (int64_t i = 0; i < num_slots; ++i) {
+      slots_.emplace_back(make_batch_tensors(dataset.info(), pipeline, options));
+      if (options.make_copy_event) slots_.back().copied = options.make_copy_event();
+    }
+  }
+
+  ~State() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      cancelled_ = true;
+    }
+    work_.notify_all();
+    for (auto& thread : threads_) thread.join();
+  }
+
+  void start_threads() {
+    for (int64_t i = 0; i < options_.num_workers; ++i) threads_.emplace_back([this] { work(); });
+  }
+
+  void start_epoch(int64_t epoch, SampleList samples, const std::vector<int64_t>& batch_sizes) {
+    const int64_t size = dataset_.size();
+    std::vector<int64_t> begins{0};
+    begins.reserve(batch_sizes.size() + 1);
+    for (const int64_t batch_size : batch_sizes) {
+      TORCH_CHECK(batch_size >= 0 && batch_size <= options_.batch_size, "a batch of ", batch_size, ", not of 0 to ", options_.batch_size);
+      begins.push_back(begins.back() + batch_size);
+    }
+    TORCH_CHECK(begins.back() == static_cast<int64_t>(samples.size()), "batches of ", begins.back(), " samples for ", samples.size());
+    for (const int64_t index : samples.indices)
+      TORCH_CHECK(index >= 0 && index < size, "index ", index, " in a data set of ", size, " samples");
+    std::unique_lock lock(mutex_);
+    num_batches_ = 0;
+    cancelled_ = true;
+    ready_.wait(lock, [this] { return num_busy_ == 0; });
+    cancelled_ = false;
+    for (auto& slot : slots_) {
+      slot.number = -1;
+      if (slot.copied) slot.copied->wait();
+    }
+    seeds_ = {options_.seed, epoch};
+    samples_ = std::move(samples);
+    begins_ = std::move(begins);
+    num_batches_ = static_cast<int64_t>(batch_sizes.size());
+    num_taken_ = num_released_ = next_ = 0;
+    work_.notify_all();
+  }
+
+  const Batch* next() {
+    const int64_t num_released = wait_for_copies();
+    const auto begin = Clock::now();
+    Slot* slot = options_.num_workers == 0 ? prepare_next() : wait_for_next(num_released);
+    counts_.waited += Clock::now() - begin;
+    if (slot == nullptr) return nullptr;
+    if (slot->error) throw DataError(*slot->error);
+    ++next_;
+    ++counts_.num_batches;
+    for (const auto& [index, text] : slot->left_out) {
+      if (reported_.insert(index).second) options_.report_left_out(text);
+    }
+    const int64_t size = slot->num_samples;
+    slot->batch = {slot->images.narrow(0, 0, size), slot->targets.narrow(0, 0, size), size, slot->copied.get()};
+    return &slot->batch;
+  }
+
+  LoaderCounts counts() const { return counts_; }
+  int64_t batch_size() const { return options_.batch_size; }
+
+ private:
+  int64_t batch_size(int64_t number) const { return begins_[static_cast<size_t>(number) + 1] - begins_[static_cast<size_t>(number)]; }
+  Slot& slot_of(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
+
+  // Returns the number of batches whose memory may be written again.
+  int64_t wait_for_copies() {
+    if (!options_.make_copy_event || next_ == 0) return next_;
+    // Not for the last batch: the device needs some work in its queue while the host prepares more.
+    if (next_ > 1) slot_of(next_ - 2).copied->wait();
+    return next_ - 1;
+  }
+
+  Slot* prepare_next() {
+    if (next_ == num_batches_) return nullptr;
+    Slot& slot = slot_of(next_);
+    prepare(slot, next_, memory_);
+    return &slot;
+  }
+
+  Slot* wait_for_next(int64_t num_released) {
+    std::unique_lock lock(mutex_);
+    num_released_ = num_released;
+    work_.notify_one();
+    if (next_ == num_batches_) return nullptr;
+    counts_.num_ready += std::ranges::count_if(slots_, [&](const Slot& ready) { return ready.number >= next_; });
+    Slot& slot = slot_of(next_);
+    ready_.wait(lock, [&] { return slot.number == next_; });
+    return &slot;
+  }
+
+  void work() {
+    Memory memory;
+    std::unique_lock lock(mutex_);
+    const auto may_take = [this] { return num_taken_ < num_batches_ && num_taken_ < num_released_ + static_cast<int64_t>(slots_.size()); };
+    while (true) {
+      work_.wait(lock, [&] { return stopping_ || may_take(); });
+      if (stopping_) return;
+      const int64_t number = num_taken_++;
+      Slot& slot = slot_of(number);
+      ++num_busy_;
+      lock.unlock();
+      prepare(slot, number, memory);
+      lock.lock();
+      slot.number = number;
+      --num_busy_;
+      ready_.notify_one();
+    }
+  }
+
+  // What a thread reuses from sample to sample.
+  struct Memory {
+    Scratch scratch;
+    PictureMemory picture;
+  };
+
+  // Stops early when the epoch is cancelled.
+  void prepare(Slot& slot, int64_t number, Memory& memory) const {
+    slot.error.reset();
+    slot.left_out.clear();
+    slot.num_samples = 0;
+    const int64_t size = batch_size(number);
+    const auto begin = static_cast<size_t>(begins_[static_cast<size_t>(number)]);
+    const auto end = begin + static_cast<size_t>(size);
+    for (size_t i = begin; i < end && !cancelled_; ++i) {
+      if (i + 1 < end) dataset_.prefetch(samples_.indices[i + 1]);
+      write_sample(slot, samples_[i], memory);
+      if (slot.error) return;
+    }
+    if (size >= kLargerBatch && static_cast<int64_t>(slot.left_out.size()) == size) {
+      slot.error = fmt::format("none of the {} samples of a batch can be read; the first of them: {}", size, slot.left_out.front().second);
+    }
+  }
+
+  // Appends it to the slot's batch.
+  void write_sample(Slot& slot, const EpochSample& which, Memory& memory) const {
+    const int64_t index = which.index;
+    try {
+      Sample sample;
+      try {
+        sample = dataset_.read(index, memory.scratch);
+        pipeline_.write(sample, seeds_, which, memory.picture, entry(slot.images, slot.num_samples));
+      } catch (const c10::Error&) {
+        throw;
+      } catch (const std::exception& error) {
+        if (!options_.report_left_out) throw;
+        slot.left_out.emplace_back(index, fmt::format("{}: {}", dataset_.describe(index), error.what()));
+        return;
+      }
+      write_target(sample, dataset_.info(), options_.target_dtype, entry(slot.targets, slot.num_samples));
+      ++slot.num_samples;
+    } catch (const c10::Error& error) {
+      slot.error = fmt::format("{}: {}", dataset_.describe(index), error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      slot.error = fmt::format("{}: {}", dataset_.describe(index), error.what());
+    }
+  }
+
+  const Dataset& dataset_;
+  const Pipeline& pipeline_;
+  const LoaderOptions options_;
+  std::vector<Slot> slots_;
+  Memory memory_;  // for batches that next() prepares
+  LoaderCounts counts_;
+  int64_t next_ = 0;                      // the batch that next() returns next
+  std::unordered_set<int64_t> reported_;  // samples that were left out, in any epoch
+
+  // State of the epoch; changed only while no worker is busy.
+  EpochSeeds seeds_{options_.seed, 0};
+  SampleList samples_;
+  std::vector<int64_t> begins_;  // of each batch in samples_, and their end
+
+  std::mutex mutex_;               // guards the members below and each slot's number
+  std::condition_variable work_;   // a worker may take a batch, or must stop
+  std::condition_variable ready_;  // a worker has finished a batch
+  int64_t num_batches_ = 0;
+  int64_t num_taken_ = 0;
+  int64_t num_released_ = 0;
+  int64_t num_busy_ = 0;
+  bool stopping_ = false;
+  std::atomic<bool> cancelled_ = false;  // read without the lock
+  std::vector<std::thread> threads_;
+};
+
+DataLoader::DataLoader(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options)
+    : state_(std::make_unique<State>(dataset, pipeline, options)) {
+  state_->start_threads();
+}
+DataLoader::~DataLoader() = default;
+
+void DataLoader::start_epoch(int64_t epoch, SampleList samples, const std::vector<int64_t>& batch_sizes) {
+  state_->start_epoch(epoch, std::move(samples), batch_sizes);
+}
+void DataLoader::start_epoch(int64_t epoch, std::vector<int64_t> indices) {
+  const auto num_samples = static_cast<int64_t>(indices.size());
+  std::vector<int64_t> batch_sizes;
+  for (int64_t begin = 0; begin < num_samples; begin += batch_size()) batch_sizes.push_back(std::min(batch_size(), num_samples - begin));
+  start_epoch(epoch, std::move(indices), batch_sizes);
+}
+const Batch* DataLoader::next() { return state_->next(); }
+int64_t DataLoader::batch_size() const { return state_->batch_size(); }
+LoaderCounts DataLoader::counts() const { return state_->counts(); }
+
+}  // namespace trainer::data

@@ -1,0 +1,46 @@
+#pragma once
+// Parts of data sets (trainer/dataset.h).
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/dataset.h"
+
+namespace trainer::data {
+
+// `most` indices of samples, evenly spaced from 0 to size - 1, or all of them.
+inline std::vector<int64_t> evenly_spaced(int64_t size, int64_t most) {
+  const int64_t count = std::min(size, most);
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < count; ++i) indices.push_back(i * size / count);
+  return indices;
+}
+
+// Why no sample can have that label; empty: one can.
+inline std::string refusal_of_label(int64_t label, int64_t num_classes) {
+  if (label >= 0 && label < num_classes) return "";
+  return "its label is " + std::to_string(label) + ", but labels must lie in 0 to " + std::to_string(num_classes - 1);
+}
+
+// Some samples of another data set, which must outlive this object.
+class Subset : public Dataset {
+ public:
+  Subset(const Dataset& dataset, std::vector<int64_t> indices) : dataset_(dataset), indices_(std::move(indices)) {}
+  const DatasetInfo& info() const override { return dataset_.info(); }
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  Sample read(int64_t index, Scratch& scratch) const override { return dataset_.read(indices_[static_cast<size_t>(index)], scratch); }
+  int64_t label(int64_t index) const override { return dataset_.label(indices_[static_cast<size_t>(index)]); }
+  void check(int64_t index) const override { dataset_.check(indices_[static_cast<size_t>(index)]); }
+  int64_t index_in_files(int64_t index) const override { return dataset_.index_in_files(indices_[static_cast<size_t>(index)]); }
+  std::string name(int64_t index) const override { return dataset_.name(indices_[static_cast<size_t>(index)]); }
+  void prefetch(int64_t index) const override { dataset_.prefetch(indices_[static_cast<size_t>(index)]); }
+
+ private:
+  const Dataset& dataset_;
+  std::vector<int64_t> indices_;
+};
+
+}  // namespace trainer::data

@@ -1,0 +1,88 @@
+#include "data/image_file.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "base/output_file.h"
+#include "data/image_module.h"
+#include "drawing/draw.h"
+#include "trainer/error.h"
+
+namespace trainer::data {
+namespace {
+
+const ImageModule& load_image_module() {
+  // Found beside the executable, by its run path.
+  void* library = dlopen("libtrainer_images.so", RTLD_NOW | RTLD_LOCAL);
+  const auto entry = library == nullptr ? nullptr : reinterpret_cast<ImageModuleEntry>(dlsym(library, kImageModuleEntry));
+  if (entry != nullptr) return *entry();
+  throw UsageError(
+      fmt::format("image files need OpenCV, but the module for them cannot be loaded: {}; build with -DTRAINER_WITH_OPENCV=ON", dlerror()));
+}
+
+// Loaded by the first call, and never closed.
+const ImageModule& image_module() {
+  static const ImageModule& module = load_image_module();
+  return module;
+}
+
+std::vector<uint8_t> encode(const std::filesystem::path& path, const RgbImage& image) {
+  std::string refusal;
+  std::vector<uint8_t> file;
+  if (image_module().encode(path.extension().string(), image, file, refusal)) return file;
+  throw UsageError("cannot write " + path.string() + ": " + refusal + "; use a name that ends in .png or .jpg");
+}
+
+}  // namespace
+
+void check_image_extension(const std::filesystem::path& path) { encode(path, drawing::make_image(1, 1)); }
+
+void write_image_file(const std::filesystem::path& path, const RgbImage& image) {
+  const auto file = encode(path, image);
+  write_output_file(path, {reinterpret_cast<const char*>(file.data()), file.size()});
+}
+
+ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels) {
+  std::string refusal;
+  RgbImage image;
+  image.pixels.swap(pixels);  // its memory is used again
+  if (!image_module().decode(file, image, refusal)) throw std::runtime_error(refusal);
+  pixels.swap(image.pixels);
+  return ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
+}
+
+std::optional<Box> find_size(std::span<const uint8_t> file) {
+  std::string refusal;
+  std::optional<Box> size;
+  if (!image_module().find_size(file, size, refusal)) throw std::runtime_error(refusal);
+  return size;
+}
+
+ImageView decode_part(std::span<const uint8_t> file, const Box& part, std::vector<uint8_t>& pixels) {
+  std::string refusal;
+  RgbImage image;
+  Box decoded = part;
+  image.pixels.swap(pixels);
+  if (!image_module().decode_part(file, decoded, image, refusal)) throw std::runtime_error(refusal);
+  pixels.swap(image.pixels);
+  auto view = ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
+  view.top = part.top - decoded.top;
+  view.left = part.left - decoded.left;
+  view.window_height = part.height;
+  view.window_width = part.width;
+  return view;
+}
+
+ImageTraits find_traits(std::span<const uint8_t> file) { return image_module().read_traits(file); }
+
+std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, int quality) {
+  std::string refusal;
+  std::vector<uint8_t> file;
+  if (!image_module().encode_jpeg(pixels, height, width, quality, file, refusal)) throw std::runtime_error(refusal);
+  return file;
+}
+
+}  // namespace trainer::data

@@ -1,0 +1,48 @@
+#pragma once
+// Image files, read and written by the image module. In a build without OpenCV (TRAINER_WITH_OPENCV=OFF), every call throws UsageError.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "drawing/rgb_image.h"
+#include "trainer/dataset.h"
+
+namespace trainer::data {
+
+using drawing::RgbImage;
+
+// Throws as write_image_file() if its extension is not that of a format.
+void check_image_extension(const std::filesystem::path& path);
+// The file name extension selects the format (.png, .jpg …). Writes as write_output_file() (base/output_file.h).
+void write_image_file(const std::filesystem::path& path, const RgbImage& image);
+
+// The pixels of an image file's bytes as Pillow gives them (Image.open(file).convert("RGB"), so turned as the file says only for TIFF):
+// JPEG, PNG, WebP, BMP, TIFF, PBM, PGM and PPM. The view has three interleaved channels and is valid until `pixels` changes. Throws
+// std::runtime_error with the reason alone, since the caller knows the file; UsageError in a build without OpenCV. May be called by
+// several threads, as the next two functions.
+ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels);
+
+// The size of an image of which parts can be decoded without the rest (JPEG), from the file's header; nullopt: it must be decoded whole.
+// Throws as decode_image().
+std::optional<Box> find_size(std::span<const uint8_t> file);
+// Decodes at least that part of such an image, which must lie within it and not be empty. The result's window is the part; around it are
+// more of the image's pixels, or none. Damage beyond the part may not be found. Throws as decode_image().
+ImageView decode_part(std::span<const uint8_t> file, const Box& part, std::vector<uint8_t>& pixels);
+
+// What the header of an image file says that the decoded pixels do not show.
+struct ImageTraits {
+  int orientation = 1;  // of EXIF: 1 is upright, 2 to 8 are turned or mirrored
+  int bits = 8;         // of each channel
+};
+// Of JPEG, PNG, WebP, TIFF and PNM files, without decoding them; others, and damaged ones, have the defaults. Throws UsageError in a build
+// without OpenCV. May be called by several threads.
+ImageTraits find_traits(std::span<const uint8_t> file);
+
+// A JPEG file of that quality (1 to 100) of RGB pixels, [height][width][3]. Throws as decode_image(). May be called by several threads.
+std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, int quality);
+
+}  // namespace trainer::data

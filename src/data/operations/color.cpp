@@ -1,0 +1,125 @@
+// Sources in Pillow: src/PIL/ImageEnhance.py, src/libImaging/Blend.c and Convert.c. Expressions keep the types that they have there,
+// because these decide about the roundings.
+
+#include "data/operations/color.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "data/avx2.h"
+#include "data/operations/blend.h"
+#include "data/operations/table.h"
+
+namespace trainer::data {
+namespace {
+
+uint8_t grey_of(const uint8_t* rgb) { return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16); }
+
+// The mean of the grey image, as ImageEnhance.Contrast rounds it.
+int grey_mean(const PixelArray& pixels) {
+  uint64_t sum = 0;
+  const auto count = pixels.num_pixels();
+  for (size_t i = 0; i < count; ++i) sum += pixels.channels == 3 ? grey_of(pixels.data + 3 * i) : pixels.data[i];
+  return static_cast<int>(static_cast<double>(sum) / static_cast<double>(count) + 0.5);
+}
+
+// A table of the blend of `degenerate` with each value.
+ByteTable blend_table(int degenerate, float factor) {
+  ByteTable table;
+  for (int value = 0; value < 256; ++value) table[static_cast<size_t>(value)] = blend(degenerate, value, factor);
+  return table;
+}
+
+TRAINER_FOR_AVX2_TOO void blend_all(const uint8_t* __restrict from, size_t count, float factor, uint8_t* __restrict to) {
+  for (size_t i = 0; i < count; ++i) to[i] = blend(from[i], to[i], factor);
+}
+
+struct Hsv {
+  uint8_t hue;
+  uint8_t saturation;
+  uint8_t value;
+};
+
+uint8_t scaled_to_byte(float part) { return static_cast<uint8_t>(std::clamp(static_cast<int>(part * 255.0), 0, 255)); }
+
+// rgb2hsv_row
+Hsv to_hsv(const uint8_t* rgb) {
+  const uint8_t most = std::max(rgb[0], std::max(rgb[1], rgb[2]));
+  const uint8_t least = std::min(rgb[0], std::min(rgb[1], rgb[2]));
+  if (most == least) return {0, 0, most};
+  const auto chroma = static_cast<float>(most - least);
+  const float saturation = chroma / static_cast<float>(most);
+  const float red = static_cast<float>(most - rgb[0]) / chroma;
+  const float green = static_cast<float>(most - rgb[1]) / chroma;
+  const float blue = static_cast<float>(most - rgb[2]) / chroma;
+  float hue = 0;
+  if (rgb[0] == most) {
+    hue = blue - green;
+  } else if (rgb[1] == most) {
+    hue = static_cast<float>(2.0 + red - blue);
+  } else {
+    hue = static_cast<float>(4.0 + green - red);
+  }
+  const double turned = hue / 6.0 + 1.0;  // from 5/6 to less than 2, so this is fmod(turned, 1)
+  hue = static_cast<float>(turned >= 1.0 ? turned - 1.0 : turned);
+  return {scaled_to_byte(hue), scaled_to_byte(saturation), most};
+}
+
+// Of values from 0 to 255. For all hues, saturations and values this is what round() gives, which takes longer.
+uint8_t rounded_to_byte(double value) { return static_cast<uint8_t>(static_cast<int>(value + 0.5)); }
+
+// hsv2rgb
+void write_rgb(const Hsv& hsv, uint8_t* rgb) {
+  if (hsv.saturation == 0) {
+    std::memset(rgb, hsv.value, 3);
+    return;
+  }
+  const double sixths = static_cast<float>(hsv.hue) * 6.0 / 255.0;
+  const int sector = static_cast<int>(sixths);
+  const auto rest = static_cast<float>(sixths - static_cast<double>(static_cast<float>(sector)));
+  const auto saturation = static_cast<float>(hsv.saturation / 255.0);
+  const auto value = static_cast<double>(hsv.value);
+  const uint8_t v = hsv.value;
+  const uint8_t p = rounded_to_byte(value * (1.0 - saturation));
+  const uint8_t q = rounded_to_byte(value * (1.0 - saturation * rest));
+  const uint8_t t = rounded_to_byte(value * (1.0 - saturation * (1.0 - rest)));
+  const std::array<std::array<uint8_t, 3>, 6> sectors = {{{v, t, p}, {q, v, p}, {p, v, t}, {p, q, v}, {t, p, v}, {v, p, q}}};
+  std::memcpy(rgb, sectors[static_cast<size_t>(sector % 6)].data(), 3);
+}
+
+}  // namespace
+
+void to_grayscale(const PixelArray& pixels) {
+  if (pixels.channels == 1) return;
+  for (size_t i = 0; i < pixels.num_pixels(); ++i) std::memset(pixels.data + 3 * i, grey_of(pixels.data + 3 * i), 3);
+}
+
+void adjust_brightness(const PixelArray& pixels, float factor) { apply_table(pixels, blend_table(0, factor)); }
+
+void adjust_contrast(const PixelArray& pixels, float factor) { apply_table(pixels, blend_table(grey_mean(pixels), factor)); }
+
+void adjust_saturation(const PixelArray& pixels, float factor) {
+  if (pixels.channels == 1) return;
+  constexpr size_t kBlock = 256;
+  std::array<uint8_t, 3 * kBlock> grey;
+  for (size_t begin = 0; begin < pixels.num_pixels(); begin += kBlock) {
+    const size_t count = std::min(kBlock, pixels.num_pixels() - begin);
+    uint8_t* rgb = pixels.data + 3 * begin;
+    for (size_t i = 0; i < count; ++i) std::memset(&grey[3 * i], grey_of(rgb + 3 * i), 3);
+    blend_all(grey.data(), 3 * count, factor, rgb);
+  }
+}
+
+void adjust_hue(const PixelArray& pixels, double shift) {
+  if (pixels.channels == 1) return;
+  const int byte_shift = static_cast<int>(shift * 255);
+  for (size_t i = 0; i < pixels.num_pixels(); ++i) {
+    uint8_t* rgb = pixels.data + 3 * i;
+    auto hsv = to_hsv(rgb);
+    hsv.hue = static_cast<uint8_t>(hsv.hue + byte_shift);
+    write_rgb(hsv, rgb);
+  }
+}
+
+}  // namespace trainer::data

@@ -1,0 +1,123 @@
+#include "data/picture.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "data/image_file.h"
+#include "data/window_copy.h"
+
+namespace trainer::data {
+
+Picture::Picture(std::span<const uint8_t> file, PictureMemory& memory) : memory_(memory) {
+  if (const auto size = find_size(file)) {
+    file_ = file;
+    view_ = ImageView::whole(nullptr, 3, size->height, size->width, PixelOrder::kInterleaved);
+  } else {
+    view_ = decode_image(file, memory.decoded);
+  }
+}
+
+Box Picture::visible_part() const {
+  if (!is_inside() && view_.padding == Padding::kReflect) return {0, 0, view_.height, view_.width};
+  Box part;
+  part.top = std::clamp(view_.top, 0, view_.height);
+  part.left = std::clamp(view_.left, 0, view_.width);
+  part.height = std::clamp(view_.top + view_.window_height, part.top, view_.height) - part.top;
+  part.width = std::clamp(view_.left + view_.window_width, part.left, view_.width) - part.left;
+  return part;
+}
+
+void Picture::decode(ImageView& image, const Box& part) {
+  if (file_.empty()) return;
+  // Of a picture that shows nothing but padding, one pixel.
+  const bool is_empty = part.height == 0 || part.width == 0;
+  const auto needed = is_empty ? Box{0, 0, 1, 1} : part;
+  const auto decoded = decode_part(file_, needed, memory_.decoded);
+  file_ = {};
+  image.pixels = decoded.pixels;
+  image.top += decoded.top - needed.top;
+  image.left += decoded.left - needed.left;
+  image.height = decoded.height;
+  image.width = decoded.width;
+}
+
+bool Picture::is_whole() const {
+  return view_.top == 0 && view_.left == 0 && view_.window_height == view_.height && view_.window_width == view_.width;
+}
+
+bool Picture::is_inside() const {
+  return view_.top >= 0 && view_.left >= 0 && view_.top + view_.window_height <= view_.height &&
+         view_.left + view_.window_width <= view_.width;
+}
+
+uint8_t* Picture::allocate(int height, int width) {
+  auto& pixels = memory_.pixels[memory_.next];
+  memory_.next = 1 - memory_.next;
+  pixels.resize(static_cast<size_t>(height) * static_cast<size_t>(width) * static_cast<size_t>(view_.channels));
+  return pixels.data();
+}
+
+void Picture::copy_window() {
+  const auto window = view();
+  auto* copy = allocate(window.window_height, window.window_width);
+  copy_rows(window, 0, window.window_height, PixelOrder::kInterleaved, copy);
+  view_ = ImageView::whole(copy, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
+  owned_ = copy;
+}
+
+void Picture::crop(int top, int left, int height, int width, Padding padding) {
+  const bool extends = top < 0 || left < 0 || top + height > view_.window_height || left + width > view_.window_width;
+  // Beyond the window of an earlier crop are pixels that this crop has cut off.
+  if (extends && !is_whole()) copy_window();
+  if (extends) view_.padding = padding;
+  view_.top += view_.flipped ? view_.window_height - height - top : top;
+  view_.left += view_.mirrored ? view_.window_width - width - left : left;
+  view_.window_height = height;
+  view_.window_width = width;
+}
+
+void Picture::resize(int height, int width) {
+  if (height == view_.window_height && width == view_.window_width) return;
+  if (is_delayed_) view();
+  if (view_.mirrored || view_.flipped || !is_inside()) copy_window();
+  resized_ = view_;
+  is_delayed_ = true;
+  view_ = ImageView::whole(nullptr, resized_.channels, height, width, PixelOrder::kInterleaved);
+}
+
+const ImageView& Picture::view() {
+  if (!is_delayed_) {
+    decode(view_, visible_part());
+    return view_;
+  }
+  is_delayed_ = false;
+  const auto part = visible_part();
+  const auto needed = prepare_resample(resized_, view_.height, view_.width, part, memory_.resample);
+  decode(resized_, {resized_.top + needed.top, resized_.left + needed.left, needed.height, needed.width});
+  auto* pixels = allocate(part.height, part.width);
+  resample(resized_, view_.height, view_.width, part, needed, memory_.resample, pixels);
+  view_.pixels = pixels;
+  owned_ = pixels;
+  view_.top -= part.top;
+  view_.left -= part.left;
+  view_.height = part.height;
+  view_.width = part.width;
+  return view_;
+}
+
+PixelArray Picture::pixels() {
+  view();
+  const bool is_owned = owned_ != nullptr && view_.pixels == owned_;
+  if (!is_owned || !is_whole() || view_.mirrored || view_.flipped) copy_window();
+  return {owned_, view_.channels, view_.height, view_.width};
+}
+
+BlurMemory& Picture::blur_memory() { return memory_.blur; }
+
+uint8_t* Picture::replace_pixels() {
+  owned_ = allocate(view_.height, view_.width);
+  view_.pixels = owned_;
+  return owned_;
+}
+
+}  // namespace trainer::data

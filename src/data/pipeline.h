@@ -1,0 +1,58 @@
+#pragma once
+// A list of transforms becomes a Pipeline, which converts a stored image to the network's input.
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/picture.h"
+#include "data/sample_list.h"
+#include "data/transforms/transform.h"
+#include "trainer/keys.h"
+
+namespace trainer::data {
+
+// The memory layout of a batch's images.
+struct BatchLayout {
+  torch::ScalarType dtype = torch::kFloat32;  // float32, float64 or bfloat16
+  bool channels_last = false;
+};
+
+// A transform that cannot be applied, or only in a way that is hardly meant.
+struct TransformFinding {
+  std::optional<size_t> index;  // in its list; not set: the whole list
+  bool is_warning = false;
+  std::string text;
+};
+
+// The first transform of the list that cannot be applied to samples of such a data set, and the warnings of those before it.
+std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig>& components, const DatasetInfo& info);
+
+// Immutable and thread-safe; copies share their state.
+class Pipeline {
+ public:
+  // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
+  // data set without images, normalize and what erases not last, normalize with another number of channels, a crop that does not fit,
+  // results of different sizes).
+  Pipeline(const std::vector<ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
+
+  // Shape of one transformed sample.
+  const std::vector<int64_t>& output_shape() const;
+  const BatchLayout& layout() const;
+  // Writes one transformed sample to `out`, which must have room for it in the layout's dtype. All randomness is a function of `seeds` and
+  // of `which`, its index in the data set and its occurrence. Throws std::runtime_error with the reason when the sample's image cannot be
+  // decoded.
+  void write(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out) const;
+
+ private:
+  friend std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig>& components, const DatasetInfo& info);
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace trainer::data

@@ -1,0 +1,157 @@
+#include "data/resample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "data/resample_kernels.h"
+
+namespace trainer::data {
+namespace {
+
+constexpr int32_t kHalf = 1 << (kFractionBits - 1);
+
+double triangle(double x) { return std::max(0.0, 1.0 - std::abs(x)); }
+
+// The pixels that an output is made of, before their weights are rounded.
+struct Support {
+  int begin = 0;
+  int num = 0;
+};
+
+Support support_of(int output, double scale, double filter_scale, int in_size) {
+  const double center = (output + 0.5) * scale;
+  const int begin = std::max(static_cast<int>(center - filter_scale + 0.5), 0);
+  return {begin, std::min(static_cast<int>(center + filter_scale + 0.5), in_size) - begin};
+}
+
+// The taps of the outputs first to first + num_outputs - 1 when `in_size` pixels are resampled to `out_size`.
+void compute_taps(int in_size, int out_size, int first, int num_outputs, std::vector<double>& unrounded, Taps& taps) {
+  const double scale = static_cast<double>(in_size) / out_size;
+  const double filter_scale = std::max(scale, 1.0);
+  taps.count = 0;
+  for (int i = first; i < first + num_outputs; ++i) taps.count = std::max(taps.count, support_of(i, scale, filter_scale, in_size).num);
+  const auto count = static_cast<size_t>(taps.count);
+  taps.begin.resize(static_cast<size_t>(num_outputs));
+  taps.weights.assign(static_cast<size_t>(num_outputs) * count, 0);
+  unrounded.resize(count);
+  for (size_t i = 0; i < static_cast<size_t>(num_outputs); ++i) {
+    const int output = first + static_cast<int>(i);
+    const auto [begin, num] = support_of(output, scale, filter_scale, in_size);
+    const double center = (output + 0.5) * scale;
+    double sum = 0;
+    for (int k = 0; k < num; ++k) {
+      unrounded[static_cast<size_t>(k)] = triangle((k + begin - center + 0.5) * (1.0 / filter_scale));
+      sum += unrounded[static_cast<size_t>(k)];
+    }
+    // All outputs have the same number of taps; those that need fewer have weights of zero.
+    taps.begin[i] = std::min(begin, in_size - taps.count);
+    int32_t* weights = &taps.weights[i * count + static_cast<size_t>(begin - taps.begin[i])];
+    for (int k = 0; k < num; ++k) weights[k] = static_cast<int32_t>(0.5 + unrounded[static_cast<size_t>(k)] / sum * (1 << kFractionBits));
+  }
+}
+
+// Makes the first pixel that is needed number 0. Returns how many are needed.
+int drop_unused(Taps& taps, int& first) {
+  first = taps.begin.front();
+  for (int& begin : taps.begin) begin -= first;
+  return taps.begin.back() + taps.count;
+}
+
+// Pixels in memory, with the distances between them in bytes.
+struct Pixels {
+  const uint8_t* data = nullptr;
+  ptrdiff_t row = 0;
+  ptrdiff_t column = 0;
+  ptrdiff_t channel = 0;
+
+  static Pixels in_order(PixelOrder order, const uint8_t* data, int channels, int height, int width) {
+    if (order == PixelOrder::kInterleaved) return {data, static_cast<ptrdiff_t>(width) * channels, channels, 1};
+    return {data, width, 1, static_cast<ptrdiff_t>(height) * width};
+  }
+  // Those from (top, left) on.
+  Pixels from(int top, int left) const { return {data + top * row + left * column, row, column, channel}; }
+};
+
+// One output row of the horizontal pass, channels interleaved.
+void resample_row(const Pixels& pixels, const uint8_t* row, int channels, const Taps& taps, uint8_t* out) {
+  for (size_t x = 0; x < taps.begin.size(); ++x) {
+    const int32_t* weights = &taps.weights[x * static_cast<size_t>(taps.count)];
+    const uint8_t* pixel = row + taps.begin[x] * pixels.column;
+    for (int c = 0; c < channels; ++c) {
+      int32_t sum = kHalf;
+      for (int k = 0; k < taps.count; ++k) sum += pixel[k * pixels.column + c * pixels.channel] * weights[k];
+      *out++ = static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255));
+    }
+  }
+}
+
+// Writes `num_rows` rows of the width that the taps have. `end`: of the memory that may be read.
+void resample_rows(const Pixels& pixels, const uint8_t* end, int num_rows, int channels, const Taps& taps, uint8_t* out) {
+  const auto num_outputs = static_cast<int>(taps.begin.size());
+  const ptrdiff_t row_bytes = static_cast<ptrdiff_t>(num_outputs) * channels;
+  const ptrdiff_t last_byte = (taps.begin.back() + taps.count) * pixels.column;
+  int y = 0;
+  if (channels == 3 && pixels.column == 3) {
+    // Only of the last row the next byte may lie beyond the end.
+    const bool has_next_byte = end - (pixels.data + (num_rows - 1) * pixels.row) > last_byte;
+    y = has_next_byte ? num_rows : num_rows - 1;
+    weigh_pixels_of_three(pixels.data, pixels.row, y, taps.begin.data(), taps.weights.data(), taps.count, num_outputs, out);
+  }
+  for (; y < num_rows; ++y) resample_row(pixels, pixels.data + y * pixels.row, channels, taps, out + y * row_bytes);
+}
+
+void resample_columns(const uint8_t* rows, ptrdiff_t stride, ptrdiff_t row_bytes, const Taps& taps, uint8_t* out) {
+  for (size_t y = 0; y < taps.begin.size(); ++y) {
+    weigh_rows(rows + taps.begin[y] * stride, stride, &taps.weights[y * static_cast<size_t>(taps.count)], taps.count, row_bytes,
+               out + static_cast<ptrdiff_t>(y) * row_bytes);
+  }
+}
+
+// Pillow's choice of the first pass, which decides about roundings (Pillow 13: github.com/python-pillow/Pillow/pull/9549).
+bool begins_with_columns(const ImageView& source, int height, int width) {
+  const int less_height = source.window_height - height;
+  return less_height > 0 && less_height > 2 * (source.window_width - width);
+}
+
+}  // namespace
+
+Box prepare_resample(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory) {
+  compute_taps(source.window_width, width, part.left, part.width, memory.unrounded, memory.horizontal);
+  compute_taps(source.window_height, height, part.top, part.height, memory.unrounded, memory.vertical);
+  if (part.height == 0 || part.width == 0) return {};
+  Box needed;
+  needed.height = drop_unused(memory.vertical, needed.top);
+  needed.width = drop_unused(memory.horizontal, needed.left);
+  return needed;
+}
+
+void resample(const ImageView& source, int height, int width, const Box& part, const Box& needed, ResampleMemory& memory, uint8_t* out) {
+  if (part.height == 0 || part.width == 0) return;
+  const auto& horizontal = memory.horizontal;
+  const auto& vertical = memory.vertical;
+  const int channels = source.channels;
+  const auto pixels = Pixels::in_order(source.order, source.pixels, channels, source.height, source.width)
+                          .from(source.top + needed.top, source.left + needed.left);
+  const bool columns_first = begins_with_columns(source, height, width);
+  const auto num_between = static_cast<size_t>(columns_first ? part.height : needed.height) *
+                           static_cast<size_t>(columns_first ? needed.width : part.width) * static_cast<size_t>(channels);
+  if (memory.between.size() < num_between) memory.between.resize(num_between);
+  auto* between = memory.between.data();
+  if (columns_first) {
+    const int num_planes = source.order == PixelOrder::kInterleaved ? 1 : channels;
+    const auto row_bytes = static_cast<ptrdiff_t>(needed.width) * (channels / num_planes);
+    for (int plane = 0; plane < num_planes; ++plane) {
+      resample_columns(pixels.data + plane * pixels.channel, pixels.row, row_bytes, vertical, between + plane * part.height * row_bytes);
+    }
+    resample_rows(Pixels::in_order(source.order, between, channels, part.height, needed.width), between + num_between, part.height,
+                  channels, horizontal, out);
+  } else {
+    const uint8_t* end = source.pixels + static_cast<ptrdiff_t>(source.height) * source.width * channels;
+    resample_rows(pixels, end, needed.height, channels, horizontal, between);
+    const auto row_bytes = static_cast<ptrdiff_t>(part.width) * channels;
+    resample_columns(between, row_bytes, row_bytes, vertical, out);
+  }
+}
+
+}  // namespace trainer::data

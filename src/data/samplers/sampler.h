@@ -1,0 +1,49 @@
+#pragma once
+// The interface of samplers, which choose the samples of an epoch and their order, and the registry from which an experiment file chooses
+// one. To add one, add a file in this folder and its name in src/CMakeLists.txt.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "trainer/component.h"
+
+namespace trainer::data {
+
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+  // The length of the order, which is the same in every epoch.
+  virtual int64_t num_samples() const = 0;
+  // Whether the order may hold a sample more than once.
+  virtual bool repeats() const { return false; }
+  // The order of an epoch, which all ranks share: indices in the training set, as a function of seed and epoch.
+  virtual std::vector<int64_t> order(int64_t epoch) const = 0;
+};
+
+// Options of a sampler.
+struct SamplerOptions {
+  // Whether it needs a data set with classes.
+  virtual bool needs_classes() const { return false; }
+  // The file whose content decides what is drawn; empty: none does.
+  virtual std::string file() const { return ""; }
+};
+
+// What samplers are made from; it need not outlive the call that makes one.
+struct SamplerContext {
+  const Dataset& dataset;  // the training set
+  const Dataset& files;    // the same before a part of it was held out
+  uint64_t seed = 0;       // of the configuration
+  // Where a key of the sampler was given, and its path, to begin a message with.
+  std::function<std::string(const std::string& key)> place_of = [](const std::string& key) { return key; };
+};
+
+// The functions that make samplers throw UsageError or DataError when the options do not fit the data.
+using SamplerRegistry = Registry<std::unique_ptr<Sampler>, const SamplerContext&>;
+
+SamplerRegistry& sampler_registry();
+
+}  // namespace trainer::data

@@ -1,0 +1,66 @@
+#include "data/unreadable_samples.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "data/image_file.h"
+
+namespace trainer::data {
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{200};
+
+// Why it cannot be used.
+std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scratch& scratch, std::vector<uint8_t>& pixels,
+                                      const std::function<void(int64_t index, const Sample&)>& visit) {
+  try {
+    dataset.check(index);
+    const auto sample = dataset.read(index, scratch);
+    if (!sample.encoded.empty()) decode_image(sample.encoded, pixels);
+    const int64_t num_classes = dataset.info().num_classes;
+    const auto refusal = num_classes > 0 ? refusal_of_label(sample.label, num_classes) : "";
+    if (!refusal.empty()) return refusal;
+    if (visit) visit(index, sample);
+    return std::nullopt;
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+std::vector<UnreadableSample> find_unreadable_samples(const Dataset& dataset, int num_threads,
+                                                      const std::function<bool(int64_t num_read)>& report_progress,
+                                                      const std::function<void(int64_t index, const Sample&)>& visit) {
+  std::atomic<int64_t> next = 0;
+  std::atomic<int64_t> num_read = 0;
+  std::mutex mutex;  // guards the result
+  std::vector<UnreadableSample> unreadable;
+  const auto work = [&](const std::stop_token& stop) {
+    Scratch scratch;
+    std::vector<uint8_t> pixels;
+    while (!stop.stop_requested()) {
+      const int64_t index = next++;
+      if (index >= dataset.size()) return;
+      if (const auto problem = problem_of(dataset, index, scratch, pixels, visit)) {
+        const std::lock_guard lock(mutex);
+        unreadable.push_back({index, *problem});
+      }
+      ++num_read;
+    }
+  };
+  {
+    std::vector<std::jthread> threads;  // stopped and joined at the end of this block
+    for (int i = 0; i < num_threads; ++i) threads.emplace_back(work);
+    while (num_read < dataset.size() && report_progress(num_read)) std::this_thread::sleep_for(kInterval);
+  }
+  std::ranges::sort(unreadable, {}, &UnreadableSample::index);
+  return unreadable;
+}
+
+}  // namespace trainer::data

@@ -1,0 +1,15 @@
+#pragma once
+// Copies of the stored pixels that a window shows, with its padding, mirroring and flipping.
+
+#include <cstdint>
+
+#include "trainer/dataset.h"
+
+namespace trainer::data {
+
+// Copies the rows `begin` to `end` of the image's window to `out`: as [channels][end - begin][window_width] if `order` is planar, else as
+// [end - begin][window_width][channels]. Zero padding is pixel value 0; with reflection the window must extend beyond an edge by less than
+// the stored height or width.
+void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out);
+
+}  // namespace trainer::data

@@ -1,0 +1,20 @@
+#pragma once
+// A loop of data/image_write.h, for the processor's vectors.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "data/image_write.h"
+
+namespace trainer::data {
+
+// How many bytes behind the pixels normalise() may read.
+inline constexpr size_t kReadBehind = 64;
+
+// Normalises `count` pixels of one channel, or of three interleaved ones if `arithmetic` has three entries, to float or to the bits of
+// bfloat16. Returns false, without a result, if the processor has no fused multiply-add.
+bool normalise(const uint8_t* pixels, ptrdiff_t count, std::span<const ChannelArithmetic> arithmetic, float* out);
+bool normalise(const uint8_t* pixels, ptrdiff_t count, std::span<const ChannelArithmetic> arithmetic, uint16_t* out);
+
+}  // namespace trainer::data

@@ -1,0 +1,495 @@
+#include "data/image_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/file.h"
+#include "trainer/error.h"
+#include "trainer/random.h"
+
+namespace trainer::data {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+using Bytes = std::vector<uint8_t>;
+
+// The files of a folder in tests/golden, by name, without those with the golden pixels.
+std::map<std::string, Bytes> files_of(const std::string& folder) {
+  std::map<std::string, Bytes> found;
+  for (const auto& entry : std::filesystem::directory_iterator(TRAINER_SOURCE_DIR "/tests/golden/" + folder)) {
+    if (entry.path().extension() == ".ppm") continue;
+    const auto text = read_file(entry.path());
+    found.emplace(entry.path().filename().string(), Bytes(text.begin(), text.end()));
+  }
+  return found;
+}
+
+const std::map<std::string, Bytes>& golden_files() {
+  static const auto files = files_of("images");
+  return files;
+}
+
+Bytes golden_file(const std::string& name) { return golden_files().at(name); }
+
+// As a binary PPM file.
+std::string decode_to_ppm(const Bytes& file) {
+  Bytes pixels;
+  const auto view = decode_image(file, pixels);
+  EXPECT_EQ(view, ImageView::whole(pixels.data(), 3, view.height, view.width, PixelOrder::kInterleaved));
+  EXPECT_EQ(pixels.size(), static_cast<size_t>(3 * view.height * view.width));
+  std::ostringstream ppm;
+  ppm << "P6\n" << view.width << " " << view.height << "\n255\n" << std::string(pixels.begin(), pixels.end());
+  return ppm.str();
+}
+
+std::string golden_ppm(const std::string& name) { return read_file(TRAINER_SOURCE_DIR "/tests/golden/images/" + name + ".ppm"); }
+
+void set_bytes(Bytes& file, size_t offset, const Bytes& bytes) {
+  std::copy(bytes.begin(), bytes.end(), file.begin() + static_cast<std::ptrdiff_t>(offset));
+}
+
+// `name`'s bytes, with others at `offset`.
+Bytes changed(const std::string& name, size_t offset, const Bytes& bytes) {
+  auto file = golden_file(name);
+  set_bytes(file, offset, bytes);
+  return file;
+}
+
+Bytes cut(const std::string& name, size_t length) {
+  auto file = golden_file(name);
+  file.resize(length);
+  return file;
+}
+
+// The offset of a marker of a JPEG file.
+size_t find_marker(const Bytes& file, uint8_t marker) {
+  const Bytes bytes = {0xFF, marker};
+  return static_cast<size_t>(std::ranges::search(file, bytes).begin() - file.begin());
+}
+
+// Baseline JPEG, whose frame's header is changed: its marker, and after it height and width.
+Bytes changed_frame(uint8_t marker, uint16_t height, uint16_t width) {
+  auto file = golden_file("baseline_420.jpg");
+  const auto frame = find_marker(file, 0xC0);
+  const auto high = [](uint16_t value) { return static_cast<uint8_t>(value >> 8); };
+  const auto low = [](uint16_t value) { return static_cast<uint8_t>(value); };
+  set_bytes(file, frame + 1, {marker});
+  set_bytes(file, frame + 5, {high(height), low(height), high(width), low(width)});
+  return file;
+}
+
+// The checksum of a PNG file's header, renewed.
+Bytes with_checksum(Bytes file) {
+  uint32_t value = ~0U;
+  for (size_t i = 12; i < 29; ++i) {
+    value ^= file[i];
+    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? 0xEDB88320U : 0);
+  }
+  value = ~value;
+  const auto byte = [&](int shift) { return static_cast<uint8_t>(value >> shift); };
+  set_bytes(file, 29, {byte(24), byte(16), byte(8), byte(0)});
+  return file;
+}
+
+void expect_refused(const Bytes& file, const std::string& reason) {
+  Bytes pixels;
+  EXPECT_THAT([&] { decode_image(file, pixels); }, ThrowsMessage<std::runtime_error>(HasSubstr(reason)));
+}
+
+class ImageFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!TRAINER_WITH_OPENCV) GTEST_SKIP() << "a build without OpenCV";
+  }
+};
+
+TEST_F(ImageFile, PixelsEqualThoseOfPillow) {
+  ASSERT_GE(golden_files().size(), 140U);
+  for (const auto& [name, file] : golden_files()) EXPECT_TRUE(decode_to_ppm(file) == golden_ppm(name)) << name;
+}
+
+TEST_F(ImageFile, TheExtensionSelectsTheFormat) {
+  check_image_extension("a.png");
+  check_image_extension("a.jpg");
+  for (const std::string path : {"a.txt", "a"}) {
+    EXPECT_THAT([&] { check_image_extension(path); }, ThrowsMessage<UsageError>(HasSubstr("cannot write " + path + ": ")));
+    EXPECT_THAT([&] { check_image_extension(path); }, ThrowsMessage<UsageError>(HasSubstr("; use a name that ends in .png or .jpg")));
+  }
+}
+
+TEST_F(ImageFile, ThreadsDecodeAtTheSameTime) {
+  std::vector<std::thread> threads;
+  std::vector<size_t> num_equal(4);
+  for (auto& equal : num_equal) {
+    threads.emplace_back([&equal] {
+      for (const auto& [name, file] : golden_files()) equal += decode_to_ppm(file) == golden_ppm(name) ? 1 : 0;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_THAT(num_equal, ::testing::Each(golden_files().size()));
+}
+
+TEST_F(ImageFile, MemoryOfAnotherImageIsUsedAgain) {
+  Bytes pixels(std::size_t{1} << 16, 77);
+  const auto* const memory = pixels.data();
+  const auto view = decode_image(golden_file("baseline_420.jpg"), pixels);
+  EXPECT_EQ(view.pixels, memory);
+  EXPECT_EQ(pixels.size(), static_cast<size_t>(3 * view.height * view.width));
+}
+
+TEST_F(ImageFile, WhatIsNoImageIsRefused) {
+  expect_refused({}, "it is empty");
+  const std::string no_image = "it is not an image file that this program reads (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM)";
+  for (const std::string text : {"x", "\xFF\xD8", "a text, and not an image", "P9 1 1 255 x"}) {
+    expect_refused(Bytes(text.begin(), text.end()), no_image);
+  }
+  expect_refused(Bytes(1000, 0), no_image);
+}
+
+TEST_F(ImageFile, FormatsAndFormsThatAreNotReadAreNamed) {
+  const std::map<std::string, std::string> forms = {
+      {"animation.webp", "an animation"},
+      {"float.pfm", "a PFM image, whose values are floating-point numbers"},
+      {"float.tif", "a TIFF image of floating-point numbers with 32 bits each"},
+      {"grey.gif", "a GIF image"},
+      {"lab.tif", "a TIFF image of Lab values with 8 bits each"},
+      {"lzma.tif", "a TIFF image with the compression LZMA"},
+      {"planes_16_bits.tif", "a TIFF image of RGB values with 16 bits each in separate planes"},
+      {"progressive_jpeg.tif", "a TIFF image with JPEG compression in several scans"},
+      {"rgb.avif", "an AVIF image"},
+      {"rgb.jp2", "a JPEG 2000 image"},
+      {"signed_32_bits.tif", "a TIFF image of signed numbers with 32 bits each"},
+      {"ycbcr.tif", "a TIFF image of YCbCr values without JPEG compression with 8 bits each"},
+  };
+  const auto files = files_of("refused_images");
+  ASSERT_EQ(files.size(), forms.size());
+  for (const auto& [name, file] : files) {
+    SCOPED_TRACE(name);
+    expect_refused(file, "it is " + forms.at(name) + ", which this program does not read; convert it to PNG or JPEG");
+  }
+  const std::map<std::string, std::string> beginnings = {
+      {"an AVIF image",
+       {"\0\0\0\x1C"
+        "ftypavif",
+        12}},
+      {"a HEIC image",
+       {"\0\0\0\x18"
+        "ftypheic",
+        12}},
+      {"a JPEG XL image", "\xFF\x0A more"},
+      {"a JPEG 2000 image", "\xFF\x4F\xFF\x51 more"},
+      {"a Photoshop image", "8BPS more"},
+      {"an HTML page", "<!DOCTYPE html><html>"},
+  };
+  for (const auto& [name, text] : beginnings) expect_refused(Bytes(text.begin(), text.end()), "it is " + name + ", which");
+}
+
+TEST_F(ImageFile, DamagedAndUnusualJpegsAreRefused) {
+  expect_refused(changed_frame(0xC3, 21, 33), "it is damaged, or a kind of JPEG that this program does not read: Unsupported JPEG process");
+  expect_refused(changed_frame(0xC0, 60000, 60000), "its size of 60000 x 60000 pixels is too large: at most 65535 in each direction");
+  expect_refused(changed_frame(0xC0, 0, 33), "it is damaged");
+  // Before memory is taken for 200 million pixels.
+  for (const auto marker : {uint8_t{0xC0}, uint8_t{0xC2}}) expect_refused(changed_frame(marker, 16000, 16000), "the file ends too early");
+}
+
+TEST_F(ImageFile, DamagedAndUnusualPngsAreRefused) {
+  expect_refused(changed("mode_rgb.png", 29, {0, 0, 0, 0}), "it is damaged: a checksum is wrong");
+  expect_refused(changed("mode_rgb.png", 60, {0, 0, 0, 0}), "it is damaged: a checksum is wrong");
+  expect_refused(changed("mode_rgb.png", 12, {'I', 'D', 'A', 'T'}), "it is damaged: it does not begin with a header");
+  expect_refused(changed("mode_rgb.png", 16, {0, 1, 0, 0}), "its size of 65536 x 21 pixels is too large");
+  expect_refused(changed("mode_rgb.png", 16, {0, 0, 0, 0}), "it is damaged: its size is 0 x 21 pixels");
+  expect_refused(with_checksum(changed("mode_rgb.png", 16, {0, 0, 0x3F, 0, 0, 0, 0x3F, 0})),
+                 "it is damaged: it has too little data for 16128 x 16128 pixels");
+}
+
+TEST_F(ImageFile, DamagedAndUnusualWebpsAreRefused) {
+  expect_refused(changed("lossy_rgba.webp", 20, {0x12}), "it is an animation");
+  expect_refused(changed("lossy_rgba.webp", 24, {0xFF, 0xFF, 0, 0xFF, 0xFF, 0}), "its size of 65536 x 65536 pixels is too large");
+  expect_refused(changed("lossy_rgb.webp", 23, {0}), "it is damaged");
+}
+
+TEST_F(ImageFile, DamagedAndUnusualBmpsAreRefused) {
+  expect_refused(changed("rgb.bmp", 14, {13}), "it is a BMP image with a header of 13 bytes, which this program does not read");
+  expect_refused(changed("rgb.bmp", 18, {0, 0, 0, 0}), "it is damaged: its size is 0 x 21 pixels");
+  expect_refused(changed("rgb.bmp", 18, {0, 0, 0, 1}), "its size of 16777216 x 21 pixels is too large");
+  expect_refused(changed("rgb.bmp", 30, {4}), "it is a BMP image of 24 bits with compression 4, which this program does not read");
+  expect_refused(changed("rgb.bmp", 28, {2}), "it is a BMP image of 2 bits, which this program does not read");
+  expect_refused(changed("five_six_five_bits.bmp", 54, {1}), "it is a BMP image with the colour masks F801, 7E0 and 1F, which");
+  for (const auto& [mask, name] : std::map<Bytes, std::string>{{{0, 0, 0x0F, 0x0F}, "F0F0000"}, {{0xFF, 0, 0, 0}, "FF"}}) {
+    expect_refused(changed("masks_32_bits.bmp", 54, mask), "it is a BMP image with the colour masks " + name + ", FF00 and FF, which");
+  }
+  expect_refused(changed("palette.bmp", 46, {1, 2}), "it is damaged: it has too many colours");
+}
+
+TEST_F(ImageFile, DamagedAndUnusualPnmsAreRefused) {
+  const auto refuse = [](const std::string& text, const std::string& reason) { expect_refused(Bytes(text.begin(), text.end()), reason); };
+  refuse("P5 20000 20000 255\n", "its size of 20000 x 20000 pixels is too large");
+  for (const auto* format : {"P1", "P4"}) refuse(std::string(format) + " 16000 16000\n1", "the file ends too early");
+  for (const auto* format : {"P2", "P3", "P5", "P6"}) refuse(std::string(format) + " 16000 16000 255\n1", "the file ends too early");
+  refuse("P5 0 1 255\n", "it is damaged: its size is 0 x 1 pixels");
+  refuse("P5 1 1 0\nx", "it is damaged: its largest value is 0, and must be 1 to 65535");
+  refuse("P5 1 1 65536\nxx", "it is damaged: its largest value is 65536");
+  refuse("P2 2 1 9\n9 10", "it is damaged: it has the value 10 above its largest, 9");
+  for (const auto* number : {"-1", "x", "1.5", "1234567890x"}) {
+    refuse("P2 1 1 255\n" + std::string(number), "it is damaged: it has other characters where a number is expected");
+  }
+  for (const std::string number : {"9999999999", "12345678901"}) {
+    refuse("P2 1 1 255\n" + number, "it is damaged: the number that begins with " + number + " is too large or has too many digits");
+  }
+  refuse("P1 2 1\n12", "it is damaged: a pixel is neither 0 nor 1");
+}
+
+// `name`, a little-endian TIFF file, with another value of a field that it has.
+Bytes changed_field(const std::string& name, uint16_t tag, uint32_t value) {
+  auto file = golden_file(name);
+  const auto at = [&](size_t offset) { return static_cast<uint16_t>(file.at(offset) | file.at(offset + 1) << 8); };
+  size_t entry = at(4) + 2U;
+  while (at(entry) != tag) entry += 12;
+  const auto byte = [&](int shift) { return static_cast<uint8_t>(value >> shift); };
+  set_bytes(file, entry + 2, {4, 0, 1, 0, 0, 0, byte(0), byte(8), byte(16), byte(24)});
+  return file;
+}
+
+TEST_F(ImageFile, DamagedAndUnusualTiffsAreRefused) {
+  // Before memory is taken for the pixels.
+  expect_refused(changed_field("deflate.tif", 256, 65536), "its size of 65536 x 13 pixels is too large");
+  expect_refused(changed_field("rgb.tif", 256, 1U << 31), "its size of 2147483648 x 13 pixels is too large");
+  expect_refused(changed_field("deflate.tif", 257, 0), "it is damaged");
+  expect_refused(changed_field("tiles.tif", 257, 1U << 31), "it is damaged");
+  expect_refused(changed_field("tiles.tif", 322, 65520 * 32), "its tiles of 2096640 x 16 pixels are too large");
+  expect_refused(changed_field("tiles.tif", 323, 1U << 30), "its tiles of 16 x 1073741824 pixels are too large");
+  expect_refused(changed_field("grey.tif", 258, 12), "it is a TIFF image of grey values with 12 bits each, which");
+  expect_refused(changed_field("grey.tif", 262, 32803), "it is a TIFF image of colours of the kind 32803 (photometric interpretation)");
+  expect_refused(changed_field("grey.tif", 259, 34712), "it is a TIFF image with the compression 34712, which");
+  expect_refused(changed_field("grey_alpha.tif", 338, 1),
+                 "it is a TIFF image with 2 samples in a pixel, 1 of them beside its colours, which");
+  for (const size_t missing : {1, 10, 100}) expect_refused(cut("rgb.tif", golden_file("rgb.tif").size() - missing), "it is damaged");
+}
+
+// A progressive JPEG file whose last scan follows `num_more` times more, and whose size is changed.
+Bytes with_more_scans(int num_more, const Bytes& size) {
+  auto file = golden_file("progressive_grey.jpg");
+  set_bytes(file, find_marker(file, 0xC2) + 5, size);
+  const Bytes marker = {0xFF, 0xDA};
+  const auto begin = std::ranges::find_end(file, marker).begin();
+  const Bytes scan(begin, file.end() - 2);
+  for (int i = 0; i < num_more; ++i) file.insert(file.end() - 2, scan.begin(), scan.end());
+  return file;
+}
+
+TEST_F(ImageFile, JpegsOfTooManyScansAreRefused) {
+  const Bytes size = {0, 21, 0, 33};
+  EXPECT_NO_THROW(decode_to_ppm(with_more_scans(90, size)));
+  const std::string reason = "it has more than 100 scans, the most for 33 x 21 pixels; save it as baseline JPEG or PNG";
+  expect_refused(with_more_scans(100, size), reason);
+  Bytes pixels;
+  EXPECT_THAT([&] { decode_part(with_more_scans(100, size), {0, 0, 5, 5}, pixels); }, ThrowsMessage<std::runtime_error>(reason));
+}
+
+TEST_F(ImageFile, FilesThatAreCutOffAreRefused) {
+  ::testing::internal::CaptureStderr();
+  for (const auto& [name, file] : golden_files()) {
+    // The last bytes of these add nothing to the image.
+    if (name == "more_after_end.jpg" || name.starts_with("run_lengths") || name.starts_with("plain") || name.ends_with(".tif")) continue;
+    for (size_t length = 20; length < file.size(); length += length + 20 < file.size() ? 7 : 1) {
+      Bytes pixels;
+      EXPECT_THROW(decode_image(cut(name, length), pixels), std::runtime_error) << name << ", " << length << " bytes";
+    }
+  }
+  for (const auto* name :
+       {"baseline_420.jpg", "progressive.jpg", "mode_rgb.png", "interlaced.png", "lossy_rgb.webp", "lossless_rgba.webp", "rgb.bmp"}) {
+    for (const size_t missing : {1, 10, 100}) expect_refused(cut(name, golden_file(name).size() - missing), "the file ends too early");
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(ImageFile, DamageAnywhereIsRefusedOrGivesAnImage) {
+  ::testing::internal::CaptureStderr();
+  CounterRandom random(1, 2);
+  for (const auto& [name, file] : golden_files()) {
+    for (int i = 0; i < 100; ++i) {
+      const auto offset = random.next_below(static_cast<uint32_t>(file.size()));
+      const auto byte = static_cast<uint8_t>(file[offset] ^ (1 + random.next_below(255)));
+      SCOPED_TRACE(::testing::Message() << name << ", byte " << offset << " is " << int{byte});
+      try {
+        decode_to_ppm(changed(name, offset, {byte}));
+      } catch (const std::runtime_error& error) {
+        EXPECT_STRNE(error.what(), "");
+      }
+    }
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(ImageFileWithoutOpenCv, EveryCallThrows) {
+  if (TRAINER_WITH_OPENCV) GTEST_SKIP() << "a build with OpenCV";
+  Bytes pixels;
+  EXPECT_THAT([&] { decode_image(golden_file("grey.jpg"), pixels); }, ThrowsMessage<UsageError>(HasSubstr("image files need OpenCV")));
+}
+
+// Files of which parts are decoded, by name.
+std::map<std::string, Bytes> larger_jpegs() {
+  std::map<std::string, Bytes> found;
+  for (const auto& entry : std::filesystem::directory_iterator(TRAINER_SOURCE_DIR "/tests/golden/jpegs")) {
+    const auto text = read_file(entry.path());
+    found.emplace(entry.path().stem().string(), Bytes(text.begin(), text.end()));
+  }
+  return found;
+}
+
+Box random_box(const Box& size, CounterRandom& random) {
+  const auto below = [&](int bound) { return static_cast<int>(random.next_below(static_cast<uint32_t>(bound))); };
+  Box box{.top = below(size.height), .left = below(size.width)};
+  box.height = 1 + below(size.height - box.top);
+  box.width = 1 + below(size.width - box.left);
+  return box;
+}
+
+TEST_F(ImageFile, PartsOfAJpegEqualThoseOfTheWhole) {
+  auto files = larger_jpegs();
+  ASSERT_EQ(files.size(), 7U);
+  for (const auto& [name, file] : golden_files()) {
+    if (name.ends_with(".jpg")) files.emplace(name, file);
+  }
+  Bytes whole_pixels;
+  Bytes part_pixels;
+  CounterRandom random(3, 4);
+  for (const auto& [name, file] : files) {
+    const auto whole = decode_image(file, whole_pixels);
+    const auto size = find_size(file);
+    ASSERT_TRUE(size) << name;
+    ASSERT_EQ((std::pair{size->height, size->width}), (std::pair{whole.height, whole.width})) << name;
+    for (int i = 0; i < 150; ++i) {
+      const auto box = i == 0 ? *size : random_box(*size, random);
+      const auto part = decode_part(file, box, part_pixels);
+      ASSERT_EQ((std::pair{part.window_height, part.window_width}), (std::pair{box.height, box.width}));
+      ASSERT_EQ(part_pixels.size(), static_cast<size_t>(3 * part.height * part.width));
+      const auto row_of = [&](const ImageView& view, int y, int x) {
+        return view.pixels + 3 * (static_cast<ptrdiff_t>(y) * view.width + x);
+      };
+      for (int y = 0; y < box.height; ++y) {
+        ASSERT_EQ(
+            std::memcmp(row_of(part, part.top + y, part.left), row_of(whole, box.top + y, box.left), static_cast<size_t>(3 * box.width)), 0)
+            << name << ", " << box.height << " x " << box.width << " pixels at " << box.top << ", " << box.left << ", row " << y;
+      }
+    }
+  }
+}
+
+TEST_F(ImageFile, PartsOfADamagedJpegAreReadOrRefused) {
+  CounterRandom random(5, 6);
+  Bytes pixels;
+  int num_refused = 0;
+  for (const auto& [name, good] : larger_jpegs()) {
+    const auto size = find_size(good).value();
+    for (int i = 0; i < 300; ++i) {
+      auto file = good;
+      if (i % 2 == 0) file.resize(random.next_below(static_cast<uint32_t>(file.size())));
+      if (i % 2 == 1) file[random.next_below(static_cast<uint32_t>(file.size()))] = static_cast<uint8_t>(random.next_below(256));
+      try {
+        const auto found = find_size(file);
+        if (!found || found->height != size.height || found->width != size.width) continue;
+        const auto box = random_box(size, random);
+        EXPECT_EQ(decode_part(file, box, pixels).window_height, box.height);
+      } catch (const std::runtime_error&) {
+        ++num_refused;
+      }
+    }
+  }
+  EXPECT_GT(num_refused, 500);
+}
+
+TEST_F(ImageFile, OnlyAJpegHasPartsThatCanBeDecoded) {
+  EXPECT_FALSE(find_size(golden_file("rgb.bmp")));
+  EXPECT_THAT([] { find_size(cut("baseline_420.jpg", 10)); }, ThrowsMessage<std::runtime_error>("the file ends too early"));
+}
+
+// EXIF data with that orientation, after another entry.
+Bytes exif(uint8_t orientation, bool is_big_endian) {
+  if (is_big_endian) {
+    return {'M', 'M', 0, 42, 0,  0, 0, 8, 0, 2, 1, 0, 0,           3, 0, 0, 0, 1, 0,
+            7,   0,   0, 1,  18, 0, 3, 0, 0, 0, 1, 0, orientation, 0, 0, 0, 0, 0, 0};
+  }
+  return {'I', 'I', 42, 0, 8, 0, 0, 0, 2, 0, 0, 1, 3, 0, 1, 0, 0, 0, 7, 0, 0, 0, 18, 1, 3, 0, 1, 0, 0, 0, orientation, 0, 0, 0, 0, 0, 0, 0};
+}
+
+Bytes joined(std::initializer_list<Bytes> parts) {
+  Bytes all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+Bytes text(std::string_view characters) { return {characters.begin(), characters.end()}; }
+
+// With these EXIF data behind the first marker.
+Bytes jpeg_with(const Bytes& data) {
+  const auto file = golden_file("baseline_444.jpg");
+  return joined(
+      {{0xFF, 0xD8, 0xFF, 0xE1, 0, static_cast<uint8_t>(data.size() + 8)}, text({"Exif\0\0", 6}), data, {file.begin() + 2, file.end()}});
+}
+
+TEST_F(ImageFile, TheOrientationIsFoundWhereverItStands) {
+  EXPECT_EQ(find_traits(golden_file("baseline_444.jpg")).orientation, 1);
+  for (const bool is_big_endian : {false, true}) {
+    for (const uint8_t orientation : Bytes{1, 3, 6, 8}) {
+      const auto data = exif(orientation, is_big_endian);
+      const auto size = static_cast<uint8_t>(data.size());
+      EXPECT_EQ(find_traits(jpeg_with(data)).orientation, orientation);
+      const auto png = golden_file("mode_rgb.png");
+      // The first chunk has 25 bytes; the checksum is not compared.
+      const auto png_with =
+          joined({{png.begin(), png.begin() + 33}, {0, 0, 0, size}, text("eXIf"), data, {1, 2, 3, 4}, {png.begin() + 33, png.end()}});
+      EXPECT_EQ(find_traits(png_with).orientation, orientation);
+      const auto webp = golden_file("lossy_rgb.webp");
+      EXPECT_EQ(find_traits(joined({webp, text("EXIF"), {size, 0, 0, 0}, data})).orientation, orientation);
+      EXPECT_EQ(find_traits(data).orientation, 1) << "that of a TIFF file is applied";
+    }
+  }
+}
+
+TEST_F(ImageFile, SixteenBitsAreFound) {
+  EXPECT_EQ(find_traits(golden_file("grey_16_bits.png")).bits, 16);
+  EXPECT_EQ(find_traits(golden_file("mode_rgb.png")).bits, 8);
+  EXPECT_EQ(find_traits(text("P5\n# a comment\n2 1\n65535\n....")).bits, 16);
+  EXPECT_EQ(find_traits(text("P5\n# a comment\r2 1\n65535\n....")).bits, 16);
+  EXPECT_EQ(find_traits(text("P6 1 1 255 ...")).bits, 8);
+  EXPECT_EQ(find_traits(text("P4 1 1\n999 ")).bits, 8);
+  // One value stands in the entry, three elsewhere.
+  EXPECT_EQ(find_traits(Bytes{'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 2, 1, 3, 0, 1, 0, 0, 0, 16, 0, 0, 0}).bits, 16);
+  EXPECT_EQ(find_traits(Bytes{'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 2, 1, 3, 0, 3, 0, 0, 0, 22, 0, 0, 0, 16, 0, 16, 0, 16, 0}).bits, 16);
+}
+
+TEST_F(ImageFile, TraitsOfDamagedFilesAreReadWithinTheFile) {
+  CounterRandom random(7, 8);
+  const auto data = exif(6, true);
+  const auto jpeg = jpeg_with(data);
+  const size_t end_of_data = 12 + data.size();
+  for (size_t length = 0; length < jpeg.size(); ++length) {
+    EXPECT_EQ(find_traits({jpeg.begin(), jpeg.begin() + static_cast<ptrdiff_t>(length)}).orientation, length < end_of_data ? 1 : 6)
+        << length;
+  }
+  for (const auto& good : {jpeg, exif(6, false), golden_file("grey_16_bits.png"), golden_file("lossy_rgb.webp"), golden_file("grey.pnm")}) {
+    for (int i = 0; i < 500; ++i) {
+      // In memory of its own, beyond whose end the sanitizers see a read.
+      Bytes file(good.begin(), good.begin() + random.next_below(static_cast<uint32_t>(std::min<size_t>(good.size(), 200))));
+      if (!file.empty()) file[random.next_below(static_cast<uint32_t>(file.size()))] = static_cast<uint8_t>(random.next_below(256));
+      file.shrink_to_fit();
+      EXPECT_NO_THROW(find_traits(file));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainer::data

@@ -1,0 +1,130 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "data/image_file.h"
+
+namespace trainer::data {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+using Bytes = std::vector<uint8_t>;
+
+void append(Bytes& file, uint32_t value, int num_bytes) {
+  for (int i = 0; i < num_bytes; ++i) file.push_back(static_cast<uint8_t>(value >> 8 * i));
+}
+
+// Run-length encoded, with a palette of one colour.
+Bytes bmp(uint32_t width, uint32_t height, const Bytes& runs) {
+  Bytes file = {'B', 'M'};
+  for (const uint32_t value : {0U, 0U, 58U, 40U, width, height}) append(file, value, 4);
+  append(file, 1, 2);  // plane
+  append(file, 8, 2);  // bits
+  for (const uint32_t value : {1U, 0U, 0U, 0U, 1U, 0U, 0x030201U}) append(file, value, 4);
+  file.insert(file.end(), runs.begin(), runs.end());
+  return file;
+}
+
+// `fields`: by tag. `data`: of its only strip or tile.
+Bytes tiff(std::map<uint16_t, uint32_t> fields, const Bytes& data) {
+  const bool is_tiled = fields.contains(322);
+  fields[is_tiled ? 325 : 279] = static_cast<uint32_t>(data.size());
+  auto& offset = fields[is_tiled ? 324 : 273];
+  offset = 14 + 12 * static_cast<uint32_t>(fields.size());
+  Bytes file = {'I', 'I', 42, 0, 8, 0, 0, 0};
+  append(file, static_cast<uint32_t>(fields.size()), 2);
+  for (const auto& [tag, value] : fields) {
+    append(file, tag, 2);
+    append(file, 4, 2);  // 32 bits
+    append(file, 1, 4);
+    append(file, value, 4);
+  }
+  append(file, 0, 4);
+  file.insert(file.end(), data.begin(), data.end());
+  return file;
+}
+
+// Of grey values; 0 is white in one of one bit.
+Bytes grey_tiff(uint32_t width, uint32_t height, uint32_t bits, uint32_t compression, const Bytes& data) {
+  return tiff({{256, width}, {257, height}, {258, bits}, {259, compression}, {262, bits == 1 ? 0 : 1}, {277, 1}, {278, height}}, data);
+}
+
+void expect_refused_image(const Bytes& file, const std::string& reason) {
+  Bytes pixels;
+  EXPECT_THAT([&] { decode_image(file, pixels); }, ThrowsMessage<std::runtime_error>(HasSubstr(reason)));
+}
+
+void expect_pixels(const Bytes& file, int width, int height, uint8_t value) {
+  Bytes pixels;
+  const auto view = decode_image(file, pixels);
+  EXPECT_EQ(view.width, width);
+  EXPECT_EQ(view.height, height);
+  EXPECT_THAT(pixels, Each(value));
+}
+
+class ImageLimits : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!TRAINER_WITH_OPENCV) GTEST_SKIP() << "a build without OpenCV";
+  }
+};
+
+TEST_F(ImageLimits, RunLengthsOfABmpCanGiveItsPixels) {
+  expect_refused_image(bmp(16000, 16000, {0, 1}), "it is damaged: it has too little data for 16000 x 16000 pixels");
+  expect_refused_image(bmp(16000, 16000, {0, 2, 0, 255, 0, 1}), "it is damaged: it has too little data");
+  Bytes pixels;
+  // Steps to the end of the image, in which every pixel has the colour of index 0.
+  const auto view = decode_image(bmp(2048, 510, {0, 2, 0, 255, 0, 2, 0, 255}), pixels);
+  EXPECT_EQ(view.width, 2048);
+  EXPECT_EQ(view.height, 510);
+  EXPECT_EQ(Bytes(pixels.begin(), pixels.begin() + 3), (Bytes{3, 2, 1}));
+  // Nearly as many pixels in two bytes as there can be.
+  Bytes row;
+  for (int i = 0; i < 257; ++i) row.insert(row.end(), {255, 0});
+  row.insert(row.end(), {0, 0});
+  Bytes rows;
+  for (int y = 0; y < 100; ++y) rows.insert(rows.end(), row.begin(), row.end());
+  EXPECT_EQ(decode_image(bmp(65535, 100, rows), pixels).height, 100);
+}
+
+TEST_F(ImageLimits, TheDataOfATiffCanGiveItsPixels) {
+  const Bytes data(400, 0);
+  for (const uint32_t compression : {1U, 5U, 7U, 8U, 32773U, 32946U}) {
+    expect_refused_image(grey_tiff(65535, 4096, 8, compression, data), "it is damaged: it has too little data for 65535 x 4096 pixels");
+  }
+  for (const uint32_t compression : {2U, 3U, 4U}) {
+    expect_refused_image(grey_tiff(65535, 4096, 1, compression, data), "it is damaged: it has too little data for 65535 x 4096 pixels");
+  }
+  // As few bytes as there can be: 128 pixels in two, or a white row in one bit.
+  Bytes runs;
+  for (int i = 0; i < 64; ++i) runs.insert(runs.end(), {0x81, 7});
+  expect_pixels(grey_tiff(128, 64, 8, 32773, runs), 128, 64, 7);
+  expect_pixels(grey_tiff(1000, 64, 1, 4, Bytes(8, 0xFF)), 1000, 64, 255);
+}
+
+TEST_F(ImageLimits, TilesOfATiffAreCheckedBeforeTheirData) {
+  const auto file = [](uint32_t size, uint32_t tile) {
+    return tiff({{256, size}, {257, size}, {258, 8}, {259, 7}, {262, 1}, {277, 1}, {322, tile}, {323, tile}}, Bytes(300, 0));
+  };
+  expect_refused_image(file(500, 1), "it is damaged: it has too little data for 500 x 500 pixels");
+  expect_refused_image(file(16, 65536), "its tiles of 65536 x 65536 pixels are too large");
+}
+
+TEST_F(ImageLimits, TiffsOfOtherSamplesAreNamed) {
+  const auto file = [](uint32_t format) {
+    return tiff({{256, 16}, {257, 16}, {258, 8}, {259, 1}, {262, 1}, {277, 1}, {278, 16}, {339, format}}, Bytes(256, 0));
+  };
+  expect_refused_image(file(4), "it is a TIFF image of values of an undefined kind (sample format 4) with 8 bits each, which");
+  expect_refused_image(file(5), "it is a TIFF image of complex numbers with 8 bits each, which");
+  expect_refused_image(file(6), "it is a TIFF image of complex numbers with 8 bits each, which");
+}
+
+}  // namespace
+}  // namespace trainer::data
