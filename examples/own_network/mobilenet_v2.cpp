@@ -93,6 +93,6 @@ class MobileNetV2 : public trainer::models::Model {
 }  // namespace
 
 TRAINER_PLUGIN() {
-  trainer::register_model<MobileNetV2Options>("mobilenet_v2", "MobileNetV2 of LibTorch's layers, for images from 32 x 32 pixels on.",
+  trainer::register_model<MobileNetV2Options>("mobilenet_v2_small", "MobileNetV2 of LibTorch's layers, for images from 32 x 32 pixels on.",
                                               [](const auto& options, const auto&) { return std::make_shared<MobileNetV2>(options); });
 }

@@ -92,6 +92,30 @@ std::string linear(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Gemm", std::move(inputs), {{"transB", int64_t{1}}});
 }
 
+// torch::nn::Linear, when it is traced: bias + x · weight, where weight is a transposed parameter.
+std::string addmm(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Gemm", {arguments.tensor(1), arguments.tensor(2), arguments.tensor(0)},
+                        {{"alpha", static_cast<float>(arguments.number(4))}, {"beta", static_cast<float>(arguments.number(3))}});
+}
+
+std::string transpose(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", Ints{1, 0}}});
+}
+
+std::string mean(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("ReduceMean", {arguments.tensor(0)},
+                        {{"axes", arguments.integers(1)}, {"keepdims", int64_t{arguments.boolean(2)}}});
+}
+
+std::string dropout(const Arguments& arguments, Graph& graph) {
+  if (arguments.boolean(2)) arguments.refuse("in training");
+  return graph.add_node("Identity", {arguments.tensor(0)});
+}
+
+std::string relu6(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Clip", {arguments.tensor(0), graph.add_constant(torch::tensor(0.0F)), graph.add_constant(torch::tensor(6.0F))});
+}
+
 std::string relu(const Arguments& arguments, Graph& graph) { return graph.add_node("Relu", {arguments.tensor(0)}); }
 
 std::string gelu(const Arguments& arguments, Graph& graph) {
@@ -175,6 +199,11 @@ const std::unordered_map<std::string, Conversion>& conversions() {
       {"aten::_convolution", convolution},
       {"aten::batch_norm", batch_norm},
       {"aten::linear", linear},
+      {"aten::addmm", addmm},
+      {"aten::t", transpose},
+      {"aten::mean", mean},
+      {"aten::dropout", dropout},
+      {"aten::relu6", relu6},
       {"aten::relu", relu},
       {"aten::relu_", relu},
       {"aten::gelu", gelu},

@@ -1,5 +1,5 @@
-"""The .tar.gz of the build TRAINER_BUILD_DIR runs from any folder, with the LibTorch that it includes, and programs can be built with its
-library."""
+"""The .tar.gz of the build TRAINER_BUILD_DIR runs from any folder, with the LibTorch that it includes, and examples/ is built with nothing but
+its library. Both stay in TRAINER_BUILD_DIR/installed, for tests of the examples."""
 
 import os
 import pathlib
@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import subprocess
-import tempfile
 import unittest
 
 
@@ -32,7 +31,7 @@ class InstallTest(unittest.TestCase):
             self.assertNotEqual(refused.returncode, 0)
             self.assertIn(message, " ".join(refused.stderr.split()))
         subprocess.run([*configure, f"-DTRAINER_TORCH_DIR={torch_folder()}"], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["cmake", "--build", folder / "build"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", folder / "build", "-j2"], check=True, stdout=subprocess.DEVNULL)
 
     def run_own_loop(self, folder):
         with socket.socket() as free:
@@ -47,37 +46,39 @@ class InstallTest(unittest.TestCase):
         self.assertTrue((folder / "last.pt").exists())
 
     def test_the_archive_is_relocatable(self):
-        with tempfile.TemporaryDirectory(prefix="trainer-install-") as folder:
-            folder = pathlib.Path(folder)
-            subprocess.run(["cpack", "--config", f"{os.environ['TRAINER_BUILD_DIR']}/CPackConfig.cmake", "-G", "TGZ", "-B", folder / "packages",
-                            "-D", "CPACK_COMPONENTS_ALL=trainer"], check=True, stdout=subprocess.DEVNULL)
-            archive, = (folder / "packages").glob("trainer-*.tar.gz")
-            prefix = folder / "a new place"
-            prefix.mkdir()
-            subprocess.run(["tar", "-xzf", archive, "-C", prefix, "--strip-components=1"], check=True)
-            program = prefix / "bin" / "trainer"
-            brought = {file.name for file in (prefix / "lib").rglob("*.so*")}
-            self.assertIn("libtorch_cpu.so", brought)
-            found = subprocess.run(["ldd", program, prefix / "lib/libtrainer.so.0.1", prefix / "lib/trainer/torch/lib/libtorch_cpu.so"], capture_output=True, text=True).stdout
-            for line in found.splitlines():
-                name, _, path = line.strip().partition(" => ")
-                if name in brought:
-                    self.assertTrue(path.startswith(str(prefix)), line)
-            self.assertNotIn("not found", found)
-            run = subprocess.run(
-                [program, "launch", "--nproc-per-node", "2", "--config", "configs/quickstart.yaml", "training.epochs=1", "dataloader.global_batch_size=500"],
-                cwd=prefix / "share" / "trainer",
-                capture_output=True,
-                text=True,
-            )
-            self.assertEqual(run.returncode, 0, run.stderr)
-            self.assertTrue((prefix / "share/trainer/runs/quickstart/summary.json").exists())
-            self.assertTrue((prefix / "share/doc/trainer/LICENSE").exists())
-            self.build_examples(folder, prefix)
-            self.run_own_loop(folder)
-            for file in ("trainer/slurm/train.sbatch", "trainer/kubernetes/job.yaml", "doc/trainer/docs/running.md", "bash-completion/completions/trainer", "zsh/vendor-completions/_trainer", "fish/vendor_completions.d/trainer.fish",
-                         "man/man1/trainer.1", "man/man1/trainer-launch.1"):
-                self.assertTrue((prefix / "share" / file).exists(), file)
+        folder = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "installed"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        subprocess.run(["cpack", "--config", f"{os.environ['TRAINER_BUILD_DIR']}/CPackConfig.cmake", "-G", "TGZ", "-B", folder / "packages",
+                        "-D", "CPACK_COMPONENTS_ALL=trainer"], check=True, stdout=subprocess.DEVNULL)
+        archive, = (folder / "packages").glob("trainer-*.tar.gz")
+        prefix = folder / "a new place"
+        prefix.mkdir()
+        subprocess.run(["tar", "-xzf", archive, "-C", prefix, "--strip-components=1"], check=True)
+        shutil.rmtree(folder / "packages")
+        program = prefix / "bin" / "trainer"
+        brought = {file.name for file in (prefix / "lib").rglob("*.so*")}
+        self.assertIn("libtorch_cpu.so", brought)
+        found = subprocess.run(["ldd", program, prefix / "lib/libtrainer.so.0.1", prefix / "lib/trainer/torch/lib/libtorch_cpu.so"], capture_output=True, text=True).stdout
+        for line in found.splitlines():
+            name, _, path = line.strip().partition(" => ")
+            if name in brought:
+                self.assertTrue(path.startswith(str(prefix)), line)
+        self.assertNotIn("not found", found)
+        run = subprocess.run(
+            [program, "launch", "--nproc-per-node", "2", "--config", "configs/quickstart.yaml", "training.epochs=1", "dataloader.global_batch_size=500"],
+            cwd=prefix / "share" / "trainer",
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertTrue((prefix / "share/trainer/runs/quickstart/summary.json").exists())
+        self.assertTrue((prefix / "share/doc/trainer/LICENSE").exists())
+        self.build_examples(folder, prefix)
+        self.run_own_loop(folder)
+        for file in ("trainer/slurm/train.sbatch", "trainer/kubernetes/job.yaml", "doc/trainer/docs/running.md", "bash-completion/completions/trainer", "zsh/vendor-completions/_trainer", "fish/vendor_completions.d/trainer.fish",
+                     "man/man1/trainer.1", "man/man1/trainer-launch.1"):
+            self.assertTrue((prefix / "share" / file).exists(), file)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ NETWORKS = {
     "wide_resnet": ("{name: wide_resnet, depth: 10, width: 1, num_classes: 10}", "[3, 32, 32]"),
     "vgg11_bn": ("{name: vgg11_bn, num_classes: 10, head: cifar}", "[3, 32, 32]"),
     "airbench": ("{name: airbench, num_classes: 10}", "[3, 32, 32]"),
+    "mobilenet_v2_small": ("{name: mobilenet_v2_small, width: 0.25, num_classes: 10}", "[3, 32, 32]"),
 }
+# Of LibTorch's own layers; e2e.install builds it.
+PLUGIN = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "installed" / "build" / "libmobilenet_v2.so"
 
 
 class OnnxTest(unittest.TestCase):
@@ -43,12 +46,13 @@ class OnnxTest(unittest.TestCase):
         targets = "num_classes: 0, num_targets: 10" if name == "demo_linear" else "num_classes: 10"
         loss = "mse" if name == "demo_linear" else "cross_entropy"
         config = self.folder / f"{name}.yaml"
-        config.write_text(f"experiment: {name}\nmodel: {model}\nloss: {{name: {loss}}}\n"
+        config.write_text(f"experiment: {name}\nplugins: [{PLUGIN}]\nmodel: {model}\nloss: {{name: {loss}}}\n"
                           f"dataset: {{name: synthetic, shape: {shape}, {targets}, num_train: 2, num_validation: 1}}\n"
                           "optimizer: {name: sgd, lr: 1.0e-4}\ndataloader: {batch_size: 2}\ntraining: {epochs: 1}\nruntime: {device: cpu}\n")
         self.trainer("--config", config, "--run-dir", self.folder / name)
         for form in ("onnx", "torchscript"):
-            self.trainer("export", "--checkpoint", self.folder / name / "checkpoints" / "last.pt", "--format", form, "--output", self.folder / form)
+            self.trainer("export", "--checkpoint", self.folder / name / "checkpoints" / "last.pt", "--format", form, "--output", self.folder / form,
+                         "--plugin", PLUGIN)
         onnx.checker.check_model(str(self.folder / "onnx"), full_check=True)
         return onnx.load(self.folder / "onnx"), torch.jit.load(self.folder / "torchscript").eval()
 

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.distributed.nn
 import torch.multiprocessing
 
-PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("own_loop")
+PROGRAM = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "installed" / "build" / "own_loop"
 RANKS, EPOCHS = 2, 4
 
 

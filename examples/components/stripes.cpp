@@ -1,15 +1,16 @@
-// Grey images of stripes: class 0 horizontal, class 1 vertical.
+// A data set of grey images of stripes: class 0 horizontal, class 1 vertical.
 
-#include "datasets/registry.h"
+#include <trainer/registry.h>
 
-namespace trainer::datasets {
 namespace {
+
+namespace data = trainer::data;
 
 struct StripesOptions {
   int64_t num_train = 1000;
   int64_t num_validation = 200;
 
-  void describe(KeyTable& keys) {
+  void describe(trainer::KeyTable& keys) {
     keys.add("num_train", num_train, {.min = 1, .unit = "images", .doc = "Size of the training set."});
     keys.add("num_validation", num_validation, {.min = 1, .unit = "images", .doc = "Size of the validation set."});
   }
@@ -41,14 +42,12 @@ class Stripes : public data::Dataset {
 
 }  // namespace
 
-void add_stripes(DatasetRegistry& registry) {
-  registry.add<StripesOptions>("stripes", "Images of horizontal and vertical stripes.", [](const StripesOptions& options) {
+void add_stripes() {
+  trainer::register_dataset<StripesOptions>("stripes", "Images of horizontal and vertical stripes.", [](const StripesOptions& options) {
     const data::DatasetInfo info{.shape = {1, Stripes::kSide, Stripes::kSide}, .is_image = true, .num_classes = 2, .num_targets = 1};
-    return data::DatasetFactory{info, [info, options](data::Split split, Logger&) {
+    return data::DatasetFactory{.info = info, .open = [info, options](data::Split split, trainer::Logger&) {
                                   return std::make_unique<Stripes>(
                                       info, split == data::Split::kTrain ? options.num_train : options.num_validation);
                                 }};
   });
 }
-
-}  // namespace trainer::datasets

@@ -1,0 +1,15 @@
+// The components of this folder as one plug-in.
+
+#include <trainer/registry.h>
+
+void add_best_file();
+void add_focal();
+void add_random_shift();
+void add_stripes();
+
+TRAINER_PLUGIN() {
+  add_best_file();
+  add_focal();
+  add_random_shift();
+  add_stripes();
+}
