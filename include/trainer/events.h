@@ -127,7 +127,8 @@ struct StartEvent {
   int64_t world_size = 1;
   int64_t global_batch_size = 0;
   int64_t num_parameters = 0;
-  std::string monitor = {};  // the metric that selects the best validation: "validation/loss"
+  MetricColumns metrics = {};  // those that the run measures
+  std::string monitor = {};    // the metric that selects the best validation: "validation/loss"
   bool higher_is_better = false;
 };
 

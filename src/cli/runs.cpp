@@ -37,7 +37,7 @@ std::string format_time(double unix_seconds) {
 
 std::string best_of(const RunRecord& run) {
   if (!run.best) return "-";
-  return fmt::format("{} {}", run.best->metric, history::format_metric(run.best->metric, run.best->value));
+  return fmt::format("{} {}", run.best->metric, history::format_metric(run, run.best->metric, run.best->value));
 }
 
 // A run that cannot be read is named on stderr; the others are listed.

@@ -56,6 +56,7 @@ ExitCode list(const std::vector<std::string>& args) {
   }
   for (const auto& [name, registry] : families(registries)) {
     if (name != which) continue;
+    if (registry->names().empty()) print("The program has none of its own; plug-ins add them, which --plugin FILE shows.\n");
     for (const auto& component : registry->components()) print("{:<24} {}\n", component.name, component.doc);
   }
   return ExitCode::kDone;

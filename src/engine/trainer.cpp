@@ -112,6 +112,7 @@ void Trainer::start() {
                       .world_size = plan.world_size,
                       .global_batch_size = plan.global_batch_size,
                       .num_parameters = num_parameters,
+                      .metrics = parts_.task->metrics(),
                       .monitor = "validation/" + validations_.monitored().name,
                       .higher_is_better = validations_.monitored().higher_is_better});
   if (parts_.ranks.world->size() > 1) {

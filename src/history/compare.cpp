@@ -89,16 +89,19 @@ Values result_values(const RunRecord& run) {
   values.emplace_back("epoch", progress_of(run));
   values.emplace_back("steps", fmt::format("{}", run.step));
   if (run.best)
-    values.emplace_back("best " + run.best->metric, format_metric(run.best->metric, run.best->value) + ", " + at_epoch(run, *run.best));
+    values.emplace_back("best " + run.best->metric,
+                        format_metric(run, run.best->metric, run.best->value) + ", " + at_epoch(run, *run.best));
   const auto add_latest = [&](const char* split, const std::map<std::string, Series>& all, const std::string& name) {
     const auto found = all.find(name);
-    if (found != all.end()) values.emplace_back(fmt::format("{} {}", split, name), format_metric(name, found->second.values.back()));
+    if (found != all.end()) values.emplace_back(fmt::format("{} {}", split, name), format_metric(run, name, found->second.values.back()));
   };
   for (const auto& [name, series] : run.validation) {
     if (name != "seconds") add_latest("validation", run.validation, name);
   }
-  add_latest("train", run.train, "loss");
-  add_latest("train", run.train, "top1");
+  // Those that are measured on the training images too; other values of training are not metrics.
+  for (const auto& [name, series] : run.train) {
+    if (run.validation.contains(name) && name != "seconds") add_latest("train", run.train, name);
+  }
   values.emplace_back("time", format_duration(std::chrono::duration<double>(run.seconds)));
   if (run.images_per_second > 0) values.emplace_back("images per second", fmt::format("{:.0f}", run.images_per_second));
   if (run.num_parameters > 0) values.emplace_back("parameters", fmt::format("{}", run.num_parameters));

@@ -141,6 +141,12 @@ class MetricsReader {
     run_.monitor = text_of(event, "monitor");
     const auto mode = text_of(event, "mode");
     run_.higher_is_better = mode.empty() ? std::nullopt : std::optional(mode == "max");
+    const auto& metrics = member_of(event, "metrics");
+    if (!metrics.is_object() || metrics.empty()) return;
+    run_.percentages.clear();
+    for (const auto& [name, metric] : metrics.items()) {
+      if (text_of(metric, "format") == "percent") run_.percentages.insert(name);
+    }
   }
 
   void add_values(const Json& event, std::map<std::string, Series>& series) const {

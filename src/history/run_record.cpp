@@ -178,10 +178,10 @@ std::string progress_of(const RunRecord& run) {
   return fmt::format("{}/{}", run.step == 0 ? 0 : run.epoch + 1, run.num_epochs);
 }
 
-std::string format_metric(const std::string& name, double value) {
+std::string format_metric(const RunRecord& run, const std::string& name, double value) {
   if (std::isnan(value)) return "-";
-  const bool is_fraction = name.ends_with("top1") || name.ends_with("top5");
-  return is_fraction ? fmt::format("{:.2f}%", 100 * value) : fmt::format("{:.4f}", value);
+  return run.percentages.contains(name.starts_with("ema_") ? name.substr(4) : name) ? fmt::format("{:.2f}%", 100 * value)
+                                                                                    : fmt::format("{:.4f}", value);
 }
 
 }  // namespace trainer::history

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ struct RunRecord {
   // The metric that selects the best validation, and its direction; empty if an earlier version has written the file.
   std::string monitor;
   std::optional<bool> higher_is_better;
+  // The metrics that are shown in percent. Earlier versions did not write which.
+  std::set<std::string> percentages = {"top1", "top5"};
   std::optional<Best> best;
   std::map<std::string, Series> train;       // by the name of the measurement: "loss", "lr", "images_per_second"
   std::map<std::string, Series> validation;  // "loss", "top1", "ema_top1"
@@ -96,7 +99,7 @@ std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder
 std::string place_of(const RunRecord& run);
 // The epoch that it is in, or the step if its length is a number of steps: "3/100".
 std::string progress_of(const RunRecord& run);
-// "93.21%" for a fraction of correct predictions, else "0.1234"; "-" for NaN.
-std::string format_metric(const std::string& name, double value);
+// "93.21%" for one of RunRecord::percentages, else "0.1234"; "-" for NaN.
+std::string format_metric(const RunRecord& run, const std::string& name, double value);
 
 }  // namespace trainer::history

@@ -87,7 +87,7 @@ class Chart {
     const labels = this.curves?.map((curve) => curve.label);
     this.curves = curves;
     const values = curves.flatMap((curve) => curve.values.filter((value) => value !== null));
-    this.logButton.hidden = FRACTIONS.has(this.metric) || !values.some((value) => value > 0);
+    this.logButton.hidden = isFraction(this.metric) || !values.some((value) => value > 0);
     const wasLog = this.isLog;
     if (!this.isChosen && !this.logButton.hidden && !DIAGNOSTICS.has(this.metric)) {
       const ordered = values.toSorted((one, other) => one - other);
@@ -165,7 +165,7 @@ class Chart {
     const axis = () => ({ stroke: () => variable("--muted"), grid: { stroke: () => variable("--grid"), width: 1 },
                           ticks: { stroke: () => variable("--line"), width: 1, size: 4 }, font: "12px system-ui, sans-serif" });
     const isBytes = this.metric.endsWith("_bytes");
-    const axisValue = FRACTIONS.has(this.metric) ? (value) => `${Number((100 * value).toPrecision(4))}%` : this.format;
+    const axisValue = isFraction(this.metric) ? (value) => `${Number((100 * value).toPrecision(4))}%` : this.format;
     // Without it a logarithmic axis would show whole decades.
     const logRange = (plot, min, max) => (min > 0 && max > 0 ? [min * 0.9, max * 1.1] : [0.1, 1]);
     this.plot = new uPlot({

@@ -106,6 +106,9 @@ Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
                             {"evaluation", with_pictures(make_evaluation(run), run, options.read_pictures)},
                             {"best_evaluation", with_pictures(make_best_evaluation(run), run, options.read_pictures)}});
   }
+  std::set<std::string> percentages;
+  for (const auto& run : runs) percentages.insert(run.percentages.begin(), run.percentages.end());
+  data["percentages"] = percentages;
   data["config"] = rows_of(history::config_rows(runs));
   data["environment"] = rows_of(history::environment_rows(runs));
   return data;

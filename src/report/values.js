@@ -7,7 +7,8 @@ const LABELS = {
   lr: "Learning rate", images_per_second: "Images per second", data_wait: "Time spent waiting for data", queue_depth: "Batches ready",
   memory_bytes: "Memory", grad_scale: "Gradient scale", skipped_steps: "Skipped steps", grad_norm: "Gradient norm",
 };
-const FRACTIONS = new Set(["top1", "top5", "macro_f1", "data_wait", "calibration_error", "recall", "precision", "f1", "confidence", "accuracy"]);
+// Beside the metrics of the runs that say so.
+const FRACTIONS = new Set(["macro_f1", "data_wait", "calibration_error", "recall", "precision", "f1", "confidence", "accuracy"]);
 const NUM_COLOURS = 8;
 
 let data = JSON.parse(document.getElementById("data").textContent);
@@ -37,9 +38,11 @@ function formatBytes(value) {
   for (; value >= 1024 && unit < units.length - 1; ++unit) value /= 1024;
   return `${value.toFixed(unit === 0 ? 0 : 1)} ${units[unit]}`;
 }
+const bareName = (name) => name.replace(/^ema_/, "");
+const isFraction = (name) => FRACTIONS.has(bareName(name)) || data.percentages.includes(bareName(name));
 function formatterOf(name) {
-  const bare = name.replace(/^ema_/, "");
-  if (FRACTIONS.has(bare)) return formatPercent;
+  const bare = bareName(name);
+  if (isFraction(name)) return formatPercent;
   return bare.endsWith("_bytes") ? (value) => (value === null || value === undefined ? "–" : formatBytes(value)) : formatNumber;
 }
 function formatDuration(seconds) {

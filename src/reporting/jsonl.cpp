@@ -23,6 +23,7 @@ class Jsonl : public Sink {
                  {"world_size", event.world_size},
                  {"global_batch_size", event.global_batch_size},
                  {"num_parameters", event.num_parameters}});
+    line["metrics"] = to_json(event.metrics);
     add_monitor(line, event);
     write(line);
   }
@@ -69,6 +70,17 @@ class Jsonl : public Sink {
   }
 
  private:
+  // {"loss": {"higher_is_better": false, "format": "number"}, …}
+  static Json to_json(const MetricColumns& metrics) {
+    Json all = Json::object();
+    for (const auto& part : {metrics.train, metrics.validation}) {
+      for (const auto& metric : part) {
+        all[metric.name] = {{"higher_is_better", metric.higher_is_better},
+                            {"format", metric.format == MetricFormat::kPercent ? "percent" : "number"}};
+      }
+    }
+    return all;
+  }
   // The values that every line begins with. `event`: has `epoch` and `step`.
   template <class Event>
   static Json make_line(const char* name, const Event& event) {

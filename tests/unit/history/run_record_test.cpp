@@ -89,6 +89,21 @@ TEST_F(RunRecordTest, TheFileSaysWhichMetricIsTheBestAndInWhichDirection) {
   EXPECT_EQ(read().best->value, 0.5);
 }
 
+TEST_F(RunRecordTest, TheFileSaysWhichMetricsArePercentages) {
+  write("metrics.jsonl", kStart + validation(10, 0.5));
+  EXPECT_EQ(format_metric(read(), "top1", 0.5), "50.00%");
+  write("metrics.jsonl", std::string(R"({"event":"start","step":0,"monitor":"validation/brier","mode":"min","metrics":{"brier":)") +
+                             R"({"higher_is_better":false,"format":"number"},"iou":{"higher_is_better":true,"format":"percent"}}})" + "\n" +
+                             R"({"event":"validation","step":1,"brier":0.25})" + "\n" + R"({"event":"validation","step":2,"brier":0.5})" +
+                             "\n");
+  const auto run = read();
+  EXPECT_EQ(run.best->metric, "brier");
+  EXPECT_EQ(run.best->value, 0.25);
+  EXPECT_EQ(format_metric(run, "brier", 0.25), "0.2500");
+  EXPECT_EQ(format_metric(run, "ema_iou", 0.25), "25.00%");
+  EXPECT_EQ(format_metric(run, "top1", 0.25), "0.2500");
+}
+
 TEST_F(RunRecordTest, AClockThatWasSetBackTakesNoTimeAway) {
   write("metrics.jsonl", kStart + train(10, 110, "2") + train(11, 50, "2") + validation(20, 0.5) + train(21, 20, "2") +
                              R"({"event":"end","time":25,"step":30,"reason":"stopped"})" + "\n" +

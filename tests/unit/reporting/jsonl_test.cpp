@@ -84,16 +84,23 @@ TEST(Jsonl, OneObjectPerEventWithTheDocumentedKeys) {
                         .seconds = 2.5});
     sink.on_validation({.metrics = {loss(1)}, .ema_metrics = {loss(2.5), fraction("top1", 0.25), fraction("top5", 0.625)}, .seconds = 1});
     sink.on_end({.reason = "done", .epoch = 1, .step = 10, .seconds = 60.5, .images_per_second = 4000.0});
-    sink.on_start({.num_epochs = 2, .num_steps = 8, .steps_per_epoch = 5, .monitor = "validation/top1", .higher_is_better = true});
+    sink.on_start({.num_epochs = 2,
+                   .num_steps = 8,
+                   .steps_per_epoch = 5,
+                   .metrics = {.train = {loss(0).info}, .validation = {loss(0).info, fraction("top1", 0).info}},
+                   .monitor = "validation/top1",
+                   .higher_is_better = true});
     sink.on_checkpoint({.step = 7, .file = "step_7.pt", .removed = {"step_5.pt"}});
   });
   ASSERT_EQ(lines.size(), 8U);
   EXPECT_EQ(lines[6].at("num_steps"), 8);
   EXPECT_EQ(lines[6].at("monitor"), "validation/top1");
   EXPECT_EQ(lines[6].at("mode"), "max");
+  EXPECT_EQ(lines[6].at("metrics"), json::parse(R"({"loss": {"higher_is_better": false, "format": "number"},
+                                                    "top1": {"higher_is_better": true, "format": "percent"}})"));
   EXPECT_EQ(lines[7].at("removed"), json::array({"step_5.pt"}));
   EXPECT_EQ(lines[0], json::parse(R"({"event": "start", "epoch": 0, "step": 0, "num_epochs": 2, "steps_per_epoch": 5, "world_size": 4,
-                                      "global_batch_size": 512, "num_parameters": 11173962})"));
+                                      "global_batch_size": 512, "num_parameters": 11173962, "metrics": {}})"));
   EXPECT_EQ(lines[1], json::parse(R"({"event": "train", "epoch": 1, "step": 7, "loss": 1.5, "top1": 0.25, "lr": 0.1,
                                       "images_per_second": 4321.5, "data_wait": 0.02, "queue_depth": 3.5, "memory_bytes": 1024})"));
   EXPECT_EQ(lines[2], json::parse(R"({"event": "warning", "epoch": 1, "step": 7, "message": "a slow rank"})"));
