@@ -68,13 +68,12 @@ std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step,
     add_if_non_finite(observations, "the parameter " + parameter.key(), parameter.value());
   }
   observations.push_back(observe("the images", images));
-  observe_pass(parts, train_step, images, targets, micro_step, observations);
-  if (optimizer.needs_second_pass()) {
-    if (optimizer.needs_first_pass_summed()) sum_gradients(optimizer, *parts.ranks.world);
-    optimizer.perturb_parameters();
+  run_passes(optimizer, *parts.model, [&, &images = images, &targets = targets](int, bool is_last) {
     observe_pass(parts, train_step, images, targets, micro_step, observations);
-    optimizer.step(0, torch::ones({}, torch::dtype(torch::kFloat32).device(images.device())));
-  }
+    if (!is_last && optimizer.needs_first_pass_summed()) sum_gradients(optimizer, *parts.ranks.world);
+  });
+  // Moves the parameters back, and changes nothing else.
+  if (optimizer.needs_second_pass()) optimizer.step(0, torch::ones({}, torch::dtype(torch::kFloat32).device(images.device())));
   optimizer.zero_grad();
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(saved[i]);

@@ -17,6 +17,14 @@ void set_default_seed(torch::Device device, uint64_t seed) {
 
 }  // namespace
 
+void run_passes(optim::Optimizer& optimizer, const models::Model& model, const std::function<void(int number, bool is_last)>& pass) {
+  pass(0, !optimizer.needs_second_pass());
+  if (!optimizer.needs_second_pass()) return;
+  optimizer.perturb_parameters();
+  const nn::FrozenStatistics frozen(model);
+  pass(1, true);
+}
+
 TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter)
     : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), guard_(parts, meter) {}
 
@@ -25,19 +33,13 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
   auto& optimizer = *parts_.optimizer;
   auto& scaler = parts_.grad_scaler;
   auto& data_parallel = *parts_.data_parallel;
-  const int num_passes = optimizer.needs_second_pass() ? 2 : 1;
   const auto step = micro_steps.front().step;
   guard_.begin_step(step);
   for (const auto& micro_step : micro_steps) {
     const auto& batch = next_batch();
     const auto [images, targets] = prepare(batch, micro_step);
-    for (int number = 0; number < num_passes; ++number) {
-      std::optional<nn::FrozenStatistics> frozen;
-      if (number == 1) {
-        optimizer.perturb_parameters();
-        frozen.emplace(*parts_.model);
-      }
-      const bool reduces = micro_step.is_last() && (number + 1 == num_passes || optimizer.needs_first_pass_summed());
+    run_passes(optimizer, *parts_.model, [&, &images = images, &targets = targets](int number, bool is_last) {
+      const bool reduces = micro_step.is_last() && (is_last || optimizer.needs_first_pass_summed());
       data_parallel.before_forward(micro_step.is_first(), reduces);
       // 1. Forward and loss.
       const auto pass = forward(images, targets, micro_step);
@@ -45,7 +47,7 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
       const auto loss = guard_.mark(weighted(pass.loss, batch.size, micro_step), pass.loss);
       data_parallel.backward(loss, pass.outputs, reduces);
       if (number == 0) meter_.add(pass.loss, pass.outputs, targets, batch.size);
-    }
+    });
   }
   for (auto* hook : hooks) hook->on_gradients(step);
   // 3. Unscale, so that clipping sees the true gradients, which are the same on all ranks now.

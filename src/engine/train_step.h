@@ -13,6 +13,11 @@
 
 namespace trainer::engine {
 
+// Calls `pass` for each forward and backward pass that the optimizer needs of a micro-step: the first, and with sam a second one, before
+// which the parameters are moved and in which batch normalisations do not update their running statistics. The optimizer's step() moves
+// them back.
+void run_passes(optim::Optimizer& optimizer, const models::Model& model, const std::function<void(int number, bool is_last)>& pass);
+
 class TrainStep {
  public:
   using NextBatch = std::function<const data::Batch&()>;

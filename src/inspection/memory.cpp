@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/train_step.h"
 #include "trainer/amp.h"
 
 namespace trainer::inspection {
@@ -48,10 +49,8 @@ struct RandomBatch {
 
 // Those of a step before its update.
 Allocations trace_passes(engine::Network& network, const RandomBatch& batch) {
-  auto& optimizer = *network.optimizer;
   AllocationTrace trace;
-  for (int pass_number = 0; pass_number < (optimizer.needs_second_pass() ? 2 : 1); ++pass_number) {
-    if (pass_number == 1) optimizer.perturb_parameters();
+  engine::run_passes(*network.optimizer, *network.model, [&](int, bool) {
     task::Task::Pass pass;
     {
       const amp::AutocastGuard autocast(torch::kCPU, network.placement.autocast_dtype);
@@ -59,7 +58,7 @@ Allocations trace_passes(engine::Network& network, const RandomBatch& batch) {
     }
     trace.mark();
     pass.loss.backward();
-  }
+  });
   return trace.result();
 }
 
