@@ -108,6 +108,9 @@ check_includes() { "$root/scripts/check_includes.py"; }
 
 check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh scripts/gpu_kit/*.sh scripts/slurm/*.sbatch docker/*.sh); }
 
+# Writes the reference of the library; fails on a warning.
+check_api() { (cd "$root" && mkdir -p build && doxygen docs/Doxyfile); }
+
 # Prints the Debian mirror of this machine's apt; nothing on another system, where debootstrap uses its default.
 debian_mirror() {
   # shellcheck disable=SC2016  # a variable of apt

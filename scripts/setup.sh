@@ -52,7 +52,7 @@ install_packages() {
     libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev)
   if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libtiff-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then
-    packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zsh fish mandoc)
+    packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck doxygen iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zsh fish mandoc)
     # Ubuntu has Chromium only as a snap.
     if grep -qx ID=debian /etc/os-release; then packages+=(chromium-headless-shell); fi
   fi

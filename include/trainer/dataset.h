@@ -19,7 +19,10 @@ class logger;
 
 namespace trainer {
 using Logger = spdlog::logger;
-}
+// For programs without spdlog.
+void log_info(Logger& logger, const std::string& text);
+void log_warning(Logger& logger, const std::string& text);
+}  // namespace trainer
 
 namespace trainer::data {
 

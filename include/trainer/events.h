@@ -196,6 +196,9 @@ struct EndEvent {
   std::optional<ValidationEvent> best_validation = {};
 };
 
+// Its functions are called on the thread that trains, which waits for them. on_end comes at the end of the run, also after an error, and
+// once more if the first call threw. An exception ends the run with its message; for one of trainer/error.h with its exit code. A resumed
+// run makes a new sink, and repeats the events that came after its checkpoint; only the files of the program are cut back to it.
 class Sink {
  public:
   virtual ~Sink() = default;

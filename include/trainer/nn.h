@@ -1,6 +1,6 @@
 #pragma once
-// Layers that a run can count on: initial values and dropout masks from its generators, batch normalisation over the joined batch of all
-// ranks (torch.nn.SyncBatchNorm, also on the CPU), and kernels that are faster than LibTorch's on the CPU. And losses.
+// The layers of the program's networks, whose kernels are faster than LibTorch's on the CPU; batch normalisation over the joined batch of
+// all ranks (torch.nn.SyncBatchNorm, also on the CPU); initial values from a given generator; losses. Names of parameters are PyTorch's.
 
 #include <torch/nn/module.h>
 
@@ -61,7 +61,7 @@ class BatchNorm2d : public torch::nn::Module {
   // and ReLU.
   void use_fused_operator() { is_fused_ = true; }
   bool uses_fused_operator() const { return is_fused_; }
-  // In evaluation the layer computes x * scale + shift, [C] each.
+  // For the program: in evaluation the layer computes x * scale + shift, [C] each.
   fused_norm::ScaleAndShift evaluation_scale_and_shift() const;
 
   // As in Python's Module.to, but not in LibTorch's, num_batches_tracked stays int64.
@@ -121,7 +121,8 @@ struct Conv2dOptions {
   bool bias = false;
 };
 
-// torch.nn.Conv2d with a square kernel and zero padding.
+// torch.nn.Conv2d with a square kernel and zero padding. Its parameters are not initialised: see default_uniform_ and init_convolutions_
+// below.
 class Conv2d : public torch::nn::Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
@@ -150,7 +151,7 @@ std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64
 // kernels of this program, it is one convolution with other weights.
 torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual = {});
 
-// torch.nn.Linear.
+// torch.nn.Linear. Its parameters are not initialised: see default_uniform_ below.
 class Linear : public torch::nn::Module {
  public:
   Linear(int64_t in_features, int64_t out_features, bool has_bias = true);

@@ -17,6 +17,7 @@
 
 #include <torch/version.h>
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <string>
@@ -53,8 +54,8 @@ data::DatasetRegistry& dataset_registry();
 
 // For each kind: `name` as an experiment file spells it, `doc` one line for `trainer list`.
 
-// Options: a models::ModelOptions.
 template <class Options>
+requires std::derived_from<Options, models::ModelOptions>
 void register_model(std::string name, std::string doc,
                     std::function<std::shared_ptr<models::Model>(const Options&, const models::BuildContext&)> make) {
   models::model_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
@@ -68,6 +69,7 @@ void register_dataset(std::string name, std::string doc, std::function<data::Dat
 
 // Transform: a data::ImageTransform or data::ErasingTransform, whose options are its own members; it is copied once they are set.
 template <class Transform>
+requires std::derived_from<Transform, data::ImageTransform> || std::derived_from<Transform, data::ErasingTransform>
 void register_transform(std::string name, std::string doc) {
   data::transform_registry().add<Transform>(std::move(name), std::move(doc), [](const Transform& transform) {
     return data::Transform(std::make_shared<const Transform>(transform));
@@ -79,13 +81,14 @@ void register_loss(std::string name, std::string doc, std::function<std::unique_
   nn::loss_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
 }
 
+// `make` is called with an empty list too, when an experiment is checked, and may be called several times.
 template <class Options>
 void register_optimizer(std::string name, std::string doc,
                         std::function<std::unique_ptr<optim::Optimizer>(const Options&, std::vector<optim::ParamGroup>)> make) {
   optim::optimizer_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
 }
 
-// For logging.sinks. The sink is made on the rank that writes the files of the run.
+// For logging.sinks. The sink is made on the rank that writes the files of the run, also when a run is resumed.
 template <class Options>
 void register_sink(std::string name, std::string doc,
                    std::function<std::unique_ptr<reporting::Sink>(const Options&, const reporting::SinkContext&)> make) {

@@ -61,6 +61,7 @@ class Picture {
   // Room for the result of an operation that cannot write its input, which pixels() has given and which stays readable until the next
   // call; the result is the picture from now on.
   uint8_t* replace_pixels();
+  // For the program.
   BlurMemory& blur_memory();
 
  private:

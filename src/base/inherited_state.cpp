@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/exit_status.h"
 #include "trainer/error.h"
 
 namespace trainer {
@@ -15,7 +16,7 @@ void repair_inherited_state() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
     // It gets this number, which is the least that is free. For child processes too, so not close-on-exec.
-    if (::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY) != descriptor) ::_exit(static_cast<int>(ExitCode::kFailure));
+    if (::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY) != descriptor) end_process(ExitCode::kFailure);
   }
   ::signal(SIGXFSZ, SIG_IGN);
   struct sigaction action {};

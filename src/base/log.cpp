@@ -119,4 +119,7 @@ void add_file(Logger& logger, const std::filesystem::path& file) {
 
 std::shared_ptr<Logger> make_quiet_logger() { return std::make_shared<Logger>("quiet"); }
 
+void log_info(Logger& logger, const std::string& text) { logger.info("{}", text); }
+void log_warning(Logger& logger, const std::string& text) { logger.warn("{}", text); }
+
 }  // namespace trainer

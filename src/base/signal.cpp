@@ -9,6 +9,7 @@
 #include <atomic>
 #include <initializer_list>
 
+#include "base/exit_status.h"
 #include "trainer/error.h"
 
 namespace trainer {
@@ -36,7 +37,7 @@ extern "C" void note_stop_signal(int signal_number) {
   if (requested_signal.compare_exchange_strong(none, signal_number)) {
     first_request_ms = now_ms();
   } else if (now_ms() - first_request_ms >= 1000) {
-    if (signal_number == SIGINT) _exit(128 + SIGINT);
+    if (signal_number == SIGINT) end_process(128 + SIGINT);
     is_repeated = true;
   }
 }
@@ -46,7 +47,7 @@ extern "C" void exit_on_stop(int /*signal_number*/) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
   auto state = FileState::kNamed;
   if (file_state.compare_exchange_strong(state, FileState::kBeingRemoved)) ::unlink(file_to_remove.data());
-  _exit(static_cast<int>(ExitCode::kStopped));
+  end_process(ExitCode::kStopped);
 }
 
 constexpr std::initializer_list<int> kStopSignals = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/exit_status.h"
 #include "base/plural.h"
 #include "cli/arguments.h"
 #include "cli/print_json.h"
@@ -95,7 +96,7 @@ ExitCode doctor(const std::vector<std::string>& args) {
   }
   flush_standard_output();
   // A check without an answer has a thread that would keep the process from ending.
-  _exit(static_cast<int>(num_failed > 0 ? ExitCode::kFailure : ExitCode::kDone));
+  end_process(num_failed > 0 ? ExitCode::kFailure : ExitCode::kDone);
 }
 
 }  // namespace trainer::commands

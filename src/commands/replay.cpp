@@ -8,11 +8,13 @@
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/output.h"
+#include "commands/plugin_option.h"
 #include "engine/non_finite_search.h"
 #include "engine/step_record.h"
 #include "engine/train_step.h"
 #include "session/build.h"
 #include "session/earlier_configuration.h"
+#include "session/plugins.h"
 #include "session/registries.h"
 #include "session/session.h"
 #include "world/host_resources.h"
@@ -23,7 +25,7 @@ namespace {
 config::Experiment load_experiment(const std::filesystem::path& folder, const engine::StepRecord& record,
                                    const std::vector<std::string>& overrides) {
   const auto file = engine::step_config_file(folder);
-  auto experiment = config::load(file, overrides, session::all_registries());
+  auto experiment = session::load_without_plugins(read_file(file), file.string(), overrides, session::all_registries());
   session::adapt_to_earlier_version(experiment);
   auto& loader = experiment.dataloader;
   if (experiment.training.overfit_batches) {
@@ -92,6 +94,7 @@ ExitCode replay(const std::vector<std::string>& args) {
   std::vector<std::string> overrides;
   app.add_option("folder", folder, "the folder in which the run saved the step")->required()->type_name("DIR");
   app.add_option("overrides", overrides, "keys to try with other values, such as amp.enabled=false")->type_name("key=value");
+  add_plugin_option(app);
   cli::parse(app, args);
 
   const auto record = engine::read_step(folder);

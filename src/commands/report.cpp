@@ -16,6 +16,7 @@
 #include "commands/command.h"
 #include "commands/file_of_run.h"
 #include "commands/output.h"
+#include "commands/plugin_option.h"
 #include "commands/sample_pictures.h"
 #include "report/live_server.h"
 #include "report/page.h"
@@ -106,6 +107,7 @@ ExitCode report(const std::vector<std::string>& args) {
   auto* output = app.add_option("--output", arguments.output, "the page; default: report.html")->type_name("FILE");
   auto* live = app.add_flag("--live", arguments.is_live, "serve the page on this computer (127.0.0.1) instead, until Ctrl-C");
   auto* port = app.add_option("--port", arguments.port, "with --live: the port; default: a free one")->check(CLI::Range(1, 65535));
+  add_plugin_option(app);
   cli::parse(app, args);
   if (live->count() > 0 && output->count() > 0) throw UsageError("--live writes no file: omit --output, or --live");
   if (live->count() == 0 && port->count() > 0) throw UsageError("--port has no effect without --live: add --live, or omit --port");

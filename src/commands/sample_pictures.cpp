@@ -11,6 +11,7 @@
 #include "datasets/archive.h"
 #include "session/build.h"
 #include "session/earlier_configuration.h"
+#include "session/plugins.h"
 #include "session/registries.h"
 
 namespace trainer::commands {
@@ -33,7 +34,7 @@ std::string to_base64(const std::vector<uint8_t>& bytes) {
 }
 
 config::Experiment load_experiment(const history::RunRecord& run) {
-  auto experiment = config::load_text(run.config, (run.folder / "config.yaml").string(), {}, session::all_registries());
+  auto experiment = session::load_without_plugins(run.config, (run.folder / "config.yaml").string(), {}, session::all_registries());
   session::adapt_to_earlier_version(experiment);
   auto* published = dynamic_cast<datasets::PublishedOptions*>(experiment.dataset.component.options.get());
   if (published != nullptr) published->download = false;

@@ -14,21 +14,25 @@ namespace {
 
 enum class Plugins { kLoad, kIgnore };
 
-void load_plugins(const Node& root, const Registries& registries, Problems& problems) {
+// Returns whether all were loaded.
+bool load_plugins(const Node& root, const Registries& registries, Problems& problems) {
   const auto* member = root.find("plugins");
-  if (member == nullptr || !registries.load_plugin) return;
+  if (member == nullptr || !registries.load_plugin) return true;
   Experiment experiment;
   KeyTable keys;
   experiment.describe_plugins(keys);
   // A value of another type is reported when the whole file is read.
-  if (keys.keys().front().read(member->value)) return;
+  if (keys.keys().front().read(member->value)) return true;
+  bool are_loaded = true;
   for (size_t i = 0; i < experiment.plugins.size(); ++i) {
     try {
       registries.load_plugin(experiment.plugins[i]);
     } catch (const UsageError& error) {
       problems.add(member->value.items[i].position, "plugins", error.what());
+      are_loaded = false;
     }
   }
+  return are_loaded;
 }
 
 // `source`: what messages call the file with the tree `root`.
@@ -43,11 +47,8 @@ Experiment load_tree(Node root, const std::string& source, const std::vector<std
       std::erase_if(root.members, [](const Node::Member& member) { return member.name == "base"; });
     }
   }
-  if (plugins == Plugins::kLoad) {
-    load_plugins(root, registries, problems);
-    // Their components would be reported as unknown too.
-    problems.throw_if_any();
-  }
+  // The components of a plug-in that is missing would be reported as unknown too.
+  if (plugins == Plugins::kLoad && !load_plugins(root, registries, problems)) problems.throw_if_any();
   Experiment experiment;
   read_section(
       root, [&](KeyTable& keys) { experiment.describe(keys, registries); }, "", problems);

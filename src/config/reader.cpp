@@ -203,6 +203,11 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
     component_known = component_known && key.component->options != nullptr;
     if (component_known) key.component->options->add_keys(component_table);
   }
+  for (const auto& key : component_table.keys()) {
+    if (std::ranges::find(table.keys(), key.name, &Key::name) == table.keys().end()) continue;
+    problems.add(node.position, child_path(path, key.name),
+                 fmt::format("a component of a plug-in has a key of the same name as this section, \"{}\"; rename it there", key.name));
+  }
   std::vector<Key> keys = table.keys();
   keys.insert(keys.end(), component_table.keys().begin(), component_table.keys().end());
 

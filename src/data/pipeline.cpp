@@ -64,8 +64,9 @@ void check_order(const std::vector<Transform>& transforms, size_t index, const s
   const bool is_last = std::all_of(transforms.begin() + static_cast<std::ptrdiff_t>(index) + 1, transforms.end(), is_erasing);
   if (is_last || std::holds_alternative<std::shared_ptr<const ImageTransform>>(transforms[index])) return;
   throw UsageError(fmt::format("transform {}: it is number {} of {} in its list; {}", name, index + 1, transforms.size(),
-                               is_erasing(transforms[index]) ? "only random_erasing and cutout may follow it"
-                                                             : "it must be the last, but for random_erasing and cutout"));
+                               is_erasing(transforms[index])
+                                   ? "only transforms that erase, such as random_erasing and cutout, may follow it"
+                                   : "it must be the last, but for those that erase, such as random_erasing and cutout"));
 }
 
 void check_color(const ImageTransform& transform, int64_t channels, const std::string& name) {

@@ -9,6 +9,9 @@
 namespace trainer::engine {
 namespace {
 
+// Other numbers than those of the generator for dropout.
+constexpr uint64_t kDefaultStream = 1;
+
 void set_default_seed(torch::Device device, uint64_t seed) {
   auto generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
@@ -74,7 +77,7 @@ task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Te
   const auto seed = mix_seed(seed_, static_cast<uint64_t>(micro_step.step), static_cast<uint64_t>(micro_step.stream));
   parts_.dropout_generator.set_current_seed(seed);
   // What LibTorch's own layers draw from, if a network of a plug-in has some.
-  set_default_seed(parts_.placement.device, seed);
+  set_default_seed(parts_.placement.device, mix_seed(seed, kDefaultStream));
   const amp::AutocastGuard autocast(parts_.placement.device.type(), parts_.placement.autocast_dtype);
   return parts_.task->forward(*parts_.model, images, targets);
 }

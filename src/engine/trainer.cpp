@@ -78,10 +78,11 @@ void Trainer::end_together(const std::string& reason, const std::string& message
   try {
     checkpoints_.finish();
     if (is_first) finish(reason, message);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (!is_first || ranks.world->size() == 1) throw;
     problem = error.what();
-    exit_code = error.exit_code();
+    const auto* own = dynamic_cast<const Error*>(&error);
+    exit_code = own != nullptr ? own->exit_code() : ExitCode::kFailure;
   }
   problem = ranks.world->broadcast_bytes(problem);
   if (is_first && !problem.empty()) throw AgreedError(problem, exit_code);
@@ -95,7 +96,7 @@ void Trainer::end_together(const std::string& reason, const std::string& message
 void Trainer::report_failure(const std::string& message) {
   try {
     finish("failed", message);
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // What has failed first, such as a full disk, may also prevent this report.
   }
 }

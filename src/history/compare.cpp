@@ -98,10 +98,7 @@ Values result_values(const RunRecord& run) {
   for (const auto& [name, series] : run.validation) {
     if (name != "seconds") add_latest("validation", run.validation, name);
   }
-  // Those that are measured on the training images too; other values of training are not metrics.
-  for (const auto& [name, series] : run.train) {
-    if (run.validation.contains(name) && name != "seconds") add_latest("train", run.train, name);
-  }
+  for (const auto& name : run.metrics) add_latest("train", run.train, name);
   values.emplace_back("time", format_duration(std::chrono::duration<double>(run.seconds)));
   if (run.images_per_second > 0) values.emplace_back("images per second", fmt::format("{:.0f}", run.images_per_second));
   if (run.num_parameters > 0) values.emplace_back("parameters", fmt::format("{}", run.num_parameters));

@@ -143,8 +143,10 @@ class MetricsReader {
     run_.higher_is_better = mode.empty() ? std::nullopt : std::optional(mode == "max");
     const auto& metrics = member_of(event, "metrics");
     if (!metrics.is_object() || metrics.empty()) return;
+    run_.metrics.clear();
     run_.percentages.clear();
     for (const auto& [name, metric] : metrics.items()) {
+      run_.metrics.insert(name);
       if (text_of(metric, "format") == "percent") run_.percentages.insert(name);
     }
   }

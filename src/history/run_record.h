@@ -62,7 +62,8 @@ struct RunRecord {
   // The metric that selects the best validation, and its direction; empty if an earlier version has written the file.
   std::string monitor;
   std::optional<bool> higher_is_better;
-  // The metrics that are shown in percent. Earlier versions did not write which.
+  // The metrics that the run measures, and those of them that are shown in percent. Earlier versions did not write which.
+  std::set<std::string> metrics = {"loss", "top1", "top5"};
   std::set<std::string> percentages = {"top1", "top5"};
   std::optional<Best> best;
   std::map<std::string, Series> train;       // by the name of the measurement: "loss", "lr", "images_per_second"

@@ -90,6 +90,8 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const auto parameters = network.model->parameters();
   parameter_bytes_ = bytes_of(parameters);
   model_bytes_ = parameter_bytes_ + bytes_of(network.model->buffers());
+  // Of layers that are not counted: the smallest batches.
+  if (flops == 0) flops = kMostFlops;
   // A step costs about three forward passes. The first one is not used: it fills the caches of the libraries.
   large_size_ = std::clamp(kMostFlops / std::max<int64_t>(1, 3 * flops), int64_t{3}, kLargestBatch);
   small_size_ = std::max<int64_t>(2, large_size_ / 2);

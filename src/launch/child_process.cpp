@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/exit_status.h"
 #include "trainer/error.h"
 #include "world/threads.h"
 
@@ -42,7 +43,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
                          int report_descriptor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have ended before prctl.
-  if (getppid() != parent) _exit(1);
+  if (getppid() != parent) end_process(1);
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, &child.signal_mask, nullptr);
   signal(SIGPIPE, SIG_DFL);
@@ -52,7 +53,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   if (is_ready) execve(child.program.c_str(), arguments, environment);
   const int reason = errno;
   [[maybe_unused]] const auto written = write(report_descriptor, &reason, sizeof reason);
-  _exit(127);
+  end_process(127);
 }
 
 }  // namespace

@@ -115,7 +115,11 @@ FrozenStatistics::FrozenStatistics(const torch::nn::Module& model) {
 FrozenStatistics::~FrozenStatistics() {
   for (const auto& layer : layers_) layer->set_updates_statistics(true);
   const torch::NoGradGuard no_grad;
-  for (const auto& [buffer, value] : saved_) buffer.copy_(value);
+  try {
+    for (const auto& [buffer, value] : saved_) buffer.copy_(value);
+  } catch (const c10::Error&) {
+    // Only of a device that has failed, which the pass has reported.
+  }
 }
 
 bool is_libtorch_batch_norm(const torch::nn::Module& module) {

@@ -26,6 +26,7 @@ class Arguments {
     if (!node_.input(index)->type()->isSubtypeOf(*c10::TensorType::get())) refuse("with a number in place of a tensor");
     return graph_.name_of(node_.input(index));
   }
+  size_t size() const { return node_.inputs().size(); }
   bool is_none(size_t index) const { return node_.input(index)->mustBeNone(); }
   Ints shape(size_t index) const { return graph_.shape_of(node_.input(index)); }
   int64_t integer(size_t index) const { return constant(index).toInt(); }
@@ -99,10 +100,12 @@ std::string addmm(const Arguments& arguments, Graph& graph) {
 }
 
 std::string transpose(const Arguments& arguments, Graph& graph) {
+  if (arguments.shape(0).size() != 2) arguments.refuse("of a tensor without two dimensions");
   return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", Ints{1, 0}}});
 }
 
 std::string mean(const Arguments& arguments, Graph& graph) {
+  if (arguments.size() != 4 || arguments.is_none(1) || !arguments.is_none(3)) arguments.refuse("over all dimensions or to another type");
   return graph.add_node("ReduceMean", {arguments.tensor(0)},
                         {{"axes", arguments.integers(1)}, {"keepdims", int64_t{arguments.boolean(2)}}});
 }

@@ -89,6 +89,13 @@ std::shared_ptr<models::Model> make_model(const config::Experiment& experiment, 
 void place_model(models::Model& model, const device::Placement& placement) {
   using device::ConvolutionChoice;
   model.to(placement.device, placement.dtype);
+  // As in Python's Module.to(), but not in LibTorch's, the counters of batches stay integers.
+  for (const auto& module : model.modules()) {
+    if (!nn::is_libtorch_batch_norm(*module)) continue;
+    for (auto& buffer : module->named_buffers(/*recurse=*/false)) {
+      if (buffer.key() == "num_batches_tracked") buffer.value().set_data(buffer.value().to(torch::kLong));
+    }
+  }
   for (auto& parameter : model.parameters()) {
     if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(placement.memory_format));
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "config/load.h"
-#include "config/yaml.h"
 #include "engine/init_from.h"
 #include "engine/run_state.h"
 #include "run/run_directory.h"
@@ -14,22 +13,6 @@
 #include "trainer/state.h"
 
 namespace trainer::session {
-namespace {
-
-// A checkpoint may come from anywhere, so what it names is not loaded.
-void refuse_missing_plugins(const Node& experiment, const std::string& path) {
-  const auto* plugins = experiment.kind == Node::Kind::kMap ? experiment.find("plugins") : nullptr;
-  if (plugins == nullptr) return;
-  for (const auto& plugin : plugins->value.items) {
-    if (is_plugin_loaded(plugin.text)) continue;
-    throw UsageError(
-        fmt::format("{}: its experiment needs the plug-in \"{}\", which is not loaded because a checkpoint names it; add --plugin {}", path,
-                    plugin.text, plugin.text));
-  }
-}
-
-}  // namespace
-
 std::filesystem::path find_in_run(const std::filesystem::path& folder,
                                   const std::function<std::filesystem::path(const std::filesystem::path& place)>& find) {
   for (const auto& place : {run::RunDirectory::checkpoint_folder_of(folder), folder}) {
@@ -57,8 +40,7 @@ bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find
 
 config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const {
   const auto text = state::View(tree_, path_).at("config").text();
-  refuse_missing_plugins(config::parse_yaml(text, path_ + ": config"), path_);
-  auto experiment = config::load_text(text, path_ + ": config", overrides, registries);
+  auto experiment = load_without_plugins(text, path_ + ": config", overrides, registries);
   adapt_to_earlier_version(experiment);
   experiment.model.init_from.clear();
   return experiment;

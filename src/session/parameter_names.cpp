@@ -114,8 +114,8 @@ void freeze(const config::Experiment& experiment, models::Model& model) {
     if (auto* layer = dynamic_cast<nn::BatchNorm2d*>(item.value().get())) layer->freeze_statistics();
     if (nn::is_libtorch_batch_norm(*item.value())) {
       throw UsageError(
-          fmt::format("{}: \"{}\" is a batch normalisation of LibTorch, which goes on with its statistics; leave it out, or make it with "
-                      "BuildContext::norm",
+          fmt::format("{}: \"{}\" is a batch normalisation of LibTorch, whose running statistics cannot be frozen; make it with "
+                      "BuildContext::norm, or name only other layers",
                       experiment.place_of("model.freeze"), item.key()));
     }
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/yaml.h"
 #include "trainer/error.h"
 #include "trainer/version.h"
 
@@ -36,9 +37,18 @@ Function function_of(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-}  // namespace
+// Which of the plug-ins that an experiment names are not loaded, and how to load them; empty: none is missing.
+std::string describe_missing_plugins(const Node& experiment) {
+  const auto* plugins = experiment.kind == Node::Kind::kMap ? experiment.find("plugins") : nullptr;
+  std::string options;
+  if (plugins == nullptr) return options;
+  for (const auto& plugin : plugins->value.items) {
+    if (!loaded_names().contains(fs::path(plugin.text).filename())) options += " --plugin " + plugin.text;
+  }
+  return options.empty() ? "" : "its plug-ins are loaded only if you name them: add" + options;
+}
 
-bool is_plugin_loaded(const std::string& file) { return loaded_names().contains(fs::path(file).filename()); }
+}  // namespace
 
 void load_plugin(const std::string& file) {
   static std::set<void*> loaded;
@@ -46,13 +56,15 @@ void load_plugin(const std::string& file) {
   const bool exists = fs::exists(file, unreadable);
   // It is never closed: components have functions in it.
   void* const library = dlopen(exists ? fs::absolute(file).c_str() : file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr && !exists) {
-    throw UsageError(fmt::format("there is no plug-in \"{}\"{}; build it, or correct its path", file,
-                                 file.find('/') == std::string::npos ? " in this folder, nor in those of LD_LIBRARY_PATH" : ""));
-  }
   if (library == nullptr) {
-    throw UsageError(
-        fmt::format("the plug-in cannot be loaded: {}; build it with the library of this program, version {}", dlerror(), kVersion));
+    const std::string reason = dlerror();
+    if (!exists && reason.starts_with(file + ": cannot open")) {
+      throw UsageError(
+          fmt::format("there is no plug-in \"{}\"{}; build it, or correct its path", file,
+                      file.find('/') == std::string::npos ? " in this folder, nor where the linker looks (LD_LIBRARY_PATH)" : ""));
+    }
+    throw UsageError(fmt::format("the plug-in \"{}\" cannot be loaded: {}; build it again with the library of this program, version {}",
+                                 file, reason, kVersion));
   }
   if (loaded.contains(library)) return;
   const auto version = function_of<const char* (*)()>(library, "trainer_plugin_version");
@@ -71,6 +83,16 @@ void load_plugin(const std::string& file) {
   }
   loaded.insert(library);
   loaded_names().insert(fs::path(file).filename());
+}
+
+config::Experiment load_without_plugins(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
+                                        const config::Registries& registries) {
+  try {
+    return config::load_text(text, source, overrides, registries);
+  } catch (const UsageError& error) {
+    const auto missing = describe_missing_plugins(config::parse_yaml(text, source));
+    throw UsageError(missing.empty() ? error.what() : fmt::format("{}; {}", error.what(), missing));
+  }
 }
 
 }  // namespace trainer::session

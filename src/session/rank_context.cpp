@@ -1,7 +1,6 @@
 #include "session/rank_context.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -299,8 +298,7 @@ ExitCode RankContext::end_failed(const std::exception& error) {
   if (process_->rank_env().world_size > 1 || placement_.cuda != nullptr) {
     // The other ranks detect the failure when this process's connections close; destructors would wait for the other ranks first. And
     // after an error of a GPU, freeing the memory that it used would fail in a destructor.
-    logger_->flush();
-    _exit(static_cast<int>(exit_code));
+    monitor.leave(exit_code);
   }
   monitor.end();
   groups_->shutdown();

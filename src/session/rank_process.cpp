@@ -2,7 +2,6 @@
 
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <thread>
@@ -44,14 +43,13 @@ RankProcess::RankProcess(const world::RankFlags& flags)
       logger_(set_up_process(rank_env_)),
       monitor_(rank_env_, logger_),
       watch_(monitor_.activity(), {.hang = hang_limit_alone(rank_env_, supervision::kDefaultHangLimit)}, logger_,
-             [this](const std::string& reason, ExitCode exit_code) { leave(reason, exit_code); }) {}
+             [this](const supervision::WatchVerdict& verdict) { leave(verdict.reason, verdict.exit_code); }) {}
 
 void RankProcess::set_hang_limit(std::chrono::seconds limit) {
   monitor_.set_hang_limit(limit);
   watch_.set_hang_limit(hang_limit_alone(rank_env_, limit));
 }
 
-// Without destructors, which would wait for the main thread.
 void RankProcess::leave(const std::string& reason, ExitCode exit_code) {
   const bool is_stopped = exit_code == ExitCode::kStopped;
   const auto text = is_stopped ? reason
@@ -60,8 +58,7 @@ void RankProcess::leave(const std::string& reason, ExitCode exit_code) {
   monitor_.report(text, is_stopped ? exit_code : ExitCode::kFailure);
   // The store may end with rank 0; the others, which were asked to stop too, would report that as a failure.
   if (is_stopped && rank_env_.rank == 0 && rank_env_.world_size > 1) std::this_thread::sleep_for(std::chrono::seconds(1));
-  logger_->flush();
-  _exit(static_cast<int>(exit_code));
+  monitor_.leave(exit_code);
 }
 
 ExitCode RankProcess::run(const std::function<ExitCode()>& work) {

@@ -52,13 +52,16 @@ FailureDetector::FailureDetector(c10d::Store& store, std::shared_ptr<const distr
                                  std::function<void(const Failure&)> on_failure)
     : options_(std::move(options)),
       interval_(interval_of(options_)),
-      missed_limit_(kMissedHeartbeats * interval_),
+      limits_{.rank = options_.rank,
+              .num_ranks = static_cast<int>(options_.ranks.size()),
+              .rank0_serves_store = options_.rank0_serves_store,
+              .hang = options_.hang_limit,
+              .missed = kMissedHeartbeats * interval_},
       activity_(std::move(activity)),
       on_failure_(std::move(on_failure)),
       store_(store.clone()),
-      log_(static_cast<int>(options_.ranks.size()), missed_limit_, Clock::now()),
-      last_digest_(Clock::now()),
-      last_answer_(last_digest_) {
+      log_(limits_.num_ranks, limits_.missed, Clock::now()),
+      knowledge_{.last_digest = Clock::now(), .last_answer = Clock::now()} {
   exchanger_ = std::thread([this] { exchange_until_finished(); });
   diagnoser_ = std::thread([this] { diagnose_until_finished(); });
 }
@@ -97,7 +100,7 @@ void FailureDetector::report_late(int rank, milliseconds duration) {
 std::optional<Failure> FailureDetector::first_failure() {
   std::unique_lock lock(mutex_);
   is_asked_ = true;
-  wait_until_known(lock, 2 * missed_limit_ + kConfirmTimeout);
+  wait_until_known(lock, 2 * limits_.missed + kConfirmTimeout);
   return failure_;
 }
 
@@ -115,7 +118,7 @@ void FailureDetector::suspect(const Failure& failure) {
 
 Failure FailureDetector::describe(Failure::Kind kind, int rank, Clock::duration duration) const {
   // The phase of another rank is read only when that rank is reported: last_seen_in().
-  auto where = rank == 0 ? describe_place(kind, digest_.rank0) : kUnknownPhase;
+  auto where = rank == 0 ? describe_place(kind, knowledge_.digest.rank0) : kUnknownPhase;
   if (rank == options_.rank) where = describe_place(kind, activity_->read());
   return {.kind = kind,
           .rank = rank,
@@ -165,10 +168,10 @@ void FailureDetector::exchange_heartbeats() {
   ++num_heartbeats_;
   const auto digest = options_.rank == 0 ? publish_digest() : send_heartbeat();
   const std::lock_guard lock(mutex_);
-  last_answer_ = Clock::now();
-  if (digest.number == digest_.number) return;
-  last_digest_ = last_answer_;
-  digest_ = digest;
+  knowledge_.last_answer = Clock::now();
+  if (digest.number == knowledge_.digest.number) return;
+  knowledge_.last_digest = knowledge_.last_answer;
+  knowledge_.digest = digest;
 }
 
 Digest FailureDetector::publish_digest() {
@@ -229,9 +232,10 @@ void FailureDetector::diagnose_until_finished() {
   while (!is_finished_) {
     const auto now = Clock::now();
     if (!failure_) {
-      if (auto found = diagnose(now)) suspect(*found);
+      knowledge_.has_lost_connection = is_asked_;
+      if (const auto found = diagnose(knowledge_, limits_, now)) suspect(describe(found->kind, found->rank, found->duration));
       // The store does not answer.
-      if (suspected_ && now - suspected_at_ > missed_limit_ + kConfirmTimeout) {
+      if (suspected_ && now - suspected_at_ > limits_.missed + kConfirmTimeout) {
         failure_ = suspected_;
         all_know_ = true;
         changed_.notify_all();
@@ -248,31 +252,6 @@ void FailureDetector::diagnose_until_finished() {
     }
     changed_.wait_for(lock, interval_);
   }
-}
-
-std::optional<Failure> FailureDetector::diagnose(Clock::time_point now) const {
-  const Clock::duration limit = options_.hang_limit;
-  // Once a connection is lost, a rank without heartbeats counts as ended.
-  const auto silence_limit = is_asked_ ? missed_limit_ : limit;
-  const auto silent = [&](int rank, Clock::duration silence) {
-    return describe(is_asked_ && silence < limit ? Failure::Kind::kEnded : Failure::Kind::kSilent, rank, limit);
-  };
-  if (options_.rank != 0) {
-    if (options_.rank0_serves_store && now - last_answer_ > limit) return describe(Failure::Kind::kSilent, 0, limit);
-    // While the store does not answer, the state of rank 0 is unknown.
-    const auto silence = last_answer_ - last_digest_;
-    if (silence > silence_limit) return silent(0, silence);
-  }
-  // An old digest does not show the ranks' current state: do not blame a rank for delays of rank 0 or the store.
-  if (now - last_digest_ > missed_limit_) return std::nullopt;
-  // In a run without a secret, anyone who reaches the store can write to it.
-  const auto is_rank = [this](int rank) { return rank >= 0 && static_cast<size_t>(rank) < options_.ranks.size(); };
-  const auto& [rank, duration] = digest_.silent;
-  if (is_rank(rank) && rank != options_.rank && duration > silence_limit) return silent(rank, duration);
-  if (is_rank(digest_.stuck.rank) && digest_.stuck.duration > limit)
-    return describe(Failure::Kind::kStuck, digest_.stuck.rank, digest_.stuck.duration);
-  if (digest_.all_wait > limit) return describe(Failure::Kind::kAllWait, options_.rank, digest_.all_wait);
-  return std::nullopt;
 }
 
 }  // namespace trainer::supervision

@@ -64,14 +64,13 @@ class FailureDetector {
   // Runs on a thread that nothing blocks.
   void diagnose_until_finished();
   // The functions below are called with the mutex locked.
-  std::optional<Failure> diagnose(Clock::time_point now) const;
   Failure describe(Failure::Kind kind, int rank, Clock::duration duration = {}) const;
   void suspect(const Failure& failure);
   void wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration timeout);
 
   const FailureDetectorOptions options_;
   const std::chrono::milliseconds interval_;  // between two heartbeats
-  const Clock::duration missed_limit_;        // a rank without a heartbeat for longer has missed several
+  const DiagnosisLimits limits_;
   const std::shared_ptr<const distributed::Activity> activity_;
   const std::function<void(const Failure&)> on_failure_;
 
@@ -85,9 +84,7 @@ class FailureDetector {
 
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  Digest digest_;
-  Clock::time_point last_digest_;     // when a new one was read
-  Clock::time_point last_answer_;     // of the store
+  Knowledge knowledge_;
   std::optional<Failure> suspected_;  // this rank's own diagnosis
   Clock::time_point suspected_at_;
   std::optional<Failure> failure_;  // what all ranks report

@@ -2,11 +2,11 @@
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <system_error>
 
 #include "base/crash.h"
+#include "base/exit_status.h"
 #include "base/text.h"
 #include "distributed/first_line.h"
 #include "distributed/store_json.h"
@@ -74,7 +74,7 @@ void FailureMonitor::begin(const distributed::Meeting& meeting) {
     logger_->log(is_own ? spdlog::level::err : spdlog::level::debug, "threads of this rank, in {}:\n{}", describe(activity_->read()),
                  stacks_of_all_threads());
     const bool is_cause = failure.kind == Failure::Kind::kStuck || failure.kind == Failure::Kind::kLate;
-    leave(to_string(failure), is_cause && is_own);
+    leave_because(to_string(failure), is_cause && is_own);
   };
   const std::lock_guard lock(mutex_);
   detector_ = std::make_unique<FailureDetector>(*meeting.store, activity_, std::move(options), on_failure);
@@ -93,7 +93,7 @@ void FailureMonitor::receive(const launch::LauncherMessage& message) {
     changed_.notify_all();
     return;
   }
-  if (!detector_) leave(to_string(in_start_up(Failure::Kind::kEnded, message, message.detail)), /*is_own=*/false);
+  if (!detector_) leave_because(to_string(in_start_up(Failure::Kind::kEnded, message, message.detail)), /*is_own=*/false);
   detector_->report_ended(message.rank, message.detail);
 }
 
@@ -103,7 +103,7 @@ void FailureMonitor::wait_for_stopped_rank() {
     if (!stopped_) {
       changed_.wait(lock);
     } else if (changed_.wait_until(lock, stopped_at_ + hang_limit_) == std::cv_status::timeout && stopped_ && !detector_) {
-      leave(to_string(in_start_up(Failure::Kind::kSilent, *stopped_, format_duration(hang_limit_))), /*is_own=*/false);
+      leave_because(to_string(in_start_up(Failure::Kind::kSilent, *stopped_, format_duration(hang_limit_))), /*is_own=*/false);
     }
   }
 }
@@ -113,12 +113,14 @@ void FailureMonitor::report(const std::string& text, ExitCode exit_code) {
   write_error_file(error_file_, text, exit_code);
 }
 
-void FailureMonitor::leave(const std::string& text, bool is_own) {
-  const auto line = text + std::string(launch::kThisRankExits);
-  logger_->error("{}", line);
-  write_error_file(error_file_, line, is_own ? ExitCode::kFailure : ExitCode::kPeer);
+void FailureMonitor::leave(ExitCode exit_code) {
   logger_->flush();
-  _exit(static_cast<int>(ExitCode::kPeer));
+  end_process(exit_code);
+}
+
+void FailureMonitor::leave_because(const std::string& failure, bool is_own) {
+  report(failure + std::string(launch::kThisRankExits), is_own ? ExitCode::kFailure : ExitCode::kPeer);
+  leave(ExitCode::kPeer);
 }
 
 std::string FailureMonitor::explain(const std::exception& error) {
@@ -148,8 +150,7 @@ std::string FailureMonitor::explain(const std::exception& error) {
 
 void FailureMonitor::leave_after_lost_connection(const std::string& error) {
   report(explain(PeerError(error)), ExitCode::kPeer);
-  logger_->flush();
-  _exit(static_cast<int>(ExitCode::kPeer));
+  leave(ExitCode::kPeer);
 }
 
 void FailureMonitor::end() {

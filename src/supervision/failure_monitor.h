@@ -36,6 +36,9 @@ class FailureMonitor {
   std::string explain(const std::exception& error);
   // Logs the error that ends this rank, and writes it to torchrun's error file. Empty text: another rank reports it.
   void report(const std::string& text, ExitCode exit_code);
+  // Ends the process once its log is written: connections that close tell the other ranks, and destructors would wait for these or for the
+  // main thread.
+  [[noreturn]] void leave(ExitCode exit_code);
   // NCCL has reported, as `error`, that a connection broke: ends the process.
   [[noreturn]] void leave_after_lost_connection(const std::string& error);
   // The run ends normally.
@@ -45,7 +48,7 @@ class FailureMonitor {
   void receive(const launch::LauncherMessage& message);
   // Until all ranks have met, nothing else detects a stopped rank.
   void wait_for_stopped_rank();
-  [[noreturn]] void leave(const std::string& text, bool is_own);
+  [[noreturn]] void leave_because(const std::string& failure, bool is_own);
 
   const int rank_;
   const bool launcher_serves_store_;

@@ -45,4 +45,33 @@ Digest HeartbeatLog::digest(const std::vector<Heartbeat>& heartbeats, Clock::tim
   return digest;
 }
 
+std::optional<Diagnosis> diagnose(const Knowledge& knowledge, const DiagnosisLimits& limits, Clock::time_point now) {
+  const auto& digest = knowledge.digest;
+  // Once a connection is lost, a rank without heartbeats counts as ended.
+  const auto silence_limit = knowledge.has_lost_connection ? limits.missed : limits.hang;
+  const auto silent = [&](int rank, Clock::duration silence) {
+    const bool has_ended = knowledge.has_lost_connection && silence < limits.hang;
+    return Diagnosis{.kind = has_ended ? Failure::Kind::kEnded : Failure::Kind::kSilent, .rank = rank, .duration = limits.hang};
+  };
+  if (limits.rank != 0) {
+    if (limits.rank0_serves_store && now - knowledge.last_answer > limits.hang) {
+      return Diagnosis{.kind = Failure::Kind::kSilent, .rank = 0, .duration = limits.hang};
+    }
+    // While the store does not answer, the state of rank 0 is unknown.
+    const auto silence = knowledge.last_answer - knowledge.last_digest;
+    if (silence > silence_limit) return silent(0, silence);
+  }
+  // An old digest does not show the ranks' current state: do not blame a rank for delays of rank 0 or the store.
+  if (now - knowledge.last_digest > limits.missed) return std::nullopt;
+  // In a run without a secret, anyone who reaches the store can write to it.
+  const auto is_rank = [&](int rank) { return rank >= 0 && rank < limits.num_ranks; };
+  const auto& [rank, duration] = digest.silent;
+  if (is_rank(rank) && rank != limits.rank && duration > silence_limit) return silent(rank, duration);
+  if (is_rank(digest.stuck.rank) && digest.stuck.duration > limits.hang) {
+    return Diagnosis{.kind = Failure::Kind::kStuck, .rank = digest.stuck.rank, .duration = digest.stuck.duration};
+  }
+  if (digest.all_wait > limits.hang) return Diagnosis{.kind = Failure::Kind::kAllWait, .rank = limits.rank, .duration = digest.all_wait};
+  return std::nullopt;
+}
+
 }  // namespace trainer::supervision

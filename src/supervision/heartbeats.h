@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "distributed/activity.h"
+#include "supervision/failure.h"
 
 template <>
 struct nlohmann::adl_serializer<std::chrono::milliseconds> {
@@ -45,6 +47,31 @@ struct Digest {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Heartbeat, state, number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Digest::Longest, rank, duration)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Digest, number, rank0, silent, stuck, all_wait)
+
+// What a rank knows of the others at a moment.
+struct Knowledge {
+  Digest digest = {};
+  Clock::time_point last_digest = {};  // when a new one was read
+  Clock::time_point last_answer = {};  // of the store
+  bool has_lost_connection = false;
+};
+
+struct DiagnosisLimits {
+  int rank = 0;
+  int num_ranks = 1;
+  bool rank0_serves_store = true;  // the store ends with rank 0
+  Clock::duration hang = {};       // without progress, or without an answer
+  Clock::duration missed = {};     // a rank without a heartbeat for longer has missed several
+};
+
+struct Diagnosis {
+  Failure::Kind kind = Failure::Kind::kSilent;
+  int rank = 0;
+  Clock::duration duration = {};
+};
+
+// The failure that a rank concludes at `now` from what it knows; empty: none.
+std::optional<Diagnosis> diagnose(const Knowledge& knowledge, const DiagnosisLimits& limits, Clock::time_point now);
 
 // Rank 0's record of when the heartbeats of each rank changed. Not thread-safe.
 class HeartbeatLog {

@@ -17,8 +17,23 @@ constexpr milliseconds kInterval{100};
 
 }  // namespace
 
+std::optional<WatchVerdict> judge(const WatchLimits& limits, const MainThreadState& thread) {
+  const auto place = [&] { return describe_with_file(thread.activity); };
+  // In training, a step or a checkpoint may take longer; the training loop ends the run after it.
+  const bool is_start_up = thread.activity.phase == distributed::Phase::kStartUp || thread.activity.phase == distributed::Phase::kConnect;
+  const bool is_late = thread.since_stop && (*thread.since_stop >= limits.stop || thread.is_stop_repeated);
+  if (is_late && (is_start_up || thread.with_file >= limits.stop)) {
+    return WatchVerdict{.reason = fmt::format("stopped on request in {}", place()), .exit_code = ExitCode::kStopped};
+  }
+  if (limits.hang > milliseconds(0) && thread.with_file > limits.hang) {
+    return WatchVerdict{.reason = fmt::format("no progress for {} in {}", format_duration(thread.with_file), place()),
+                        .exit_code = ExitCode::kPeer};
+  }
+  return std::nullopt;
+}
+
 MainThreadWatch::MainThreadWatch(std::shared_ptr<const distributed::Activity> activity, WatchLimits limits, std::shared_ptr<Logger> logger,
-                                 std::function<void(const std::string&, ExitCode)> end)
+                                 std::function<void(const WatchVerdict&)> end)
     : activity_(std::move(activity)), logger_(std::move(logger)), end_(std::move(end)), limits_(limits), thread_([this] { watch(); }) {}
 
 MainThreadWatch::~MainThreadWatch() {
@@ -41,21 +56,15 @@ void MainThreadWatch::watch() {
 }
 
 bool MainThreadWatch::check() {
-  const auto state = activity_->read();
   const auto file = current_file_access();
-  const bool uses_file = !file.text.empty();
   const auto with_file =
-      uses_file ? std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - file.since) : milliseconds(0);
-  // In training, a step or a checkpoint may take longer; the training loop ends the run after it.
-  const bool is_start_up = state.phase == distributed::Phase::kStartUp || state.phase == distributed::Phase::kConnect;
-  const auto since_stop = time_since_stop_signal();
-  const bool is_late = since_stop && (*since_stop >= limits_.stop || is_stop_repeated());
-  if (is_late && (is_start_up || with_file >= limits_.stop)) {
-    end_(fmt::format("stopped on request in {}", describe_with_file(state)), ExitCode::kStopped);
-    return true;
-  }
-  if (limits_.hang > milliseconds(0) && with_file > limits_.hang) {
-    end_(fmt::format("no progress for {} in {}", format_duration(with_file), describe_with_file(state)), ExitCode::kPeer);
+      file.text.empty() ? milliseconds(0) : std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - file.since);
+  const auto verdict = judge(limits_, {.activity = activity_->read(),
+                                       .with_file = with_file,
+                                       .since_stop = time_since_stop_signal(),
+                                       .is_stop_repeated = is_stop_repeated()});
+  if (verdict) {
+    end_(*verdict);
     return true;
   }
   if (with_file > limits_.slow_file && file_warned_of_ != file.num_changes) {

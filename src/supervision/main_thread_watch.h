@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -25,12 +26,27 @@ struct WatchLimits {
   std::chrono::milliseconds hang{0};
 };
 
+// What the main thread does at a moment.
+struct MainThreadState {
+  distributed::ActivityState activity = {};
+  std::chrono::milliseconds with_file{0};                    // how long with activity.file, if there is one
+  std::optional<std::chrono::milliseconds> since_stop = {};  // since the first stop request
+  bool is_stop_repeated = false;
+};
+
+struct WatchVerdict {
+  std::string reason = {};
+  ExitCode exit_code = ExitCode::kPeer;  // kStopped after a stop request
+};
+
+// Whether the process has to end, and why.
+std::optional<WatchVerdict> judge(const WatchLimits& limits, const MainThreadState& thread);
+
 class MainThreadWatch {
  public:
-  // Watches until its destruction, on another thread. `end` is called at most once, with the reason and the exit code (kStopped after a
-  // stop request, else kPeer), and has to end the process.
+  // Judges the main thread until its destruction, on another thread. `end` is called at most once, and has to end the process.
   MainThreadWatch(std::shared_ptr<const distributed::Activity> activity, WatchLimits limits, std::shared_ptr<Logger> logger,
-                  std::function<void(const std::string& reason, ExitCode exit_code)> end);
+                  std::function<void(const WatchVerdict&)> end);
   ~MainThreadWatch();
 
   // `limit` replaces WatchLimits::hang.
@@ -43,7 +59,7 @@ class MainThreadWatch {
 
   const std::shared_ptr<const distributed::Activity> activity_;
   const std::shared_ptr<Logger> logger_;
-  const std::function<void(const std::string&, ExitCode)> end_;
+  const std::function<void(const WatchVerdict&)> end_;
   uint64_t file_warned_of_ = 0;  // the number of changes at the last warning; used by the thread only
   std::mutex mutex_;             // guards the members below
   std::condition_variable changed_;

@@ -1,4 +1,4 @@
-"""Writes what torchvision's transforms of batches give, for tests/unit/input/batch_transforms_test.cpp.
+"""Writes what torchvision's transforms of batches give, for tests/unit/data/batch_transforms_test.cpp.
 
 batch_transforms.txt: results with fixed random numbers. Each line: the list in YAML, the dtype, the seed of PyTorch's CPU generator, and the
 FNV-1a (64 bits) of the bytes of the mixed images and of the probabilities of the classes. The images are contiguous, [5, 3, 7, 6].

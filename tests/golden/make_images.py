@@ -1,6 +1,6 @@
 """Writes images/: small image files, and beside each one NAME.ppm with its pixels as Pillow reads them; and jpegs/: larger JPEG files, of
 which parts are decoded; and refused_images/: files in forms that Pillow reads and the program refuses by name. For
-tests/unit/input/image_file_test.cpp.
+tests/unit/data/image_file_test.cpp.
 
 What Pillow cannot write (interlaced PNG, some bit depths, 16-bit and run-length encoded BMP, tiles and planes of TIFF) is put together here.
 """

@@ -1,4 +1,4 @@
-"""Writes operations.txt, blurs.txt and magnitudes.txt for tests/unit/input/operations_test.cpp: what torchvision's operations make of PIL
+"""Writes operations.txt, blurs.txt and magnitudes.txt for tests/unit/data/operations_test.cpp: what torchvision's operations make of PIL
 images, and its magnitudes of augmentations.
 
 Each line of operations.txt: the image's height, width and channels, the operation with its argument or a list of transforms in YAML, and

@@ -1,4 +1,4 @@
-"""Writes resampling.txt: checksums of images that torchvision resized and cropped with Pillow, for tests/unit/input/resample_test.cpp.
+"""Writes resampling.txt: checksums of images that torchvision resized and cropped with Pillow, for tests/unit/data/resample_test.cpp.
 
 Each line: the image's height and width, a list of transforms in YAML or the box and size of a crop that is resized, and the FNV-1a (64
 bits) of the resulting pixels, row by row, channels interleaved.

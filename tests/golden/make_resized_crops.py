@@ -1,4 +1,4 @@
-"""Writes resized_crops.txt: how often torchvision's RandomResizedCrop draws which boxes, for tests/unit/input/resized_crop_box_test.cpp.
+"""Writes resized_crops.txt: how often torchvision's RandomResizedCrop draws which boxes, for tests/unit/data/resized_crop_box_test.cpp.
 
 Each line: height and width of the image, scale, ratio, and the counts of 20,000 boxes by height and width (in eighths of the image's) and by
 the distance of the top and left edges (in quarters of what is possible).

@@ -1,4 +1,4 @@
-"""Writes transforms.txt: checksums of two images transformed by torchvision, for tests/unit/input/image_write_test.cpp.
+"""Writes transforms.txt: checksums of two images transformed by torchvision, for tests/unit/data/image_write_test.cpp.
 
 Each line: image, padding mode, padding, crop's top, left and size, flipped, FNV-1a (64 bits) of the normalised float32 image's bytes.
 """

@@ -1,4 +1,4 @@
-"""Compares tests/golden/sampler_orders.json, which unit.input checks against the program, with the samplers of the installed Python."""
+"""Compares tests/golden/sampler_orders.json, which unit.data checks against the program, with the samplers of the installed Python."""
 
 import json
 import pathlib

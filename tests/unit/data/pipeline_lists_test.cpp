@@ -25,16 +25,18 @@ TEST(PipelineLists, ListsThatCannotBeAppliedAreRefused) {
       {"[random_crop: {size: 8, padding: 24, padding_mode: reflect}]",
        "transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which has 32 x 24 pixels"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
-       "transform normalize: it is number 1 of 2 in its list; it must be the last, but for random_erasing and cutout"},
+       "transform normalize: it is number 1 of 2 in its list; it must be the last, but for those that erase, such as random_erasing and "
+       "cutout"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]", "it must be the last"},
       {"[normalize: {mean: [0.5], std: [1, 1]}]",
        "transform normalize: mean has 1 value and std 2, but the images have 3 channels; give one value for each channel"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1e-60, 1]}]",
        "transform normalize: mean 0 and std 1e-60 make values that float32 cannot hold; pixel values lie between 0 and 1"},
       {"[cutout: {size: 4}, random_horizontal_flip]",
-       "transform cutout: it is number 1 of 2 in its list; only random_erasing and cutout may follow it"},
+       "transform cutout: it is number 1 of 2 in its list; only transforms that erase, such as random_erasing and cutout, may follow it"},
       {"[random_erasing, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]",
-       "transform random_erasing: it is number 1 of 2 in its list; only random_erasing and cutout may follow it"},
+       "transform random_erasing: it is number 1 of 2 in its list; only transforms that erase, such as random_erasing and cutout, may "
+       "follow it"},
       {"[random_crop: {size: 8}, gaussian_blur: {kernel_size: [3, 17]}]",
        "transform gaussian_blur: half of kernel_size must be smaller than the image, which has 8 x 8 pixels"},
   };
@@ -74,7 +76,8 @@ TEST(PipelineLists, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
       {"[random_horizontal_flip, normalize: {mean: [0], std: [1]}]",
        {"error 1: transform normalize: mean has 1 value and std 1, but the images have 3 channels; give one value for each channel"}},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
-       {"error 0: transform normalize: it is number 1 of 2 in its list; it must be the last, but for random_erasing and cutout"}},
+       {"error 0: transform normalize: it is number 1 of 2 in its list; it must be the last, but for those that erase, such as "
+        "random_erasing and cutout"}},
   };
   for (const auto& [yaml, lines] : lists) EXPECT_EQ(findings_of(yaml, image_info(3, 32, 24)), lines) << yaml;
   const DatasetInfo vectors{.shape = {8}, .is_image = false};

@@ -219,7 +219,8 @@ TEST(CheckComponents, TransformsThatCannotBeAppliedAreReportedAtTheirPlace) {
        "4; choose a smaller size or more padding"},
       {{fits, "dataset.train_transforms[0]={normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]}}"},
        "command line: dataset.train_transforms[0]: transform normalize: it is number 1 of 2 in its list; it must be the last, but for "
-       "random_erasing and cutout"},
+       "those "
+       "that erase, such as random_erasing and cutout"},
       {{fits, "dataset.validation_transforms=[{normalize: {mean: [0.5], std: [0.5, 0.5]}}]"},
        "command line: dataset.validation_transforms[0]: transform normalize: mean has 1 value and std 2, but the images have 3 channels; "
        "give one value for each channel"},

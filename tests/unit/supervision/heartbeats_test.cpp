@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace trainer::supervision {
 namespace {
@@ -120,6 +122,87 @@ TEST(Digest, DoesNotGrowWithTheNumberOfRanks) {
     return nlohmann::json(log.digest(std::vector<Heartbeat>(static_cast<size_t>(num_ranks)), now)).dump().size();
   };
   EXPECT_EQ(size_of(1000), size_of(2));
+}
+
+class DiagnoseTest : public ::testing::Test {
+ protected:
+  // "rank 2 silent"; "nothing" without a failure.
+  std::string diagnosis(Clock::duration since_start = 0s) const {
+    const auto found = diagnose(knowledge_, limits_, start_ + since_start);
+    if (!found) return "nothing";
+    const std::map<Failure::Kind, std::string> names = {{Failure::Kind::kEnded, "ended"},
+                                                        {Failure::Kind::kSilent, "silent"},
+                                                        {Failure::Kind::kStuck, "stuck"},
+                                                        {Failure::Kind::kAllWait, "all wait"}};
+    return "rank " + std::to_string(found->rank) + " " + names.at(found->kind);
+  }
+
+  const Clock::time_point start_ = Clock::now();
+  Knowledge knowledge_{.last_digest = start_, .last_answer = start_};
+  DiagnosisLimits limits_{.rank = 1, .num_ranks = 3, .rank0_serves_store = true, .hang = 60s, .missed = 1s};
+};
+
+TEST_F(DiagnoseTest, ARankIsSilentAfterTheHangLimitAndHasEndedEarlierOnceAConnectionIsLost) {
+  knowledge_.digest.silent = {2, 59s};
+  EXPECT_EQ(diagnosis(), "nothing");
+  knowledge_.digest.silent.duration = 61s;
+  EXPECT_EQ(diagnosis(), "rank 2 silent");
+  knowledge_.has_lost_connection = true;
+  knowledge_.digest.silent.duration = 900ms;
+  EXPECT_EQ(diagnosis(), "nothing");
+  knowledge_.digest.silent.duration = 2s;
+  EXPECT_EQ(diagnosis(), "rank 2 ended");
+}
+
+TEST_F(DiagnoseTest, ARankNeverCallsItselfSilentNorOneThatDoesNotExist) {
+  knowledge_.digest.silent = {1, 1h};
+  EXPECT_EQ(diagnosis(), "nothing");
+  knowledge_.digest.silent = {7, 1h};
+  knowledge_.digest.stuck = {-3, 1h};
+  EXPECT_EQ(diagnosis(), "nothing");
+}
+
+TEST_F(DiagnoseTest, AnOldDigestBlamesNobody) {
+  knowledge_.digest.silent = {2, 1h};
+  EXPECT_EQ(diagnosis(2s), "nothing");
+}
+
+TEST_F(DiagnoseTest, Rank0IsSilentWhenItsStoreOrItsDigestsStop) {
+  EXPECT_EQ(diagnosis(59s), "nothing");
+  EXPECT_EQ(diagnosis(61s), "rank 0 silent");
+  // The store is served by a launcher, and answers.
+  limits_.rank0_serves_store = false;
+  EXPECT_EQ(diagnosis(61s), "nothing");
+  knowledge_.last_answer = start_ + 61s;
+  EXPECT_EQ(diagnosis(61s), "rank 0 silent");
+  knowledge_.last_answer = start_ + 2s;
+  knowledge_.has_lost_connection = true;
+  EXPECT_EQ(diagnosis(2s), "rank 0 ended");
+}
+
+TEST_F(DiagnoseTest, RanksWithoutProgress) {
+  knowledge_.digest.stuck = {2, 60s};
+  EXPECT_EQ(diagnosis(), "nothing");
+  knowledge_.digest.stuck.duration = 61s;
+  EXPECT_EQ(diagnosis(), "rank 2 stuck");
+  knowledge_.digest.stuck = {};
+  knowledge_.digest.all_wait = 61s;
+  EXPECT_EQ(diagnosis(), "rank 1 all wait");
+}
+
+// A start-up longer than the limit, then steps that are shorter.
+TEST_F(DiagnoseTest, ProgressAndALongStartAreNotFailures) {
+  HeartbeatLog log(3, limits_.missed, start_);
+  std::vector<Heartbeat> heartbeats(3);
+  for (int second = 1; second <= 600; ++second) {
+    const auto now = start_ + std::chrono::seconds(second);
+    for (auto& heartbeat : heartbeats) {
+      ++heartbeat.number;
+      if (second > 120 && second % 50 == 0) heartbeat.state = {.phase = Phase::kStep, .num_changes = static_cast<uint64_t>(second)};
+    }
+    knowledge_ = {.digest = log.digest(heartbeats, now), .last_digest = now, .last_answer = now};
+    EXPECT_FALSE(diagnose(knowledge_, limits_, now)) << second;
+  }
 }
 
 }  // namespace
