@@ -34,11 +34,12 @@
 #include "trainer/transform.h"
 #include "trainer/version.h"
 
+// What a plug-in was built with; the program compares it with its own.
+#define TRAINER_PLUGIN_VERSION TRAINER_VERSION " with LibTorch " TORCH_VERSION
+
 // Begins the function that registers the components of a plug-in, which is called once. The version is checked before.
-#define TRAINER_PLUGIN()                                                           \
-  extern "C" [[gnu::visibility("default")]] const char* trainer_plugin_version() { \
-    return TRAINER_VERSION " with LibTorch " TORCH_VERSION;                        \
-  }                                                                                \
+#define TRAINER_PLUGIN()                                                                                            \
+  extern "C" [[gnu::visibility("default")]] const char* trainer_plugin_version() { return TRAINER_PLUGIN_VERSION; } \
   extern "C" [[gnu::visibility("default")]] void trainer_plugin_register()
 
 namespace trainer {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <string>
 
 #include "trainer/error.h"
@@ -8,6 +9,9 @@ namespace trainer {
 
 // How a process has ended: "was killed by signal 9 (Killed)", "ended with exit code 1". `status`: from waitpid.
 std::string describe_end(int status);
+
+// That of an Error; kFailure for other exceptions.
+ExitCode exit_code_of(const std::exception& error);
 
 // Ends the process at once: without destructors, which could wait for other threads or ranks, and without writing out buffers. All code
 // that ends a process calls this function. It may be called in a signal handler and after fork.

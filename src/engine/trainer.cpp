@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "base/exit_status.h"
 #include "engine/failure_message.h"
 #include "trainer/error.h"
 
@@ -81,8 +82,7 @@ void Trainer::end_together(const std::string& reason, const std::string& message
   } catch (const std::exception& error) {
     if (!is_first || ranks.world->size() == 1) throw;
     problem = error.what();
-    const auto* own = dynamic_cast<const Error*>(&error);
-    exit_code = own != nullptr ? own->exit_code() : ExitCode::kFailure;
+    exit_code = exit_code_of(error);
   }
   problem = ranks.world->broadcast_bytes(problem);
   if (is_first && !problem.empty()) throw AgreedError(problem, exit_code);

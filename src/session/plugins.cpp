@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <torch/version.h>
 
 #include <filesystem>
 #include <set>
@@ -11,14 +10,12 @@
 
 #include "config/yaml.h"
 #include "trainer/error.h"
-#include "trainer/version.h"
+#include "trainer/registry.h"
 
 namespace trainer::session {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kVersion = TRAINER_VERSION " with LibTorch " TORCH_VERSION;
 
 // What has to be equal in a plug-in: below 1.0, the third number of the version is not part of the interface.
 std::string interface_of(std::string_view version) {
@@ -39,7 +36,7 @@ Function function_of(void* library, const char* name) {
 
 // Which of the plug-ins that an experiment names are not loaded, and how to load them; empty: none is missing.
 std::string describe_missing_plugins(const Node& experiment) {
-  const auto* plugins = experiment.kind == Node::Kind::kMap ? experiment.find("plugins") : nullptr;
+  const auto* plugins = experiment.find("plugins");
   std::string options;
   if (plugins == nullptr) return options;
   for (const auto& plugin : plugins->value.items) {
@@ -64,7 +61,7 @@ void load_plugin(const std::string& file) {
                       file.find('/') == std::string::npos ? " in this folder, nor where the linker looks (LD_LIBRARY_PATH)" : ""));
     }
     throw UsageError(fmt::format("the plug-in \"{}\" cannot be loaded: {}; build it again with the library of this program, version {}",
-                                 file, reason, kVersion));
+                                 file, reason, TRAINER_PLUGIN_VERSION));
   }
   if (loaded.contains(library)) return;
   const auto version = function_of<const char* (*)()>(library, "trainer_plugin_version");
@@ -72,9 +69,9 @@ void load_plugin(const std::string& file) {
   if (version == nullptr || add_components == nullptr) {
     throw UsageError(fmt::format("\"{}\" is not a plug-in of trainer; it has no function that begins with TRAINER_PLUGIN()", file));
   }
-  if (interface_of(version()) != interface_of(kVersion)) {
+  if (interface_of(version()) != interface_of(TRAINER_PLUGIN_VERSION)) {
     throw UsageError(fmt::format("the plug-in \"{}\" was built for trainer {}, and this is trainer {}; build it again with this version",
-                                 file, version(), kVersion));
+                                 file, version(), TRAINER_PLUGIN_VERSION));
   }
   try {
     add_components();
@@ -91,7 +88,8 @@ config::Experiment load_without_plugins(const std::string& text, const std::stri
     return config::load_text(text, source, overrides, registries);
   } catch (const UsageError& error) {
     const auto missing = describe_missing_plugins(config::parse_yaml(text, source));
-    throw UsageError(missing.empty() ? error.what() : fmt::format("{}; {}", error.what(), missing));
+    if (missing.empty()) throw;
+    throw UsageError(fmt::format("{}; {}", error.what(), missing));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "base/exit_status.h"
 #include "base/plural.h"
 #include "base/text.h"
 #include "checkpoint/store.h"

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/crash.h"
+#include "base/exit_status.h"
 #include "base/signal.h"
 #include "config/sections/distributed.h"
 #include "distributed/rank_info.h"
@@ -67,11 +68,6 @@ ExitCode RankProcess::run(const std::function<ExitCode()>& work) {
   } catch (const std::exception& error) {
     throw Error(monitor_.explain(error), exit_code_of(error));
   }
-}
-
-ExitCode exit_code_of(const std::exception& error) {
-  const auto* own_error = dynamic_cast<const Error*>(&error);
-  return own_error != nullptr ? own_error->exit_code() : ExitCode::kFailure;
 }
 
 }  // namespace trainer::session

@@ -37,7 +37,4 @@ class RankProcess {
   supervision::MainThreadWatch watch_;
 };
 
-// That of an Error; kFailure for other exceptions.
-ExitCode exit_code_of(const std::exception& error);
-
 }  // namespace trainer::session

@@ -129,8 +129,7 @@ std::string FailureMonitor::explain(const std::exception& error) {
   const bool is_foreign = dynamic_cast<const c10::Error*>(&error) != nullptr || dynamic_cast<const std::system_error*>(&error) != nullptr;
   if (is_foreign) return explain(Error(distributed::first_line(error)));
   if (dynamic_cast<const AgreedError*>(&error) != nullptr) return error.what();
-  const auto* ours = dynamic_cast<const Error*>(&error);
-  const bool is_lost = ours != nullptr && ours->exit_code() == ExitCode::kPeer;
+  const bool is_lost = exit_code_of(error) == ExitCode::kPeer;
   if (!detector_) {
     // The launcher knows which rank was lost, and its message ends this process.
     if (is_lost && launcher_messages_) std::this_thread::sleep_for(kMessageTimeout);
