@@ -37,7 +37,7 @@ class Cifar : public data::Dataset {
 
   data::Sample read(int64_t index, data::Scratch&) const override {
     const uint8_t* label = records_[static_cast<size_t>(index)] + label_offset_;
-    return {.image = data::ImageView::whole(label + 1, kChannels, kSide, kSide), .values = {}, .label = *label, .target = {}};
+    return {.image = data::ImageView::whole(label + 1, kChannels, kSide, kSide), .target = {.label = *label}};
   }
 
   void list(const std::function<void(const ListedSample&)>& use) const override {

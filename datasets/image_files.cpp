@@ -52,8 +52,7 @@ class ImageFiles : public data::Dataset {
   }
 
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
-    return {
-        .image = {}, .encoded = read_bytes(images_.path(index), scratch.bytes), .values = {}, .label = images_.label(index), .target = {}};
+    return {.encoded = read_bytes(images_.path(index), scratch.bytes), .target = {.label = images_.label(index)}};
   }
 
  private:

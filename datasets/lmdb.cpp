@@ -47,7 +47,7 @@ class Lmdb : public data::Dataset {
 
   data::Sample read(int64_t index, data::Scratch&) const override {
     auto sample = read_entry(find(index));
-    sample.label = label(index);
+    sample.target.label = label(index);
     return sample;
   }
   int64_t label(int64_t index) const override {

@@ -44,9 +44,7 @@ class Mnist : public data::Dataset {
 
   data::Sample read(int64_t index, data::Scratch&) const override {
     return {.image = data::ImageView::whole(pixels_of(index), 1, kMnistSide, kMnistSide),
-            .values = {},
-            .label = labels_[static_cast<size_t>(index)],
-            .target = {}};
+            .target = {.label = labels_[static_cast<size_t>(index)]}};
   }
 
   void list(const std::function<void(const ListedSample&)>& use) const override {

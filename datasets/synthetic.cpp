@@ -74,7 +74,7 @@ class Synthetic : public data::Dataset {
     scratch.values.resize(num_targets + num_values_);
     random.fill(scratch.values);
     const std::span<const float> all(scratch.values);
-    return {.image = {}, .values = all.subspan(num_targets), .label = label, .target = all.first(num_targets)};
+    return {.values = all.subspan(num_targets), .target = {.label = label, .values = all.first(num_targets)}};
   }
 
  private:

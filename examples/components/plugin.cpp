@@ -2,12 +2,14 @@
 
 #include <trainer/registry.h>
 
+void add_balanced_accuracy();
 void add_best_file();
 void add_focal();
 void add_random_shift();
 void add_stripes();
 
 TRAINER_PLUGIN() {
+  add_balanced_accuracy();
   add_best_file();
   add_focal();
   add_random_shift();

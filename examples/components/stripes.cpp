@@ -30,7 +30,7 @@ class Stripes : public data::Dataset {
     for (int64_t y = 0; y < kSide; ++y) {
       for (int64_t x = 0; x < kSide; ++x) scratch.bytes.push_back(((label == 0 ? y : x) + index / 2) / 4 % 2 == 0 ? 0 : 255);
     }
-    return {.image = data::ImageView::whole(scratch.bytes.data(), 1, kSide, kSide), .values = {}, .label = label, .target = {}};
+    return {.image = data::ImageView::whole(scratch.bytes.data(), 1, kSide, kSide), .target = {.label = label}};
   }
 
   static constexpr int kSide = 32;

@@ -73,20 +73,39 @@ struct DatasetInfo {
   int64_t num_classes = 0;     // 0: targets are floating-point vectors
   int64_t num_targets = 1;     // length of a floating-point target
   std::vector<std::string> class_names = {};  // of each label; empty: the classes have only numbers
+  bool has_masks = false;                     // each pixel of an image has a label of its own; needs classes
+
+  bool has_labels() const { return num_classes != 0 && !has_masks; }
+};
+
+// The label in a mask of a pixel that belongs to no class.
+inline constexpr uint8_t kNoClass = 255;
+
+// What a network should give for a sample. The info of the data set says which member is used.
+struct Target {
+  int64_t label = 0;                   // if has_labels()
+  ImageView mask = {};                 // if has_masks: the label of each pixel of the image, in one channel, or kNoClass
+  std::span<const float> values = {};  // otherwise: num_targets values
 };
 
 // One stored sample. Views are valid while the data set exists, or until the next read into the same scratch.
 struct Sample {
-  ImageView image;                        // when info().is_image, unless `encoded` is given
+  ImageView image = {};                   // when info().is_image, unless `encoded` is given
   std::span<const uint8_t> encoded = {};  // the image as the bytes of an image file, which is still to be decoded
-  std::span<const float> values;          // otherwise: the product of `shape` values
-  int64_t label = 0;                      // when info().num_classes > 0
-  std::span<const float> target;          // otherwise: num_targets values
+  std::span<const float> values = {};     // otherwise: the product of `shape` values
+  Target target = {};
 };
+
+// The pixels of an image file's bytes as Pillow gives them (Image.open(file).convert("RGB"), so turned as the file says only for TIFF):
+// JPEG, PNG, WebP, BMP, TIFF, PBM, PGM and PPM. The view has three interleaved channels and is valid until `pixels` changes. Throws
+// std::runtime_error with the reason alone, since the caller knows the file; UsageError in a build without OpenCV. May be called by
+// several threads.
+ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels);
 
 // Memory into which a reader may decode; one for each loader thread.
 struct Scratch {
   std::vector<uint8_t> bytes;
+  std::vector<uint8_t> mask;
   std::vector<float> values;
 };
 
@@ -97,10 +116,11 @@ class Dataset {
   virtual int64_t size() const = 0;
   // The sample at `index`, 0 <= index < size(). Must be thread-safe: several threads call it concurrently.
   virtual Sample read(int64_t index, Scratch& scratch) const = 0;
-  // The label of that sample, without reading it where that takes long. As read(), it may be called concurrently and may throw.
+  // The label of that sample, if has_labels(), without reading it where that takes long. As read(), it may be called concurrently and may
+  // throw.
   virtual int64_t label(int64_t index) const {
     Scratch scratch;
-    return read(index, scratch).label;
+    return read(index, scratch).target.label;
   }
   // Looks for damage of the stored sample that read() does not look for, because that would take too long in training. Thread-safe. Throws
   // std::runtime_error with only the reason.

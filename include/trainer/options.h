@@ -48,3 +48,10 @@ struct DistributedSamplerOptions {
 };
 
 }  // namespace trainer::data
+
+namespace trainer::task {
+
+// Test-time augmentation: over which views of each image outputs are averaged.
+enum class TestTimeAugmentation { kNone, kFlip, kFlipAndShift };
+
+}  // namespace trainer::task

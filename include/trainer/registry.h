@@ -1,6 +1,6 @@
 #pragma once
-// Components of one's own: networks, data sets, transforms, losses, optimizers and sinks that an experiment file chooses by name, as it
-// chooses those of the program. Their keys are checked and shown in the reference, and checkpoints, validate, eval and export work with
+// Components of one's own: networks, data sets, transforms, tasks, losses, optimizers and sinks that an experiment file chooses by name, as
+// it chooses those of the program. Their keys are checked and shown in the reference, and checkpoints, validate, eval and export work with
 // them.
 //
 // A component is a plain struct with its options, whose describe() binds each member to a key (keys.h), and a function that makes the
@@ -31,6 +31,7 @@
 #include "trainer/model.h"
 #include "trainer/nn.h"
 #include "trainer/optim.h"
+#include "trainer/task.h"
 #include "trainer/transform.h"
 #include "trainer/version.h"
 
@@ -76,6 +77,16 @@ void register_transform(std::string name, std::string doc) {
     return data::Transform(std::make_shared<const Transform>(transform));
   });
 }
+
+// `make` is called without a loss too, to learn the metrics of the task.
+template <class Options>
+void register_task(std::string name, std::string doc,
+                   std::function<std::unique_ptr<task::Task>(const Options&, std::unique_ptr<nn::Loss>)> make) {
+  task::task_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
+}
+
+// A validation metric of the task classification, which every run measures that has this plug-in.
+inline void register_metric(task::ClassMetric metric) { task::add_class_metric(std::move(metric)); }
 
 template <class Options>
 void register_loss(std::string name, std::string doc, std::function<std::unique_ptr<nn::Loss>(const Options&)> make) {

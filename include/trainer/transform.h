@@ -47,13 +47,16 @@ class Picture {
   // must reach beyond an edge by less than the picture's height or width.
   void crop(int top, int left, int height, int width, Padding padding = Padding::kZero);
   // Left for right.
-  void mirror() { view_.mirrored = !view_.mirrored; }
+  void mirror();
   // Top for bottom.
-  void flip() { view_.flipped = !view_.flipped; }
+  void flip();
   // Antialiased and bilinear, as data/resample.h.
   void resize(int height, int width);
   // The picture, once everything that was delayed is computed.
   const ImageView& view();
+  // The labels of the picture's pixels, which the functions above move with the pixels, a resize to the nearest pixel as Pillow's; nullptr:
+  // the data set has no masks. What comes from outside of the image has kNoClass.
+  const ImageView* mask() { return mask_ == nullptr ? nullptr : &mask_->view(); }
 
   // The picture in memory that may be written. Copies it unless an earlier computation has left it there. The pointer is valid until the
   // next call but replace_pixels().
@@ -63,8 +66,11 @@ class Picture {
   uint8_t* replace_pixels();
   // For the program.
   BlurMemory& blur_memory();
+  // For the program: `mask`, of the same size, becomes the mask of this picture, and must outlive it.
+  void set_mask(Picture& mask);
 
  private:
+  void resize_to_nearest(int height, int width);
   // Whether the window is the stored image.
   bool is_whole() const;
   // Whether the window shows nothing but stored pixels.
@@ -83,6 +89,8 @@ class Picture {
   bool is_delayed_ = false;
   uint8_t* owned_ = nullptr;  // the last memory that was allocated
   PictureMemory& memory_;
+  Picture* mask_ = nullptr;
+  bool is_mask_ = false;
 };
 
 // A sample of an epoch.
@@ -144,6 +152,8 @@ class ImageTransform {
   virtual std::string warning(const Frame& /*frame*/) const { return ""; }
   // Whether it needs images with 1 or 3 channels, which are grey values or red, green and blue.
   virtual bool uses_color() const { return false; }
+  // Whether it moves pixels otherwise than by functions of Picture, so that a mask would not fit the image any more.
+  virtual bool moves_pixels() const { return false; }
   virtual void apply(Picture& picture, SampleRandom& random) const = 0;
 };
 

@@ -50,7 +50,7 @@ void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::pa
 // A line for each of these samples' classes whose number stands in the picture, because it has no letters for its name.
 std::string numbered_classes(const data::Dataset& dataset, const data::SampleList& samples) {
   std::string lines;
-  if (dataset.info().class_names.empty()) return lines;
+  if (dataset.info().class_names.empty() || !dataset.info().has_labels()) return lines;
   std::set<int64_t> labels;
   for (const auto index : samples.indices) labels.insert(dataset.label(index));
   for (const auto label : labels) {

@@ -46,7 +46,7 @@ FirstBatch read(const config::Experiment& experiment, const data::Dataset& datas
     try {
       const auto sample = dataset.read(which.index, scratch);
       pipeline.write(sample, seeds, which, memory, batch.images[i].data_ptr<float>());
-      if (data::refusal_of_label(sample.label, dataset.info().num_classes).empty()) batch.targets[i] = sample.label;
+      if (data::refusal_of_label(sample.target, dataset.info()).empty()) batch.targets[i] = sample.target.label;
     } catch (const std::exception&) {
       // The training reports it, or leaves it out.
     }
@@ -93,7 +93,7 @@ std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& expe
   return draw_image_grid(parts.train.pipeline->output_shape(), count, [&](int64_t i, float* out) {
     const auto image = images[i];
     std::memcpy(out, image.const_data_ptr<float>(), image.nbytes());
-    return info.num_classes == 0 ? "" : caption_of(batch.targets[i], info.class_names);
+    return info.has_labels() ? caption_of(batch.targets[i], info.class_names) : "";
   });
 }
 

@@ -24,6 +24,7 @@ std::vector<Family> families(const config::Registries& registries) {
           {"samplers", &registries.samplers},
           {"optimizers", &registries.optimizers},
           {"lr_schedulers", &registries.lr_schedulers},
+          {"tasks", &registries.tasks},
           {"losses", &registries.losses},
           {"sinks", &registries.sinks}};
 }

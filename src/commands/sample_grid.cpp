@@ -21,7 +21,7 @@ data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data
     try {
       const auto sample = dataset.read(which.index, scratch);
       pipeline.write(sample, seeds, which, memory, out);
-      return drawable_class_name(dataset.info().class_names, sample.label);
+      return dataset.info().has_labels() ? drawable_class_name(dataset.info().class_names, sample.target.label) : "";
     } catch (const std::runtime_error& error) {
       throw DataError(fmt::format("{}: {}", dataset.describe(which.index), error.what()));
     }

@@ -46,7 +46,7 @@ void Experiment::check(Findings& findings) const {
 
 void Experiment::describe_plugins(KeyTable& keys) {
   keys.add("plugins", plugins,
-           {.doc = "Shared libraries that add networks, data sets, transforms, losses, optimizers or sinks; [] loads none.",
+           {.doc = "Shared libraries that add networks, data sets, transforms, tasks, metrics, losses, optimizers or sinks; [] loads none.",
             .is_path = true,
             .may_be_empty = false});
 }
@@ -65,6 +65,8 @@ void Experiment::describe(KeyTable& keys, const Registries& registries) {
       "dataset", [&](KeyTable& section) { dataset.describe(section, registries); }, "The images and what is done to them.");
   keys.add_section(
       "dataloader", [&](KeyTable& section) { dataloader.describe(section, registries.samplers); }, "How batches are made.");
+  keys.add_section(
+      "task", [&](KeyTable& section) { task.describe(section, registries.tasks); }, "The task of the network.");
   keys.add_section(
       "loss", [&](KeyTable& section) { loss.describe(section, registries.losses); }, "What is minimised.");
   keys.add_section(

@@ -24,6 +24,7 @@ struct Experiment {
   ModelSection model;
   DatasetSection dataset;
   DataLoaderSection dataloader;
+  TaskSection task;
   LossSection loss;
   OptimizerSection optimizer;
   LrSchedulerSection lr_scheduler;

@@ -3,8 +3,8 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
-#include "task/options.h"
 #include "trainer/component.h"
 
 namespace trainer::config {
@@ -12,18 +12,26 @@ namespace trainer::config {
 class Findings;
 struct Experiment;
 
+// What a run can choose its best checkpoint by.
+struct MonitorChoices {
+  std::vector<std::string> names;  // "validation/top1" and so on
+  std::string default_doc;         // what it is chosen by if nothing is set
+};
+
 // The registries of all components that an experiment file can name; they must outlive this struct.
 struct Registries {
   const RegistryBase& models;
   const RegistryBase& datasets;
   const RegistryBase& transforms;
   const RegistryBase& batch_transforms;
+  const RegistryBase& tasks;
   const RegistryBase& losses;
   const RegistryBase& optimizers;
   const RegistryBase& lr_schedulers;
   const RegistryBase& samplers;
   const RegistryBase& sinks;
-  task::MonitorChoices monitor = {};
+  // Called when a file is read, after its plug-ins were loaded, which may add metrics.
+  std::function<MonitorChoices()> monitor;
   // Sets the values that the file leaves to other components, and checks components against each other, such as the network against the
   // data set, and against other sections. Called once the file is read; it reads no more of a data set than DatasetRegistry::make().
   std::function<void(Experiment& experiment, Findings& findings)> check = {};

@@ -35,19 +35,41 @@ struct Slot : BatchTensors {
   std::unique_ptr<CopyEvent> copied;
 };
 
-void write_target(const Sample& sample, const DatasetInfo& info, torch::ScalarType dtype, void* out) {
-  if (info.num_classes > 0) {
-    const auto refusal = refusal_of_label(sample.label, info.num_classes);
-    if (!refusal.empty()) throw DataError(refusal);
-    *static_cast<int64_t*>(out) = sample.label;
-    return;
+void check_mask(std::span<const uint8_t> labels, int64_t num_classes) {
+  for (const auto label : labels) {
+    if (label < num_classes || label == kNoClass) continue;
+    throw DataError(fmt::format("its mask has a pixel with the label {}, but labels must lie in 0 to {}, or be {} where there is no class",
+                                label, num_classes - 1, kNoClass));
   }
-  TORCH_CHECK(static_cast<int64_t>(sample.target.size()) == info.num_targets, "it has ", sample.target.size(), " targets, not ",
-              info.num_targets);
-  AT_DISPATCH_FLOATING_TYPES_AND(torch::kBFloat16, dtype, "write_target", [&] {
-    std::transform(sample.target.begin(), sample.target.end(), static_cast<scalar_t*>(out),
-                   [](float value) { return static_cast<scalar_t>(value); });
-  });
+}
+
+// `out`: a target of make_batch_tensors(). A mask is there already.
+void write_target(const Target& target, const DatasetInfo& info, const BatchTensors& batch, void* out) {
+  if (info.has_masks) {
+    check_mask({static_cast<const uint8_t*>(out), static_cast<size_t>(batch.targets.stride(0))}, info.num_classes);
+  } else if (info.has_labels()) {
+    const auto refusal = refusal_of_label(target, info);
+    if (!refusal.empty()) throw DataError(refusal);
+    *static_cast<int64_t*>(out) = target.label;
+  } else {
+    const auto& values = target.values;
+    TORCH_CHECK(static_cast<int64_t>(values.size()) == info.num_targets, "it has ", values.size(), " targets, not ", info.num_targets);
+    AT_DISPATCH_FLOATING_TYPES_AND(torch::kBFloat16, batch.targets.scalar_type(), "write_target", [&] {
+      std::transform(values.begin(), values.end(), static_cast<scalar_t*>(out), [](float value) { return static_cast<scalar_t>(value); });
+    });
+  }
+}
+
+torch::Tensor make_targets(const DatasetInfo& info, const std::vector<int64_t>& image_sizes, const torch::TensorOptions& in_memory,
+                           torch::ScalarType dtype) {
+  const auto size = image_sizes.front();
+  if (!info.has_masks) {
+    return info.has_labels() ? at::empty({size}, in_memory.dtype(torch::kInt64))
+                             : at::empty({size, info.num_targets}, in_memory.dtype(dtype));
+  }
+  TORCH_CHECK(info.is_image && info.num_classes > 0 && info.num_classes <= kNoClass, "masks need images and at most ", int{kNoClass},
+              " classes");
+  return at::empty({size, image_sizes[2], image_sizes[3]}, in_memory.dtype(torch::kUInt8));
 }
 
 // Address of one entry of a batch's tensor.
@@ -66,8 +88,7 @@ BatchTensors make_batch_tensors(const DatasetInfo& info, const Pipeline& pipelin
   const auto in_memory = torch::TensorOptions(device).pinned_memory(options.pin_memory && device.is_cpu());
   return {at::empty(sizes, in_memory.dtype(pipeline.layout().dtype),
                     channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous),
-          info.num_classes > 0 ? at::empty({options.batch_size}, in_memory.dtype(torch::kInt64))
-                               : at::empty({options.batch_size, info.num_targets}, in_memory.dtype(options.target_dtype))};
+          make_targets(info, sizes, in_memory, options.target_dtype)};
 }
 
 // Batches are numbered from 0 in each epoch; batch n uses slot n modulo the number of slots. Workers take the numbers in order while
@@ -227,7 +248,8 @@ class DataLoader::State {
       Sample sample;
       try {
         sample = dataset_.read(index, memory.scratch);
-        pipeline_.write(sample, seeds_, which, memory.picture, entry(slot.images, slot.num_samples));
+        pipeline_.write(sample, seeds_, which, memory.picture, entry(slot.images, slot.num_samples),
+                        dataset_.info().has_masks ? static_cast<uint8_t*>(entry(slot.targets, slot.num_samples)) : nullptr);
       } catch (const c10::Error&) {
         throw;
       } catch (const std::exception& error) {
@@ -235,7 +257,7 @@ class DataLoader::State {
         slot.left_out.emplace_back(index, fmt::format("{}: {}", dataset_.describe(index), error.what()));
         return;
       }
-      write_target(sample, dataset_.info(), options_.target_dtype, entry(slot.targets, slot.num_samples));
+      write_target(sample.target, dataset_.info(), slot, entry(slot.targets, slot.num_samples));
       ++slot.num_samples;
     } catch (const c10::Error& error) {
       slot.error = fmt::format("{}: {}", dataset_.describe(index), error.what_without_backtrace());

@@ -25,6 +25,11 @@ inline std::string refusal_of_label(int64_t label, int64_t num_classes) {
   return "its label is " + std::to_string(label) + ", but labels must lie in 0 to " + std::to_string(num_classes - 1);
 }
 
+// The same of a sample, whose label counts only if the data set has labels.
+inline std::string refusal_of_label(const Target& target, const DatasetInfo& info) {
+  return info.has_labels() ? refusal_of_label(target.label, info.num_classes) : "";
+}
+
 // Some samples of another data set, which must outlive this object.
 class Subset : public Dataset {
  public:

@@ -20,14 +20,8 @@ void check_image_extension(const std::filesystem::path& path);
 // The file name extension selects the format (.png, .jpg …). Writes as write_output_file() (base/output_file.h).
 void write_image_file(const std::filesystem::path& path, const RgbImage& image);
 
-// The pixels of an image file's bytes as Pillow gives them (Image.open(file).convert("RGB"), so turned as the file says only for TIFF):
-// JPEG, PNG, WebP, BMP, TIFF, PBM, PGM and PPM. The view has three interleaved channels and is valid until `pixels` changes. Throws
-// std::runtime_error with the reason alone, since the caller knows the file; UsageError in a build without OpenCV. May be called by
-// several threads, as the next two functions.
-ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels);
-
 // The size of an image of which parts can be decoded without the rest (JPEG), from the file's header; nullopt: it must be decoded whole.
-// Throws as decode_image().
+// Throws as decode_image() (trainer/dataset.h), and may be called by several threads, as the next function.
 std::optional<Box> find_size(std::span<const uint8_t> file);
 // Decodes at least that part of such an image, which must lie within it and not be empty. The result's window is the part; around it are
 // more of the image's pixels, or none. Damage beyond the part may not be found. Throws as decode_image().

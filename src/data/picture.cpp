@@ -61,11 +61,13 @@ void Picture::copy_window() {
   const auto window = view();
   auto* copy = allocate(window.window_height, window.window_width);
   copy_rows(window, 0, window.window_height, PixelOrder::kInterleaved, copy);
+  if (is_mask_) fill_padding(window, kNoClass, copy);
   view_ = ImageView::whole(copy, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
   owned_ = copy;
 }
 
 void Picture::crop(int top, int left, int height, int width, Padding padding) {
+  if (mask_ != nullptr) mask_->crop(top, left, height, width, padding);
   const bool extends = top < 0 || left < 0 || top + height > view_.window_height || left + width > view_.window_width;
   // Beyond the window of an earlier crop are pixels that this crop has cut off.
   if (extends && !is_whole()) copy_window();
@@ -78,11 +80,29 @@ void Picture::crop(int top, int left, int height, int width, Padding padding) {
 
 void Picture::resize(int height, int width) {
   if (height == view_.window_height && width == view_.window_width) return;
+  if (mask_ != nullptr) mask_->resize_to_nearest(height, width);
   if (is_delayed_) view();
   if (view_.mirrored || view_.flipped || !is_inside()) copy_window();
   resized_ = view_;
   is_delayed_ = true;
   view_ = ImageView::whole(nullptr, resized_.channels, height, width, PixelOrder::kInterleaved);
+}
+
+void Picture::resize_to_nearest(int height, int width) {
+  copy_window();
+  const auto from = view_;
+  auto* to = allocate(height, width);
+  owned_ = to;
+  const double step_down = static_cast<double>(from.height) / height;
+  const double step_right = static_cast<double>(from.width) / width;
+  // Pillow adds the steps up, so that their roundings decide between two pixels of the same distance.
+  double at_y = step_down * 0.5;
+  for (int y = 0; y < height; ++y, at_y += step_down) {
+    const auto* row = from.pixels + static_cast<ptrdiff_t>(at_y) * from.width;
+    double at_x = step_right * 0.5;
+    for (int x = 0; x < width; ++x, at_x += step_right) *to++ = row[static_cast<ptrdiff_t>(at_x)];
+  }
+  view_ = ImageView::whole(owned_, 1, height, width, PixelOrder::kInterleaved);
 }
 
 const ImageView& Picture::view() {
@@ -110,6 +130,21 @@ PixelArray Picture::pixels() {
   const bool is_owned = owned_ != nullptr && view_.pixels == owned_;
   if (!is_owned || !is_whole() || view_.mirrored || view_.flipped) copy_window();
   return {owned_, view_.channels, view_.height, view_.width};
+}
+
+void Picture::mirror() {
+  if (mask_ != nullptr) mask_->mirror();
+  view_.mirrored = !view_.mirrored;
+}
+
+void Picture::flip() {
+  if (mask_ != nullptr) mask_->flip();
+  view_.flipped = !view_.flipped;
+}
+
+void Picture::set_mask(Picture& mask) {
+  mask_ = &mask;
+  mask.is_mask_ = true;
 }
 
 BlurMemory& Picture::blur_memory() { return memory_.blur; }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "data/operations/filter.h"
@@ -20,6 +21,7 @@ struct PictureMemory {
   std::vector<uint8_t> rows;                   // of write_image()
   ResampleMemory resample;
   BlurMemory blur;
+  std::unique_ptr<PictureMemory> mask;  // of the mask of a picture, once there was one
 };
 
 }  // namespace trainer::data

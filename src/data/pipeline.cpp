@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <variant>
 
 #include "base/plural.h"
 #include "data/image_write.h"
+#include "data/window_copy.h"
 #include "trainer/error.h"
 
 namespace trainer::data {
@@ -75,6 +77,14 @@ void check_color(const ImageTransform& transform, int64_t channels, const std::s
       fmt::format("transform {}: the images have {}; it can be applied to those with 1 or 3", name, counted(channels, "channel")));
 }
 
+void check_masks(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {
+  if (!info.has_masks || !transform.moves_pixels()) return;
+  throw UsageError(
+      fmt::format("transform {}: it moves the pixels of an image, but not their labels in the mask; it can only be applied to data sets "
+                  "without masks",
+                  name));
+}
+
 }  // namespace
 
 struct Pipeline::State {
@@ -122,6 +132,7 @@ struct Pipeline::State {
       } else {
         image_transforms.push_back(std::get<std::shared_ptr<const ImageTransform>>(transforms[i]));
         check_color(*image_transforms.back(), channels, name);
+        check_masks(*image_transforms.back(), info, name);
         const auto before = frame;
         frame = image_transforms.back()->plan(before);
         const auto warning = image_transforms.back()->warning(before);
@@ -145,9 +156,23 @@ struct Pipeline::State {
                 height, " x ", width, " pixels, the data set ", fmt::format("{}", fmt::join(info.shape, " x ")));
   }
 
-  void write_pixels(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out) const {
+  static PictureMemory& memory_of_mask(PictureMemory& memory) {
+    if (memory.mask == nullptr) memory.mask = std::make_unique<PictureMemory>();
+    return *memory.mask;
+  }
+
+  void write_pixels(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out,
+                    uint8_t* mask_out) const {
     Picture picture = sample.encoded.empty() ? Picture(sample.image, memory) : Picture(sample.encoded, memory);
     check_size(picture.channels(), picture.height(), picture.width());
+    std::optional<Picture> mask;
+    if (info.has_masks) {
+      mask.emplace(sample.target.mask, memory_of_mask(memory));
+      TORCH_CHECK(mask->channels() == 1 && mask->height() == picture.height() && mask->width() == picture.width(), "the mask has ",
+                  mask->channels(), " x ", mask->height(), " x ", mask->width(), " pixels, and not 1 x ", picture.height(), " x ",
+                  picture.width(), " as the image needs");
+      picture.set_mask(*mask);
+    }
     SampleRandom random(seeds, which);
     for (const auto& transform : image_transforms) transform->apply(picture, random);
     const auto write = [&]<class T>(const std::vector<T>& values) {
@@ -159,6 +184,10 @@ struct Pipeline::State {
       }
     };
     std::visit(write, table);
+    if (mask_out == nullptr) return;
+    const auto& labels = mask->view();
+    copy_rows(labels, 0, labels.window_height, PixelOrder::kPlanar, mask_out);
+    fill_padding(labels, kNoClass, mask_out);
   }
 
   void write_values(const Sample& sample, void* out) const {
@@ -198,9 +227,10 @@ Pipeline::Pipeline(const std::vector<ComponentConfig>& components, const Dataset
 const std::vector<int64_t>& Pipeline::output_shape() const { return state_->output_shape; }
 const BatchLayout& Pipeline::layout() const { return state_->layout; }
 
-void Pipeline::write(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out) const {
+void Pipeline::write(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out,
+                     uint8_t* mask) const {
   if (state_->info.is_image) {
-    state_->write_pixels(sample, seeds, which, memory, out);
+    state_->write_pixels(sample, seeds, which, memory, out, mask);
   } else {
     state_->write_values(sample, out);
   }

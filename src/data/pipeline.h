@@ -46,8 +46,9 @@ class Pipeline {
   const BatchLayout& layout() const;
   // Writes one transformed sample to `out`, which must have room for it in the layout's dtype. All randomness is a function of `seeds` and
   // of `which`, its index in the data set and its occurrence. Throws std::runtime_error with the reason when the sample's image cannot be
-  // decoded.
-  void write(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out) const;
+  // decoded. `mask`: null, or where the labels of the transformed image's pixels are written, [height][width].
+  void write(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out,
+             uint8_t* mask = nullptr) const;
 
  private:
   friend std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig>& components, const DatasetInfo& info);

@@ -22,8 +22,7 @@ std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scr
     dataset.check(index);
     const auto sample = dataset.read(index, scratch);
     if (!sample.encoded.empty()) decode_image(sample.encoded, pixels);
-    const int64_t num_classes = dataset.info().num_classes;
-    const auto refusal = num_classes > 0 ? refusal_of_label(sample.label, num_classes) : "";
+    const auto refusal = refusal_of_label(sample.target, dataset.info());
     if (!refusal.empty()) return refusal;
     if (visit) visit(index, sample);
     return std::nullopt;

@@ -180,5 +180,21 @@ void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uin
   HWY_DYNAMIC_DISPATCH(CopyRows)(image, begin, end, order, out);
 }
 
+void fill_padding(const ImageView& image, uint8_t value, uint8_t* out) {
+  if (image.padding != Padding::kZero) return;
+  const int before = std::clamp(-image.left, 0, image.window_width);
+  const int behind = std::clamp(image.left + image.window_width - image.width, 0, image.window_width);
+  for (int y = 0; y < image.window_height; ++y, out += image.window_width) {
+    const int row = image.top + (image.flipped ? image.window_height - 1 - y : y);
+    if (row < 0 || row >= image.height) {
+      std::fill_n(out, image.window_width, value);
+    } else {
+      std::fill_n(out, image.mirrored ? behind : before, value);
+      const int last = image.mirrored ? before : behind;
+      std::fill_n(out + image.window_width - last, last, value);
+    }
+  }
+}
+
 }  // namespace trainer::data
 #endif

@@ -11,5 +11,7 @@ namespace trainer::data {
 // [end - begin][window_width][channels]. Zero padding is pixel value 0; with reflection the window must extend beyond an edge by less than
 // the stored height or width.
 void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out);
+// Sets what copy_rows() has written of zero padding to `value`: in a window of one channel, [window_height][window_width].
+void fill_padding(const ImageView& image, uint8_t value, uint8_t* out);
 
 }  // namespace trainer::data

@@ -8,8 +8,8 @@
 #include "checkpoint/saver.h"
 #include "engine/parts.h"
 #include "engine/run_state.h"
-#include "task/meters.h"
 #include "trainer/events.h"
+#include "trainer/task.h"
 
 namespace trainer::engine {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "engine/parts.h"
-#include "task/task.h"
+#include "trainer/task.h"
 
 namespace trainer::engine {
 

@@ -2,8 +2,8 @@
 // The validation metric that chooses the best checkpoint.
 
 #include "engine/options.h"
-#include "task/task.h"
 #include "trainer/events.h"
+#include "trainer/task.h"
 
 namespace trainer::engine {
 

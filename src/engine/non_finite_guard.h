@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/parts.h"
-#include "task/meters.h"
+#include "trainer/task.h"
 
 namespace trainer::engine {
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "task/options.h"
 #include "trainer/options.h"
 
 namespace trainer::engine {

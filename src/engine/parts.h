@@ -17,9 +17,9 @@
 #include "optim/ema.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
-#include "task/task.h"
 #include "trainer/amp.h"
 #include "trainer/model.h"
+#include "trainer/task.h"
 
 namespace trainer::engine {
 

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "engine/early_stopping.h"
-#include "task/meters.h"
 #include "trainer/events.h"
 #include "trainer/state.h"
+#include "trainer/task.h"
 
 namespace trainer::engine {
 

@@ -9,7 +9,7 @@
 #include "engine/non_finite_guard.h"
 #include "engine/parts.h"
 #include "engine/training_hook.h"
-#include "task/task.h"
+#include "trainer/task.h"
 
 namespace trainer::engine {
 

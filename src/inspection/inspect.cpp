@@ -37,7 +37,7 @@ class DescribedDataset : public data::Dataset {
     throw DataError("the files of the data set are not there");
   }
   // Of classes of the same size.
-  int64_t label(int64_t index) const override { return info_.num_classes > 0 ? index % info_.num_classes : data::Dataset::label(index); }
+  int64_t label(int64_t index) const override { return info_.has_labels() ? index % info_.num_classes : data::Dataset::label(index); }
 
  private:
   data::DatasetInfo info_;

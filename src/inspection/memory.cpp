@@ -42,8 +42,10 @@ struct RandomBatch {
     sizes.insert(sizes.begin(), size);
     images = torch::randn(sizes, torch::TensorOptions().dtype(placement.input_dtype));
     if (shape.size() == 3) images = images.contiguous(placement.memory_format);
-    const int64_t num_targets = setup.info.num_targets;
-    targets = setup.info.num_classes != 0 ? torch::zeros({size}, torch::kInt64) : torch::zeros({size, num_targets}, placement.dtype);
+    const auto& info = setup.info;
+    targets = info.has_masks      ? torch::zeros({size, shape[1], shape[2]}, torch::kUInt8)
+              : info.has_labels() ? torch::zeros({size}, torch::kInt64)
+                                  : torch::zeros({size, info.num_targets}, placement.dtype);
   }
 };
 

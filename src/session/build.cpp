@@ -230,7 +230,7 @@ engine::Network build_network_unguarded(const config::Experiment& experiment, co
   network.placement = placement;
   network.dropout_generator = at::globalContext().defaultGenerator(placement.device).clone();
   network.model = make_model(experiment, network.dropout_generator, ranks);
-  network.task = task::make_task(nn::loss_registry().make(experiment.loss.component));
+  network.task = task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component));
   if (!experiment.runtime.channels_last.value && !network.model->prefers_channels_last()) {
     network.placement.memory_format = torch::MemoryFormat::Contiguous;
     network.placement.convolution = device::ConvolutionChoice::kDirect;
@@ -276,7 +276,7 @@ SampleSplit split_training_files(const config::Experiment& experiment, const dat
   const double part = experiment.dataset.validation_split.value.value_or(0);
   const auto count = static_cast<int64_t>(static_cast<double>(size) * part + 0.5);
   const auto seed = static_cast<uint64_t>(experiment.seed);
-  const bool by_class = experiment.dataset.stratify && files.info().num_classes > 0;
+  const bool by_class = experiment.dataset.stratify && files.info().has_labels();
   auto indices = by_class ? split_by_class(labels_of(files), count, seed) : split_samples(indices_up_to(size), count, seed);
   const auto& [held_out, rest] = indices;
   if (held_out.empty() || count == size) {

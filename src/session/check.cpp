@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "base/plural.h"
@@ -18,22 +19,39 @@
 #include "optim/optimizer.h"
 #include "session/complete.h"
 #include "task/task.h"
+#include "trainer/error.h"
 #include "trainer/nn.h"
 
 namespace trainer::session {
 namespace {
 
 void check_task(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
-  if (!findings.are_readable({"loss", "checkpoint"})) return;
-  const auto task = task::make_task(nn::loss_registry().make(experiment.loss.component));
+  if (!findings.are_readable({"task", "loss", "checkpoint"})) return;
+  const auto make_task = [&]() -> std::unique_ptr<task::Task> {
+    try {
+      return task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component));
+    } catch (const UsageError& error) {
+      findings.refuse("task.name", error.what());
+      return nullptr;
+    }
+  };
+  const auto task = make_task();
+  if (task == nullptr) return;
   const auto& section = experiment.checkpoint;
   const auto mismatches = task->mismatches({.loss = experiment.loss.component.name,
                                             .dataset = experiment.dataset.component.name,
                                             .num_classes = info.num_classes,
+                                            .has_masks = info.has_masks,
                                             .monitor = section.best.metric});
   for (const auto& mismatch : mismatches) findings.refuse(mismatch.key, mismatch.text);
+  const auto measured = task->metrics().validation;
+  const auto is_monitored = [&](const reporting::MetricInfo& metric) { return section.best.metric == "validation/" + metric.name; };
+  if (section.best.metric != "auto" && std::ranges::none_of(measured, is_monitored)) {
+    findings.refuse("checkpoint.monitor", fmt::format("the task {} does not measure {}; choose validation/{}",
+                                                      experiment.task.component.name, section.best.metric, task->default_metric()));
+  }
   const auto monitored = section.best.metric == "auto" ? "validation/" + task->default_metric() : section.best.metric;
-  for (const auto& metric : task->metrics().validation) {
+  for (const auto& metric : measured) {
     if (monitored != "validation/" + metric.name || section.best.mode == engine::MonitorMode::kAuto) continue;
     const bool keeps_highest = section.best.mode == engine::MonitorMode::kMax;
     if (keeps_highest == metric.higher_is_better) continue;
@@ -84,18 +102,21 @@ bool check_inputs(const config::Experiment& experiment, const models::ModelOptio
 }
 
 void check_sampler(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
-  if (!findings.are_readable({"dataloader"}) || info.num_classes != 0) return;
+  if (!findings.are_readable({"dataloader"}) || info.has_labels()) return;
   const auto& sampler = experiment.dataloader.sampler;
   if (!dynamic_cast<const data::SamplerOptions&>(*sampler.options).needs_classes()) return;
-  findings.refuse("dataloader.sampler.name", fmt::format("{} needs classes, but {} has targets that are numbers; choose another sampler",
-                                                         sampler.name, experiment.dataset.component.name));
+  findings.refuse("dataloader.sampler.name",
+                  fmt::format("{} needs classes, but {} has targets that are {}; choose another sampler", sampler.name,
+                              experiment.dataset.component.name, info.has_masks ? "masks" : "numbers"));
 }
 
 void check_views(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
   const auto tta = experiment.validation.tta;
-  if (!findings.are_readable({"validation"}) || tta == task::TestTimeAugmentation::kNone || info.is_image) return;
-  findings.refuse("validation.tta", fmt::format("{} needs images, but {} holds none; set validation.tta: none",
-                                                spelling_of(tta, config::kTtaChoices), experiment.dataset.component.name));
+  const bool is_possible = info.is_image && !info.has_masks;
+  if (!findings.are_readable({"validation"}) || tta == task::TestTimeAugmentation::kNone || is_possible) return;
+  findings.refuse("validation.tta", fmt::format("{} needs images{}, but {} holds {}; set validation.tta: none",
+                                                spelling_of(tta, config::kTtaChoices), info.has_masks ? " with one target each" : "",
+                                                experiment.dataset.component.name, info.has_masks ? "masks" : "none"));
 }
 
 void check_batch_transforms(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
@@ -104,7 +125,10 @@ void check_batch_transforms(const config::Experiment& experiment, const data::Da
   for (size_t i = 0; i < transforms.size(); ++i) {
     const auto& name = transforms[i].name;
     const auto refuse = [&](const std::string& text) { findings.refuse(fmt::format("dataset.batch_transforms[{}]", i), text); };
-    if (info.num_classes == 0) refuse(fmt::format("{} mixes class labels, but {} gives floating-point targets; remove it", name, dataset));
+    if (!info.has_labels()) {
+      refuse(fmt::format("{} mixes class labels, but {} gives {}; remove it", name, dataset,
+                         info.has_masks ? "masks" : "floating-point targets"));
+    }
     if (info.shape.size() != 3 && data::batch_transform_registry().make(transforms[i])->needs_images()) {
       refuse(fmt::format("{} needs samples with channels, height and width, but those of {} have the shape {}; remove it", name, dataset,
                          fmt::join(info.shape, "x")));
@@ -157,6 +181,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
     const auto refusal = device::refusal_of_allocator(experiment.runtime.cuda_allocator);
     if (!refusal.empty()) findings.refuse("runtime.cuda_allocator", refusal);
   }
+  complete_task(experiment, findings);
   check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;

@@ -2,7 +2,9 @@
 
 #include "config/reader.h"
 #include "data/transforms/transform.h"
+#include "task/task.h"
 #include "trainer/model.h"
+#include "trainer/nn.h"
 
 namespace trainer::session {
 namespace {
@@ -27,6 +29,12 @@ void complete_dataset(config::Experiment& experiment, const data::DatasetFactory
 }
 
 }  // namespace
+
+void complete_task(config::Experiment& experiment, const config::Findings& findings) {
+  if (findings.is_given("task.name") || !findings.are_readable({"loss"})) return;
+  const auto loss = nn::loss_registry().make(experiment.loss.component);
+  experiment.task.component = task::task_registry().configure(task::default_task(*loss));
+}
 
 void complete_experiment(config::Experiment& experiment, const data::DatasetFactory& dataset, config::Findings& findings) {
   complete_dataset(experiment, dataset, findings);

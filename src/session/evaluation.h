@@ -8,7 +8,7 @@
 #include "session/evaluation_data.h"
 #include "session/network_file.h"
 #include "session/rank_context.h"
-#include "task/meters.h"
+#include "trainer/task.h"
 
 namespace trainer::session {
 

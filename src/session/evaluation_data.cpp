@@ -33,7 +33,7 @@ class Relabelled : public data::Dataset {
   int64_t size() const override { return dataset_->size(); }
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
     auto sample = dataset_->read(index, scratch);
-    sample.label = relabel(sample.label);
+    sample.target.label = relabel(sample.target.label);
     return sample;
   }
   int64_t label(int64_t index) const override { return relabel(dataset_->label(index)); }

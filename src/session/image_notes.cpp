@@ -31,7 +31,7 @@ std::string are(int64_t count, int64_t num_all) { return fmt::format("{} of {}",
 void ImageNotes::add(int64_t index, const data::Sample& sample) {
   Image image{.content = std::hash<std::string_view>()(content_of(sample)),
               .index = index,
-              .label = static_cast<int32_t>(sample.label),
+              .label = static_cast<int32_t>(sample.target.label),
               .part = static_cast<uint8_t>(parts_.size() - 1)};
   if (!sample.encoded.empty()) {
     const auto traits = data::find_traits(sample.encoded);

@@ -16,9 +16,12 @@ namespace trainer::session {
 namespace {
 
 data::DatasetInfo require_classes(data::DatasetInfo samples, const config::Experiment& experiment, const std::string& file) {
-  if (samples.is_image && samples.num_classes > 0) return samples;
+  if (samples.is_image && samples.has_labels()) return samples;
   throw UsageError(fmt::format("{}: its network was trained on {}, which has no {}; give a network that classifies images", file,
-                               experiment.dataset.component.name, samples.is_image ? "classes" : "images"));
+                               experiment.dataset.component.name,
+                               !samples.is_image   ? "images"
+                               : samples.has_masks ? "labels of whole images"
+                                                   : "classes"));
 }
 
 engine::Network build_trained(const config::Experiment& experiment, const NetworkFile& file, bool averaged,

@@ -9,17 +9,17 @@ namespace {
 
 nlohmann::json to_json(const engine::DataSource& source) {
   const auto& info = source.info;
-  return {{"num_samples", source.num_samples},
-          {"shape", info.shape},
-          {"is_image", info.is_image},
-          {"num_classes", info.num_classes},
-          {"num_targets", info.num_targets}};
+  return {{"num_samples", source.num_samples}, {"shape", info.shape},        {"is_image", info.is_image}, {"num_classes", info.num_classes},
+          {"num_targets", info.num_targets},   {"has_masks", info.has_masks}};
 }
 
 void set_from_json(const nlohmann::json& json, engine::DataSource& source) {
   source.num_samples = json["num_samples"];
-  source.info = {
-      .shape = json["shape"], .is_image = json["is_image"], .num_classes = json["num_classes"], .num_targets = json["num_targets"]};
+  source.info = {.shape = json["shape"],
+                 .is_image = json["is_image"],
+                 .num_classes = json["num_classes"],
+                 .num_targets = json["num_targets"],
+                 .has_masks = json["has_masks"]};
 }
 
 std::string describe_samples(const engine::Data& data) {

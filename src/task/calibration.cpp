@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "task/meters.h"
+#include "trainer/task.h"
 
 namespace trainer::task {
 namespace {

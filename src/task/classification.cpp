@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <stdexcept>
 
 #include "task/mistakes.h"
+#include "trainer/error.h"
 
 namespace trainer::task {
 namespace {
@@ -25,14 +27,29 @@ double macro_f1(const torch::Tensor& confusion) {
   return mean_of((2 * hits / seen.clamp_min(1)).masked_select(occurs).sum().item<double>(), occurs.sum().item<double>());
 }
 
-torch::Tensor count_top1(const torch::Tensor& outputs, const torch::Tensor& targets) { return outputs.argmax(1).eq(targets).sum(); }
+// The label of a sample that was mixed of several is that of its largest part.
+torch::Tensor count_top1(const torch::Tensor& outputs, const torch::Tensor& targets) {
+  return outputs.argmax(1).eq(targets.is_floating_point() ? targets.argmax(1) : targets).sum();
+}
 
 torch::Tensor count_top5(const torch::Tensor& outputs, const torch::Tensor& targets) {
   return std::get<1>(outputs.topk(5, 1)).eq(targets.unsqueeze(1)).sum();
 }
 
-std::vector<HitMetric> train_metrics() {
-  return {{{.name = "top1", .higher_is_better = true, .format = MetricFormat::kPercent}, count_top1}};
+reporting::MetricInfo top1_info() { return {.name = "top1", .higher_is_better = true, .format = MetricFormat::kPercent}; }
+
+std::vector<ClassMetric>& modifiable_class_metrics() {
+  static std::vector<ClassMetric> metrics = {
+      {.info = top1_info(), .from_confusion = top1},
+      {.info = {.name = "top5", .higher_is_better = true, .format = MetricFormat::kPercent},
+       .min_classes = 5,
+       .min_classes_text = "five classes",
+       .count = count_top5},
+      {.info = {.name = "macro_f1", .higher_is_better = true, .is_detail = true}, .from_confusion = macro_f1},
+      {.info = {.name = "calibration_error", .is_detail = true},
+       .from_calibration = [](const CalibrationMeter& calibration) { return calibration.expected_error(); }},
+  };
+  return metrics;
 }
 
 // The probability of the most probable class of each sample, at least in float32; 0 if an output is not a number.
@@ -103,21 +120,20 @@ class ClassMeter : public ValidationMeter {
 
 class Classification : public Task {
  public:
-  Classification(std::unique_ptr<nn::Loss> loss, std::vector<ClassMetric> metrics) : Task(std::move(loss)), metrics_(std::move(metrics)) {}
+  using Task::Task;
 
-  reporting::MetricColumns metrics() const override {
-    reporting::MetricColumns columns{.train = {loss_info()}, .validation = {loss_info()}};
-    for (const auto& metric : train_metrics()) columns.train.push_back(metric.info);
-    for (const auto& metric : metrics_) columns.validation.push_back(metric.info);
-    return columns;
+  std::vector<MeanMetric> train_metrics() const override { return {{top1_info(), count_top1}}; }
+
+  std::vector<reporting::MetricInfo> validation_metrics() const override {
+    std::vector<reporting::MetricInfo> infos;
+    for (const auto& metric : class_metrics()) infos.push_back(metric.info);
+    return infos;
   }
 
-  std::string default_metric() const override { return "top1"; }
-
-  TrainMeter make_train_meter(torch::Device device) const override { return {device, train_metrics()}; }
+  std::string default_metric() const override { return top1_info().name; }
 
   std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t num_classes, int64_t num_batches) const override {
-    auto metrics = metrics_;
+    auto metrics = class_metrics();
     std::erase_if(metrics, [&](const ClassMetric& metric) { return metric.min_classes > num_classes; });
     return std::make_unique<ClassMeter>(device, num_classes, num_batches, std::move(metrics));
   }
@@ -129,47 +145,50 @@ class Classification : public Task {
     for (int64_t actual = 0; actual < num_classes; ++actual) {
       const auto num_samples = counts[actual].sum().item<int64_t>();
       const auto hits = counts[actual][actual].item<int64_t>();
-      classes.push_back(
-          {.metrics = {{.info = train_metrics()[0].info, .value = mean_of(static_cast<double>(hits), static_cast<double>(num_samples))}},
-           .num_samples = num_samples});
+      classes.push_back({.metrics = {{.info = top1_info(), .value = mean_of(static_cast<double>(hits), static_cast<double>(num_samples))}},
+                         .num_samples = num_samples});
     }
     return classes;
   }
 
   std::vector<Mismatch> mismatches(const Setup& setup) const override {
     std::vector<Mismatch> found;
+    if (setup.has_masks) {
+      found.push_back(
+          {"task.name", fmt::format("classification needs a class label of each image, but {} gives one of each pixel; choose a "
+                                    "task of a plug-in that takes masks",
+                                    setup.dataset)});
+    }
     if (setup.num_classes == 0) {
       found.push_back({"loss.name", fmt::format("{} needs class labels, but {} gives floating-point targets", setup.loss, setup.dataset)});
     }
-    for (const auto& metric : metrics_) {
+    for (const auto& metric : class_metrics()) {
       if (setup.monitor != "validation/" + metric.info.name || setup.num_classes >= metric.min_classes) continue;
       found.push_back({"checkpoint.monitor", fmt::format("{} needs {}, but {} has {}; choose validation/{}", setup.monitor,
                                                          metric.min_classes_text, setup.dataset, setup.num_classes, default_metric())});
     }
     return found;
   }
-
- private:
-  std::vector<ClassMetric> metrics_;
 };
 
 }  // namespace
 
-std::vector<ClassMetric> class_metrics() {
-  return {
-      {.info = {.name = "top1", .higher_is_better = true, .format = MetricFormat::kPercent}, .from_confusion = top1},
-      {.info = {.name = "top5", .higher_is_better = true, .format = MetricFormat::kPercent},
-       .min_classes = 5,
-       .min_classes_text = "five classes",
-       .count = count_top5},
-      {.info = {.name = "macro_f1", .higher_is_better = true, .is_detail = true}, .from_confusion = macro_f1},
-      {.info = {.name = "calibration_error", .is_detail = true},
-       .from_calibration = [](const CalibrationMeter& calibration) { return calibration.expected_error(); }},
-  };
+const std::vector<ClassMetric>& class_metrics() { return modifiable_class_metrics(); }
+
+void add_class_metric(ClassMetric metric) {
+  auto& metrics = modifiable_class_metrics();
+  const auto has_name = [&](const ClassMetric& other) { return other.info.name == metric.info.name; };
+  if (metric.info.name == loss_info().name || std::ranges::any_of(metrics, has_name)) {
+    throw std::logic_error("metric " + metric.info.name + " is already registered");
+  }
+  metrics.push_back(std::move(metric));
 }
 
-std::unique_ptr<Task> make_classification(std::unique_ptr<nn::Loss> loss, std::vector<ClassMetric> metrics) {
-  return std::make_unique<Classification>(std::move(loss), std::move(metrics));
+std::unique_ptr<Task> make_classification(std::unique_ptr<nn::Loss> loss) {
+  if (loss != nullptr && !loss->has_classes()) {
+    throw UsageError("classification needs a loss of class labels, such as cross_entropy; choose one, or leave the task out");
+  }
+  return std::make_unique<Classification>(std::move(loss));
 }
 
 }  // namespace trainer::task

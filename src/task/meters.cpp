@@ -1,15 +1,19 @@
-#include "task/meters.h"
-
-#include "task/task.h"
+#include "trainer/task.h"
 
 namespace trainer::task {
 
 reporting::MetricInfo loss_info() { return {.name = "loss"}; }
 
-TrainMeter::TrainMeter(torch::Device device, std::vector<HitMetric> metrics) : metrics_(std::move(metrics)) {
-  // The same number of columns for every task, so that checkpoints have the same shape.
-  const auto num_columns = std::max(all_metrics().train.size(), metrics_.size() + 1);
-  sums_ = torch::zeros({static_cast<int64_t>(num_columns) + 1}, torch::TensorOptions(device).dtype(torch::kFloat64));
+namespace {
+
+// Those of classification; other tasks leave one of them unused, as they do in the checkpoints of all versions.
+constexpr size_t kFewestSums = 3;
+
+}  // namespace
+
+TrainMeter::TrainMeter(torch::Device device, std::vector<MeanMetric> metrics) : metrics_(std::move(metrics)) {
+  const auto num_sums = std::max(kFewestSums, metrics_.size() + 2);
+  sums_ = torch::zeros({static_cast<int64_t>(num_sums)}, torch::TensorOptions(device).dtype(torch::kFloat64));
 }
 
 void TrainMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size) {
@@ -17,8 +21,7 @@ void TrainMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, co
   const torch::NoGradGuard no_grad;
   sums_[0].add_(loss.to(torch::kFloat64), size);
   for (size_t i = 0; i < metrics_.size(); ++i) {
-    const auto labels = targets.is_floating_point() ? targets.argmax(1) : targets;
-    sums_[static_cast<int64_t>(i) + 1].add_(metrics_[i].count(outputs, labels));
+    sums_[static_cast<int64_t>(i) + 1].add_(metrics_[i].sum(outputs, targets));
   }
   sums_[-1].add_(size);
 }

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "task/options.h"
+#include "trainer/options.h"
 
 namespace trainer::task {
 

@@ -26,13 +26,14 @@ model: {{name: resnet20}}
 dataset:
   name: stripes
   num_train: 64
-  num_validation: 32
+  num_validation: 31
   train_transforms: [random_shift: {{pixels: 2}}, normalize: {{mean: [0.5], std: [0.5]}}]
   validation_transforms: [normalize: {{mean: [0.5], std: [0.5]}}]
 loss: {{name: focal, gamma: 1}}
 optimizer: {{name: lion, lr: 0.001, weight_decay: 0.1}}
 dataloader: {{global_batch_size: 16}}
 training: {{epochs: 4}}
+checkpoint: {{monitor: validation/balanced_accuracy}}
 runtime: {{device: cpu, threads: 1}}
 logging: {{sinks: [best_file: {{file: notes/best.txt}}]}}
 """
@@ -102,6 +103,9 @@ class PluginsTest(unittest.TestCase):
         self.done(lion, "verify-resume", "--config", "stripes.yaml", folder=self.folder)
         losses = self.validation_losses(self.folder / "run")
         self.assertLess(losses[-1], 0.5 * losses[0])
+        summary = json.loads((self.folder / "run/summary.json").read_text())
+        self.assertEqual(summary["monitor"], "validation/balanced_accuracy")
+        self.assertAlmostEqual(summary["final"]["balanced_accuracy"], sum(entry["top1"] for entry in summary["final"]["per_class"]) / 2, delta=1e-12)
         # Without gamma it is the cross entropy.
         for name, gamma in (("focal", ", gamma: 0"), ("cross_entropy", "")):
             self.done(lion, "--config", "stripes.yaml", "--run-dir", name, "logging.sinks=[]", f"loss={{name: {name}{gamma}}}", "training.epochs=1",
@@ -153,8 +157,11 @@ extern "C" void trainer_plugin_register() {{}}\n""")
     def test_the_docs_show_the_code(self):
         shown = (ROOT / "docs/extending.md").read_text()
         for file in ("own_network/mobilenet_v2.cpp", "own_optimizer/lion.cpp", "components/stripes.cpp", "components/random_shift.cpp",
-                     "components/focal.cpp", "components/best_file.cpp"):
+                     "components/focal.cpp", "components/best_file.cpp", "components/balanced_accuracy.cpp"):
             self.assertTrue(f"```cpp\n{(ROOT / 'examples' / file).read_text()}```\n" in shown, file)
+        code = (ROOT / "examples/segmentation/segmentation.cpp").read_text()
+        task = shown[shown.index("class PixelMeter"):]
+        self.assertIn(task[:task.index("```")], code)
 
 
 if __name__ == "__main__":

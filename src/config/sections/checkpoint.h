@@ -22,10 +22,10 @@ struct CheckpointSection {
     keys.add("every_steps", every_steps,
              {.min = 1, .unit = "steps", .doc = "Optimizer steps between two checkpoints within an epoch; null: none."});
     keys.add("keep_last", keep_last, {.min = 1, .unit = "files", .doc = "Newest checkpoints that are kept, beside the best one."});
+    const auto monitor = registries.monitor();
     Choices<std::string> choices = {{"auto", "auto"}};
-    for (const auto& name : registries.monitor.names) choices.emplace_back(name, name);
-    keys.add_choice("monitor", best.metric, choices,
-                    {.doc = "What the best checkpoint is chosen by; auto: " + registries.monitor.default_doc + "."});
+    for (const auto& name : monitor.names) choices.emplace_back(name, name);
+    keys.add_choice("monitor", best.metric, choices, {.doc = "What the best checkpoint is chosen by; auto: " + monitor.default_doc + "."});
     keys.add_choice("mode", best.mode, {{"auto", MonitorMode::kAuto}, {"max", MonitorMode::kMax}, {"min", MonitorMode::kMin}},
                     {.doc = "Whether more or less of it is better; auto: less of a loss, more of all else."});
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The loss, the optimizer and its schedule.
+// The task, the loss, the optimizer and its schedule.
 
 #include "optim/options.h"
 #include "trainer/keys.h"
@@ -19,6 +19,15 @@ inline void describe(KeyTable& keys, optim::ParameterGroupOptions& options) {
 }  // namespace trainer
 
 namespace trainer::config {
+
+struct TaskSection {
+  ComponentConfig component;
+
+  void describe(KeyTable& keys, const RegistryBase& tasks) {
+    keys.add_component("name", component, tasks, "classification",
+                       "What the network learns, and what is measured; without this key regression with a loss of numbers.");
+  }
+};
 
 struct LossSection {
   ComponentConfig component;

@@ -19,6 +19,7 @@ class RandAugment : public ImageTransform {
   }
 
   Frame plan(Frame frame) const override { return frame; }
+  bool moves_pixels() const override { return true; }
   bool uses_color() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {

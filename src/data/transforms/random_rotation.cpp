@@ -21,6 +21,7 @@ class RandomRotation : public ImageTransform {
   }
 
   Frame plan(Frame frame) const override { return frame; }
+  bool moves_pixels() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {
     const double least = degrees_.size() == 1 ? -degrees_.front() : degrees_.front();

@@ -11,6 +11,7 @@ class TrivialAugmentWide : public ImageTransform {
   }
 
   Frame plan(Frame frame) const override { return frame; }
+  bool moves_pixels() const override { return true; }
   bool uses_color() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {

@@ -62,8 +62,8 @@ void add(TestRegistry& registry, const std::string& name) {
 }
 
 struct SmallRegistries {
-  TestRegistry models{"model"}, datasets{"dataset"}, transforms{"transform"}, batch_transforms{"batch_transform"}, losses{"loss"},
-      optimizers{"optimizer"}, lr_schedulers{"lr_scheduler"}, samplers{"sampler"}, sinks{"sink"};
+  TestRegistry models{"model"}, datasets{"dataset"}, transforms{"transform"}, batch_transforms{"batch_transform"}, tasks{"task"},
+      losses{"loss"}, optimizers{"optimizer"}, lr_schedulers{"lr_scheduler"}, samplers{"sampler"}, sinks{"sink"};
 
   SmallRegistries() {
     add<NetOptions>(models, "net");
@@ -73,6 +73,7 @@ struct SmallRegistries {
     add<CropOptions>(transforms, "crop");
     add<NoOptions>(transforms, "flip");
     add<NoOptions>(batch_transforms, "mix");
+    add<NoOptions>(tasks, "classification");
     add<NoOptions>(losses, "cross_entropy");
     add<RateOptions>(optimizers, "sgd");
     add<RateOptions>(optimizers, "adamw");
@@ -84,8 +85,17 @@ struct SmallRegistries {
 
 inline Registries small_registries() {
   static const SmallRegistries all;
-  return {all.models,        all.datasets, all.transforms, all.batch_transforms, all.losses, all.optimizers,
-          all.lr_schedulers, all.samplers, all.sinks};
+  return {.models = all.models,
+          .datasets = all.datasets,
+          .transforms = all.transforms,
+          .batch_transforms = all.batch_transforms,
+          .tasks = all.tasks,
+          .losses = all.losses,
+          .optimizers = all.optimizers,
+          .lr_schedulers = all.lr_schedulers,
+          .samplers = all.samplers,
+          .sinks = all.sinks,
+          .monitor = [] { return MonitorChoices{.names = {"validation/top1"}, .default_doc = "the best"}; }};
 }
 
 inline constexpr const char* kMinimal = "experiment: small\nmodel: {name: net}\ndataset: {name: data}\ntraining: {epochs: 2}\n";

@@ -51,7 +51,7 @@ class CountingImages : public Dataset {
     for (auto& byte : scratch.bytes) byte = static_cast<uint8_t>(random.next_below(256));
     Sample sample;
     sample.image = ImageView::whole(scratch.bytes.data(), 3, kImageSize, kImageSize);
-    sample.label = index + label_offset;
+    sample.target.label = index + label_offset;
     return sample;
   }
 

@@ -37,7 +37,7 @@ class LinearSamples : public Dataset {
     scratch.values = {i, i + 0.5F, -i, 2 * i, 1.0F / 3.0F};
     Sample sample;
     sample.values = std::span(scratch.values).first(2);
-    sample.target = std::span(scratch.values).subspan(2);
+    sample.target.values = std::span(scratch.values).subspan(2);
     return sample;
   }
 

@@ -88,7 +88,7 @@ TEST_F(Cifar10, JoinsTheTrainingFilesInTheirOrder) {
   data::Scratch scratch;
   for (int64_t index = 0; index < dataset->size(); ++index) {
     const auto sample = dataset->read(index, scratch);
-    EXPECT_EQ(sample.label, index % 10);
+    EXPECT_EQ(sample.target.label, index % 10);
     for (const size_t pixel : {size_t{0}, size_t{1}, kCifarImageBytes - 1}) {
       EXPECT_EQ(sample.image.pixels[pixel], (pixel * 7 + static_cast<size_t>(index)) % 256) << "sample " << index << " pixel " << pixel;
     }
@@ -108,8 +108,8 @@ TEST_F(Cifar10, ValidationIsTheTestFile) {
   const auto dataset = open_quietly(cifar10_layout(), root(), data::Split::kValidation);
   ASSERT_EQ(dataset->size(), 2);
   data::Scratch scratch;
-  EXPECT_EQ(dataset->read(0, scratch).label, 9);
-  EXPECT_EQ(dataset->read(1, scratch).label, 3);
+  EXPECT_EQ(dataset->read(0, scratch).target.label, 9);
+  EXPECT_EQ(dataset->read(1, scratch).target.label, 3);
   EXPECT_EQ(dataset->read(1, scratch).image.pixels[0], 101);
 }
 
@@ -204,10 +204,10 @@ TEST(Cifar100, LabelIsTheFineOne) {
   ASSERT_EQ(validation->size(), 1);
   EXPECT_EQ(train->info().num_classes, 100);
   data::Scratch scratch;
-  EXPECT_EQ(train->read(0, scratch).label, 99);
-  EXPECT_EQ(train->read(1, scratch).label, 42);
+  EXPECT_EQ(train->read(0, scratch).target.label, 99);
+  EXPECT_EQ(train->read(1, scratch).target.label, 42);
   EXPECT_EQ(train->read(1, scratch).image.pixels[1], 13);
-  EXPECT_EQ(validation->read(0, scratch).label, 7);
+  EXPECT_EQ(validation->read(0, scratch).target.label, 7);
 }
 
 TEST(Cifar100, ClassesAreInTheOrderOfTheAlphabet) {
@@ -241,7 +241,7 @@ TEST(Cifar10Sample, HasTheSameNumberOfImagesOfEachClass) {
     EXPECT_EQ(dataset->size(), per_class * 10);
     std::vector<int> counts(10);
     data::Scratch scratch;
-    for (int64_t index = 0; index < dataset->size(); ++index) ++counts[static_cast<size_t>(dataset->read(index, scratch).label)];
+    for (int64_t index = 0; index < dataset->size(); ++index) ++counts[static_cast<size_t>(dataset->read(index, scratch).target.label)];
     EXPECT_THAT(counts, ::testing::Each(per_class));
   }
 }

@@ -71,7 +71,7 @@ class CsvTest : public ::testing::Test {
       write_bytes(name, "image");
       const auto sample = dataset.read(i, scratch);
       EXPECT_EQ(sample.encoded.size(), 5U);
-      lines.push_back(std::to_string(sample.label) + ' ' + name.substr(path("").size()));
+      lines.push_back(std::to_string(sample.target.label) + ' ' + name.substr(path("").size()));
     }
     return lines;
   }

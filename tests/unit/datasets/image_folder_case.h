@@ -83,7 +83,7 @@ class ImageFolderTest : public ::testing::Test {
   static int64_t label_of(const data::Dataset& dataset, int64_t index) {
     if (!std::filesystem::exists(dataset.name(index))) std::ofstream(dataset.name(index)) << "x";
     data::Scratch scratch;
-    return dataset.read(index, scratch).label;
+    return dataset.read(index, scratch).target.label;
   }
 
   trainer::testing::TemporaryFolder folder_;

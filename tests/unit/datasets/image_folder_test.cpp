@@ -180,7 +180,7 @@ TEST_F(ImageFolderTest, ReadsWholeFiles) {
   for (const int64_t index : {1, 2, 0, 1}) {
     const auto sample = dataset->read(index, scratch);
     EXPECT_EQ(path(std::string(sample.encoded.begin(), sample.encoded.end())), dataset->name(index));
-    EXPECT_EQ(sample.label, index == 0 ? 0 : 1);
+    EXPECT_EQ(sample.target.label, index == 0 ? 0 : 1);
     EXPECT_EQ(sample.image.pixels, nullptr);
     EXPECT_EQ(sample.encoded.data(), scratch.bytes.data());
   }

@@ -119,7 +119,7 @@ TEST_F(LmdbDamageTest, EachDamagedPageIsASentenceOrTheRightSamples) {
         // In training the checksums of pixels are not compared.
         if (as_text(found) != content) dataset->check(i);
         ASSERT_EQ(as_text(found), content) << "sample " << i << " after a change at " << offset;
-        ASSERT_EQ(sample.label, i % 2);
+        ASSERT_EQ(sample.target.label, i % 2);
         ++num_right;
       } catch (const std::runtime_error& reason) {
         ASSERT_NE(std::string(reason.what()), "");

@@ -63,7 +63,7 @@ TEST_F(LmdbTest, GivesBackWhatWasPacked) {
   EXPECT_EQ(as_text({third.pixels, interleaved.size()}), interleaved);
   EXPECT_EQ(dataset->read(2, scratch).image.pixels, third.pixels) << "pixels are not copied";
   for (int64_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(dataset->read(i, scratch).label, source.label(i));
+    EXPECT_EQ(dataset->read(i, scratch).target.label, source.label(i));
     EXPECT_EQ(dataset->name(i), source.name(i));
     EXPECT_NO_THROW(dataset->check(i));
     dataset->prefetch(i);
@@ -334,7 +334,7 @@ TEST_F(LmdbTest, DataSetsOfTheFirstVersionAreReadWithAWarning) {
   data::Scratch scratch;
   const auto sample = dataset->read(2, scratch);
   EXPECT_EQ(as_text(sample.encoded), "three");
-  EXPECT_EQ(sample.label, 1);
+  EXPECT_EQ(sample.target.label, 1);
   EXPECT_EQ(dataset->name(2), "c d.jpg");
   EXPECT_NO_THROW(dataset->check(2));
   EXPECT_THAT([&] { PackWriter(root() / "train", source.pack, source); },

@@ -97,11 +97,11 @@ TEST_F(MnistTest, ReadsBothSplits) {
     for (const int64_t i : {0, 1, 783}) EXPECT_EQ(sample.image.pixels[i], (i * 7 + index) % 256);
     train->prefetch(index);
   }
-  EXPECT_EQ(train->read(0, scratch).label, 5);
-  EXPECT_EQ(train->read(2, scratch).label, 9);
+  EXPECT_EQ(train->read(0, scratch).target.label, 5);
+  EXPECT_EQ(train->read(2, scratch).target.label, 9);
   const auto validation = open(data::Split::kValidation, root());
   ASSERT_EQ(validation->size(), 2);
-  EXPECT_EQ(validation->read(1, scratch).label, 2);
+  EXPECT_EQ(validation->read(1, scratch).target.label, 2);
 }
 
 TEST_F(MnistTest, DescribesItsSamples) {

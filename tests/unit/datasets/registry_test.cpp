@@ -151,7 +151,7 @@ TEST_P(EveryDataset, MatchesItsInfo) {
     ASSERT_GT(dataset->size(), 0);
     data::Scratch scratch;
     const auto sample = dataset->read(dataset->size() - 1, scratch);
-    EXPECT_EQ(dataset->label(dataset->size() - 1), sample.label);
+    EXPECT_EQ(dataset->label(dataset->size() - 1), sample.target.label);
     const auto num_values = std::accumulate(factory.info.shape.begin(), factory.info.shape.end(), int64_t{1}, std::multiplies<>());
     if (!sample.encoded.empty()) {
       EXPECT_TRUE(factory.info.is_image);
@@ -162,8 +162,8 @@ TEST_P(EveryDataset, MatchesItsInfo) {
     } else {
       EXPECT_EQ(static_cast<int64_t>(sample.values.size()), num_values);
     }
-    EXPECT_GE(sample.label, 0);
-    EXPECT_LT(sample.label, std::max<int64_t>(factory.info.num_classes, 1));
+    EXPECT_GE(sample.target.label, 0);
+    EXPECT_LT(sample.target.label, std::max<int64_t>(factory.info.num_classes, 1));
   }
 }
 

@@ -303,7 +303,7 @@ TEST(InFolder, DataSetsAreTheSameInACopy) {
       data::Scratch scratch, other_scratch;
       const auto sample = here->read(1, scratch);
       const auto other = there->read(1, other_scratch);
-      EXPECT_EQ(sample.label, other.label);
+      EXPECT_EQ(sample.target.label, other.target.label);
       EXPECT_TRUE(std::ranges::equal(sample.encoded, other.encoded));
     }
   }

@@ -25,13 +25,13 @@ std::vector<float> values_of(const data::Dataset& dataset, int64_t index) {
 std::vector<float> targets_of(const data::Dataset& dataset, int64_t index) {
   data::Scratch scratch;
   const auto sample = dataset.read(index, scratch);
-  return {sample.target.begin(), sample.target.end()};
+  return {sample.target.values.begin(), sample.target.values.end()};
 }
 
 std::vector<int64_t> labels_of(const data::Dataset& dataset) {
   std::vector<int64_t> labels;
   data::Scratch scratch;
-  for (int64_t index = 0; index < dataset.size(); ++index) labels.push_back(dataset.read(index, scratch).label);
+  for (int64_t index = 0; index < dataset.size(); ++index) labels.push_back(dataset.read(index, scratch).target.label);
   return labels;
 }
 

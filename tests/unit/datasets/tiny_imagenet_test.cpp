@@ -54,7 +54,7 @@ class TinyImagenetTest : public FetchArchive {
       const auto sample = dataset->read(i, scratch);
       const std::string content(sample.encoded.begin(), sample.encoded.end());
       EXPECT_THAT(dataset->name(i), EndsWith("/" + content));
-      lines.push_back(std::to_string(sample.label) + ' ' + content);
+      lines.push_back(std::to_string(sample.target.label) + ' ' + content);
     }
     return lines;
   }
@@ -175,7 +175,7 @@ TEST_F(TinyImagenetTest, DownloadsOnceAndThenWorksOffline) {
     const auto validation = open(made, data::Split::kValidation);
     EXPECT_EQ(validation->info().class_names.size(), 200U);
     data::Scratch scratch;
-    EXPECT_EQ(validation->read(0, scratch).label, 199);
+    EXPECT_EQ(validation->read(0, scratch).target.label, 199);
     EXPECT_EQ(server.num_requests(), 1);
   }
   EXPECT_EQ(open(factory(), data::Split::kTrain)->size(), 200);

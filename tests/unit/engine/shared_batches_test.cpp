@@ -30,7 +30,7 @@ class Ramp : public data::Dataset {
     scratch.values = {i, i + 0.5F, -i, 1.0F / 3.0F};
     data::Sample sample;
     sample.values = std::span(scratch.values).first(2);
-    sample.target = std::span(scratch.values).subspan(2);
+    sample.target.values = std::span(scratch.values).subspan(2);
     return sample;
   }
 

@@ -147,7 +147,11 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"},
        "command line: checkpoint.monitor: validation/top5 needs five classes, but synthetic has 4; choose validation/top1"},
       {{"checkpoint.monitor=validation/top1", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
-       "command line: checkpoint.monitor: mse has no classes, so that only its loss is measured; choose validation/loss"},
+       "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss"},
+      {{"task.name=regression"},
+       "command line: task.name: regression needs a loss of numbers, such as mse; choose one, or leave the task out"},
+      {{"task.name=classification", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
+       "command line: task.name: classification needs a loss of class labels, such as cross_entropy; choose one, or leave the task out"},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
 }
@@ -174,7 +178,7 @@ TEST(CheckComponents, ReportsAllContradictionsAtTheirPositions) {
             "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has a warm-up of its own; remove this key\n"
             "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them\n"
             "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic gives class labels\n"
-            "command line: checkpoint.monitor: mse has no classes, so that only its loss is measured; choose validation/loss");
+            "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss");
 }
 
 TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "task/task.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"

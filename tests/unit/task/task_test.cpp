@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "task/classification.h"
+#include "trainer/error.h"
 
 namespace trainer::task {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsSupersetOf;
+using ::testing::ThrowsMessage;
 
 // The sum of the outputs' distances to the targets.
 class Distance : public nn::Loss {
@@ -48,9 +50,30 @@ std::vector<std::string> names_of(const std::vector<reporting::MetricInfo>& metr
   return names;
 }
 
+std::unique_ptr<Task> make_task(const std::string& name, bool loss_has_classes) {
+  return task_registry().make(task_registry().configure(name), std::make_unique<Distance>(loss_has_classes));
+}
+
 TEST(Task, TheLossChoosesTheTask) {
-  EXPECT_EQ(make_task(std::make_unique<Distance>(true))->default_metric(), "top1");
-  EXPECT_EQ(make_task(std::make_unique<Distance>(false))->default_metric(), "loss");
+  for (const bool has_classes : {false, true}) {
+    const auto task = make_task(default_task(Distance(has_classes)), has_classes);
+    EXPECT_EQ(task->default_metric(), has_classes ? "top1" : "loss");
+  }
+}
+
+TEST(Task, RefusesALossOfOtherTargets) {
+  EXPECT_THAT(
+      [] { make_task("classification", false); },
+      ThrowsMessage<UsageError>("classification needs a loss of class labels, such as cross_entropy; choose one, or leave the task out"));
+  EXPECT_THAT([] { make_task("regression", true); },
+              ThrowsMessage<UsageError>("regression needs a loss of numbers, such as mse; choose one, or leave the task out"));
+}
+
+TEST(Task, AMetricNeedsAnOwnName) {
+  for (const char* name : {"loss", "top5"}) {
+    EXPECT_THAT([&] { add_class_metric({.info = {.name = name}}); },
+                ThrowsMessage<std::logic_error>(std::string("metric ") + name + " is already registered"));
+  }
 }
 
 TEST(Task, TheLossIsTheFirstMetric) {
@@ -68,14 +91,13 @@ TEST(Task, TheLossIsTheFirstMetric) {
 TEST(Task, TheMetricsOfAllTasks) {
   EXPECT_THAT(names_of(all_metrics().train), IsSupersetOf({"loss", "top1"}));
   EXPECT_THAT(names_of(all_metrics().validation), IsSupersetOf({"loss", "top1", "top5", "macro_f1"}));
-  EXPECT_THAT(monitor_choices().names, IsSupersetOf({"validation/top1", "validation/top5", "validation/macro_f1", "validation/loss"}));
   EXPECT_EQ(make_classification(nullptr)->make_train_meter(torch::kCPU).num_sums(),
             make_regression(nullptr)->make_train_meter(torch::kCPU).num_sums());
 }
 
 TEST(Task, ForwardGivesOutputsAndLoss) {
   Twice model;
-  const auto task = make_task(std::make_unique<Distance>(false));
+  const auto task = make_regression(std::make_unique<Distance>(false));
   const auto pass = task->forward(model, torch::tensor({{1.0}, {3.0}}), torch::tensor({{0.0}, {0.0}}));
   EXPECT_TRUE(torch::equal(pass.outputs, torch::tensor({{2.0}, {6.0}})));
   EXPECT_EQ(pass.loss.item<double>(), 8);
@@ -85,7 +107,7 @@ TEST(Task, ForwardGivesOutputsAndLoss) {
 
 TEST(Task, EvaluateAveragesTheOutputsOfTheViewsBeforeTheLoss) {
   LeftColumn model;
-  const auto task = make_task(std::make_unique<Distance>(false));
+  const auto task = make_regression(std::make_unique<Distance>(false));
   const auto images = torch::tensor({1.0, 3.0}).view({1, 1, 1, 2});
   const auto targets = torch::tensor({{2.0}});
   const auto none = task->evaluate(model, images, targets, TestTimeAugmentation::kNone);
@@ -113,16 +135,20 @@ TEST(Task, NamesTheProblemsOfASetup) {
   EXPECT_THAT(
       classification->mismatches(setup),
       ElementsAre(Task::Mismatch{"checkpoint.monitor", "validation/top5 needs five classes, but images has 4; choose validation/top1"}));
+  setup = ten_classes;
+  setup.has_masks = true;
+  EXPECT_THAT(classification->mismatches(setup),
+              ElementsAre(Task::Mismatch{"task.name",
+                                         "classification needs a class label of each image, but images gives one of each pixel; choose a "
+                                         "task of a plug-in that takes masks"}));
   setup = {.loss = "cross_entropy", .dataset = "vectors", .num_classes = 0, .monitor = "auto"};
   EXPECT_THAT(classification->mismatches(setup),
               ElementsAre(Task::Mismatch{"loss.name", "cross_entropy needs class labels, but vectors gives floating-point targets"}));
 
   const auto regression = make_regression(nullptr);
-  setup = {.loss = "mse", .dataset = "images", .num_classes = 10, .monitor = "validation/top1"};
-  EXPECT_THAT(
-      regression->mismatches(setup),
-      ElementsAre(Task::Mismatch{"loss.name", "mse needs floating-point targets, but images gives class labels"},
-                  Task::Mismatch{"checkpoint.monitor", "mse has no classes, so that only its loss is measured; choose validation/loss"}));
+  setup = {.loss = "mse", .dataset = "images", .num_classes = 10, .monitor = "auto"};
+  EXPECT_THAT(regression->mismatches(setup),
+              ElementsAre(Task::Mismatch{"loss.name", "mse needs floating-point targets, but images gives class labels"}));
   setup = {.loss = "mse", .dataset = "vectors", .num_classes = 0, .monitor = "validation/loss"};
   EXPECT_THAT(regression->mismatches(setup), ElementsAre());
 }

@@ -1,0 +1,179 @@
+#pragma once
+// Tasks: what a network is trained to do. A task knows the targets of the samples, runs the forward pass with the loss, and measures.
+// Metrics are sums on the device of the network, for which only read() and state() wait; they are added over the ranks, and means are
+// computed from the total.
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/component.h"
+#include "trainer/distributed.h"
+#include "trainer/events.h"
+#include "trainer/model.h"
+#include "trainer/nn.h"
+#include "trainer/options.h"
+#include "trainer/state.h"
+
+namespace trainer::task {
+
+class CalibrationMeter;
+
+reporting::MetricInfo loss_info();
+
+// The mean of `count` samples; 0 when there are none.
+inline double mean_of(double sum, double count) { return count == 0 ? 0 : sum / count; }
+
+// The metrics of a number of samples.
+struct Measurement {
+  int64_t num_samples = 0;
+  // The loss first. All are 0 if there are no samples.
+  reporting::Metrics metrics = {{.info = loss_info()}};
+  reporting::ClassResults classes = {};  // of a validation with classes
+};
+
+// A number of the samples of a batch, such as of those that are right, or the sum of a value of each: a scalar on the device of `outputs`.
+// Both arguments as in nn::Loss.
+using SumOverSamples = std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
+
+// A metric that is a mean over the samples.
+struct MeanMetric {
+  reporting::MetricInfo info;
+  SumOverSamples sum;
+};
+
+// The mean training loss and other metrics since the last reset().
+class TrainMeter {
+ public:
+  TrainMeter(torch::Device device, std::vector<MeanMetric> metrics);
+  // `loss`: mean over the batch's `size` samples, a scalar tensor. `outputs` and `targets` as in nn::Loss. A batch of size 0 adds nothing.
+  void add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size);
+  // Collective: over all ranks of `group`. Waits for the device.
+  Measurement read(const distributed::ProcessGroup& group) const;
+  void reset();
+  // rewind() removes what was added since the last mark(); rewind_if() only if `condition`, a bool scalar on the device, is true.
+  void mark();
+  void rewind();
+  void rewind_if(const torch::Tensor& condition);
+  // This rank's sums, float64 [num_sums()] copied to the CPU; waits for the device.
+  state::Tree state() const;
+  // Throws CheckpointError.
+  void load_state(const state::View& view);
+  int64_t num_sums() const { return sums_.numel(); }
+
+ private:
+  std::vector<MeanMetric> metrics_;
+  torch::Tensor sums_;    // float64 on the device: loss, each other metric, samples
+  torch::Tensor marked_;  // their values at the last mark
+};
+
+// A batch of a validation.
+struct EvaluatedBatch {
+  int64_t number = 0;  // in the validation
+  // The index of its first sample, which the others follow; empty if some were left out.
+  std::optional<int64_t> first_sample = {};
+  int64_t size = 0;
+};
+
+// For a validation in which each batch is evaluated by one rank. The results are the same to the last digit for any number of ranks: counts
+// are integers, and the losses of the batches are added in the order of the batches. This class measures the loss; a task derives from it
+// to measure more.
+class ValidationMeter {
+ public:
+  // `num_batches`: of all ranks together.
+  ValidationMeter(torch::Device device, int64_t num_batches);
+  virtual ~ValidationMeter() = default;
+  ValidationMeter(const ValidationMeter&) = delete;
+  ValidationMeter& operator=(const ValidationMeter&) = delete;
+  // Like TrainMeter::add.
+  virtual void add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets);
+  // Collective: over all ranks of `group`, once. Waits for the device.
+  virtual Measurement read(const distributed::ProcessGroup& group);
+
+ private:
+  torch::Tensor sums_;  // float64 [num_batches + 1]: the sum of losses of each batch, and the number of samples
+};
+
+class Task {
+ public:
+  // The forward pass of a batch.
+  struct Pass {
+    torch::Tensor outputs;
+    torch::Tensor loss;  // mean over the batch, a scalar; 0 for an empty batch
+  };
+
+  // The parts of a configuration that must fit the task.
+  struct Setup {
+    std::string loss;
+    std::string dataset;
+    int64_t num_classes = 0;  // of the data set; 0: the targets are floating-point vectors
+    bool has_masks = false;   // of the data set
+    std::string monitor;      // "validation/loss", or "auto"
+  };
+
+  // A reason why a setup cannot be trained.
+  struct Mismatch {
+    std::string key;   // "checkpoint.monitor"
+    std::string text;  // what is wrong with it
+    bool operator==(const Mismatch&) const = default;
+  };
+
+  // Names and metrics of a task are also asked without a loss, which may be null then.
+  explicit Task(std::unique_ptr<nn::Loss> loss) : loss_(std::move(loss)) {}
+  virtual ~Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  // `images` and `targets` are on the model's device. The caller sets autocast and train or eval mode.
+  virtual Pass forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const;
+  // The same of a validation batch, with outputs [N, K] averaged over the views of `tta`. A task overrides both or neither.
+  virtual Pass evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets, TestTimeAugmentation tta) const;
+
+  // The metrics without the loss, which is always measured and comes first. Names and formats must not depend on the task's options.
+  virtual std::vector<MeanMetric> train_metrics() const { return {}; }
+  virtual std::vector<reporting::MetricInfo> validation_metrics() const { return {}; }
+  // The name of the validation metric that chooses the best checkpoint if checkpoint.monitor is `auto`.
+  virtual std::string default_metric() const { return loss_info().name; }
+  // `num_classes` as in Setup; `num_batches`: of the whole validation, on all ranks together.
+  virtual std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t num_classes, int64_t num_batches) const;
+  // Metrics of each class, from a validation's confusion matrix; empty without classes.
+  virtual std::vector<reporting::ClassMetrics> per_class(const std::vector<int64_t>& /*confusion*/) const { return {}; }
+  // Empty if the setup can be trained.
+  virtual std::vector<Mismatch> mismatches(const Setup& setup) const = 0;
+
+  TrainMeter make_train_meter(torch::Device device) const { return {device, train_metrics()}; }
+  // All metrics, the loss first.
+  reporting::MetricColumns metrics() const;
+
+ private:
+  Pass with_loss(torch::Tensor outputs, const torch::Tensor& targets) const;
+
+  std::unique_ptr<nn::Loss> loss_;
+};
+
+// A task is made with the loss of the experiment, and with null to learn its metrics. It throws UsageError for a loss that it cannot use.
+using TaskRegistry = Registry<std::unique_ptr<Task>, std::unique_ptr<nn::Loss>>;
+TaskRegistry& task_registry();
+
+// A validation metric of the task classification: set one of the three functions. `outputs` are [N, classes], `targets` int64 [N].
+struct ClassMetric {
+  reporting::MetricInfo info;
+  // The metric does not exist for data sets with fewer classes. The text is for messages: "five classes".
+  int64_t min_classes = 1;
+  std::string min_classes_text = {};
+  // If set, the metric is the counted fraction of the samples: an integer.
+  SumOverSamples count = {};
+  // If set, computes the metric from the number of samples of each actual and predicted class: int64 [actual][predicted] on the CPU.
+  std::function<double(const torch::Tensor& confusion)> from_confusion = {};
+  // For the program.
+  std::function<double(const CalibrationMeter& calibration)> from_calibration = {};
+};
+
+// Throws std::logic_error if there is a metric of that name.
+void add_class_metric(ClassMetric metric);
+
+}  // namespace trainer::task
