@@ -3,7 +3,7 @@
 #include "bench/serve.h"
 #include "bench/training.h"
 #include "checkpoint/pytorch_file.h"
-#include "engine/checkpoints.h"
+#include "train/engine/checkpoints.h"
 
 namespace trainer::bench {
 namespace {

@@ -16,7 +16,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "supervision/failure_detector.h"
+#include "distributed/supervision/failure_detector.h"
 #include "tests/testing/counting_store.h"
 
 using namespace trainer;

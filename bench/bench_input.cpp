@@ -11,7 +11,7 @@
 #include "data/data_loader.h"
 #include "data/sharded_sampler.h"
 #include "datasets/registry.h"
-#include "session/registries.h"
+#include "run/session/registries.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "world/host_resources.h"
+#include "launch/world/host_resources.h"
 
 // Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
 #undef HWY_TARGET_INCLUDE

@@ -12,8 +12,8 @@
 #include "bench/training.h"
 #include "distributed/rendezvous.h"
 #include "distributed/stop_consensus.h"
-#include "supervision/failure_detector.h"
-#include "world/host_resources.h"
+#include "distributed/supervision/failure_detector.h"
+#include "launch/world/host_resources.h"
 
 namespace {
 

@@ -12,11 +12,11 @@
 
 #include "config/load.h"
 #include "device/library_defaults.h"
-#include "engine/train_step.h"
-#include "session/registries.h"
-#include "session/session.h"
+#include "launch/world/host_resources.h"
+#include "run/session/registries.h"
+#include "run/session/session.h"
+#include "train/engine/train_step.h"
 #include "trainer/amp.h"
-#include "world/host_resources.h"
 
 namespace trainer::bench {
 

@@ -1,10 +1,13 @@
-# trainer_module(<name> [TORCH] [SOURCES <file>...] [LINKS <target>...]) defines the library trainer_<name> of one folder.
+# trainer_module(<name> [TORCH] [FOLDERS <folder>...] [SOURCES <file>...] [LINKS <target>...]) defines the library trainer_<name> of one
+# folder.
 # - LINKS: the modules and libraries whose headers the sources may include. scripts/check_includes.py reads them here, checks every #include
 #   against them, and writes the table of docs/design.md.
 # - trainer_<name>_headers has only the headers: for a module that implements another module's interface without linking it.
+# - FOLDERS: folders of the module, each of which may include those before it, which is checked too. The files beside them come last, unless
+#   . names their place.
 # - TORCH: the sources include LibTorch and share the precompiled header.
 function(trainer_module name)
-  cmake_parse_arguments(MODULE "TORCH" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(MODULE "TORCH" "" "FOLDERS;SOURCES;LINKS" ${ARGN})
   set(target trainer_${name})
   add_library(${target}_headers INTERFACE)
   target_include_directories(${target}_headers INTERFACE "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/include")

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/file_access.h"
 #include "datasets/files.h"
 #include "trainer/error.h"
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/file_access.h"
 #include "base/text.h"
 #include "datasets/inflate.h"
 #include "trainer/error.h"

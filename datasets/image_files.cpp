@@ -12,8 +12,6 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/file_access.h"
-#include "base/plural.h"
 #include "base/text.h"
 #include "datasets/files.h"
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/plural.h"
+#include "base/text.h"
 #include "datasets/files.h"
 #include "datasets/image_files.h"
 #include "datasets/image_folder_listing.h"

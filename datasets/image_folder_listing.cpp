@@ -19,11 +19,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/file_access.h"
-#include "base/plural.h"
+#include "base/file.h"
 #include "base/signal.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "datasets/look_alike.h"
 #include "trainer/error.h"
 

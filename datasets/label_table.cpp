@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/plural.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "datasets/image_folder_listing.h"
 #include "trainer/error.h"
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/little_endian.h"
-#include "base/plural.h"
+#include "base/text.h"
 #include "datasets/files.h"
 #include "datasets/lmdb_environment.h"
 #include "datasets/lmdb_format.h"

@@ -7,8 +7,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "base/access.h"
-#include "base/file_access.h"
+#include "base/file.h"
 #include "datasets/lmdb_reader.h"
 #include "trainer/error.h"
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "base/little_endian.h"
-#include "base/plural.h"
+#include "base/text.h"
 
 namespace trainer::datasets {
 namespace {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "base/file_access.h"
+#include "base/file.h"
 #include "base/little_endian.h"
 
 namespace trainer::datasets {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/little_endian.h"
-#include "base/plural.h"
+#include "base/text.h"
 #include "trainer/error.h"
 
 namespace trainer::datasets {

@@ -8,7 +8,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 namespace trainer::datasets {
 namespace {

@@ -12,7 +12,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/access.h"
 #include "base/file.h"
 #include "base/signal.h"
 #include "trainer/error.h"

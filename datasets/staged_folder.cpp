@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/plural.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "datasets/files.h"

@@ -15,8 +15,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/plural.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "datasets/files.h"
 #include "datasets/image_files.h"
 #include "datasets/image_folder_listing.h"

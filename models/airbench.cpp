@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "models/registry.h"
-#include "nn/layer_observer.h"
 #include "nn/layers.h"
 #include "trainer/nn.h"
 

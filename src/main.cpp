@@ -5,12 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "base/inherited_state.h"
 #include "base/signal.h"
-#include "base/standard_output.h"
+#include "base/standard_streams.h"
 #include "cli/answers.h"
 #include "cli/launch.h"
-#include "cli/report_error.h"
+#include "cli/output.h"
 #include "cli/runs.h"
 #include "cli/training_library.h"
 

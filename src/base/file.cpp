@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -10,9 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <system_error>
 #include <utility>
 
-#include "base/file_access.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "trainer/error.h"
@@ -185,6 +187,134 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   if (address == MAP_FAILED) fail("map", path);
   const auto unmap = [size = size_](const uint8_t* data) { ::munmap(const_cast<uint8_t*>(data), size); };
   data_ = {static_cast<const uint8_t*>(address), unmap};
+}
+
+namespace {
+
+// Global, because a process has one main thread, and functions that read files do not know who watches it.
+std::mutex mutex;
+CurrentFileAccess current;
+
+// Returns the text before.
+std::string replace_text(std::string text) {
+  const std::lock_guard lock(mutex);
+  ++current.num_changes;
+  current.since = std::chrono::steady_clock::now();
+  return std::exchange(current.text, std::move(text));
+}
+
+}  // namespace
+
+FileAccess::FileAccess(const char* action, const std::filesystem::path& path) : is_main_thread_(gettid() == getpid()) {
+  if (is_main_thread_) before_ = replace_text(action + (" " + path.string()));
+}
+
+FileAccess::~FileAccess() {
+  if (is_main_thread_) replace_text(std::move(before_));
+}
+
+CurrentFileAccess current_file_access() {
+  const std::lock_guard lock(mutex);
+  return current;
+}
+
+namespace {
+
+// `path`, or its nearest parent that exists.
+std::filesystem::path first_that_exists(const std::filesystem::path& path) {
+  std::error_code error;
+  auto present = std::filesystem::absolute(path, error);
+  while (present.has_relative_path() && !std::filesystem::exists(present, error)) present = present.parent_path();
+  return present;
+}
+
+}  // namespace
+
+std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error, const std::string& remedy) {
+  const auto present = first_that_exists(path);
+  const auto first = remedy.empty() ? "" : remedy + "; ";
+  struct stat status {};
+  if (error == std::errc::read_only_file_system) {
+    return fmt::format("{}: {} ({}a container needs a folder mounted there: --volume FOLDER:{})", error.message(), present.string(), first,
+                       present.string());
+  }
+  if (error != std::errc::permission_denied || stat(present.c_str(), &status) != 0) {
+    return error.message() + (remedy.empty() ? "" : "; " + remedy);
+  }
+  return fmt::format(
+      "{}: {} belongs to user {}, and this process is user {} ({}chown -R {} {} gives it to this user; a container runs as its owner with "
+      "--user {}:{})",
+      error.message(), present.string(), status.st_uid, geteuid(), first, geteuid(), present.string(), status.st_uid, status.st_gid);
+}
+
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& path) { throw Error("cannot write " + path.string() + ": " + std::strerror(errno)); }
+
+bool names_descriptor(const std::filesystem::path& path, int descriptor) {
+  struct stat named {};
+  struct stat open {};
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  const bool can_write = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+  return can_write && ::stat(path.c_str(), &named) == 0 && ::fstat(descriptor, &open) == 0 && named.st_dev == open.st_dev &&
+         named.st_ino == open.st_ino;
+}
+
+// As many as the system follows.
+constexpr int kMostLinks = 40;
+
+// Through links, because the place of a link may not be writable and because the link is the user's. The target may not exist yet.
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  auto target = path;
+  for (int i = 0; i <= kMostLinks; ++i) {
+    std::error_code no_link;
+    const auto next = std::filesystem::read_symlink(target, no_link);
+    if (no_link) return target;
+    target = target.parent_path() / next;
+  }
+  errno = ELOOP;
+  fail(path);
+}
+
+}  // namespace
+
+bool is_standard_output(const std::filesystem::path& path) { return names_descriptor(path, STDOUT_FILENO); }
+
+OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
+  for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (!names_descriptor(path, standard)) continue;
+    // Opening a file again would begin at its start, and a socket cannot be opened.
+    in_place_ = Descriptor(::fcntl(standard, F_DUPFD_CLOEXEC, 0));
+    if (in_place_.number() < 0) fail(path);
+    return;
+  }
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) {
+    file_.emplace(target_of(path));
+    return;
+  }
+  if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode))
+    throw UsageError("cannot write " + path.string() + ": " + describe_irregular(path));
+  in_place_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  if (in_place_.number() < 0) fail(path);
+}
+
+void OutputFile::write(std::string_view bytes) {
+  if (file_) {
+    file_->write(bytes);
+  } else if (!write_all(in_place_.number(), bytes)) {
+    fail(path_);
+  }
+}
+
+void OutputFile::commit() {
+  if (file_) file_->commit();
+}
+
+void write_output_file(const std::filesystem::path& path, std::string_view content) {
+  OutputFile file(path);
+  file.write(content);
+  file.commit();
 }
 
 }  // namespace trainer

@@ -4,9 +4,11 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -91,5 +93,62 @@ class MappedFile {
   std::shared_ptr<const uint8_t> data_;  // the map, which copies of this object share
   size_t size_ = 0;
 };
+
+// Which file the main thread is using. A file system that does not answer, such as that of a lost NFS server, blocks the thread that uses
+// it inside the kernel; other threads then report the file.
+
+// The main thread uses a file or folder during the lifetime of this object; within it, an inner one replaces it. On other threads it does
+// nothing.
+class FileAccess {
+ public:
+  // `action`: "reading", "opening the run directory".
+  FileAccess(const char* action, const std::filesystem::path& path);
+  ~FileAccess();
+  FileAccess(const FileAccess&) = delete;
+  FileAccess& operator=(const FileAccess&) = delete;
+
+ private:
+  bool is_main_thread_;
+  std::string before_;
+};
+
+struct CurrentFileAccess {
+  std::string text;          // "reading runs/a/config.yaml"; empty: the main thread uses no file
+  uint64_t num_changes = 0;  // of `text` so far
+  std::chrono::steady_clock::time_point since = {};
+};
+CurrentFileAccess current_file_access();
+
+// Explains why a file or folder cannot be written, and what to do about it.
+
+// Describes `error`, with which the creation or writing of `path` (a file or a folder) failed. For a permission error or a read-only file
+// system, the text names the file or folder that refused access (with its owner and this process's user) and remedies; any other error is
+// described by the system's message. `remedy`: the one to name first; empty: none.
+std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error, const std::string& remedy = "");
+
+// The file that a user names for a result (--output).
+
+// Writes a result to what `path` names:
+// - A new or a regular file is complete or as it was before (AtomicFile); a link to a regular file stays a link.
+// - A pipe (once it has a reader), a terminal, /dev/null and other devices for characters are written in place. /dev/stdout, /dev/stderr
+//   and whatever else is already the standard output are written where they stand.
+// The constructor throws UsageError that names anything else (a folder, a socket, a disk). Failures throw Error that names `path`.
+class OutputFile final : public Output {
+ public:
+  explicit OutputFile(const std::filesystem::path& path);
+
+  void write(std::string_view bytes) override;
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::optional<AtomicFile> file_;
+  Descriptor in_place_;
+};
+
+// Whether `path` names the same file, pipe or device as the standard output.
+bool is_standard_output(const std::filesystem::path& path);
+
+void write_output_file(const std::filesystem::path& path, std::string_view content);
 
 }  // namespace trainer

@@ -14,7 +14,7 @@
 
 #include "base/crash.h"
 #include "base/file.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "trainer/error.h"
 
 namespace trainer {

@@ -1,6 +1,6 @@
 #pragma once
 // Logging over spdlog. A logger belongs to one rank and is passed to the code that logs. That code does not check the rank first: a rank
-// that must not print has a logger without sinks. What a terminal would execute is shown in its place (base/printable.h), in files too:
+// that must not print has a logger without sinks. What a terminal would execute is shown in its place (base/text.h), in files too:
 // messages quote files, names and other processes.
 
 #include <spdlog/logger.h>

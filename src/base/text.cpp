@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
+#include <iterator>
 #include <numeric>
 
 namespace trainer {
@@ -89,6 +91,83 @@ std::string portable_number(std::string text) {
   const bool is_number = std::from_chars(text.data(), end, value).ptr == end;
   const auto exponent = text.find('e');
   if (is_number && exponent != text.npos && text.find('.') == text.npos) text.insert(exponent, ".0");
+  return text;
+}
+
+namespace {
+
+uint8_t byte_at(std::string_view text, size_t position) { return static_cast<uint8_t>(text[position]); }
+
+bool is_shown(const Utf8Character& character) {
+  return character.length > 0 && (!is_control(character.code_point) || character.code_point == '\n' || character.code_point == '\t');
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const auto first = first_character(text);
+    const auto character = text.substr(0, std::max<size_t>(first.length, 1));
+    if (is_shown(first)) {
+      result += character;
+    } else {
+      for (size_t i = 0; i < character.size(); ++i) fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte_at(character, i));
+    }
+    text.remove_prefix(character.size());
+  }
+  return result;
+}
+
+std::string printable_line(std::string_view text) {
+  std::string result;
+  for (const char c : printable(text)) {
+    if (c == '\n' || c == '\t') {
+      fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<uint8_t>(c));
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+Utf8Character first_character(std::string_view text) {
+  struct Form {
+    uint8_t mask;     // of the bits of the first byte that tell the length
+    uint8_t bits;     // their value
+    uint32_t lowest;  // the first code point that needs this length
+  };
+  static constexpr Form kForms[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+  const auto byte_at = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const auto* form = std::ranges::find_if(kForms, [&](const Form& candidate) { return (byte_at(0) & candidate.mask) == candidate.bits; });
+  if (form == std::end(kForms)) return {};
+  const auto length = static_cast<size_t>(form - kForms) + 1;
+  if (text.size() < length) return {};
+  uint32_t code_point = byte_at(0) & static_cast<uint8_t>(~form->mask);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte_at(i) & 0xc0) != 0x80) return {};
+    code_point = (code_point << 6) | (byte_at(i) & 0x3f);
+  }
+  const bool is_surrogate = code_point >= 0xd800 && code_point <= 0xdfff;
+  if (code_point < form->lowest || code_point > 0x10ffff || is_surrogate) return {};
+  return {length, code_point};
+}
+
+bool is_control(char32_t code_point) { return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0); }
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const auto length = first_character(text).length;
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   return text;
 }
 

@@ -2,6 +2,8 @@
 // Text for people: durations, sizes, counts, and the nearest of several names.
 
 #include <chrono>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -21,5 +23,40 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 // The candidate that `text` was most likely meant to be: one that is a few edits away, or the initials of the words of `text` ("lr" for
 // "learning_rate"); empty if there is none.
 std::string nearest_name(std::string_view text, std::span<const std::string> candidates);
+
+// A number with the noun that it counts.
+
+// "1 epoch", "0 epochs", "3 epochs". `plural`: of a noun that does not only take an s ("class", "classes").
+template <std::integral Number>
+std::string counted(Number number, std::string_view noun, std::string_view plural = {}) {
+  auto text = std::to_string(number);
+  text += ' ';
+  text += number == 1 || plural.empty() ? noun : plural;
+  if (number != 1 && plural.empty()) text += 's';
+  return text;
+}
+
+// Text from outside (values of files, names of files, messages of other processes) as a terminal may receive it.
+
+// `text` with each byte of a control character, and each byte that is not valid UTF-8, written as "\x1b"; tabs and line breaks stay. A
+// terminal would execute control characters: they can move the cursor, erase lines and set the window's title.
+std::string printable(std::string_view text);
+// The same for a name in a table or message of one line: tabs and line breaks are written as "\x0a" too.
+std::string printable_line(std::string_view text);
+
+// Text in UTF-8, as files and names from outside should hold it.
+
+struct Utf8Character {
+  size_t length = 0;  // in bytes; 0: the text does not begin with a valid character
+  char32_t code_point = 0;
+};
+
+// `text` must not be empty.
+Utf8Character first_character(std::string_view text);
+// Of ASCII or of Latin-1 (U+0080 to U+009F).
+bool is_control(char32_t code_point);
+bool is_utf8(std::string_view text);
+// Programs of Windows put one at the beginning of text files.
+std::string_view without_byte_order_mark(std::string_view text);
 
 }  // namespace trainer

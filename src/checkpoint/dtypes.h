@@ -3,6 +3,11 @@
 
 #include <torch/types.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
 #include <string_view>
 
 namespace trainer::checkpoint {
@@ -20,5 +25,18 @@ const Dtype* find_dtype(torch::ScalarType type);
 const Dtype* find_dtype_by_name(std::string_view name);
 const Dtype* find_dtype_by_storage(std::string_view storage);
 const Dtype* find_dtype_by_safetensors(std::string_view name);
+
+// The size in bytes of a tensor of this shape. nullopt for a shape that LibTorch does not support: with a negative size, or with sizes
+// whose product in bytes, zeros excluded, overflows int64_t.
+inline std::optional<uint64_t> num_bytes_of(std::span<const int64_t> shape, size_t element_size) {
+  auto bytes_if_full = static_cast<int64_t>(element_size);
+  bool is_empty = false;
+  for (const auto size : shape) {
+    if (size < 0) return std::nullopt;
+    is_empty = is_empty || size == 0;
+    if (size > 0 && __builtin_mul_overflow(bytes_if_full, size, &bytes_if_full)) return std::nullopt;
+  }
+  return is_empty ? 0 : static_cast<uint64_t>(bytes_if_full);
+}
 
 }  // namespace trainer::checkpoint

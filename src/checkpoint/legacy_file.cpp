@@ -8,7 +8,6 @@
 #include <variant>
 
 #include "base/little_endian.h"
-#include "checkpoint/budget.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/unpickler.h"
 

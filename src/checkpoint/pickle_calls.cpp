@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
+#include "checkpoint/dtypes.h"
 #include "checkpoint/refusal.h"
-#include "checkpoint/shape.h"
 
 namespace trainer::checkpoint {
 namespace {

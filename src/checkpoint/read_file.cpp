@@ -2,13 +2,12 @@
 
 #include <string_view>
 
-#include "base/file_access.h"
+#include "base/file.h"
 #include "base/little_endian.h"
 #include "checkpoint/legacy_file.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/safetensors_header.h"
 #include "trainer/checkpoint.h"
 
 namespace trainer::checkpoint {

@@ -1,6 +1,7 @@
 #pragma once
 // Refuses a file with a message of one sentence: the file, what is wrong with it, and what to do.
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -20,5 +21,27 @@ std::string in_quotes(std::string_view text);
 
 // Throws CheckpointError if the file is missing or cannot be read.
 MappedFile map_file(const std::filesystem::path& path);
+
+// Limits the memory that reading a file may allocate: a few bytes of a damaged or hostile file can request a lot.
+
+// Four times the file's size, plus 64 times its size up to 16 MiB: small files need it for the overhead of many small values.
+size_t max_allocation(size_t file_size);
+
+// Counts what a reader is about to allocate.
+class Budget {
+ public:
+  Budget(size_t file_size, std::string source);
+
+  // Throws CheckpointError if the sum of all calls would exceed max_allocation().
+  void take(size_t bytes);
+  // The same for `count` objects of `size` bytes each.
+  void take(size_t count, size_t size);
+  size_t limit() const { return limit_; }
+
+ private:
+  std::string source_;
+  size_t limit_;
+  size_t left_;
+};
 
 }  // namespace trainer::checkpoint

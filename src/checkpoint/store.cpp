@@ -8,10 +8,9 @@
 #include <optional>
 
 #include "base/file.h"
-#include "checkpoint/budget.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
-#include "checkpoint/zip_reader.h"
+#include "checkpoint/zip.h"
 #include "trainer/error.h"
 
 namespace trainer::checkpoint {

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "checkpoint/budget.h"
-#include "checkpoint/pickle_storage.h"
+#include "checkpoint/pickle_objects.h"
+#include "checkpoint/refusal.h"
 #include "trainer/state.h"
 
 namespace trainer::checkpoint {

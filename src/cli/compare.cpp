@@ -1,4 +1,4 @@
-#include "history/compare.h"
+#include "report/history/compare.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,12 @@
 #include <cstdio>
 #include <numeric>
 
-#include "base/printable.h"
-#include "base/standard_output.h"
+#include "base/standard_streams.h"
+#include "base/text.h"
 #include "cli/arguments.h"
-#include "cli/print_json.h"
+#include "cli/output.h"
 #include "cli/runs.h"
-#include "cli/table.h"
-#include "reporting/line.h"
+#include "reporting/values.h"
 
 namespace trainer::cli {
 namespace {

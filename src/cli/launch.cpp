@@ -12,7 +12,7 @@
 #include "cli/arguments.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
-#include "world/host_resources.h"
+#include "launch/world/host_resources.h"
 
 namespace trainer::cli {
 namespace {

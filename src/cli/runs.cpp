@@ -14,15 +14,13 @@
 
 #include "base/log.h"
 #include "base/metric_order.h"
-#include "base/printable.h"
-#include "base/standard_output.h"
+#include "base/standard_streams.h"
 #include "base/text.h"
 #include "cli/arguments.h"
-#include "cli/print_json.h"
-#include "cli/table.h"
-#include "history/compare.h"
-#include "history/run_record.h"
-#include "reporting/line.h"
+#include "cli/output.h"
+#include "report/history/compare.h"
+#include "report/history/run_record.h"
+#include "reporting/values.h"
 #include "trainer/error.h"
 
 namespace trainer::cli {
@@ -128,7 +126,7 @@ void sort_runs(std::vector<RunRecord>& runs, const std::string& by) {
   }
 }
 
-// As RFC 4180, with what a terminal would execute shown instead (base/printable.h).
+// As RFC 4180, with what a terminal would execute shown instead (base/text.h).
 std::string csv_cell(const std::string& value) {
   const auto text = printable_line(value);
   if (text.find_first_of(",\"") == std::string::npos) return text;

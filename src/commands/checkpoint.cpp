@@ -5,16 +5,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/plural.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "checkpoint/pytorch_file.h"
+#include "checkpoint/state/compare.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "commands/file_of_run.h"
-#include "commands/output.h"
+#include "commands/run_end.h"
 #include "distributed/first_line.h"
-#include "session/network_file.h"
-#include "state/compare.h"
+#include "run/session/network_file.h"
 #include "trainer/state.h"
 
 namespace trainer::commands {

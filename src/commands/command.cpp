@@ -5,20 +5,23 @@
 #include <CLI/Error.hpp>
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/signal.h"
-#include "base/standard_output.h"
+#include "base/standard_streams.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/launch.h"
 #include "cli/runs.h"
 #include "device/library_defaults.h"
 #include "distributed/first_line.h"
-#include "engine/out_of_memory.h"
-#include "session/version.h"
-#include "supervision/failure.h"
-#include "world/rank_env.h"
+#include "distributed/supervision/failure.h"
+#include "launch/world/rank_env.h"
+#include "run/session/registries.h"
+#include "run/session/version.h"
+#include "train/engine/failure_message.h"
 
 namespace trainer::commands {
 namespace {
@@ -117,6 +120,17 @@ ExitCode run(const std::vector<std::string>& args) {
     report_to_torchrun(plain.what(), plain.exit_code());
     throw plain;
   }
+}
+
+void add_plugin_option(CLI::App& app) {
+  app.add_option_function<std::vector<std::string>>(
+         "--plugin",
+         [](const std::vector<std::string>& files) {
+           for (const auto& file : files) session::load_plugin(file);
+         },
+         "a shared library with components of your own, as in the key `plugins`; may be given several times")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
 }
 
 }  // namespace trainer::commands

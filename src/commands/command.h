@@ -1,10 +1,18 @@
 #pragma once
 // The commands of the command line.
 
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/file.h"
+#include "base/standard_streams.h"
+#include "base/text.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {
@@ -38,5 +46,25 @@ std::span<const Command> all_commands();
 
 // Runs the command that the arguments name; arguments without a name belong to `train`. Also writes errors to torchrun's error file.
 ExitCode run(const std::vector<std::string>& args);
+
+// `--plugin FILE`, which is loaded while the command line is parsed: for commands that read no experiment file, or one in a checkpoint.
+void add_plugin_option(CLI::App& app);
+
+// The results that commands print to stdout.
+
+// As fmt::print, with what a terminal would execute shown instead (base/text.h), because results quote files and their names. Throws
+// as print_text().
+template <class... Args>
+void print(fmt::format_string<Args...> format, Args&&... args) {
+  print_text(printable(fmt::format(format, std::forward<Args>(args)...)));
+}
+
+// Says that a command has written its result to `output`. Not where the result itself went to the standard output; and a standard output
+// that was closed is no error here, because the result is in `output`.
+template <class... Args>
+void print_written(const std::filesystem::path& output, fmt::format_string<Args...> format, Args&&... args) {
+  if (is_standard_output_closed() || is_standard_output(output)) return;
+  print("{}: {}\n", output.string(), fmt::format(format, std::forward<Args>(args)...));
+}
 
 }  // namespace trainer::commands

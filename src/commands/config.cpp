@@ -1,11 +1,9 @@
-#include "base/printable.h"
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "commands/output.h"
-#include "commands/plugin_option.h"
 #include "config/origins.h"
 #include "config/reference.h"
-#include "session/registries.h"
+#include "run/session/registries.h"
 
 namespace trainer::commands {
 

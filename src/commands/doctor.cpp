@@ -5,14 +5,14 @@
 #include <array>
 
 #include "base/exit_status.h"
-#include "base/plural.h"
+#include "base/text.h"
 #include "cli/arguments.h"
-#include "cli/print_json.h"
+#include "cli/output.h"
 #include "commands/command.h"
-#include "commands/output.h"
-#include "doctor/checks.h"
-#include "doctor/measure.h"
-#include "world/host_resources.h"
+#include "commands/doctor/checks.h"
+#include "commands/doctor/finding.h"
+#include "commands/doctor/measure.h"
+#include "launch/world/host_resources.h"
 
 namespace trainer::commands {
 namespace {

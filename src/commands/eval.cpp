@@ -3,15 +3,13 @@
 #include <optional>
 #include <string>
 
-#include "base/plural.h"
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/evaluation_text.h"
-#include "commands/output.h"
-#include "commands/plugin_option.h"
 #include "reporting/evaluation.h"
-#include "reporting/line.h"
-#include "session/evaluation.h"
+#include "reporting/values.h"
+#include "run/session/evaluation.h"
 
 namespace trainer::commands {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/printable.h"
-#include "cli/table.h"
+#include "base/text.h"
+#include "cli/output.h"
 
 namespace trainer::commands {
 namespace {
@@ -16,14 +16,14 @@ std::string padded(const std::string& text, size_t width) {
   return text + std::string(width - std::min(width, cli::text_width(text)), ' ');
 }
 
-std::string format_value(const reporting::Metric& metric) {
+std::string rounded(const reporting::Metric& metric) {
   return metric.info.format == reporting::MetricFormat::kPercent ? fmt::format("{:.2f}%", 100 * metric.value)
                                                                  : fmt::format("{:.4f}", metric.value);
 }
 
 std::string heading(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
   reporting::Fields fields = {{evaluation.split}};
-  for (const auto& metric : evaluation.event.metrics) fields.push_back({metric.info.name + " " + format_value(metric)});
+  for (const auto& metric : evaluation.event.metrics) fields.push_back({metric.info.name + " " + rounded(metric)});
   const auto line = [&](const reporting::Fields& parts) {
     return (width ? reporting::wrapped(parts, *width) : reporting::to_line(parts)) + '\n';
   };

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "reporting/evaluation.h"
-#include "reporting/line.h"
+#include "reporting/values.h"
 
 namespace trainer::commands {
 

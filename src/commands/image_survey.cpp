@@ -17,8 +17,8 @@
 #include "data/image_file.h"
 #include "data/picture.h"
 #include "data/pipeline.h"
+#include "launch/world/host_resources.h"
 #include "trainer/error.h"
-#include "world/host_resources.h"
 
 namespace trainer::commands {
 namespace {

@@ -8,18 +8,17 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/plural.h"
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "commands/next_command.h"
-#include "commands/output.h"
+#include "commands/run_end.h"
 #include "commands/starting_file.h"
 #include "config/reader.h"
 #include "data/transforms/transform.h"
 #include "datasets/registry.h"
-#include "session/image_notes.h"
-#include "session/registries.h"
-#include "world/host_resources.h"
+#include "launch/world/host_resources.h"
+#include "run/session/image_notes.h"
+#include "run/session/registries.h"
 
 namespace trainer::commands {
 namespace {

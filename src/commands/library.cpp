@@ -1,9 +1,8 @@
 // What the library offers of the program: the function by which the executable calls the commands (cli/training_library.h), and
 // trainer/trainer.h.
 
-#include "base/inherited_state.h"
 #include "base/signal.h"
-#include "cli/report_error.h"
+#include "cli/output.h"
 #include "cli/training_library.h"
 #include "commands/command.h"
 #include "trainer/trainer.h"

@@ -7,9 +7,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "commands/output.h"
-#include "commands/plugin_option.h"
-#include "session/registries.h"
+#include "run/session/registries.h"
 
 namespace trainer::commands {
 namespace {

@@ -4,18 +4,17 @@
 
 #include "base/signal.h"
 #include "cli/arguments.h"
-#include "cli/print_json.h"
+#include "cli/output.h"
 #include "commands/command.h"
-#include "commands/next_command.h"
-#include "commands/output.h"
-#include "inspection/lr_range_test.h"
-#include "reporting/line.h"
+#include "commands/run_end.h"
+#include "launch/world/host_resources.h"
+#include "launch/world/terminal.h"
 #include "reporting/plot.h"
 #include "reporting/progress_bar.h"
-#include "session/session.h"
+#include "reporting/values.h"
+#include "run/inspection/lr_range_test.h"
+#include "run/session/session.h"
 #include "trainer/events.h"
-#include "world/host_resources.h"
-#include "world/terminal.h"
 
 namespace trainer::commands {
 namespace {

@@ -9,15 +9,12 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/plural.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "commands/file_of_run.h"
-#include "commands/output.h"
-#include "commands/plugin_option.h"
-#include "commands/sample_pictures.h"
+#include "commands/pictures.h"
+#include "commands/run_end.h"
 #include "report/live_server.h"
 #include "report/page.h"
 

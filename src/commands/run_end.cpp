@@ -2,8 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "base/text.h"
-#include "commands/next_command.h"
+#include "commands/tensorboard_run.h"
+#include "report/history/run_record.h"
+#include "reporting/sinks.h"
+#include "run/run_directory.h"
+#include "train/task/task.h"
+#include "trainer/error.h"
 
 namespace trainer::commands {
 namespace {
@@ -48,6 +56,100 @@ std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const
   }
   lines.push_back("for curves:  trainer report " + quoted(path));
   return lines;
+}
+
+std::string quoted(const std::string& word) {
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string training_command(const config::ExperimentSource& source, int world_size, const std::vector<std::string>& more) {
+  auto text = world_size == 1 ? std::string("trainer") : fmt::format("trainer launch --nproc-per-node {}", world_size);
+  text += " --config " + quoted(source.file.string());
+  for (const auto* overrides : {&source.overrides, &more}) {
+    for (const auto& override_text : *overrides) text += " " + quoted(override_text);
+  }
+  return text;
+}
+
+namespace {
+
+// After the files of the run are complete: waits for the program of logging.command.
+class EndOfEventCommand : public reporting::Sink {
+ public:
+  explicit EndOfEventCommand(reporting::EventCommand& command) : command_(command) {}
+  void on_end(const reporting::EndEvent& event) override {
+    // The other ranks do not know of a failure yet.
+    if (event.reason == "failed") command_.finish(std::chrono::seconds(5));
+    command_.finish();
+  }
+
+ private:
+  reporting::EventCommand& command_;
+};
+
+}  // namespace
+
+void check_event_command(session::RankContext& context) {
+  const auto& experiment = context.experiment();
+  const auto& command = experiment.logging.command;
+  if (command.empty()) return;
+  context.barrier().on_rank0([&] {
+    reporting::find_event_command(command.front(), experiment.place_of("logging.command"));
+    return std::string();
+  });
+}
+
+std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContext& context) {
+  const auto& experiment = context.experiment();
+  const auto& command = experiment.logging.command;
+  std::unique_ptr<reporting::EventCommand> started;
+  if (command.empty()) return started;
+  context.barrier().on_rank0([&] {
+    reporting::EventCommandOptions options{.command = command, .place = experiment.place_of("logging.command")};
+    // The other ranks wait for this one, which must not seem to hang.
+    options.patience = std::min<std::chrono::milliseconds>(options.patience, std::chrono::seconds(experiment.distributed.hang_seconds) / 2);
+    started = std::make_unique<reporting::EventCommand>(std::move(options), context.logger());
+    return std::string();
+  });
+  return started;
+}
+
+void add_files(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
+               const run::RunDirectory& directory, reporting::EventCommand* command) {
+  const auto& experiment = context.experiment();
+  auto files = std::make_unique<reporting::CheckedReporter>([&directory] { directory.check_lock(); });
+  files->add(reporting::make_jsonl(directory.metrics_file(), command));
+  files->add(reporting::make_csv(directory.metrics_table_file(), task::all_metrics()));
+  if (experiment.logging.tensorboard) {
+    files->add(reporting::make_tensorboard(directory.tensorboard_folder(),
+                                           describe_for_tensorboard(experiment, context.config_text(), session, context.logger()),
+                                           &directory.written_files()));
+  }
+  const auto& class_names = session.parts().train.info.class_names;
+  files->add(reporting::make_evaluation(directory.evaluation_file(), reporting::Validations::kAll, class_names, context.logger()));
+  files->add(reporting::make_evaluation(directory.best_evaluation_file(), reporting::Validations::kBest, class_names, context.logger()));
+  files->add(reporting::make_summary(directory.summary_file(), class_names));
+  reporter.add(std::move(files));
+  for (const auto& sink : experiment.logging.sinks) {
+    reporter.add(reporting::sink_registry().make(
+        sink, {.run_dir = directory.path(), .config_text = context.config_text(), .class_names = class_names}));
+  }
+  if (command != nullptr) reporter.add(std::make_unique<EndOfEventCommand>(*command));
+}
+
+void refuse_file_of_run(const std::filesystem::path& output, std::string_view option) {
+  std::error_code no_file;
+  const auto file = std::filesystem::canonical(output, no_file);
+  if (no_file) return;
+  for (auto folder = file.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
+    if (!history::is_run_directory(folder) || !run::is_file_of_run(file.lexically_relative(folder))) continue;
+    throw UsageError(fmt::format("{} {}: this is a file of the run in {}, which would be overwritten; give another name", option,
+                                 output.string(), folder.string()));
+  }
 }
 
 }  // namespace trainer::commands

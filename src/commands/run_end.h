@@ -1,13 +1,19 @@
 #pragma once
 // What the console says at the end of a run, after its results: where its files are, and what to do next.
 
+#include <filesystem>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/load.h"
+#include "launch/world/rank_env.h"
+#include "reporting/event_command.h"
+#include "reporting/sinks.h"
 #include "run/run_directory.h"
+#include "run/session/session.h"
 #include "trainer/events.h"
-#include "world/rank_env.h"
 
 namespace trainer::commands {
 
@@ -23,5 +29,26 @@ std::string continuing_command(const RunCommandLine& start, const run::RunDirect
 
 // At most three lines; none after a failure, whose message says what to do.
 std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const RunCommandLine& start, const run::RunDirectory& directory);
+
+// `word` as a shell reads it: in quotes if it has other characters than letters, digits and those of usual paths.
+std::string quoted(const std::string& word);
+
+// The command line that trains this experiment on so many ranks of a host, with further overrides, as a shell reads it.
+std::string training_command(const config::ExperimentSource& source, int world_size, const std::vector<std::string>& more = {});
+
+// Where the events of a run go, beside the console: its files, and the program of logging.command.
+
+// Collective: refuses a program of logging.command that cannot be found, before data is loaded.
+void check_event_command(session::RankContext& context);
+// Collective: starts the program of logging.command on rank 0; null on other ranks, and without one.
+std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContext& context);
+
+// On the rank that writes the files of the run. `command`: null if there is none. All arguments must outlive the reporter.
+void add_files(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
+               const run::RunDirectory& directory, reporting::EventCommand* command);
+
+// Throws UsageError if `output`, the value of `option`, is a file that a run keeps about itself, which would be lost: its metrics, its
+// checkpoints and all others that training writes to a run directory.
+void refuse_file_of_run(const std::filesystem::path& output, std::string_view option = "--output");
 
 }  // namespace trainer::commands

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "world/host_resources.h"
+#include "launch/world/host_resources.h"
 
 namespace trainer::commands {
 

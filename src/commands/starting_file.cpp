@@ -7,7 +7,6 @@
 #include <bit>
 #include <numeric>
 
-#include "base/plural.h"
 #include "base/text.h"
 
 namespace trainer::commands {

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "commands/first_batch.h"
+#include "commands/pictures.h"
 #include "config/yaml.h"
 #include "distributed/first_line.h"
 

@@ -2,7 +2,7 @@
 
 #include "config/experiment.h"
 #include "reporting/sinks.h"
-#include "session/session.h"
+#include "run/session/session.h"
 
 namespace trainer::commands {
 

@@ -6,19 +6,17 @@
 #include <utility>
 #include <vector>
 
-#include "base/plural.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/run_end.h"
-#include "commands/run_reports.h"
-#include "inspection/step_profiler.h"
+#include "launch/world/host_resources.h"
 #include "reporting/sinks.h"
-#include "session/session.h"
-#include "session/version.h"
-#include "task/task.h"
-#include "world/host_resources.h"
+#include "run/inspection/step_profiler.h"
+#include "run/session/session.h"
+#include "run/session/version.h"
+#include "train/task/task.h"
 
 namespace trainer::commands {
 namespace {

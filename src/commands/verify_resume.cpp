@@ -7,15 +7,14 @@
 #include <optional>
 #include <string>
 
-#include "base/plural.h"
 #include "base/signal.h"
+#include "base/text.h"
+#include "checkpoint/state/compare.h"
 #include "checkpoint/store.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "commands/output.h"
-#include "engine/training_hook.h"
-#include "session/session.h"
-#include "state/compare.h"
+#include "run/session/session.h"
+#include "train/engine/training_hook.h"
 #include "trainer/checkpoint.h"
 #include "trainer/events.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/standard_output.h"
+#include "base/standard_streams.h"
 #include "base/text.h"
 #include "commands/command.h"
 #include "commands/list.h"

@@ -6,10 +6,10 @@
 
 #include "base/file.h"
 #include "cli/arguments.h"
+#include "cli/completion/definition.h"
 #include "commands/command.h"
-#include "completion/definition.h"
-#include "session/registries.h"
-#include "session/version.h"
+#include "run/session/registries.h"
+#include "run/session/version.h"
 
 int main(int argc, char** argv) {
   using namespace trainer;

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/path.h"
-#include "base/standard_input.h"
+#include "base/standard_streams.h"
 #include "base/text.h"
 #include "trainer/error.h"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "config/findings.h"
+#include "config/problems.h"
 
 namespace trainer::config {
 

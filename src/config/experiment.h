@@ -1,7 +1,7 @@
 #pragma once
 // The whole experiment file, as one struct.
 
-#include "base/keys/node.h"
+#include "base/keys/key.h"
 #include "config/registries.h"
 #include "config/sections/checkpoint.h"
 #include "config/sections/dataloader.h"

@@ -1,9 +1,8 @@
 #include "config/load.h"
 
 #include "base/keys/key.h"
-#include "base/standard_input.h"
+#include "base/standard_streams.h"
 #include "config/base_files.h"
-#include "config/findings.h"
 #include "config/overrides.h"
 #include "config/problems.h"
 #include "config/reader.h"

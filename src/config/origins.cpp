@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "config/findings.h"
 #include "config/load.h"
+#include "config/problems.h"
 #include "config/reader.h"
 #include "config/yaml.h"
 

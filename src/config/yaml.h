@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/keys/node.h"
+#include "base/keys/key.h"
 
 namespace trainer::config {
 

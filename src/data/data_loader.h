@@ -13,7 +13,6 @@
 
 #include "data/dataset.h"
 #include "data/pipeline.h"
-#include "data/sample_list.h"
 
 namespace trainer::data {
 

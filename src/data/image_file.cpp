@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/output_file.h"
+#include "base/file.h"
 #include "data/image_module.h"
-#include "drawing/draw.h"
+#include "reporting/drawing/draw.h"
 #include "trainer/error.h"
 
 namespace trainer::data {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "drawing/rgb_image.h"
+#include "reporting/drawing/png.h"
 #include "trainer/dataset.h"
 
 namespace trainer::data {
@@ -17,7 +17,7 @@ using drawing::RgbImage;
 
 // Throws as write_image_file() if its extension is not that of a format.
 void check_image_extension(const std::filesystem::path& path);
-// The file name extension selects the format (.png, .jpg …). Writes as write_output_file() (base/output_file.h).
+// The file name extension selects the format (.png, .jpg …). Writes as write_output_file() (base/file.h).
 void write_image_file(const std::filesystem::path& path, const RgbImage& image);
 
 // The size of an image of which parts can be decoded without the rest (JPEG), from the file's header; nullopt: it must be decoded whole.

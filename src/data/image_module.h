@@ -12,7 +12,7 @@
 
 namespace trainer::data {
 
-// The module's functions; filled in by images/image_module.cpp.
+// The module's functions; filled in by data/images/image_module.cpp.
 struct ImageModule {
   // Returns whether `file` is a file of these pixels in the format of the extension (".png"); `refusal` says why not.
   bool (*encode)(const std::string& extension, const RgbImage& image, std::vector<uint8_t>& file, std::string& refusal);

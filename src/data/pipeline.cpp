@@ -10,7 +10,7 @@
 #include <optional>
 #include <variant>
 
-#include "base/plural.h"
+#include "base/text.h"
 #include "data/image_write.h"
 #include "data/window_copy.h"
 #include "trainer/error.h"

@@ -11,7 +11,6 @@
 
 #include "data/dataset.h"
 #include "data/picture.h"
-#include "data/sample_list.h"
 #include "data/transforms/transform.h"
 #include "trainer/keys.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/sample_list.h"
+#include "data/dataset.h"
 #include "data/samplers/sampler.h"
 #include "trainer/options.h"
 

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "trainer/error.h"
+
 namespace trainer::device {
 
 CudaAccess open_cuda_module() {
@@ -17,6 +19,15 @@ CudaAccess open_cuda_module() {
     return {.refusal = refusal + "; nvidia-smi shows the driver's version and whether it works"};
   }
   return {.module = module->device_count() > 0 ? module : nullptr};
+}
+
+GpuReport read_gpu_report() {
+  void* library = dlopen("libtrainer_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+  const auto entry = library == nullptr ? nullptr : reinterpret_cast<GpuReportEntry>(dlsym(library, kGpuReportEntry));
+  if (entry == nullptr) throw Error("libtrainer_cuda.so is of another version; build again");
+  GpuReport report;
+  entry(report);
+  return report;
 }
 
 }  // namespace trainer::device

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace c10d {
 class Backend;
@@ -15,7 +16,7 @@ class Store;
 
 namespace trainer::device {
 
-// The module's functions; filled in by cuda/cuda_module.cpp.
+// The module's functions; filled in by device/cuda/cuda_module.cpp.
 struct CudaModule {
   int (*device_count)() = nullptr;
   // Why CUDA cannot be used, such as a driver that is too old, in the CUDA runtime's own words; empty if it can, or if there is no GPU.
@@ -45,5 +46,31 @@ struct CudaAccess {
 // Opens the module if there is an NVIDIA driver, which makes CUDA available to LibTorch. Must be called before any other use of LibTorch,
 // which looks for its CUDA libraries once and caches the result. The module is never closed.
 CudaAccess open_cuda_module();
+
+// What `trainer doctor` asks the CUDA module; training does not use it.
+
+struct GpuReport {
+  struct Gpu {
+    std::string name;
+    std::string pci_bus_id;
+    int capability_major = 0;
+    int capability_minor = 0;
+    uint64_t total_memory = 0;  // bytes
+    uint64_t free_memory = 0;
+    std::string refusal;                // why LibTorch cannot compute on it; empty: it can
+    std::vector<int> unreachable = {};  // GPUs of which it cannot read the memory
+  };
+  int driver_version = 0;   // the CUDA version of the driver: 12040 for 12.4
+  int runtime_version = 0;  // the CUDA version of LibTorch
+  std::string nccl_version;
+  std::vector<Gpu> gpus;
+};
+
+// Name and type of the module's function. It uses each GPU.
+inline constexpr const char* kGpuReportEntry = "trainer_gpu_report";
+using GpuReportEntry = void (*)(GpuReport& report);
+
+// After open_cuda_module() has returned a module.
+GpuReport read_gpu_report();
 
 }  // namespace trainer::device

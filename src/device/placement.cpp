@@ -9,8 +9,8 @@
 #include <fstream>
 #include <limits>
 
-#include "base/plural.h"
-#include "device/cpu_allocator.h"
+#include "base/text.h"
+#include "device/allocators.h"
 #include "trainer/error.h"
 
 namespace trainer::device {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/file_access.h"
+#include "base/file.h"
 
 namespace trainer::distributed {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/descriptor.h"
+#include "launch/world/rank_env.h"
 #include "trainer/error.h"
-#include "world/rank_env.h"
 
 namespace trainer::distributed {
 

@@ -11,10 +11,10 @@
 #include "distributed/data_parallel.h"
 #include "distributed/process_groups.h"
 #include "distributed/rendezvous.h"
+#include "launch/world/rank_env.h"
 #include "trainer/distributed.h"
 #include "trainer/error.h"
 #include "trainer/version.h"
-#include "world/rank_env.h"
 
 namespace trainer::distributed {
 

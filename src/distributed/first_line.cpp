@@ -4,7 +4,7 @@
 
 #include <new>
 
-#include "world/threads.h"
+#include "launch/world/host_resources.h"
 
 namespace trainer::distributed {
 

@@ -8,7 +8,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "base/plural.h"
+#include "base/text.h"
 #include "distributed/first_line.h"
 #include "distributed/gloo.h"
 #include "trainer/error.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "device/placement.h"
-#include "distributed/rank_info.h"
+#include "distributed/rendezvous.h"
 #include "trainer/distributed.h"
 #include "trainer/options.h"
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -11,9 +12,9 @@
 #include "distributed/addresses.h"
 #include "distributed/first_line.h"
 #include "distributed/sealed_store.h"
-#include "distributed/secret_check.h"
-#include "distributed/store_json.h"
+#include "distributed/secret.h"
 #include "distributed/stores.h"
+#include "launch/world/host_resources.h"
 #include "trainer/error.h"
 
 namespace trainer::distributed {
@@ -267,5 +268,11 @@ Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& poi
   meeting.address = reachable_address(meeting.ranks, mine.rank);
   return meeting;
 }
+
+RankInfo this_process() { return {.host = world::host_name(), .process_id = getpid(), .cpu_mask = world::cpu_mask()}; }
+
+bool same_host(const RankInfo& a, const RankInfo& b) { return a.host == b.host && a.address == b.address; }
+
+std::string to_string(const RankInfo& rank) { return fmt::format("process {} on {}", rank.process_id, rank.host); }
 
 }  // namespace trainer::distributed

@@ -1,5 +1,21 @@
 #include "distributed/shared_memory_group.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <filesystem>
+#include <random>
+#include <string>
+
+#include "base/descriptor.h"
+#include "trainer/distributed.h"
+
 namespace trainer::distributed {
 
 void add_in_order(torch::Tensor total, int size, const std::function<torch::Tensor(int index)>& part) {
@@ -49,6 +65,175 @@ void SharedMemoryGroup::write(std::span<const torch::Tensor> tensors) {
   }
   memory_->set(SharedMemory::kWritten, round_);
   memory_->wait_for_all(SharedMemory::kWritten, round_);
+}
+
+namespace {
+
+// Spins before the first system call, for ranks that are slightly late: about 30 microseconds.
+constexpr int kSpins = 1000;
+// How often a waiting rank checks whether the other one is still alive.
+constexpr timespec kLivenessInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
+
+// std::atomic's wait() works only between threads of one process.
+void sleep_while_equal(const std::atomic<uint32_t>& value, uint32_t expected) {
+  syscall(SYS_futex, &value, FUTEX_WAIT, expected, &kLivenessInterval, nullptr, 0);
+}
+
+void set_and_wake(std::atomic<uint32_t>& value, uint32_t now) {
+  value.store(now, std::memory_order_release);
+  syscall(SYS_futex, &value, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+std::string random_name() {
+  std::random_device random;
+  return fmt::format("trainer-{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+}  // namespace
+
+// An anonymous file in memory: the kernel frees it when the last process that has it open ends, even after a crash. Each rank holds a
+// lock on the byte at its rank's offset while it is alive.
+class SharedMemory::Mapping {
+ public:
+  // Creates the file. fd() is -1 if that fails.
+  Mapping(const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
+    file_ = Descriptor(memfd_create(name.c_str(), MFD_CLOEXEC));
+    // Allocate now: a later write without room would be a bus error.
+    if (fd() >= 0 && posix_fallocate(fd(), 0, num_bytes) != 0) file_.close();
+    map();
+  }
+  // Opens the file that another process of this host has created.
+  Mapping(const std::string& path, const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
+    // On another host, the same path may lead to an unrelated file of another process.
+    std::error_code error;
+    if (std::filesystem::read_symlink(path, error) == fmt::format("/memfd:{} (deleted)", name))
+      file_ = Descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    map();
+  }
+  ~Mapping() {
+    if (data_ != nullptr) munmap(data_, num_bytes_);
+  }
+
+  int fd() const { return file_.number(); }
+  char* data() const { return static_cast<char*>(data_); }
+
+  bool lock(int rank) const {
+    auto request = lock_of(rank);
+    return data_ != nullptr && fcntl(fd(), F_OFD_SETLK, &request) == 0;
+  }
+  void unlock(int rank) const {
+    auto request = lock_of(rank, F_UNLCK);
+    fcntl(fd(), F_OFD_SETLK, &request);
+  }
+  // Whether another rank holds the lock.
+  bool is_locked(int rank) const {
+    auto request = lock_of(rank);
+    return fcntl(fd(), F_OFD_GETLK, &request) == 0 && request.l_type != F_UNLCK;
+  }
+
+ private:
+  static flock lock_of(int rank, int16_t type = F_WRLCK) {
+    return {.l_type = type, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1, .l_pid = 0};
+  }
+  void map() {
+    if (fd() < 0) return;
+    auto* data = mmap(nullptr, num_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd(), 0);
+    if (data != MAP_FAILED) data_ = data;
+  }
+
+  size_t num_bytes_;
+  Descriptor file_;
+  void* data_ = nullptr;
+};
+
+// One rank's counters, at the beginning of the memory. Each is on a separate cache line.
+struct SharedMemory::Counters {
+  struct alignas(kAlignment) Line {
+    std::atomic<uint32_t> value;
+  };
+  Line lines[kNumCounters];
+};
+
+std::unique_ptr<SharedMemory> SharedMemory::make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout) {
+  num_bytes = align(num_bytes);
+  const int64_t size = group.size() * (num_bytes + static_cast<int64_t>(sizeof(Counters)));
+  const bool is_first = group.rank() == 0;
+  std::unique_ptr<Mapping> mapping;
+  std::string name, path;
+  if (is_first) {
+    name = random_name();
+    mapping = std::make_unique<Mapping>(name, size);
+    path = fmt::format("/proc/{}/fd/{}", getpid(), mapping->fd());
+  }
+  name = group.broadcast_bytes(name);
+  path = group.broadcast_bytes(path);
+  if (!is_first) mapping = std::make_unique<Mapping>(path, name, size);
+  const auto all_have_it = torch::tensor({mapping->lock(group.rank()) ? 1 : 0});
+  group.all_reduce(all_have_it, c10d::ReduceOp::MIN);
+  if (all_have_it.item<int>() == 0) return nullptr;
+  return std::unique_ptr<SharedMemory>(new SharedMemory(std::move(mapping), group.rank(), group.size(), num_bytes, timeout));
+}
+
+SharedMemory::SharedMemory(std::unique_ptr<Mapping> mapping, int rank, int size, int64_t num_bytes, std::chrono::milliseconds timeout)
+    : mapping_(std::move(mapping)), rank_(rank), size_(size), num_bytes_(num_bytes), timeout_(timeout) {}
+
+SharedMemory::~SharedMemory() = default;
+
+char* SharedMemory::part_of(int rank) const {
+  return mapping_->data() + size_ * static_cast<int64_t>(sizeof(Counters)) + rank * num_bytes_;
+}
+
+std::atomic<uint32_t>& SharedMemory::counter_of(int rank, Counter counter) const {
+  return reinterpret_cast<Counters*>(mapping_->data())[rank].lines[counter].value;
+}
+
+void SharedMemory::set(Counter counter, uint32_t value) { set_and_wake(counter_of(rank_, counter), value); }
+
+bool SharedMemory::has_reached(int rank, Counter counter, uint32_t value) const {
+  return static_cast<int32_t>(counter_of(rank, counter).load(std::memory_order_acquire) - value) >= 0;
+}
+
+bool SharedMemory::have_all_reached(Counter counter, uint32_t value) const {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!has_reached(rank, counter, value)) return false;
+  }
+  return true;
+}
+
+void SharedMemory::wait_for_all(Counter counter, uint32_t value) const {
+  for (int rank = 0; rank < size_; ++rank) wait_for(rank, counter, value);
+}
+
+void SharedMemory::wait_for(int rank, Counter counter, uint32_t value) const {
+  for (int i = 0; i < kSpins; ++i) {
+    if (has_reached(rank, counter, value)) return;
+    pause();
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  while (!has_reached(rank, counter, value)) {
+    if (has_left_) throw std::runtime_error("the group was aborted on this rank");
+    // It may have counted just before it left.
+    if (!mapping_->is_locked(rank) && !has_reached(rank, counter, value))
+      throw std::runtime_error(fmt::format("rank {} has left the group", rank));
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw std::runtime_error(
+          fmt::format("rank {} did not take part within {} s", rank, std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()));
+    }
+    const auto& awaited = counter_of(rank, counter);
+    const auto seen = awaited.load(std::memory_order_relaxed);
+    if (static_cast<int32_t>(seen - value) < 0) sleep_while_equal(awaited, seen);
+  }
+}
+
+void SharedMemory::leave() {
+  has_left_ = true;
+  mapping_->unlock(rank_);
 }
 
 }  // namespace trainer::distributed

@@ -3,14 +3,64 @@
 
 #include <torch/types.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 
-#include "distributed/shared_memory.h"
-
 namespace trainer::distributed {
+
+// Memory that the ranks of one host share: a part for each rank, and counters by which they wait for each other.
+
+class ProcessGroup;
+
+class SharedMemory {
+ public:
+  // Alignment of each rank's part in bytes: a cache line.
+  static constexpr int64_t kAlignment = 64;
+  static constexpr int64_t align(int64_t num_bytes) { return (num_bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+  // Each rank counts up its own, and reads those of all ranks. They wrap around.
+  enum Counter { kWritten, kSummed, kRead, kNumCounters };
+
+  // Collective. Allocates `num_bytes` for each rank; `timeout` limits each wait. Returns null on every rank when any rank cannot map the
+  // memory: on another host, in a container that does not see the other processes, or when no shared memory is left.
+  static std::unique_ptr<SharedMemory> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
+  ~SharedMemory();
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int64_t num_bytes() const { return num_bytes_; }  // of each rank
+  char* part_of(int rank) const;
+
+  // Sets this rank's counter, after which other ranks see what it has written before.
+  void set(Counter counter, uint32_t value);
+  // Whether the counter of all ranks has reached `value`.
+  bool have_all_reached(Counter counter, uint32_t value) const;
+  // Waits until it has. Throws std::runtime_error when a rank has left or does not take part in time.
+  void wait_for_all(Counter counter, uint32_t value) const;
+
+  // Marks this rank as having left; calls that wait for it on other ranks fail, as does a call that waits on another thread of this rank.
+  void leave();
+
+ private:
+  class Mapping;
+  struct Counters;
+
+  SharedMemory(std::unique_ptr<Mapping> mapping, int rank, int size, int64_t num_bytes, std::chrono::milliseconds timeout);
+  std::atomic<uint32_t>& counter_of(int rank, Counter counter) const;
+  bool has_reached(int rank, Counter counter, uint32_t value) const;
+  void wait_for(int rank, Counter counter, uint32_t value) const;
+
+  std::unique_ptr<Mapping> mapping_;
+  int rank_;
+  int size_;
+  int64_t num_bytes_;
+  std::chrono::milliseconds timeout_;
+  std::atomic<bool> has_left_ = false;
+};
 
 // Writes part(0) + part(1) + … to `total`, added in this order, so that the bits do not depend on how the parts were received. With one
 // part, which is already in `total`, does nothing.

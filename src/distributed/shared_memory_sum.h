@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "distributed/shared_memory.h"
+#include "distributed/shared_memory_group.h"
 
 namespace trainer::distributed {
 

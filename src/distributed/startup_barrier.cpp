@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "distributed/first_line.h"
-#include "distributed/store_json.h"
+#include "distributed/stores.h"
 #include "trainer/error.h"
 
 namespace trainer::distributed {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,8 +12,8 @@
 #include <utility>
 
 #include "base/exit_status.h"
+#include "launch/world/host_resources.h"
 #include "trainer/error.h"
-#include "world/threads.h"
 
 namespace trainer::launch {
 namespace {
@@ -134,6 +135,35 @@ void Output::forward_line(const std::string& line) {
   write_all(STDERR_FILENO, rest);
   last_lines_.push_back(line);
   if (last_lines_.size() > kKeptLines) last_lines_.pop_front();
+}
+
+SignalQueue::SignalQueue() : sigpipe_before_(signal(SIGPIPE, SIG_IGN)) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  // A signal that the parent process has set to be ignored would not reach the queue.
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &actions_before_[i]);
+    if (kSignals[i] == SIGHUP && actions_before_[i].sa_handler == SIG_IGN) continue;
+    sigaddset(&signals, kSignals[i]);
+    sigaction(kSignals[i], &action, nullptr);
+  }
+  sigprocmask(SIG_BLOCK, &signals, &mask_before_);
+  queue_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (descriptor() < 0) throw Error("signalfd: " + std::generic_category().message(errno));
+}
+
+SignalQueue::~SignalQueue() {
+  signal(SIGPIPE, sigpipe_before_);
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &actions_before_[i], nullptr);
+  sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
+}
+
+std::optional<int> SignalQueue::next() {
+  signalfd_siginfo info{};
+  if (read(descriptor(), &info, sizeof info) != sizeof info) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
 }
 
 }  // namespace trainer::launch

@@ -18,10 +18,8 @@
 #include "base/exit_status.h"
 #include "launch/child_process.h"
 #include "launch/launcher_messages.h"
-#include "launch/process_end.h"
-#include "launch/signal_queue.h"
+#include "launch/world/rank_env.h"
 #include "trainer/error.h"
-#include "world/rank_env.h"
 
 namespace trainer::launch {
 namespace {

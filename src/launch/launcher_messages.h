@@ -1,7 +1,10 @@
 #pragma once
 // Messages from the launcher to its processes about how other processes end, stop or continue: lines on a pipe.
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -39,5 +42,16 @@ class LauncherMessageReader {
   Descriptor wake_up_;  // an eventfd
   std::thread thread_;
 };
+
+// How a process has ended, for the log and for exit codes. `status`: from waitpid.
+
+// As a shell shows it: 128 + n when signal n killed the process.
+int exit_code_of(int status);
+
+// With the last lines of the process's output, unless they are known to name the reason already.
+std::string describe_failure(int rank, pid_t process, int status, const std::deque<std::string>& last_lines);
+
+// Which rank has failed, as the last of these lines says that reports it (kThisRankExits); empty if none does.
+std::string reported_cause(const std::deque<std::string>& lines);
 
 }  // namespace trainer::launch

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/descriptor.h"
-#include "world/rank_env.h"
+#include "launch/world/rank_env.h"
 
 namespace trainer::launch {
 

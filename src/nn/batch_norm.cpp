@@ -4,7 +4,7 @@
 
 #include <tuple>
 
-#include "nn/layer_observer.h"
+#include "nn/layers.h"
 #include "trainer/error.h"
 
 namespace trainer::nn {

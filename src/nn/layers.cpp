@@ -2,8 +2,11 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <cmath>
+#include <utility>
+
 #include "nn/convolution/strided.h"
-#include "nn/layer_observer.h"
+#include "trainer/nn.h"
 
 namespace trainer::nn {
 namespace {
@@ -67,5 +70,64 @@ Linear::Linear(int64_t in_features, int64_t out_features, bool has_bias) {
 }
 
 torch::Tensor Linear::forward(const torch::Tensor& x) { return observed(*this, at::linear(x, weight, bias)); }
+
+void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator) {
+  const int64_t fan_out = weight.numel() / weight.size(1);
+  normal_(std::move(weight), 0.0, std::sqrt(2.0 / static_cast<double>(fan_out)), std::move(generator));
+}
+
+void default_uniform_(torch::Tensor weight, torch::Tensor bias, at::Generator generator) {
+  const torch::NoGradGuard no_grad;
+  const int64_t fan_in = weight.numel() / weight.size(0);
+  const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
+  weight.uniform_(-bound, bound, generator);
+  if (bias.defined()) bias.uniform_(-bound, bound, generator);
+}
+
+void normal_(torch::Tensor tensor, double mean, double std, at::Generator generator) {
+  const torch::NoGradGuard no_grad;
+  tensor.normal_(mean, std, std::move(generator));
+}
+
+void init_convolutions_(const torch::nn::Module& network, const at::Generator& generator) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& module : network.modules(/*include_self=*/false)) {
+    auto* convolution = module->as<Conv2d>();
+    if (convolution == nullptr) continue;
+    kaiming_normal_fan_out_(convolution->weight, generator);
+    if (convolution->bias.defined()) convolution->bias.zero_();
+  }
+}
+
+Dropout::Dropout(double p, at::Generator generator) : p_(p), generator_(std::move(generator)) {
+  TORCH_CHECK(p >= 0.0 && p < 1.0, "dropout probability must lie in [0, 1), got ", p);
+}
+
+torch::Tensor Dropout::forward(const torch::Tensor& x) {
+  if (!is_training() || p_ == 0.0) return x;
+  // at::dropout does not accept a generator; this computes the same.
+  const torch::Tensor mask = at::empty_like(x).bernoulli_(1.0 - p_, generator_).div_(1.0 - p_);
+  return observed(*this, x * mask);
+}
+
+namespace {
+
+thread_local LayerObserver* current = nullptr;
+
+}  // namespace
+
+LayerObserver::LayerObserver(See see) : see_(std::move(see)) {
+  TORCH_CHECK(current == nullptr, "LayerObserver: this thread has one already");
+  current = this;
+}
+
+LayerObserver::~LayerObserver() { current = nullptr; }
+
+bool has_observer() { return current != nullptr; }
+
+torch::Tensor observed(const torch::nn::Module& layer, torch::Tensor output) {
+  if (current != nullptr) current->see_(layer, output);
+  return output;
+}
 
 }  // namespace trainer::nn

@@ -1,6 +1,10 @@
 #pragma once
 // Layers with learned weights (trainer/nn.h) of a network as a whole.
 
+#include <torch/torch.h>
+
+#include <functional>
+
 #include "nn/convolution/winograd.h"
 #include "trainer/nn.h"
 
@@ -8,5 +12,28 @@ namespace trainer::nn {
 
 // Calls Conv2d::use_winograd of every convolution below `network`.
 void use_winograd(const torch::nn::Module& network, convolution::Tile largest_tile);
+
+// Observes the output of each layer, for the search for non-finite values. Costs training nothing while no observer exists.
+
+// While it lives, `see` is called with every layer of src/nn (convolution, linear, normalisation, dropout) that this thread applies, and
+// with the layer's output. Must not be nested.
+class LayerObserver {
+ public:
+  using See = std::function<void(const torch::nn::Module& layer, const torch::Tensor& output)>;
+  explicit LayerObserver(See see);
+  ~LayerObserver();
+  LayerObserver(const LayerObserver&) = delete;
+  LayerObserver& operator=(const LayerObserver&) = delete;
+
+ private:
+  friend torch::Tensor observed(const torch::nn::Module& layer, torch::Tensor output);
+  See see_;
+};
+
+// Whether this thread has an observer.
+bool has_observer();
+
+// Every layer passes its output through this function.
+torch::Tensor observed(const torch::nn::Module& layer, torch::Tensor output);
 
 }  // namespace trainer::nn

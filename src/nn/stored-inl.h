@@ -9,7 +9,7 @@
 
 #include <hwy/highway.h>
 
-#include "nn/stored.h"
+#include "nn/channels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::HWY_NAMESPACE {

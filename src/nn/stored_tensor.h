@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "nn/stored.h"
+#include "nn/channels.h"
 
 namespace trainer::nn {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "history/json.h"
+#include "report/history/metrics_file.h"
 
 namespace trainer::report {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "history/run_record.h"
+#include "report/history/run_record.h"
 
 namespace trainer::report {
 

@@ -3,8 +3,6 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "report/assets.h"
-
 namespace trainer::report {
 namespace {
 

@@ -2,12 +2,24 @@
 // The page of `trainer report`: one HTML text that refers to nothing outside of it.
 
 #include <string>
+#include <string_view>
 
-#include "history/run_record.h"
+#include "report/history/run_record.h"
 
 namespace trainer::report {
 
 // `data`: from make_data(). No text in it can become markup or script.
 std::string make_page(const history::Json& data);
+
+// The files of the page, which cmake/EmbedFiles.cmake writes into the program.
+
+extern const std::string_view kPageHtml;
+extern const std::string_view kPageCss;
+extern const std::string_view kValuesJs;
+extern const std::string_view kCurvesJs;
+extern const std::string_view kClassesJs;
+extern const std::string_view kPageJs;
+extern const std::string_view kChartCss;  // uPlot's
+extern const std::string_view kChartJs;
 
 }  // namespace trainer::report

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <set>
 
-#include "history/compare.h"
-#include "history/json.h"
 #include "report/evaluation.h"
-#include "report/shorten.h"
+#include "report/history/compare.h"
+#include "report/history/metrics_file.h"
 
 namespace trainer::report {
 namespace {
@@ -112,6 +112,30 @@ Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
   data["config"] = rows_of(history::config_rows(runs));
   data["environment"] = rows_of(history::environment_rows(runs));
   return data;
+}
+
+history::Series shortened(const history::Series& series, size_t max_points) {
+  const auto size = series.values.size();
+  if (size <= max_points) return series;
+  std::set<size_t> kept = {0, size - 1};
+  const auto num_parts = std::max<size_t>(1, max_points / 2);
+  for (size_t part = 0; part < num_parts; ++part) {
+    const auto begin = part * size / num_parts;
+    auto least = begin;
+    auto greatest = begin;
+    for (auto i = begin; i < (part + 1) * size / num_parts; ++i) {
+      const auto value = series.values[i];
+      if (std::isnan(series.values[least]) || value < series.values[least]) least = i;
+      if (std::isnan(series.values[greatest]) || value > series.values[greatest]) greatest = i;
+    }
+    kept.insert({least, greatest});
+  }
+  history::Series result;
+  for (const auto i : kept) {
+    result.steps.push_back(series.steps[i]);
+    result.values.push_back(series.values[i]);
+  }
+  return result;
 }
 
 }  // namespace trainer::report

@@ -1,12 +1,13 @@
 #pragma once
 // What the page of `trainer report` shows, as JSON; src/report/*.js read it.
 
+#include <cstddef>
 #include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "history/run_record.h"
+#include "report/history/run_record.h"
 
 namespace trainer::report {
 
@@ -27,5 +28,9 @@ struct DataOptions {
 
 // Long series are shortened, so that the data of a few runs stays below 2 MB however long they are.
 history::Json make_data(std::span<const history::RunRecord> runs, const DataOptions& options);
+
+// At most about `max_points` of the points: the first, the last, and the least and the greatest value of each of equally long parts, so
+// that no peak is lost. Of NaNs only those of a part that has no other values stay.
+history::Series shortened(const history::Series& series, size_t max_points);
 
 }  // namespace trainer::report

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "drawing/draw.h"
+#include "reporting/drawing/draw.h"
 #include "reporting/evaluation.h"
 
 namespace trainer::reporting {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "drawing/rgb_image.h"
+#include "reporting/drawing/png.h"
 
 namespace trainer::reporting {
 

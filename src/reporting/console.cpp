@@ -5,10 +5,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "base/plural.h"
 #include "base/text.h"
 #include "reporting/epoch_table.h"
-#include "reporting/line.h"
 #include "reporting/progress_bar.h"
 #include "reporting/sinks.h"
 #include "reporting/values.h"

@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/exit_status.h"
-#include "base/plural.h"
 #include "base/program.h"
 #include "base/text.h"
 #include "trainer/error.h"

@@ -6,11 +6,43 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "base/file.h"
-#include "reporting/event_values.h"
+#include "reporting/drawing/png.h"
+#include "trainer/events.h"
 
 namespace trainer::reporting {
+
+// The values of one TensorBoard event: tensorflow/core/framework/summary.proto in protobuf's wire format, as torch.utils.tensorboard fills
+// it. A tag names a value; TensorBoard groups tags by what stands before the first slash.
+
+// A hyperparameter: one value of the configuration.
+struct HParam {
+  std::string name;
+  std::variant<double, bool, std::string> value;
+};
+
+class EventValues {
+ public:
+  // Written as float32.
+  void add_scalar(std::string_view tag, double value);
+  // Markdown, as the page TEXT shows it.
+  void add_text(std::string_view tag, std::string_view markdown);
+  // `description`: Markdown that the page shows on request.
+  void add_image(std::string_view tag, const drawing::RgbImage& image, std::string_view description);
+  void add_histogram(std::string_view tag, const Histogram& histogram);
+  // For the page HPARAMS: the beginning of a run with these hyperparameters, and its end. Times are Unix seconds.
+  void add_session_start(const std::vector<HParam>& hparams, double time);
+  void add_session_end(bool is_success, double time);
+
+  bool is_empty() const { return bytes_.empty(); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
 
 // CRC-32C (Castagnoli), RFC 3720.
 uint32_t crc32c(std::string_view bytes);

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "reporting/line.h"
+#include "reporting/values.h"
 
 namespace trainer::reporting {
 namespace {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "reporting/line.h"
+#include "reporting/values.h"
 
 namespace trainer::reporting {
 

@@ -7,12 +7,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "base/written_files.h"
-#include "drawing/rgb_image.h"
-#include "reporting/event_values.h"
+#include "reporting/drawing/png.h"
+#include "reporting/event_file.h"
 #include "trainer/events.h"
 
 namespace trainer::reporting {
@@ -68,5 +69,71 @@ struct TensorboardRun {
 // An event file for TensorBoard in `folder`, which is created if needed, with a name that sorts after those of the files there. The x axis
 // is the step. Confusion matrices are drawn for up to 50 classes. `written` gets the name of the file; null: nobody needs it.
 std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, TensorboardRun run = {}, WrittenFiles* written = nullptr);
+
+// Passes every event to every sink, in the order in which the sinks were added.
+class Reporter : public Sink {
+ public:
+  void add(std::unique_ptr<Sink> sink) { sinks_.push_back(std::move(sink)); }
+  void on_start(const StartEvent& event) override { pass(&Sink::on_start, event); }
+  void on_train(const TrainEvent& event) override { pass(&Sink::on_train, event); }
+  void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override { pass(&Sink::on_step, step_in_epoch, steps_per_epoch); }
+  void on_warning(const WarningEvent& event) override { pass(&Sink::on_warning, event); }
+  void on_validation(const ValidationEvent& event) override { pass(&Sink::on_validation, event); }
+  void on_epoch(const EpochEvent& event) override { pass(&Sink::on_epoch, event); }
+  void on_checkpoint(const CheckpointEvent& event) override { pass(&Sink::on_checkpoint, event); }
+  void on_histograms(const HistogramsEvent& event) override { pass(&Sink::on_histograms, event); }
+  void on_end(const EndEvent& event) override { pass(&Sink::on_end, event); }
+
+ private:
+  template <class Handler, class... Args>
+  void pass(Handler on_event, const Args&... args) const {
+    for (const auto& sink : sinks_) (sink.get()->*on_event)(args...);
+  }
+
+  std::vector<std::unique_ptr<Sink>> sinks_;
+};
+
+// A Reporter that calls `check` before it passes an event to its sinks, except for on_step, which no file records. If `check` throws, no
+// sink gets the event.
+class CheckedReporter : public Reporter {
+ public:
+  explicit CheckedReporter(std::function<void()> check) : check_(std::move(check)) {}
+
+  void on_start(const StartEvent& event) override {
+    check_();
+    Reporter::on_start(event);
+  }
+  void on_train(const TrainEvent& event) override {
+    check_();
+    Reporter::on_train(event);
+  }
+  void on_warning(const WarningEvent& event) override {
+    check_();
+    Reporter::on_warning(event);
+  }
+  void on_validation(const ValidationEvent& event) override {
+    check_();
+    Reporter::on_validation(event);
+  }
+  void on_epoch(const EpochEvent& event) override {
+    check_();
+    Reporter::on_epoch(event);
+  }
+  void on_checkpoint(const CheckpointEvent& event) override {
+    check_();
+    Reporter::on_checkpoint(event);
+  }
+  void on_histograms(const HistogramsEvent& event) override {
+    check_();
+    Reporter::on_histograms(event);
+  }
+  void on_end(const EndEvent& event) override {
+    check_();
+    Reporter::on_end(event);
+  }
+
+ private:
+  std::function<void()> check_;
+};
 
 }  // namespace trainer::reporting

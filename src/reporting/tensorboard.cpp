@@ -12,7 +12,7 @@
 #include "reporting/evaluation.h"
 #include "reporting/event_file.h"
 #include "reporting/sinks.h"
-#include "reporting/unix_time.h"
+#include "reporting/values.h"
 #include "trainer/error.h"
 
 namespace trainer::reporting {

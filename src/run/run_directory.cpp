@@ -16,7 +16,6 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "base/access.h"
 #include "base/file.h"
 #include "base/json_levels.h"
 #include "base/text.h"

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "checkpoint/budget.h"
+#include "checkpoint/refusal.h"
 #include "trainer/error.h"
 
 namespace trainer::fuzz {

@@ -11,9 +11,9 @@
 
 #include "device/cuda_module.h"
 #include "distributed/process_groups.h"
-#include "engine/copy_event.h"
-#include "engine/train_step.h"
 #include "tests/testing/small_run.h"
+#include "train/engine/copy_event.h"
+#include "train/engine/train_step.h"
 
 namespace trainer {
 namespace {

@@ -6,9 +6,9 @@
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
 #include "config/sections/training.h"
-#include "optim/ema.h"
 #include "tests/testing/string_output.h"
 #include "tests/unit/optim/golden.h"
+#include "train/optim/ema.h"
 #include "trainer/state.h"
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "doctor/finding.h"
+#include "commands/doctor/finding.h"
 
 namespace trainer::doctor {
 

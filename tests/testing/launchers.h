@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "world/rank_env.h"
+#include "launch/world/rank_env.h"
 
 namespace trainer::world {
 

@@ -11,11 +11,11 @@
 #include <sstream>
 
 #include "config/load.h"
-#include "engine/train_step.h"
-#include "session/build.h"
-#include "session/registries.h"
-#include "session/session.h"
+#include "run/session/build.h"
+#include "run/session/registries.h"
+#include "run/session/session.h"
 #include "tests/testing/ranks.h"
+#include "train/engine/train_step.h"
 
 namespace trainer::testing {
 namespace {

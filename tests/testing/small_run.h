@@ -10,8 +10,8 @@
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/store.h"
 #include "config/load.h"
-#include "session/registries.h"
-#include "session/session.h"
+#include "run/session/registries.h"
+#include "run/session/session.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/recorder.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "config/registries.h"
-#include "engine/options.h"
+#include "train/engine/options.h"
 #include "trainer/keys.h"
 
 namespace trainer::config {

@@ -1,7 +1,7 @@
 #pragma once
 // How the processes of a run find each other and work together.
 
-#include "supervision/options.h"
+#include "distributed/supervision/options.h"
 #include "trainer/keys.h"
 #include "trainer/options.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 // The task, the loss, the optimizer and its schedule.
 
-#include "optim/options.h"
+#include "train/optim/options.h"
 #include "trainer/keys.h"
 
 namespace trainer {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "engine/options.h"
-#include "optim/options.h"
+#include "train/engine/options.h"
+#include "train/optim/options.h"
 #include "trainer/keys.h"
 
 namespace trainer {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/options.h"
+#include "train/engine/options.h"
 #include "trainer/keys.h"
 
 namespace trainer::config {

@@ -3,7 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/torch.h>
 
-#include "data/batch_transforms/mixing.h"
+#include "data/batch_transforms/batch_transform.h"
 #include "trainer/random.h"
 
 namespace trainer::data {

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "data/batch_transforms/batch_transform.h"
-#include "data/batch_transforms/mixing.h"
 
 namespace trainer::data {
 namespace {

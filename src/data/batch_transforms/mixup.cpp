@@ -1,7 +1,6 @@
 // As torchvision.transforms.v2.MixUp.
 
 #include "data/batch_transforms/batch_transform.h"
-#include "data/batch_transforms/mixing.h"
 
 namespace trainer::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "data/avx2.h"
-#include "data/operations/blend.h"
+#include "data/operations/color.h"
 
 namespace trainer::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/plural.h"
+#include "base/text.h"
 #include "data/samplers/draws.h"
 #include "trainer/error.h"
 #include "trainer/random.h"

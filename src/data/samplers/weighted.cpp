@@ -9,8 +9,7 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "base/plural.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "data/samplers/draws.h"
 #include "trainer/error.h"
 

@@ -5,8 +5,6 @@
 #include "data/operations/affine.h"
 #include "data/operations/color.h"
 #include "data/operations/filter.h"
-#include "data/operations/tone.h"
-#include "data/transforms/rotate.h"
 
 namespace trainer::data {
 namespace {
@@ -97,6 +95,24 @@ void augment(Picture& picture, Augmentation augmentation, double magnitude) {
       return equalize(picture.pixels());
     case Augmentation::kInvert:
       return invert(picture.pixels());
+  }
+}
+
+void rotate(Picture& picture, double degrees) {
+  // Python's %: from 0 to 360.
+  double angle = std::fmod(degrees, 360);
+  if (angle < 0) angle += 360;
+  if (angle == 0) return;
+  if (angle == 180) {
+    picture.mirror();
+    picture.flip();
+    return;
+  }
+  const auto pixels = picture.pixels();
+  if ((angle == 90 || angle == 270) && pixels.height == pixels.width) {
+    rotate_quarter(pixels, /*clockwise=*/angle == 270, picture.replace_pixels());
+  } else {
+    transform_affine(pixels, rotation(angle, pixels.height, pixels.width), picture.replace_pixels());
   }
 }
 

@@ -45,4 +45,8 @@ double draw_sign(Augmentation augmentation, double magnitude, SampleRandom& rand
 // _apply_op, bit for bit. The picture has 1 or 3 channels.
 void augment(Picture& picture, Augmentation augmentation, double magnitude);
 
+// Rotates the picture counter-clockwise about its middle and leaves its size as it is; what comes from outside is black. Equals
+// Image.rotate of Pillow (src/PIL/Image.py), without interpolation, bit for bit.
+void rotate(Picture& picture, double degrees);
+
 }  // namespace trainer::data

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/operations/color.h"
-#include "data/transforms/range.h"
+#include "data/transforms/size.h"
 #include "data/transforms/transform.h"
 
 namespace trainer::data {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "data/operations/filter.h"
-#include "data/transforms/range.h"
+#include "data/transforms/size.h"
 #include "data/transforms/transform.h"
 #include "trainer/error.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "data/transforms/range.h"
+#include "data/transforms/size.h"
 #include "data/transforms/transform.h"
 
 namespace trainer::data {

@@ -1,7 +1,5 @@
 #include <vector>
 
-#include "data/transforms/range.h"
-#include "data/transforms/resized_crop_box.h"
 #include "data/transforms/size.h"
 #include "data/transforms/transform.h"
 

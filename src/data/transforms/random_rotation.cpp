@@ -1,7 +1,7 @@
 #include <vector>
 
-#include "data/transforms/range.h"
-#include "data/transforms/rotate.h"
+#include "data/transforms/augmentation.h"
+#include "data/transforms/size.h"
 #include "data/transforms/transform.h"
 
 namespace trainer::data {

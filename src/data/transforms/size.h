@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/transforms/transform.h"
+#include "trainer/dataset.h"
 #include "trainer/keys.h"
 
 namespace trainer::data {
@@ -23,5 +24,21 @@ class SizeKey {
  private:
   std::vector<int64_t> values_;
 };
+
+struct Range {
+  double least = 0;
+  double greatest = 0;
+
+  bool operator==(const Range&) const = default;
+};
+
+// Refuses `key` unless `values` are [least, greatest]. It must be in the table, and `values` must outlive it.
+void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
+// The same, but one number that is not negative is allowed too.
+void require_number_or_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
+
+// A random part of an image, with the distribution of torchvision.transforms.RandomResizedCrop (get_params in
+// torchvision/transforms/transforms.py). `scale`: its part of the image's area; `ratio`: of its width to its height.
+Box draw_resized_crop_box(int height, int width, Range scale, Range ratio, SampleRandom& random);
 
 }  // namespace trainer::data

@@ -12,7 +12,6 @@
 #include <cstdint>
 
 #include "nn/channels.h"
-#include "nn/stored.h"
 
 namespace trainer::nn::convolution {
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "nn/channels.h"
-#include "nn/stored.h"
 
 namespace trainer::nn::fused_norm {
 

@@ -13,7 +13,6 @@
 #include <future>
 #include <thread>
 
-#include "base/file_access.h"
 #include "base/log.h"
 #include "base/signal.h"
 #include "tests/testing/temporary_folder.h"

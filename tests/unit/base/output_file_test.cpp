@@ -1,5 +1,3 @@
-#include "base/output_file.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -13,6 +11,7 @@
 #include <future>
 #include <sstream>
 
+#include "base/file.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
 

@@ -1,8 +1,8 @@
-#include "base/plural.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
+
+#include "base/text.h"
 
 namespace trainer {
 namespace {

@@ -1,8 +1,8 @@
-#include "base/printable.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "base/text.h"
 
 namespace trainer {
 namespace {

@@ -1,5 +1,3 @@
-#include "base/standard_output.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -11,7 +9,8 @@
 #include <string>
 
 #include "base/descriptor.h"
-#include "base/inherited_state.h"
+#include "base/signal.h"
+#include "base/standard_streams.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
 

@@ -12,7 +12,7 @@
 #include "checkpoint/pickle_opcodes.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/zip_writer.h"
+#include "checkpoint/zip.h"
 #include "tests/testing/string_output.h"
 #include "trainer/error.h"
 

@@ -1,6 +1,6 @@
-#include "commands/next_command.h"
-
 #include <gtest/gtest.h>
+
+#include "commands/run_end.h"
 
 namespace trainer::commands {
 namespace {

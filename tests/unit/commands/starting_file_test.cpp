@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "config/load.h"
-#include "session/registries.h"
+#include "run/session/registries.h"
 
 namespace trainer::commands {
 namespace {

@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "completion/definition.h"
+#include "cli/completion/definition.h"
 
 namespace trainer::completion {
 namespace {

@@ -1,7 +1,6 @@
-#include "config/findings.h"
-
 #include <gtest/gtest.h>
 
+#include "config/problems.h"
 #include "trainer/error.h"
 
 namespace trainer::config {

@@ -1,6 +1,6 @@
-#include "config/key_path.h"
-
 #include <gtest/gtest.h>
+
+#include "config/overrides.h"
 
 namespace trainer::config {
 namespace {

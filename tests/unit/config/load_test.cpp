@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/file.h"
-#include "config/findings.h"
+#include "config/problems.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/config/small_registries.h"
 #include "trainer/error.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "config/findings.h"
+#include "config/problems.h"
 #include "tests/unit/config/small_registries.h"
 
 namespace trainer::config {
@@ -18,7 +18,7 @@ constexpr const char* kText =
     "    - flip\n"
     "training: {epochs: 2}\n";
 
-// As session/complete does.
+// As run/session/check does.
 Registries completing_registries() {
   auto registries = small_registries();
   registries.check = [](Experiment& experiment, Findings&) {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "config/findings.h"
+#include "config/problems.h"
 #include "trainer/error.h"
 
 namespace trainer::config {

@@ -1,10 +1,10 @@
-#include "data/transforms/resized_crop_box.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <fstream>
 #include <sstream>
+
+#include "data/transforms/size.h"
 
 namespace trainer::data {
 namespace {

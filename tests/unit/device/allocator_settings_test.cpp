@@ -1,9 +1,9 @@
-#include "device/allocator_settings.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+
+#include "device/allocators.h"
 
 namespace trainer::device {
 namespace {

@@ -1,5 +1,3 @@
-#include "device/cpu_allocator.h"
-
 #include <gmock/gmock.h>
 #include <malloc.h>
 #include <torch/torch.h>
@@ -13,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "device/allocators.h"
 #include "device/placement.h"
 
 namespace trainer::device {

@@ -1,5 +1,3 @@
-#include "distributed/run_secret.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -8,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "distributed/secret.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
 

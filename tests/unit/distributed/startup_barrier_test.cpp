@@ -6,7 +6,7 @@
 #include <future>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "distributed/store_json.h"
+#include "distributed/stores.h"
 #include "trainer/error.h"
 
 namespace trainer::distributed::test {

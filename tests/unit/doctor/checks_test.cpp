@@ -1,10 +1,11 @@
-#include "doctor/checks.h"
+#include "commands/doctor/checks.h"
 
 #include <gmock/gmock.h>
 
 #include <future>
 
-#include "doctor/read_host.h"
+#include "commands/doctor/finding.h"
+#include "commands/doctor/read_host.h"
 #include "tests/testing/file_size_limit.h"
 #include "tests/testing/finding.h"
 #include "tests/testing/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "doctor/judge_gpus.h"
+#include "commands/doctor/judge_gpus.h"
 
 #include <gmock/gmock.h>
 

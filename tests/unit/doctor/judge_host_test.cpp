@@ -1,4 +1,4 @@
-#include "doctor/judge_host.h"
+#include "commands/doctor/judge_host.h"
 
 #include <gmock/gmock.h>
 

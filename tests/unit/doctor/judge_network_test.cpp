@@ -1,4 +1,4 @@
-#include "doctor/judge_network.h"
+#include "commands/doctor/judge_network.h"
 
 #include <gmock/gmock.h>
 

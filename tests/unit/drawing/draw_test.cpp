@@ -1,4 +1,4 @@
-#include "drawing/draw.h"
+#include "reporting/drawing/draw.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "drawing/png.h"
+#include "reporting/drawing/png.h"
 
 #include <gtest/gtest.h>
 #include <libdeflate.h>

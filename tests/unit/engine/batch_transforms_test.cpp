@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "engine/non_finite_search.h"
-#include "nn/layer_observer.h"
+#include "nn/layers.h"
 #include "tests/testing/small_run.h"
+#include "train/engine/non_finite.h"
 
 namespace trainer::engine {
 namespace {

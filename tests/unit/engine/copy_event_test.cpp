@@ -1,4 +1,4 @@
-#include "engine/copy_event.h"
+#include "train/engine/copy_event.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "session/build.h"
+#include "run/session/build.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"

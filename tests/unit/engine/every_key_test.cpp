@@ -10,7 +10,7 @@
 #include "base/keys/key.h"
 #include "config/load.h"
 #include "config/reference.h"
-#include "session/registries.h"
+#include "run/session/registries.h"
 #include "tests/testing/small_datasets.h"
 #include "trainer/error.h"
 

@@ -1,4 +1,4 @@
-#include "engine/histograms.h"
+#include "train/engine/histograms.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "engine/init_from.h"
+#include "train/engine/init_from.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

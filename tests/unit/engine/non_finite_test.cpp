@@ -1,6 +1,6 @@
 // Steps that are not finite: they are skipped, reported and saved, and can be repeated.
 
-#include "engine/non_finite.h"
+#include "train/engine/non_finite.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <limits>
 #include <mutex>
 
-#include "session/build.h"
+#include "run/session/build.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"

@@ -1,6 +1,6 @@
-#include "engine/out_of_memory.h"
-
 #include <gtest/gtest.h>
+
+#include "train/engine/failure_message.h"
 
 namespace trainer::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/plan.h"
+#include "train/engine/plan.h"
 
 #include <gtest/gtest.h>
 

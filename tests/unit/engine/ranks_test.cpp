@@ -9,8 +9,8 @@
 #include <cmath>
 #include <mutex>
 
-#include "engine/evaluator.h"
 #include "tests/testing/small_run.h"
+#include "train/engine/evaluator.h"
 #include "trainer/error.h"
 
 namespace trainer::engine {

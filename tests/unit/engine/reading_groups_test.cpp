@@ -1,10 +1,9 @@
-#include "engine/reading_groups.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/option_error.h"
 #include "tests/testing/ranks.h"
+#include "train/engine/parts.h"
 
 namespace trainer::engine {
 namespace {

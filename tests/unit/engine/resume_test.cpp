@@ -6,10 +6,10 @@
 
 #include <set>
 
-#include "engine/non_finite.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
+#include "train/engine/non_finite.h"
 #include "trainer/error.h"
 
 namespace trainer::engine {

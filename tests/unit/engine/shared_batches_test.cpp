@@ -1,4 +1,4 @@
-#include "engine/shared_batches.h"
+#include "train/engine/shared_batches.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "engine/torchscript.h"
+#include "export/torchscript.h"
 
 #include <gmock/gmock.h>
 #include <torch/script.h>

@@ -1,4 +1,4 @@
-#include "engine/trainer.h"
+#include "train/engine/trainer.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "session/build.h"
+#include "run/session/build.h"
 #include "tests/testing/small_run.h"
 #include "trainer/error.h"
 

@@ -9,8 +9,8 @@
 #include <limits>
 #include <set>
 
-#include "engine/early_stopping.h"
 #include "tests/testing/small_run.h"
+#include "train/engine/validations.h"
 #include "trainer/error.h"
 
 namespace trainer::engine {

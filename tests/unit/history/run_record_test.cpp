@@ -1,4 +1,4 @@
-#include "history/run_record.h"
+#include "report/history/run_record.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/file.h"
-#include "history/compare.h"
+#include "report/history/compare.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
 

@@ -1,7 +1,7 @@
-#include "inspection/allocation_trace.h"
-
 #include <gtest/gtest.h>
 #include <torch/torch.h>
+
+#include "run/inspection/memory.h"
 
 namespace trainer::inspection {
 namespace {

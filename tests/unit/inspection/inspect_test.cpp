@@ -1,4 +1,4 @@
-#include "inspection/inspect.h"
+#include "run/inspection/inspect.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

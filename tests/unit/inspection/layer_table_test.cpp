@@ -1,4 +1,4 @@
-#include "inspection/layer_table.h"
+#include "run/inspection/layer_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "inspection/lr_range_test.h"
+#include "run/inspection/lr_range_test.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "inspection/operation_costs.h"
+#include "run/inspection/operation_costs.h"
 
 #include <gmock/gmock.h>
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "nn/layer_observer.h"
+#include "nn/layers.h"
 #include "nn/sync_batch_norm.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"

@@ -1,5 +1,3 @@
-#include "nn/layer_observer.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>

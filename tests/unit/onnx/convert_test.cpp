@@ -1,4 +1,4 @@
-#include "onnx/convert.h"
+#include "export/onnx/convert.h"
 
 #include <gmock/gmock.h>
 
@@ -35,7 +35,7 @@ TEST(ConvertToOnnx, NamesAllOperatorsWithoutConversion) {
   EXPECT_EQ(
       refusal_of("torch.softmax(torch.cos(torch.relu(x)), 1)"),
       "--format onnx: the network uses operators without a conversion: aten::cos, aten::softmax; export it as torchscript, or add them to "
-      "src/onnx/operators.cpp");
+      "src/export/onnx/operators.cpp");
 }
 
 TEST(ConvertToOnnx, NamesFormsWithoutConversion) {

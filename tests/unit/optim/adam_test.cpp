@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "optim/optimizer.h"
 #include "tests/unit/optim/golden.h"
+#include "train/optim/optimizer.h"
 #include "trainer/error.h"
 
 namespace trainer::optim::test {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "optim/optimizer.h"
+#include "train/optim/optimizer.h"
 
 namespace trainer::optim::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "optim/ema.h"
+#include "train/optim/ema.h"
 
 #include <gmock/gmock.h>
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "optim/optimizer.h"
 #include "tests/testing/read_component.h"
+#include "train/optim/optimizer.h"
 
 namespace trainer::optim::test {
 

@@ -1,4 +1,4 @@
-#include "optim/lr_scheduler.h"
+#include "train/optim/lr_scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

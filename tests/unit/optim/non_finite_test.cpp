@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "optim/optimizer.h"
+#include "train/optim/optimizer.h"
 
 namespace trainer::optim {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "optim/optimizer.h"
 #include "tests/unit/optim/golden.h"
+#include "train/optim/optimizer.h"
 #include "trainer/error.h"
 
 namespace trainer::optim::test {

@@ -6,7 +6,6 @@
 #include "report/evaluation.h"
 #include "report/page.h"
 #include "report/report_data.h"
-#include "report/shorten.h"
 
 namespace trainer::report {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "drawing/draw.h"
+#include "reporting/drawing/draw.h"
 
 namespace trainer::reporting::test {
 namespace {

@@ -1,7 +1,6 @@
-#include "reporting/event_values.h"
-
 #include <gtest/gtest.h>
 
+#include "reporting/event_file.h"
 #include "tests/testing/hex.h"
 
 namespace trainer::reporting::test {

@@ -3,8 +3,7 @@
 #include <array>
 #include <functional>
 
-#include "reporting/checked_reporter.h"
-#include "reporting/reporter.h"
+#include "reporting/sinks.h"
 #include "trainer/error.h"
 
 namespace trainer::reporting::test {

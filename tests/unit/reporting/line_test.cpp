@@ -1,8 +1,8 @@
-#include "reporting/line.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
+
+#include "reporting/values.h"
 
 namespace trainer::reporting::test {
 namespace {

@@ -1,10 +1,10 @@
-#include "session/build.h"
+#include "run/session/build.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "config/load.h"
-#include "session/registries.h"
+#include "run/session/registries.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 

@@ -1,11 +1,11 @@
-#include "session/check.h"
+#include "run/session/check.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "config/load.h"
-#include "session/registries.h"
+#include "run/session/registries.h"
 #include "trainer/error.h"
 
 namespace trainer::session {

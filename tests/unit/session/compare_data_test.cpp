@@ -1,10 +1,9 @@
-#include "session/compare_data.h"
-
 #include <gtest/gtest.h>
 
 #include <mutex>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "run/session/shared_samples.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 

@@ -1,12 +1,11 @@
-#include "session/complete.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "config/load.h"
-#include "session/registries.h"
+#include "run/session/check.h"
+#include "run/session/registries.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
 

@@ -1,9 +1,8 @@
-#include "session/data_advice.h"
-
 #include <gtest/gtest.h>
 
 #include "config/load.h"
-#include "session/registries.h"
+#include "run/session/advice.h"
+#include "run/session/registries.h"
 
 namespace trainer::session {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "config/load.h"
-#include "session/registries.h"
+#include "run/session/registries.h"
 #include "trainer/error.h"
 
 namespace trainer::session {

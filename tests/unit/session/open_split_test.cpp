@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "config/load.h"
-#include "session/build.h"
-#include "session/registries.h"
+#include "run/session/build.h"
+#include "run/session/registries.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
 

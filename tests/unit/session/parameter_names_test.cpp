@@ -1,4 +1,4 @@
-#include "session/parameter_names.h"
+#include "run/session/parameter_names.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "config/load.h"
 #include "models/registry.h"
 #include "nn/batch_norm.h"
-#include "session/registries.h"
+#include "run/session/registries.h"
 #include "trainer/error.h"
 
 namespace trainer::session {

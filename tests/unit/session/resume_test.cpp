@@ -1,4 +1,4 @@
-#include "session/resume.h"
+#include "run/session/resume.h"
 
 #include <gtest/gtest.h>
 

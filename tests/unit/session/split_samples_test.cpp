@@ -1,4 +1,4 @@
-#include "session/split_samples.h"
+#include "run/session/split_samples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "config/yaml.h"
-#include "session/earlier_configuration.h"
+#include "run/session/check.h"
 
 namespace trainer::session {
 namespace {

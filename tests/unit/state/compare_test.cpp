@@ -1,4 +1,4 @@
-#include "state/compare.h"
+#include "checkpoint/state/compare.h"
 
 #include <gmock/gmock.h>
 #include <torch/torch.h>

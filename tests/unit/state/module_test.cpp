@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "state/names.h"
+#include "checkpoint/state/names.h"
 #include "trainer/state.h"
 
 namespace trainer::state {

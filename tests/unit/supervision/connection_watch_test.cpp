@@ -1,9 +1,9 @@
-#include "supervision/connection_watch.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <future>
+
+#include "distributed/supervision/watches.h"
 
 namespace trainer::supervision {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "supervision/failure.h"
+#include "distributed/supervision/failure.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer::supervision {

@@ -1,4 +1,4 @@
-#include "supervision/failure_detector.h"
+#include "distributed/supervision/failure_detector.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "distributed/store_json.h"
+#include "distributed/stores.h"
 #include "tests/testing/counting_store.h"
 
 namespace trainer::supervision::test {

@@ -1,4 +1,4 @@
-#include "supervision/heartbeats.h"
+#include "distributed/supervision/heartbeats.h"
 
 #include <gtest/gtest.h>
 

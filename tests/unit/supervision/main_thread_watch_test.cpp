@@ -1,5 +1,3 @@
-#include "supervision/main_thread_watch.h"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spdlog/sinks/base_sink.h>
@@ -9,8 +7,9 @@
 #include <mutex>
 
 #include "base/exit_status.h"
-#include "base/file_access.h"
+#include "base/file.h"
 #include "base/signal.h"
+#include "distributed/supervision/watches.h"
 
 namespace trainer::supervision {
 namespace {

@@ -1,4 +1,4 @@
-#include "supervision/straggler.h"
+#include "distributed/supervision/straggler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

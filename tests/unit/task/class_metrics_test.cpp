@@ -5,11 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "task/calibration.h"
-#include "task/classification.h"
-#include "task/mistakes.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
+#include "train/task/classification.h"
 
 namespace trainer::task {
 namespace {

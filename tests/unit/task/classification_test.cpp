@@ -1,12 +1,12 @@
-#include "task/classification.h"
+#include "train/task/classification.h"
 
 #include <gmock/gmock.h>
 
 #include <limits>
 
-#include "task/task.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
+#include "train/task/task.h"
 #include "trainer/error.h"
 
 namespace trainer::task {

@@ -1,8 +1,8 @@
-#include "task/task.h"
+#include "train/task/task.h"
 
 #include <gmock/gmock.h>
 
-#include "task/classification.h"
+#include "train/task/classification.h"
 #include "trainer/error.h"
 
 namespace trainer::task {

@@ -1,6 +1,6 @@
-#include "task/views.h"
-
 #include <gtest/gtest.h>
+
+#include "train/task/task.h"
 
 namespace trainer::task {
 namespace {

@@ -1,9 +1,8 @@
-#include "world/cgroup.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "launch/world/host_resources.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer::world {

@@ -1,4 +1,4 @@
-#include "world/host_resources.h"
+#include "launch/world/host_resources.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

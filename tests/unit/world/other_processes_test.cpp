@@ -1,4 +1,4 @@
-#include "world/other_processes.h"
+#include "launch/world/other_processes.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>

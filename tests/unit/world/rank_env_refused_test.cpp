@@ -2,9 +2,9 @@
 
 #include <vector>
 
+#include "launch/world/rank_env.h"
 #include "tests/testing/launchers.h"
 #include "trainer/error.h"
-#include "world/rank_env.h"
 
 namespace trainer::world {
 namespace {

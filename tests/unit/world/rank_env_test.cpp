@@ -1,4 +1,4 @@
-#include "world/rank_env.h"
+#include "launch/world/rank_env.h"
 
 #include <gtest/gtest.h>
 

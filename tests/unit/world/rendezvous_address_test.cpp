@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "launch/world/rank_env.h"
 #include "trainer/error.h"
-#include "world/rank_env.h"
 
 namespace trainer::world {
 namespace {

@@ -1,4 +1,4 @@
-#include "world/slurm.h"
+#include "launch/world/slurm.h"
 
 #include <gmock/gmock.h>
 

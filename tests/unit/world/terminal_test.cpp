@@ -1,4 +1,4 @@
-#include "world/terminal.h"
+#include "launch/world/terminal.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,3 @@
-#include "world/threads.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -10,6 +8,7 @@
 #include <string>
 #include <system_error>
 
+#include "launch/world/host_resources.h"
 #include "trainer/error.h"
 
 namespace trainer::world {

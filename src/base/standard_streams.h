@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace trainer {
+
+// What messages call it.
+inline constexpr const char* kStandardInputName = "<standard input>";
+
+// Reads the standard input to its end, at most `max_bytes`. While there is nothing to read, a stop request ends the call by an Error with
+// ExitCode::kStopped.
+std::string read_standard_input(size_t max_bytes);
+
+// The standard output, to which commands print their results.
+
+// Prints `text` as it is; it may wait in a buffer until flush_standard_output(). Both functions throw Error with the reason when what was
+// printed cannot be written (a full disk, a closed standard output). If the reader of a pipe has ended, the rest is dropped without an
+// error. After either, nothing more is printed.
+void print_text(std::string_view text);
+// main calls it after the command. Also finds errors that a file system reports only when a file is closed.
+void flush_standard_output();
+
+// Whether the program was started without a standard output (base/signal.h).
+bool is_standard_output_closed();
+
+}  // namespace trainer

@@ -1,0 +1,153 @@
+#include "checkpoint/pytorch_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <map>
+
+#include "base/file.h"
+#include "checkpoint/pickler.h"
+#include "checkpoint/refusal.h"
+#include "checkpoint/unpickler.h"
+#include "checkpoint/zip.h"
+#include "trainer/checkpoint.h"
+
+namespace trainer::checkpoint {
+namespace {
+
+constexpr std::string_view kProgram = "data.pkl";
+
+class TorchZip {
+ public:
+  TorchZip(std::span<const uint8_t> bytes, const std::string& source)
+      : source_(source), budget_(bytes.size(), source), zip_(bytes, source, budget_) {}
+
+  state::Tree read() {
+    find_folder();
+    check_byteorder();
+    check_version();
+    const auto program = zip_.read(*zip_.find(entry_name(kProgram)));
+    const auto load = [this](std::string_view key, uint64_t num_elements, size_t element_size) {
+      return load_storage(key, num_elements * element_size);
+    };
+    return unpickle(program, fmt::format("{}: {}", source_, kProgram), StorageIds::kWhole, load, budget_).tree;
+  }
+
+ private:
+  std::string entry_name(std::string_view name) const { return fmt::format("{}/{}", folder_, name); }
+
+  // Finds the archive's folder with data.pkl; all entries that belong to it are in the same folder.
+  void find_folder() {
+    for (const auto& entry : zip_.entries()) {
+      const auto slash = entry.name.find('/');
+      if (slash == std::string_view::npos || entry.name.substr(slash + 1) != kProgram) continue;
+      if (!folder_.empty()) refuse(source_, "holds data.pkl in two folders", "give a file that torch.save wrote");
+      folder_ = entry.name.substr(0, slash);
+    }
+    if (folder_.empty()) refuse(source_, "is a zip archive, but not PyTorch's: it holds no data.pkl", "give a file that torch.save wrote");
+    const auto code = entry_name("code/");
+    if (zip_.find(entry_name("constants.pkl")) != nullptr ||
+        std::ranges::any_of(zip_.entries(), [&](const ZipEntry& entry) { return entry.name.starts_with(code); })) {
+      refuse(source_, "is a TorchScript archive (of torch.jit.save, or of torch::save in C++)",
+             "save the module's state_dict with Python's torch.save");
+    }
+  }
+
+  void check_byteorder() const {
+    const auto* entry = zip_.find(entry_name("byteorder"));
+    // Older files do not have this entry; they are little-endian.
+    if (entry == nullptr) return;
+    const auto order = text(*entry);
+    if (order != "little") {
+      refuse(source_, fmt::format("holds numbers in the byte order {}, not \"little\"", in_quotes(order)),
+             "load and save it again on an x86 or ARM machine");
+    }
+  }
+
+  // caffe2/serialize/versions.h
+  void check_version() const {
+    constexpr int kFirstVersion = 1;
+    constexpr int kLastVersion = 10;
+    const auto* entry = zip_.find(entry_name("version"));
+    if (entry == nullptr) refuse_damaged(source_, "holds no version of its format");
+    auto digits = text(*entry);
+    if (digits.ends_with('\n')) digits.remove_suffix(1);
+    int version = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), version);
+    if (error != std::errc() || end != digits.end() || version < kFirstVersion || version > kLastVersion) {
+      refuse(
+          source_,
+          fmt::format("is of version {} of PyTorch's format, of which {} to {} are known", in_quotes(digits), kFirstVersion, kLastVersion),
+          "save it with an older PyTorch");
+    }
+  }
+
+  std::string_view text(const ZipEntry& entry) const {
+    const auto content = zip_.read(entry);
+    return {reinterpret_cast<const char*>(content.data()), content.size()};
+  }
+
+  torch::Storage load_storage(std::string_view key, uint64_t size) {
+    budget_.take(2, key.size());
+    const auto* entry = zip_.find(fmt::format("{}/data/{}", folder_, key));
+    if (entry == nullptr) refuse_damaged(source_, fmt::format("holds no storage {}, which a tensor needs", in_quotes(key)));
+    if (entry->size != size) {
+      refuse_damaged(source_, fmt::format("holds {} bytes of storage {}, but a tensor needs {}", entry->size, in_quotes(key), size));
+    }
+    const auto known = storages_.find(entry);
+    if (known != storages_.end()) return known->second;
+    auto storage = allocate_storage(size, budget_);
+    zip_.copy(*entry, static_cast<uint8_t*>(storage.mutable_data()));
+    storages_.emplace(entry, storage);
+    return storage;
+  }
+
+  std::string source_;
+  Budget budget_;
+  ZipReader zip_;
+  std::string_view folder_;
+  std::map<const ZipEntry*, torch::Storage> storages_;
+};
+
+}  // namespace
+
+state::Tree read_pytorch_file(const std::filesystem::path& path) {
+  const FileAccess access("reading", path);
+  const auto file = map_file(path);
+  return read_pytorch_file(file.bytes(), path.string());
+}
+
+state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string& source) {
+  if (bytes.empty()) refuse_empty(source);
+  return TorchZip(bytes, source).read();
+}
+
+// Values are written as they are in memory.
+static_assert(std::endian::native == std::endian::little);
+
+// Writes the entries of torch.save, in its order.
+void write_pytorch_file(const state::Tree& tree, const std::string& archive_name, Output& output) {
+  const auto [program, storages] = pickle(tree);
+  ZipWriter zip(archive_name, output);
+  zip.add("data.pkl", program);
+  zip.add(".format_version", "1");
+  zip.add(".storage_alignment", "64");
+  zip.add("byteorder", "little");
+  for (size_t i = 0; i < storages.size(); ++i) {
+    zip.add(fmt::format("data/{}", i), std::span(static_cast<const uint8_t*>(storages[i].data), storages[i].size));
+  }
+  zip.add("version", "3\n");
+  zip.add(".data/serialization_id", zip.content_id());
+  zip.finish();
+}
+
+uint64_t save(const std::filesystem::path& path, const state::Tree& tree) {
+  AtomicFile file(path);
+  write_pytorch_file(tree, path.stem().string(), file);
+  file.commit();
+  return std::filesystem::file_size(path);
+}
+
+}  // namespace trainer::checkpoint

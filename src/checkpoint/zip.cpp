@@ -1,0 +1,358 @@
+#include "checkpoint/zip.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <libdeflate.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "base/little_endian.h"
+#include "checkpoint/refusal.h"
+
+namespace trainer::checkpoint {
+namespace {
+
+using little_endian::load;
+
+using namespace zip;
+
+std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// The zip64 field among a header's extra fields, which holds the values that do not fit the header; empty if there is none.
+std::span<const uint8_t> find_extra64(std::span<const uint8_t> extra) {
+  while (extra.size() >= 4) {
+    const auto id = load<uint16_t>(extra.data());
+    const size_t size = load<uint16_t>(&extra[2]);
+    if (size > extra.size() - 4) return {};
+    if (id == kExtra64) return extra.subspan(4, size);
+    extra = extra.subspan(4 + size);
+  }
+  return {};
+}
+
+// The value of a header's field, or the next number of the zip64 field if the header refers to it; nullopt if that number is missing.
+std::optional<uint64_t> resolve(uint32_t field, std::span<const uint8_t>& extra64) {
+  if (field != kIn64) return field;
+  if (extra64.size() < 8) return std::nullopt;
+  const auto value = load<uint64_t>(extra64.data());
+  extra64 = extra64.subspan(8);
+  return value;
+}
+
+}  // namespace
+
+ZipReader::ZipReader(std::span<const uint8_t> bytes, std::string source, Budget& budget) : bytes_(bytes), source_(std::move(source)) {
+  read_directory(find_directory(), budget);
+}
+
+// PyTorch writes no comment after the end record, so that record is the file's last bytes.
+ZipReader::Directory ZipReader::find_directory() const {
+  if (bytes_.size() < kEndSize || load<uint32_t>(&bytes_[bytes_.size() - kEndSize]) != kEnd) {
+    refuse_damaged(source_, "begins as a zip archive but does not end as one: a part at its end is missing");
+  }
+  const uint64_t position = bytes_.size() - kEndSize;
+  const auto* end = &bytes_[position];
+  if (load<uint32_t>(end + 4) != 0 || load<uint16_t>(end + 8) != load<uint16_t>(end + 10) || load<uint16_t>(end + 20) != 0) {
+    refuse_damaged(source_, "the record at its end is not valid: it describes an archive in several parts");
+  }
+  const Directory in_end{load<uint16_t>(end + 10), load<uint32_t>(end + 16), load<uint32_t>(end + 12)};
+  const bool has_locator =
+      position >= kEnd64LocatorSize + kEnd64Size && load<uint32_t>(&bytes_[position - kEnd64LocatorSize]) == kEnd64Locator;
+  const auto directory = has_locator ? find_directory64(position - kEnd64LocatorSize, in_end) : in_end;
+  const auto directory_end = has_locator ? position - kEnd64LocatorSize - kEnd64Size : position;
+  if (directory.offset > directory_end || directory.size != directory_end - directory.offset) {
+    refuse_damaged(source_, fmt::format("its directory would be {} bytes at byte {}, but it has to end at byte {}", directory.size,
+                                        directory.offset, directory_end));
+  }
+  return directory;
+}
+
+ZipReader::Directory ZipReader::find_directory64(uint64_t locator, const Directory& in_end) const {
+  const uint64_t position = locator - kEnd64Size;
+  const auto* end = &bytes_[position];
+  const Directory directory{load<uint64_t>(end + 32), load<uint64_t>(end + 48), load<uint64_t>(end + 40)};
+  const auto agree = [](uint64_t field, uint64_t value, uint64_t in64) { return field == value || field == in64; };
+  if (load<uint32_t>(&bytes_[locator + 4]) != 0 || load<uint64_t>(&bytes_[locator + 8]) != position ||
+      load<uint32_t>(&bytes_[locator + 16]) != 1 || load<uint32_t>(end) != kEnd64 || load<uint64_t>(end + 4) != kEnd64Size - 12 ||
+      load<uint64_t>(end + 16) != 0 || load<uint64_t>(end + 24) != directory.num_entries ||
+      !agree(in_end.num_entries, directory.num_entries, kCountIn64) || !agree(in_end.offset, directory.offset, kIn64) ||
+      !agree(in_end.size, directory.size, kIn64)) {
+    refuse_damaged(source_, "the two records at its end contradict each other");
+  }
+  return directory;
+}
+
+void ZipReader::read_directory(const Directory& directory, Budget& budget) {
+  if (directory.num_entries > directory.size / kCentralHeaderSize) {
+    refuse_damaged(source_, fmt::format("{} entries do not fit its directory of {} bytes", directory.num_entries, directory.size));
+  }
+  budget.take(directory.num_entries, sizeof(ZipEntry));
+  entries_.reserve(directory.num_entries);
+  auto rest = bytes_.subspan(directory.offset, directory.size);
+  while (entries_.size() < directory.num_entries) rest = rest.subspan(read_central_header(rest, directory));
+  if (!rest.empty()) refuse_damaged(source_, fmt::format("its directory has {} bytes after its last entry", rest.size()));
+  std::ranges::sort(entries_, {}, &ZipEntry::name);
+  const auto duplicate = std::ranges::adjacent_find(entries_, {}, &ZipEntry::name);
+  if (duplicate != entries_.end()) refuse_entry(*duplicate, "occurs twice");
+  for (auto& entry : entries_) check_local_header(entry, directory);
+  check_overlaps(budget);
+}
+
+// Returns the header's size.
+size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Directory& directory) {
+  const auto here = fmt::format("its directory's entry {}", entries_.size());
+  if (rest.size() < kCentralHeaderSize || load<uint32_t>(rest.data()) != kCentralHeader)
+    refuse_damaged(source_, here + " is not a valid entry");
+  const size_t name_size = load<uint16_t>(&rest[28]);
+  const size_t extra_size = load<uint16_t>(&rest[30]);
+  const size_t size = kCentralHeaderSize + name_size + extra_size + load<uint16_t>(&rest[32]);
+  if (size > rest.size()) refuse_damaged(source_, here + " is longer than the directory");
+  ZipEntry entry{};
+  entry.name = as_text(rest.subspan(kCentralHeaderSize, name_size));
+  auto extra64 = find_extra64(rest.subspan(kCentralHeaderSize + name_size, extra_size));
+  const auto num_content = resolve(load<uint32_t>(&rest[24]), extra64);
+  const auto num_stored = resolve(load<uint32_t>(&rest[20]), extra64);
+  const auto header_offset = resolve(load<uint32_t>(&rest[42]), extra64);
+  if (!num_content || !num_stored || !header_offset || load<uint16_t>(&rest[34]) != 0) {
+    refuse_entry(entry, "has no size or place in the directory");
+  }
+  entry.flags = load<uint16_t>(&rest[8]);
+  entry.method = load<uint16_t>(&rest[10]);
+  entry.crc = load<uint32_t>(&rest[16]);
+  entry.num_content = *num_content;
+  entry.size = *num_stored;
+  entry.header_offset = *header_offset;
+  if (entry.header_offset > directory.offset || directory.offset - entry.header_offset < kLocalHeaderSize ||
+      entry.size > directory.offset - entry.header_offset - kLocalHeaderSize) {
+    refuse_entry(entry, fmt::format("would be {} bytes at byte {}, which is outside the archive", entry.size, entry.header_offset));
+  }
+  entries_.push_back(entry);
+  return size;
+}
+
+// Also sets entry.offset, where the entry's bytes begin.
+void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) const {
+  const auto* header = &bytes_[entry.header_offset];
+  if (load<uint32_t>(header) != kLocalHeader) {
+    refuse_entry(entry, fmt::format("is not at byte {}, where the directory locates it", entry.header_offset));
+  }
+  const size_t name_size = load<uint16_t>(header + 26);
+  const size_t extra_size = load<uint16_t>(header + 28);
+  entry.offset = entry.header_offset + kLocalHeaderSize + name_size + extra_size;
+  if (entry.offset > directory.offset || entry.size > directory.offset - entry.offset) {
+    refuse_entry(entry, fmt::format("would be {} bytes at byte {}, which is outside the archive", entry.size, entry.offset));
+  }
+  const auto behind = bytes_.subspan(entry.header_offset + kLocalHeaderSize, name_size + extra_size);
+  auto extra64 = find_extra64(behind.subspan(name_size));
+  const auto num_content = resolve(load<uint32_t>(header + 22), extra64);
+  const auto num_stored = resolve(load<uint32_t>(header + 18), extra64);
+  const auto crc = load<uint32_t>(header + 14);
+  // With a data descriptor after the bytes, the header may have been written before sizes and checksum were known.
+  const bool is_early = (entry.flags & kDescriptorFlag) != 0;
+  const auto agree = [&](uint64_t field, uint64_t value) { return field == value || (is_early && field == 0); };
+  if (as_text(behind.first(name_size)) != entry.name || load<uint16_t>(header + 6) != entry.flags ||
+      load<uint16_t>(header + 8) != entry.method || !agree(crc, entry.crc) || !num_content || !agree(*num_content, entry.num_content) ||
+      !num_stored || !agree(*num_stored, entry.size)) {
+    refuse_entry(entry, "is described differently before its bytes and in the directory");
+  }
+  check_descriptor(entry, directory);
+}
+
+// The data descriptor follows the bytes; its sizes have 4 or 8 bytes. Also sets entry.end.
+void ZipReader::check_descriptor(ZipEntry& entry, const Directory& directory) const {
+  constexpr uint64_t kSize = 16;
+  constexpr uint64_t kSize64 = 24;
+  entry.end = entry.offset + entry.size;
+  if ((entry.flags & kDescriptorFlag) == 0) return;
+  const auto rest = bytes_.subspan(entry.end, directory.offset - entry.end);
+  const auto* descriptor = rest.data();
+  const bool is_one = rest.size() >= kSize && load<uint32_t>(descriptor) == kDataDescriptor && load<uint32_t>(descriptor + 4) == entry.crc;
+  if (is_one && load<uint32_t>(descriptor + 8) == entry.size && load<uint32_t>(descriptor + 12) == entry.num_content) {
+    entry.end += kSize;
+  } else if (is_one && rest.size() >= kSize64 && load<uint64_t>(descriptor + 8) == entry.size &&
+             load<uint64_t>(descriptor + 16) == entry.num_content) {
+    entry.end += kSize64;
+  } else {
+    refuse_entry(entry, "is described differently after its bytes and in the directory");
+  }
+}
+
+void ZipReader::check_overlaps(Budget& budget) const {
+  budget.take(entries_.size(), sizeof(void*));
+  std::vector<const ZipEntry*> order;
+  order.reserve(entries_.size());
+  for (const auto& entry : entries_) order.push_back(&entry);
+  std::ranges::sort(order, {}, &ZipEntry::header_offset);
+  for (size_t i = 1; i < order.size(); ++i) {
+    if (order[i]->header_offset < order[i - 1]->end) refuse_entry(*order[i], "overlaps " + in_quotes(order[i - 1]->name));
+  }
+}
+
+const ZipEntry* ZipReader::find(std::string_view name) const {
+  const auto found = std::ranges::lower_bound(entries_, name, {}, &ZipEntry::name);
+  return found == entries_.end() || found->name != name ? nullptr : &*found;
+}
+
+std::span<const uint8_t> ZipReader::read(const ZipEntry& entry) const {
+  check_stored(entry);
+  const auto content = bytes_.subspan(entry.offset, entry.size);
+  if (libdeflate_crc32(0, content.data(), content.size()) != entry.crc) refuse_checksum(entry);
+  return content;
+}
+
+void ZipReader::copy(const ZipEntry& entry, uint8_t* destination) const {
+  // A block stays in the processor's cache between checksum and copy.
+  constexpr size_t kBlockSize = size_t{128} << 10;
+  check_stored(entry);
+  uint32_t crc = 0;
+  for (auto rest = bytes_.subspan(entry.offset, entry.size); !rest.empty();) {
+    const auto block = rest.first(std::min(rest.size(), kBlockSize));
+    crc = libdeflate_crc32(crc, block.data(), block.size());
+    std::memcpy(destination, block.data(), block.size());
+    destination += block.size();
+    rest = rest.subspan(block.size());
+  }
+  if (crc != entry.crc) refuse_checksum(entry);
+}
+
+void ZipReader::check_stored(const ZipEntry& entry) const {
+  constexpr const char* kCure = "PyTorch stores entries plainly: unpack the archive and give the file that torch.save wrote";
+  if ((entry.flags & kEncryptedFlag) != 0) refuse(source_, in_quotes(entry.name) + " in it is encrypted", kCure);
+  if (entry.method != 0) refuse(source_, in_quotes(entry.name) + " in it is compressed", kCure);
+  if (entry.size != entry.num_content) refuse_entry(entry, "has two sizes");
+}
+
+void ZipReader::refuse_checksum(const ZipEntry& entry) const {
+  refuse_entry(entry, fmt::format("has changed (bytes {} to {} do not have its checksum)", entry.offset, entry.offset + entry.size));
+}
+
+void ZipReader::refuse_entry(const ZipEntry& entry, std::string_view what) const {
+  refuse_damaged(source_, fmt::format("{} in it {}", in_quotes(entry.name), what));
+}
+
+namespace {
+
+using namespace zip;
+using little_endian::append;
+
+constexpr uint64_t kAlignment = 64;
+constexpr uint16_t kVersion64 = 45;  // the first version with zip64; readers treat lower ones alike
+constexpr uint16_t kFirstOfJanuary1980 = (1 << 5) | 1;
+
+uint32_t saturated(uint64_t value) { return value >= kIn64 ? kIn64 : static_cast<uint32_t>(value); }
+
+uint16_t saturated_count(uint64_t value) { return value >= kCountIn64 ? kCountIn64 : static_cast<uint16_t>(value); }
+
+// The fields that local and central headers have in common.
+void append_common(std::string& header, uint32_t crc, uint64_t size, size_t name_size, size_t extra_size) {
+  append(header, kVersion64);
+  append(header, kUtf8Flag);
+  append(header, uint16_t{0});  // uncompressed
+  append(header, uint16_t{0});  // midnight
+  append(header, kFirstOfJanuary1980);
+  append(header, crc);
+  append(header, saturated(size));
+  append(header, saturated(size));
+  append(header, static_cast<uint16_t>(name_size));
+  append(header, static_cast<uint16_t>(extra_size));
+}
+
+// In a central header the offset may also need 64 bits; a local header has none (`offset` is 0).
+std::string zip64_extra(uint64_t size, uint64_t offset) {
+  std::string values;
+  if (size >= kIn64) {
+    append(values, size);
+    append(values, size);
+  }
+  if (offset >= kIn64) append(values, offset);
+  if (values.empty()) return values;
+  std::string extra;
+  append(extra, kExtra64);
+  append(extra, static_cast<uint16_t>(values.size()));
+  return extra + values;
+}
+
+// An extra field that readers ignore, with PyTorch's id and fill byte. It aligns the bytes that follow it.
+std::string padding_extra(uint64_t position) {
+  constexpr uint64_t kHeaderSize = 4;
+  const auto size = (kAlignment - (position + kHeaderSize) % kAlignment) % kAlignment;
+  std::string extra = "FB";
+  append(extra, static_cast<uint16_t>(size));
+  return extra.append(size, 'Z');
+}
+
+}  // namespace
+
+ZipWriter::ZipWriter(std::string folder, Output& output) : folder_(std::move(folder)), output_(output) {}
+
+void ZipWriter::add(std::string_view name, std::string_view content) {
+  add(name, std::span(reinterpret_cast<const uint8_t*>(content.data()), content.size()));
+}
+
+void ZipWriter::add(std::string_view name, std::span<const uint8_t> content) {
+  const auto path = fmt::format("{}/{}", folder_, name);
+  TORCH_CHECK(path.size() < 1024, "the name of an archive's entry is too long: ", path);
+  const auto crc = libdeflate_crc32(0, content.data(), content.size());
+  names_crc_ = libdeflate_crc32(names_crc_, path.data(), path.size());
+  contents_crc_ = libdeflate_crc32(contents_crc_, &crc, sizeof(crc));
+  const auto offset = position_;
+
+  auto extra = zip64_extra(content.size(), 0);
+  extra += padding_extra(offset + kLocalHeaderSize + path.size() + extra.size());
+  std::string header;
+  append(header, kLocalHeader);
+  append_common(header, crc, content.size(), path.size(), extra.size());
+  write(header + path + extra);
+  write({reinterpret_cast<const char*>(content.data()), content.size()});
+
+  extra = zip64_extra(content.size(), offset);
+  append(central_directory_, kCentralHeader);
+  append(central_directory_, kVersion64);
+  append_common(central_directory_, crc, content.size(), path.size(), extra.size());
+  append(central_directory_, uint16_t{0});  // no comment
+  append(central_directory_, uint16_t{0});  // on the first disk
+  append(central_directory_, uint16_t{0});  // attributes
+  append(central_directory_, uint32_t{0});
+  append(central_directory_, saturated(offset));
+  central_directory_ += path + extra;
+  ++num_entries_;
+}
+
+std::string ZipWriter::content_id() const { return fmt::format("{:020}{:020}", names_crc_, contents_crc_); }
+
+void ZipWriter::finish() {
+  const auto offset = position_;
+  const uint64_t size = central_directory_.size();
+  write(central_directory_);
+  std::string end;
+  if (offset >= kIn64 || size >= kIn64 || num_entries_ >= kCountIn64) {
+    append(end, kEnd64);
+    append(end, uint64_t{kEnd64Size - 12});  // size of the record after this field
+    append(end, kVersion64);
+    append(end, kVersion64);
+    append(end, uint32_t{0});  // the only disk
+    append(end, uint32_t{0});
+    for (const auto value : {num_entries_, num_entries_, size, offset}) append(end, value);
+    append(end, kEnd64Locator);
+    append(end, uint32_t{0});
+    append(end, position_);
+    append(end, uint32_t{1});
+  }
+  append(end, kEnd);
+  append(end, uint32_t{0});
+  append(end, saturated_count(num_entries_));
+  append(end, saturated_count(num_entries_));
+  append(end, saturated(size));
+  append(end, saturated(offset));
+  append(end, uint16_t{0});  // no comment
+  write(end);
+}
+
+void ZipWriter::write(std::string_view bytes) {
+  output_.write(bytes);
+  position_ += bytes.size();
+}
+
+}  // namespace trainer::checkpoint

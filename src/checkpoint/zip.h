@@ -1,0 +1,122 @@
+#pragma once
+// The records of a zip archive, for the reader and the writer (PKWARE's APPNOTE.TXT 6.3). Sizes are in bytes.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "checkpoint/refusal.h"
+
+namespace trainer::checkpoint::zip {
+
+inline constexpr uint32_t kLocalHeader = 0x04034b50;
+inline constexpr uint32_t kDataDescriptor = 0x08074b50;
+inline constexpr uint32_t kCentralHeader = 0x02014b50;
+inline constexpr uint32_t kEnd = 0x06054b50;
+inline constexpr uint32_t kEnd64 = 0x06064b50;
+inline constexpr uint32_t kEnd64Locator = 0x07064b50;
+
+inline constexpr size_t kLocalHeaderSize = 30;
+inline constexpr size_t kCentralHeaderSize = 46;
+inline constexpr size_t kEndSize = 22;
+inline constexpr size_t kEnd64Size = 56;
+inline constexpr size_t kEnd64LocatorSize = 20;
+
+// A field with one of these values has its real value in a zip64 record.
+inline constexpr uint32_t kIn64 = 0xffffffff;
+inline constexpr uint16_t kCountIn64 = 0xffff;
+inline constexpr uint16_t kExtra64 = 1;
+
+inline constexpr uint16_t kEncryptedFlag = 1 << 0;
+inline constexpr uint16_t kDescriptorFlag = 1 << 3;
+inline constexpr uint16_t kUtf8Flag = 1 << 11;
+
+}  // namespace trainer::checkpoint::zip
+
+namespace trainer::checkpoint {
+
+// Reads the central directory and the entries of a zip archive that may be damaged or hostile.
+
+struct ZipEntry {
+  std::string_view name;
+  uint64_t header_offset;  // all offsets are from the start of the archive
+  uint64_t offset;
+  uint64_t end;          // of the bytes and their data descriptor
+  uint64_t size;         // bytes in the archive
+  uint64_t num_content;  // bytes when uncompressed
+  uint32_t crc;
+  uint16_t flags;
+  uint16_t method;
+};
+
+// Every function throws CheckpointError if it refuses the archive.
+class ZipReader {
+ public:
+  // Verifies that all headers are inside the file, that the central directory and the local headers agree, and that no two entries have
+  // the same name or overlap. `bytes` must outlive the reader.
+  ZipReader(std::span<const uint8_t> bytes, std::string source, Budget& budget);
+
+  // Sorted by name.
+  const std::vector<ZipEntry>& entries() const { return entries_; }
+  // nullptr if no entry has this name.
+  const ZipEntry* find(std::string_view name) const;
+
+  // Verifies the checksum. Refuses entries that are compressed or encrypted.
+  std::span<const uint8_t> read(const ZipEntry& entry) const;
+  // The same, copied to `destination`, which has `entry.size` bytes.
+  void copy(const ZipEntry& entry, uint8_t* destination) const;
+
+ private:
+  struct Directory {
+    uint64_t num_entries;
+    uint64_t offset;
+    uint64_t size;
+  };
+
+  Directory find_directory() const;
+  Directory find_directory64(uint64_t end, const Directory& in_end) const;
+  void read_directory(const Directory& directory, Budget& budget);
+  size_t read_central_header(std::span<const uint8_t> rest, const Directory& directory);
+  void check_local_header(ZipEntry& entry, const Directory& directory) const;
+  void check_descriptor(ZipEntry& entry, const Directory& directory) const;
+  void check_overlaps(Budget& budget) const;
+  void check_stored(const ZipEntry& entry) const;
+  [[noreturn]] void refuse_checksum(const ZipEntry& entry) const;
+  [[noreturn]] void refuse_entry(const ZipEntry& entry, std::string_view what) const;
+
+  std::span<const uint8_t> bytes_;
+  std::string source_;
+  std::vector<ZipEntry> entries_;
+};
+
+// Writes a zip archive of uncompressed entries in PyTorch's layout: each entry's bytes start at a multiple of 64, so they can be mapped.
+
+class ZipWriter {
+ public:
+  // Entries are named `folder`/name. `output` must outlive the writer.
+  ZipWriter(std::string folder, Output& output);
+
+  void add(std::string_view name, std::span<const uint8_t> content);
+  void add(std::string_view name, std::string_view content);
+  // Identifies the archive's content: a checksum of the names and one of the contents.
+  std::string content_id() const;
+  // Writes the central directory. Nothing can be added afterwards.
+  void finish();
+
+ private:
+  void write(std::string_view bytes);
+
+  std::string folder_;
+  Output& output_;
+  uint64_t position_ = 0;
+  uint64_t num_entries_ = 0;
+  uint32_t names_crc_ = 0;
+  uint32_t contents_crc_ = 0;
+  std::string central_directory_;
+};
+
+}  // namespace trainer::checkpoint

@@ -1,0 +1,37 @@
+#pragma once
+// What `trainer doctor` checks.
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "commands/doctor/finding.h"
+#include "commands/doctor/judge_gpus.h"
+
+namespace trainer::doctor {
+
+// What the checks look at.
+struct Subject {
+  std::filesystem::path output_dir;
+  Gpus gpus;
+};
+
+struct Check {
+  const char* name;
+  std::chrono::milliseconds limit;
+  std::vector<Finding> (*run)(const Subject& subject);
+};
+// In the order of the output. The first one finds the GPUs, and its findings are about the driver.
+std::span<const Check> all_checks();
+
+// The findings of `check`, or one that says that it has no answer within its limit; then its thread goes on with a copy of the subject, and
+// the process should end without waiting for it. An exception is a failed finding.
+std::vector<Finding> run(const Check& check, const Subject& subject);
+
+// The driver and the GPUs, which the other checks get; to be called first. A driver that does not answer is a Gpus::refusal.
+Gpus find_gpus();
+
+}  // namespace trainer::doctor

@@ -1,0 +1,260 @@
+#include "commands/pictures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+#include "base/log.h"
+#include "config/load.h"
+#include "data/image_file.h"
+#include "data/picture.h"
+#include "data/pipeline.h"
+#include "datasets/archive.h"
+#include "reporting/drawing/draw.h"
+#include "reporting/evaluation.h"
+#include "run/session/build.h"
+#include "run/session/check.h"
+#include "run/session/registries.h"
+#include "run/session/split_samples.h"
+#include "trainer/error.h"
+
+namespace trainer::commands {
+namespace {
+
+constexpr int kMargin = 4;
+// Smaller images are enlarged to at least this many pixels, which two lines of text need.
+constexpr int kLeastWidth = 144;
+constexpr int kZoom = 2;  // of the text
+constexpr int kNumLines = 2;
+constexpr int kLineHeight = drawing::kTextHeight * kZoom;
+
+// Draws it in as many lines as there are; what is left out is shown by dots.
+void draw_caption(drawing::RgbImage& grid, int top, int left, std::string caption, int width) {
+  const auto length = static_cast<size_t>(std::max(1, width / (drawing::kCharacterWidth * kZoom)));
+  const size_t most = length * kNumLines;
+  if (caption.size() > most) caption.replace(most - std::min<size_t>(most, 2), std::string::npos, "..");
+  for (size_t line = 0; line < kNumLines && line * length < caption.size(); ++line) {
+    drawing::draw_text(grid, top + static_cast<int>(line) * kLineHeight, left, std::string_view(caption).substr(line * length, length),
+                       width, drawing::kBlack, kZoom);
+  }
+}
+
+}  // namespace
+
+drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
+                                  const std::function<std::string(int64_t i, float* out)>& read) {
+  const auto channels = static_cast<int>(shape[0]);
+  const auto height = static_cast<int>(shape[1]);
+  const auto width = static_cast<int>(shape[2]);
+  std::vector<float> values(static_cast<size_t>(channels * height * width));
+  // Grey images have one channel for all three.
+  const auto pixel = [&](int y, int x, int c) {
+    const int at = (y * width + x) * channels + std::min(c, channels - 1);
+    return static_cast<uint8_t>(std::lround(values[static_cast<size_t>(at)] * 255.0F));
+  };
+  const int zoom = (kLeastWidth + width - 1) / width;
+  const int cell_height = height * zoom + kNumLines * kLineHeight + kMargin;
+  const int cell_width = width * zoom + kMargin;
+  const auto columns = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(count))));
+  const auto rows = static_cast<int>((count + columns - 1) / columns);
+  auto grid = drawing::make_image(rows * cell_height + kMargin, columns * cell_width + kMargin);
+  for (int64_t i = 0; i < count; ++i) {
+    const int top = kMargin + static_cast<int>(i) / columns * cell_height;
+    const int left = kMargin + static_cast<int>(i) % columns * cell_width;
+    const auto caption = read(i, values.data());
+    for (int y = 0; y < height * zoom; ++y) {
+      for (int x = 0; x < width * zoom; ++x) {
+        auto* out = &grid.pixels[static_cast<size_t>(((top + y) * grid.width + left + x) * 3)];
+        for (int c = 0; c < 3; ++c) out[c] = pixel(y / zoom, x / zoom, c);
+      }
+    }
+    draw_caption(grid, top + height * zoom, left, caption, cell_width - kMargin);
+  }
+  return grid;
+}
+
+std::string drawable_class_name(const std::vector<std::string>& class_names, int64_t label) {
+  return drawing::drawable(reporting::name_of_class(class_names, label)).value_or(fmt::format("class {}", label));
+}
+
+std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> transforms) {
+  std::erase_if(transforms, [](const auto& transform) { return transform.name == "normalize"; });
+  return transforms;
+}
+
+data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples,
+                                int64_t epoch) {
+  const data::Pipeline pipeline(without_normalize(experiment.dataset.train_transforms), dataset.info(),
+                                {torch::kFloat32, /*channels_last=*/true});
+  const data::EpochSeeds seeds(session::augmentation_seed(experiment), epoch);
+  data::Scratch scratch;
+  data::PictureMemory memory;
+  return draw_image_grid(pipeline.output_shape(), static_cast<int64_t>(samples.size()), [&](int64_t i, float* out) {
+    const auto which = samples[static_cast<size_t>(i)];
+    try {
+      const auto sample = dataset.read(which.index, scratch);
+      pipeline.write(sample, seeds, which, memory, out);
+      return dataset.info().has_labels() ? drawable_class_name(dataset.info().class_names, sample.target.label) : "";
+    } catch (const std::runtime_error& error) {
+      throw DataError(fmt::format("{}: {}", dataset.describe(which.index), error.what()));
+    }
+  });
+}
+
+namespace {
+
+struct FirstBatch {
+  torch::Tensor images;   // float32, [N, channels, height, width], normalised
+  torch::Tensor targets;  // classes, int64 [N], or their parts in a mixed image, [N, classes]
+};
+
+// The most that make a picture of about 1000 pixels.
+int64_t num_shown(const std::vector<int64_t>& shape, int64_t batch_size) {
+  constexpr int64_t kSide = 1000;
+  constexpr int64_t kSmallestCell = 100;
+  const auto columns = std::clamp<int64_t>(kSide / std::max(shape[1], shape[2]), 2, kSide / kSmallestCell - 2);
+  return std::min(columns * columns, batch_size);
+}
+
+data::Normalize normalisation_of(const config::Experiment& experiment) {
+  const auto& transforms = experiment.dataset.train_transforms;
+  const auto found = std::ranges::find(transforms, "normalize", &ComponentConfig::name);
+  return found == transforms.end() ? data::Normalize() : dynamic_cast<const data::Normalize&>(*found->options);
+}
+
+FirstBatch read(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples) {
+  const data::Pipeline pipeline(experiment.dataset.train_transforms, dataset.info(), {torch::kFloat32, /*channels_last=*/false});
+  const data::EpochSeeds seeds(session::augmentation_seed(experiment), /*number=*/0);
+  const auto count = static_cast<int64_t>(samples.size());
+  auto sizes = pipeline.output_shape();
+  sizes.insert(sizes.begin(), count);
+  FirstBatch batch{torch::zeros(sizes), torch::zeros({count}, torch::kInt64)};
+  data::Scratch scratch;
+  data::PictureMemory memory;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto which = samples[static_cast<size_t>(i)];
+    try {
+      const auto sample = dataset.read(which.index, scratch);
+      pipeline.write(sample, seeds, which, memory, batch.images[i].data_ptr<float>());
+      if (data::refusal_of_label(sample.target, dataset.info()).empty()) batch.targets[i] = sample.target.label;
+    } catch (const std::exception&) {
+      // The training reports it, or leaves it out.
+    }
+  }
+  return batch;
+}
+
+torch::Tensor without_normalisation(const torch::Tensor& images, const data::Normalize& normalize) {
+  if (normalize.mean.empty()) return images.clamp(0, 1);
+  const auto of_channels = [](const std::vector<double>& values) { return torch::tensor(values, torch::kFloat32).view({1, -1, 1, 1}); };
+  return (images * of_channels(normalize.std) + of_channels(normalize.mean)).clamp(0, 1);
+}
+
+std::string caption_of(const torch::Tensor& target, const std::vector<std::string>& class_names) {
+  if (target.dim() == 0) return drawable_class_name(class_names, target.item<int64_t>());
+  const auto [parts, classes] = target.topk(std::min<int64_t>(2, target.numel()));
+  std::string caption;
+  for (int64_t i = 0; i < parts.numel(); ++i) {
+    const double part = parts[i].item<double>();
+    if (part < 0.005) continue;
+    caption += fmt::format("{}{} {:.2f}", caption.empty() ? "" : " ", drawable_class_name(class_names, classes[i].item<int64_t>()), part);
+  }
+  return caption;
+}
+
+}  // namespace
+
+std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts) {
+  const auto& info = parts.train.info;
+  if (!info.is_image) return std::nullopt;
+  const auto part = engine::rest_of_epoch(parts.plan, /*epoch=*/0);
+  const int rank = parts.ranks.world->rank();
+  const auto share = parts.share_of(rank, part, /*step=*/0);
+  const int64_t batch_size = share.batch_sizes.front();
+  const int64_t count = num_shown(parts.train.pipeline->output_shape(), batch_size);
+  // Any image of the batch may be mixed into those that are shown.
+  auto batch = read(experiment, parts.train.dataset(), share.samples.slice(0, parts.batch_mixer ? batch_size : count));
+  if (parts.batch_mixer && batch_size > 0) {
+    const auto micro_step = engine::micro_steps_of(parts.plan, part, rank, /*step=*/0).front();
+    const auto mixed = parts.batch_mixer->apply(batch.images, batch.targets, micro_step.step, micro_step.stream);
+    batch = {mixed.images.slice(0, 0, count), mixed.targets.slice(0, 0, count)};
+  }
+  const auto images = without_normalisation(batch.images, normalisation_of(experiment)).permute({0, 2, 3, 1}).contiguous();
+  return draw_image_grid(parts.train.pipeline->output_shape(), count, [&](int64_t i, float* out) {
+    const auto image = images[i];
+    std::memcpy(out, image.const_data_ptr<float>(), image.nbytes());
+    return info.has_labels() ? caption_of(batch.targets[i], info.class_names) : "";
+  });
+}
+
+namespace {
+
+constexpr int kLongestEdge = 96;
+constexpr int kJpegQuality = 88;
+
+std::string to_base64(const std::vector<uint8_t>& bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const auto byte = [&](size_t at) { return at < bytes.size() ? uint32_t{bytes[at]} : 0U; };
+    const auto group = byte(i) << 16U | byte(i + 1) << 8U | byte(i + 2);
+    for (size_t digit = 0; digit < 4; ++digit) {
+      text += i + digit > bytes.size() ? '=' : kDigits[group >> (18 - 6 * digit) & 63U];
+    }
+  }
+  return text;
+}
+
+config::Experiment load_experiment(const history::RunRecord& run) {
+  auto experiment = session::load_without_plugins(run.config, (run.folder / "config.yaml").string(), {}, session::all_registries());
+  session::adapt_to_earlier_version(experiment);
+  auto* published = dynamic_cast<datasets::PublishedOptions*>(experiment.dataset.component.options.get());
+  if (published != nullptr) published->download = false;
+  return experiment;
+}
+
+std::string to_data_url(const data::Sample& sample) {
+  data::PictureMemory memory;
+  auto picture = sample.encoded.empty() ? data::Picture(sample.image, memory) : data::Picture(sample.encoded, memory);
+  const int longest = std::max(picture.height(), picture.width());
+  if (longest > kLongestEdge) {
+    const auto scaled = [&](int edge) { return std::max(1, edge * kLongestEdge / longest); };
+    picture.resize(scaled(picture.height()), scaled(picture.width()));
+  }
+  const auto array = picture.pixels();
+  std::vector<uint8_t> rgb;
+  for (size_t pixel = 0; pixel < array.num_pixels(); ++pixel) {
+    for (int c = 0; c < 3; ++c)
+      rgb.push_back(array.data[pixel * static_cast<size_t>(array.channels) + static_cast<size_t>(std::min(c, array.channels - 1))]);
+  }
+  return "data:image/jpeg;base64," + to_base64(data::encode_jpeg(rgb.data(), array.height, array.width, kJpegQuality));
+}
+
+}  // namespace
+
+report::Pictures read_sample_pictures(const history::RunRecord& run, const std::vector<int64_t>& samples) {
+  report::Pictures pictures;
+  try {
+    const auto logger = make_quiet_logger();
+    const auto experiment = load_experiment(run);
+    if (experiment.training.overfit_batches) return {.note = "With training.overfit_batches no wrongly classified images are shown."};
+    const auto data = session::open_samples(experiment, *logger);
+    if (!data.validation.exists()) return {.note = "This experiment does not validate."};
+    const auto& dataset = data.validation.dataset();
+    if (!dataset.info().is_image) return {.note = "The samples of this data set are not images."};
+    data::Scratch scratch;
+    for (const auto index : samples) {
+      const bool is_there = index >= 0 && index < dataset.size();
+      pictures.names.push_back(is_there ? dataset.name(index) : "");
+      pictures.data_urls.push_back(is_there ? to_data_url(dataset.read(index, scratch)) : "");
+    }
+  } catch (const std::exception& error) {
+    pictures.note = fmt::format("The images are not shown, because they cannot be read here: {}", error.what());
+  }
+  return pictures;
+}
+
+}  // namespace trainer::commands

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/experiment.h"
+#include "data/dataset.h"
+#include "data/image_file.h"
+#include "report/report_data.h"
+#include "reporting/drawing/png.h"
+#include "train/engine/parts.h"
+#include "trainer/keys.h"
+
+namespace trainer::commands {
+
+// One picture of `count` images of that shape, [channels, height, width], with their captions, in rows and columns. Small images are
+// enlarged. `read` writes image number i, [height][width][channels] with values from 0 to 1, and returns its caption in ASCII.
+drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
+                                  const std::function<std::string(int64_t i, float* out)>& read);
+
+// The name of a class as captions have it: without accents, or its number where it has letters that cannot be drawn.
+std::string drawable_class_name(const std::vector<std::string>& class_names, int64_t label);
+
+// The transforms without `normalize`, whose values are not colours.
+std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> transforms);
+
+// Training images of an epoch, transformed and with their classes, in rows and columns; without `normalize`, whose values are not colours.
+// Small images are enlarged. Throws DataError naming a sample that cannot be read.
+data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples,
+                                int64_t epoch);
+
+// Images of the first batch that this rank trains on, in rows and columns, as the network gets them: transformed, and mixed by
+// dataset.batch_transforms, with their normalisation undone so that they have colours. Each has the name of its class, a mixed one those
+// with the largest parts. Only on a rank that reads the data, before the training. nullopt: the samples are not images. Of a sample that
+// cannot be read there is a grey box.
+std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts);
+
+// Small JPEG pictures of validation samples as they are stored, without transforms. The data set is that of the run's configuration;
+// nothing is downloaded. Does not throw: the result's note says why there are no pictures.
+report::Pictures read_sample_pictures(const history::RunRecord& run, const std::vector<int64_t>& samples);
+
+}  // namespace trainer::commands

@@ -1,0 +1,83 @@
+// The image module's entry. It is a shared library that data/image_file.cpp opens; its folder is the only code that includes OpenCV.
+
+#include "data/image_module.h"
+
+#include <new>
+#include <opencv2/core/utility.hpp>
+#include <opencv2/core/utils/logger.hpp>
+#include <opencv2/imgcodecs.hpp>
+#include <opencv2/imgproc.hpp>
+#include <stdexcept>
+
+#include "data/images/decode.h"
+#include "data/images/jpeg.h"
+#include "data/images/traits.h"
+
+namespace {
+
+// Throws cv::Exception or std::runtime_error.
+std::vector<uint8_t> encoded(const std::string& extension, const uint8_t* pixels, int height, int width, const std::vector<int>& settings) {
+  const cv::Mat rgb(height, width, CV_8UC3, const_cast<uint8_t*>(pixels));
+  cv::Mat bgr;
+  std::vector<uint8_t> file;
+  cv::cvtColor(rgb, bgr, cv::COLOR_RGB2BGR);
+  if (!cv::imencode(extension, bgr, file, settings)) throw std::runtime_error("it cannot be written as " + extension);
+  return file;
+}
+
+bool encode(const std::string& extension, const trainer::data::RgbImage& image, std::vector<uint8_t>& file, std::string& refusal) {
+  try {
+    file = encoded(extension, image.pixels.data(), image.height, image.width, {});
+    return true;
+  } catch (const cv::Exception& error) {
+    refusal = error.err;
+  } catch (const std::exception& error) {
+    refusal = error.what();
+  }
+  return false;
+}
+
+// Calls `read`; its exceptions become a refusal.
+template <class Read>
+bool try_to(const Read& read, std::string& refusal) {
+  try {
+    read();
+    return true;
+  } catch (const std::bad_alloc&) {
+    refusal = "there is too little memory for its pixels";
+  } catch (const std::exception& error) {
+    refusal = error.what();
+  }
+  return false;
+}
+
+bool decode(std::span<const uint8_t> file, trainer::data::RgbImage& image, std::string& refusal) {
+  return try_to([&] { trainer::images::decode(file, image); }, refusal);
+}
+
+bool find_size(std::span<const uint8_t> file, std::optional<trainer::data::Box>& size, std::string& refusal) {
+  return try_to(
+      [&] {
+        if (trainer::images::is_jpeg(file)) size = trainer::images::find_jpeg_size(file);
+      },
+      refusal);
+}
+
+bool decode_part(std::span<const uint8_t> file, trainer::data::Box& part, trainer::data::RgbImage& image, std::string& refusal) {
+  return try_to([&] { part = trainer::images::decode_jpeg_part(file, part, image); }, refusal);
+}
+
+bool encode_jpeg(const uint8_t* pixels, int height, int width, int quality, std::vector<uint8_t>& file, std::string& refusal) {
+  return try_to([&] { file = encoded(".jpg", pixels, height, width, {cv::IMWRITE_JPEG_QUALITY, quality}); }, refusal);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const trainer::data::ImageModule* trainer_image_module() {
+  static constexpr trainer::data::ImageModule kModule{&encode,      &decode,      &find_size,
+                                                      &decode_part, &encode_jpeg, &trainer::images::read_traits};
+  cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
+  // The caller's threads each have their own image.
+  cv::setNumThreads(1);
+  return &kModule;
+}

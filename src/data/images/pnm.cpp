@@ -1,0 +1,176 @@
+#include "data/images/pnm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "data/images/refusal.h"
+#include "data/images/traits.h"
+
+namespace trainer::images {
+namespace {
+
+constexpr uint32_t kLargestMaximum = 65535;
+constexpr size_t kKindBytes = 2;  // "P5"
+
+int kind_of(std::span<const uint8_t> file) { return file[1] - '0'; }
+
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+// The characters of a file. Comments, from # to the end of a line, are left out.
+class Text {
+ public:
+  Text(std::span<const uint8_t> file, size_t offset) : rest_(file.subspan(offset)) {}
+
+  // A number, and the one white space after it.
+  uint32_t read_number() {
+    std::string digits;
+    char c = 0;
+    while (digits.size() <= kMaxDigits && next(c)) {
+      if (!is_space(c)) {
+        digits += c;
+      } else if (!digits.empty()) {
+        break;
+      }
+    }
+    if (digits.empty()) throw_truncated();
+    if (!std::ranges::all_of(digits, [](char digit) { return digit >= '0' && digit <= '9'; })) {
+      throw std::runtime_error("it is damaged: it has other characters where a number is expected");
+    }
+    uint32_t number = 0;
+    const auto error = std::from_chars(digits.data(), digits.data() + digits.size(), number).ec;
+    if (digits.size() > kMaxDigits || error != std::errc{}) {
+      throw std::runtime_error(fmt::format("it is damaged: the number that begins with {} is too large or has too many digits", digits));
+    }
+    return number;
+  }
+
+  // One of the digits 0 and 1, which need no white space between them.
+  bool read_bit() {
+    char c = ' ';
+    while (is_space(c)) {
+      if (!next(c)) throw_truncated();
+    }
+    if (c != '0' && c != '1') throw std::runtime_error("it is damaged: a pixel is neither 0 nor 1");
+    return c == '1';
+  }
+
+  std::span<const uint8_t> rest() const { return rest_; }
+
+ private:
+  static constexpr size_t kMaxDigits = 10;
+
+  bool next(char& c) {
+    while (!rest_.empty() && rest_[0] == '#') {
+      const auto end = std::ranges::find_if(rest_, [](uint8_t byte) { return byte == '\n' || byte == '\r'; });
+      rest_ = rest_.subspan(std::min<size_t>(static_cast<size_t>(end - rest_.begin()) + 1, rest_.size()));
+    }
+    if (rest_.empty()) return false;
+    c = static_cast<char>(rest_[0]);
+    rest_ = rest_.subspan(1);
+    return true;
+  }
+
+  std::span<const uint8_t> rest_;
+};
+
+// The eight bits of each value up to `maximum`. Like Pillow, grey values of 16 bits are scaled to 65535, and those above 255 are white.
+std::vector<uint8_t> make_scale(uint32_t maximum, bool is_grey) {
+  const double largest = is_grey && maximum > 255 ? kLargestMaximum : 255;
+  std::vector<uint8_t> scale(size_t{maximum} + 1);
+  for (uint32_t value = 0; value <= maximum; ++value) {
+    scale[value] = static_cast<uint8_t>(std::min(255.0, std::nearbyint(value / static_cast<double>(maximum) * largest)));
+  }
+  return scale;
+}
+
+struct Header {
+  int kind = 0;  // 1 to 6
+  uint32_t width = 0;
+  uint32_t height = 0;
+  uint32_t maximum = 1;  // the largest value
+
+  bool is_plain() const { return kind <= 3; }
+  bool has_bits() const { return kind == 1 || kind == 4; }
+  bool is_grey() const { return kind == 2 || kind == 5; }
+};
+
+Header read_header(Text& text, int kind) {
+  Header header{.kind = kind, .width = text.read_number(), .height = text.read_number()};
+  check_size(header.width, header.height);
+  if (header.has_bits()) return header;
+  header.maximum = text.read_number();
+  if (header.maximum == 0 || header.maximum > kLargestMaximum) {
+    throw std::runtime_error(fmt::format("it is damaged: its largest value is {}, and must be 1 to {}", header.maximum, kLargestMaximum));
+  }
+  return header;
+}
+
+void read_bits(Text& text, const Header& header, data::RgbImage& image) {
+  const auto width = header.width;
+  const auto height = header.height;
+  const bool is_plain = header.is_plain();
+  const size_t row_bytes = (size_t{width} + 7) / 8;
+  const auto packed = text.rest();
+  if (packed.size() < (is_plain ? size_t{width} : row_bytes) * height) throw_truncated();
+  allocate(width, height, image);
+  uint8_t* rgb = image.pixels.data();
+  for (size_t y = 0; y < height; ++y) {
+    for (size_t x = 0; x < width; ++x) {
+      const bool is_black = is_plain ? text.read_bit() : (packed[y * row_bytes + x / 8] >> (7 - x % 8) & 1) != 0;
+      rgb = std::fill_n(rgb, 3, is_black ? 0 : 255);
+    }
+  }
+}
+
+void read_values(Text& text, const Header& header, data::RgbImage& image) {
+  const auto maximum = header.maximum;
+  const bool is_plain = header.is_plain();
+  const bool is_grey = header.is_grey();
+  const auto scale = make_scale(maximum, is_grey);
+  const size_t num_values = size_t{header.width} * header.height * (is_grey ? 1 : 3);
+  const size_t value_bytes = maximum > 255 ? 2 : 1;
+  const auto data = text.rest();
+  // A plain value has at least one digit, and white space before the next one.
+  if (data.size() < (is_plain ? 2 * num_values - 1 : value_bytes * num_values)) throw_truncated();
+  allocate(header.width, header.height, image);
+  uint8_t* rgb = image.pixels.data();
+  if (!is_plain && !is_grey && maximum == 255) {
+    std::copy_n(data.data(), num_values, rgb);
+    return;
+  }
+  for (size_t i = 0; i < num_values; ++i) {
+    const uint32_t value = is_plain ? text.read_number() : value_bytes == 1 ? data[i] : uint32_t{data[2 * i]} << 8 | data[2 * i + 1];
+    if (is_plain && value > maximum)
+      throw std::runtime_error(fmt::format("it is damaged: it has the value {} above its largest, {}", value, maximum));
+    rgb = std::fill_n(rgb, is_grey ? 3 : 1, scale[std::min(value, maximum)]);
+  }
+}
+
+}  // namespace
+
+bool is_pnm(std::span<const uint8_t> file) {
+  return file.size() >= 3 && file[0] == 'P' && file[1] >= '1' && file[1] <= '6' && is_space(static_cast<char>(file[2]));
+}
+
+void decode_pnm(std::span<const uint8_t> file, data::RgbImage& image) {
+  Text text(file, kKindBytes);
+  const auto header = read_header(text, kind_of(file));
+  if (header.has_bits()) {
+    read_bits(text, header, image);
+  } else {
+    read_values(text, header, image);
+  }
+}
+
+uint32_t find_pnm_maximum(std::span<const uint8_t> file) {
+  Text text(file, kKindBytes);
+  return read_header(text, kind_of(file)).maximum;
+}
+
+}  // namespace trainer::images

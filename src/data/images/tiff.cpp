@@ -1,0 +1,412 @@
+#include "data/images/tiff.h"
+
+#include <fmt/format.h>
+#include <tiffio.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/images/jpeg.h"
+#include "data/images/refusal.h"
+#include "data/images/traits.h"
+
+namespace trainer::images {
+namespace {
+
+using Rgb = std::array<uint8_t, 3>;
+
+enum class Colours { kTable, kGrey16, kRgb, kInks };
+
+struct Form {
+  uint32_t width = 0;
+  uint32_t height = 0;
+  uint16_t bits = 0;     // of a sample
+  uint16_t samples = 0;  // of a pixel
+  bool has_planes = false;
+  bool is_multiplied = false;  // the colours, by the transparency
+  Colours colours = Colours::kTable;
+  std::vector<Rgb> table = {};  // the colour of each value, for kTable
+
+  uint16_t num_planes() const { return has_planes ? 3 : 1; }
+};
+
+void check_compression(const TiffReader& reader) {
+  const auto compression = reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
+  constexpr std::array<uint16_t, 9> kKnown = {COMPRESSION_NONE,          COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,
+                                              COMPRESSION_CCITTFAX4,     COMPRESSION_LZW,      COMPRESSION_JPEG,
+                                              COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS, COMPRESSION_DEFLATE};
+  if (std::ranges::find(kKnown, compression) == kKnown.end()) {
+    const auto* const codec = TIFFFindCODEC(compression);
+    refuse_form(fmt::format("a TIFF image with the compression {}", codec != nullptr ? codec->name : std::to_string(compression)));
+  }
+}
+
+// Each scan costs time for every pixel of a strip or tile, even if it is only a few bytes that they all share.
+void check_scans(const TiffReader& reader) {
+  if (reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE) != COMPRESSION_JPEG) return;
+  for (uint32_t block = 0; block < reader.num_blocks(); ++block) {
+    const auto stored = reader.stored(block);
+    if (!stored.empty() && has_several_scans(stored)) refuse_form("a TIFF image with JPEG compression in several scans");
+  }
+}
+
+// How many bytes a byte of a strip or tile gives at most. `row_bytes`: of its rows.
+uint64_t max_expansion(uint16_t compression, uint64_t row_bytes) {
+  switch (compression) {
+    case COMPRESSION_NONE:
+      return 1;
+    case COMPRESSION_PACKBITS:
+      return 64;  // 128 bytes from two
+    case COMPRESSION_LZW:
+      return 2560;  // the longest string of its table, 3839 bytes, from 12 bits
+    case COMPRESSION_DEFLATE:
+    case COMPRESSION_ADOBE_DEFLATE:
+      return 1032;  // 258 bytes from two bits
+    case COMPRESSION_JPEG:
+      return 615;  // 4 x 2 blocks of 64 pixels with three values, from 20 bits
+    default:
+      return 8 * row_bytes;  // CCITT: a row from one bit
+  }
+}
+
+std::vector<Rgb> grey_table(uint16_t bits, bool zero_is_white) {
+  std::vector<Rgb> table(size_t{1} << bits);
+  const auto largest = table.size() - 1;
+  for (size_t i = 0; i < table.size(); ++i) table[i].fill(static_cast<uint8_t>((zero_is_white ? largest - i : i) * 255 / largest));
+  return table;
+}
+
+std::vector<Rgb> read_palette(const TiffReader& reader, uint16_t bits) {
+  uint16_t* red = nullptr;
+  uint16_t* green = nullptr;
+  uint16_t* blue = nullptr;
+  if (TIFFGetField(reader.get(), TIFFTAG_COLORMAP, &red, &green, &blue) != 1)
+    throw std::runtime_error("it is damaged: its palette is missing");
+  std::vector<Rgb> table(size_t{1} << bits);
+  for (size_t i = 0; i < table.size(); ++i) {
+    table[i] = {static_cast<uint8_t>(red[i] >> 8), static_cast<uint8_t>(green[i] >> 8), static_cast<uint8_t>(blue[i] >> 8)};
+  }
+  return table;
+}
+
+std::string describe_samples(uint16_t format) {
+  switch (format) {
+    case SAMPLEFORMAT_INT:
+      return "signed numbers";
+    case SAMPLEFORMAT_IEEEFP:
+      return "floating-point numbers";
+    case SAMPLEFORMAT_COMPLEXINT:
+    case SAMPLEFORMAT_COMPLEXIEEEFP:
+      return "complex numbers";
+    default:
+      return fmt::format("values of an undefined kind (sample format {})", format);
+  }
+}
+
+std::string describe_colours(uint16_t photometric) {
+  switch (photometric) {
+    case PHOTOMETRIC_MINISWHITE:
+      return "grey values (0 is white)";
+    case PHOTOMETRIC_MINISBLACK:
+      return "grey values";
+    case PHOTOMETRIC_PALETTE:
+      return "palette indices";
+    case PHOTOMETRIC_RGB:
+      return "RGB values";
+    case PHOTOMETRIC_SEPARATED:
+      return "CMYK values";
+    case PHOTOMETRIC_YCBCR:
+      return "YCbCr values without JPEG compression";
+    case PHOTOMETRIC_CIELAB:
+      return "Lab values";
+    default:
+      return fmt::format("colours of the kind {} (photometric interpretation)", photometric);
+  }
+}
+
+void set_colours(const TiffReader& reader, uint16_t photometric, Form& form) {
+  const auto bits = form.bits;
+  const bool is_small = (bits == 1 || bits == 2 || bits == 4 || bits == 8) && !form.has_planes;
+  switch (photometric) {
+    case PHOTOMETRIC_MINISWHITE:
+    case PHOTOMETRIC_MINISBLACK:
+      if (is_small) {
+        form.table = grey_table(bits, photometric == PHOTOMETRIC_MINISWHITE);
+        return;
+      }
+      form.colours = Colours::kGrey16;
+      if (bits == 16 && photometric == PHOTOMETRIC_MINISBLACK && !form.has_planes) return;
+      break;
+    case PHOTOMETRIC_PALETTE:
+      if (!is_small) break;
+      form.table = read_palette(reader, bits);
+      return;
+    case PHOTOMETRIC_RGB:
+      form.colours = Colours::kRgb;
+      if (bits == 8 || (bits == 16 && !form.has_planes)) return;
+      break;
+    case PHOTOMETRIC_SEPARATED:
+      form.colours = Colours::kInks;
+      if ((bits == 8 || bits == 16) && !form.has_planes) return;
+      break;
+    case PHOTOMETRIC_YCBCR:
+      form.colours = Colours::kRgb;
+      if (bits != 8 || form.has_planes || reader.field<uint16_t>(TIFFTAG_COMPRESSION, 0) != COMPRESSION_JPEG) break;
+      TIFFSetField(reader.get(), TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
+      return;
+    default:
+      break;
+  }
+  refuse_form(fmt::format("a TIFF image of {} with {} bits each{}", describe_colours(photometric), bits,
+                          form.has_planes ? " in separate planes" : ""));
+}
+
+// The samples beside the colours: transparency, or what the file does not explain.
+void check_extra_samples(const TiffReader& reader, Form& form) {
+  uint16_t num_extra = 0;
+  uint16_t* kinds = nullptr;
+  TIFFGetFieldDefaulted(reader.get(), TIFFTAG_EXTRASAMPLES, &num_extra, &kinds);
+  const int num_colours = form.colours == Colours::kRgb ? 3 : form.colours == Colours::kInks ? 4 : 1;
+  form.is_multiplied = num_extra > 0 && kinds[0] == EXTRASAMPLE_ASSOCALPHA;
+  constexpr uint16_t kMaxSamples = 6;
+  const bool is_known = num_colours + num_extra == form.samples && form.samples <= kMaxSamples;
+  const bool suits_colours = num_extra == 0 ||
+                             (form.colours == Colours::kRgb && (!form.has_planes || kinds[0] == EXTRASAMPLE_UNASSALPHA)) ||
+                             (form.bits == 8 && !form.has_planes && !form.is_multiplied);
+  if (!is_known || !suits_colours) {
+    refuse_form(fmt::format("a TIFF image with {} samples in a pixel, {} of them beside its colours", form.samples, num_extra));
+  }
+}
+
+Form read_form(const TiffReader& reader) {
+  Form form{.width = reader.field<uint32_t>(TIFFTAG_IMAGEWIDTH, 0),
+            .height = reader.field<uint32_t>(TIFFTAG_IMAGELENGTH, 0),
+            .bits = reader.field<uint16_t>(TIFFTAG_BITSPERSAMPLE, 1),
+            .samples = reader.field<uint16_t>(TIFFTAG_SAMPLESPERPIXEL, 1)};
+  check_size(form.width, form.height);
+  const auto sample_format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT);
+  if (sample_format != SAMPLEFORMAT_UINT) {
+    refuse_form(fmt::format("a TIFF image of {} with {} bits each", describe_samples(sample_format), form.bits));
+  }
+  check_compression(reader);
+  const auto photometric = reader.field<uint16_t>(TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE);
+  const bool is_separate = reader.field<uint16_t>(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
+  const bool is_reversed = reader.field<uint16_t>(TIFFTAG_FILLORDER, FILLORDER_MSB2LSB) == FILLORDER_LSB2MSB;
+  if (is_separate && (is_reversed || photometric == PHOTOMETRIC_MINISWHITE)) {
+    refuse_form("a TIFF image of separate planes with reversed bits or values");
+  }
+  form.has_planes = is_separate && form.samples > 1;
+  set_colours(reader, photometric, form);
+  check_extra_samples(reader, form);
+  return form;
+}
+
+// Converts `count` pixels of a row as Pillow does.
+void convert(const Form& form, const uint8_t* row, size_t count, uint8_t* rgb) {
+  const auto sixteen = [row](size_t i) {
+    uint16_t value = 0;
+    std::memcpy(&value, row + 2 * i, sizeof value);
+    return value;
+  };
+  const auto sample = [&](size_t i) { return form.bits == 8 ? row[i] : static_cast<uint8_t>(sixteen(i) >> 8); };
+  for (size_t x = 0; x < count; ++x, rgb += 3) {
+    const size_t first = x * form.samples;
+    switch (form.colours) {
+      case Colours::kTable: {
+        const size_t bit = first * form.bits;
+        const auto value = row[bit / 8] >> (8 - form.bits - bit % 8) & ((1 << form.bits) - 1);
+        std::ranges::copy(form.table[static_cast<size_t>(value)], rgb);
+        break;
+      }
+      case Colours::kGrey16:  // larger values are white
+        std::fill_n(rgb, 3, static_cast<uint8_t>(std::min<uint16_t>(sixteen(first), 255)));
+        break;
+      case Colours::kRgb: {
+        const int alpha = form.is_multiplied ? sample(first + 3) : 255;
+        for (size_t c = 0; c < 3; ++c) {
+          rgb[c] = alpha == 0 ? uint8_t{0} : static_cast<uint8_t>(std::min(sample(first + c) * 255 / alpha, 255));
+        }
+        break;
+      }
+      case Colours::kInks: {
+        const int light = 255 - sample(first + 3);
+        for (size_t c = 0; c < 3; ++c) {
+          const int product = sample(first + c) * light + 128;
+          rgb[c] = static_cast<uint8_t>(light - ((product >> 8) + product) / 256);
+        }
+        break;
+      }
+    }
+  }
+}
+
+// What is read at a time: a tile, or a row of a strip.
+class Blocks {
+ public:
+  Blocks(const TiffReader& reader, const Form& form) : reader_(reader), are_tiles_(TIFFIsTiled(reader.get()) != 0), width_(form.width) {
+    if (are_tiles_) set_tile_size(form);
+    row_bytes_ = (size_t{width_} * form.bits * (form.has_planes ? 1 : form.samples) + 7) / 8;
+    const auto expected = are_tiles_ ? TIFFTileRowSize(reader.get()) : TIFFScanlineSize(reader.get());
+    if (expected < 0 || static_cast<size_t>(expected) != row_bytes_) reader.fail();
+    check_length(form);
+    samples_.resize(row_bytes_ * height_);
+  }
+  uint32_t width() const { return width_; }
+  uint32_t height() const { return height_; }
+
+  // Reads the block that begins at that pixel. For strips, all rows must be read one after the other.
+  void read(uint32_t x, uint32_t y, uint16_t plane) {
+    TIFF* const tiff = reader_.get();
+    const auto size = static_cast<tmsize_t>(samples_.size());
+    const bool is_read = are_tiles_ ? TIFFReadEncodedTile(tiff, TIFFComputeTile(tiff, x, y, 0, plane), samples_.data(), size) == size
+                                    : TIFFReadScanline(tiff, samples_.data(), y, plane) == 1;
+    if (!is_read) reader_.fail();
+  }
+  // A row of the block that was read.
+  const uint8_t* row(uint32_t y) const { return samples_.data() + row_bytes_ * y; }
+
+ private:
+  void set_tile_size(const Form& form) {
+    constexpr uint64_t kMaxTilePixels = uint64_t{1} << 24;
+    constexpr uint64_t kMaxPixels = uint64_t{1} << 29;  // with those of the tiles beyond the edges
+    width_ = reader_.field<uint32_t>(TIFFTAG_TILEWIDTH, 0);
+    height_ = reader_.field<uint32_t>(TIFFTAG_TILELENGTH, 0);
+    const auto padded = [](uint64_t size, uint64_t tile) { return (size + tile - 1) / tile * tile; };
+    if (width_ == 0 || height_ == 0 || uint64_t{width_} * height_ > kMaxTilePixels ||
+        padded(form.width, width_) > kMaxPixels / padded(form.height, height_)) {
+      throw std::runtime_error(
+          fmt::format("its tiles of {} x {} pixels are too large; save it with tiles of 256 x 256 pixels, or as PNG", width_, height_));
+    }
+  }
+
+  // Before memory is taken for the pixels.
+  void check_length(const Form& form) const {
+    const auto num_blocks = [](uint64_t size, uint64_t block) { return (size + block - 1) / block; };
+    const auto num_rows = num_blocks(form.width, width_) * num_blocks(form.height, height_) * height_ * form.num_planes();
+    uint64_t num_stored = 0;
+    for (uint32_t block = 0; block < reader_.num_blocks(); ++block) num_stored += reader_.stored(block).size();
+    const auto compression = reader_.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
+    if (num_rows * row_bytes_ / max_expansion(compression, row_bytes_) > num_stored) throw_too_little_data(form.width, form.height);
+  }
+
+  const TiffReader& reader_;
+  bool are_tiles_;
+  uint32_t width_;
+  uint32_t height_ = 1;
+  size_t row_bytes_ = 0;
+  std::vector<uint8_t> samples_;
+};
+
+void read_plane(Blocks& blocks, const Form& form, uint16_t plane, data::RgbImage& image) {
+  for (uint32_t top = 0; top < form.height; top += blocks.height()) {
+    const auto height = std::min(blocks.height(), form.height - top);
+    for (uint32_t left = 0; left < form.width; left += blocks.width()) {
+      const auto width = std::min(blocks.width(), form.width - left);
+      blocks.read(left, top, plane);
+      for (uint32_t y = 0; y < height; ++y) {
+        const uint8_t* const samples = blocks.row(y);
+        uint8_t* const rgb = image.pixels.data() + 3 * (size_t{top + y} * form.width + left);
+        if (form.has_planes) {
+          for (size_t x = 0; x < width; ++x) rgb[3 * x + plane] = samples[x];
+        } else {
+          convert(form, samples, width, rgb);
+        }
+      }
+    }
+  }
+}
+
+// Turns and mirrors the image as TIFF's number for it says; 1: not at all.
+void orient(uint16_t orientation, data::RgbImage& image) {
+  if (orientation < 2 || orientation > 8) return;
+  const bool is_turned = orientation >= 5;
+  const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  data::RgbImage turned{.height = is_turned ? image.width : image.height, .width = is_turned ? image.height : image.width, .pixels = {}};
+  turned.pixels.resize(image.pixels.size());
+  uint8_t* rgb = turned.pixels.data();
+  for (int y = 0; y < turned.height; ++y) {
+    for (int x = 0; x < turned.width; ++x) {
+      const int column = is_turned ? y : x;
+      const int row = is_turned ? x : y;
+      const auto from_x = static_cast<size_t>(from_right ? image.width - 1 - column : column);
+      const auto from_y = static_cast<size_t>(from_bottom ? image.height - 1 - row : row);
+      rgb = std::copy_n(image.pixels.data() + 3 * (from_y * static_cast<size_t>(image.width) + from_x), 3, rgb);
+    }
+  }
+  image = std::move(turned);
+}
+
+}  // namespace
+
+bool is_tiff(std::span<const uint8_t> file) {
+  using namespace std::string_view_literals;
+  return std::ranges::any_of(std::array{"II*\0"sv, "MM\0*"sv, "II+\0"sv, "MM\0+"sv}, [&](auto text) { return has_text(file, 0, text); });
+}
+
+void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image) {
+  const TiffReader reader(file);
+  const auto form = read_form(reader);
+  Blocks blocks(reader, form);
+  check_scans(reader);
+  allocate(form.width, form.height, image);
+  for (uint16_t plane = 0; plane < form.num_planes(); ++plane) read_plane(blocks, form, plane, image);
+  orient(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), image);
+}
+
+TiffReader::TiffReader(std::span<const uint8_t> file) : file_(file), tiff_(nullptr, TIFFClose) {
+  constexpr size_t kMemoryBesideFile = size_t{64} << 20;
+  const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)> options(TIFFOpenOptionsAlloc(), TIFFOpenOptionsFree);
+  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(file.size() + kMemoryBesideFile));
+  TIFFOpenOptionsSetErrorHandlerExtR(options.get(), &TiffReader::on_error, this);
+  TIFFOpenOptionsSetWarningHandlerExtR(
+      options.get(), [](TIFF*, void*, const char*, const char*, va_list) { return 1; }, nullptr);
+  const auto do_not_write = [](thandle_t, void*, tmsize_t) -> tmsize_t { return 0; };
+  const auto do_not_map = [](thandle_t, void**, toff_t*) { return 0; };
+  tiff_.reset(TIFFClientOpenExt(
+      "", "r", this, &TiffReader::read, do_not_write, &TiffReader::seek, [](thandle_t) { return 0; }, &TiffReader::size, do_not_map,
+      [](thandle_t, void*, toff_t) {}, options.get()));
+  if (!tiff_) fail();
+}
+
+std::span<const uint8_t> TiffReader::stored(uint32_t block) const {
+  const auto begin = std::min<uint64_t>(TIFFGetStrileOffset(get(), block), file_.size());
+  return file_.subspan(begin, std::min<uint64_t>(TIFFGetStrileByteCount(get(), block), file_.size() - begin));
+}
+
+void TiffReader::fail() const {
+  throw std::runtime_error(fmt::format("it is damaged, or a kind of TIFF that this program does not read: {}",
+                                       error_.empty() ? "its header contradicts itself" : error_));
+}
+
+int TiffReader::on_error(TIFF*, void* self, const char*, const char* format, va_list arguments) {
+  auto& error = static_cast<TiffReader*>(self)->error_;
+  if (!error.empty()) return 1;  // the first one names the cause
+  std::array<char, 256> text{};
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  error = text.data();
+  return 1;
+}
+
+tmsize_t TiffReader::read(thandle_t self, void* out, tmsize_t count) {
+  auto& reader = *static_cast<TiffReader*>(self);
+  const auto begin = std::min<uint64_t>(reader.position_, reader.file_.size());
+  const auto length = std::min<uint64_t>(static_cast<uint64_t>(std::max<tmsize_t>(count, 0)), reader.file_.size() - begin);
+  std::memcpy(out, reader.file_.data() + begin, length);
+  reader.position_ = begin + length;
+  return static_cast<tmsize_t>(length);
+}
+
+toff_t TiffReader::seek(thandle_t self, toff_t offset, int origin) {
+  auto& reader = *static_cast<TiffReader*>(self);
+  reader.position_ = offset + (origin == SEEK_CUR ? reader.position_ : origin == SEEK_END ? reader.file_.size() : 0);
+  return reader.position_;
+}
+
+}  // namespace trainer::images

@@ -1,0 +1,25 @@
+#pragma once
+// What the header of an image file says that its pixels, as they are read, do not show.
+
+#include <cstdint>
+#include <span>
+
+#include "data/image_file.h"
+
+namespace trainer::images {
+
+// Of JPEG, PNG, WebP, TIFF and PNM files. What a damaged file does not say has its default.
+data::ImageTraits read_traits(std::span<const uint8_t> file);
+
+// How large an image may be.
+
+// Throws std::runtime_error for an image without pixels, or one too large. For use before memory is allocated.
+void check_size(uint64_t width, uint64_t height);
+
+// For a file whose data cannot give so many pixels. For use before memory is allocated.
+[[noreturn]] void throw_too_little_data(uint64_t width, uint64_t height);
+
+// Gives `image` the room for so many pixels. Throws as check_size().
+void allocate(uint32_t width, uint32_t height, data::RgbImage& image);
+
+}  // namespace trainer::images

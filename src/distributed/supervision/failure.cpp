@@ -1,0 +1,57 @@
+#include "distributed/supervision/failure.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+
+namespace trainer::supervision {
+namespace {
+
+// Longer than all ranks need to end.
+constexpr std::chrono::seconds kConsequenceDelay{10};
+
+}  // namespace
+
+std::string to_string(const Failure& failure) {
+  const auto who = fmt::format("rank {} ({})", failure.rank, failure.process);
+  switch (failure.kind) {
+    case Failure::Kind::kFailed:
+      return fmt::format("{} failed in {}; see its own message for the reason", who, failure.where);
+    case Failure::Kind::kEnded:
+      return fmt::format("{} {} in {}", who, failure.detail.empty() ? "exited without reporting an error" : failure.detail, failure.where);
+    case Failure::Kind::kSilent:
+      return fmt::format("{} has not answered for more than {}, last seen in {}; it is stopped, or its host or network is lost", who,
+                         failure.detail, failure.where);
+    case Failure::Kind::kStuck:
+      return fmt::format("{} is stuck: no progress for {} in {}", who, failure.detail, failure.where);
+    case Failure::Kind::kLate:
+      return fmt::format(
+          "{} has not done its part of the {} within {}; see its output, or raise distributed.timeout_seconds if it needs longer", who,
+          failure.where, failure.detail);
+    case Failure::Kind::kAllWait:
+      return fmt::format("all ranks have been waiting for each other for {}, in {}; they do not run the same collectives in the same order",
+                         failure.detail, failure.where);
+  }
+  return "";
+}
+
+void write_error_file(const std::filesystem::path& file, const std::string& text, ExitCode exit_code) {
+  if (file.empty()) return;
+  auto time = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
+  if (text.empty() || exit_code == ExitCode::kPeer) time += kConsequenceDelay;
+  const auto message = text.empty() ? "rank 0 reports the reason" : text;
+  // torchrun prints the call stack, which in a Python process contains the message.
+  const nlohmann::json reply = {
+      {"message",
+       {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(time.time_since_epoch().count())}}}}}};
+  try {
+    // A path in a message may contain any bytes.
+    write_file_atomically(file, reply.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace));
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace trainer::supervision

@@ -1,0 +1,95 @@
+#include "distributed/supervision/straggler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace trainer::supervision {
+namespace {
+
+using distributed::OwnSeconds;
+
+// Fraction of an interval. A smaller excess is not worth fixing, and would cause false alarms for steps of microseconds.
+constexpr double kLeastExcess = 0.1;
+constexpr double kLeastSeconds = 1;
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// The work that `seconds_of` reads, of one rank and of the others.
+Straggler::Work compare(std::span<const OwnSeconds> ranks, size_t rank, const std::function<double(const OwnSeconds&)>& seconds_of) {
+  std::vector<double> others;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i != rank) others.push_back(seconds_of(ranks[i]));
+  }
+  return {.own = seconds_of(ranks[rank]), .others = median(std::move(others))};
+}
+
+}  // namespace
+
+std::optional<Straggler> find_straggler(std::span<const OwnSeconds> ranks, double seconds, double ratio) {
+  const auto slowest = std::ranges::max_element(ranks, {}, &OwnSeconds::total);
+  const auto rank = static_cast<size_t>(slowest - ranks.begin());
+  const auto total = compare(ranks, rank, &OwnSeconds::total);
+  if (total.own <= ratio * total.others || total.excess() < kLeastExcess * seconds) return std::nullopt;
+  const auto data = compare(ranks, rank, &OwnSeconds::data);
+  const auto compute = compare(ranks, rank, &OwnSeconds::compute);
+  const bool by_data = data.excess() > compute.excess();
+  return Straggler{.rank = static_cast<int>(rank),
+                   .total = total,
+                   .cause = by_data ? Straggler::Cause::kData : Straggler::Cause::kCompute,
+                   .part = by_data ? data : compute};
+}
+
+std::string to_string(const Straggler& straggler, const std::string& process, int64_t num_steps) {
+  const auto per_step = [num_steps](double seconds) { return fmt::format("{:.3g} s", seconds / static_cast<double>(num_steps)); };
+  const bool by_data = straggler.cause == Straggler::Cause::kData;
+  return fmt::format(
+      "rank {} ({}) is slow: its own work takes {} per step, that of the others {} (median), so they wait {} for it; "
+      "the largest difference is in its {} ({}, the others {}); {}",
+      straggler.rank, process, per_step(straggler.total.own), per_step(straggler.total.others), per_step(straggler.total.excess()),
+      by_data ? "data" : "compute", per_step(straggler.part.own), per_step(straggler.part.others),
+      by_data ? "check the disk and memory of that host, or raise dataloader.num_workers"
+              : "check whether that host runs another program, has fewer cores than the others, or lower clocks");
+}
+
+StragglerDetector::StragglerDetector(std::shared_ptr<distributed::ProcessGroup> world, std::shared_ptr<distributed::Activity> activity,
+                                     std::vector<distributed::RankInfo> ranks, torch::Device device, double ratio)
+    : world_(std::move(world)),
+      activity_(std::move(activity)),
+      ranks_(std::move(ranks)),
+      ratio_(ratio),
+      own_(static_cast<size_t>(world_->size())) {
+  activity_->time_own_work(device);
+}
+
+std::optional<std::string> StragglerDetector::end_interval(int64_t steps_done, double seconds) {
+  const auto mine = activity_->read_own_work();
+  const auto all = world_->all_gather(torch::tensor({mine.data, mine.compute}, torch::kFloat64));
+  if (world_->rank() != 0) return std::nullopt;
+  if (steps_compared_ == 0) {
+    steps_compared_ = steps_done;
+    return std::nullopt;
+  }
+  for (size_t rank = 0; rank < own_.size(); ++rank) {
+    const auto of_rank = all[static_cast<int64_t>(rank)];
+    own_[rank].data += of_rank[0].item<double>();
+    own_[rank].compute += of_rank[1].item<double>();
+  }
+  seconds_ += seconds;
+  if (seconds_ < kLeastSeconds) return std::nullopt;
+  const auto straggler = find_straggler(own_, seconds_, ratio_);
+  const int64_t num_steps = steps_done - steps_compared_;
+  steps_compared_ = steps_done;
+  seconds_ = 0;
+  own_.assign(own_.size(), {});
+  if (!straggler) return std::nullopt;
+  const auto& rank = ranks_.at(static_cast<size_t>(straggler->rank));
+  return to_string(*straggler, fmt::format("{}, {}", to_string(rank), rank.device), num_steps);
+}
+
+}  // namespace trainer::supervision

@@ -1,0 +1,62 @@
+#pragma once
+// Finds the rank that the others wait for.
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distributed/rendezvous.h"
+#include "trainer/distributed.h"
+
+namespace trainer::supervision {
+
+// Times are in seconds within one interval; `others` is the median of the other ranks.
+struct Straggler {
+  enum class Cause { kData, kCompute };
+  struct Work {
+    double own = 0;
+    double others = 0;
+    double excess() const { return own - others; }
+  };
+
+  int rank = 0;
+  Work total;
+  Cause cause = Cause::kData;  // the part with the larger excess
+  Work part;                   // that part
+};
+
+// `ranks`: own work of two or more ranks in an interval of `seconds`. A rank is a straggler when its own work takes more than `ratio` times
+// as long as that of the others, and longer by at least a tenth of the interval. Returns the slowest; empty if all wait for the exchange.
+std::optional<Straggler> find_straggler(std::span<const distributed::OwnSeconds> ranks, double seconds, double ratio);
+
+// One sentence that includes what to check. `process`: "process 31 on host-a, cuda:0".
+std::string to_string(const Straggler& straggler, const std::string& process, int64_t num_steps);
+
+// Compares the own work of the ranks. Costs a few clock readings per step (on a GPU: events on its stream), and one small collective per
+// logging interval.
+class StragglerDetector {
+ public:
+  // From now on `activity` times this rank's own work on `device`. `world` has two or more ranks; `ranks` describes them, by rank. `ratio`:
+  // as for find_straggler().
+  StragglerDetector(std::shared_ptr<distributed::ProcessGroup> world, std::shared_ptr<distributed::Activity> activity,
+                    std::vector<distributed::RankInfo> ranks, torch::Device device, double ratio);
+
+  // Collective. Call when `steps_done` steps of the run are done, those since the last call in `seconds`. On rank 0, returns a description
+  // of the rank that the others waited for, if any. Ignores the first interval, in which memory is allocated and kernels are chosen, and
+  // merges an interval of less than a second with the next, because in so short a time the system's scheduler can make any rank slow.
+  std::optional<std::string> end_interval(int64_t steps_done, double seconds);
+
+ private:
+  const std::shared_ptr<distributed::ProcessGroup> world_;
+  const std::shared_ptr<distributed::Activity> activity_;
+  const std::vector<distributed::RankInfo> ranks_;
+  const double ratio_;
+  int64_t steps_compared_ = 0;  // 0: in the first interval
+  // Sums since step steps_compared_, on rank 0.
+  std::vector<distributed::OwnSeconds> own_;  // by rank
+  double seconds_ = 0;
+};
+
+}  // namespace trainer::supervision

@@ -1,0 +1,267 @@
+#include "export/onnx/operators.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/jit/ir/constants.h>
+
+#include <algorithm>
+#include <limits>
+#include <numbers>
+#include <stdexcept>
+
+#include "trainer/error.h"
+
+namespace trainer::onnx {
+namespace {
+
+using Ints = std::vector<int64_t>;
+using Names = std::vector<std::string>;
+using Attributes = std::map<std::string, Attribute>;
+
+// The arguments of a node, by position.
+class Arguments {
+ public:
+  Arguments(const torch::jit::Node& node, Graph& graph) : node_(node), graph_(graph) {}
+
+  const std::string& tensor(size_t index) const {
+    if (!node_.input(index)->type()->isSubtypeOf(*c10::TensorType::get())) refuse("with a number in place of a tensor");
+    return graph_.name_of(node_.input(index));
+  }
+  size_t size() const { return node_.inputs().size(); }
+  bool is_none(size_t index) const { return node_.input(index)->mustBeNone(); }
+  Ints shape(size_t index) const { return graph_.shape_of(node_.input(index)); }
+  int64_t integer(size_t index) const { return constant(index).toInt(); }
+  bool boolean(size_t index) const { return constant(index).toBool(); }
+  double number(size_t index) const { return constant(index).toScalar().toDouble(); }
+  std::string text(size_t index) const { return constant(index).toStringRef(); }
+  // Of at least `size` elements: one element stands for all.
+  Ints integers(size_t index, size_t size = 0) const {
+    Ints result;
+    for (const auto* element : node_.input(index)->node()->inputs()) result.push_back(torch::jit::toIValue(element).value().toInt());
+    if (result.size() == 1) result.resize(std::max<size_t>(size, 1), result.front());
+    return result;
+  }
+  [[noreturn]] void refuse(const std::string& form) const {
+    throw UsageError(fmt::format("--format onnx: the network uses {} {}, for which there is no conversion; export it as torchscript",
+                                 node_.kind().toQualString(), form));
+  }
+
+ private:
+  c10::IValue constant(size_t index) const {
+    auto value = torch::jit::toIValue(node_.input(index));
+    if (!value) refuse("with an argument that is computed");
+    return *value;
+  }
+
+  const torch::jit::Node& node_;
+  Graph& graph_;
+};
+
+// For both sides of each dimension: ONNX lists the beginnings, then the ends.
+Ints both_sides(const Ints& padding) {
+  auto result = padding;
+  result.insert(result.end(), padding.begin(), padding.end());
+  return result;
+}
+
+std::string convolution(const Arguments& arguments, Graph& graph) {
+  const auto weight_shape = arguments.shape(1);
+  const auto rank = weight_shape.size() - 2;
+  if (arguments.boolean(6)) arguments.refuse("transposed");
+  Names inputs = {arguments.tensor(0), arguments.tensor(1)};
+  if (!arguments.is_none(2)) inputs.push_back(arguments.tensor(2));
+  return graph.add_node("Conv", std::move(inputs),
+                        {{"strides", arguments.integers(3, rank)},
+                         {"pads", both_sides(arguments.integers(4, rank))},
+                         {"dilations", arguments.integers(5, rank)},
+                         {"group", arguments.integer(8)},
+                         {"kernel_shape", Ints(weight_shape.begin() + 2, weight_shape.end())}});
+}
+
+std::string batch_norm(const Arguments& arguments, Graph& graph) {
+  Names inputs;
+  for (const size_t index : {0, 1, 2, 3, 4}) {
+    if (arguments.is_none(index)) arguments.refuse("without weight, bias or running statistics");
+    inputs.push_back(arguments.tensor(index));
+  }
+  return graph.add_node("BatchNormalization", std::move(inputs), {{"epsilon", static_cast<float>(arguments.number(7))}});
+}
+
+std::string linear(const Arguments& arguments, Graph& graph) {
+  if (arguments.shape(0).size() != 2) arguments.refuse("of an input that is not [batch, features]");
+  Names inputs = {arguments.tensor(0), arguments.tensor(1)};
+  if (!arguments.is_none(2)) inputs.push_back(arguments.tensor(2));
+  return graph.add_node("Gemm", std::move(inputs), {{"transB", int64_t{1}}});
+}
+
+// torch::nn::Linear, when it is traced: bias + x · weight, where weight is a transposed parameter.
+std::string addmm(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Gemm", {arguments.tensor(1), arguments.tensor(2), arguments.tensor(0)},
+                        {{"alpha", static_cast<float>(arguments.number(4))}, {"beta", static_cast<float>(arguments.number(3))}});
+}
+
+std::string transpose(const Arguments& arguments, Graph& graph) {
+  if (arguments.shape(0).size() != 2) arguments.refuse("of a tensor without two dimensions");
+  return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", Ints{1, 0}}});
+}
+
+std::string mean(const Arguments& arguments, Graph& graph) {
+  if (arguments.size() != 4 || arguments.is_none(1) || !arguments.is_none(3)) arguments.refuse("over all dimensions or to another type");
+  return graph.add_node("ReduceMean", {arguments.tensor(0)},
+                        {{"axes", arguments.integers(1)}, {"keepdims", int64_t{arguments.boolean(2)}}});
+}
+
+std::string dropout(const Arguments& arguments, Graph& graph) {
+  if (arguments.boolean(2)) arguments.refuse("in training");
+  return graph.add_node("Identity", {arguments.tensor(0)});
+}
+
+std::string relu6(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Clip", {arguments.tensor(0), graph.add_constant(torch::tensor(0.0F)), graph.add_constant(torch::tensor(6.0F))});
+}
+
+std::string relu(const Arguments& arguments, Graph& graph) { return graph.add_node("Relu", {arguments.tensor(0)}); }
+
+std::string gelu(const Arguments& arguments, Graph& graph) {
+  if (arguments.text(1) != "none") arguments.refuse("with an approximation");
+  // x/2 · (1 + erf(x/√2))
+  const auto& x = arguments.tensor(0);
+  const auto scaled = graph.add_node("Mul", {x, graph.add_constant(torch::tensor(static_cast<float>(1 / std::numbers::sqrt2)))});
+  const auto sum = graph.add_node("Add", {graph.add_node("Erf", {scaled}), graph.add_constant(torch::tensor(1.0F))});
+  return graph.add_node("Mul", {graph.add_node("Mul", {x, graph.add_constant(torch::tensor(0.5F))}), sum});
+}
+
+std::string add(const Arguments& arguments, Graph& graph) {
+  if (arguments.number(2) != 1) arguments.refuse("with a factor");
+  return graph.add_node("Add", {arguments.tensor(0), arguments.tensor(1)});
+}
+
+std::string multiply(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Mul", {arguments.tensor(0), graph.add_constant(torch::tensor(static_cast<float>(arguments.number(1))))});
+}
+
+std::string flatten(const Arguments& arguments, Graph& graph) {
+  if (arguments.integer(1) != 1 || arguments.integer(2) != -1) arguments.refuse("of other dimensions than all but the batch");
+  return graph.add_node("Flatten", {arguments.tensor(0)}, {{"axis", int64_t{1}}});
+}
+
+std::string max_pool2d(const Arguments& arguments, Graph& graph) {
+  constexpr size_t kRank = 2;
+  const auto kernel = arguments.integers(1, kRank);
+  const auto strides = arguments.integers(2, kRank);
+  return graph.add_node("MaxPool", {arguments.tensor(0)},
+                        {{"kernel_shape", kernel},
+                         {"strides", strides.empty() ? kernel : strides},
+                         {"pads", both_sides(arguments.integers(3, kRank))},
+                         {"dilations", arguments.integers(4, kRank)},
+                         {"ceil_mode", int64_t{arguments.boolean(5)}}});
+}
+
+// [to, from]: the mean over the parts of an axis that adaptive_avg_pool takes.
+torch::Tensor pooling_matrix(int64_t from, int64_t to) {
+  auto matrix = torch::zeros({to, from});
+  for (int64_t i = 0; i < to; ++i) {
+    const auto begin = i * from / to;
+    const auto end = ((i + 1) * from + to - 1) / to;
+    matrix[i].slice(0, begin, end).fill_(1.0 / static_cast<double>(end - begin));
+  }
+  return matrix;
+}
+
+std::string adaptive_avg_pool2d(const Arguments& arguments, Graph& graph) {
+  const auto size = arguments.integers(1);
+  const auto shape = arguments.shape(0);
+  if (size == Ints{1, 1}) return graph.add_node("GlobalAveragePool", {arguments.tensor(0)});
+  // ONNX has no operator for other sizes; as a mean over rows and columns it is two products with matrices.
+  const auto rows = graph.add_constant(pooling_matrix(shape.at(2), size.at(0)));
+  const auto columns = graph.add_constant(pooling_matrix(shape.at(3), size.at(1)).t());
+  return graph.add_node("MatMul", {graph.add_node("MatMul", {rows, arguments.tensor(0)}), columns});
+}
+
+std::string slice(const Arguments& arguments, Graph& graph) {
+  const auto begin = arguments.is_none(2) ? 0 : arguments.integer(2);
+  const auto end = arguments.is_none(3) ? std::numeric_limits<int64_t>::max() : arguments.integer(3);
+  const auto constant = [&](int64_t value) { return graph.add_constant(torch::tensor({value})); };
+  return graph.add_node(
+      "Slice", {arguments.tensor(0), constant(begin), constant(end), constant(arguments.integer(1)), constant(arguments.integer(4))});
+}
+
+std::string constant_pad_nd(const Arguments& arguments, Graph& graph) {
+  // Pairs for the last dimension, the one before it, and so on.
+  const auto pairs = arguments.integers(1);
+  const auto rank = arguments.shape(0).size();
+  Ints pads(2 * rank, 0);
+  for (size_t i = 0; i < pairs.size(); ++i) pads.at((i % 2 == 0 ? rank : 2 * rank) - 1 - i / 2) = pairs[i];
+  const auto value = graph.add_constant(torch::tensor(static_cast<float>(arguments.number(2))));
+  return graph.add_node("Pad", {arguments.tensor(0), graph.add_constant(torch::tensor(pads)), value});
+}
+
+using Conversion = std::string (*)(const Arguments& arguments, Graph& graph);
+
+const std::unordered_map<std::string, Conversion>& conversions() {
+  static const std::unordered_map<std::string, Conversion> all = {
+      {"aten::_convolution", convolution},
+      {"aten::batch_norm", batch_norm},
+      {"aten::linear", linear},
+      {"aten::addmm", addmm},
+      {"aten::t", transpose},
+      {"aten::mean", mean},
+      {"aten::dropout", dropout},
+      {"aten::relu6", relu6},
+      {"aten::relu", relu},
+      {"aten::relu_", relu},
+      {"aten::gelu", gelu},
+      {"aten::add", add},
+      {"aten::add_", add},
+      {"aten::mul", multiply},
+      {"aten::flatten", flatten},
+      {"aten::max_pool2d", max_pool2d},
+      {"aten::adaptive_avg_pool2d", adaptive_avg_pool2d},
+      {"aten::slice", slice},
+      {"aten::constant_pad_nd", constant_pad_nd},
+  };
+  return all;
+}
+
+Tensor to_constant(std::string name, const torch::Tensor& tensor) {
+  const bool is_float = tensor.is_floating_point();
+  const auto stored = tensor.detach().to(is_float ? torch::kFloat : torch::kLong).contiguous();
+  return {.name = std::move(name),
+          .shape = stored.sizes().vec(),
+          .type = is_float ? ElementType::kFloat : ElementType::kInt64,
+          .bytes = {static_cast<const char*>(stored.const_data_ptr()), stored.nbytes()}};
+}
+
+}  // namespace
+
+void Graph::add_parameter(const torch::jit::Value* value, const std::string& path, const torch::Tensor& tensor) {
+  name(value, path);
+  parameter_shapes_[value] = tensor.sizes().vec();
+  if (parameters_.insert(path).second) model_.constants.push_back(to_constant(path, tensor));
+}
+
+std::string Graph::add_constant(const torch::Tensor& tensor) {
+  model_.constants.push_back(to_constant(fmt::format("constant_{}", model_.constants.size()), tensor));
+  return model_.constants.back().name;
+}
+
+std::string Graph::add_node(const char* op, Names inputs, Attributes attributes) {
+  model_.nodes.push_back({op, std::move(inputs), fmt::format("{}_{}", op, model_.nodes.size()), std::move(attributes)});
+  return model_.nodes.back().output;
+}
+
+Ints Graph::shape_of(const torch::jit::Value* value) const {
+  const auto parameter = parameter_shapes_.find(value);
+  if (parameter != parameter_shapes_.end()) return parameter->second;
+  const auto shape = value->type()->expectRef<c10::TensorType>().sizes().concrete_sizes();
+  if (!shape) throw std::logic_error("a traced tensor has no shape: " + value->debugName());
+  return *shape;
+}
+
+bool has_conversion(const std::string& name) { return conversions().contains(name); }
+
+void convert_operator(const torch::jit::Node& node, Graph& graph) {
+  const auto& conversion = conversions().at(node.kind().toQualString());
+  graph.name(node.output(), conversion(Arguments(node, graph), graph));
+}
+
+}  // namespace trainer::onnx

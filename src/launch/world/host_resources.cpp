@@ -1,0 +1,239 @@
+#include "launch/world/host_resources.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/text.h"
+#include "trainer/error.h"
+
+namespace trainer::world {
+namespace {
+
+bool knows_control_sequences() {
+  const char* name = std::getenv("TERM");
+  return name != nullptr && *name != '\0' && std::string_view(name) != "dumb";
+}
+
+std::optional<int> positive_number(const char* text) {
+  if (text == nullptr) return std::nullopt;
+  int value = 0;
+  const std::string_view view(text);
+  const auto result = std::from_chars(view.data(), view.data() + view.size(), value);
+  if (result.ec != std::errc{} || value < 1) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+int available_cpus(int num_sharing) {
+  cpu_set_t mask;
+  int cpus = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : static_cast<int>(std::thread::hardware_concurrency());
+  if (const auto quota = cgroup_cpus()) cpus = std::min(cpus, *quota);
+  cpus /= num_sharing;
+  if (const auto own = positive_number(std::getenv("SLURM_CPUS_PER_TASK"))) cpus = std::min(cpus, *own);
+  return std::max(cpus, 1);
+}
+
+ComputeThreads default_compute_threads(int num_sharing, const Environment& environment) {
+  constexpr int kMostThreads = 1024;
+  const auto own = environment("OMP_NUM_THREADS");
+  // "4,2" gives a number for each level of nested regions.
+  const auto number = own ? positive_number(own->substr(0, own->find(',')).c_str()) : std::nullopt;
+  const bool is_of_torchrun = number == 1 && environment("TORCHELASTIC_RUN_ID") && environment("LOCAL_WORLD_SIZE").value_or("1") != "1";
+  if (number && !is_of_torchrun) {
+    const int count = std::min(*number, kMostThreads);
+    return {count, fmt::format("{}: OMP_NUM_THREADS={}", counted(count, "compute thread"), *own)};
+  }
+  const int count = available_cpus(num_sharing);
+  return {count, fmt::format(
+                     "{}: this process's share of the cores that the run may use on this host{}", counted(count, "compute thread"),
+                     is_of_torchrun ? "; OMP_NUM_THREADS=1 is ignored, as torchrun sets it by itself: set runtime.threads=1 for one" : "")};
+}
+
+std::string cpu_mask() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return "";
+  std::vector<std::string> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &mask)) cores.push_back(std::to_string(core));
+  }
+  return join(cores, ",");
+}
+
+std::string describe_small_shared_memory(const std::filesystem::path& folder) {
+  // The size that NCCL's manual recommends for containers, whose default is 64 MiB.
+  constexpr uint64_t kEnough = uint64_t{1} << 30;
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (error || space.capacity >= kEnough) return "";
+  return fmt::format(
+      "{} has {} MiB, and NCCL may need 1 GiB there between the GPUs of one host: start the container with --ipc=host or --shm-size=1g",
+      folder.string(), space.capacity >> 20);
+}
+
+bool wants_colour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return (no_colour == nullptr || *no_colour == '\0') && knows_control_sequences();
+}
+
+bool can_redraw_lines() { return isatty(STDERR_FILENO) != 0 && knows_control_sequences(); }
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void visit_with_parents(const fs::path& mount, fs::path group, const std::function<void(const fs::path& folder)>& visit) {
+  while (true) {
+    visit(mount / group.relative_path());
+    if (group == group.parent_path()) return;
+    group = group.parent_path();
+  }
+}
+
+// Calls `visit` with the folder of this process's group and with those of its ancestors, whose limits apply too. A line of files.groups is
+// "0::/path" for version 2, and "4:cpu,cpuacct:/path" for `controller` of version 1, which has a mount of its own. A container may see the
+// path from outside of it, and its own group at the mount: there is no folder of that path then, and its ancestor is the mount.
+void for_each_group(const CgroupFiles& files, const std::string& controller, const std::function<void(const fs::path& folder)>& visit) {
+  std::istringstream lines(read_system_file(files.groups));
+  for (std::string line; std::getline(lines, line);) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const auto controllers = ',' + line.substr(first + 1, second - first - 1) + ',';
+    const auto group = line.substr(second + 1);
+    if (controllers == ",,") visit_with_parents(files.mount, group, visit);
+    if (controllers.find(',' + controller + ',') != std::string::npos) visit_with_parents(files.mount / controller, group, visit);
+  }
+}
+
+template <class Number>
+class Least {
+ public:
+  void take(std::optional<Number> limit) {
+    if (limit) least_ = std::min(least_.value_or(*limit), *limit);
+  }
+  std::optional<Number> value() const { return least_; }
+
+ private:
+  std::optional<Number> least_;
+};
+
+// Empty for "max", for the number by which version 1 says that there is no limit, and for a file that does not exist.
+std::optional<uint64_t> parse_limit(const std::string& text) {
+  constexpr uint64_t kUnlimited = uint64_t{1} << 60;
+  std::istringstream stream(text);
+  uint64_t limit = 0;
+  if (!(stream >> limit) || limit >= kUnlimited) return std::nullopt;
+  return limit;
+}
+
+// `names`: of the files that hold the limit in version 1 and in version 2.
+std::optional<uint64_t> least_limit(const CgroupFiles& files, const char* controller, std::initializer_list<const char*> names) {
+  Least<uint64_t> least;
+  for_each_group(files, controller, [&](const fs::path& folder) {
+    for (const auto* name : names) least.take(parse_limit(read_system_file(folder / name)));
+  });
+  return least.value();
+}
+
+}  // namespace
+
+std::optional<int> cgroup_cpus(const CgroupFiles& files) {
+  Least<int> least;
+  for_each_group(files, "cpu", [&](const fs::path& folder) {
+    least.take(parse_cpu_max(read_system_file(folder / "cpu.max")));
+    least.take(parse_cpu_max(read_system_file(folder / "cpu.cfs_quota_us") + " " + read_system_file(folder / "cpu.cfs_period_us")));
+  });
+  return least.value();
+}
+
+std::optional<uint64_t> cgroup_memory(const CgroupFiles& files) {
+  return least_limit(files, "memory", {"memory.max", "memory.limit_in_bytes"});
+}
+
+std::optional<uint64_t> cgroup_processes(const CgroupFiles& files) { return least_limit(files, "pids", {"pids.max"}); }
+
+std::optional<int> parse_cpu_max(std::string_view text) {
+  std::istringstream stream{std::string(text)};
+  double quota = 0;
+  double period = 0;
+  if (!(stream >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
+  return std::max(1, static_cast<int>(quota / period));
+}
+
+namespace {
+
+std::string describe_refusal() {
+  return fmt::format(
+      "no more threads can be started: {}; raise the limit, end other processes, or set fewer runtime.threads and dataloader.num_workers",
+      describe_process_limits());
+}
+
+void* wait_for_end(void* is_over) {
+  static_cast<std::atomic<bool>*>(is_over)->wait(false);
+  return nullptr;
+}
+
+}  // namespace
+
+std::string describe_process_limits() {
+  std::vector<std::string> limits;
+  rlimit user{};
+  if (getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY) {
+    limits.push_back(fmt::format("user {} may have {} processes and threads together (ulimit -u)", geteuid(), user.rlim_cur));
+  }
+  if (const auto group = cgroup_processes()) limits.push_back(fmt::format("this control group may have {} (pids.max)", *group));
+  return limits.empty() ? "the limit is the system's (threads-max, or its memory)" : join(limits, ", and ");
+}
+
+void check_threads(int count) {
+  std::atomic<bool> is_over{false};
+  std::vector<pthread_t> threads;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  // They only wait, and must not need the address space of many stacks of the usual size.
+  constexpr size_t kStackSize = size_t{1} << 20;
+  pthread_attr_setstacksize(&attributes, kStackSize);
+  int error = 0;
+  for (int i = 0; i < count && error == 0; ++i) {
+    pthread_t thread{};
+    error = pthread_create(&thread, &attributes, &wait_for_end, &is_over);
+    if (error == 0) threads.push_back(thread);
+  }
+  pthread_attr_destroy(&attributes);
+  is_over = true;
+  is_over.notify_all();
+  for (const auto thread : threads) pthread_join(thread, nullptr);
+  if (error == EAGAIN) throw Error(describe_refusal());
+}
+
+std::string explain_thread_limit(const std::exception& error) {
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  return system != nullptr && system->code() == std::errc::resource_unavailable_try_again ? describe_refusal() : "";
+}
+
+}  // namespace trainer::world

@@ -1,0 +1,84 @@
+#pragma once
+// Resources of the host that this process may use.
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "launch/world/rank_env.h"
+
+namespace trainer::world {
+
+// The number of cores that this process may use: those of its affinity mask or the cgroup's CPU quota, whichever is less, divided by the
+// `num_sharing` processes of the run that share them; at most Slurm's SLURM_CPUS_PER_TASK and at least 1.
+int available_cpus(int num_sharing = 1);
+
+// How many threads compute, and one line for the user of what has decided it: "2 compute threads: OMP_NUM_THREADS=2".
+struct ComputeThreads {
+  int count = 1;
+  std::string decision = {};
+};
+
+// Where the configuration leaves it open: OMP_NUM_THREADS if the user has set it, else available_cpus(). torchrun sets the variable to 1
+// for several processes of a host unless it is set, so that 1 counts as not set under torchrun.
+ComputeThreads default_compute_threads(int num_sharing = 1, const Environment& environment = process_environment());
+
+// The cores of this process's affinity mask ("0,1,4"). Processes with the same mask share them.
+std::string cpu_mask();
+
+// A warning if `folder`, through whose files the processes of this host share memory, is smaller than NCCL may need between them; empty if
+// it is large enough or does not exist.
+std::string describe_small_shared_memory(const std::filesystem::path& folder = "/dev/shm");
+
+// The name of this host.
+std::string host_name();
+
+// False when NO_COLOR is set (no-color.org) or the terminal is dumb.
+bool wants_colour();
+
+// Whether stderr is a terminal on which a line can be erased and drawn again; not if TERM is dumb, empty or not set.
+bool can_redraw_lines();
+
+// The limits that a container, Slurm or systemd sets through cgroups.
+
+// Where the kernel shows a process its cgroups.
+struct CgroupFiles {
+  std::filesystem::path groups = "/proc/self/cgroup";
+  std::filesystem::path mount = "/sys/fs/cgroup";
+};
+
+// The least limit of this process's group and of those above it; empty: none, or no cgroups.
+std::optional<int> cgroup_cpus(const CgroupFiles& files = {});         // whole cores, at least 1
+std::optional<uint64_t> cgroup_memory(const CgroupFiles& files = {});  // bytes
+std::optional<uint64_t> cgroup_processes(const CgroupFiles& files = {});
+
+// "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max" and for malformed text.
+std::optional<int> parse_cpu_max(std::string_view text);
+
+// The limits of threads, which the system reports without their names.
+
+// "user 1000 may have 64 processes and threads together (ulimit -u), and this control group may have 200 (pids.max)".
+std::string describe_process_limits();
+
+// Throws Error that names the limits if `count` more threads cannot run at the same time.
+void check_threads(int count);
+
+// The same text for the error of a std::thread that could not be started; empty for other errors.
+std::string explain_thread_limit(const std::exception& error);
+
+// The content of a file of the system, such as one in /proc; empty if it cannot be read, because a process may end and not every system has
+// every file.
+inline std::string read_system_file(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return std::move(text).str();
+}
+
+}  // namespace trainer::world

@@ -1,0 +1,123 @@
+#pragma once
+// The rank of this process, the world size and the rendezvous address, from the command line and from the environment variables of
+// launchers. Opens no file or connection. Thread-safe, except for process_environment() during a change of the environment.
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainer::world {
+
+// The flags --rank, --world-size, --local-rank, --init-method; empty: not given.
+struct RankFlags {
+  std::optional<int64_t> rank = {}, world_size = {}, local_rank = {};
+  std::optional<std::string> init_method = {};
+};
+
+// Variables in which `trainer launch` passes the numbers of inherited descriptors to its processes.
+inline constexpr const char* kLauncherMessagesVariable = "TRAINER_LAUNCHER_MESSAGES";
+inline constexpr const char* kListenVariable = "TRAINER_LAUNCHER_SOCKET";
+// In which it passes RunSecret::text.
+inline constexpr const char* kTokenVariable = "TRAINER_LAUNCHER_TOKEN";
+
+// Names the file from which torchrun reads why a process has failed.
+inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
+
+// The value of a variable; empty when it is not set.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+Environment process_environment();
+
+inline constexpr int kMostRanks = 100'000;
+
+// What the ranks of one run know, and strangers do not, or would have to guess.
+struct RunSecret {
+  enum class Source {
+    kNone,
+    kLauncher,  // a random number, given by `trainer launch` on one host
+    kTorchrun,  // the run id
+    kSlurm,     // the job id
+    kFile,      // distributed.secret_file
+  };
+  Source source = Source::kNone;
+  std::string text = {};  // not empty, unless the source is kNone
+};
+
+struct RankEnv {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;  // among the processes of this host
+  int local_world_size = 1;
+  int num_nodes = 1;                            // GROUP_WORLD_SIZE of launchers that start equally many processes on each; else 1
+  std::optional<std::string> init_method = {};  // of the flag --init-method, without its ?rank=..&world_size=..
+  std::string master_addr = {};                 // for env://, IPv6 without its brackets; empty: not given
+  int master_port = 0;                          // for env://; 0: not given
+  std::string port_source = {};                 // "MASTER_PORT", or the variables that the port is computed from
+  bool launcher_serves_store = false;           // torchrun's agent listens at master_port (TORCHELASTIC_USE_AGENT_STORE is "True")
+  int restart_attempt = 0;                      // TORCHELASTIC_RESTART_COUNT
+  std::string error_file = {};                  // kErrorFileVariable
+  std::optional<int> slurm_gpus = {};           // of all tasks of the step on this host; empty: no srun step, or each task has its own
+  std::vector<std::string> slurm_hosts = {};    // the node of each rank of an srun step, by rank; empty: not known
+  std::string gloo_interface = {};              // GLOO_SOCKET_IFNAME
+  int launcher_messages_descriptor = -1;        // where `trainer launch` reports how other ranks have ended; -1: none
+  int listen_descriptor = -1;                   // of rank 0: a socket that `trainer launch` has bound to master_port; -1: none
+  RunSecret secret = {};                        // from a launcher
+  std::string decision = {};                    // one line for the user: the source with its values, and what was ignored
+};
+
+// Uses the first source that is set: flags; RANK and WORLD_SIZE (torchrun, `trainer launch`, Kubernetes); Open MPI's variables; those of
+// MPICH and Intel MPI; Slurm's inside an srun step; else a world of one process.
+// Throws UsageError for an incomplete or impossible set within one source and for flags that contradict RANK, WORLD_SIZE or
+// LOCAL_RANK; the message names the variables with their values and a remedy.
+RankEnv find_rank_env(const RankFlags& flags, const Environment& environment);
+
+// A host as given by MASTER_ADDR or --master-addr, without the brackets around an IPv6 address ("[::1]").
+std::string without_brackets(std::string host);
+
+// Where the processes meet to form the process group.
+struct RendezvousAddress {
+  enum class Kind { kAlone, kTcp, kFile } kind = Kind::kAlone;
+  std::string host;              // of kTcp: a name or an address, IPv6 without its brackets
+  int port = 0;                  // of kTcp
+  std::string path;              // of kFile, absolute
+  std::string port_source = {};  // of kTcp: where the port was set, such as "MASTER_PORT"
+};
+
+// From the flag, else from the configuration (`distributed.init_method`); env:// stands for master_addr and master_port. kAlone for a world
+// of one process. Throws UsageError that names what is missing or malformed.
+RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string& configured_init_method);
+
+// Reads numbers from flags and from the variables of an environment.
+
+// A number, and the text that set it: "RANK=4", "--rank 4".
+struct Setting {
+  int value;
+  std::string text;
+};
+
+inline constexpr int kNoLimit = std::numeric_limits<int>::max();
+
+// The number `value`, which `text` sets. Throws UsageError that shows `text` if it is no whole number from `least` to `most`.
+Setting to_number(std::string text, std::string_view value, int least, int most = kNoLimit);
+
+class VariableReader {
+ public:
+  explicit VariableReader(const Environment& environment) : environment_(environment) {}
+
+  // A variable with an empty value counts as not set.
+  std::optional<std::string> text(std::string_view name) const;
+  // Throws as to_number().
+  std::optional<Setting> number(std::string_view name, int least, int most = kNoLimit) const;
+  // Empty as well if the variable is not a number.
+  std::optional<uint64_t> unsigned_number(std::string_view name) const;
+  // "RANK=4"
+  std::string show(std::string_view name) const;
+
+ private:
+  const Environment& environment_;
+};
+
+}  // namespace trainer::world

@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "launch/world/rank_env.h"
+#include "trainer/error.h"
+
+namespace trainer::world {
+namespace {
+
+constexpr const char* kForms = "env://, tcp://HOST:PORT (tcp://[::1]:PORT for IPv6) or file:///PATH";
+
+RendezvousAddress at_master(const RankEnv& rank_env) {
+  if (!rank_env.master_addr.empty() && rank_env.master_port != 0) {
+    return {RendezvousAddress::Kind::kTcp, rank_env.master_addr, rank_env.master_port, {}, rank_env.port_source};
+  }
+  const char* missing = !rank_env.master_addr.empty() ? "MASTER_PORT is"
+                        : rank_env.master_port != 0   ? "MASTER_ADDR is"
+                                                      : "MASTER_ADDR and MASTER_PORT are";
+  throw UsageError(fmt::format(
+      "rank {} of {} needs MASTER_ADDR and MASTER_PORT to join the others, but {} not set: set them to the host of rank 0 and "
+      "a free port there, the same for all ranks (`mpirun -x MASTER_ADDR -x MASTER_PORT` passes them on), or give --init-method "
+      "tcp://HOST:PORT or, on a disk that all hosts share, --init-method file:///PATH",
+      rank_env.rank, rank_env.world_size, missing));
+}
+
+// "HOST:PORT" or "[ADDRESS]:PORT"; kAlone when it is neither.
+RendezvousAddress parse_host_and_port(std::string_view text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos) return {};
+  auto host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find_first_of(":[]/@") != std::string_view::npos) {
+    return {};
+  }
+  const auto digits = text.substr(colon + 1);
+  int port = 0;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  const bool is_port = result.ec == std::errc{} && result.ptr == digits.data() + digits.size() && port >= 1 && port <= 65535;
+  if (host.empty() || !is_port) return {};
+  return {RendezvousAddress::Kind::kTcp, std::string(host), port, {}};
+}
+
+}  // namespace
+
+std::string without_brackets(std::string host) {
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
+RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string& configured_init_method) {
+  if (rank_env.world_size == 1) return {};
+  const std::string& init_method = rank_env.init_method ? *rank_env.init_method : configured_init_method;
+  const std::string source = (rank_env.init_method ? "--init-method " : "distributed.init_method: ") + init_method;
+  if (init_method.find('?') != std::string::npos) {
+    throw UsageError(source + ": an experiment file is the same for all ranks; give rank and world size as --rank and --world-size");
+  }
+  constexpr std::string_view kTcp = "tcp://";
+  constexpr std::string_view kFile = "file://";
+  const std::string_view view = init_method;
+  if (view == "env://") return at_master(rank_env);
+  if (view.starts_with(kTcp)) {
+    auto point = parse_host_and_port(view.substr(kTcp.size()));
+    point.port_source = rank_env.init_method ? "--init-method" : "distributed.init_method";
+    if (point.kind == RendezvousAddress::Kind::kTcp) return point;
+    throw UsageError(source + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6), the port from 1 to 65535");
+  }
+  if (view.starts_with(kFile)) {
+    const auto path = view.substr(kFile.size());
+    if (path.starts_with('/') && !path.ends_with('/')) return {RendezvousAddress::Kind::kFile, {}, 0, std::string(path)};
+    throw UsageError(source + ": expected file:///PATH, an absolute path with three slashes");
+  }
+  throw UsageError(fmt::format("{}: expected {}", source, kForms));
+}
+
+}  // namespace trainer::world

@@ -1,0 +1,144 @@
+#include "report/history/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <unordered_map>
+
+#include "base/text.h"
+#include "config/yaml.h"
+#include "report/history/metrics_file.h"
+#include "trainer/error.h"
+
+namespace trainer::history {
+namespace {
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+std::string joined(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
+
+void add_node(const Node& node, const std::string& name, Values& values) {
+  if (node.kind != Node::Kind::kMap || node.members.empty()) {
+    // Earlier versions wrote 1e-05 for 1.0e-05.
+    values.emplace_back(name, portable_number(config::to_inline_yaml(node)));
+    return;
+  }
+  for (const auto& member : node.members) add_node(member.value, joined(name, member.name), values);
+}
+
+Values config_values(const RunRecord& run) {
+  Values values;
+  try {
+    if (!run.config.empty()) add_node(config::parse_yaml(run.config, "config.yaml"), "", values);
+  } catch (const UsageError&) {
+    // Damaged: without values.
+    values.clear();
+  }
+  return values;
+}
+
+std::string inline_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void add_json(const Json& value, const std::string& name, Values& values) {
+  if (value.is_object()) {
+    for (const auto& [member, inner] : value.items()) add_json(inner, joined(name, member), values);
+    return;
+  }
+  if (!value.is_array()) {
+    values.emplace_back(name, inline_text(value));
+    return;
+  }
+  if (std::ranges::none_of(value, &Json::is_structured)) {
+    std::vector<std::string> parts;
+    for (const auto& element : value) parts.push_back(inline_text(element));
+    values.emplace_back(name, join(parts, " "));
+    return;
+  }
+  // Of each rank: the different values of a member.
+  std::vector<std::pair<std::string, std::vector<std::string>>> members;
+  for (const auto& element : value) {
+    Values of_element;
+    add_json(element, name, of_element);
+    for (auto& [member, text] : of_element) {
+      if (member.ends_with(".process_id")) continue;
+      auto found = std::ranges::find(members, member, [](const auto& entry) { return entry.first; });
+      if (found == members.end()) found = members.insert(members.end(), {member, {}});
+      if (std::ranges::find(found->second, text) == found->second.end()) found->second.push_back(text);
+    }
+  }
+  for (const auto& [member, texts] : members) values.emplace_back(member, join(texts, ", "));
+}
+
+Values environment_values(const RunRecord& run) {
+  Values values;
+  if (run.environment.is_object()) add_json(run.environment, "", values);
+  return values;
+}
+
+std::string at_epoch(const RunRecord& run, const Best& best) {
+  return run.steps_per_epoch > 0 ? fmt::format("epoch {}", best.epoch + 1) : fmt::format("step {}", best.step);
+}
+
+Values result_values(const RunRecord& run) {
+  Values values = {{"state", to_string(run.state)}};
+  if (!run.message.empty()) values.emplace_back("message", run.message);
+  values.emplace_back("epoch", progress_of(run));
+  values.emplace_back("steps", fmt::format("{}", run.step));
+  if (run.best)
+    values.emplace_back("best " + run.best->metric,
+                        format_metric(run, run.best->metric, run.best->value) + ", " + at_epoch(run, *run.best));
+  const auto add_latest = [&](const char* split, const std::map<std::string, Series>& all, const std::string& name) {
+    const auto found = all.find(name);
+    if (found != all.end()) values.emplace_back(fmt::format("{} {}", split, name), format_metric(run, name, found->second.values.back()));
+  };
+  for (const auto& [name, series] : run.validation) {
+    if (name != "seconds") add_latest("validation", run.validation, name);
+  }
+  for (const auto& name : run.metrics) add_latest("train", run.train, name);
+  values.emplace_back("time", format_duration(std::chrono::duration<double>(run.seconds)));
+  if (run.images_per_second > 0) values.emplace_back("images per second", fmt::format("{:.0f}", run.images_per_second));
+  if (run.num_parameters > 0) values.emplace_back("parameters", fmt::format("{}", run.num_parameters));
+  return values;
+}
+
+std::vector<Row> rows_of(std::span<const RunRecord> runs, const std::function<Values(const RunRecord&)>& values_of) {
+  std::vector<Row> rows;
+  std::unordered_map<std::string, size_t> row_of_name;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (auto& [name, value] : values_of(runs[i])) {
+      const auto [row, is_new] = row_of_name.emplace(name, rows.size());
+      if (is_new) rows.push_back({name, std::vector<std::optional<std::string>>(runs.size())});
+      rows[row->second].values[i] = std::move(value);
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<std::string> names_of(std::span<const RunRecord> runs) {
+  std::map<std::string, int> uses;
+  std::vector<std::string> names;
+  for (const auto& run : runs) {
+    names.push_back(std::filesystem::absolute(run.folder / "").lexically_normal().parent_path().filename().string());
+    ++uses[names.back()];
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (uses[names[i]] > 1) names[i] = runs[i].folder.string();
+  }
+  return names;
+}
+
+bool Row::differs() const {
+  return std::ranges::any_of(values, [&](const auto& value) { return value != values.front(); });
+}
+
+std::vector<Row> config_rows(std::span<const RunRecord> runs) { return rows_of(runs, config_values); }
+std::vector<Row> environment_rows(std::span<const RunRecord> runs) { return rows_of(runs, environment_values); }
+std::vector<Row> result_rows(std::span<const RunRecord> runs) { return rows_of(runs, result_values); }
+
+}  // namespace trainer::history

@@ -1,0 +1,190 @@
+#include "report/history/metrics_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "base/json_levels.h"
+#include "trainer/error.h"
+
+namespace trainer::history {
+namespace {
+
+// Not measurements.
+constexpr std::array<std::string_view, 5> kHeads = {"event", "time", "epoch", "step", "num_samples"};
+constexpr std::array<std::string_view, 3> kNotFinite = {"NaN", "-Infinity", "Infinity"};
+
+// Python writes NaN and Infinity, which JSON does not have: null in their place.
+std::string with_null_for_not_finite(std::string_view line) {
+  std::string result;
+  bool in_text = false;
+  while (!line.empty()) {
+    const auto word = std::ranges::find_if(kNotFinite, [&](std::string_view candidate) { return !in_text && line.starts_with(candidate); });
+    if (word != kNotFinite.end()) {
+      result += "null";
+      line.remove_prefix(word->size());
+      continue;
+    }
+    const size_t length = in_text && line.front() == '\\' ? std::min<size_t>(2, line.size()) : 1;
+    if (line.front() == '"') in_text = !in_text;
+    result += line.substr(0, length);
+    line.remove_prefix(length);
+  }
+  return result;
+}
+
+// Discarded if the line is no JSON object. Throws as parse_json().
+Json parse_line(std::string_view line, const std::filesystem::path& file) {
+  auto event = parse_json(line, file);
+  if (event.is_discarded()) event = Json::parse(with_null_for_not_finite(line), nullptr, /*allow_exceptions=*/false);
+  return event.is_object() ? event : Json(Json::value_t::discarded);
+}
+
+// The time of a training event in the form in which runs write it; none for other lines.
+std::optional<double> time_of_train(std::string_view line) {
+  constexpr std::string_view kPrefix = R"({"event":"train","time":)";
+  if (!line.starts_with(kPrefix)) return std::nullopt;
+  double time = 0;
+  const char* begin = line.data() + kPrefix.size();
+  const auto [end, error] = std::from_chars(begin, line.data() + line.size(), time);
+  return error == std::errc() && std::isfinite(time) ? std::optional(time) : std::nullopt;
+}
+
+State state_of_reason(const std::string& reason) {
+  if (reason == "done") return State::kDone;
+  if (reason == "early") return State::kEarly;
+  return reason == "stopped" ? State::kStopped : State::kFailed;
+}
+
+class MetricsReader {
+ public:
+  MetricsReader(const std::filesystem::path& file, Detail detail, RunRecord& run) : file_(file), detail_(detail), run_(run) {}
+
+  void read() {
+    const auto content = read_file(file_);
+    std::string_view text = content;
+    while (!text.empty()) {
+      const auto end = text.find('\n');
+      if (end == text.npos) break;  // half written
+      read_line(text.substr(0, end));
+      text.remove_prefix(end + 1);
+    }
+    parse_pending();
+  }
+
+ private:
+  void read_line(std::string_view line) {
+    // Of the training events of a session only the last counts, and the time of the others, so that these need not be parsed.
+    if (const auto time = detail_ == Detail::kOverview ? time_of_train(line) : std::nullopt) {
+      pending_ = line;
+      advance_to(*time);
+      return;
+    }
+    parse_pending();
+    on_event(parse_line(line, file_));
+  }
+
+  void parse_pending() {
+    if (!pending_.empty()) on_event(parse_line(pending_, file_));
+    pending_ = {};
+  }
+
+  void on_event(const Json& event) {
+    if (event.is_discarded()) return;
+    const auto kind = text_of(event, "event");
+    // Of the checkpoint that the next line resumes from, which is recorded again.
+    if (kind == "checkpoint" && member_of(event, "seconds").is_null()) return;
+    const auto now = number_of(event, "time").value_or(run_.updated);
+    if (kind == "start" || kind == "resume") {
+      begin_session(event, now, kind == "resume");
+      run_.updated = now;
+    } else {
+      advance_to(now);
+    }
+    run_.epoch = integer_of(event, "epoch").value_or(run_.epoch);
+    run_.step = integer_of(event, "step").value_or(run_.step);
+    if (kind == "train") {
+      run_.images_per_second = number_of(event, "images_per_second").value_or(run_.images_per_second);
+      if (detail_ == Detail::kAll) add_values(event, run_.train);
+    } else if (kind == "validation") {
+      add_values(event, run_.validation);
+    } else if (kind == "warning") {
+      run_.warnings.push_back({run_.step, text_of(event, "message")});
+    } else if (kind == "end") {
+      run_.state = state_of_reason(text_of(event, "reason"));
+      run_.message = text_of(event, "message");
+      run_.images_per_second = number_of(event, "images_per_second").value_or(run_.images_per_second);
+    }
+  }
+
+  void advance_to(double now) {
+    // A clock that was set back takes nothing away.
+    if (run_.updated > 0) run_.seconds += std::max(now - run_.updated, 0.0);
+    run_.updated = now;
+  }
+
+  void begin_session(const Json& event, double now, bool is_resumed) {
+    if (run_.started == 0) run_.started = now;
+    run_.state = State::kFailed;  // until it ends
+    run_.message.clear();
+    if (is_resumed) run_.resumed_at.push_back(integer_of(event, "step").value_or(0));
+    run_.num_epochs = integer_of(event, "num_epochs").value_or(0);
+    run_.num_steps = integer_of(event, "num_steps").value_or(0);
+    run_.steps_per_epoch = integer_of(event, "steps_per_epoch").value_or(0);
+    run_.global_batch_size = integer_of(event, "global_batch_size").value_or(0);
+    run_.num_parameters = integer_of(event, "num_parameters").value_or(0);
+    run_.monitor = text_of(event, "monitor");
+    const auto mode = text_of(event, "mode");
+    run_.higher_is_better = mode.empty() ? std::nullopt : std::optional(mode == "max");
+    const auto& metrics = member_of(event, "metrics");
+    if (!metrics.is_object() || metrics.empty()) return;
+    run_.metrics.clear();
+    run_.percentages.clear();
+    for (const auto& [name, metric] : metrics.items()) {
+      run_.metrics.insert(name);
+      if (text_of(metric, "format") == "percent") run_.percentages.insert(name);
+    }
+  }
+
+  void add_values(const Json& event, std::map<std::string, Series>& series) const {
+    for (const auto& [name, value] : event.items()) {
+      const bool is_head = std::ranges::find(kHeads, name) != kHeads.end();
+      if (is_head || !(value.is_number() || value.is_null())) continue;
+      auto& values = series[name];
+      values.steps.push_back(run_.step);
+      values.values.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+    }
+  }
+
+  const std::filesystem::path& file_;
+  Detail detail_;
+  RunRecord& run_;
+  std::string_view pending_;  // the latest training event, not parsed yet
+};
+
+}  // namespace
+
+void read_metrics_file(const std::filesystem::path& file, Detail detail, RunRecord& run) {
+  std::error_code missing;
+  if (!std::filesystem::exists(file, missing)) return;
+  MetricsReader(file, detail, run).read();
+}
+
+Json parse_json(std::string_view text, const std::filesystem::path& file) {
+  if (count_json_levels(text) > kMostJsonLevels) {
+    throw DataError(
+        fmt::format("{}: its JSON has more than {} levels, so that no run of trainer has written it; restore the file or remove it",
+                    file.string(), kMostJsonLevels));
+  }
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+}  // namespace trainer::history

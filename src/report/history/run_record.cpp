@@ -1,0 +1,185 @@
+#include "report/history/run_record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/metric_order.h"
+#include "base/text.h"
+#include "config/yaml.h"
+#include "report/history/metrics_file.h"
+#include "trainer/error.h"
+
+namespace trainer::history {
+namespace {
+
+// A run directory lies at most this deep in the folder that is searched.
+constexpr int kMaxDepth = 4;
+
+std::string read_if_there(const std::filesystem::path& file) {
+  std::error_code missing;
+  return std::filesystem::exists(file, missing) ? read_file(file) : "";
+}
+
+// Null if there is no such file, or one that is damaged. Throws as parse_json().
+Json read_json(const std::filesystem::path& file) {
+  auto value = parse_json(read_if_there(file), file);
+  return value.is_discarded() ? Json() : value;
+}
+
+// The file says who holds it, and stays so when the holder is killed; only then is the lock tried, for an instant and shared.
+bool is_locked(const std::filesystem::path& file) {
+  if (read_if_there(file).empty()) return false;
+  const auto descriptor = open_regular_file(file, O_RDONLY);
+  return descriptor.number() >= 0 && ::flock(descriptor.number(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+// The value of `key` in the section `checkpoint` of a resolved experiment file.
+std::string checkpoint_key(const std::string& config, const char* key) {
+  try {
+    const auto tree = config::parse_yaml(config, "config.yaml");
+    const auto* section = tree.find("checkpoint");
+    const auto* member = section == nullptr ? nullptr : section->value.find(key);
+    return member == nullptr ? "" : member->value.text;
+  } catch (const UsageError&) {
+    return "";
+  }
+}
+
+std::optional<Best> find_best(const RunRecord& run) {
+  auto monitor = run.monitor.empty() ? text_of(run.summary, "monitor") : run.monitor;
+  if (monitor.empty()) monitor = checkpoint_key(run.config, "monitor");
+  if (monitor.empty() || monitor == "auto") monitor = run.validation.contains("top1") ? "top1" : "loss";
+  const auto metric = monitor.substr(monitor.find('/') + 1);
+  const auto found = run.validation.find(metric);
+  if (found == run.validation.end()) return std::nullopt;
+  // Only in files of earlier versions the direction is to be guessed.
+  const auto mode = checkpoint_key(run.config, "mode");
+  const bool is_loss = metric.ends_with("loss") || metric.ends_with("error");
+  const bool higher_is_better = run.higher_is_better.value_or(mode == "max" || (mode != "min" && !is_loss));
+  const auto& [steps, values] = found->second;
+  std::optional<size_t> best;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (is_better(values[i], best ? std::optional(values[*best]) : std::nullopt, higher_is_better)) best = i;
+  }
+  if (!best) return std::nullopt;
+  const auto epoch = run.steps_per_epoch > 0 ? std::max<int64_t>(steps[*best] - 1, 0) / run.steps_per_epoch : 0;
+  return Best{.metric = metric, .value = values[*best], .higher_is_better = higher_is_better, .epoch = epoch, .step = steps[*best]};
+}
+
+std::vector<std::string> read_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+void find_runs(const std::filesystem::path& folder, int depth, std::vector<std::filesystem::path>& found) {
+  if (is_run_directory(folder)) {
+    found.push_back(folder);
+    return;
+  }
+  if (depth == kMaxDepth) return;
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, unreadable)) {
+    std::error_code ignored;
+    if (entry.is_directory(ignored) && !entry.is_symlink(ignored)) find_runs(entry.path(), depth + 1, found);
+  }
+}
+
+void refuse_missing(const std::filesystem::path& folder, const char* remedy) {
+  std::error_code unreadable;
+  if (std::filesystem::is_directory(folder, unreadable)) return;
+  throw UsageError(fmt::format("{}: there is no such folder; {}", folder.string(), remedy));
+}
+
+}  // namespace
+
+const char* to_string(State state) {
+  constexpr std::array kNames = {"running", "done", "early", "stopped", "failed"};
+  return kNames.at(static_cast<size_t>(state));
+}
+
+bool is_run_directory(const std::filesystem::path& folder) {
+  std::error_code unreadable;
+  return std::ranges::any_of(std::array{"metrics.jsonl", "environment.json", "summary.json"},
+                             [&](const char* name) { return std::filesystem::exists(folder / name, unreadable); });
+}
+
+RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
+  refuse_missing(folder, "name the folder of a run, such as runs/<experiment>; `trainer runs` lists them");
+  if (!is_run_directory(folder)) {
+    throw UsageError(
+        fmt::format("{}: no run has written to this folder, which has no metrics.jsonl; `trainer runs {}` lists the runs in it",
+                    folder.string(), folder.string()));
+  }
+  RunRecord run;
+  run.folder = folder;
+  // First: a run that ends meanwhile then counts as running, not as failed.
+  const bool is_running = is_locked(folder / ".lock");
+  run.config = read_if_there(folder / "config.yaml");
+  run.environment = read_json(folder / "environment.json");
+  run.summary = read_json(folder / "summary.json");
+  if (detail == Detail::kAll) {
+    run.evaluation = read_json(folder / "evaluation.json");
+    run.best_evaluation = read_json(folder / "best_evaluation.json");
+    run.class_names = read_lines(read_if_there(folder / "classes.txt"));
+  }
+  read_metrics_file(folder / "metrics.jsonl", detail, run);
+  if (is_running) run.state = State::kRunning;
+  run.best = find_best(run);
+  return run;
+}
+
+std::string version_of(const std::filesystem::path& folder) {
+  std::string version = is_locked(folder / ".lock") ? "running" : "ended";
+  for (const char* name :
+       {"metrics.jsonl", "summary.json", "evaluation.json", "best_evaluation.json", "environment.json", "config.yaml", "classes.txt"}) {
+    std::error_code missing;
+    const auto size = std::filesystem::file_size(folder / name, missing);
+    const auto time = std::filesystem::last_write_time(folder / name, missing).time_since_epoch().count();
+    version += missing ? "-" : fmt::format("-{:x}.{:x}", size, time);
+  }
+  return version;
+}
+
+std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder) {
+  refuse_missing(folder, "name the folder that holds the runs, by default runs (output_dir of the experiment file)");
+  std::vector<std::filesystem::path> found;
+  find_runs(folder, 0, found);
+  return found;
+}
+
+std::string place_of(const RunRecord& run) {
+  const auto& ranks = member_of(run.environment, "ranks");
+  if (!ranks.is_array() || ranks.empty()) return "";
+  std::vector<std::string> hosts;
+  for (const auto& rank : ranks) {
+    if (const auto host = text_of(rank, "host"); std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
+  }
+  auto device = text_of(ranks.front(), "device");
+  device = device.substr(0, device.find(':'));
+  const auto more = hosts.size() > 1 ? fmt::format(" and {}", counted(hosts.size() - 1, "more host")) : "";
+  return fmt::format("{}{}, {}{}", hosts.front(), more, ranks.size() > 1 ? fmt::format("{} x ", ranks.size()) : "", device);
+}
+
+std::string progress_of(const RunRecord& run) {
+  if (run.num_steps > 0) return fmt::format("step {}/{}", run.step, run.num_steps);
+  if (run.num_epochs == 0) return "-";
+  return fmt::format("{}/{}", run.step == 0 ? 0 : run.epoch + 1, run.num_epochs);
+}
+
+std::string format_metric(const RunRecord& run, const std::string& name, double value) {
+  if (std::isnan(value)) return "-";
+  return run.percentages.contains(name.starts_with("ema_") ? name.substr(4) : name) ? fmt::format("{:.2f}%", 100 * value)
+                                                                                    : fmt::format("{:.4f}", value);
+}
+
+}  // namespace trainer::history

@@ -1,0 +1,273 @@
+#include "run/inspection/inspect.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "data/pipeline.h"
+#include "datasets/registry.h"
+#include "distributed/first_line.h"
+#include "distributed/secret.h"
+#include "launch/world/host_resources.h"
+#include "run/session/advice.h"
+#include "run/session/build.h"
+#include "run/session/check.h"
+#include "run/session/registries.h"
+#include "train/engine/init_from.h"
+#include "train/optim/lr_scheduler.h"
+#include "trainer/error.h"
+#include "trainer/model.h"
+
+namespace trainer::inspection {
+namespace {
+
+// For batch sizes while the number of samples is unknown.
+constexpr int64_t kManySamples = int64_t{1} << 40;
+
+// A data set whose files are not there, of which the numbers of samples are known.
+class DescribedDataset : public data::Dataset {
+ public:
+  DescribedDataset(data::DatasetInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
+  const data::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return size_; }
+  data::Sample read(int64_t /*index*/, data::Scratch& /*scratch*/) const override {
+    throw DataError("the files of the data set are not there");
+  }
+  // Of classes of the same size.
+  int64_t label(int64_t index) const override { return info_.has_labels() ? index % info_.num_classes : data::Dataset::label(index); }
+
+ private:
+  data::DatasetInfo info_;
+  int64_t size_;
+};
+
+struct Sizes {
+  int64_t samples_per_epoch = 0;  // of the sampler
+  int64_t num_validation = 0;
+  int64_t resident_bytes = 0;  // of samples that stay in memory
+};
+
+// Does the checks one after the other, each as far as the sections that it reads could be read.
+class Inspector {
+ public:
+  Inspector(Inspection& result, int world_size, int64_t num_lr_points)
+      : result_(result), world_size_(world_size), num_lr_points_(num_lr_points), logger_(make_quiet_logger()) {}
+
+  void check(config::Experiment& experiment, config::Findings& findings) {
+    if (findings.are_consistent({"dataset", "model"})) assume_classes(experiment);
+    session::check_components(experiment, findings);
+    const bool has_model = findings.are_consistent({"model"});
+    if (findings.are_consistent({"dataset", "dataloader", "training"}) && findings.are_readable({"model", "seed"})) {
+      check_batches(experiment, has_model, findings.are_consistent({"optimizer", "lr_scheduler"}));
+    }
+    const bool has_network = has_model && findings.are_consistent({"dataset", "loss", "optimizer", "training", "runtime", "amp",
+                                                                   "distributed", "dataloader", "validation", "seed"});
+    if (has_network) check_network(experiment);
+    if (findings.are_consistent({"distributed"})) check_secret(experiment);
+    result_.experiment = experiment;
+  }
+
+ private:
+  // Runs `work`; what training would refuse becomes a problem.
+  template <class Work>
+  void attempt(const Work& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      result_.problems.emplace_back(error.what());
+    }
+  }
+
+  // Of a data set whose classes are not known.
+  void assume_classes(config::Experiment& experiment) {
+    const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+    auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
+    if (dataset.missing.empty() || !model.takes_num_outputs()) return;
+    model.set_num_outputs(model.num_outputs());
+    result_.notes.push_back(
+        fmt::format("the number of classes is not known, and {} are assumed: {}", model.num_outputs(), dataset.missing));
+  }
+
+  // Empty where the files that tell it are not there, which is noted.
+  std::optional<Sizes> find_sizes(const config::Experiment& experiment, bool has_model) {
+    const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+    try {
+      return read_sizes(experiment, dataset, has_model);
+    } catch (const DataError& error) {
+      // Files that are there but cannot be used are a problem; a comparison with another network's outputs has been made.
+      const bool is_there = !dataset.sizes && dataset.missing.empty();
+      if (is_there && has_model) throw;
+      result_.notes.push_back(fmt::format("steps, learning rate and the ranks' parts are left out: {}", error.what()));
+      return std::nullopt;
+    }
+  }
+
+  Sizes read_sizes(const config::Experiment& experiment, data::DatasetFactory dataset, bool has_model) const {
+    if (dataset.sizes) {
+      auto info = dataset.info;
+      // Not compared with the network's outputs once more.
+      if (!has_model || info.num_classes == data::kUnknownClasses) info.num_classes = 0;
+      dataset.open = [info, sizes = *dataset.sizes](data::Split split, Logger&) {
+        return std::make_unique<DescribedDataset>(info, split == data::Split::kTrain ? sizes.train : sizes.validation);
+      };
+    }
+    const auto data = session::open_samples(experiment, dataset, *logger_, session::num_overfit_samples(experiment, world_size_));
+    Sizes sizes{.samples_per_epoch = session::make_sampler(experiment, data.train)->num_samples(),
+                .num_validation = data.validation.num_samples};
+    if (dataset.is_in_memory) {
+      sizes.resident_bytes = data.train.files->size();
+      if (data.validation.files) sizes.resident_bytes += data.validation.files->size();
+      for (const int64_t length : dataset.info.shape) sizes.resident_bytes *= length;
+    }
+    return sizes;
+  }
+
+  void check_batches(const config::Experiment& experiment, bool has_model, bool has_schedule) {
+    attempt([&] { sizes_ = find_sizes(experiment, has_model); });
+    attempt([&] {
+      const auto plan = session::make_plan(experiment, sizes_ ? sizes_->samples_per_epoch : kManySamples, world_size_);
+      result_.batch_size = plan.batch_size;
+      result_.global_batch_size = plan.global_batch_size;
+      if (!sizes_) return;
+      result_.plan = plan;
+      result_.ranks = make_rank_plan(plan);
+      if (has_schedule) sample_lr(experiment, plan);
+    });
+  }
+
+  void sample_lr(const config::Experiment& experiment, const engine::Plan& plan) {
+    const auto schedule = session::make_lr_schedule(experiment, plan.total_steps, plan.steps_per_epoch);
+    const double base_lr = optim::optimizer_registry().make(experiment.optimizer.component, {})->base_lr();
+    const int64_t last = plan.total_steps - 1;
+    const int64_t count = std::min(plan.total_steps, num_lr_points_);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t step =
+          count > 1 ? static_cast<int64_t>(static_cast<double>(last) * static_cast<double>(i) / static_cast<double>(count - 1)) : 0;
+      result_.lr_curve.push_back({.step = step, .lr = base_lr * schedule(step)});
+    }
+  }
+
+  // On the CPU, with the precision that the device of the training would have.
+  device::Placement choose_placement(const config::Experiment& experiment) {
+    device::configure_cpu_allocator();
+    auto options = session::placement_options(experiment);
+    const bool on_gpu = options.device == device::DeviceChoice::kCuda;
+    result_.memory_is_of_gpu = on_gpu;
+    options.device = device::DeviceChoice::kCpu;
+    if (on_gpu) {
+      options.fuse = false;
+      options.convolution = device::ConvolutionChoice::kDirect;
+      if (!options.autocast) options.autocast = options.dtype == device::FloatType::kFloat32;
+    }
+    const auto placement =
+        device::choose_placement(options, {.num_threads = world::default_compute_threads().count, .local_rank = 0}, /*cuda=*/{});
+    device::apply_placement(placement, options);
+    return placement;
+  }
+
+  void check_network(const config::Experiment& experiment) {
+    const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+    MemorySetup setup{.experiment = experiment,
+                      .info = info,
+                      .train_shape = data::Pipeline(experiment.dataset.train_transforms, info, {}).output_shape(),
+                      .validation_shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape(),
+                      .world_size = world_size_,
+                      .on_gpu = experiment.runtime.device == device::DeviceChoice::kCuda};
+    result_.sample_shape = setup.train_shape;
+    attempt([&] {
+      auto network = session::build_network(experiment, choose_placement(experiment));
+      if (!experiment.model.init_from.empty())
+        attempt([&] { engine::init_model(experiment.model.init_from, experiment.model.init_strict, *network.model); });
+      try {
+        run_network(network, setup);
+      } catch (const Error&) {
+        throw;
+      } catch (const std::exception& error) {
+        throw UsageError(fmt::format("{}: {} cannot process samples of shape {}: {}; give it larger images, or choose another network",
+                                     experiment.place_of("model.name"), experiment.model.component.name, fmt::join(setup.train_shape, "x"),
+                                     distributed::first_line(error)));
+      }
+    });
+  }
+
+  void run_network(engine::Network& network, const MemorySetup& setup) {
+    const auto& experiment = setup.experiment;
+    auto shape = setup.train_shape;
+    shape.insert(shape.begin(), 1);
+    result_.layers = make_layer_table(*network.model, torch::zeros(shape, network.placement.dtype));
+    if (!setup.on_gpu) {
+      const auto warning = session::warning_of_autocast(experiment, network, setup.train_shape);
+      if (!warning.empty()) result_.warnings.push_back(warning);
+    }
+    if (result_.plan) session::check_batch_norm_counts(experiment, network, *result_.plan, setup.train_shape);
+    if (result_.batch_size == 0) return;
+    const int64_t num_joined = experiment.distributed.sync_batch_norm ? result_.batch_size * world_size_ : result_.batch_size;
+    const MeasuredMemory measured(network, setup, result_.layers->flops, result_.batch_size, num_joined);
+    const int64_t batch_size = sizes_ ? std::min(result_.batch_size, sizes_->samples_per_epoch) : result_.batch_size;
+    int64_t validation_batch_size = experiment.validation.is_off() ? 0 : experiment.validation.batch_size;
+    if (sizes_) validation_batch_size = std::min(validation_batch_size, sizes_->num_validation);
+    if (!setup.on_gpu) {
+      // The ranks share the cores of this host.
+      result_.step_time = measured.step_time();
+      result_.step_seconds = result_.step_time->seconds(result_.global_batch_size);
+    }
+    result_.memory = measured.estimate(setup, batch_size, validation_batch_size, sizes_ ? sizes_->resident_bytes : 0);
+  }
+
+  void check_secret(const config::Experiment& experiment) {
+    const auto& file = experiment.distributed.secret_file;
+    if (world_size_ > 1 && !file.empty()) attempt([&] { distributed::read_secret_file(file, *logger_); });
+  }
+
+  Inspection& result_;
+  int world_size_;
+  int64_t num_lr_points_;
+  std::shared_ptr<Logger> logger_;
+  std::optional<Sizes> sizes_;
+};
+
+}  // namespace
+
+Inspection inspect(const config::ExperimentSource& source, int world_size, int64_t num_lr_points) {
+  Inspection result;
+  Inspector inspector(result, world_size, num_lr_points);
+  auto registries = session::all_registries();
+  registries.check = [&](config::Experiment& experiment, config::Findings& findings) { inspector.check(experiment, findings); };
+  try {
+    auto experiment = config::load(source.file, source.overrides, registries);
+    result.warnings.insert(result.warnings.begin(), experiment.warnings.begin(), experiment.warnings.end());
+    result.experiment = std::move(experiment);
+  } catch (const UsageError& error) {
+    result.problems.insert(result.problems.begin(), error.what());
+  }
+  return result;
+}
+
+RankPlan make_rank_plan(const engine::Plan& plan) {
+  RankPlan result;
+  const auto part = engine::rest_of_epoch(plan, 0);
+  for (int rank = 0; rank < plan.world_size; ++rank) {
+    RankGroup group{.first_rank = rank, .last_rank = rank, .num_samples = 0, .batches = {}};
+    for (int64_t batch = 0; batch < part.num_batches; ++batch) {
+      const int64_t end = engine::samples_before_batch(plan, part, rank, batch + 1);
+      const int64_t size = end - group.num_samples;
+      group.num_samples = end;
+      if (group.batches.empty() || group.batches.back().size != size) group.batches.push_back({.count = 0, .size = size});
+      ++group.batches.back().count;
+    }
+    const bool is_like_last = !result.groups.empty() && result.groups.back().batches == group.batches;
+    if (is_like_last) {
+      result.groups.back().last_rank = rank;
+    } else {
+      result.groups.push_back(std::move(group));
+    }
+  }
+  const int64_t num_taken = part.num_steps > 0 ? engine::end_sample_of(plan, part, part.first_step + part.num_steps - 1) : 0;
+  result.num_repeated = std::max<int64_t>(num_taken - plan.samples_per_epoch, 0);
+  result.num_left_out = std::max<int64_t>(plan.samples_per_epoch - num_taken, 0);
+  return result;
+}
+
+}  // namespace trainer::inspection

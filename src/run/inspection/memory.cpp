@@ -1,0 +1,256 @@
+#include "run/inspection/memory.h"
+
+#include <c10/core/Allocator.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "train/engine/train_step.h"
+#include "trainer/amp.h"
+
+namespace trainer::inspection {
+namespace {
+
+// Of all samples that are computed, so that it takes a fraction of a second.
+constexpr int64_t kMostFlops = 4'000'000'000;
+constexpr int64_t kLargestBatch = 16;
+// The samples whose step is timed: a second's work or less, but not so few that each takes much longer than in a whole batch.
+constexpr int64_t kTimedFlops = 20'000'000'000;
+constexpr int64_t kFewestTimed = 4;
+constexpr int kTimedSteps = 2;
+// As in distributed/data_parallel.cpp: gradients of at most this many bytes over all ranks together are summed in one piece.
+constexpr int64_t kSmallExchangeBytes = int64_t{4} * 1024 * 1024;
+
+template <class Tensors>
+int64_t bytes_of(const Tensors& tensors) {
+  return std::accumulate(tensors.begin(), tensors.end(), int64_t{0},
+                         [](int64_t sum, const torch::Tensor& tensor) { return sum + static_cast<int64_t>(tensor.nbytes()); });
+}
+
+// Whether gradients have their memory before a backward pass begins: from an earlier micro-step, or in the buckets.
+bool keeps_gradients(const MemorySetup& setup) {
+  const auto& experiment = setup.experiment;
+  return experiment.training.accumulation_steps > 1 ||
+         (setup.world_size > 1 && experiment.distributed.data_parallel.gradient_as_bucket_view);
+}
+
+struct RandomBatch {
+  torch::Tensor images, targets;
+
+  RandomBatch(const MemorySetup& setup, const device::Placement& placement, const std::vector<int64_t>& shape, int64_t size) {
+    auto sizes = shape;
+    sizes.insert(sizes.begin(), size);
+    images = torch::randn(sizes, torch::TensorOptions().dtype(placement.input_dtype));
+    if (shape.size() == 3) images = images.contiguous(placement.memory_format);
+    const auto& info = setup.info;
+    targets = info.has_masks      ? torch::zeros({size, shape[1], shape[2]}, torch::kUInt8)
+              : info.has_labels() ? torch::zeros({size}, torch::kInt64)
+                                  : torch::zeros({size, info.num_targets}, placement.dtype);
+  }
+};
+
+// Those of a step before its update.
+Allocations trace_passes(engine::Network& network, const RandomBatch& batch) {
+  AllocationTrace trace;
+  engine::run_passes(*network.optimizer, *network.model, [&](int, bool) {
+    task::Task::Pass pass;
+    {
+      const amp::AutocastGuard autocast(torch::kCPU, network.placement.autocast_dtype);
+      pass = network.task->forward(*network.model, batch.images, batch.targets);
+    }
+    trace.mark();
+    pass.loss.backward();
+  });
+  return trace.result();
+}
+
+Allocations trace_validation(engine::Network& network, const RandomBatch& batch, task::TestTimeAugmentation tta) {
+  const torch::InferenceMode inference;
+  network.model->eval();
+  AllocationTrace trace;
+  {
+    const amp::AutocastGuard autocast(torch::kCPU, network.placement.autocast_dtype);
+    network.task->evaluate(*network.model, batch.images, batch.targets, tta);
+  }
+  network.model->train();
+  return trace.result();
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+int64_t MemoryEstimate::total() const {
+  return std::accumulate(items.begin(), items.end(), int64_t{0}, [](int64_t sum, const MemoryItem& item) { return sum + item.bytes; });
+}
+
+MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined) {
+  const auto& placement = network.placement;
+  auto& optimizer = *network.optimizer;
+  const auto parameters = network.model->parameters();
+  parameter_bytes_ = bytes_of(parameters);
+  model_bytes_ = parameter_bytes_ + bytes_of(network.model->buffers());
+  // Of layers that are not counted: the smallest batches.
+  if (flops == 0) flops = kMostFlops;
+  // A step costs about three forward passes. The first one is not used: it fills the caches of the libraries.
+  large_size_ = std::clamp(kMostFlops / std::max<int64_t>(1, 3 * flops), int64_t{3}, kLargestBatch);
+  small_size_ = std::max<int64_t>(2, large_size_ / 2);
+
+  trace_passes(network, RandomBatch(setup, placement, setup.train_shape, std::min<int64_t>(2, num_joined)));
+  for (const auto& parameter : parameters) {
+    if (parameter.grad().defined()) gradient_bytes_ += static_cast<int64_t>(parameter.grad().nbytes());
+  }
+  {
+    const AllocationTrace trace;
+    optimizer.step(0);
+    optimizer_bytes_ = trace.result().at_end();
+  }
+  const auto train = [&](const RandomBatch& batch) {
+    if (!keeps_gradients(setup)) optimizer.zero_grad();
+    const auto allocations = trace_passes(network, batch);
+    // It moves the parameters back.
+    if (optimizer.needs_second_pass()) optimizer.step(0);
+    return allocations;
+  };
+  const auto validate = [&](int64_t size) {
+    return trace_validation(network, RandomBatch(setup, placement, setup.validation_shape, size), setup.experiment.validation.tta);
+  };
+  train_.small = train(RandomBatch(setup, placement, setup.train_shape, small_size_));
+  train_.large = train(RandomBatch(setup, placement, setup.train_shape, large_size_));
+  validation_.small = validate(small_size_);
+  validation_.large = validate(large_size_);
+  const RandomBatch sample(setup, placement, setup.train_shape, 1);
+  const RandomBatch validation_sample(setup, placement, setup.validation_shape, 1);
+  sample_bytes_ = bytes_of(std::vector{sample.images, sample.targets});
+  validation_sample_bytes_ = bytes_of(std::vector{validation_sample.images, validation_sample.targets});
+  const int64_t step_bytes = train_.large.peak() + (keeps_gradients(setup) ? gradient_bytes_ : 0) + sample_bytes_ * large_size_;
+  process_bytes_ = static_cast<int64_t>(device::memory_in_use(placement)) - model_bytes_ - optimizer_bytes_ - step_bytes;
+
+  // Last, because these steps leave more memory behind.
+  const auto timed_size = std::clamp(kTimedFlops / std::max<int64_t>(1, 3 * flops), std::min(kFewestTimed, batch_size), batch_size);
+  const RandomBatch timed(setup, placement, setup.train_shape, std::max(timed_size, std::min<int64_t>(2, num_joined)));
+  train(timed);  // fills the caches for this batch size
+  double seconds = std::numeric_limits<double>::infinity();
+  step_time_.update_seconds = seconds;
+  for (int step = 0; step < kTimedSteps; ++step) {
+    if (!keeps_gradients(setup)) optimizer.zero_grad();
+    const auto begin = std::chrono::steady_clock::now();
+    trace_passes(network, timed);
+    const auto begin_of_update = std::chrono::steady_clock::now();
+    optimizer.step(0);
+    // Other programs on this host only make a step longer.
+    seconds = std::min(seconds, std::chrono::duration<double>(begin_of_update - begin).count());
+    step_time_.update_seconds = std::min(step_time_.update_seconds, seconds_since(begin_of_update));
+  }
+  step_time_.seconds_per_sample = seconds / static_cast<double>(timed.images.size(0));
+}
+
+MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size,
+                                        int64_t dataset_bytes) const {
+  const auto& experiment = setup.experiment;
+  const auto step = extrapolate(train_.small, small_size_, train_.large, large_size_, batch_size);
+  const auto validation = extrapolate(validation_.small, small_size_, validation_.large, large_size_, validation_batch_size);
+  const int64_t ema_bytes = experiment.training.ema ? parameter_bytes_ : 0;
+  const int64_t mixed_bytes = experiment.dataset.batch_transforms.empty() ? 0 : batch_size * sample_bytes_;
+  const int64_t gradients_in_step = keeps_gradients(setup) ? 0 : gradient_bytes_;
+  const int64_t num_buffers = experiment.dataloader.num_workers > 0 ? experiment.dataloader.prefetch + 1 : 1;
+  const int64_t batch_bytes = batch_size * sample_bytes_;
+  const bool compresses = experiment.distributed.data_parallel.gradient_compression != distributed::GradientCompression::kNone;
+  int64_t exchange_bytes = setup.world_size > 1 && !experiment.distributed.data_parallel.gradient_as_bucket_view ? gradient_bytes_ : 0;
+  if (setup.world_size > 1 && compresses) exchange_bytes += gradient_bytes_ / 2;
+  if (setup.world_size > 1 && !compresses && !setup.on_gpu) {
+    // Shared memory of the ranks of a host: all parts of all ranks, or this rank's part and what it reads of the others.
+    const int64_t all = gradient_bytes_ * setup.world_size;
+    exchange_bytes += all <= kSmallExchangeBytes ? all : 2 * gradient_bytes_;
+  }
+  MemoryEstimate estimate;
+  const auto add = [&](const char* name, const char* what, int64_t bytes) {
+    if (bytes > 0) estimate.items.push_back({.name = name, .what = what, .bytes = bytes});
+  };
+  if (!setup.on_gpu) {
+    add("process", "process without tensors (LibTorch)", process_bytes_);
+    add("dataset", "data set", dataset_bytes);
+  }
+  add("model", "parameters and buffers", model_bytes_);
+  add("gradients", "gradients", gradient_bytes_);
+  add("optimizer_state", "optimizer state", optimizer_bytes_);
+  add("ema", "average of the parameters (training.ema)", ema_bytes);
+  add("exchange", "exchange of gradients", exchange_bytes);
+  const int64_t kept = std::max<int64_t>(step.at_mark(), 0);
+  const int64_t largest = std::max(step.peak() - gradients_in_step + mixed_bytes, validation.peak());
+  add("activations", "activations kept for backward", kept + mixed_bytes);
+  add("workspace", "other tensors of a step, or of validation", largest - kept - mixed_bytes);
+  if (setup.on_gpu) {
+    add("batches", "batch", batch_bytes);
+    return estimate;
+  }
+  add("batches", "batches of the loaders", num_buffers * (batch_bytes + validation_batch_size * validation_sample_bytes_));
+  add("checkpoint", "copy for checkpoints (rank 0)", model_bytes_ + optimizer_bytes_ + ema_bytes);
+  return estimate;
+}
+
+int64_t Allocations::at_mark() const {
+  int64_t in_use = 0;
+  for (size_t i = 0; i < num_before_mark; ++i) in_use += changes[i];
+  return in_use;
+}
+
+int64_t Allocations::at_end() const {
+  int64_t in_use = 0;
+  for (const int64_t change : changes) in_use += change;
+  return in_use;
+}
+
+int64_t Allocations::peak() const {
+  int64_t in_use = 0;
+  int64_t peak = 0;
+  for (const int64_t change : changes) {
+    in_use += change;
+    peak = std::max(peak, in_use);
+  }
+  return peak;
+}
+
+class AllocationTrace::Recorder : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void* /*memory*/, int64_t size, size_t /*total_allocated*/, size_t /*total_reserved*/,
+                         c10::Device device) override {
+    if (device.is_cpu()) allocations.changes.push_back(size);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  Allocations allocations;
+};
+
+AllocationTrace::AllocationTrace() : recorder_(std::make_shared<Recorder>()), guard_(c10::DebugInfoKind::PROFILER_STATE, recorder_) {}
+AllocationTrace::~AllocationTrace() = default;
+
+void AllocationTrace::mark() { recorder_->allocations.num_before_mark = recorder_->allocations.changes.size(); }
+
+const Allocations& AllocationTrace::result() const { return recorder_->allocations; }
+
+Allocations extrapolate(const Allocations& small, int64_t small_size, const Allocations& large, int64_t large_size, int64_t size) {
+  const auto at_size = [&](int64_t small_value, int64_t large_value) {
+    const auto slope = static_cast<double>(large_value - small_value) / static_cast<double>(large_size - small_size);
+    return small_value + static_cast<int64_t>(std::llround(slope * static_cast<double>(size - small_size)));
+  };
+  Allocations result;
+  const auto is_same = [](int64_t a, int64_t b) { return (a < 0) == (b < 0); };
+  if (small.num_before_mark != large.num_before_mark || !std::ranges::equal(small.changes, large.changes, is_same)) {
+    const int64_t at_mark = at_size(small.at_mark(), large.at_mark());
+    const int64_t peak = std::max<int64_t>(at_mark, at_size(small.peak(), large.peak()));
+    result.changes = {at_mark, peak - at_mark};
+    result.num_before_mark = 1;
+    return result;
+  }
+  for (size_t i = 0; i < small.changes.size(); ++i) result.changes.push_back(at_size(small.changes[i], large.changes[i]));
+  result.num_before_mark = small.num_before_mark;
+  return result;
+}
+
+}  // namespace trainer::inspection

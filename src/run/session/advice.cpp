@@ -1,0 +1,155 @@
+#include "run/session/advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "nn/batch_norm.h"
+#include "nn/layers.h"
+#include "trainer/amp.h"
+#include "trainer/error.h"
+
+namespace trainer::session {
+namespace {
+
+constexpr double kSlow = 2;
+constexpr int64_t kBatchSize = 2;
+constexpr int kMostPasses = 3;  // the first one may fill caches of the libraries
+constexpr double kEnoughSeconds = 0.5;
+
+// The seconds of a forward and backward pass. In evaluation, which needs no other ranks and changes no running statistics.
+double seconds_of_pass(engine::Network& network, const torch::Tensor& images, std::optional<torch::ScalarType> autocast_dtype) {
+  const auto begin = std::chrono::steady_clock::now();
+  torch::Tensor outputs;
+  {
+    const amp::AutocastGuard autocast(torch::kCPU, autocast_dtype);
+    outputs = network.model->forward(images);
+  }
+  outputs.sum().backward();
+  network.optimizer->zero_grad();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double least_seconds(engine::Network& network, const torch::Tensor& images, std::optional<torch::ScalarType> autocast_dtype) {
+  double least = std::numeric_limits<double>::infinity();
+  double sum = 0;
+  for (int pass = 0; pass < kMostPasses && sum < kEnoughSeconds; ++pass) {
+    const double seconds = seconds_of_pass(network, images, autocast_dtype);
+    least = std::min(least, seconds);
+    sum += seconds;
+  }
+  return least;
+}
+
+}  // namespace
+
+std::string warning_of_autocast(const config::Experiment& experiment, engine::Network& network, const std::vector<int64_t>& sample_shape) {
+  const auto& placement = network.placement;
+  // With `auto`, autocast is on only where the processor is known to be fast.
+  if (!placement.device.is_cpu() || !placement.autocast_dtype || !experiment.amp.enabled.value) return "";
+  auto shape = sample_shape;
+  shape.insert(shape.begin(), kBatchSize);
+  auto images = torch::zeros(shape, placement.dtype);
+  if (sample_shape.size() == 3) images = images.contiguous(placement.memory_format);
+  network.model->eval();
+  const double without = least_seconds(network, images, std::nullopt);
+  const double with = least_seconds(network, images, placement.autocast_dtype);
+  network.model->train();
+  if (with < kSlow * without) return "";
+  const char* const type = *placement.autocast_dtype == torch::kFloat16 ? "float16" : "bfloat16";
+  return fmt::format(
+      "{}: this processor computes {} slowly: {} images took {:.3g} s forward and backward, {:.2g} times as long as in float32 ({:.3g} s); "
+      "leave amp.enabled out, which then is on only where it is fast",
+      experiment.place_of("amp.enabled"), type, kBatchSize, with, with / without, without);
+}
+
+namespace {
+
+struct SingleImage {
+  bool is_last = false;  // in the last batch of an epoch alone
+  int rank = 0;
+};
+
+// A batch of the first epoch in which the statistics are those of one image. `joined`: of all ranks together.
+std::optional<SingleImage> find_single_image(const engine::Plan& plan, bool joined) {
+  const auto part = engine::rest_of_epoch(plan, 0);
+  const int64_t last = part.num_batches - 1;
+  // Of the micro-steps of a whole step the last one is the smallest.
+  for (const int64_t batch : {std::min(plan.accumulation_steps, part.num_batches) - 1, last}) {
+    int64_t num_joined = 0;
+    for (int rank = 0; rank < plan.world_size; ++rank) {
+      const int64_t size =
+          engine::samples_before_batch(plan, part, rank, batch + 1) - engine::samples_before_batch(plan, part, rank, batch);
+      num_joined += size;
+      if (!joined && size == 1) return SingleImage{.is_last = batch == last && last > 0, .rank = rank};
+    }
+    if (num_joined == 1) return SingleImage{.is_last = batch == last && last > 0};
+  }
+  return std::nullopt;
+}
+
+// The name of a batch normalisation that sees one pixel of this sample; empty if there is none, or if all of them are frozen.
+std::string norm_of_one_pixel(models::Model& model, const torch::Tensor& sample) {
+  std::map<const torch::nn::Module*, std::string> names;
+  for (const auto& module : model.named_modules("", /*include_self=*/false)) {
+    const auto* norm = module.value()->as<nn::BatchNorm2d>();
+    if (norm != nullptr && norm->is_training()) names[norm] = module.key();
+  }
+  std::string found;
+  const nn::LayerObserver observer([&](const torch::nn::Module& layer, const torch::Tensor& output) {
+    const auto name = names.find(&layer);
+    if (found.empty() && name != names.end() && output.numel() == output.size(1)) found = name->second;
+  });
+  const torch::NoGradGuard no_grad;
+  model.eval();
+  model.forward(sample);
+  model.train();
+  return found;
+}
+
+}  // namespace
+
+void check_batch_norm_counts(const config::Experiment& experiment, engine::Network& network, const engine::Plan& plan,
+                             const std::vector<int64_t>& sample_shape) {
+  const auto single = find_single_image(plan, experiment.distributed.sync_batch_norm);
+  if (!single) return;
+  auto shape = sample_shape;
+  shape.insert(shape.begin(), 1);
+  const auto& placement = network.placement;
+  const auto name = norm_of_one_pixel(*network.model, torch::zeros(shape, torch::dtype(placement.dtype).device(placement.device)));
+  if (name.empty()) return;
+  const bool is_global = experiment.dataloader.global_batch_size.has_value();
+  const std::string size_key = is_global ? "dataloader.global_batch_size" : "dataloader.batch_size";
+  const bool is_of_rank = plan.world_size > 1 && !experiment.distributed.sync_batch_norm;
+  throw UsageError(fmt::format(
+      "{}: the {} is one image{}, and the batch normalisation {} cannot train on it, because it has one value per channel there; {}",
+      experiment.place_of(single->is_last ? "dataloader.drop_last" : size_key), single->is_last ? "last batch of an epoch" : "batch",
+      is_of_rank ? fmt::format(" on rank {}", single->rank) : "", name,
+      single->is_last ? "set dataloader.drop_last: true, or another " + size_key : "set a larger " + size_key + ", or use larger images"));
+}
+
+namespace {
+
+constexpr double kLargeShare = 0.1;
+// The first batches of a short epoch always have to be waited for.
+constexpr double kLongSeconds = 5;
+
+}  // namespace
+
+std::string advice_on_data(const engine::Interval& epoch, int64_t number, const config::Experiment& experiment) {
+  if (epoch.waited_seconds < kLongSeconds || epoch.waited_seconds < kLargeShare * epoch.seconds) return "";
+  auto text = fmt::format("training waited for data for {:.0f} % of epoch {}; raise dataloader.num_workers, which is {}",
+                          100 * epoch.waited_seconds / epoch.seconds, number + 1, experiment.dataloader.num_workers);
+  const auto& dataset = experiment.dataset;
+  if (dataset.component.name != "lmdb" && dataset.component.name != "synthetic")
+    text += ", store the images as pixels with `trainer data pack --raw`";
+  if (dataset.stage_to.empty() && dataset.component.name != "synthetic")
+    text += ", or copy the files to a disk of this host with dataset.stage_to";
+  return text;
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,58 @@
+#pragma once
+// Builds what a run trains with from its configuration. Only this file and registries.h know every kind of component.
+
+#include "base/log.h"
+#include "config/experiment.h"
+#include "datasets/registry.h"
+#include "device/placement.h"
+#include "train/engine/options.h"
+#include "train/engine/parts.h"
+
+namespace trainer::session {
+
+// Throws UsageError that names the key if the warm-up is not shorter than the training.
+optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch);
+
+// The functions of train/engine/plan.h. Throw UsageError that names the key and its place.
+int64_t global_batch_size(const config::Experiment& experiment, int world_size);
+engine::Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size);
+
+// That of train/engine/parts.h, as the section dataset asks.
+std::shared_ptr<distributed::ProcessGroup> make_reading_group(const config::Experiment& experiment, distributed::ProcessGroups& groups);
+
+engine::TrainerOptions trainer_options(const config::Experiment& experiment);
+
+// What the sections runtime, amp and dataloader ask for.
+device::PlacementOptions placement_options(const config::Experiment& experiment);
+
+// Builds model, task and optimizer, without opening the data. Not collective. `experiment` is one that config::load() has checked. Throws
+// UsageError for layers and parameters that the network does not have (parameter_names.h), and when memory does not suffice.
+engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
+
+// How many images training.overfit_batches leaves for training and for validation, on so many ranks; empty: all. Throws UsageError.
+std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size);
+
+// Opens the samples of training and, unless the experiment does not validate, of validation; nothing else of the result is set. Not
+// collective. Throws UsageError, and DataError naming the file and what to do. `logger` must outlive the data.
+engine::Data open_samples(const config::Experiment& experiment, Logger& logger);
+// With the data set of the experiment, whose files may lie in another folder. `num_overfit`: as num_overfit_samples() tells.
+engine::Data open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
+                          const std::optional<int64_t>& num_overfit = {});
+
+// Opens one of the two alone, without the files that it does not need. Not collective. Throws as open_samples().
+engine::DataSource open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger);
+
+// Makes the sampler of these training samples, which need not outlive it. Not collective. Throws UsageError and DataError.
+std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train);
+
+// Adds the sampler of a run, on a rank that reads the data. Not collective. Throws as make_sampler().
+void add_sampler(const config::Experiment& experiment, const engine::Ranks& ranks, engine::Data& data);
+// Adds what depends on the length of an epoch: the plan, the loaders and the batches that they give. Not collective. Throws UsageError.
+// `logger` must outlive the data.
+void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
+                 engine::Data& data);
+// Adds only the loader and the batches of samples that are validated on. Not collective. Throws UsageError.
+void add_validation_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,
+                            Logger& logger, engine::DataSource& source);
+
+}  // namespace trainer::session

@@ -1,0 +1,269 @@
+#include "run/session/check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/text.h"
+#include "config/problems.h"
+#include "config/reader.h"
+#include "data/batch_transforms/batch_transform.h"
+#include "data/pipeline.h"
+#include "data/samplers/sampler.h"
+#include "data/transforms/transform.h"
+#include "datasets/look_alike.h"
+#include "datasets/registry.h"
+#include "device/allocators.h"
+#include "models/registry.h"
+#include "train/optim/lr_scheduler.h"
+#include "train/optim/optimizer.h"
+#include "train/task/task.h"
+#include "trainer/error.h"
+#include "trainer/model.h"
+#include "trainer/nn.h"
+
+namespace trainer::session {
+namespace {
+
+void check_task(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
+  if (!findings.are_readable({"task", "loss", "checkpoint"})) return;
+  const auto make_task = [&]() -> std::unique_ptr<task::Task> {
+    try {
+      return task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component));
+    } catch (const UsageError& error) {
+      findings.refuse("task.name", error.what());
+      return nullptr;
+    }
+  };
+  const auto task = make_task();
+  if (task == nullptr) return;
+  const auto& section = experiment.checkpoint;
+  const auto mismatches = task->mismatches({.loss = experiment.loss.component.name,
+                                            .dataset = experiment.dataset.component.name,
+                                            .num_classes = info.num_classes,
+                                            .has_masks = info.has_masks,
+                                            .monitor = section.best.metric});
+  for (const auto& mismatch : mismatches) findings.refuse(mismatch.key, mismatch.text);
+  const auto measured = task->metrics().validation;
+  const auto is_monitored = [&](const reporting::MetricInfo& metric) { return section.best.metric == "validation/" + metric.name; };
+  if (section.best.metric != "auto" && std::ranges::none_of(measured, is_monitored)) {
+    findings.refuse("checkpoint.monitor", fmt::format("the task {} does not measure {}; choose validation/{}",
+                                                      experiment.task.component.name, section.best.metric, task->default_metric()));
+  }
+  const auto monitored = section.best.metric == "auto" ? "validation/" + task->default_metric() : section.best.metric;
+  for (const auto& metric : measured) {
+    if (monitored != "validation/" + metric.name || section.best.mode == engine::MonitorMode::kAuto) continue;
+    const bool keeps_highest = section.best.mode == engine::MonitorMode::kMax;
+    if (keeps_highest == metric.higher_is_better) continue;
+    findings.warn("checkpoint.mode",
+                  fmt::format("{} keeps the checkpoint with the {} {} as the best, but a {} one is better; leave mode out",
+                              keeps_highest ? "max" : "min", keeps_highest ? "highest" : "lowest", monitored,
+                              metric.higher_is_better ? "higher" : "lower"));
+  }
+}
+
+void check_outputs(const config::Experiment& experiment, const models::ModelOptions& model, const data::DatasetInfo& info,
+                   config::Findings& findings) {
+  const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
+  if (model.num_outputs() == num_targets) return;
+  findings.refuse("model." + model.outputs_key(),
+                  fmt::format("{} has {}, but {} has {}", experiment.model.component.name, counted(model.num_outputs(), "output"),
+                              experiment.dataset.component.name,
+                              info.num_classes > 0 ? counted(num_targets, "class", "classes") : counted(num_targets, "target")));
+}
+
+// The shape of samples after `transforms`; nullopt: these cannot be applied.
+std::optional<std::vector<int64_t>> check_transforms(const std::string& key, const std::vector<ComponentConfig>& transforms,
+                                                     const data::DatasetInfo& info, config::Findings& findings) {
+  bool can_be_applied = true;
+  for (const auto& finding : data::check_transforms(transforms, info)) {
+    const auto path = finding.index ? fmt::format("{}[{}]", key, *finding.index) : key;
+    if (finding.is_warning) {
+      findings.warn(path, finding.text);
+    } else {
+      findings.refuse(path, finding.text);
+      can_be_applied = false;
+    }
+  }
+  if (!can_be_applied) return std::nullopt;
+  return data::Pipeline(transforms, info, {}).output_shape();
+}
+
+// `shape`: of the samples that the transforms at `key` give. Returns false if the network does not take them.
+bool check_inputs(const config::Experiment& experiment, const models::ModelOptions& model, const std::vector<int64_t>& shape,
+                  const std::string& key, config::Findings& findings) {
+  const auto wanted = model.input_shape();
+  if (std::ranges::equal(wanted, shape, [](int64_t want, int64_t have) { return want == -1 || want == have; })) return true;
+  std::vector<std::string> sizes;
+  for (const int64_t size : wanted) sizes.push_back(size != -1 ? std::to_string(size) : sizes.size() == 1 ? "H" : "W");
+  findings.refuse("model.name", fmt::format("{} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
+                                            fmt::join(sizes, "x"), experiment.dataset.component.name, fmt::join(shape, "x"), key));
+  return false;
+}
+
+void check_sampler(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
+  if (!findings.are_readable({"dataloader"}) || info.has_labels()) return;
+  const auto& sampler = experiment.dataloader.sampler;
+  if (!dynamic_cast<const data::SamplerOptions&>(*sampler.options).needs_classes()) return;
+  findings.refuse("dataloader.sampler.name",
+                  fmt::format("{} needs classes, but {} has targets that are {}; choose another sampler", sampler.name,
+                              experiment.dataset.component.name, info.has_masks ? "masks" : "numbers"));
+}
+
+void check_views(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
+  const auto tta = experiment.validation.tta;
+  const bool is_possible = info.is_image && !info.has_masks;
+  if (!findings.are_readable({"validation"}) || tta == task::TestTimeAugmentation::kNone || is_possible) return;
+  findings.refuse("validation.tta", fmt::format("{} needs images{}, but {} holds {}; set validation.tta: none",
+                                                spelling_of(tta, config::kTtaChoices), info.has_masks ? " with one target each" : "",
+                                                experiment.dataset.component.name, info.has_masks ? "masks" : "none"));
+}
+
+void check_batch_transforms(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
+  const auto& transforms = experiment.dataset.batch_transforms;
+  const auto& dataset = experiment.dataset.component.name;
+  for (size_t i = 0; i < transforms.size(); ++i) {
+    const auto& name = transforms[i].name;
+    const auto refuse = [&](const std::string& text) { findings.refuse(fmt::format("dataset.batch_transforms[{}]", i), text); };
+    if (!info.has_labels()) {
+      refuse(fmt::format("{} mixes class labels, but {} gives {}; remove it", name, dataset,
+                         info.has_masks ? "masks" : "floating-point targets"));
+    }
+    if (info.shape.size() != 3 && data::batch_transform_registry().make(transforms[i])->needs_images()) {
+      refuse(fmt::format("{} needs samples with channels, height and width, but those of {} have the shape {}; remove it", name, dataset,
+                         fmt::join(info.shape, "x")));
+    }
+  }
+}
+
+void check_optimizer(const config::Experiment& experiment, config::Findings& findings) {
+  if (!findings.are_readable({"optimizer", "training"})) return;
+  const auto& name = experiment.optimizer.component.name;
+  const auto num_micro_steps = experiment.training.accumulation_steps;
+  const auto optimizer = optim::optimizer_registry().make(experiment.optimizer.component, {});
+  if (!optimizer->needs_second_pass() || num_micro_steps == 1) return;
+  findings.refuse("optimizer.name", fmt::format("{} processes each batch twice, so it cannot accumulate {} micro-steps; set "
+                                                "training.accumulation_steps: 1",
+                                                name, num_micro_steps));
+}
+
+// A warm-up beside a schedule with its own, reduce_on_plateau without validations, and milestones after the end of training.
+void check_lr_schedule(const config::Experiment& experiment, config::Findings& findings) {
+  const auto& section = experiment.lr_scheduler;
+  if (!findings.are_readable({"lr_scheduler"})) return;
+  const auto traits = optim::traits_of(section.component);
+  const char* key = section.warmup.epochs > 0 ? "warmup_epochs" : "warmup_steps";
+  if (traits.has_own_warmup && (section.warmup.epochs > 0 || section.warmup.steps > 0)) {
+    findings.refuse(fmt::format("lr_scheduler.{}", key),
+                    fmt::format("{} has a warm-up of its own; remove this key", section.component.name));
+  }
+  if (findings.are_readable({"validation"}) && traits.needs_validations && experiment.validation.is_off()) {
+    findings.refuse("lr_scheduler.name", fmt::format("{} needs validations, but validation.every_epochs and validation.every_steps are "
+                                                     "null; set one of them, or choose another schedule",
+                                                     section.component.name));
+  }
+  const auto& epochs = experiment.training.epochs;
+  if (findings.are_readable({"training"}) && epochs && traits.last_drop >= static_cast<double>(*epochs)) {
+    findings.warn("lr_scheduler.milestones",
+                  fmt::format("epoch {} is not reached in a training of {}", traits.last_drop, counted(*epochs, "epoch")));
+  }
+}
+
+}  // namespace
+
+void check_components(config::Experiment& experiment, config::Findings& findings) {
+  check_components(experiment, findings, [&] { return datasets::dataset_registry().make(experiment.dataset.component); });
+}
+
+void check_components(config::Experiment& experiment, config::Findings& findings,
+                      const std::function<data::DatasetFactory()>& make_dataset) {
+  if (findings.are_readable({"runtime"})) {
+    const auto refusal = device::refusal_of_allocator(experiment.runtime.cuda_allocator);
+    if (!refusal.empty()) findings.refuse("runtime.cuda_allocator", refusal);
+  }
+  complete_task(experiment, findings);
+  check_lr_schedule(experiment, findings);
+  check_optimizer(experiment, findings);
+  if (!findings.are_consistent({"dataset"})) return;
+  const auto dataset = make_dataset();
+  if (!experiment.dataset.stage_to.empty() && !dataset.locate) {
+    findings.refuse("dataset.stage_to",
+                    fmt::format("{} has no folder of its own that could be copied; leave this key out", experiment.dataset.component.name));
+  }
+  complete_experiment(experiment, dataset, findings);
+  if (!findings.are_consistent({"dataset"})) return;
+  const bool has_model = findings.are_consistent({"model"});
+  const auto* model = has_model ? dynamic_cast<const models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
+  auto info = dataset.info;
+  // Compared once the data set is opened (run/session/build.cpp).
+  if (info.num_classes == data::kUnknownClasses && has_model) info.num_classes = model->num_outputs();
+  if (info.num_classes == 1)
+    findings.warn("dataset.name", fmt::format("{} has one class, so that there is nothing to learn", experiment.dataset.component.name));
+  if (const auto text = datasets::describe_look_alikes(info.class_names); !text.empty()) findings.warn("dataset.name", text);
+  if (info.num_classes != data::kUnknownClasses) check_task(experiment, info, findings);
+  check_views(experiment, info, findings);
+  check_batch_transforms(experiment, info, findings);
+  check_sampler(experiment, info, findings);
+  const char* const train_key = "dataset.train_transforms";
+  const char* const validation_key = "dataset.validation_transforms";
+  const auto train_shape = check_transforms(train_key, experiment.dataset.train_transforms, info, findings);
+  const auto validation_shape = check_transforms(validation_key, experiment.dataset.validation_transforms, info, findings);
+  if (!has_model) return;
+  check_outputs(experiment, *model, info, findings);
+  const bool fits = !train_shape || check_inputs(experiment, *model, *train_shape, train_key, findings);
+  if (fits && validation_shape) check_inputs(experiment, *model, *validation_shape, validation_key, findings);
+}
+
+namespace {
+
+// Of a training set without a validation set.
+constexpr double kHeldOut = 0.1;
+
+std::vector<ComponentConfig> read_transforms(const std::string& yaml, const std::string& dataset) {
+  return config::read_components(yaml, "the default transforms of " + dataset, data::transform_registry());
+}
+
+void complete_dataset(config::Experiment& experiment, const data::DatasetFactory& factory, const config::Findings& findings) {
+  auto& section = experiment.dataset;
+  const auto& defaults = factory.default_transforms;
+  const auto& name = section.component.name;
+  if (!findings.is_given("dataset.train_transforms")) section.train_transforms = read_transforms(defaults.train, name);
+  if (!findings.is_given("dataset.validation_transforms")) section.validation_transforms = read_transforms(defaults.validation, name);
+  const bool is_known = factory.missing.empty();
+  if (!section.validation_split.value && is_known) {
+    section.validation_split.value = factory.has_validation || experiment.validation.is_off() ? 0 : kHeldOut;
+  }
+}
+
+}  // namespace
+
+void complete_task(config::Experiment& experiment, const config::Findings& findings) {
+  if (findings.is_given("task.name") || !findings.are_readable({"loss"})) return;
+  const auto loss = nn::loss_registry().make(experiment.loss.component);
+  experiment.task.component = task::task_registry().configure(task::default_task(*loss));
+}
+
+void complete_experiment(config::Experiment& experiment, const data::DatasetFactory& dataset, config::Findings& findings) {
+  complete_dataset(experiment, dataset, findings);
+  if (!findings.are_consistent({"model"})) return;
+  auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
+  const auto& info = dataset.info;
+  if (info.shape.size() == 3) model.set_num_channels(info.shape.front());
+  if (!model.takes_num_outputs()) return;
+  if (info.num_classes == data::kUnknownClasses) {
+    findings.refuse("dataset." + dataset.missing_key, dataset.missing);
+  } else {
+    model.set_num_outputs(info.num_classes > 0 ? info.num_classes : info.num_targets);
+  }
+}
+
+void adapt_to_earlier_version(config::Experiment& experiment) {
+  auto& section = experiment.dataset;
+  const bool holds_out = section.validation_split.value.value_or(0) > 0;
+  if (holds_out && config::find_value(experiment.tree, "dataset.stratify") == nullptr) section.stratify = false;
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,289 @@
+#include "run/session/evaluation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/signal.h"
+#include "base/text.h"
+#include "config/load.h"
+#include "datasets/csv.h"
+#include "datasets/image_folder.h"
+#include "datasets/lmdb.h"
+#include "datasets/lmdb_format.h"
+#include "datasets/look_alike.h"
+#include "distributed/stop_consensus.h"
+#include "run/session/build.h"
+#include "run/session/check.h"
+#include "run/session/registries.h"
+#include "run/session/resume.h"
+#include "run/session/shared_samples.h"
+#include "train/engine/evaluator.h"
+#include "trainer/error.h"
+
+namespace trainer::session {
+namespace {
+
+// Only its `validation` is set.
+engine::Data open_data(RankContext& context, const std::optional<EvaluationData>& evaluated, const engine::Network& network) {
+  const auto& experiment = context.experiment();
+  const auto& ranks = context.ranks();
+  engine::Data data;
+  open_together(context, data, [&] { data.validation = open_split(experiment, evaluated->dataset, evaluated->split, context.logger()); });
+  context.barrier().on_all_ranks([&] { add_validation_batches(experiment, network.placement, ranks, context.logger(), data.validation); });
+  return data;
+}
+
+}  // namespace
+
+std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request) {
+  const auto& ranks = context.ranks();
+  context.begin_run("");
+  engine::Network network;
+  context.barrier().on_all_ranks([&] {
+    network = build_network(context.experiment(), context.placement(), ranks);
+    file.load_weights(request.averaged, *network.model);
+  });
+  std::optional<EvaluationData> evaluated;
+  context.barrier().on_all_ranks([&] {
+    if (ranks.reads_data()) evaluated = find_evaluation_data(context.experiment(), file, request);
+  });
+  if (context.rank() == 0 && !evaluated->note.empty()) context.logger().warn("{}", evaluated->note);
+  auto data = open_data(context, evaluated, network);
+  auto& samples = data.validation;
+  context.barrier().on_rank0([&] {
+    if (const auto trained = file.class_names(); !trained.empty()) {
+      check_class_names(file.path(), trained, samples.info.class_names, "evaluate data with the classes of its training");
+    }
+    return std::string();
+  });
+  try {
+    distributed::StopConsensus stop_consensus(ranks.control);
+    auto measured = engine::evaluate_model(network, ranks, samples, context.experiment().validation.tta,
+                                           [&] { return stop_consensus.any_requested(stop_signal() != 0); });
+    stop_consensus.finish();
+    if (!measured) return std::nullopt;
+    return EvaluationResult{.measured = std::move(*measured),
+                            .class_names = samples.info.class_names,
+                            .is_image = samples.info.is_image,
+                            .is_all = evaluated && evaluated->is_all,
+                            .name = evaluated ? evaluated->name : ""};
+  } catch (const std::exception& error) {
+    context.end_failed_gpu(error);
+    throw;
+  }
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using data::DatasetFactory;
+using data::Split;
+
+// A data set whose labels are those of the classes with the same names among others.
+class Relabelled : public data::Dataset {
+ public:
+  // `labels`: the new label of each of its own.
+  Relabelled(std::unique_ptr<data::Dataset> dataset, data::DatasetInfo info, std::vector<int64_t> labels)
+      : dataset_(std::move(dataset)), info_(std::move(info)), labels_(std::move(labels)) {}
+
+  const data::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return dataset_->size(); }
+  data::Sample read(int64_t index, data::Scratch& scratch) const override {
+    auto sample = dataset_->read(index, scratch);
+    sample.target.label = relabel(sample.target.label);
+    return sample;
+  }
+  int64_t label(int64_t index) const override { return relabel(dataset_->label(index)); }
+  void check(int64_t index) const override { dataset_->check(index); }
+  std::string name(int64_t index) const override { return dataset_->name(index); }
+  void list(const std::function<void(const ListedSample&)>& use) const override {
+    dataset_->list([&](ListedSample sample) {
+      sample.label = relabel(sample.label);
+      use(sample);
+    });
+  }
+  void prefetch(int64_t index) const override { dataset_->prefetch(index); }
+
+ private:
+  // A label of no class, in a damaged file, stays one.
+  int64_t relabel(int64_t label) const {
+    return label >= 0 && label < static_cast<int64_t>(labels_.size()) ? labels_[static_cast<size_t>(label)] : -1;
+  }
+
+  std::unique_ptr<data::Dataset> dataset_;
+  data::DatasetInfo info_;
+  std::vector<int64_t> labels_;
+};
+
+// The index among `trained` of each of the names.
+std::vector<int64_t> labels_of(const std::vector<std::string>& names, const std::vector<std::string>& trained, const std::string& file) {
+  std::vector<int64_t> labels;
+  for (const auto& name : names) {
+    const auto found = std::ranges::find(trained, name);
+    if (found == trained.end()) {
+      throw UsageError(
+          fmt::format("{}: the data to evaluate has the class \"{}\", which its network was not trained on; rename that class, or leave "
+                      "its images out{}",
+                      file, name, datasets::look_alike_hint(name, trained)));
+    }
+    labels.push_back(found - trained.begin());
+  }
+  return labels;
+}
+
+DatasetFactory with_classes_of(const NetworkFile& file, DatasetFactory dataset) {
+  const auto trained = file.class_names();
+  const auto info = dataset.info;
+  if (trained.empty() || info.class_names.empty() || info.class_names == trained) return dataset;
+  dataset.info.class_names = trained;
+  dataset.info.num_classes = static_cast<int64_t>(trained.size());
+  dataset.open = [open = dataset.open, info = dataset.info, labels = labels_of(info.class_names, trained, file.path())](
+                     Split split, Logger& logger) { return std::make_unique<Relabelled>(open(split, logger), info, labels); };
+  return dataset;
+}
+
+DatasetFactory make_dataset(const config::Experiment& experiment, const NetworkFile& file) {
+  return with_classes_of(file, datasets::dataset_registry().make(experiment.dataset.component));
+}
+
+// Folders of a data set that are no classes.
+void refuse_split_folders(const fs::path& folder, const std::vector<std::string>& trained) {
+  for (const char* name : {"val", "valid", "validation", "test"}) {
+    const bool is_class = std::ranges::find(trained, name) != trained.end();
+    if (is_class || fs::is_directory(folder / "train") || !fs::is_directory(folder / name)) continue;
+    throw UsageError(fmt::format("--data {0}: its folder {1} is not one of the classes; to evaluate that folder, give --data {2}",
+                                 folder.string(), name, (folder / name).string()));
+  }
+}
+
+ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const std::vector<std::string>& trained) {
+  const auto& registry = datasets::dataset_registry();
+  // It becomes a key of the experiment.
+  if (!is_utf8(data.string())) throw UsageError(fmt::format("--data {}: the name is not text in UTF-8; rename it", data.string()));
+  if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such file or folder", data.string()));
+  if (!fs::is_directory(data)) {
+    auto component = registry.configure("csv");
+    auto& options = dynamic_cast<datasets::CsvOptions&>(*component.options);
+    options.train = data.string();
+    if (const auto* csv = dynamic_cast<const datasets::CsvOptions*>(of_training.options.get())) options.root = csv->root;
+    return component;
+  }
+  if (fs::exists(data / datasets::kPackedTrain / "data.mdb")) {
+    auto component = registry.configure("lmdb");
+    dynamic_cast<datasets::LmdbOptions&>(*component.options).root = data.string();
+    return component;
+  }
+  if (fs::exists(data / "data.mdb")) {
+    throw UsageError(fmt::format(
+        "--data {}: this is one part of a packed data set; give the folder that holds it, and --split train or --split validation",
+        data.string()));
+  }
+  refuse_split_folders(data, trained);
+  auto component = registry.configure("image_folder");
+  dynamic_cast<datasets::ImageFolderOptions&>(*component.options).root = data.string();
+  return component;
+}
+
+// The resolved keys of the section `dataset`.
+Node dataset_keys(config::Experiment experiment) {
+  return config::parse_yaml(config::to_yaml(experiment, all_registries()), "").find("dataset")->value;
+}
+
+// The file or folder that tells what the samples of a split are; empty: the data set has none.
+fs::path place_of(const Node& keys, Split split) {
+  for (const char* key : {split == Split::kTrain ? "train" : "validation", "root"}) {
+    const auto* member = keys.find(key);
+    if (member != nullptr && !member->value.text.empty()) return member->value.text;
+  }
+  return "";
+}
+
+bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
+  const auto keys_a = dataset_keys(a);
+  const auto keys_b = dataset_keys(b);
+  const auto is_same_place = [&](Split split) {
+    const auto place_a = place_of(keys_a, split);
+    const auto place_b = place_of(keys_b, split);
+    std::error_code missing;
+    return place_a == place_b || fs::equivalent(place_a, place_b, missing);
+  };
+  return a.dataset.component.name == b.dataset.component.name && is_same_place(Split::kTrain) && is_same_place(Split::kValidation);
+}
+
+// Not completed from its data set.
+config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request) {
+  auto registries = all_registries();
+  registries.check = {};
+  try {
+    if (file.has_experiment()) return file.load_experiment(fs::path(), {}, registries);
+  } catch (const UsageError&) {
+    // Of another version of this program; then request.config is given in its place.
+    if (request.config.empty()) throw;
+  }
+  return file.load_experiment(request.config, {}, registries);
+}
+
+bool is_on_command_line(const config::Experiment& experiment, const std::string& key) {
+  const auto* value = config::find_value(experiment.tree, key);
+  return value != nullptr && value->position.source == "command line";
+}
+
+// Before the experiment is completed from its data set.
+void choose_data(config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request) {
+  auto& section = experiment.dataset;
+  if (!request.data.empty()) {
+    for (const char* key : {"dataset.name", "dataset.root", "dataset.train", "dataset.validation", "dataset.validation_split"}) {
+      if (!is_on_command_line(experiment, key)) continue;
+      throw UsageError(fmt::format("{}: --data {} takes the place of this key; give one of the two", key, request.data.string()));
+    }
+    section.component = component_of(request.data, section.component, file.class_names());
+    section.validation_split.value = 0;
+    return;
+  }
+  if (section.validation_split.value && is_on_command_line(experiment, "dataset.validation_split")) return;
+  if (!are_same_data(experiment, experiment_of_training(file, request))) section.validation_split.value = 0;
+}
+
+}  // namespace
+
+config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequest& request, int rank,
+                                   const config::Registries& registries) {
+  auto checked = registries;
+  checked.check = [&](config::Experiment& experiment, config::Findings& findings) {
+    if (request.tta) experiment.validation.tta = *request.tta;
+    if (rank > 0 && experiment.dataset.distribution != engine::Distribution::kLocal) return;
+    if (findings.are_consistent({"dataset"})) choose_data(experiment, file, request);
+    check_components(experiment, findings, [&] { return make_dataset(experiment, file); });
+  };
+  return file.load_experiment(request.config, request.overrides, checked);
+}
+
+EvaluationData find_evaluation_data(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request) {
+  EvaluationData data{.dataset = make_dataset(experiment, file), .split = request.split.value_or(Split::kValidation)};
+  const auto training = experiment_of_training(file, request);
+  const bool is_other = !request.data.empty() || !are_same_data(experiment, training);
+  const bool has_validation = data.dataset.has_validation || !data.dataset.missing.empty();
+  const bool holds_out = experiment.dataset.validation_split.value.value_or(0) > 0;
+  if (!request.data.empty() && !request.split && has_validation && data.dataset.missing.empty()) {
+    throw UsageError(
+        fmt::format("--data {}: it holds images for training and for validation; choose with --split train or --split validation",
+                    request.data.string()));
+  }
+  data.is_all = is_other && !holds_out && !has_validation;
+  if (data.is_all) data.split = Split::kTrain;
+  const auto place = place_of(dataset_keys(experiment), data.split).string();
+  data.name = data.is_all
+                  ? place
+                  : fmt::format("the {} set{}", data.split == Split::kTrain ? "training" : "validation", is_other ? " of " + place : "");
+  const auto held_out_in_training = training.dataset.validation_split.value;
+  if (data.is_all && request.data.empty() && held_out_in_training.value_or(1) > 0) {
+    data.note = fmt::format(
+        "{} is not the data of the training, so that all of its images are evaluated and nothing is held out; to evaluate what a training "
+        "there would hold out, set dataset.validation_split={}",
+        place, held_out_in_training.value_or(0.1));
+  }
+  return data;
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,149 @@
+#include "run/session/network_file.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "config/load.h"
+#include "data/pipeline.h"
+#include "datasets/registry.h"
+#include "run/run_directory.h"
+#include "run/session/check.h"
+#include "run/session/registries.h"
+#include "train/engine/init_from.h"
+#include "train/engine/run_state.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
+#include "trainer/model.h"
+#include "trainer/state.h"
+
+namespace trainer::session {
+std::filesystem::path find_in_run(const std::filesystem::path& folder,
+                                  const std::function<std::filesystem::path(const std::filesystem::path& place)>& find) {
+  for (const auto& place : {run::RunDirectory::checkpoint_folder_of(folder), folder}) {
+    if (auto found = find(place); !found.empty()) return found;
+  }
+  return {};
+}
+
+std::filesystem::path checkpoint_of(const std::filesystem::path& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(path, unreadable)) return path;
+  const auto file = find_in_run(path, [&](const std::filesystem::path& place) {
+    for (const char* name : {"best.pt", "last.pt"}) {
+      if (std::filesystem::is_regular_file(place / name, unreadable)) return place / name;
+    }
+    return std::filesystem::path();
+  });
+  if (file.empty()) throw CheckpointError(fmt::format("{}: {}", path.string(), kHoldsNoCheckpoint));
+  return file;
+}
+
+NetworkFile::NetworkFile(const std::filesystem::path& path) : path_(checkpoint_of(path).string()), tree_(checkpoint::load(path_)) {}
+
+bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find("config").has_value(); }
+
+config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const {
+  const auto text = state::View(tree_, path_).at("config").text();
+  auto experiment = load_without_plugins(text, path_ + ": config", overrides, registries);
+  adapt_to_earlier_version(experiment);
+  experiment.model.init_from.clear();
+  return experiment;
+}
+
+config::Experiment NetworkFile::load_experiment(const std::filesystem::path& config, const std::vector<std::string>& overrides,
+                                                const config::Registries& registries) const {
+  if (config.empty() && !has_experiment()) {
+    throw UsageError(
+        fmt::format("{}: it holds weights without their experiment; give the experiment file of the network with --config FILE", path_));
+  }
+  if (config.empty()) return load_experiment(overrides, registries);
+  auto experiment = config::load(config, overrides, registries);
+  experiment.model.init_from.clear();
+  return experiment;
+}
+
+std::vector<std::string> NetworkFile::class_names() const {
+  std::vector<std::string> names;
+  const auto stored = state::View(tree_, path_).find("class_names");
+  if (!stored) return names;
+  for (const auto& name : stored->elements()) names.push_back(name.text());
+  return names;
+}
+
+std::vector<int64_t> NetworkFile::sample_shape() const {
+  std::vector<int64_t> shape;
+  const auto stored = state::View(tree_, path_).find("sample_shape");
+  if (!stored) return shape;
+  for (const auto& length : stored->elements()) shape.push_back(length.integer());
+  return shape;
+}
+
+std::optional<NetworkFile::Progress> NetworkFile::progress() const {
+  const state::View file(tree_, path_);
+  if (!file.find("step") || !file.find("epoch") || !file.find("samples_in_epoch")) return std::nullopt;
+  const engine::Progress progress{
+      .epoch = file.at("epoch").integer(), .step = file.at("step").integer(), .samples_in_epoch = file.at("samples_in_epoch").integer()};
+  return Progress{.epoch = progress.epoch_of_step(), .step = progress.step};
+}
+
+void NetworkFile::load_weights(bool averaged, torch::nn::Module& model) const {
+  if (!averaged) return engine::load_weights(tree_, path_, model);
+  const state::View file(tree_, path_);
+  const auto from = file.find("ema");
+  if (!from) file.fail("holds no averaged parameters, as checkpoints of a run with training.ema do; omit --ema");
+  if (from->is_none()) from->fail("holds no averaged parameters; train with training.ema, or omit --ema");
+  state::Dict weights;
+  for (const auto& key : from->keys()) {
+    if (key != state::Key("n_averaged")) weights.add(key, from->at(key).tensor());
+  }
+  engine::load_weights(weights, path_, model);
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const Node& node) {
+  using Kind = Node::Kind;
+  Json json;
+  if (node.kind == Kind::kList) {
+    json = Json::array();
+    for (const auto& item : node.items) json.push_back(to_json(item));
+  } else if (node.kind == Kind::kMap) {
+    json = Json::object();
+    for (const auto& member : node.members) json[member.name] = to_json(member.value);
+  } else if (node.kind == Kind::kScalar) {
+    // Numbers and truth values are spelled alike; all else is text.
+    json = node.quoted ? Json(Json::value_t::discarded) : Json::parse(node.text, nullptr, /*allow_exceptions=*/false);
+    if (json.is_discarded()) json = node.text;
+  }
+  return json;
+}
+
+}  // namespace
+
+data::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file) {
+  auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+  if (const auto names = file.class_names(); !names.empty()) info.class_names = names;
+  if (const auto shape = file.sample_shape(); !shape.empty()) info.shape = shape;
+  const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
+  if (info.num_classes != 0) info.num_classes = model.num_outputs();
+  if (static_cast<int64_t>(info.class_names.size()) != info.num_classes) info.class_names.clear();
+  return info;
+}
+
+std::string describe_network(config::Experiment& experiment, const NetworkFile& file) {
+  const auto info = samples_of(experiment, file);
+  const auto tree = config::parse_yaml(config::to_yaml(experiment, all_registries()), file.path());
+  const auto& transforms = tree.find("dataset")->value.find("validation_transforms")->value;
+  const Json description = {
+      {"model", experiment.model.component.name},
+      {"class_names", info.class_names},
+      {"input_shape", data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()},
+      {"transforms", to_json(transforms)},
+  };
+  return description.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace trainer::session

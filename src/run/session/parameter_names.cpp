@@ -1,0 +1,124 @@
+#include "run/session/parameter_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "checkpoint/state/names.h"
+#include "nn/batch_norm.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
+
+namespace trainer::session {
+namespace {
+
+// The part of a name before the first dot.
+std::string outermost(const std::string& name) { return name.substr(0, name.find('.')); }
+
+class NameCheck {
+ public:
+  NameCheck(const config::Experiment& experiment, const models::Model& model) : experiment_(experiment) {
+    for (const auto& item : model.named_modules("", /*include_self=*/false)) layers_.insert(item.key());
+    for (const auto& item : model.named_parameters()) {
+      const auto& name = item.key();
+      parameters_.push_back(name);
+      for (auto end = name.find('.'); end != std::string::npos; end = name.find('.', end + 1)) add_known(name.substr(0, end));
+      add_known(name);
+    }
+  }
+
+  // Reports all that is wrong.
+  void run() {
+    check_names("model.freeze", experiment_.model.freeze);
+    const auto& groups = experiment_.optimizer.groups;
+    for (size_t i = 0; i < groups.size(); ++i) check_names(fmt::format("optimizer.groups[{}].parameters", i), groups[i].parameters);
+    if (problems_.empty()) check_rest();
+    if (!problems_.empty()) throw UsageError(join(problems_, "\n"));
+  }
+
+ private:
+  void add_known(const std::string& name) {
+    if (std::ranges::find(known_, name) == known_.end()) known_.push_back(name);
+  }
+
+  void refuse(const std::string& key, const std::string& text) { problems_.push_back(experiment_.place_of(key) + ": " + text); }
+
+  void check_names(const std::string& key, const std::vector<std::string>& names) {
+    const auto& network = experiment_.model.component.name;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto& name = names[i];
+      if (std::ranges::find(known_, name) != known_.end()) continue;
+      const auto path = fmt::format("{}[{}]", key, i);
+      if (layers_.contains(name)) {
+        refuse(path, fmt::format("the layer \"{}\" of the network {} has no parameters; remove it", name, network));
+      } else {
+        refuse(path, fmt::format("the network {} has neither a layer nor a parameter \"{}\"; {}", network, name, suggestion(name)));
+      }
+    }
+  }
+
+  std::string suggestion(const std::string& name) const {
+    const auto nearest = nearest_name(name, known_);
+    if (!nearest.empty()) return fmt::format("did you mean \"{}\"?", nearest);
+    std::vector<std::string> layers;
+    for (const auto& known : known_) {
+      if (known.find('.') == std::string::npos) layers.push_back(known);
+    }
+    return "its outermost names are " + join(layers, ", ");
+  }
+
+  // What is left to train, and in which groups.
+  void check_rest() {
+    const auto& groups = experiment_.optimizer.groups;
+    std::vector<bool> is_used(groups.size());
+    bool is_any_trained = false;
+    for (const auto& name : parameters_) {
+      if (state::is_in(name, experiment_.model.freeze)) continue;
+      is_any_trained = true;
+      const auto group = std::ranges::find_if(groups, [&](const auto& candidate) { return state::is_in(name, candidate.parameters); });
+      if (group != groups.end()) is_used[static_cast<size_t>(group - groups.begin())] = true;
+    }
+    if (!is_any_trained) {
+      refuse("model.freeze",
+             fmt::format("every parameter of the network {} is frozen, so that there is nothing to train; leave out at least "
+                         "the last layer, \"{}\"",
+                         experiment_.model.component.name, outermost(parameters_.back())));
+      return;
+    }
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (is_used[i]) continue;
+      refuse(fmt::format("optimizer.groups[{}].parameters", i),
+             "all of these are frozen (model.freeze) or belong to an item before this one; remove this item");
+    }
+  }
+
+  const config::Experiment& experiment_;
+  std::set<std::string> layers_;
+  std::vector<std::string> parameters_;
+  std::vector<std::string> known_;  // parameters, and layers that have some
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+void freeze(const config::Experiment& experiment, models::Model& model) {
+  NameCheck(experiment, model).run();
+  const auto& names = experiment.model.freeze;
+  for (auto& item : model.named_parameters()) {
+    if (state::is_in(item.key(), names)) item.value().requires_grad_(false);
+  }
+  for (const auto& item : model.named_modules("", /*include_self=*/false)) {
+    if (!state::is_in(item.key(), names)) continue;
+    if (auto* layer = dynamic_cast<nn::BatchNorm2d*>(item.value().get())) layer->freeze_statistics();
+    if (nn::is_libtorch_batch_norm(*item.value())) {
+      throw UsageError(
+          fmt::format("{}: \"{}\" is a batch normalisation of LibTorch, whose running statistics cannot be frozen; make it with "
+                      "BuildContext::norm, or name only other layers",
+                      experiment.place_of("model.freeze"), item.key()));
+    }
+  }
+}
+
+}  // namespace trainer::session

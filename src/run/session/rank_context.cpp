@@ -1,0 +1,307 @@
+#include "run/session/rank_context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "base/exit_status.h"
+#include "base/text.h"
+#include "checkpoint/store.h"
+#include "config/base_files.h"
+#include "config/compare.h"
+#include "device/allocators.h"
+#include "distributed/secret.h"
+#include "launch/world/host_resources.h"
+#include "launch/world/other_processes.h"
+#include "launch/world/slurm.h"
+#include "run/session/build.h"
+#include "run/session/check.h"
+#include "run/session/registries.h"
+#include "run/session/version.h"
+#include "train/engine/parts.h"
+#include "trainer/error.h"
+
+namespace trainer::session {
+namespace {
+
+// The number of GPUs that Slurm has given the tasks of this host; empty on the CPU and for all but one task of the host.
+std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const config::Experiment& experiment) {
+  const bool checks = rank_env.local_rank == 0 && experiment.runtime.device != device::DeviceChoice::kCpu;
+  return checks ? rank_env.slurm_gpus : std::nullopt;
+}
+
+void check_slurm_gpus(const world::RankEnv& rank_env, const config::Experiment& experiment, Logger& logger) {
+  const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
+  if (!num_gpus) return;
+  // With gloo, several ranks can use the one GPU that all of them see.
+  const bool may_share = *num_gpus == 1 && experiment.distributed.backend == distributed::BackendChoice::kGloo;
+  const auto refusal = world::too_few_gpus(rank_env.local_world_size, *num_gpus);
+  if (!refusal.empty() && !may_share) throw UsageError(refusal);
+  if (const auto warning = world::idle_gpus(rank_env.local_world_size, *num_gpus); !warning.empty()) logger.warn("{}", warning);
+}
+
+void warn_of_hidden_gpus(const world::RankEnv& rank_env, const config::Experiment& experiment, Logger& logger) {
+  const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
+  if (!num_gpus || *num_gpus == 0) return;
+  logger.warn(
+      "Slurm has given this node {} (SLURM_GPUS_ON_NODE), but this program sees none on {} and trains on the CPU; start containers "
+      "with their option for GPUs, such as apptainer's --nv",
+      counted(*num_gpus, "GPU"), world::host_name());
+}
+
+// Throws UsageError if two ranks have the same GPU.
+void refuse_shared_gpus(const std::vector<distributed::RankInfo>& ranks) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const bool same = !ranks[i].pci_bus_id.empty() && ranks[i].pci_bus_id == ranks[j].pci_bus_id && ranks[i].host == ranks[j].host;
+      if (!same) continue;
+      throw UsageError(
+          fmt::format("ranks {} and {} have the same GPU {} on {}, which NCCL does not support; start one process per GPU, or set "
+                      "distributed.backend: gloo",
+                      j, i, ranks[i].pci_bus_id, ranks[i].host));
+    }
+  }
+}
+
+// Other runs do not change the default number of threads: it would then depend on the time of the start. To be called on one rank of each
+// host.
+void report_other_runs(const std::vector<distributed::RankInfo>& ranks, int num_threads, Logger& logger) {
+  std::vector<int64_t> own;
+  for (const auto& rank : ranks) own.push_back(rank.process_id);
+  const auto text = world::describe_other_runs(world::processes_of_other_runs(own), num_threads);
+  if (!text.empty()) logger.info("{}", text);
+}
+
+// To be called on one rank of each host.
+void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks, int rank, Logger& logger) {
+  const auto& mine = ranks[static_cast<size_t>(rank)];
+  const auto has_gpu_here = [&](const distributed::RankInfo& row) { return row.host == mine.host && !row.pci_bus_id.empty(); };
+  if (mine.pci_bus_id.empty() || std::ranges::count_if(ranks, has_gpu_here) < 2) return;
+  const auto text = world::describe_small_shared_memory();
+  if (!text.empty()) logger.warn("{}", text);
+}
+
+// On ranks other than 0, which may not see the data set: its check completes the experiment from the data set.
+void check_unless_read_elsewhere(config::Experiment& experiment, config::Findings& findings) {
+  if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
+}
+
+config::Registries registries_without_check() {
+  auto registries = all_registries();
+  registries.check = {};
+  return registries;
+}
+
+// The resolved file without what follows from the data set, which not all ranks may see.
+std::string text_without_data(const config::Experiment& experiment) {
+  const auto registries = registries_without_check();
+  auto as_given = config::load_text(config::to_yaml(experiment.tree), "", {}, registries);
+  return config::to_yaml(as_given, registries);
+}
+
+}  // namespace
+
+RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source, const Adapt& adapt)
+    : RankContext(process, [&](const config::Registries& registries) {
+        if (process.rank_env().world_size > 1 && source.file == config::kStandardInput) {
+          throw UsageError("--config -: several processes cannot share the standard input; write the experiment to a file");
+        }
+        auto experiment = config::load(source.file, source.overrides, registries);
+        if (adapt) adapt(experiment);
+        return experiment;
+      }) {}
+
+RankContext::RankContext(RankProcess& process, const Load& load) : process_(&process), logger_(process.logger()) {
+  const auto& rank_env = process.rank_env();
+  distributed::Problem problem;
+  auto secret = rank_env.secret;
+  try {
+    auto registries = all_registries();
+    if (rank_env.rank > 0) registries.check = check_unless_read_elsewhere;
+    experiment_ = load(registries);
+    config_text_ = config::to_yaml(experiment_, registries);
+    const auto& file = experiment_.distributed.secret_file;
+    if (rank_env.world_size > 1 && !file.empty()) secret = distributed::read_secret_file(file, *logger_);
+  } catch (const Error& error) {
+    if (rank_env.world_size == 1) throw;
+    problem = {error.what(), static_cast<int>(error.exit_code())};
+  }
+  const auto& section = experiment_.distributed;
+  process.set_hang_limit(std::chrono::seconds(section.hang_seconds));
+  const auto point = world::rendezvous_address(rank_env, section.init_method);
+  distributed::Meeting meeting{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
+  if (point.kind != world::RendezvousAddress::Kind::kAlone) {
+    logger_->info("{}", rank_env.decision);
+    const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
+    distributed::Introduction mine{.rank = meeting.ranks.front(), .version = version, .problem = problem};
+    if (problem.text.empty()) {
+      mine.config = text_without_data(experiment_);
+      if (experiment_.dataset.distribution == engine::Distribution::kLocal) mine.config_with_data = config_text_;
+    }
+    const std::chrono::seconds timeout(section.timeout_seconds);
+    meeting = distributed::meet(rank_env, point, mine, secret, timeout, *logger_, [](const auto& of_rank0, const auto& of_other) {
+      return config::to_string(config::differences(config::parse_yaml(of_rank0, "rank 0"), config::parse_yaml(of_other, "another rank")));
+    });
+    barrier_ = {meeting.store, rank_env.rank, rank_env.world_size, timeout};
+    process.monitor().begin(meeting);
+  }
+  local_rank_ = meeting.local_rank;
+  if (experiment_.dataset.distribution != engine::Distribution::kLocal) take_experiment_of_rank0();
+  choose_placement_together(meeting);
+  barrier_.on_all_ranks([&] { make_groups(meeting); });
+}
+
+void RankContext::take_experiment_of_rank0() {
+  config_text_ = barrier_.on_rank0([&] { return config_text_; });
+  if (process_->rank_env().rank == 0) return;
+  auto tree = std::move(experiment_.tree);
+  // Rank 0 has checked it against the data set; what this rank sees in its place may be something else.
+  experiment_ = config::load_text(config_text_, "the configuration of rank 0", {}, registries_without_check());
+  experiment_.tree = std::move(tree);
+}
+
+RankContext::RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks)
+    : logger_(std::move(logger)), experiment_(std::move(experiment)), local_rank_(share.local_rank), ranks_(std::move(ranks)) {
+  choose_placement(share);
+}
+
+void RankContext::choose_placement(const device::HostShare& share) {
+  device::configure_cpu_allocator();
+  device::CudaAccess cuda;
+  if (experiment_.runtime.device != device::DeviceChoice::kCpu) cuda = device::open_cuda_module();
+  if (experiment_.runtime.device == device::DeviceChoice::kAuto && !cuda.refusal.empty()) {
+    logger_->warn("there is an NVIDIA driver, but training runs on the CPU: {}", cuda.refusal);
+  }
+  if (cuda.module != nullptr) device::apply_allocator(experiment_.runtime.cuda_allocator);
+  const auto options = placement_options(experiment_);
+  placement_ = device::choose_placement(options, share, cuda);
+  // Two loaders, and what writes checkpoints, watches other ranks and the like. OpenMP would end the process without naming the limit.
+  constexpr int64_t kOthers = 4;
+  world::check_threads(static_cast<int>(placement_.num_threads + 2 * experiment_.dataloader.num_workers + kOthers));
+  device::apply_placement(placement_, options);
+}
+
+void RankContext::choose_placement_together(distributed::Meeting& meeting) {
+  const auto& rank_env = process_->rank_env();
+  const auto infos = barrier_.gather([&] {
+    check_slurm_gpus(rank_env, experiment_, *logger_);
+    const auto threads = world::default_compute_threads(meeting.num_sharing_cpus);
+    choose_placement({.num_threads = threads.count, .local_rank = local_rank_});
+    if (placement_.device.is_cpu()) {
+      const auto by_key = fmt::format("{}: runtime.threads", counted(placement_.num_threads, "compute thread"));
+      threads_decision_ = experiment_.runtime.threads.value ? by_key : threads.decision;
+    }
+    if (placement_.cuda == nullptr) warn_of_hidden_gpus(rank_env, experiment_, *logger_);
+    auto& mine = meeting.ranks[static_cast<size_t>(rank_env.rank)];
+    mine.device = placement_.device.str();
+    if (placement_.cuda != nullptr) mine.pci_bus_id = placement_.cuda->pci_bus_id(placement_.device.index());
+    mine.num_threads = placement_.num_threads;
+    return nlohmann::json(mine).dump();
+  });
+  for (size_t rank = 0; rank < infos.size(); ++rank) meeting.ranks[rank] = nlohmann::json::parse(infos[rank]);
+  const bool chose_threads = placement_.device.is_cpu() && !experiment_.runtime.threads.value;
+  if (chose_threads && local_rank_ == 0) report_other_runs(meeting.ranks, placement_.num_threads, *logger_);
+}
+
+void RankContext::make_groups(const distributed::Meeting& meeting) {
+  const auto& section = experiment_.distributed;
+  const auto& rank_env = process_->rank_env();
+  if (section.backend != distributed::BackendChoice::kGloo) {
+    refuse_shared_gpus(meeting.ranks);
+    if (local_rank_ == 0) warn_of_small_shared_memory(meeting.ranks, rank_env.rank, *logger_);
+  }
+  const auto activity = process_->monitor().activity();
+  const distributed::GroupOptions options{.backend = section.backend,
+                                          .device = placement_.device,
+                                          .cuda = placement_.cuda,
+                                          .gloo_interface = rank_env.gloo_interface,
+                                          .gloo_address = meeting.address,
+                                          .timeout = std::chrono::seconds(section.timeout_seconds),
+                                          .activity = activity,
+                                          .ranks = meeting.ranks};
+  // One process needs no backend unless the configuration names one.
+  const bool needs_backend = meeting.store || section.backend != distributed::BackendChoice::kAuto;
+  const bool with_nccl = needs_backend && distributed::uses_nccl(options);
+  const auto start = std::chrono::steady_clock::now();
+  if (with_nccl) activity->enter(distributed::Phase::kConnect);
+  if (needs_backend) {
+    const auto store = meeting.group_store ? meeting.group_store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
+    groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
+  } else {
+    groups_ = std::make_unique<distributed::ProcessGroups>();
+  }
+  ranks_ = engine::make_ranks(*groups_, experiment_.distributed.sync_batch_norm);
+  ranks_.reading = make_reading_group(experiment_, *groups_);
+  ranks_.activity = activity;
+  ranks_.infos = meeting.ranks;
+  if (!with_nccl) return;
+  activity->enter(distributed::Phase::kStartUp);
+  logger_->info("NCCL has connected {} in {}", counted(rank_env.world_size, "GPU"),
+                format_duration(std::chrono::steady_clock::now() - start));
+  connection_watch_ = std::make_unique<supervision::ConnectionWatch>(
+      [this] { return groups_->connection_error(); },
+      [&monitor = process_->monitor()](const std::string& error) { monitor.leave_after_lost_connection(error); });
+}
+
+ExitCode RankContext::run(const std::function<ExitCode()>& work) {
+  auto& monitor = process_->monitor();
+  try {
+    const auto exit_code = work();
+    // Until all ranks have done their work, a rank that is lost is a failure; afterwards ranks end at different times.
+    ranks_.world->barrier();
+    monitor.end();
+    connection_watch_.reset();
+    try {
+      groups_->shutdown();
+    } catch (const PeerError&) {
+      // A rank was lost when nothing was left to do.
+    }
+    return exit_code;
+  } catch (const std::exception& error) {
+    if (!checkpoint_folder_) throw;
+    return end_failed(error);
+  }
+}
+
+void RankContext::end_failed_gpu(const std::exception& error) {
+  if (process_ != nullptr && placement_.cuda != nullptr) end_failed(error);
+}
+
+ExitCode RankContext::end_failed(const std::exception& error) {
+  auto& monitor = process_->monitor();
+  const auto exit_code = exit_code_of(error);
+  if (dynamic_cast<const AgreedError*>(&error) != nullptr) {
+    monitor.report(error.what(), exit_code);
+    // Exit together, because launchers report the first process that exits as the root cause.
+    try {
+      barrier_.on_all_ranks([] {});
+    } catch (const PeerError&) {
+      // The error that all ranks agreed on has been reported already.
+    }
+    monitor.end();
+  } else {
+    monitor.report(monitor.explain(error), exit_code);
+  }
+  const bool can_resume = exit_code == ExitCode::kFailure || exit_code == ExitCode::kPeer;
+  if (can_resume && checkpoint_folder_ && !checkpoint_folder_->empty()) {
+    const auto checkpoints = checkpoint::list_checkpoints(*checkpoint_folder_);
+    if (checkpoints.empty()) {
+      logger_->info("no checkpoint is saved yet: the same command starts again from the first step");
+    } else {
+      logger_->info("the same command resumes from {}", checkpoints.front().string());
+    }
+  }
+  if (process_->rank_env().world_size > 1 || placement_.cuda != nullptr) {
+    // The other ranks detect the failure when this process's connections close; destructors would wait for the other ranks first. And
+    // after an error of a GPU, freeing the memory that it used would fail in a destructor.
+    monitor.leave(exit_code);
+  }
+  monitor.end();
+  groups_->shutdown();
+  return exit_code;
+}
+
+}  // namespace trainer::session

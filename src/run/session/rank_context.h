@@ -1,0 +1,84 @@
+#pragma once
+// What a rank has before a session begins: the configuration, which is the same on all ranks, a device, and process groups.
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/load.h"
+#include "distributed/process_groups.h"
+#include "distributed/rendezvous.h"
+#include "distributed/startup_barrier.h"
+#include "distributed/supervision/watches.h"
+#include "run/session/rank_process.h"
+#include "train/engine/parts.h"
+
+namespace trainer::session {
+
+class RankContext {
+ public:
+  // Replaces members of a checked experiment by those that a command needs.
+  using Adapt = std::function<void(config::Experiment& experiment)>;
+  // Collective: loads the configuration, meets the other ranks, chooses the device and creates the process groups. A rank whose
+  // configuration is wrong meets the others too, so that one rank reports it and all end. From then on, `process` watches for failures of
+  // the other ranks. Throws the errors of config::load, distributed::meet and device::choose_placement.
+  RankContext(RankProcess& process, const config::ExperimentSource& source, const Adapt& adapt = {});
+  // The same with an experiment that `load` gives, whose errors are treated as those of config::load.
+  using Load = std::function<config::Experiment(const config::Registries& registries)>;
+  RankContext(RankProcess& process, const Load& load);
+  // For one process, or for ranks that have process groups already: only chooses the device.
+  RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks = {});
+  RankContext(const RankContext&) = delete;
+  RankContext& operator=(const RankContext&) = delete;
+
+  // Collective, on the context of a RankProcess: runs `work`, which destroys all that it creates, then shuts the process groups down.
+  // After begin_run(), an error is reported here and its exit code returned; if there are several ranks, a failed one ends its process
+  // immediately, because the others detect the failure by its closed connections.
+  // If the rank uses a GPU, `work` has to call end_failed_gpu() before it destroys anything.
+  ExitCode run(const std::function<ExitCode()>& work);
+  // On a rank that uses a GPU: reports the error and ends the process. Otherwise it has no effect.
+  void end_failed_gpu(const std::exception& error);
+  // The run has a log from now on, so that its errors are logged instead of being thrown to main. `checkpoint_folder`: on the rank that
+  // saves, else empty.
+  void begin_run(const std::filesystem::path& checkpoint_folder) { checkpoint_folder_ = checkpoint_folder; }
+
+  const config::Experiment& experiment() const { return experiment_; }
+  const std::string& config_text() const { return config_text_; }
+  const device::Placement& placement() const { return placement_; }
+  // One line: the number of threads that compute on the CPU, and what has decided it. Empty on a GPU and without a RankProcess.
+  const std::string& threads_decision() const { return threads_decision_; }
+  const engine::Ranks& ranks() const { return ranks_; }
+  // Of all ranks, by rank.
+  const std::vector<distributed::RankInfo>& rank_infos() const { return ranks_.infos; }
+  distributed::StartupBarrier& barrier() { return barrier_; }
+  int rank() const { return ranks_.world->rank(); }
+  // Among the ranks of this host.
+  int local_rank() const { return local_rank_; }
+  Logger& logger() const { return *logger_; }
+
+ private:
+  void choose_placement(const device::HostShare& share);
+  // Collective: ranks that do not read the data cannot complete the experiment (run/session/check.h).
+  void take_experiment_of_rank0();
+  void choose_placement_together(distributed::Meeting& meeting);
+  void make_groups(const distributed::Meeting& meeting);
+  ExitCode end_failed(const std::exception& error);
+
+  RankProcess* process_ = nullptr;
+  std::shared_ptr<Logger> logger_;
+  config::Experiment experiment_;
+  std::string config_text_;
+  distributed::StartupBarrier barrier_;
+  int local_rank_ = 0;
+  device::Placement placement_;
+  std::string threads_decision_;
+  std::unique_ptr<distributed::ProcessGroups> groups_;
+  std::unique_ptr<supervision::ConnectionWatch> connection_watch_;  // with NCCL
+  engine::Ranks ranks_;
+  std::optional<std::filesystem::path> checkpoint_folder_;  // set by begin_run()
+};
+
+}  // namespace trainer::session

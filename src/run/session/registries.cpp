@@ -1,0 +1,141 @@
+#include "run/session/registries.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "config/yaml.h"
+#include "data/batch_transforms/batch_transform.h"
+#include "data/samplers/sampler.h"
+#include "data/transforms/transform.h"
+#include "datasets/registry.h"
+#include "models/registry.h"
+#include "run/session/check.h"
+#include "train/optim/lr_scheduler.h"
+#include "train/optim/optimizer.h"
+#include "train/task/task.h"
+#include "trainer/error.h"
+#include "trainer/nn.h"
+#include "trainer/registry.h"
+
+// Declares the registries again.
+
+namespace trainer::session {
+namespace {
+
+config::MonitorChoices monitor_choices() {
+  const auto name = [](const std::string& metric) { return "validation/" + metric; };
+  config::MonitorChoices choices;
+  const auto columns = task::all_metrics().validation;
+  for (size_t i = 1; i < columns.size(); ++i) choices.names.push_back(name(columns[i].name));
+  choices.names.push_back(name(columns[0].name));
+  for (const auto& task : task::task_registry().names()) {
+    const auto metric = task::task_registry().make(task::task_registry().configure(task), nullptr)->default_metric();
+    choices.default_doc += fmt::format("{}{} for {}", choices.default_doc.empty() ? "" : ", ", name(metric), task);
+  }
+  return choices;
+}
+
+}  // namespace
+
+config::Registries all_registries() {
+  return {.models = models::model_registry(),
+          .datasets = datasets::dataset_registry(),
+          .transforms = data::transform_registry(),
+          .batch_transforms = data::batch_transform_registry(),
+          .tasks = task::task_registry(),
+          .losses = nn::loss_registry(),
+          .optimizers = optim::optimizer_registry(),
+          .lr_schedulers = optim::lr_scheduler_registry(),
+          .samplers = data::sampler_registry(),
+          .sinks = reporting::sink_registry(),
+          .monitor = monitor_choices,
+          .check = [](config::Experiment& experiment, config::Findings& findings) { check_components(experiment, findings); },
+          .load_plugin = load_plugin};
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What has to be equal in a plug-in: below 1.0, the third number of the version is not part of the interface.
+std::string interface_of(std::string_view version) {
+  const auto second = version.find('.', version.find('.') + 1);
+  const auto rest = version.find(' ');
+  return std::string(version.substr(0, second)) + (rest == std::string_view::npos ? "" : std::string(version.substr(rest)));
+}
+
+std::set<fs::path>& loaded_names() {
+  static std::set<fs::path> names;
+  return names;
+}
+
+template <class Function>
+Function function_of(void* library, const char* name) {
+  return reinterpret_cast<Function>(dlsym(library, name));
+}
+
+// Which of the plug-ins that an experiment names are not loaded, and how to load them; empty: none is missing.
+std::string describe_missing_plugins(const Node& experiment) {
+  const auto* plugins = experiment.find("plugins");
+  std::string options;
+  if (plugins == nullptr) return options;
+  for (const auto& plugin : plugins->value.items) {
+    if (!loaded_names().contains(fs::path(plugin.text).filename())) options += " --plugin " + plugin.text;
+  }
+  return options.empty() ? "" : "its plug-ins are loaded only if you name them: add" + options;
+}
+
+}  // namespace
+
+void load_plugin(const std::string& file) {
+  static std::set<void*> loaded;
+  std::error_code unreadable;
+  const bool exists = fs::exists(file, unreadable);
+  // It is never closed: components have functions in it.
+  void* const library = dlopen(exists ? fs::absolute(file).c_str() : file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const std::string reason = dlerror();
+    if (!exists && reason.starts_with(file + ": cannot open")) {
+      throw UsageError(
+          fmt::format("there is no plug-in \"{}\"{}; build it, or correct its path", file,
+                      file.find('/') == std::string::npos ? " in this folder, nor where the linker looks (LD_LIBRARY_PATH)" : ""));
+    }
+    throw UsageError(fmt::format("the plug-in \"{}\" cannot be loaded: {}; build it again with the library of this program, version {}",
+                                 file, reason, TRAINER_PLUGIN_VERSION));
+  }
+  if (loaded.contains(library)) return;
+  const auto version = function_of<const char* (*)()>(library, "trainer_plugin_version");
+  const auto add_components = function_of<void (*)()>(library, "trainer_plugin_register");
+  if (version == nullptr || add_components == nullptr) {
+    throw UsageError(fmt::format("\"{}\" is not a plug-in of trainer; it has no function that begins with TRAINER_PLUGIN()", file));
+  }
+  if (interface_of(version()) != interface_of(TRAINER_PLUGIN_VERSION)) {
+    throw UsageError(fmt::format("the plug-in \"{}\" was built for trainer {}, and this is trainer {}; build it again with this version",
+                                 file, version(), TRAINER_PLUGIN_VERSION));
+  }
+  try {
+    add_components();
+  } catch (const std::exception& error) {
+    throw UsageError(fmt::format("the plug-in \"{}\" cannot register its components: {}", file, error.what()));
+  }
+  loaded.insert(library);
+  loaded_names().insert(fs::path(file).filename());
+}
+
+config::Experiment load_without_plugins(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
+                                        const config::Registries& registries) {
+  try {
+    return config::load_text(text, source, overrides, registries);
+  } catch (const UsageError& error) {
+    const auto missing = describe_missing_plugins(config::parse_yaml(text, source));
+    if (missing.empty()) throw;
+    throw UsageError(fmt::format("{}; {}", error.what(), missing));
+  }
+}
+
+}  // namespace trainer::session

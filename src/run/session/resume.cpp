@@ -1,0 +1,312 @@
+#include "run/session/resume.h"
+
+#include <c10/util/hash.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <vector>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "checkpoint/read_file.h"
+#include "checkpoint/store.h"
+#include "config/compare.h"
+#include "config/load.h"
+#include "config/yaml.h"
+#include "data/samplers/sampler.h"
+#include "run/session/check.h"
+#include "run/session/network_file.h"
+#include "run/session/registries.h"
+#include "train/engine/validations.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
+
+namespace trainer::session {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether the difference is in a key whose change makes a checkpoint useless.
+bool prevents_resume(const config::Difference& difference) {
+  const auto& key = difference.key;
+  if (key.starts_with("model.init") || key == "dataloader.sampler.weights") return false;
+  return key == "seed" || key == "training.overfit_batches" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") ||
+         key == "dataset.name" || key == "dataset.validation_split" || key == "dataset.stratify" || key == "optimizer.name" ||
+         key == "optimizer.groups";
+}
+
+// The configuration that a run wrote. Keys that an earlier version of this program did not have get the values that mean the same.
+Node parse_configuration(const std::string& text, const std::string& source) {
+  try {
+    const auto registries = all_registries();
+    auto experiment = config::load_text(text, source, {}, registries);
+    adapt_to_earlier_version(experiment);
+    return config::parse_yaml(config::to_yaml(experiment, registries), source);
+  } catch (const UsageError&) {
+    return config::parse_yaml(text, source);
+  }
+}
+
+void check_configuration(const Checkpoint& checkpoint, const std::string& config_text, Logger& logger) {
+  const auto source = checkpoint.file.string();
+  const auto then = parse_configuration(state::View(checkpoint.tree, source).at("config").text(), source);
+  auto changes = config::differences(then, config::parse_yaml(config_text, "the configuration"));
+  const auto others = std::ranges::stable_partition(changes, prevents_resume);
+  const std::vector<config::Difference> refused(changes.begin(), others.begin());
+  if (!refused.empty()) {
+    throw UsageError(
+        fmt::format("{} belongs to another run ({}); undo this change, or choose another --run-dir", source, config::to_string(refused)));
+  }
+  for (const auto& change : others) logger.info("changed since the checkpoint: {}", config::to_string(change));
+}
+
+std::optional<int64_t> number_in(const std::string& text) {
+  int64_t number = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  return result.ec == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+// Whether the only change is a greater number of epochs or of steps.
+bool only_trains_longer(const std::vector<config::Difference>& changes) {
+  if (changes.size() != 1) return false;
+  const auto& [key, then, now] = changes.front();
+  const auto before = number_in(then);
+  return (key == "training.epochs" || key == "training.steps") && before && number_in(now) > before;
+}
+
+void truncate_event_files(const run::RunDirectory& directory, const Checkpoint& checkpoint) {
+  const auto files = state::View(checkpoint.tree, checkpoint.file.string()).at("event_files");
+  std::map<std::string, uint64_t> sizes;
+  for (const auto& name : files.keys()) sizes[state::to_string(name)] = static_cast<uint64_t>(files.at(name).integer());
+  directory.truncate_event_files(sizes);
+}
+
+Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
+  const auto files = checkpoint::list_checkpoints(folder);
+  for (const auto& file : files) {
+    try {
+      return {file, checkpoint::load(file)};
+    } catch (const CheckpointError& error) {
+      logger.warn("{}", error.what());
+    }
+  }
+  throw CheckpointError(fmt::format("none of the {} checkpoints in {} can be read; choose another --run-dir, or remove the folder",
+                                    files.size(), folder.string()));
+}
+
+// The checkpoint that --resume names: a file, or the newest one of a run directory or of a folder of checkpoints.
+Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
+  if (!fs::is_directory(choice)) return {choice, checkpoint::load(choice)};
+  const auto folder =
+      find_in_run(choice, [](const fs::path& place) { return checkpoint::list_checkpoints(place).empty() ? fs::path() : place; });
+  if (folder.empty()) throw UsageError(fmt::format("--resume {}: {}", choice.string(), kHoldsNoCheckpoint));
+  return newest_readable(folder, logger);
+}
+
+// A run that begins at the end of another would have nothing to train, and report the other's results. `context`: what begins the message.
+void refuse_complete_training(const Checkpoint& checkpoint, const config::TrainingSection& training, const std::string& context) {
+  const auto view = state::View(checkpoint.tree, checkpoint.file.string());
+  const auto stored = view.find("early_stopping");
+  const auto early_stopping = stored ? engine::read_early_stopping(*stored) : engine::EarlyStopping();
+  if (early_stopping.is_over(training.early_stopping)) {
+    throw UsageError(
+        fmt::format("{}: its training has ended early, after {} in a row that were not better; raise "
+                    "training.early_stopping.patience, or set training.early_stopping: null, to train further",
+                    context, counted(early_stopping.num_not_better, "validation")));
+  }
+  const char* unit = training.epochs ? "epoch" : "step";
+  const auto num_done = view.at(unit).integer();
+  if (num_done < (training.epochs ? *training.epochs : training.steps.value())) return;
+  throw UsageError(
+      fmt::format("{}: its training of {} is complete; raise training.{}s to train further", context, counted(num_done, unit), unit));
+}
+
+// Of a finished run: whether its configuration is the same, so that nothing is left to train. Throws UsageError if it cannot be continued.
+bool has_nothing_to_train(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file, bool extend) {
+  const auto path = contents.path.string();
+  const auto& checkpoints = contents.checkpoints;
+  if (contents.changes.empty()) {
+    const bool is_of_its_end = choice == "auto" || (!checkpoints.empty() && checkpoints.front() == file);
+    if (is_of_its_end) return true;
+    throw UsageError(
+        fmt::format("--resume {}: {} holds a finished run; choose another --run-dir to resume from this checkpoint", choice, path));
+  }
+  if (!extend && !only_trains_longer(contents.changes)) {
+    throw UsageError(
+        fmt::format("{} holds a finished run of another configuration ({}); undo this change, choose another --run-dir, or "
+                    "set training.extend: true to train it further with this one",
+                    path, config::to_string(contents.changes)));
+  }
+  if (checkpoints.empty()) {
+    throw UsageError(
+        fmt::format("{} holds a finished run, but no checkpoint from which it could train longer; choose another --run-dir", path));
+  }
+  return false;
+}
+
+}  // namespace
+
+ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file, bool extend) {
+  using EarlierRun = run::RunDirectory::EarlierRun;
+  const auto& path = contents.path;
+  const auto& checkpoints = contents.checkpoints;
+  const auto earlier_run = contents.earlier_run;
+  if (choice == "none") {
+    if (earlier_run == EarlierRun::kNone) return ResumeDecision::kStart;
+    throw UsageError(fmt::format("--resume none: {} holds {} run, which is not overwritten; choose another --run-dir or remove the folder",
+                                 path.string(), earlier_run == EarlierRun::kFinished ? "a finished" : "an unfinished"));
+  }
+  if (earlier_run == EarlierRun::kFinished && has_nothing_to_train(contents, choice, file, extend)) return ResumeDecision::kFinished;
+  if (choice == "auto") {
+    if (!checkpoints.empty()) return ResumeDecision::kResumeNewest;
+    return earlier_run == EarlierRun::kNone ? ResumeDecision::kStart : ResumeDecision::kStartAgain;
+  }
+  const bool is_newest = !checkpoints.empty() && checkpoints.front() == file;
+  if (earlier_run == EarlierRun::kNone || is_newest) return ResumeDecision::kResumeFile;
+  const bool is_older = std::ranges::find(checkpoints, file) != checkpoints.end();
+  throw UsageError(fmt::format("--resume {}: {} holds {}, which would be lost; choose another --run-dir{}", choice, path.string(),
+                               is_older ? "newer checkpoints" : "another run", is_older ? ", or remove the newer ones" : ""));
+}
+
+RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger) {
+  const auto& [choice, config_text, training] = request;
+  const auto folder = directory.checkpoint_folder();
+  RunDirectoryContents contents{.path = directory.path(), .earlier_run = directory.earlier_run()};
+  if (fs::exists(folder)) contents.checkpoints = checkpoint::list_checkpoints(fs::canonical(folder));
+  const bool was_finished = contents.earlier_run == run::RunDirectory::EarlierRun::kFinished;
+  if (was_finished) {
+    contents.changes = config::differences(parse_configuration(read_file(directory.config_file()), directory.config_file().string()),
+                                           config::parse_yaml(config_text, "the configuration"));
+    // It says how to continue, and changes nothing of the training.
+    std::erase_if(contents.changes, [](const config::Difference& change) { return change.key == "training.extend"; });
+  }
+  const bool is_file = choice != "auto" && choice != "none";
+  std::optional<Checkpoint> chosen;
+  if (is_file) chosen = read_chosen(choice, logger);
+  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path(), training.extend)};
+  switch (start.decision) {
+    case ResumeDecision::kFinished:
+      logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
+                  directory.path().string(), directory.summary_file().string());
+      break;
+    case ResumeDecision::kStart:
+      break;
+    case ResumeDecision::kStartAgain:
+      logger.warn("the run in {} has no checkpoint: it starts again from its first step", directory.path().string());
+      break;
+    case ResumeDecision::kResumeNewest:
+    case ResumeDecision::kResumeFile:
+      start.checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, logger);
+      check_configuration(*start.checkpoint, config_text, logger);
+      if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone)
+        refuse_complete_training(*start.checkpoint, training, "--resume " + start.checkpoint->file.string());
+      if (was_finished) {
+        refuse_complete_training(*start.checkpoint, training, directory.path().string() + " holds a finished run");
+        logger.info("the finished run in {} is trained further, from step {}", directory.path().string(),
+                    state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
+      }
+      break;
+  }
+  return start;
+}
+
+fs::path folder_of(const Checkpoint& checkpoint) { return fs::weakly_canonical(fs::absolute(checkpoint.file)).parent_path(); }
+
+fs::path find_best(const Checkpoint& checkpoint, Logger& logger) {
+  const auto step_of = [](const Checkpoint& file) { return state::View(file.tree, file.file.string()).at("step").integer(); };
+  const auto best = state::View(checkpoint.tree, checkpoint.file.string()).find("best");
+  if (!best || best->is_none()) return {};
+  const auto step = best->at("step").integer();
+  if (step == step_of(checkpoint)) return checkpoint.file;
+  const auto folder = folder_of(checkpoint);
+  for (const auto& file : {folder / checkpoint::checkpoint_name(step), folder / "best.pt"}) {
+    try {
+      if (fs::exists(file) && step_of({file, checkpoint::load(file)}) == step) return file;
+    } catch (const CheckpointError& error) {
+      logger.warn("{}", error.what());
+    }
+  }
+  logger.warn("the checkpoint of the best validation so far, at step {}, is not in {}: there is no best.pt until a validation is better",
+              step, folder.string());
+  return {};
+}
+
+void discard_later_files(const run::RunDirectory& directory, const RunStart& start) {
+  if (start.decision == ResumeDecision::kStartAgain) directory.clear();
+  if (!start.checkpoint) return;
+  // The summary of a finished run would tell the next start that the longer run is finished too.
+  if (directory.earlier_run() == run::RunDirectory::EarlierRun::kFinished) fs::remove(directory.summary_file());
+  truncate_event_files(directory, *start.checkpoint);
+  directory.remove_later_evaluations(state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
+}
+
+void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distributed::RankInfo>& ranks, Logger& logger) {
+  const auto stored = state::View(checkpoint.tree, checkpoint.file.string()).find("num_threads");
+  const auto then = stored ? stored->elements() : std::vector<state::View>();
+  if (then.size() != ranks.size()) return;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (then[rank].integer() == ranks[rank].num_threads) continue;
+    logger.warn(
+        "{}: {} of {} computed until this checkpoint, and {} from now on, so that losses and weights are not bit for bit those of an "
+        "uninterrupted run; set runtime.threads={} to continue with the same number",
+        checkpoint.file.string(), counted(then[rank].integer(), "thread"), ranks.size() == 1 ? "the run" : fmt::format("rank {}", rank),
+        ranks[rank].num_threads, then[rank].integer());
+    return;
+  }
+}
+
+void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names) {
+  const auto source = checkpoint.file.string();
+  const auto stored = state::View(checkpoint.tree, source).find("class_names");
+  if (!stored) return;
+  std::vector<std::string> then;
+  for (const auto& name : stored->elements()) then.push_back(name.text());
+  check_class_names(source, then, class_names, "restore the data, or choose another --run-dir");
+}
+
+void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
+                       const std::string& remedy) {
+  const auto [was, is] = std::ranges::mismatch(trained, class_names);
+  if (was == trained.end() && is == class_names.end()) return;
+  const auto describe = [](const auto& name, const auto& names) { return name == names.end() ? "missing" : fmt::format("\"{}\"", *name); };
+  throw UsageError(fmt::format("{}: it was trained on other classes: class {} was {} and is {} in the data now; {}", file,
+                               was - trained.begin(), describe(was, trained), describe(is, class_names), remedy));
+}
+
+namespace {
+
+std::string sampler_file(const config::Experiment& experiment) {
+  return dynamic_cast<const data::SamplerOptions&>(*experiment.dataloader.sampler.options).file();
+}
+
+}  // namespace
+
+std::string sampler_digest(const config::Experiment& experiment) {
+  const auto file = sampler_file(experiment);
+  return file.empty() ? "" : c10::sha1(read_file(file)).str();
+}
+
+void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest) {
+  const auto source = checkpoint.file.string();
+  const auto stored = state::View(checkpoint.tree, source).find("sampler_digest");
+  if (!stored || stored->text() == digest) return;
+  throw UsageError(
+      fmt::format("{}: {} has changed since, so that other samples would be drawn ({}); restore that file, or choose another --run-dir",
+                  source, sampler_file(experiment), experiment.place_of("dataloader.sampler.weights")));
+}
+
+Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {
+  std::string bytes;
+  if (mine && world.size() > 1) {
+    const MappedFile map(file);
+    bytes.assign(map.bytes().begin(), map.bytes().end());
+  }
+  bytes = world.broadcast_bytes(bytes);
+  if (mine) return std::move(*mine);
+  return {file, checkpoint::load({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, file.string())};
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,89 @@
+#pragma once
+// Whether a run starts at its first step or resumes from a checkpoint.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "config/compare.h"
+#include "config/experiment.h"
+#include "config/sections/training.h"
+#include "distributed/rendezvous.h"
+#include "run/run_directory.h"
+#include "trainer/distributed.h"
+#include "trainer/state.h"
+
+namespace trainer::session {
+
+struct Checkpoint {
+  std::filesystem::path file;
+  state::Tree tree;
+};
+
+// What an earlier run left in a run directory.
+struct RunDirectoryContents {
+  std::filesystem::path path;
+  run::RunDirectory::EarlierRun earlier_run = run::RunDirectory::EarlierRun::kNone;
+  std::vector<std::filesystem::path> checkpoints = {};  // canonical, newest first
+  std::vector<config::Difference> changes = {};         // of the configuration since a finished run
+};
+
+enum class ResumeDecision {
+  kStart,         // the directory is empty: start at the first step
+  kStartAgain,    // the earlier run saved no checkpoint: remove its files and start at the first step
+  kResumeNewest,  // resume from the newest checkpoint of the directory that is readable
+  kResumeFile,    // resume from the checkpoint that was asked for
+  kFinished,      // the directory holds a finished run of the same configuration: nothing to train
+};
+
+// A finished run is resumed when the only change of the configuration is a greater training.epochs or training.steps, or after any change
+// if `extend`, the value of training.extend, is true. `choice` is the value of --resume: "auto", "none", or a checkpoint, whose canonical
+// path is `file`. Reads no file. Throws UsageError when the choice would overwrite an earlier run, and when a finished run had another
+// configuration.
+ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const std::filesystem::path& file = {},
+                             bool extend = false);
+
+struct RunStart {
+  ResumeDecision decision = ResumeDecision::kStart;
+  std::optional<Checkpoint> checkpoint = {};  // to resume from
+};
+
+struct RunRequest {
+  std::string resume;       // "auto", "none", a checkpoint, or a folder of checkpoints or of a run
+  std::string config_text;  // of the resolved configuration
+  config::TrainingSection training;
+};
+
+// On the rank that holds the run directory, which is not changed. Decides, reads the checkpoint, checks that it belongs to a run with this
+// configuration and logs allowed differences. Throws UsageError as decide_resume() does, when the checkpoint belongs to another run, and
+// when a new or an extended run would begin where its training is complete; CheckpointError when no checkpoint can be read.
+RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger);
+// The folder in which the checkpoint lies or, if it has been removed meanwhile, lay. Throws std::filesystem::filesystem_error.
+std::filesystem::path folder_of(const Checkpoint& checkpoint);
+// The file of the best validation that the checkpoint of another folder knows of: the checkpoint itself, or one beside it. Empty if there
+// has been no validation, or if no such file can be read. Throws std::filesystem::filesystem_error.
+std::filesystem::path find_best(const Checkpoint& checkpoint, Logger& logger);
+// On the same rank, when nothing can be refused any more: removes what the earlier run wrote after the start's checkpoint.
+void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
+
+// Logs a warning if a rank computed with another number of threads before the checkpoint, on as many ranks: the bits of a run on a CPU
+// depend on it. `ranks`: of this run, by rank.
+void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distributed::RankInfo>& ranks, Logger& logger);
+
+// Throws UsageError if the checkpoint's classes have other names than these; checkpoints without names are accepted.
+void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);
+// The same for the names of the classes that the network in `file` was trained on. `remedy`: what to do.
+void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
+                       const std::string& remedy);
+
+// Of the content of the file by which the sampler draws; empty: the sampler has none. Throws Error if it cannot be read.
+std::string sampler_digest(const config::Experiment& experiment);
+// Throws UsageError if the run of the checkpoint drew by another content; checkpoints without a digest are accepted.
+void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest);
+
+// Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and has `mine`.
+Checkpoint broadcast(const std::filesystem::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world);
+
+}  // namespace trainer::session

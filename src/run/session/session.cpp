@@ -1,0 +1,309 @@
+#include "run/session/session.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/crash.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "checkpoint/store.h"
+#include "distributed/shared_memory_group.h"
+#include "run/session/advice.h"
+#include "run/session/build.h"
+#include "run/session/image_notes.h"
+#include "run/session/shared_samples.h"
+#include "run/session/version.h"
+#include "train/engine/histograms.h"
+#include "train/engine/init_from.h"
+#include "trainer/error.h"
+
+namespace trainer::session {
+namespace {
+
+constexpr const char* kFinished = "finished";
+// Batch normalisation sends two values of 8 bytes for each channel and a count; this is enough for the widest layers.
+constexpr int64_t kStatisticsBytes = 256 * 1024;
+
+std::string environment_json(const std::vector<std::string>& command_line, const device::Placement& placement,
+                             const std::vector<distributed::RankInfo>& ranks) {
+  auto entries = nlohmann::ordered_json::array();
+  for (const auto& rank : ranks) {
+    entries.push_back({{"host", rank.host},
+                       {"process_id", rank.process_id},
+                       {"device", rank.device},
+                       {"pci_bus_id", rank.pci_bus_id},
+                       {"threads", rank.num_threads}});
+  }
+  const nlohmann::ordered_json environment = {
+      {"command_line", command_line},
+      {"working_directory", std::filesystem::current_path().string()},
+      {"trainer_version", trainer_version()},
+      {"git_revision", git_revision()},
+      {"libtorch_version", libtorch_version()},
+      {"compiler", compiler_version()},
+      {"convolution", spelling_of(placement.convolution, config::kConvolutionChoices)},
+      {"fused_operators", placement.fuse},
+      {"world_size", ranks.size()},
+      {"ranks", std::move(entries)},
+  };
+  // Names of files are not always UTF-8.
+  return environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace
+
+Session::Session(RankContext& context, SessionOptions options)
+    : context_(context), options_(std::move(options)), start_{.checkpoint = std::move(options_.checkpoint)} {
+  try {
+    build();
+  } catch (const Error& error) {
+    const bool is_refused = error.exit_code() == ExitCode::kUsage || error.exit_code() == ExitCode::kCheckpoint;
+    if (directory_ && !has_begun_ && is_refused) directory_->discard();
+    throw;
+  }
+}
+
+void Session::build() {
+  auto& barrier = context_.barrier();
+  engine::Network network;
+  barrier.on_all_ranks([&] { network = build_network(context_.experiment(), context_.placement(), context_.ranks()); });
+  const auto start = barrier.on_rank0([&] { return open_run_directory(); });
+  if (start == kFinished) throw FinishedRun();
+  resume_from_ = start;
+  barrier.on_all_ranks([&] { open_log(); });
+  context_.begin_run(directory_ ? directory_->checkpoint_folder() : "");
+  auto data = open_data(network);
+  const auto sample_shape = data.train.pipeline->output_shape();
+  barrier.on_all_ranks([&] { check_batch_norm_counts(context_.experiment(), network, data.plan, sample_shape); });
+  warn_of_plan(data.plan);
+  if (directory_ && context_.ranks().reads_data()) warn_of_images(data.train.dataset(), context_.logger());
+  warn_of_autocast(network, sample_shape);
+  report_frozen(*network.model);
+  barrier.on_all_ranks([&] { init_weights(*network.model, data); });
+  barrier.on_rank0([&] {
+    const auto& class_names = data.train.info.class_names;
+    sampler_digest_ = sampler_digest(context_.experiment());
+    if (start_.checkpoint) {
+      check_class_names(*start_.checkpoint, class_names);
+      check_sampler_digest(*start_.checkpoint, context_.experiment(), sampler_digest_);
+      if (network.placement.device.is_cpu()) warn_of_other_threads(*start_.checkpoint, context_.rank_infos(), context_.logger());
+    }
+    begin_run_directory(network.placement, class_names);
+    return std::string();
+  });
+  join_ranks(std::move(network), std::move(data));
+  barrier.on_all_ranks([&] { open_saver(); });
+}
+
+std::string Session::open_run_directory() {
+  if (!options_.run_directory.empty()) {
+    const FileAccess access("opening the run directory", options_.run_directory);
+    auto& logger = context_.logger();
+    directory_ = std::make_unique<run::RunDirectory>(options_.run_directory);
+    if (const auto& holder = directory_->earlier_holder(); !holder.empty()) {
+      logger.warn("the run directory {} was locked by {}, which ended without releasing it; this process takes over the lock",
+                  directory_->path().string(), holder);
+    }
+    start_ = choose_run_start(*directory_, {options_.resume, context_.config_text(), context_.experiment().training}, logger);
+    if (start_.decision == ResumeDecision::kFinished) return kFinished;
+  }
+  return start_.checkpoint ? start_.checkpoint->file.string() : "";
+}
+
+void Session::begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names) {
+  if (!directory_) return;
+  has_begun_ = true;
+  directory_->begin();
+  discard_later_files(*directory_, start_);
+  write_file_atomically(directory_->config_file(), context_.config_text());
+  write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, placement, context_.rank_infos()));
+  if (!class_names.empty()) write_file_atomically(directory_->class_names_file(), fmt::format("{}\n", fmt::join(class_names, "\n")));
+}
+
+void Session::open_log() {
+  const auto& path = options_.run_directory;
+  if (path.empty()) return;
+  auto& logger = context_.logger();
+  const auto log_file = directory_ ? directory_->log_file() : run::rank_log_file(path, context_.rank());
+  if (directory_ || context_.experiment().logging.all_ranks) {
+    const FileAccess access("opening the log", log_file);
+    std::filesystem::create_directories(path);
+    add_file(logger, log_file);
+  }
+  set_crash_file(log_file);
+  logger.info("{}: {}", context_.experiment().experiment, device::to_string(context_.placement()));
+  if (!context_.threads_decision().empty()) logger.info("{}", context_.threads_decision());
+  const auto& ranks = context_.rank_infos();
+  for (size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
+    const auto& info = ranks[rank];
+    const auto gpu = info.pci_bus_id.empty() ? "" : fmt::format(" ({})", info.pci_bus_id);
+    logger.info("rank {}  {}  {}{}  {}", rank, info.host, info.device, gpu, counted(info.num_threads, "thread"));
+  }
+  if (!directory_) return;
+  for (const auto& warning : context_.experiment().warnings) logger.warn("{}", warning);
+}
+
+data::DatasetFactory Session::place_dataset() {
+  const auto& section = context_.experiment().dataset;
+  auto dataset = datasets::dataset_registry().make(section.component);
+  if (section.stage_to.empty()) return dataset;
+  const bool is_first_of_host = context_.local_rank() == 0;
+  const auto folder = dataset.locate(context_.logger());
+  const auto files = dataset.list_files ? dataset.list_files() : std::vector<std::filesystem::path>{};
+  staged_.emplace(folder, files, section.stage_to, /*is_current=*/!is_first_of_host, context_.logger());
+  return dataset.in_folder(staged_->path());
+}
+
+engine::Data Session::open_data(const engine::Network& network) {
+  engine::Data data;
+  const auto& ranks = context_.ranks();
+  open_together(context_, data, [&] {
+    data = open_samples(context_.experiment(), place_dataset(), context_.logger(),
+                        num_overfit_samples(context_.experiment(), ranks.world->size()));
+    add_sampler(context_.experiment(), ranks, data);
+  });
+  context_.barrier().on_all_ranks([&] { add_batches(context_.experiment(), network.placement, ranks, context_.logger(), data); });
+  return data;
+}
+
+void Session::warn_of_plan(const engine::Plan& plan) const {
+  if (!directory_) return;
+  const auto& experiment = context_.experiment();
+  if (experiment.training.overfit_batches) {
+    context_.logger().warn("{}: the training uses {} only, and validation the same ones", experiment.place_of("training.overfit_batches"),
+                           counted(plan.samples_per_epoch, "image"));
+  }
+  if (plan.accumulation_steps <= plan.batches_per_epoch) return;
+  context_.logger().warn("{}: {} micro-steps are more than an epoch has, so that each epoch is one step of {}",
+                         experiment.place_of("training.accumulation_steps"), plan.accumulation_steps, plan.batches_per_epoch);
+}
+
+void Session::warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const {
+  if (!directory_) return;
+  const auto warning = warning_of_autocast(context_.experiment(), network, sample_shape);
+  if (!warning.empty()) context_.logger().warn("{}", warning);
+}
+
+void Session::report_frozen(const models::Model& model) const {
+  if (!directory_ || context_.experiment().model.freeze.empty()) return;
+  int64_t num_trained = 0;
+  int64_t num_all = 0;
+  for (const auto& parameter : model.parameters()) {
+    num_all += parameter.numel();
+    if (parameter.requires_grad()) num_trained += parameter.numel();
+  }
+  context_.logger().info("{} of {} are trained, the others are frozen (model.freeze)", num_trained, counted(num_all, "parameter"));
+}
+
+// Only on rank 0; DataParallel sends its model to all ranks.
+void Session::init_weights(models::Model& model, const engine::Data& data) const {
+  const auto& section = context_.experiment().model;
+  if (context_.rank() != 0 || !resume_from_.empty()) return;
+  engine::fit_model(model, data);
+  if (section.init_from.empty()) return;
+  const auto report = engine::init_model(section.init_from, section.init_strict, model);
+  context_.logger().info("{}", report.text);
+  if (!report.warning.empty()) context_.logger().warn("{}: {}", context_.experiment().place_of("model.init_from"), report.warning);
+}
+
+void Session::join_ranks(engine::Network network, engine::Data data) {
+  const auto& experiment = context_.experiment();
+  const auto& ranks = context_.ranks();
+  if (experiment.distributed.sync_batch_norm && network.placement.device.is_cpu()) ranks.batch_norm->share_memory(kStatisticsBytes);
+  auto data_parallel = std::make_unique<distributed::DataParallel>(*network.model, ranks.world, experiment.distributed.data_parallel);
+  auto ema = experiment.training.ema ? std::make_unique<optim::Ema>(*network.model, *experiment.training.ema) : nullptr;
+  // If the gradients of each step are summed in shared memory, the flags of stop requests are too.
+  if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemory::kAlignment);
+  parts_ = std::make_unique<engine::Parts>(
+      engine::Parts{{std::move(network)}, {std::move(data)}, ranks, std::move(data_parallel), std::move(ema)});
+}
+
+void Session::open_saver() {
+  const auto folder = directory_ ? directory_->checkpoint_folder() : options_.checkpoint_folder;
+  if (context_.rank() != 0 || folder.empty()) return;
+  const FileAccess access("opening the folder", folder);
+  checkpoint::Store store(folder, context_.experiment().checkpoint.keep_last, directory_ ? &directory_->written_files() : nullptr);
+  if (directory_ && start_.checkpoint) bring_best(store);
+  saver_.emplace(std::move(store), context_.placement().pin_memory);
+}
+
+// A run that resumes from a checkpoint of another folder begins with the best one of that folder, so that best.pt is what the run reports
+// as its best validation.
+void Session::bring_best(const checkpoint::Store& store) const {
+  auto& logger = context_.logger();
+  const auto& file = start_.checkpoint->file;
+  auto best = file;
+  // The other run may remove its files meanwhile; without them, this one trains as well.
+  try {
+    std::error_code is_gone;
+    if (std::filesystem::equivalent(folder_of(*start_.checkpoint), directory_->checkpoint_folder(), is_gone)) return;
+    best = find_best(*start_.checkpoint, logger);
+    if (best.empty()) return;
+    if (store.set_first_best(best)) logger.info("best.pt is {} until a validation is better", best.string());
+  } catch (const std::filesystem::filesystem_error& error) {
+    logger.warn("there is no best.pt until a validation is better, because {} cannot be copied: {}", best.string(), error.code().message());
+  }
+}
+
+engine::SaveTargets Session::save_targets() {
+  engine::SaveTargets save_targets;
+  save_targets.checkpoints.saver = saver_ ? &*saver_ : nullptr;
+  if (!directory_) return save_targets;
+  save_targets.checkpoints.complete = [this](state::Dict& tree) {
+    directory_->check_lock();
+    state::Dict sizes;
+    for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
+    tree.add("event_files", std::move(sizes));
+    tree.add("config", context_.config_text());
+    const auto& info = parts_->train.info;
+    if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
+    if (!sampler_digest_.empty()) tree.add("sampler_digest", sampler_digest_);
+    tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
+    std::vector<int64_t> threads;
+    for (const auto& rank : context_.rank_infos()) threads.push_back(rank.num_threads);
+    tree.add("num_threads", state::List(threads.begin(), threads.end()));
+    tree.add("trainer_version", trainer_version());
+  };
+  save_targets.non_finite_step = [this](const engine::StepRecord& record) {
+    directory_->check_lock();
+    const auto folder = directory_->non_finite_folder() / fmt::format("step_{}", record.step);
+    for (const auto& file : engine::step_files(folder)) directory_->written_files().add(file);
+    engine::write_step(folder, record, *parts_->model, context_.config_text());
+    return folder;
+  };
+  return save_targets;
+}
+
+bool Session::has_new_configuration() const {
+  if (!start_.checkpoint) return true;
+  const auto stored = state::View(start_.checkpoint->tree, start_.checkpoint->file.string()).find("config");
+  return !stored || stored->text() != context_.config_text();
+}
+
+bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks) {
+  engine::Trainer trainer(trainer_options(context_.experiment()), *parts_, reporter, should_stop, save_targets());
+  for (auto* hook : hooks) trainer.add_hook(*hook);
+  std::optional<engine::Histograms> histograms;
+  const auto& every_epochs = context_.experiment().logging.histograms_every_epochs;
+  if (every_epochs && context_.rank() == 0) {
+    trainer.add_hook(histograms.emplace(*parts_, trainer.part(), *every_epochs, reporter));
+  }
+  if (is_resumed()) {
+    const auto checkpoint = broadcast(resume_from_, std::move(start_.checkpoint), *context_.ranks().world);
+    context_.barrier().on_all_ranks([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
+  }
+  try {
+    const bool is_done = trainer.run();
+    if (is_done && staged_) staged_->remove(context_.logger());
+    return is_done;
+  } catch (const std::exception& error) {
+    // A checkpoint is complete even if the training has failed since.
+    if (saver_ && context_.placement().cuda != nullptr) saver_->finish();
+    context_.end_failed_gpu(error);
+    throw;
+  }
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/saver.h"
+#include "datasets/registry.h"
+#include "datasets/staged_folder.h"
+#include "run/run_directory.h"
+#include "run/session/rank_context.h"
+#include "run/session/resume.h"
+#include "train/engine/trainer.h"
+
+namespace trainer::session {
+
+struct SessionOptions {
+  // The directory of the run: rank 0 holds its lock and writes its files. Empty: the run has none.
+  std::filesystem::path run_directory = {};
+  std::string resume = "auto";                 // the value of --resume; used with a run directory only
+  std::vector<std::string> command_line = {};  // for the run directory's environment.json
+  // Without a run directory: the folder in which rank 0 saves (empty: it does not save), and on rank 0 the checkpoint to resume from.
+  std::filesystem::path checkpoint_folder = {};
+  std::optional<Checkpoint> checkpoint = {};
+};
+
+// Thrown on all ranks, after a log line, when the run directory holds a finished run: there is nothing to train.
+struct FinishedRun : std::exception {
+  const char* what() const noexcept override { return "the run directory holds a finished run"; }
+};
+
+// One rank's part of a run that is ready to train. The constructor is collective and builds in this order: network (model, loss,
+// optimizer), run directory and its log, data (downloaded by one process of each host), initial weights, data parallelism, checkpoint
+// saver. The run directory keeps what it held, except for lines in logs, until nothing can be refused any more; if the configuration or a
+// checkpoint is, a new one is removed again. Members are destroyed in the reverse order. An Error on any rank is thrown on all ranks, with
+// its message on one.
+class Session {
+ public:
+  // `context` must outlive it.
+  explicit Session(RankContext& context, SessionOptions options = {});
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  engine::Parts& parts() { return *parts_; }
+  // On rank 0 of a run with a directory, else null.
+  const run::RunDirectory* directory() const { return directory_.get(); }
+  // Whether the run resumes from a checkpoint.
+  bool is_resumed() const { return !resume_from_.empty(); }
+  // On rank 0, before train(): whether the configuration is another than that of the checkpoint from which the run resumes.
+  bool has_new_configuration() const;
+
+  // Collective: trains to the end and returns true, or until asked to stop and returns false. `reporter` receives this rank's events;
+  // `hooks` are called at each step. Throws the errors of engine::Trainer.
+  bool train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks = {});
+
+ private:
+  void build();
+  // On rank 0. Returns the path of the checkpoint to resume from (empty: start at the first step), or kFinished.
+  std::string open_run_directory();
+  // On rank 0.
+  void begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names);
+  void open_log();
+  // The data set of the experiment, copied to a disk of this host if that is asked for.
+  data::DatasetFactory place_dataset();
+  engine::Data open_data(const engine::Network& network);
+  void warn_of_plan(const engine::Plan& plan) const;
+  void warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const;
+  void report_frozen(const models::Model& model) const;
+  void init_weights(models::Model& model, const engine::Data& data) const;
+  void join_ranks(engine::Network network, engine::Data data);
+  void open_saver();
+  void bring_best(const checkpoint::Store& store) const;
+  engine::SaveTargets save_targets();
+
+  RankContext& context_;
+  SessionOptions options_;
+  std::unique_ptr<run::RunDirectory> directory_;
+  RunStart start_;                     // on rank 0
+  bool has_begun_ = false;             // whether this run has changed the run directory
+  std::string sampler_digest_;         // on rank 0
+  std::filesystem::path resume_from_;  // empty: start at the first step
+  std::optional<datasets::StagedFolder> staged_;
+  std::unique_ptr<engine::Parts> parts_;
+  std::optional<checkpoint::Saver> saver_;
+};
+
+}  // namespace trainer::session

@@ -1,0 +1,230 @@
+#include "run/session/shared_samples.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "trainer/error.h"
+#include "trainer/random.h"
+
+namespace trainer::session {
+namespace {
+
+nlohmann::json to_json(const engine::DataSource& source) {
+  const auto& info = source.info;
+  return {{"num_samples", source.num_samples}, {"shape", info.shape},        {"is_image", info.is_image}, {"num_classes", info.num_classes},
+          {"num_targets", info.num_targets},   {"has_masks", info.has_masks}};
+}
+
+void set_from_json(const nlohmann::json& json, engine::DataSource& source) {
+  source.num_samples = json["num_samples"];
+  source.info = {.shape = json["shape"],
+                 .is_image = json["is_image"],
+                 .num_classes = json["num_classes"],
+                 .num_targets = json["num_targets"],
+                 .has_masks = json["has_masks"]};
+}
+
+std::string describe_samples(const engine::Data& data) {
+  const nlohmann::json json = {
+      {"train", to_json(data.train)}, {"validation", to_json(data.validation)}, {"samples_per_epoch", data.samples_per_epoch}};
+  return json.dump();
+}
+
+void set_samples(const std::string& description, engine::Data& data) {
+  const auto json = nlohmann::json::parse(description);
+  set_from_json(json["train"], data.train);
+  set_from_json(json["validation"], data.validation);
+  data.samples_per_epoch = json["samples_per_epoch"];
+}
+
+}  // namespace
+
+void open_together(RankContext& context, engine::Data& data, const std::function<void()>& open) {
+  const auto& ranks = context.ranks();
+  for (const bool is_first_of_host : {true, false}) {
+    context.barrier().on_all_ranks([&] {
+      if (ranks.reads_data() && (context.local_rank() == 0) == is_first_of_host) open();
+    });
+  }
+  require_same_data(context.barrier(), ranks, data);
+  if (!ranks.reading) return;
+  const auto description = ranks.reading->broadcast_bytes(ranks.reads_data() ? describe_samples(data) : "");
+  if (!ranks.reads_data()) set_samples(description, data);
+}
+
+namespace {
+
+using UseText = std::function<void(std::string_view text)>;
+
+// Something that has to be the same on all ranks, as a list of texts.
+struct Part {
+  std::string noun;                                // of one of them: "training image"
+  std::string another;                             // what a rank has where they differ: "other training images"
+  int64_t count = 0;                               // how many there are, which may not be listed
+  std::function<std::string(size_t)> subject;      // what a text is about: "class 3"
+  std::function<void(const UseText&)> list_texts;  // calls a function with each text
+};
+
+uint64_t hash_of(std::string_view text) {
+  // FNV-1a
+  uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const unsigned char byte : text) hash = (hash ^ byte) * 0x100000001B3ULL;
+  return hash;
+}
+
+// For each number of texts, the digest of that many first ones.
+std::vector<uint64_t> digests_of(const Part& part) {
+  std::vector<uint64_t> digests = {0};
+  part.list_texts([&digests](std::string_view text) { digests.push_back(mix_seed(digests.back(), hash_of(text))); });
+  return digests;
+}
+
+// Empty if there are fewer texts.
+std::string text_at(const Part& part, size_t wanted) {
+  std::string found;
+  part.list_texts([&, i = size_t{0}](std::string_view text) mutable {
+    if (i++ == wanted) found = text;
+  });
+  return found;
+}
+
+const char* item_of(const data::Dataset& files) { return files.info().is_image ? "image" : "sample"; }
+
+// `kind`: "training ".
+void add_parts(const engine::DataSource& source, const std::string& kind, std::vector<Part>& parts) {
+  if (!source.files) return;
+  const auto& files = *source.files;
+  const std::string item = item_of(files);
+  const auto noun = kind + item;
+  const auto another = fmt::format("other {}s", noun);
+  parts.push_back({.noun = noun,
+                   .another = another,
+                   .count = 0,
+                   .subject = [](size_t i) { return i == 0 ? "the shape" : fmt::format("class {}", i - 1); },
+                   .list_texts =
+                       [&files](const UseText& use) {
+                         use(fmt::format("{}", files.info().shape));
+                         for (const auto& name : files.info().class_names) use(name);
+                       }});
+  parts.push_back({.noun = noun,
+                   .another = another,
+                   .count = files.size(),
+                   .subject = [item](size_t i) { return fmt::format("{} {}", item, i); },
+                   .list_texts =
+                       [&files](const UseText& use) {
+                         files.list([&](const data::Dataset::ListedSample& sample) {
+                           auto text = fmt::format("{}{}of class {}", sample.name, sample.name.empty() ? "" : " ", sample.label);
+                           if (sample.num_bytes > 0) text += fmt::format(" with {}", counted(sample.num_bytes, "byte"));
+                           use(text);
+                         });
+                       }});
+}
+
+std::vector<Part> parts_of(const engine::Data& data) {
+  std::vector<Part> parts;
+  add_parts(data.train, "training ", parts);
+  // An evaluation opens no training files, and its samples can be any.
+  add_parts(data.validation, data.train.files ? "validation " : "", parts);
+  if (data.sampler) {
+    const std::string item = item_of(*data.train.files);
+    parts.push_back({.noun = "training " + item,
+                     .another = fmt::format("another order of the training {}s", item),
+                     .count = data.samples_per_epoch,
+                     .subject = [](size_t i) { return fmt::format("draw {} of rank 0 in the first epoch", i); },
+                     .list_texts =
+                         [&data, item](const UseText& use) {
+                           for (const auto index : data.sampler->samples_of(0).indices) use(fmt::format("{} {}", item, index));
+                         }});
+  }
+  return parts;
+}
+
+// What ranks exchange of a part: {"count": 16, "num_texts": 16, "digest": 123}.
+nlohmann::json summary_of(const Part& part, const std::vector<uint64_t>& digests) {
+  return {{"count", part.count}, {"num_texts", digests.size() - 1}, {"digest", digests.back()}};
+}
+
+class Comparison {
+ public:
+  Comparison(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::Data& data)
+      : barrier_(barrier), ranks_(ranks), rank_(ranks.world->rank()) {
+    if (ranks.reads_data()) parts_ = parts_of(data);
+  }
+
+  void run() {
+    std::vector<std::vector<uint64_t>> digests;
+    const auto results = barrier_.gather([&] {
+      auto summaries = nlohmann::json::array();
+      for (const auto& part : parts_) summaries.push_back(summary_of(part, digests.emplace_back(digests_of(part))));
+      return summaries.dump();
+    });
+    const auto first = nlohmann::json::parse(results.front());
+    for (size_t rank = 1; rank < results.size(); ++rank) {
+      const auto other = nlohmann::json::parse(results[rank]);
+      if (other.empty() || other == first) continue;  // a rank that does not read has no parts
+      size_t i = 0;
+      while (other[i] == first[i]) ++i;
+      other_ = static_cast<int>(rank);
+      report(takes_part() ? &parts_[i] : nullptr, takes_part() ? digests[i] : std::vector<uint64_t>(), first[i], other[i]);
+    }
+  }
+
+ private:
+  // Whether this rank is one of the two that differ.
+  bool takes_part() const { return rank_ == 0 || rank_ == other_; }
+
+  // Collective: what `work` gives on rank 0 and on the other rank.
+  std::pair<std::string, std::string> exchange(const std::function<std::string()>& work) {
+    auto results = barrier_.gather([&] { return takes_part() ? work() : std::string(); });
+    return {std::move(results.front()), std::move(results[static_cast<size_t>(other_)])};
+  }
+
+  // The number of first texts that are equal, by bisection, so that ranks need not send their lists.
+  size_t count_equal(const std::vector<uint64_t>& digests, size_t num_texts) {
+    size_t equal = 0;
+    for (size_t end = num_texts + 1; end - equal > 1;) {
+      const size_t middle = equal + (end - equal) / 2;
+      const auto [mine, its] = exchange([&] { return std::to_string(digests[middle]); });
+      (mine == its ? equal : end) = middle;
+    }
+    return equal;
+  }
+
+  [[noreturn]] void report(const Part* part, const std::vector<uint64_t>& digests, const nlohmann::json& first,
+                           const nlohmann::json& other) {
+    const size_t index = count_equal(digests, std::min(first["num_texts"].get<size_t>(), other["num_texts"].get<size_t>()));
+    const auto [text, other_text] = exchange([&] { return text_at(*part, index); });
+    barrier_.on_rank0([&]() -> std::string {
+      const auto who = fmt::format("rank {} on {}", other_, ranks_.infos[static_cast<size_t>(other_)].host);
+      const auto subject = part->subject(index);
+      const auto example = text.empty() && other_text.empty() ? ""
+                           : text.empty()                     ? fmt::format("only rank {} has {}, {}", other_, subject, other_text)
+                           : other_text.empty()               ? fmt::format("only rank 0 has {}, {}", subject, text)
+                                                              : fmt::format("{} is {}, not {}", subject, other_text, text);
+      const auto difference = first["count"] == other["count"]
+                                  ? fmt::format("{} has {} than rank 0: {}", who, part->another, example)
+                                  : fmt::format("{} has {}, rank 0 has {}{}{}", who, counted(other["count"].get<int64_t>(), part->noun),
+                                                first["count"].get<int64_t>(), example.empty() ? "" : "; the first difference: ", example);
+      throw DataError(difference + "; give all ranks the same data, in which nothing changes while they start");
+    });
+    throw std::logic_error("rank 0 has not reported that the data differ");
+  }
+
+  distributed::StartupBarrier& barrier_;
+  const engine::Ranks& ranks_;
+  int rank_ = 0;
+  int other_ = 0;  // the rank that differs from rank 0
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::Data& data) {
+  if (ranks.world->size() > 1) Comparison(barrier, ranks, data).run();
+}
+
+}  // namespace trainer::session

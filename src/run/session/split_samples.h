@@ -1,0 +1,31 @@
+#pragma once
+// Which of the training samples are held out for validation. All of it is a function of the arguments alone.
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "config/experiment.h"
+#include "trainer/random.h"
+
+namespace trainer::session {
+
+// Two ascending lists of the elements of `all`: `count` of them, chosen by the seed, and the others.
+using SampleSplit = std::pair<std::vector<int64_t>, std::vector<int64_t>>;
+SampleSplit split_samples(std::vector<int64_t> all, int64_t count, uint64_t seed);
+
+// The same of the indices of `labels`, of which each is at least 0: each class gives its part of `count`, rounded so that the sum is
+// `count`. A class keeps at least one sample, so that fewer than `count` are chosen if most classes have only one.
+SampleSplit split_by_class(const std::vector<int64_t>& labels, int64_t count, uint64_t seed);
+
+std::vector<int64_t> indices_up_to(int64_t size);
+
+// Independent streams of random numbers from the seed of the configuration.
+enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream, kBatchMixStream };
+
+// The seed of the random transforms of all samples.
+inline uint64_t augmentation_seed(const config::Experiment& experiment) {
+  return mix_seed(static_cast<uint64_t>(experiment.seed), kAugmentStream);
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,58 @@
+#pragma once
+// Saves a run's state in checkpoints and loads it.
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "checkpoint/saver.h"
+#include "train/engine/parts.h"
+#include "train/engine/run_state.h"
+#include "trainer/events.h"
+#include "trainer/task.h"
+
+namespace trainer::engine {
+
+class Checkpoints {
+ public:
+  // Set on the rank that writes checkpoints.
+  struct Target {
+    checkpoint::Saver* saver = nullptr;  // null: nothing is written
+    // Adds entries that the engine does not know.
+    std::function<void(state::Dict&)> complete = [](state::Dict&) {};
+  };
+
+  // All arguments except `target` must outlive it. `meter`: of the open logging interval.
+  Checkpoints(Parts& parts, RunState& run, task::TrainMeter& meter, reporting::Sink& reporter, Target target);
+
+  // Loads the parts and the run from a checkpoint, which may have been written by another number of ranks. Each rank calls it with the
+  // same tree. Throws CheckpointError.
+  void load(const state::View& view);
+  // After load(): the file among those that this run saves from which the checkpoint was read; empty if `file` is another one.
+  std::filesystem::path own_file(const std::filesystem::path& file) const;
+
+  // Collective: saves the run between two steps; the file is written while training continues.
+  void save(bool is_best);
+  // Whether the current state of the run was saved or loaded.
+  bool is_saved() const { return saved_ == run_.progress; }
+  // To be called after each step: reports the result of a save once it is known. After the first step, when the optimizer has all its
+  // state, starts to reserve the memory that save() needs, while training continues.
+  void after_step();
+  // Waits for the result of the last save and reports it. Throws CheckpointError if that save failed.
+  void finish();
+
+ private:
+  state::Dict make_tree(const torch::Tensor& sums) const;
+  void report_saved(const checkpoint::Saved& saved);
+
+  Parts& parts_;
+  RunState& run_;
+  task::TrainMeter& meter_;
+  reporting::Sink& reporter_;
+  Target target_;
+  bool has_reserved_ = false;
+  std::optional<Progress> saved_;
+  int64_t epoch_of_file_ = 0;  // of the latest save: the epoch of its step
+};
+
+}  // namespace trainer::engine

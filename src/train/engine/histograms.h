@@ -1,0 +1,41 @@
+#pragma once
+// logging.histograms_every_epochs: how the values of the parameters and their gradients are distributed.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/engine/parts.h"
+#include "train/engine/plan.h"
+#include "train/engine/training_hook.h"
+#include "trainer/events.h"
+
+namespace trainer::engine {
+
+// Of the finite elements, in 64 intervals of equal width from the least to the greatest one; one interval if they are all equal. nullopt:
+// there are none. Waits for the device.
+std::optional<reporting::Histogram> make_histogram(const std::string& name, const torch::Tensor& tensor);
+
+// Reports the histograms after the last step of every `every_epochs`-th epoch: of the parameters after this step, and of its gradients,
+// summed over the ranks and unscaled, before they are clipped. They are the same on all ranks, so one rank does it. Changes nothing that is
+// trained.
+class Histograms final : public TrainingHook {
+ public:
+  // All must outlive it. `part`: what is trained at the time of a call.
+  Histograms(const Parts& parts, const EpochPart& part, int64_t every_epochs, reporting::Sink& reporter);
+
+  void on_gradients(int64_t step) override;
+  void after_step(int64_t step) override;
+
+ private:
+  bool is_due(int64_t step) const;
+
+  const Parts& parts_;
+  const EpochPart& part_;
+  int64_t every_epochs_;
+  reporting::Sink& reporter_;
+  std::vector<reporting::Histogram> gradients_;  // of the step
+};
+
+}  // namespace trainer::engine

@@ -1,0 +1,225 @@
+#include "train/engine/init_from.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+
+#include "base/text.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
+
+namespace trainer::engine {
+namespace {
+
+// Where training scripts keep a state_dict, in the order in which equally good ones are taken.
+constexpr std::array<const char*, 5> kUsualKeys = {"model", "model_state_dict", "state_dict", "network", "ema_state_dict"};
+// torch.compile() puts it before a network or any of its parts.
+constexpr std::string_view kCompiled = "_orig_mod.";
+constexpr std::string_view kCounter = "num_batches_tracked";
+// Of those that a message names.
+constexpr size_t kMostNamed = 10;
+
+// A dictionary of the file that may be the state_dict.
+struct Part {
+  std::string path;  // "checkpoint.state_dict"; empty: the whole file
+  const state::Dict* dict = nullptr;
+};
+
+// Adds `dict` and those within it, at most `depth` deep, in the order in which equally good ones are taken.
+void add_parts(const state::Dict& dict, const std::string& path, int depth, std::vector<Part>& parts) {
+  const auto add_inner = [&](const std::string& key, const state::Tree& value) {
+    const auto* inner = depth == 0 ? nullptr : std::get_if<state::Dict>(&value.value());
+    if (inner != nullptr) add_parts(*inner, path.empty() ? key : path + '.' + key, depth - 1, parts);
+  };
+  for (const auto* key : kUsualKeys) {
+    if (const auto* value = dict.find(key)) add_inner(key, *value);
+  }
+  parts.push_back({path, &dict});
+  for (const auto& item : dict.items()) {
+    const auto key = state::to_string(item.key);
+    if (std::ranges::find(kUsualKeys, key) == kUsualKeys.end()) add_inner(key, item.value);
+  }
+}
+
+using Names = std::set<std::string, std::less<>>;
+
+std::string without_wrappers(std::string name) {
+  for (auto found = name.find(kCompiled); found != name.npos; found = name.find(kCompiled)) name.erase(found, kCompiled.size());
+  return name;
+}
+
+// What stands before the network's names in the file, such as "module." of DistributedDataParallel: the prefix that gives the most names of
+// the network, of equally good ones the shortest.
+std::string find_prefix(const state::Dict& dict, const Names& names) {
+  std::map<std::string, size_t> counts;
+  for (const auto& item : dict.items()) {
+    const auto name = without_wrappers(state::to_string(item.key));
+    size_t begin = 0;
+    do {
+      if (names.contains(std::string_view(name).substr(begin))) ++counts[name.substr(0, begin)];
+      begin = name.find('.', begin) + 1;
+    } while (begin != 0);
+  }
+  const auto is_worse = [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second < b.second : a.first.size() > b.first.size();
+  };
+  const auto best = std::ranges::max_element(counts, is_worse);
+  return best == counts.end() ? "" : best->first;
+}
+
+// Why the value cannot be copied to `destination`; empty if it can.
+std::string misfit(const state::Tree& value, const torch::Tensor& destination) {
+  const auto* tensor = std::get_if<torch::Tensor>(&value.value());
+  if (tensor == nullptr) return "not a tensor";
+  const bool fits = tensor->sizes() == destination.sizes() && tensor->is_floating_point() == destination.is_floating_point();
+  return fits ? "" : fmt::format("{}, not {}", state::describe(*tensor), state::describe(destination));
+}
+
+// "missing a, b and 110 more"; empty for no names.
+std::string list_of(const char* what, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  const auto named = std::span(names).first(std::min(names.size(), kMostNamed));
+  const auto more = names.size() > kMostNamed ? fmt::format(" and {} more", names.size() - kMostNamed) : "";
+  return fmt::format("{} {}{}", what, fmt::join(named, ", "), more);
+}
+
+// The comparison of a part of a file with a model.
+struct Match {
+  std::string origin;                                                 // the file, the part, and what was taken off its names
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> fitting = {};  // the model's and the file's
+  std::vector<std::string> missing = {};
+  std::vector<std::string> unexpected = {};
+  std::vector<std::string> misfits = {};
+
+  std::string differences() const {
+    std::vector<std::string> lists = {list_of("missing", missing), list_of("unexpected", unexpected), list_of("not fitting", misfits)};
+    std::erase(lists, "");
+    return join(lists, "; ");
+  }
+};
+
+std::string describe_origin(const std::string& source, const Part& part, const std::string& prefix) {
+  std::vector<std::string> removed;
+  const auto is_compiled = [](const state::Item& item) { return state::to_string(item.key).find(kCompiled) != std::string::npos; };
+  if (std::ranges::any_of(part.dict->items(), is_compiled)) removed.emplace_back(kCompiled);
+  if (!prefix.empty()) removed.push_back(prefix);
+  std::vector<std::string> details;
+  if (!part.path.empty()) details.push_back(part.path);
+  if (!removed.empty()) details.push_back("names without " + join(removed, ", "));
+  return details.empty() ? source : fmt::format("{} ({})", source, join(details, ", "));
+}
+
+Match match(const Part& part, const std::string& source, const state::Dict& model) {
+  Names names;
+  for (const auto& item : model.items()) names.insert(state::to_string(item.key));
+  const auto prefix = find_prefix(*part.dict, names);
+  std::map<std::string, const state::Tree*> values;
+  for (const auto& item : part.dict->items()) {
+    auto name = without_wrappers(state::to_string(item.key));
+    if (name.starts_with(prefix)) name.erase(0, prefix.size());
+    values[name] = &item.value;
+  }
+  Match found{.origin = describe_origin(source, part, prefix)};
+  for (const auto& item : model.items()) {
+    const auto name = state::to_string(item.key);
+    const auto& destination = std::get<torch::Tensor>(item.value.value());
+    const auto value = values.find(name);
+    if (value == values.end()) {
+      if (!name.ends_with(kCounter)) found.missing.push_back(name);
+      continue;
+    }
+    const auto what = misfit(*value->second, destination);
+    if (what.empty()) {
+      found.fitting.emplace_back(destination, std::get<torch::Tensor>(value->second->value()));
+    } else {
+      found.misfits.push_back(fmt::format("{} ({})", name, what));
+    }
+    values.erase(value);
+  }
+  for (const auto& value : values) found.unexpected.push_back(value.first);
+  return found;
+}
+
+// Of the part that fits best.
+Match best_match(const state::Tree& file, const std::string& source, const torch::nn::Module& model) {
+  const auto* root = std::get_if<state::Dict>(&file.value());
+  if (root == nullptr) throw CheckpointError(source + ": does not contain a state_dict; save model.state_dict()");
+  constexpr int kDepth = 2;
+  std::vector<Part> parts;
+  add_parts(*root, "", kDepth, parts);
+  const auto state = state::state_of(model);
+  std::optional<Match> best;
+  for (const auto& part : parts) {
+    auto found = match(part, source, state);
+    if (!best || found.fitting.size() > best->fitting.size()) best = std::move(found);
+  }
+  return std::move(*best);
+}
+
+void copy_fitting(const Match& found) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& [destination, value] : found.fitting) destination.copy_(value);
+}
+
+}  // namespace
+
+void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model) {
+  const auto found = best_match(file, source, model);
+  const auto differences = found.differences();
+  if (!differences.empty()) throw CheckpointError(fmt::format("{}: does not fit the model: {}", found.origin, differences));
+  copy_fitting(found);
+}
+
+InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model) {
+  const auto found = best_match(file, source, model);
+  const auto differences = found.differences();
+  if (found.fitting.empty()) {
+    throw CheckpointError(
+        fmt::format("{}: none of its entries fits the model: {}; choose the model that the file was made for", found.origin, differences));
+  }
+  if (strict && !differences.empty()) {
+    throw CheckpointError(fmt::format("{}: does not fit the model: {}; set model.init_strict: false to load only what fits ({})",
+                                      found.origin, differences, counted(found.fitting.size(), "entry", "entries")));
+  }
+  copy_fitting(found);
+  const size_t num_fitting = found.fitting.size();
+  const size_t num_tensors = num_fitting + found.missing.size() + found.misfits.size();
+  InitReport report{.text = fmt::format("the model starts with {} of {}", counted(num_fitting, "tensor"), found.origin), .warning = {}};
+  if (!differences.empty()) report.text += "; skipped: " + differences;
+  if (2 * num_fitting < num_tensors) {
+    report.warning =
+        fmt::format("only {} of the {} tensors of the network are in {}; the others start at random", num_fitting, num_tensors, source);
+  }
+  return report;
+}
+
+InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model) {
+  return init_model(checkpoint::load(file), file, strict, model);
+}
+
+void fit_model(models::Model& model, const Data& data) {
+  const auto& dataset = data.train.dataset();
+  const auto num_images = std::min(model.num_fitted_images(), dataset.size());
+  if (num_images == 0) return;
+  const auto& pipeline = *data.validation.pipeline;
+  auto shape = pipeline.output_shape();
+  shape.insert(shape.begin(), num_images);
+  const auto layout = pipeline.layout().channels_last ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous;
+  const auto images = torch::empty(shape, torch::TensorOptions(pipeline.layout().dtype).memory_format(layout));
+  data::Scratch scratch;
+  data::PictureMemory memory;
+  for (int64_t i = 0; i < num_images; ++i) {
+    pipeline.write(dataset.read(i, scratch), {/*seed=*/0, /*number=*/0}, {i}, memory, images[i].data_ptr());
+  }
+  model.fit(images);
+}
+
+}  // namespace trainer::engine

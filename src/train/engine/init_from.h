@@ -1,0 +1,34 @@
+#pragma once
+// Initial weights that come from a file or from the training data.
+
+#include <torch/torch.h>
+
+#include <string>
+
+#include "train/engine/parts.h"
+#include "trainer/state.h"
+
+namespace trainer::engine {
+
+// Fills parameters and buffers by their names from a state_dict, bare or in a dictionary, with or without a prefix such as "module." of
+// DistributedDataParallel or "model." of Lightning, and "_orig_mod." of torch.compile(): the dictionary and the prefix are taken that fit
+// best. Converts to the model's dtype. A num_batches_tracked may be missing, as in files written before PyTorch 0.4.1. If other entries are
+// missing, unexpected or of another shape, throws one CheckpointError that names them, of each kind at most ten, and changes nothing.
+// `source`: the origin of `file`, for messages.
+void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model);
+
+// Messages for the log.
+struct InitReport {
+  std::string text;
+  std::string warning;  // when most tensors of the model are not in the file; else empty
+};
+
+// The same for initial weights. If not `strict`, loads the entries that fit, and throws only if none does.
+InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model);
+// From that file, which `checkpoint::read_any` reads.
+InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model);
+
+// Model::fit() with the first training images, transformed like those of validation. Does nothing for a network that needs none.
+void fit_model(models::Model& model, const Data& data);
+
+}  // namespace trainer::engine

@@ -1,0 +1,251 @@
+#include "train/engine/non_finite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "nn/layers.h"
+#include "nn/sync_batch_norm.h"
+#include "trainer/error.h"
+
+namespace trainer::engine {
+
+// What a rank has found in its own part of a step.
+struct NonFiniteSteps::Finding {
+  std::string what;      // empty: no value was non-finite
+  int64_t position = 0;  // among all observations of the step, in their order
+  bool repeats = true;
+  std::vector<std::vector<int64_t>> batches;       // sample indices of each micro-step
+  std::vector<std::vector<uint32_t>> occurrences;  // of the same samples; those of a micro-step may be empty: all are 0
+
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Finding, what, position, repeats, batches, occurrences)
+};
+
+namespace {
+
+// After so many in a row, a run that skips them does not recover.
+constexpr int64_t kMostInRow = 10;
+// Each saved step has the size of the model.
+constexpr int64_t kMostSaved = 3;
+
+// Whether the values that a rank computes depend on the batches of the others.
+bool depends_on_all_ranks(const Parts& parts) {
+  if (parts.ranks.world->size() > 1 && parts.optimizer->needs_first_pass_summed()) return true;
+  return std::ranges::any_of(parts.model->modules(), [](const auto& module) {
+    const auto* norm = dynamic_cast<const nn::SyncBatchNorm*>(module.get());
+    return norm != nullptr && norm->is_joined();
+  });
+}
+
+// What a rank takes in a step: its samples in each micro-step, and their occurrences.
+nlohmann::json samples_of(Parts& parts, int rank, const EpochPart& part, int64_t step) {
+  const auto share = parts.share_of(rank, part, step);
+  const int64_t num_batches = first_batch_of(parts.plan, part, step + 1) - first_batch_of(parts.plan, part, step);
+  auto batches = nlohmann::json::array();
+  auto occurrences = nlohmann::json::array();
+  int64_t first = 0;
+  for (int64_t i = 0; i < num_batches; ++i) {
+    const int64_t end = first + share.batch_sizes[static_cast<size_t>(i)];
+    const auto samples = share.samples.slice(std::exchange(first, end), end);
+    batches.push_back(samples.indices);
+    occurrences.push_back(samples.occurrences);
+  }
+  return {{"batches", std::move(batches)}, {"occurrences", std::move(occurrences)}};
+}
+
+// Those of this rank. Collective over the ranks that share a reader, because only the reader knows the order.
+nlohmann::json own_samples(Parts& parts, const EpochPart& part, int64_t step) {
+  const auto& reading = parts.ranks.reading;
+  if (!reading) return samples_of(parts, parts.ranks.world->rank(), part, step);
+  auto all = nlohmann::json::array();
+  if (parts.ranks.reads_data()) {
+    for (const int rank : reading->ranks()) all.push_back(samples_of(parts, rank, part, step));
+  }
+  return nlohmann::json::parse(reading->broadcast_bytes(all.dump())).at(static_cast<size_t>(reading->rank()));
+}
+
+}  // namespace
+
+NonFiniteSteps::NonFiniteSteps(OnNonFinite policy, Parts& parts, TrainStep& train_step, Save save)
+    : policy_(policy), parts_(parts), train_step_(train_step), save_(std::move(save)) {}
+
+bool NonFiniteSteps::checks_each_step() const { return policy_ == OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
+
+std::string NonFiniteSteps::check(const EpochPart& part, int64_t step) {
+  const auto bad_step = train_step_.guard().step();
+  if (!bad_step) return "";
+  const auto record = make_record(part, *bad_step);
+  train_step_.guard().undo();
+  num_in_row_ = *bad_step == last_step_ + 1 ? num_in_row_ + 1 : 1;
+  last_step_ = *bad_step;
+  const auto& world = *parts_.ranks.world;
+  const auto text = world.rank() == 0 ? describe(record, step) : "";
+  // No rank continues or exits before the step is saved.
+  world.barrier();
+  if (policy_ == OnNonFinite::kStop || num_in_row_ >= kMostInRow) throw AgreedError(text);
+  if (step + 1 < part.first_step + part.num_steps) parts_.begin(part, step + 1);
+  return text;
+}
+
+std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) {
+  auto text = fmt::format("step {}", record.step);
+  if (record.step != seen_at) text += fmt::format(" (seen at step {})", seen_at);
+  text += fmt::format(" is not finite, at learning rate {:.6g}", record.lr);
+  if (record.loss_scale) text += fmt::format(" and loss scale {:.6g}", *record.loss_scale);
+  text += ": first " + (record.first_non_finite.empty() ? "a sum of gradients that are finite on each rank" : record.first_non_finite);
+  if (record.world_size > 1 && !record.first_non_finite.empty()) text += fmt::format(" on rank {}", record.rank);
+  if (!record.repeats) text += ", which was finite when the step was repeated";
+  text += "; the step is skipped" + save(record);
+  if (num_in_row_ >= kMostInRow) text += fmt::format(", the {}th in a row", num_in_row_);
+  if (policy_ == OnNonFinite::kSkip && num_in_row_ < kMostInRow) return text;
+  if (!record.repeats) return text + "; a value that does not repeat indicates a fault of the memory or the GPU of that host";
+  return text + "; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm";
+}
+
+std::string NonFiniteSteps::save(const StepRecord& record) {
+  if (!save_ || num_saved_ == kMostSaved) return "";
+  try {
+    const auto folder = save_(record).string();
+    ++num_saved_;
+    return fmt::format(" and saved for `trainer replay {}`", folder);
+  } catch (const std::exception& error) {
+    return fmt::format(" (it could not be saved: {})", error.what());
+  }
+}
+
+NonFiniteSteps::Finding NonFiniteSteps::examine(const EpochPart& part, int64_t step) {
+  const auto samples = own_samples(parts_, part, step);
+  Finding finding;
+  samples["batches"].get_to(finding.batches);
+  samples["occurrences"].get_to(finding.occurrences);
+  parts_.begin(part, step);
+  for (const auto& micro_step : micro_steps_of(parts_.plan, part, parts_.ranks.world->rank(), step)) {
+    const auto& batch = parts_.next();
+    const auto observations = observe_micro_step(parts_, train_step_, batch, micro_step);
+    if (!finding.what.empty()) continue;
+    const auto* first = first_non_finite(observations);
+    finding.position += first == nullptr ? static_cast<int64_t>(observations.size()) : first - observations.data();
+    if (first != nullptr) finding.what = first->what;
+  }
+  finding.repeats = !finding.what.empty() || !train_step_.guard().had_non_finite_loss();
+  if (!finding.repeats) finding.what = "the loss";
+  return finding;
+}
+
+// The record of the rank that has the first non-finite value.
+StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step) {
+  const auto mine = examine(part, step);
+  const auto& world = *parts_.ranks.world;
+  std::vector<Finding> findings;
+  for (const auto& bytes : world.all_gather_bytes(nlohmann::json(mine).dump())) findings.push_back(nlohmann::json::parse(bytes));
+  const auto order = [](const Finding& finding) { return std::tuple(finding.what.empty(), !finding.repeats, finding.position); };
+  const auto first = std::ranges::min_element(findings, {}, order);
+  StepRecord record{.step = step,
+                    .epoch = part.epoch,
+                    .lr = lr_at(parts_, part, step),
+                    .loss_scale = train_step_.guard().scale(),
+                    .rank = static_cast<int>(first - findings.begin()),
+                    .world_size = world.size(),
+                    .is_joined = depends_on_all_ranks(parts_),
+                    .num_group_samples = samples_in_step(parts_.plan, part, step),
+                    .batches = first->batches,
+                    .occurrences = first->occurrences,
+                    .first_non_finite = first->what,
+                    .repeats = first->repeats};
+  if (!record.is_joined) return record;
+  for (size_t i = 0; i < record.batches.size(); ++i) {
+    auto& batch = record.batches[i];
+    auto& occurrences = record.occurrences[i];
+    batch.clear();
+    occurrences.clear();
+    for (const auto& finding : findings) {
+      batch.insert(batch.end(), finding.batches[i].begin(), finding.batches[i].end());
+      occurrences.insert(occurrences.end(), finding.occurrences[i].begin(), finding.occurrences[i].end());
+    }
+  }
+  return record;
+}
+
+namespace {
+
+Observation observe(std::string what, const torch::Tensor& tensor) {
+  const torch::NoGradGuard no_grad;
+  const auto is_finite = tensor.isfinite();
+  const auto sizes = at::where(is_finite, tensor.abs(), 0);
+  return {.what = std::move(what),
+          .shape = tensor.sizes().vec(),
+          .largest = tensor.numel() == 0 ? 0 : sizes.max().item<double>(),
+          .num_non_finite = tensor.numel() - is_finite.sum().item<int64_t>()};
+}
+
+void add_if_non_finite(std::vector<Observation>& observations, std::string what, const torch::Tensor& tensor) {
+  auto observation = observe(std::move(what), tensor);
+  if (observation.num_non_finite > 0) observations.push_back(std::move(observation));
+}
+
+void observe_pass(Parts& parts, TrainStep& train_step, const torch::Tensor& images, const torch::Tensor& targets,
+                  const MicroStep& micro_step, std::vector<Observation>& observations) {
+  const auto modules = parts.model->named_modules();
+  const auto add_output = [&](const torch::nn::Module& layer, const torch::Tensor& output) {
+    for (const auto& module : modules) {
+      if (module.value().get() == &layer) observations.push_back(observe("the output of " + module.key(), output));
+    }
+  };
+  task::Task::Pass pass;
+  {
+    const nn::LayerObserver observer(add_output);
+    pass = train_step.forward(images, targets, micro_step);
+  }
+  observations.push_back(observe("the loss", pass.loss));
+  train_step.weighted(pass.loss, images.size(0), micro_step).backward();
+  // The backward pass runs from the last layer to the first.
+  const auto parameters = parts.model->named_parameters();
+  for (size_t i = parameters.size(); i-- > 0;) {
+    const auto& gradient = parameters[i].value().grad();
+    if (gradient.defined()) add_if_non_finite(observations, "the gradient of " + parameters[i].key(), gradient);
+  }
+}
+
+// Apart from the backward pass, which has to leave the gradients of this rank to be observed.
+void sum_gradients(const optim::Optimizer& optimizer, const distributed::ProcessGroup& world) {
+  for (const auto& parameter : optimizer.parameters()) {
+    auto& gradient = parameter.mutable_grad();
+    gradient = gradient.defined() ? gradient.contiguous() : torch::zeros_like(parameter, torch::MemoryFormat::Contiguous);
+    world.all_reduce(gradient);
+  }
+}
+
+}  // namespace
+
+std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step, const data::Batch& batch, const MicroStep& micro_step) {
+  const auto buffers = parts.model->buffers();
+  std::vector<torch::Tensor> saved;
+  for (const auto& buffer : buffers) saved.push_back(buffer.clone());
+  const auto [images, targets] = train_step.prepare(batch, micro_step);
+  auto& optimizer = *parts.optimizer;
+  optimizer.zero_grad();
+  std::vector<Observation> observations;
+  for (const auto& parameter : parts.model->named_parameters()) {
+    add_if_non_finite(observations, "the parameter " + parameter.key(), parameter.value());
+  }
+  observations.push_back(observe("the images", images));
+  run_passes(optimizer, *parts.model, [&, &images = images, &targets = targets](int, bool is_last) {
+    observe_pass(parts, train_step, images, targets, micro_step, observations);
+    if (!is_last && optimizer.needs_first_pass_summed()) sum_gradients(optimizer, *parts.ranks.world);
+  });
+  // Moves the parameters back, and changes nothing else.
+  if (optimizer.needs_second_pass()) optimizer.step(0, torch::ones({}, torch::dtype(torch::kFloat32).device(images.device())));
+  optimizer.zero_grad();
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(saved[i]);
+  return observations;
+}
+
+const Observation* first_non_finite(const std::vector<Observation>& observations) {
+  const auto found = std::ranges::find_if(observations, [](const Observation& observation) { return observation.num_non_finite > 0; });
+  return found == observations.end() ? nullptr : &*found;
+}
+
+}  // namespace trainer::engine

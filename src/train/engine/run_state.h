@@ -1,0 +1,87 @@
+#pragma once
+// The progress and the measurements of a run. Checkpoints hold them, so that a resumed run reports the same as an uninterrupted one.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "train/engine/batch_source.h"
+#include "train/engine/options.h"
+#include "trainer/events.h"
+#include "trainer/state.h"
+#include "trainer/task.h"
+
+namespace trainer::engine {
+
+// How many validations in a row were not better than the best one: what training.early_stopping needs to know. The rule is that of
+// Lightning's EarlyStopping.
+struct EarlyStopping {
+  std::optional<double> best = {};
+  int64_t num_not_better = 0;
+
+  // To be called after each validation with the value of the metric.
+  void observe(double value, bool higher_is_better, double min_delta);
+  bool is_over(const std::optional<EarlyStoppingOptions>& options) const;
+};
+
+state::Dict tree_of(const EarlyStopping& early_stopping);
+EarlyStopping read_early_stopping(const state::View& view);
+
+struct Progress {
+  int64_t epoch = 0;             // from 0: the one of the next step
+  int64_t step = 0;              // updates attempted since the start of the run
+  int64_t samples_seen = 0;      // since the start of the run
+  int64_t samples_in_epoch = 0;  // position in the order that all ranks share
+  bool operator==(const Progress&) const = default;
+  // The epoch of the latest step; 0 before the first one.
+  int64_t epoch_of_step() const { return samples_in_epoch == 0 && epoch > 0 ? epoch - 1 : epoch; }
+};
+
+// Measurements of a time, and its duration.
+struct Interval {
+  task::Measurement measured = {};
+  double seconds = 0;
+  double waited_seconds = 0;
+  void add(const Interval& other);
+};
+
+struct RunState {
+  Progress progress;
+  Interval open;   // the open logging interval: its durations; its measurements are in the meter
+  Interval epoch;  // all intervals of the epoch so far
+  Interval whole;  // of the run so far
+  std::optional<reporting::ValidationEvent> last_validation;
+  std::optional<reporting::ValidationEvent> best_validation;
+  EarlyStopping early_stopping;  // observed only with training.early_stopping
+};
+
+// Adds epoch, step, samples_seen, samples_in_epoch, best, last_validation, early_stopping and meters. `sums`: of the open interval, by
+// rank.
+void write_run_state(const RunState& run, const torch::Tensor& sums, state::Dict& tree);
+RunState read_run_state(const state::View& view);
+
+// Times the open logging interval, and how long training waited for batches in it.
+class IntervalClock {
+ public:
+  // `batches` must outlive it.
+  explicit IntervalClock(const BatchSource& batches) : batches_(batches) {}
+
+  // Starts an interval at step number `step`; `so_far`: its durations before the run was resumed.
+  void begin(int64_t step, const Interval& so_far = {});
+  // Whether the interval has a step before `next_step`.
+  bool has_steps(int64_t next_step) const { return next_step > first_step_; }
+  // Sets the durations of `interval`.
+  void read(Interval& interval) const;
+  // How many batches were ready when one was taken: the mean since begin().
+  double queue_depth() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const BatchSource& batches_;
+  int64_t first_step_ = 0;
+  Clock::time_point start_;
+  data::LoaderCounts before_;  // as counted by the source; the time is that before the interval began, perhaps in an earlier process
+};
+
+}  // namespace trainer::engine

@@ -1,0 +1,75 @@
+#pragma once
+// Batches for a group of ranks whose first rank, the reader, reads and prepares the samples of all (dataset.distribution).
+
+#include <exception>
+#include <memory>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "train/engine/batch_source.h"
+#include "train/engine/options.h"
+#include "trainer/distributed.h"
+
+namespace trainer::engine {
+
+// While a rank uses a batch, the next one is sent to it. All buffers are allocated in the constructor.
+class SharedBatches final : public BatchSource {
+ public:
+  // `group`: two or more ranks. `format`: the tensors of a full batch of one rank, with or without
+  // memory. `options`: of the batches that ranks get; make_copy_event and pin_memory are used. `loader`: on the reader, for batches of the
+  // same format, without copy events; it must outlive this object. Null on the other ranks.
+  SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const data::BatchTensors& format,
+                const data::LoaderOptions& options, data::DataLoader* loader);
+
+  // Only the reader calls `share_of`, for each rank of the group.
+  void start_epoch(int64_t epoch, const ShareOf& share_of) override;
+  const data::Batch* next() override;
+  int64_t batch_size() const override { return batch_size_; }
+  data::LoaderCounts counts() const override;
+
+ private:
+  enum class Content : int64_t { kBatch, kNothing, kFailure };
+  struct Header {
+    Content content = Content::kNothing;
+    int64_t size = 0;     // samples of the batch
+    int64_t is_last = 0;  // whether no message of the epoch follows
+  };
+  // What a rank is sent in one round: a header, and room for a full batch.
+  struct Message {
+    void* header = nullptr;
+    data::BatchTensors tensors;
+  };
+  struct Buffer {
+    torch::Tensor bytes;                 // [messages, bytes of a message]
+    std::vector<Message> messages = {};  // views of `bytes`
+    std::unique_ptr<data::CopyEvent> copied = nullptr;
+  };
+
+  static Buffer make_buffer(int num_messages, const data::BatchTensors& format, bool pin_memory);
+  bool scatters() const { return distribution_ == Distribution::kScatter; }
+  Buffer& buffer_of(int64_t round) { return buffers_[static_cast<size_t>(round) % buffers_.size()]; }
+  // Starts to send the messages of the next round; on the reader, waits until its loader has prepared them.
+  void begin_round();
+  void write_messages(std::vector<Message>& messages);
+  // Waits for the messages of the round that has begun, and returns this rank's.
+  Message& finish_round();
+  const data::Batch* open(const Message& message, const Header& header, data::CopyEvent* copied);
+
+  const std::shared_ptr<distributed::ProcessGroup> group_;
+  const Distribution distribution_;
+  data::DataLoader* const loader_;
+  const int64_t batch_size_;
+  std::vector<Buffer> buffers_;
+  Buffer outgoing_;  // on a reader that scatters
+  data::Batch batch_;
+  std::chrono::duration<double> waited_{0};
+  int64_t num_rounds_begun_ = 0;            // since construction
+  c10::intrusive_ptr<c10d::Work> pending_;  // of the round that has begun
+  bool is_over_ = true;                     // no round of the epoch is left
+
+  // On the reader.
+  std::vector<int64_t> batches_left_;  // of each rank of the group, in the epoch
+  std::exception_ptr failure_;         // of the round that has begun
+};
+
+}  // namespace trainer::engine

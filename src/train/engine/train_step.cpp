@@ -1,0 +1,170 @@
+#include "train/engine/train_step.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "nn/batch_norm.h"
+#include "trainer/amp.h"
+#include "trainer/random.h"
+
+namespace trainer::engine {
+namespace {
+
+void copy_all(const std::vector<torch::Tensor>& to, const std::vector<torch::Tensor>& from) {
+  const torch::NoGradGuard no_grad;
+  at::_foreach_copy_(to, from);
+}
+
+}  // namespace
+
+NonFiniteGuard::NonFiniteGuard(Parts& parts, task::TrainMeter& meter)
+    : parts_(parts),
+      meter_(meter),
+      non_finite_step_(torch::full({}, -1, torch::dtype(torch::kInt64).device(parts.placement.device))),
+      non_finite_scale_(torch::zeros({}, torch::dtype(torch::kFloat32).device(parts.placement.device))),
+      finite_losses_(torch::zeros({}, torch::dtype(torch::kFloat32).device(parts.placement.device))) {
+  std::map<torch::ScalarType, Buffers> by_type;
+  for (const auto& buffer : parts.model->buffers()) {
+    auto& buffers = by_type[buffer.scalar_type()];
+    buffers.of_model.push_back(buffer);
+    buffers.saved.push_back(torch::empty_like(buffer));
+  }
+  for (auto& [type, buffers] : by_type) buffers_.push_back(std::move(buffers));
+}
+
+void NonFiniteGuard::begin_step(int64_t step) {
+  step_ = step;
+  meter_.mark();
+  for (const auto& buffers : buffers_) copy_all(buffers.saved, buffers.of_model);
+}
+
+torch::Tensor NonFiniteGuard::mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss) {
+  const auto value = loss.detach();
+  finite_losses_ += value - value;
+  return weighted_loss * (finite_losses_ + 1);
+}
+
+torch::Tensor NonFiniteGuard::found_inf() {
+  const torch::NoGradGuard no_grad;
+  const auto& scaler = parts_.grad_scaler;
+  const auto found = scaler ? scaler->found_inf() : optim::find_non_finite(parts_.optimizer->parameters());
+  // On a CPU, reading the value costs nothing, and it is nearly always 0.
+  if (found.is_cpu() && found.item<float>() == 0 && !step()) return found;
+  auto is_first = (non_finite_step_ < 0).logical_and(found > 0);
+  if (scaler) {
+    is_first = is_first.logical_and(scaler->current_scale() <= 1);
+    non_finite_scale_ = at::where(is_first, scaler->current_scale(), non_finite_scale_);
+  }
+  non_finite_step_ = at::where(is_first, step_, non_finite_step_);
+  const auto has_counted = non_finite_step_ >= 0;
+  if (scaler) {
+    // The GradScaler skips this one step and lowers the scale; the next loss is looked at anew.
+    const auto is_lost = finite_losses_.isnan().logical_and(has_counted.logical_not());
+    meter_.rewind_if(is_lost);
+    finite_losses_ = finite_losses_.masked_fill(is_lost, 0);
+  }
+  return at::maximum(found, has_counted.to(torch::kFloat32));
+}
+
+std::optional<int64_t> NonFiniteGuard::step() const {
+  const auto step = non_finite_step_.item<int64_t>();
+  return step < 0 ? std::nullopt : std::optional(step);
+}
+
+std::optional<double> NonFiniteGuard::scale() const {
+  return parts_.grad_scaler ? std::optional(non_finite_scale_.item<double>()) : std::nullopt;
+}
+
+bool NonFiniteGuard::had_non_finite_loss() const { return finite_losses_.isnan().item<bool>(); }
+
+void NonFiniteGuard::undo() {
+  meter_.rewind();
+  for (const auto& buffers : buffers_) copy_all(buffers.of_model, buffers.saved);
+  non_finite_step_.fill_(-1);
+  finite_losses_.zero_();
+}
+
+namespace {
+
+// Other numbers than those of the generator for dropout.
+constexpr uint64_t kDefaultStream = 1;
+
+void set_default_seed(torch::Device device, uint64_t seed) {
+  auto generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(seed);
+}
+
+}  // namespace
+
+void run_passes(optim::Optimizer& optimizer, const models::Model& model, const std::function<void(int number, bool is_last)>& pass) {
+  pass(0, !optimizer.needs_second_pass());
+  if (!optimizer.needs_second_pass()) return;
+  optimizer.perturb_parameters();
+  const nn::FrozenStatistics frozen(model);
+  pass(1, true);
+}
+
+TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter)
+    : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), guard_(parts, meter) {}
+
+void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& next_batch, double lr,
+                    const std::vector<TrainingHook*>& hooks) {
+  auto& optimizer = *parts_.optimizer;
+  auto& scaler = parts_.grad_scaler;
+  auto& data_parallel = *parts_.data_parallel;
+  const auto step = micro_steps.front().step;
+  guard_.begin_step(step);
+  for (const auto& micro_step : micro_steps) {
+    const auto& batch = next_batch();
+    const auto [images, targets] = prepare(batch, micro_step);
+    run_passes(optimizer, *parts_.model, [&, &images = images, &targets = targets](int number, bool is_last) {
+      const bool reduces = micro_step.is_last() && (is_last || optimizer.needs_first_pass_summed());
+      data_parallel.before_forward(micro_step.is_first(), reduces);
+      // 1. Forward and loss.
+      const auto pass = forward(images, targets, micro_step);
+      // 2. Backward. During a pass that reduces, buckets of gradients are summed over the ranks.
+      const auto loss = guard_.mark(weighted(pass.loss, batch.size, micro_step), pass.loss);
+      data_parallel.backward(loss, pass.outputs, reduces);
+      if (number == 0) meter_.add(pass.loss, pass.outputs, targets, batch.size);
+    });
+  }
+  for (auto* hook : hooks) hook->on_gradients(step);
+  // 3. Unscale, so that clipping sees the true gradients, which are the same on all ranks now.
+  if (scaler) scaler->unscale(optimizer.parameters());
+  const auto found_inf = guard_.found_inf();
+  // 4. Clip.
+  if (max_grad_norm_) optim::clip_grad_norm(optimizer.parameters(), *max_grad_norm_);
+  // 5. Update, and average.
+  optimizer.step(lr, found_inf);
+  if (parts_.ema) parts_.ema->update(found_inf);
+  if (scaler) scaler->update();
+  optimizer.zero_grad();
+}
+
+DeviceBatch TrainStep::prepare(const data::Batch& batch, const MicroStep& micro_step) const {
+  auto copies = copy_to_device(batch, parts_.placement.device);
+  if (!parts_.batch_mixer) return copies;
+  auto [images, targets] = parts_.batch_mixer->apply(copies.images, copies.targets, micro_step.step, micro_step.stream);
+  return {std::move(images), std::move(targets)};
+}
+
+task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step) {
+  // The random numbers belong to this micro-step and rank, so that a resumed run draws what an uninterrupted one draws.
+  const auto seed = mix_seed(seed_, static_cast<uint64_t>(micro_step.step), static_cast<uint64_t>(micro_step.stream));
+  parts_.dropout_generator.set_current_seed(seed);
+  // What LibTorch's own layers draw from, if a network of a plug-in has some.
+  set_default_seed(parts_.placement.device, mix_seed(seed, kDefaultStream));
+  const amp::AutocastGuard autocast(parts_.placement.device.type(), parts_.placement.autocast_dtype);
+  return parts_.task->forward(*parts_.model, images, targets);
+}
+
+// Micro-steps and ranks of unequal size add up to the mean over all their samples. Nothing else is divided.
+torch::Tensor TrainStep::weighted(const torch::Tensor& loss, int64_t size, const MicroStep& micro_step) const {
+  const auto share = static_cast<double>(size) / static_cast<double>(micro_step.num_group_samples);
+  const auto weighted = size == micro_step.num_group_samples ? loss : loss * share;
+  return parts_.grad_scaler ? parts_.grad_scaler->scale(weighted) : weighted;
+}
+
+}  // namespace trainer::engine

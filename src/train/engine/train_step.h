@@ -1,0 +1,94 @@
+#pragma once
+// One optimizer step: forward, backward, clipping and update.
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "train/engine/copy_event.h"
+#include "train/engine/parts.h"
+#include "train/engine/training_hook.h"
+#include "trainer/task.h"
+
+namespace trainer::engine {
+
+// Prevents a step whose loss or gradients are not finite on any rank from changing anything. On a GPU only step(), scale() and
+// had_non_finite_loss() wait for the device.
+class NonFiniteGuard {
+ public:
+  // Both must outlive it. `meter` receives the losses of the steps.
+  NonFiniteGuard(Parts& parts, task::TrainMeter& meter);
+
+  // To be called before a step: copies the model's buffers and the meter.
+  void begin_step(int64_t step);
+  // Returns the weighted loss of a pass. Once a loss of this rank was not finite in this step or, without a GradScaler, in an earlier one,
+  // it is NaN, and so are the gradients and their sum over the ranks: this is how the other ranks detect it.
+  torch::Tensor mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss);
+  // To be called when the gradients are summed and unscaled. Returns 1 if the update must be skipped, else 0, for Optimizer::step. Once a
+  // step was not finite, returns 1 for all later steps too, until undo(); but while the GradScaler can still lower its scale, for that step
+  // alone, as torch.amp.GradScaler does: then only the meter does not count a loss that is not finite.
+  torch::Tensor found_inf();
+
+  // The first step since the construction or undo() whose loss or gradients were not finite on any rank; the same on all ranks. With
+  // float16 such steps count only at a loss scale of 1 or less, because above it the GradScaler still lowers the scale.
+  std::optional<int64_t> step() const;
+  // The loss scale of that step; empty without a GradScaler.
+  std::optional<double> scale() const;
+  // Whether a loss of this rank was not finite since the construction or undo().
+  bool had_non_finite_loss() const;
+  // Restores the meter and the model's buffers to their values before the last step.
+  void undo();
+
+ private:
+  Parts& parts_;
+  task::TrainMeter& meter_;
+  // Buffers of one type, which one kernel copies on a GPU.
+  struct Buffers {
+    std::vector<torch::Tensor> of_model;
+    std::vector<torch::Tensor> saved;  // their values before the step
+  };
+  std::vector<Buffers> buffers_;
+  int64_t step_ = 0;                // the current step
+  torch::Tensor non_finite_step_;   // int64 scalar on the device, -1: none
+  torch::Tensor non_finite_scale_;  // float32 scalar on the device
+  torch::Tensor finite_losses_;     // float32 scalar on the device: 0, or NaN once a loss was not finite
+};
+
+// Calls `pass` for each forward and backward pass that the optimizer needs of a micro-step: the first, and with sam a second one, before
+// which the parameters are moved and in which batch normalisations do not update their running statistics. The optimizer's step() moves
+// them back.
+void run_passes(optim::Optimizer& optimizer, const models::Model& model, const std::function<void(int number, bool is_last)>& pass);
+
+class TrainStep {
+ public:
+  using NextBatch = std::function<const data::Batch&()>;
+
+  // `parts` must outlive it. `meter` receives each micro-step's loss and counts.
+  TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter);
+
+  // Collective: one update of the parameters, at learning rate `lr`, from the micro-steps of one step (at least one), each with a batch
+  // from `next_batch`, which may be empty. The gradient is the mean over all samples of the step, on all ranks. If a loss or gradient on
+  // any rank is not finite, the parameters do not change in this step and all later ones until guard().undo(). Calls on_gradients() of
+  // `hooks`.
+  void run(const std::vector<MicroStep>& micro_steps, const NextBatch& next_batch, double lr, const std::vector<TrainingHook*>& hooks = {});
+
+  NonFiniteGuard& guard() { return guard_; }
+
+  // The batch of a micro-step on the device, mixed by dataset.batch_transforms.
+  DeviceBatch prepare(const data::Batch& batch, const MicroStep& micro_step) const;
+  // The forward pass and loss of a micro-step, under autocast and with its random numbers. Takes the tensors of prepare().
+  task::Task::Pass forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step);
+  // The loss whose gradients add up over micro-steps and ranks, multiplied by the GradScaler's scale. `size`: samples of the batch.
+  torch::Tensor weighted(const torch::Tensor& loss, int64_t size, const MicroStep& micro_step) const;
+
+ private:
+  Parts& parts_;
+  uint64_t seed_;
+  std::optional<double> max_grad_norm_;
+  task::TrainMeter& meter_;
+  NonFiniteGuard guard_;
+};
+
+}  // namespace trainer::engine

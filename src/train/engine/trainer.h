@@ -1,0 +1,99 @@
+#pragma once
+// The training loop.
+
+#include <functional>
+
+#include "distributed/stop_consensus.h"
+#include "distributed/supervision/straggler.h"
+#include "train/engine/checkpoints.h"
+#include "train/engine/non_finite.h"
+#include "train/engine/options.h"
+#include "train/engine/parts.h"
+#include "train/engine/run_state.h"
+#include "train/engine/train_step.h"
+#include "train/engine/training_hook.h"
+#include "train/engine/validations.h"
+#include "trainer/events.h"
+
+namespace trainer::engine {
+
+// Where a run saves, on the rank that writes; each may be empty.
+struct SaveTargets {
+  Checkpoints::Target checkpoints = {};
+  NonFiniteSteps::Save non_finite_step = {};
+};
+
+class Trainer {
+ public:
+  // `parts` and `reporter` must outlive it. `should_stop` is called at every step and validation batch; if it returns true on
+  // any rank, all ranks stop.
+  Trainer(TrainerOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
+          SaveTargets save_targets = {});
+
+  // To be called before run(), on each rank with the same tree: resumes from this checkpoint, which was read from `file`. Throws
+  // CheckpointError.
+  void resume(const state::Tree& checkpoint, const std::string& file);
+
+  // What is trained now, of which epoch.
+  const EpochPart& part() const { return part_; }
+
+  // To be called before run(): calls `hook`, which must outlive the trainer, at each step, after the hooks that were added before.
+  void add_hook(TrainingHook& hook) { hooks_.push_back(&hook); }
+
+  // Collective. Trains to the end and returns true, or until asked to stop and returns false; saves the run in both cases. Throws Error
+  // when no validation has measured a finite value of the monitored metric, when a step is not finite (naming it, its learning rate and the
+  // first non-finite value), memory runs out (naming the batch size) or the last checkpoint cannot be written (on the other ranks an
+  // AgreedError that names rank 0 and its reason). Reports the end in every case.
+  bool run();
+
+ private:
+  void start();
+  bool run_epochs();
+  // Collective: whether any rank has been asked to stop.
+  bool stop_agreed();
+  // Whether all has been trained and validated.
+  bool has_trained_all() const;
+  // One epoch, or the part of one that is left, and its validation. Returns false when asked to stop meanwhile.
+  bool run_epoch();
+  // Trains the steps of part_, or until training.early_stopping ends the training. Returns false when asked to stop meanwhile.
+  bool train();
+  void take_step(int64_t step);
+  // How many steps of the epoch are done.
+  int64_t step_in_epoch() const { return part_.first_step_in_epoch + run_.progress.step - part_.first_step; }
+  void log_interval();
+  // The validation that validation.every_steps asks for after the current step, if there is one. Returns false when asked to stop
+  // meanwhile.
+  bool validate_within_epoch();
+  void report_epoch();
+  void advise_on_data();
+  void check_finite();
+  // Checks the open interval's steps and notes its durations, so that it can be saved, or continued after a pause.
+  void close_interval();
+  void save(bool is_best = false);
+  // Collective: rank 0 waits for the last checkpoint and reports the end; the others succeed only if it could.
+  void end_together(const std::string& reason, const std::string& message);
+  // After an error, which is not replaced by one of this report.
+  void report_failure(const std::string& message);
+  void finish(const std::string& reason, const std::string& message);
+
+  const TrainerOptions options_;
+  Parts& parts_;
+  reporting::Sink& reporter_;
+  std::function<bool()> should_stop_;
+  distributed::StopConsensus stop_consensus_;
+  task::TrainMeter meter_;  // of the logging interval
+  TrainStep train_step_;
+  NonFiniteSteps non_finite_steps_;
+  RunState run_;
+  Validations validations_;
+  Checkpoints checkpoints_;
+  std::vector<TrainingHook*> hooks_;
+  std::optional<reporting::Resume> resume_;
+  EpochPart part_;                                                    // the part that is being trained
+  double lr_ = 0;                                                     // of the latest step
+  std::optional<supervision::StragglerDetector> straggler_detector_;  // with several ranks
+  IntervalClock clock_;
+  bool has_advised_ = false;
+};
+
+}  // namespace trainer::engine

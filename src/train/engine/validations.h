@@ -1,0 +1,58 @@
+#pragma once
+// When a run validates, and what follows from the results: the best validation, early stopping, and a learning rate that depends on them.
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "train/engine/options.h"
+#include "train/engine/parts.h"
+#include "train/engine/run_state.h"
+#include "trainer/events.h"
+#include "trainer/task.h"
+
+namespace trainer::engine {
+
+class Validations {
+ public:
+  // All arguments must outlive it. `stop_agreed`: collective; whether any rank has been asked to stop.
+  Validations(const TrainerOptions& options, Parts& parts, RunState& run, reporting::Sink& reporter, std::function<bool()> stop_agreed);
+
+  // The metric that chooses the best validation.
+  const reporting::MetricInfo& monitored() const { return monitored_; }
+  // Whether the model of the current step was validated.
+  bool is_current() const;
+  // Whether the end of the training still needs a validation, which a stop request may have prevented.
+  bool is_missing_at_end() const { return !options_.is_off() && !is_current(); }
+  // Whether validation.every_steps asks for one after the current step, which is neither the last one of `part` nor validated.
+  bool is_due_within(const EpochPart& part) const;
+  // Whether there is one after the last step of `part`.
+  bool is_due_after(const EpochPart& part) const;
+  // Collective: validates and reports. Returns false when asked to stop meanwhile; then nothing has changed.
+  bool validate(const EpochPart& part, bool is_within_epoch);
+
+  // Whether training.early_stopping has ended the training.
+  bool end_training() const { return run_.early_stopping.is_over(early_stopping_); }
+  // Why; empty if it has not.
+  std::string reason_of_end() const;
+  // Why a training that has come to its end has failed nevertheless: no validation measured a finite value. Empty if it has not.
+  std::string reason_of_failure() const;
+
+ private:
+  // Of the metric; empty: no validation has measured it.
+  std::optional<double> best_value() const;
+
+  const ValidationOptions& options_;
+  const std::optional<EarlyStoppingOptions>& early_stopping_;
+  Parts& parts_;
+  RunState& run_;
+  reporting::Sink& reporter_;
+  std::function<bool()> stop_agreed_;
+  reporting::MetricInfo monitored_;
+};
+
+// The validation metric that chooses the best checkpoint.
+
+reporting::MetricInfo monitored_metric(const MonitorOptions& options, const task::Task& task);
+
+}  // namespace trainer::engine

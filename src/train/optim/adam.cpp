@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include "train/optim/optimizer.h"
+
+namespace trainer::optim {
+namespace {
+
+struct AdamOptions {
+  explicit AdamOptions(bool decoupled = false) : decoupled_weight_decay(decoupled), weight_decay(decoupled ? 0.01 : 0) {}
+
+  bool decoupled_weight_decay;  // true (AdamW): shrinks the parameter; false (Adam): is added to its gradient
+  double lr = 0.001;
+  std::vector<double> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay;
+
+  void describe(KeyTable& keys) {
+    keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
+    keys.add("betas", betas,
+             {.min = 0,
+              .max = 1,
+              .max_excluded = true,
+              .doc = "Two numbers: how much of the running means of the gradient and of its square is kept."});
+    keys.add("eps", eps, {.min = 0, .min_excluded = true, .doc = "Added to the denominator."});
+    keys.add("weight_decay", weight_decay,
+             {.min = 0,
+              .doc = decoupled_weight_decay ? "Times lr and the parameter, subtracted from the parameter."
+                                            : "Times the parameter, added to its gradient."});
+    keys.refuse("betas", [this]() -> std::string {
+      return betas.size() == 2 ? "" : fmt::format("[{}] has {}; give two", fmt::join(betas, ", "), counted(betas.size(), "number"));
+    });
+  }
+};
+
+struct AdamWOptions : AdamOptions {
+  AdamWOptions() : AdamOptions(true) {}
+};
+
+// The state of one parameter; undefined before its first gradient.
+struct AdamState {
+  torch::Tensor step;  // float32 scalar on the parameter's device, as the kernels require
+  torch::Tensor exp_avg;
+  torch::Tensor exp_avg_sq;
+};
+
+AdamState first_state(const torch::Tensor& param) {
+  return {torch::zeros({}, param.options().dtype(torch::kFloat32)), torch::zeros_like(param), torch::zeros_like(param)};
+}
+
+// Adam and AdamW.
+class Adam final : public Optimizer {
+ public:
+  Adam(const AdamOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
+    for (const auto& group : groups_) states_.emplace_back(group.params.size());
+  }
+
+  double base_lr() const override { return options_.lr; }
+
+ private:
+  void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
+    std::vector<torch::Tensor> exp_avgs;
+    std::vector<torch::Tensor> exp_avg_sqs;
+    std::vector<torch::Tensor> steps;
+    for (size_t i = 0; i < gradients.indices.size(); ++i) {
+      const auto& param = gradients.params[i];
+      auto& state = states_[group][gradients.indices[i]];
+      if (!state.step.defined()) state = first_state(param);
+      exp_avgs.push_back(state.exp_avg);
+      exp_avg_sqs.push_back(state.exp_avg_sq);
+      steps.push_back(state.step);
+    }
+    at::_foreach_add_(steps, 1);
+    const auto kernel = options_.decoupled_weight_decay ? kUpdateAdamW : kUpdateAdam;
+    kernel(gradients.params, gradients.grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, options_.betas[0],
+           options_.betas[1], weight_decay_of(group, options_.weight_decay), options_.eps, /*amsgrad=*/false, /*maximize=*/false,
+           /*grad_scale=*/{}, found_inf);
+    // Undo the count of a step that the kernel skipped.
+    if (found_inf) at::_foreach_sub_(steps, std::vector<torch::Tensor>(steps.size(), *found_inf));
+  }
+
+  state::Dict param_state(size_t group, size_t index) const override {
+    state::Dict state;
+    const auto& [step, exp_avg, exp_avg_sq] = states_[group][index];
+    if (!step.defined()) return state;
+    state.add("step", step);
+    state.add("exp_avg", exp_avg);
+    state.add("exp_avg_sq", exp_avg_sq);
+    return state;
+  }
+
+  void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override {
+    auto& state = states_[group][index];
+    state = view ? first_state(groups_[group].params[index]) : AdamState{};
+    if (!view) return;
+    view->at("step").copy_to(state.step);
+    view->at("exp_avg").copy_to(state.exp_avg);
+    view->at("exp_avg_sq").copy_to(state.exp_avg_sq);
+  }
+
+  void add_options(size_t group, state::Dict& options) const override {
+    options.add("betas", state::List{options_.betas[0], options_.betas[1]});
+    options.add("eps", options_.eps);
+    options.add("weight_decay", weight_decay_of(group, options_.weight_decay));
+    options.add("amsgrad", false);
+    options.add("maximize", false);
+    options.add("foreach", state::Tree());
+    options.add("capturable", false);
+    options.add("differentiable", false);
+    options.add("fused", state::Tree());
+    options.add("decoupled_weight_decay", options_.decoupled_weight_decay);
+  }
+
+  // The overloads of the kernels with lr as a number.
+  using Update = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, double, double,
+                          double, double, double, bool, bool, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
+  static constexpr Update kUpdateAdam = at::_fused_adam_;
+  static constexpr Update kUpdateAdamW = at::_fused_adamw_;
+
+  AdamOptions options_;
+  std::vector<std::vector<AdamState>> states_;  // like groups_
+};
+
+}  // namespace
+
+void add_adam(OptimizerRegistry& registry) {
+  const auto make = [](const AdamOptions& options, std::vector<ParamGroup> groups) {
+    return std::make_unique<Adam>(options, std::move(groups));
+  };
+  registry.add<AdamOptions>("adam", "Adam (Kingma and Ba 2014); weight decay is part of the gradient.", make);
+  registry.add<AdamWOptions>("adamw", "Adam with decoupled weight decay (Loshchilov and Hutter 2017).", make);
+}
+
+}  // namespace trainer::optim

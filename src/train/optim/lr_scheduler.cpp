@@ -1,0 +1,250 @@
+#include "train/optim/lr_scheduler.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <numbers>
+
+#include "base/metric_order.h"
+#include "base/option_error.h"
+#include "base/text.h"
+
+namespace trainer::optim {
+namespace {
+
+// A training step after the warm-up.
+struct SchedulePoint {
+  int64_t step;       // since the end of the warm-up, from 0
+  int64_t num_steps;  // from the end of the warm-up to the end of training, at least 1
+  double epoch;       // since the start of training
+
+  double progress() const { return static_cast<double>(step) / static_cast<double>(num_steps); }
+};
+
+// The keys of a schedule, and the schedule itself.
+struct Schedule {
+  virtual double factor(const SchedulePoint& point) const = 0;
+  virtual bool has_own_warmup() const { return false; }
+  // The epoch of the last drop; 0: the schedule has none.
+  virtual double last_drop() const { return 0; }
+  virtual std::optional<Plateau> plateau() const { return std::nullopt; }
+  virtual std::vector<std::pair<std::string, double>> group_factors() const { return {{"initial_lr", 1}}; }
+};
+
+double interpolate(double start, double end, double progress) { return start + (end - start) * progress; }
+
+double cosine_anneal(double start, double end, double progress) {
+  return end + (start - end) * (1 + std::cos(std::numbers::pi * progress)) / 2;
+}
+
+struct ConstantSchedule : Schedule {
+  void describe(KeyTable& /*keys*/) {}
+  double factor(const SchedulePoint& /*point*/) const override { return 1; }
+};
+
+struct StepSchedule : Schedule {
+  int64_t step_epochs = 1;
+  double gamma = 0.1;
+
+  void describe(KeyTable& keys) {
+    keys.add("step_epochs", step_epochs, {.min = 1, .unit = "epochs", .doc = "Epochs between two drops.", .required = true});
+    keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
+  }
+  double factor(const SchedulePoint& point) const override {
+    return std::pow(gamma, std::floor(point.epoch / static_cast<double>(step_epochs)));
+  }
+};
+
+struct MultistepSchedule : Schedule {
+  std::vector<double> milestones;
+  double gamma = 0.1;
+
+  void describe(KeyTable& keys) {
+    keys.add("milestones", milestones,
+             {.min = 0,
+              .min_excluded = true,
+              .unit = "epochs",
+              .doc = "When the drops come, in increasing order; fractions allowed.",
+              .required = true});
+    keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
+    keys.refuse("milestones", [this]() -> std::string {
+      const bool increases = std::ranges::adjacent_find(milestones, std::ranges::greater_equal()) == milestones.end();
+      return increases ? ""
+                       : fmt::format("[{}] does not increase from each to the next; sort it and give each epoch once",
+                                     fmt::join(milestones, ", "));
+    });
+  }
+  double last_drop() const override { return milestones.empty() ? 0 : milestones.back(); }
+  double factor(const SchedulePoint& point) const override {
+    const auto drops = std::upper_bound(milestones.begin(), milestones.end(), point.epoch) - milestones.begin();
+    return std::pow(gamma, static_cast<double>(drops));
+  }
+};
+
+struct CosineSchedule : Schedule {
+  double final_factor = 0;
+
+  void describe(KeyTable& keys) {
+    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
+  }
+  double factor(const SchedulePoint& point) const override { return cosine_anneal(1, final_factor, point.progress()); }
+};
+
+struct LinearSchedule : Schedule {
+  double start_factor = 1;
+  double end_factor = 0;
+
+  void describe(KeyTable& keys) {
+    keys.add("start_factor", start_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the start."});
+    keys.add("end_factor", end_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the end."});
+  }
+  double factor(const SchedulePoint& point) const override { return interpolate(start_factor, end_factor, point.progress()); }
+};
+
+struct PolynomialSchedule : Schedule {
+  double power = 1;
+  double final_factor = 0;
+
+  void describe(KeyTable& keys) {
+    keys.add("power", power, {.min = 0, .min_excluded = true, .doc = "Exponent of the part of the steps left; 1: a straight line."});
+    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
+  }
+  double factor(const SchedulePoint& point) const override { return interpolate(final_factor, 1, std::pow(1 - point.progress(), power)); }
+};
+
+struct OneCycleSchedule : Schedule {
+  double pct_start = 0.3;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+
+  void describe(KeyTable& keys) {
+    keys.add("pct_start", pct_start,
+             {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the steps in which the learning rate rises, to the optimizer's."});
+    keys.add("div_factor", div_factor,
+             {.min = 0, .min_excluded = true, .doc = "The learning rate starts at the optimizer's lr divided by this."});
+    keys.add("final_div_factor", final_div_factor,
+             {.min = 0, .min_excluded = true, .doc = "The learning rate ends at the starting one divided by this."});
+  }
+  bool has_own_warmup() const override { return true; }
+  std::vector<std::pair<std::string, double>> group_factors() const override {
+    return {{"initial_lr", 1 / div_factor}, {"max_lr", 1}, {"min_lr", 1 / (div_factor * final_div_factor)}};
+  }
+  double factor(const SchedulePoint& point) const override {
+    const double last = static_cast<double>(point.num_steps - 1);
+    const double step = std::min(static_cast<double>(point.step), last);
+    const double peak = pct_start * static_cast<double>(point.num_steps) - 1;
+    // With the peak at step 0 there is no rise; PyTorch divides by zero there.
+    if (peak > 0 && step <= peak) return cosine_anneal(1 / div_factor, 1, step / peak);
+    return cosine_anneal(1, 1 / (div_factor * final_div_factor), (step - peak) / (last - peak));
+  }
+};
+
+struct PlateauSchedule : Schedule {
+  PlateauOptions options;
+
+  void describe(KeyTable& keys) {
+    keys.add("factor", options.factor,
+             {.min = 0, .max = 1, .max_excluded = true, .doc = "What each reduction multiplies the learning rate by."});
+    keys.add("patience", options.patience,
+             {.min = 0,
+              .unit = "validations",
+              .doc = "Validations in a row without a better checkpoint.monitor that are waited for; one more reduces the learning rate."});
+    keys.add("threshold", options.threshold, {.min = 0, .doc = "How much better than the best one a validation must be to count."});
+    keys.add_choice("threshold_mode", options.is_relative, {{"rel", true}, {"abs", false}},
+                    {.doc = "Whether threshold is a fraction of the best value, or in the metric's own unit."});
+    keys.add("cooldown", options.cooldown, {.min = 0, .unit = "validations", .doc = "Validations after a reduction that are not counted."});
+    keys.add("min_factor", options.min_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at least."});
+  }
+  double factor(const SchedulePoint& /*point*/) const override { return 1; }
+  std::optional<Plateau> plateau() const override { return Plateau(options); }
+};
+
+using LrSchedulerRegistry = Registry<std::unique_ptr<Schedule>>;
+
+const LrSchedulerRegistry& schedules() {
+  static const LrSchedulerRegistry all = [] {
+    LrSchedulerRegistry registry("lr_scheduler");
+    const auto copy = [](const auto& schedule) { return std::make_unique<std::decay_t<decltype(schedule)>>(schedule); };
+    registry.add<ConstantSchedule>("constant", "The learning rate stays as it is.", copy);
+    registry.add<StepSchedule>("step", "Multiplied by gamma every step_epochs epochs.", copy);
+    registry.add<MultistepSchedule>("multistep", "Multiplied by gamma at each milestone.", copy);
+    registry.add<CosineSchedule>("cosine", "Half a cosine down to final_factor.", copy);
+    registry.add<LinearSchedule>("linear", "A straight line from start_factor to end_factor.", copy);
+    registry.add<PolynomialSchedule>("polynomial", "A power of the part of the steps that is left, down to final_factor.", copy);
+    registry.add<PlateauSchedule>("reduce_on_plateau", "Multiplied by factor when the validations do not get better any more.", copy);
+    registry.add<OneCycleSchedule>("onecycle", "Up and down again, each half a cosine (Smith and Topin 2017).", copy);
+    return registry;
+  }();
+  return all;
+}
+
+}  // namespace
+
+const RegistryBase& lr_scheduler_registry() { return schedules(); }
+
+LrScheduleTraits traits_of(const ComponentConfig& component) {
+  const auto schedule = schedules().make(component);
+  return {.has_own_warmup = schedule->has_own_warmup(),
+          .needs_validations = schedule->plateau().has_value(),
+          .last_drop = schedule->last_drop()};
+}
+
+LrSchedule make_lr_schedule(const ComponentConfig& component, const WarmupOptions& options, int64_t total_steps, int64_t steps_per_epoch) {
+  const std::shared_ptr<const Schedule> schedule = schedules().make(component);
+  const int64_t warmup = options.length(steps_per_epoch);
+  if (warmup >= total_steps) {
+    throw OptionError("warmup", fmt::format("the warm-up of {} is not shorter than the training of {}; shorten it or train longer",
+                                            counted(warmup, "step"), counted(total_steps, "step")));
+  }
+  const auto factor = [schedule, warmup, start = options.start_factor, total_steps, steps_per_epoch](int64_t step) {
+    if (step < warmup) return interpolate(start, 1, static_cast<double>(step) / static_cast<double>(warmup));
+    const int64_t bounded = std::min(step, total_steps);
+    return schedule->factor({.step = bounded - warmup,
+                             .num_steps = total_steps - warmup,
+                             .epoch = static_cast<double>(bounded) / static_cast<double>(steps_per_epoch)});
+  };
+  return {factor, schedule->group_factors(), schedule->plateau()};
+}
+
+void Plateau::observe(double value, bool higher_is_better) {
+  ++num_observed_;
+  const double margin = options_.is_relative ? best_.value_or(0) * options_.threshold : options_.threshold;
+  if (is_better(value, best_, higher_is_better, margin)) {
+    best_ = value;
+    num_bad_ = 0;
+  } else {
+    ++num_bad_;
+  }
+  if (cooldown_left_ > 0) {
+    --cooldown_left_;
+    num_bad_ = 0;
+  }
+  if (num_bad_ <= options_.patience) return;
+  lr_factor_ = std::min(lr_factor_, std::max(lr_factor_ * options_.factor, options_.min_factor));
+  cooldown_left_ = options_.cooldown;
+  num_bad_ = 0;
+}
+
+void Plateau::add_state(state::Dict& state) const {
+  // Without a value, Python keeps its own: the worst number.
+  if (best_) state.add("best", *best_);
+  state.add("num_bad_epochs", num_bad_);
+  state.add("cooldown_counter", cooldown_left_);
+  state.add("lr_factor", lr_factor_);
+}
+
+void Plateau::load_state(const state::View& state) {
+  if (!state.find("lr_factor")) return;
+  const auto best = state.find("best");
+  best_ = best ? std::optional(best->number()) : std::nullopt;
+  num_bad_ = state.at("num_bad_epochs").integer();
+  cooldown_left_ = state.at("cooldown_counter").integer();
+  lr_factor_ = state.at("lr_factor").number();
+  num_observed_ = state.at("last_epoch").integer();
+}
+
+}  // namespace trainer::optim

@@ -1,0 +1,87 @@
+#pragma once
+// Learning-rate schedules as pure functions of the step, so that they have no state to save or to step; only reduce_on_plateau also depends
+// on validations (plateau.h). Values are those of torch.optim.lr_scheduler, stepped once per update. With W steps of warm-up:
+//   - warm-up (LinearLR): at step s < W, warmup_start_factor + (1 - warmup_start_factor) * s / W, so that the first update uses the
+//     start factor and update W uses the schedule's first value;
+//   - cosine, linear, polynomial (CosineAnnealingLR, LinearLR, PolynomialLR): cover the steps from W and reach their final factor at
+//     step total_steps, which is one past the last update;
+//   - onecycle (OneCycleLR, cosine): has its own warm-up, and reaches its final factor at the last update, total_steps - 1;
+//   - step, multistep (StepLR, MultiStepLR): count epochs from the start of training, also with a warm-up. Step s is at
+//     s / steps_per_epoch epochs.
+// From total_steps on, a schedule keeps its final value.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/optim/options.h"
+#include "trainer/keys.h"
+#include "trainer/state.h"
+
+namespace trainer::optim {
+
+// The part of a learning-rate schedule that depends on validations: that of torch.optim.lr_scheduler.ReduceLROnPlateau, without its `eps`.
+
+struct PlateauOptions {
+  double factor = 0.1;      // what a reduction multiplies the learning rate by
+  int64_t patience = 10;    // validations without a better one that are waited for; one more reduces the learning rate
+  double threshold = 1e-4;  // how much better a validation must be than the best one
+  bool is_relative = true;  // whether `threshold` is a fraction of the best value, or in the metric's unit
+  int64_t cooldown = 0;     // validations after a reduction that are not counted
+  double min_factor = 0;    // the least factor()
+};
+
+class Plateau {
+ public:
+  explicit Plateau(const PlateauOptions& options) : options_(options) {}
+
+  // For the optimizer's lr: 1 before the first reduction.
+  double factor() const { return lr_factor_; }
+  // To be called after each validation, on every rank with the same value.
+  void observe(double value, bool higher_is_better);
+
+  // observe() calls so far: `last_epoch` of the scheduler in Python.
+  int64_t num_observed() const { return num_observed_; }
+  // Adds what a state_dict() of ReduceLROnPlateau holds, without `last_epoch` and the options, and the factor.
+  void add_state(state::Dict& state) const;
+  // `state`: the same with `last_epoch`. That of another schedule is ignored.
+  void load_state(const state::View& state);
+
+ private:
+  PlateauOptions options_;
+  double lr_factor_ = 1;
+  std::optional<double> best_;
+  int64_t num_bad_ = 0;
+  int64_t cooldown_left_ = 0;
+  int64_t num_observed_ = 0;
+};
+
+// All values are factors for the optimizer's lr.
+struct LrSchedule {
+  std::function<double(int64_t step)> factor;  // at update number `step`, from 0
+  // What the scheduler of torch.optim.lr_scheduler keeps in each group of parameters beside "lr", and needs to continue: "initial_lr",
+  // and of onecycle "max_lr" and "min_lr" too.
+  std::vector<std::pair<std::string, double>> group_factors;
+  std::optional<Plateau> plateau = {};
+
+  double operator()(int64_t step) const { return factor(step) * (plateau ? plateau->factor() : 1); }
+};
+
+const RegistryBase& lr_scheduler_registry();
+
+// What a schedule of the registry needs of a run.
+struct LrScheduleTraits {
+  bool has_own_warmup = false;  // it cannot be combined with another one
+  bool needs_validations = false;
+  double last_drop = 0;  // in epochs; 0: it has none
+};
+LrScheduleTraits traits_of(const ComponentConfig& schedule);
+
+// `schedule` must be from the registry; `total_steps` and `steps_per_epoch` are at least 1. Throws OptionError when the warm-up is not
+// shorter than the training.
+LrSchedule make_lr_schedule(const ComponentConfig& schedule, const WarmupOptions& warmup, int64_t total_steps, int64_t steps_per_epoch);
+
+}  // namespace trainer::optim

@@ -1,0 +1,182 @@
+// Muon for the weights of convolutions (Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024), and SGD with
+// Nesterov momentum for all other parameters, as in Jordan's CIFAR-10 recipe airbench94_muon. torch.optim has Muon since version 2.9, but
+// only for parameters with two dimensions.
+//
+// The original orthogonalises in bfloat16, for speed on GPUs. Here the type is the parameter's, because most CPUs are slow in bfloat16.
+
+#include <torch/torch.h>
+
+#include <cmath>
+
+#include "train/optim/optimizer.h"
+
+namespace trainer::optim {
+namespace {
+
+struct MuonOptions {
+  double lr = 0.02;
+  double momentum = 0.95;
+  bool nesterov = true;
+  int64_t ns_steps = 5;
+  bool normalize_weights = false;
+  double linear_lr = 0.1;
+  double bias_lr = 0.1;
+  double sgd_momentum = 0.9;
+  double sgd_weight_decay = 0;
+
+  void describe(KeyTable& keys) {
+    // The other learning rates follow the schedule by the ratio of step()'s lr to this one, which 0 would leave undefined.
+    keys.add("lr", lr,
+             {.min = 0,
+              .min_excluded = true,
+              .doc = "Learning rate of the weights of convolutions, which the schedule scales; linear_lr and bias_lr are scaled alike."});
+    keys.add("momentum", momentum,
+             {.min = 0,
+              .max = 1,
+              .max_excluded = true,
+              .doc = "Part of the last update's direction that is kept, before it is orthogonalised; weights of convolutions only."});
+    keys.add("nesterov", nesterov, {.doc = "Nesterov's momentum for the weights of convolutions."});
+    keys.add("ns_steps", ns_steps,
+             {.min = 1,
+              .unit = "steps",
+              .doc = "Newton-Schulz iterations that orthogonalise a direction: 5 bring most singular values between 0.68 and 1.21."});
+    keys.add("normalize_weights", normalize_weights,
+             {.doc = "Before each update, scale the weight of each convolution to the 2-norm sqrt(output channels)."});
+    keys.add("linear_lr", linear_lr,
+             {.min = 0, .doc = "Learning rate of all other parameters with two or more dimensions, such as the weights of linear layers."});
+    keys.add("bias_lr", bias_lr,
+             {.min = 0, .doc = "Learning rate of parameters with fewer than two dimensions: biases and normalisation weights."});
+    keys.add("sgd_momentum", sgd_momentum,
+             {.min = 0,
+              .max = 1,
+              .max_excluded = true,
+              .doc = "Nesterov's momentum for the parameters that linear_lr and bias_lr apply to; 0: plain SGD."});
+    keys.add("sgd_weight_decay", sgd_weight_decay,
+             {.min = 0,
+              .doc = "Part of these parameters that an update at the full learning rate subtracts, before momentum; nothing where that "
+                     "learning rate is 0."});
+  }
+};
+
+// Keeps divisions by norms finite, so that zeros stay zeros.
+constexpr double kEpsilon = 1e-7;
+
+// Moves the singular values of `matrix` towards 1 and keeps its singular vectors. Each step applies a x + b x^3 + c x^5 to the singular
+// values; Jordan et al. chose the coefficients for a steep slope at 0 rather than for convergence to 1.
+torch::Tensor orthogonalise(const torch::Tensor& matrix, int64_t num_steps) {
+  const bool is_tall = matrix.size(0) > matrix.size(1);  // the products below have the size of the rows
+  auto x = (is_tall ? matrix.t() : matrix) / (matrix.norm() + kEpsilon);
+  for (int64_t step = 0; step < num_steps; ++step) {
+    const auto square = at::mm(x, x.t());
+    const auto higher_powers = at::addmm(square, square, square, /*beta=*/-4.7750, /*alpha=*/2.0315);
+    x = at::addmm(x, higher_powers, x, /*beta=*/3.4445);
+  }
+  return is_tall ? x.t() : x;
+}
+
+// Sets `target` to `value`, or leaves it as it is if `skip` (a boolean scalar on the device) is true, whatever `value` holds then.
+void assign(const torch::Tensor& target, const torch::Tensor& value, const std::optional<torch::Tensor>& skip) {
+  target.copy_(skip ? at::where(*skip, target, value) : value);
+}
+
+// The arguments of one call of the SGD kernel.
+struct KernelLists {
+  std::vector<torch::Tensor> params;
+  std::vector<torch::Tensor> grads;
+  std::vector<torch::Tensor> momentum_buffers;  // empty without momentum
+};
+
+class Muon final : public Optimizer {
+ public:
+  Muon(const MuonOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
+    for (const auto& group : groups_) momentum_buffers_.emplace_back(group.params.size());
+  }
+
+  double base_lr() const override { return options_.lr; }
+
+ private:
+  void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
+    const auto skip = found_inf ? std::optional(found_inf->ne(0)) : std::nullopt;
+    KernelLists matrices;
+    KernelLists vectors;
+    for (size_t i = 0; i < gradients.indices.size(); ++i) {
+      const auto& param = gradients.params[i];
+      const auto& grad = gradients.grads[i];
+      const bool is_convolution = param.dim() == 4;
+      const bool has_momentum = is_convolution || options_.sgd_momentum != 0;
+      auto& buffer = momentum_buffers_[group][gradients.indices[i]];
+      if (has_momentum && !buffer.defined()) buffer = torch::zeros_like(param);
+      if (is_convolution) {
+        update_convolution(param, grad, buffer, lr, skip);
+        continue;
+      }
+      auto& lists = param.dim() >= 2 ? matrices : vectors;
+      lists.params.push_back(param);
+      lists.grads.push_back(grad);
+      if (has_momentum) lists.momentum_buffers.push_back(buffer);
+    }
+    const double factor = lr / options_.lr;
+    const double decay = weight_decay_of(group, options_.sgd_weight_decay);
+    run_sgd(matrices, options_.linear_lr, factor, decay, found_inf);
+    run_sgd(vectors, options_.bias_lr, factor, decay, found_inf);
+  }
+
+  void update_convolution(const torch::Tensor& param, const torch::Tensor& grad, const torch::Tensor& buffer, double lr,
+                          const std::optional<torch::Tensor>& skip) const {
+    const auto next_buffer = at::add(grad, buffer, options_.momentum);
+    const auto direction = options_.nesterov ? at::add(grad, next_buffer, options_.momentum) : next_buffer;
+    const auto update = orthogonalise(direction.flatten(1), options_.ns_steps).reshape(param.sizes());
+    auto weight = param;
+    if (options_.normalize_weights) {
+      weight = param * (std::sqrt(static_cast<double>(param.size(0))) / param.norm().clamp_min(kEpsilon));
+    }
+    assign(param, at::sub(weight, update, lr), skip);
+    assign(buffer, next_buffer, skip);
+  }
+
+  void run_sgd(const KernelLists& lists, double full_lr, double factor, double decay, const std::optional<torch::Tensor>& found_inf) const {
+    if (lists.params.empty()) return;
+    const double weight_decay = full_lr > 0 ? decay / full_lr : 0;  // the kernel multiplies it by the learning rate
+    at::_fused_sgd_(lists.params, lists.grads, lists.momentum_buffers, weight_decay, options_.sgd_momentum, full_lr * factor,
+                    /*dampening=*/0, /*nesterov=*/options_.sgd_momentum > 0, /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{},
+                    found_inf);
+  }
+
+  state::Dict param_state(size_t group, size_t index) const override {
+    state::Dict state;
+    const auto& buffer = momentum_buffers_[group][index];
+    if (buffer.defined()) state.add("momentum_buffer", buffer);
+    return state;
+  }
+
+  void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override {
+    auto& buffer = momentum_buffers_[group][index];
+    buffer.reset();
+    if (!view) return;
+    buffer = torch::empty_like(groups_[group].params[index]);
+    view->at("momentum_buffer").copy_to(buffer);
+  }
+
+  void add_options(size_t group, state::Dict& options) const override {
+    options.add("momentum", options_.momentum);
+    options.add("nesterov", options_.nesterov);
+    options.add("ns_steps", options_.ns_steps);
+    options.add("normalize_weights", options_.normalize_weights);
+    options.add("linear_lr", options_.linear_lr);
+    options.add("bias_lr", options_.bias_lr);
+    options.add("sgd_momentum", options_.sgd_momentum);
+    options.add("sgd_weight_decay", weight_decay_of(group, options_.sgd_weight_decay));
+  }
+
+  MuonOptions options_;
+  std::vector<std::vector<torch::Tensor>> momentum_buffers_;  // like groups_; undefined until needed
+};
+
+}  // namespace
+
+void add_muon(OptimizerRegistry& registry) {
+  registry.add<MuonOptions>("muon", "Muon (Jordan et al. 2024) for the weights of convolutions, SGD for the other parameters.",
+                            [](const auto& options, auto groups) { return std::make_unique<Muon>(options, std::move(groups)); });
+}
+
+}  // namespace trainer::optim

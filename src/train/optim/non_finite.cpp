@@ -1,0 +1,48 @@
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "train/optim/optimizer.h"
+
+namespace trainer::optim {
+namespace {
+
+// In an infinity or NaN all exponent bits are set. The test uses integers because every compiler vectorises that loop.
+template <class Value, class Bits>
+bool has_non_finite(const torch::Tensor& tensor) {
+  constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<Value>::infinity());
+  const auto* bits = static_cast<const Bits*>(tensor.const_data_ptr());
+  const int64_t size = tensor.numel();
+  Bits any = 0;
+  for (int64_t i = 0; i < size; ++i) any |= static_cast<Bits>((bits[i] & kExponent) == kExponent);
+  return any != 0;
+}
+
+bool has_non_finite(const torch::Tensor& tensor) {
+  if (tensor.is_non_overlapping_and_dense()) {
+    if (tensor.scalar_type() == torch::kFloat32) return has_non_finite<float, uint32_t>(tensor);
+    if (tensor.scalar_type() == torch::kFloat64) return has_non_finite<double, uint64_t>(tensor);
+  }
+  return !tensor.isfinite().all().item<bool>();
+}
+
+}  // namespace
+
+torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters) {
+  const at::NoGradGuard no_grad;
+  std::vector<torch::Tensor> grads;
+  for (const auto& param : parameters) {
+    if (param.grad().defined()) grads.push_back(param.grad());
+  }
+  const auto options = torch::dtype(torch::kFloat32);
+  if (grads.empty()) return torch::zeros({}, options.device(parameters.front().device()));
+  const auto device = grads.front().device();
+  if (device.is_cpu()) return torch::full({}, std::ranges::any_of(grads, [](const auto& grad) { return has_non_finite(grad); }), options);
+  auto found = torch::zeros({}, options.device(device));
+  at::_amp_foreach_non_finite_check_and_unscale_(grads, found, torch::ones({}, options.device(device)));
+  return found;
+}
+
+}  // namespace trainer::optim

@@ -1,0 +1,36 @@
+#pragma once
+// Making optimizers (trainer/optim.h), and what is done with all gradients before a step.
+
+#include <torch/types.h>
+
+#include <memory>
+#include <vector>
+
+#include "train/optim/options.h"
+#include "trainer/optim.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace trainer::optim {
+
+// Returns the parameters that require gradients: first those that no item of `sections` names, then those of each item, without those of
+// items before it. Unless `decay_norm_and_bias`, parameters with fewer than two dimensions (norm weights, biases) are in a further group
+// without weight decay, after the others; not if their item has a weight decay of its own. Groups without parameters are omitted.
+std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
+                                         const std::vector<ParameterGroupOptions>& sections = {});
+
+// Makes an optimizer of optimizer_registry(); `skip_zero_grads` as in set_skip_zero_grads().
+std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std::vector<ParamGroup> groups, bool skip_zero_grads = false);
+
+// Returns 1 if any gradient has an infinite or NaN element, else 0, as a float32 scalar on the parameters' device: the `found_inf` of
+// step(). Does not wait for the device.
+torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters);
+// The 2-norm of all elements of all tensors (at least one), as a scalar tensor on their device. Does not wait for the device.
+torch::Tensor total_norm(const std::vector<torch::Tensor>& tensors);
+// Scales all gradients by min(1, max_norm / (norm + 1e-6)), like torch.nn.utils.clip_grad_norm_, without waiting for the device.
+// Returns the 2-norm before scaling, as a scalar tensor on the device; 0 if there are no gradients.
+torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& parameters, double max_norm);
+
+}  // namespace trainer::optim

@@ -1,0 +1,37 @@
+#pragma once
+// torch.optim.SGD, also the base class of sam.cpp.
+
+#include "train/optim/optimizer.h"
+
+namespace trainer::optim {
+
+struct SgdOptions {
+  double lr = 0.1;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+
+  void describe(KeyTable& keys);
+};
+
+// With dampening, the host reads `found_inf` in each step in which a parameter has not had its first update.
+class Sgd : public Optimizer {
+ public:
+  Sgd(const SgdOptions& options, std::vector<ParamGroup> groups);
+  double base_lr() const override { return options_.lr; }
+
+ protected:
+  void add_options(size_t group, state::Dict& options) const override;
+
+ private:
+  void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override;
+  state::Dict param_state(size_t group, size_t index) const override;
+  void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override;
+  bool has_dampened_first_step(const std::vector<torch::Tensor>& momentum_buffers, const Gradients& gradients) const;
+
+  SgdOptions options_;
+  std::vector<std::vector<torch::Tensor>> momentum_buffers_;  // like groups_; undefined until needed
+};
+
+}  // namespace trainer::optim

@@ -1,0 +1,190 @@
+#include "train/task/task.h"
+
+#include <fmt/format.h>
+
+#include "train/task/classification.h"
+#include "trainer/error.h"
+#include "trainer/task.h"
+
+namespace trainer::task {
+namespace {
+
+struct NoOptions {
+  void describe(KeyTable&) {}
+};
+
+class Regression : public Task {
+ public:
+  using Task::Task;
+
+  std::vector<Mismatch> mismatches(const Setup& setup) const override {
+    std::vector<Mismatch> found;
+    if (setup.num_classes > 0) {
+      found.push_back({"loss.name", fmt::format("{} needs floating-point targets, but {} gives class labels", setup.loss, setup.dataset)});
+    }
+    return found;
+  }
+};
+
+void add_missing(std::vector<reporting::MetricInfo>& to, const std::vector<reporting::MetricInfo>& from) {
+  for (const auto& info : from) {
+    if (std::ranges::find(to, info.name, &reporting::MetricInfo::name) == to.end()) to.push_back(info);
+  }
+}
+
+}  // namespace
+
+Task::Pass Task::forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const {
+  return with_loss(model.forward(images), targets);
+}
+
+Task::Pass Task::evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets, TestTimeAugmentation tta) const {
+  return with_loss(average_over_views(images, tta, [&model](const torch::Tensor& view) { return model.forward(view); }), targets);
+}
+
+std::unique_ptr<ValidationMeter> Task::make_validation_meter(torch::Device device, int64_t /*num_classes*/, int64_t num_batches) const {
+  return std::make_unique<ValidationMeter>(device, num_batches);
+}
+
+reporting::MetricColumns Task::metrics() const {
+  reporting::MetricColumns columns{.train = {loss_info()}, .validation = {loss_info()}};
+  for (const auto& metric : train_metrics()) columns.train.push_back(metric.info);
+  for (const auto& info : validation_metrics()) columns.validation.push_back(info);
+  return columns;
+}
+
+Task::Pass Task::with_loss(torch::Tensor outputs, const torch::Tensor& targets) const {
+  // A mean over no samples is NaN, but the gradient of an empty batch is zero.
+  auto loss = outputs.size(0) > 0 ? (*loss_)(outputs, targets) : outputs.sum() * 0;
+  return {.outputs = std::move(outputs), .loss = std::move(loss)};
+}
+
+std::unique_ptr<Task> make_regression(std::unique_ptr<nn::Loss> loss) {
+  if (loss != nullptr && loss->has_classes()) {
+    throw UsageError("regression needs a loss of numbers, such as mse; choose one, or leave the task out");
+  }
+  return std::make_unique<Regression>(std::move(loss));
+}
+
+TaskRegistry& task_registry() {
+  static auto registry = [] {
+    TaskRegistry tasks("task");
+    tasks.add<NoOptions>("classification", "One class of each image; measures top1, top5, macro F1 and the calibration error.",
+                         [](const NoOptions&, std::unique_ptr<nn::Loss> loss) { return make_classification(std::move(loss)); });
+    tasks.add<NoOptions>("regression", "Numbers for each sample; measures the loss.",
+                         [](const NoOptions&, std::unique_ptr<nn::Loss> loss) { return make_regression(std::move(loss)); });
+    return tasks;
+  }();
+  return registry;
+}
+
+std::string default_task(const nn::Loss& loss) { return loss.has_classes() ? "classification" : "regression"; }
+
+reporting::MetricColumns all_metrics() {
+  reporting::MetricColumns all;
+  for (const auto& name : task_registry().names()) {
+    const auto metrics = task_registry().make(task_registry().configure(name), nullptr)->metrics();
+    add_missing(all.train, metrics.train);
+    add_missing(all.validation, metrics.validation);
+  }
+  return all;
+}
+
+namespace {
+
+using Forward = std::function<torch::Tensor(const torch::Tensor&)>;
+
+// Of an image and its mirror image.
+torch::Tensor mean_of_both_sides(const torch::Tensor& images, const Forward& forward) {
+  const auto outputs = forward(images);
+  const auto dtype = c10::promoteTypes(outputs.scalar_type(), torch::kFloat32);
+  const auto mirrored = forward(images.flip(-1).contiguous(images.suggest_memory_format()));
+  return (outputs.to(dtype) + mirrored.to(dtype)) * 0.5;
+}
+
+// Mirrored at its edges, as by random_crop's padding_mode reflect, and cut to its size again at (`top`, `left`).
+torch::Tensor crop_of_padded(const torch::Tensor& images, int64_t top, int64_t left) {
+  return at::reflection_pad2d(images, {1, 1, 1, 1})
+      .narrow(2, top, images.size(2))
+      .narrow(3, left, images.size(3))
+      .contiguous(images.suggest_memory_format());
+}
+
+}  // namespace
+
+torch::Tensor average_over_views(const torch::Tensor& images, TestTimeAugmentation tta, const Forward& forward) {
+  if (tta == TestTimeAugmentation::kNone) return forward(images);
+  auto unshifted = mean_of_both_sides(images, forward);
+  if (tta == TestTimeAugmentation::kFlip) return unshifted;
+  const auto top_left = mean_of_both_sides(crop_of_padded(images, 0, 0), forward);
+  const auto bottom_right = mean_of_both_sides(crop_of_padded(images, 2, 2), forward);
+  return (unshifted + (top_left + bottom_right) * 0.5) * 0.5;
+}
+
+reporting::MetricInfo loss_info() { return {.name = "loss"}; }
+
+namespace {
+
+// Those of classification; other tasks leave one of them unused, as they do in the checkpoints of all versions.
+constexpr size_t kFewestSums = 3;
+
+}  // namespace
+
+TrainMeter::TrainMeter(torch::Device device, std::vector<MeanMetric> metrics) : metrics_(std::move(metrics)) {
+  const auto num_sums = std::max(kFewestSums, metrics_.size() + 2);
+  sums_ = torch::zeros({static_cast<int64_t>(num_sums)}, torch::TensorOptions(device).dtype(torch::kFloat64));
+}
+
+void TrainMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size) {
+  if (size == 0) return;
+  const torch::NoGradGuard no_grad;
+  sums_[0].add_(loss.to(torch::kFloat64), size);
+  for (size_t i = 0; i < metrics_.size(); ++i) {
+    sums_[static_cast<int64_t>(i) + 1].add_(metrics_[i].sum(outputs, targets));
+  }
+  sums_[-1].add_(size);
+}
+
+Measurement TrainMeter::read(const distributed::ProcessGroup& group) const {
+  const auto sums = sums_.clone();
+  group.all_reduce(sums);
+  const auto host = group.to_host(sums);
+  const auto* values = host.const_data_ptr<double>();
+  const double num_samples = values[host.numel() - 1];
+  Measurement measured{.num_samples = static_cast<int64_t>(num_samples)};
+  measured.metrics[0].value = mean_of(values[0], num_samples);
+  for (size_t i = 0; i < metrics_.size(); ++i) measured.metrics.push_back({metrics_[i].info, mean_of(values[i + 1], num_samples)});
+  return measured;
+}
+
+void TrainMeter::reset() { sums_.zero_(); }
+void TrainMeter::mark() { marked_ = sums_.clone(); }
+void TrainMeter::rewind() { sums_.copy_(marked_); }
+void TrainMeter::rewind_if(const torch::Tensor& condition) { sums_.copy_(at::where(condition, marked_, sums_)); }
+state::Tree TrainMeter::state() const { return sums_.to(torch::kCPU, /*non_blocking=*/false, /*copy=*/true); }
+void TrainMeter::load_state(const state::View& view) { view.copy_to(sums_); }
+
+ValidationMeter::ValidationMeter(torch::Device device, int64_t num_batches)
+    : sums_(torch::zeros({num_batches + 1}, torch::TensorOptions(device).dtype(torch::kFloat64))) {}
+
+void ValidationMeter::add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& /*outputs*/,
+                          const torch::Tensor& /*targets*/) {
+  const torch::NoGradGuard no_grad;
+  sums_[batch.number] = loss.to(torch::kFloat64) * batch.size;
+  sums_[-1].add_(batch.size);
+}
+
+Measurement ValidationMeter::read(const distributed::ProcessGroup& group) {
+  // Each batch belongs to one rank; the other ranks add zeros.
+  group.all_reduce(sums_);
+  const auto host = group.to_host(sums_);
+  const auto* values = host.const_data_ptr<double>();
+  const auto num_batches = host.numel() - 1;
+  double sum = 0;
+  for (int64_t i = 0; i < num_batches; ++i) sum += values[i];
+  Measurement measured{.num_samples = static_cast<int64_t>(values[num_batches])};
+  measured.metrics[0].value = mean_of(sum, values[num_batches]);
+  return measured;
+}
+
+}  // namespace trainer::task
