@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "base/log.h"
@@ -21,5 +22,22 @@ struct DownloadLimits {
 // purpose of the file, or Error with ExitCode::kStopped after a stop request; the partial file remains.
 void download(const std::string& url, const std::string& md5, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger);
+
+// Folders of a data set that are made from downloads. A folder is installed completely or not at all.
+
+struct Installation {
+  std::filesystem::path root;
+  std::string folder;   // below the root, such as "MNIST/raw"
+  std::string url;      // where it comes from
+  std::string by_hand;  // what else the user can do: "unpack that archive by hand"
+};
+
+// Creates root/folder; does nothing if that exists. `make` receives an empty folder on the same file system and returns what is to become
+// root/folder, a folder inside it. When several processes call this for the same folder, one makes it and the others wait. After a failure,
+// `root` has its previous contents; leftovers of a killed process are removed. Where `make` throws std::runtime_error with only the
+// reason, this throws DataError that names the URL, the reason and the remedy; an Error of `make` passes.
+// Throws Error with ExitCode::kStopped after a stop request.
+void install(const Installation& installation, Logger& logger,
+             const std::function<std::filesystem::path(const std::filesystem::path& partial)>& make);
 
 }  // namespace trainer::datasets

@@ -7,6 +7,10 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+
+#include "base/descriptor.h"
+#include "base/log.h"
 
 namespace trainer::datasets {
 
@@ -45,5 +49,58 @@ struct FileContent {
 // Maps the file, or decompresses it if its name ends in .gz. Then `check` is called with what there is so far, again and again, and throws
 // DataError if that is already too much or wrong: a few kilobytes may hold gigabytes. Throws DataError that names the file and the reason.
 FileContent load_file(const std::filesystem::path& path, const std::function<void(std::span<const uint8_t>)>& check);
+
+// Making a folder completely or not at all, by one process while others wait. Functions throw std::runtime_error with the reason.
+
+// An exclusive lock among the processes that may make or remove a folder: an flock on a file that exists only while the lock is held, so
+// that it ends with its process.
+class FolderLock {
+ public:
+  // Waits until the current holder releases it. `activity`: what that process does, for the log: "downloads URL". Throws Error with
+  // ExitCode::kStopped after a stop request.
+  FolderLock(std::filesystem::path file, const std::string& activity, Logger& logger);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  bool try_lock();
+
+  std::filesystem::path path_;
+  Descriptor file_;
+};
+
+// An empty folder for everything unfinished; what a killed process has left there is removed. The destructor removes it.
+class PartialFolder {
+ public:
+  explicit PartialFolder(std::filesystem::path path);
+  ~PartialFolder();
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Flushes all files to the disk by one call, because a data set can have a hundred thousand.
+void flush_file_system(const std::filesystem::path& folder);
+// Flushes the folder's files and moves it to `target`, whose parent folder is created.
+void put_into_place(const std::filesystem::path& folder, const std::filesystem::path& target);
+
+void create_folders(const std::filesystem::path& folder);
+// "cannot ACTION PATH: the reason in errno".
+[[noreturn]] void fail_with_errno(const std::string& action, const std::filesystem::path& path);
+
+// Decompression of what gzip and zip files hold.
+
+enum class Deflated {
+  kGzip,  // with the header and the checksum of gzip; several such members may follow each other
+  kRaw,   // as in a zip file
+};
+
+// Decompresses all of `bytes` and passes the result to `take` part by part. Throws std::runtime_error with only the reason: the bytes are
+// damaged, or end too early.
+void inflate_all(std::span<const uint8_t> bytes, Deflated format, const std::function<void(std::span<const uint8_t>)>& take);
 
 }  // namespace trainer::datasets

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/signal.h"
-#include "datasets/new_folder.h"
+#include "datasets/files.h"
 #include "trainer/error.h"
 
 namespace trainer::datasets {

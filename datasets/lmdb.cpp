@@ -15,7 +15,6 @@
 #include "base/little_endian.h"
 #include "base/text.h"
 #include "datasets/files.h"
-#include "datasets/lmdb_environment.h"
 #include "datasets/lmdb_format.h"
 #include "datasets/lmdb_reader.h"
 #include "trainer/error.h"

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "datasets/lmdb_environment.h"
 #include "datasets/lmdb_format.h"
 
 namespace trainer::datasets {

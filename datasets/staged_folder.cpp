@@ -24,7 +24,6 @@
 #include "base/text.h"
 #include "datasets/files.h"
 #include "datasets/folder_listing.h"
-#include "datasets/new_folder.h"
 #include "trainer/error.h"
 
 namespace trainer::datasets {

@@ -49,9 +49,13 @@ class MaskedFolder : public data::Dataset {
     const auto& image = images_[static_cast<size_t>(index)];
     read_file(mask_of(image), scratch.bytes);
     auto mask = data::decode_image(scratch.bytes, scratch.mask);
-    // The label is the grey value, which all three channels have.
+    // The label is the grey value, which all three channels have; an image with a palette gives its colours.
     const auto num_pixels = static_cast<size_t>(mask.height) * static_cast<size_t>(mask.width);
-    for (size_t i = 0; i < num_pixels; ++i) scratch.mask[i] = scratch.mask[3 * i];
+    for (size_t i = 0; i < num_pixels; ++i) {
+      const auto* pixel = mask.pixels + 3 * i;
+      if (pixel[0] != pixel[1] || pixel[0] != pixel[2]) throw std::runtime_error(mask_of(image).string() + " is not grey");
+      scratch.mask[i] = pixel[0];
+    }
     mask = data::ImageView::whole(scratch.mask.data(), 1, mask.height, mask.width);
     read_file(image, scratch.bytes);
     return {.encoded = scratch.bytes, .target = {.mask = mask}};
@@ -194,8 +198,9 @@ class Segmentation : public task::Task {
  public:
   using Task::Task;
 
+  // A mean over the images, as the loss; that of validation is one over all pixels.
   std::vector<task::MeanMetric> train_metrics() const override {
-    return {{percent("pixel_accuracy"), [](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    return {{percent("image_accuracy"), [](const torch::Tensor& outputs, const torch::Tensor& targets) {
                return mean_over_pixels(outputs.argmax(1).eq(targets).to(torch::kFloat64), targets).sum();
              }}};
   }
@@ -208,7 +213,10 @@ class Segmentation : public task::Task {
   }
 
   std::vector<Mismatch> mismatches(const Setup& setup) const override {
-    if (!setup.has_masks) return {{"task.name", "segmentation needs a mask of each image, which " + setup.dataset + " does not give"}};
+    if (!setup.has_masks) {
+      return {{"dataset.name", setup.dataset + " gives no mask of each image, which segmentation needs; use masked_folder"}};
+    }
+    if (setup.loss != "pixel_cross_entropy") return {{"loss.name", setup.loss + " is no loss of pixels; use pixel_cross_entropy"}};
     return {};
   }
 };

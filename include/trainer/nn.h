@@ -188,7 +188,8 @@ void init_convolutions_(const torch::nn::Module& network, const at::Generator& g
 class Loss {
  public:
   virtual ~Loss() = default;
-  // Mean over the batch, a scalar of float32 or wider. `outputs` [N, K]; `targets` int64 [N], or the
+  // Mean over the batch, a scalar of float32 or wider. Of masks: `outputs` [N, K, H, W], `targets` uint8 [N, H, W], where 255 is no class.
+  // Otherwise `outputs` [N, K]; `targets` int64 [N], or the
   // probability of each class [N, K] in a floating type, for a loss with classes; else the outputs' shape and a floating type.
   virtual torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const = 0;
   // True when targets are class labels.

@@ -78,7 +78,7 @@ void register_transform(std::string name, std::string doc) {
   });
 }
 
-// `make` is called without a loss too, to learn the metrics of the task.
+// `make` is called with default options and without a loss too, to learn the metrics of the task, also for experiments with other tasks.
 template <class Options>
 void register_task(std::string name, std::string doc,
                    std::function<std::unique_ptr<task::Task>(const Options&, std::unique_ptr<nn::Loss>)> make) {

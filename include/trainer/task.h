@@ -36,8 +36,8 @@ struct Measurement {
   reporting::ClassResults classes = {};  // of a validation with classes
 };
 
-// A number of the samples of a batch, such as of those that are right, or the sum of a value of each: a scalar on the device of `outputs`.
-// Both arguments as in nn::Loss.
+// A sum over the samples of a batch, such as the number of those that are right: a scalar on the device of `outputs`. Both arguments as in
+// nn::Loss.
 using SumOverSamples = std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
 
 // A metric that is a mean over the samples.
@@ -130,10 +130,12 @@ class Task {
 
   // `images` and `targets` are on the model's device. The caller sets autocast and train or eval mode.
   virtual Pass forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const;
-  // The same of a validation batch, with outputs [N, K] averaged over the views of `tta`. A task overrides both or neither.
+  // The same of a validation batch, with outputs [N, K] averaged over the views of `tta` (average_over_views). A task overrides both or
+  // neither.
   virtual Pass evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets, TestTimeAugmentation tta) const;
 
-  // The metrics without the loss, which is always measured and comes first. Names and formats must not depend on the task's options.
+  // The metrics without the loss, which is always measured and comes first. A name consists of small letters, digits and underscores. Names
+  // and formats must not depend on the task's options.
   virtual std::vector<MeanMetric> train_metrics() const { return {}; }
   virtual std::vector<reporting::MetricInfo> validation_metrics() const { return {}; }
   // The name of the validation metric that chooses the best checkpoint if checkpoint.monitor is `auto`.
@@ -149,23 +151,30 @@ class Task {
   // All metrics, the loss first.
   reporting::MetricColumns metrics() const;
 
- private:
+ protected:
+  // With the loss of the experiment, which is 0 for an empty batch.
   Pass with_loss(torch::Tensor outputs, const torch::Tensor& targets) const;
 
+ private:
   std::unique_ptr<nn::Loss> loss_;
 };
 
-// A task is made with the loss of the experiment, and with null to learn its metrics. It throws UsageError for a loss that it cannot use.
+// `images`: [N, C, H, W], N may be 0; `forward` returns the outputs [N, K] of such a batch. Returns the mean outputs over the views of
+// `tta`, in float32 where `forward` returns a type of lower precision; for `none` what `forward(images)` returns. Views have the dtype,
+// device and memory format of `images`. Shifted views need H, W >= 2.
+torch::Tensor average_over_views(const torch::Tensor& images, TestTimeAugmentation tta,
+                                 const std::function<torch::Tensor(const torch::Tensor&)>& forward);
+
+// A task is made with the loss of the experiment, and with null and its default options to learn its metrics. It throws UsageError for a
+// loss that it cannot use.
 using TaskRegistry = Registry<std::unique_ptr<Task>, std::unique_ptr<nn::Loss>>;
 TaskRegistry& task_registry();
 
 // A validation metric of the task classification: set one of the three functions. `outputs` are [N, classes], `targets` int64 [N].
 struct ClassMetric {
   reporting::MetricInfo info;
-  // The metric does not exist for data sets with fewer classes. The text is for messages: "five classes".
-  int64_t min_classes = 1;
-  std::string min_classes_text = {};
-  // If set, the metric is the counted fraction of the samples: an integer.
+  int64_t min_classes = 1;  // the metric does not exist for data sets with fewer
+  // If set, counts samples, as an integer; the metric is their fraction.
   SumOverSamples count = {};
   // If set, computes the metric from the number of samples of each actual and predicted class: int64 [actual][predicted] on the CPU.
   std::function<double(const torch::Tensor& confusion)> from_confusion = {};
@@ -173,7 +182,7 @@ struct ClassMetric {
   std::function<double(const CalibrationMeter& calibration)> from_calibration = {};
 };
 
-// Throws std::logic_error if there is a metric of that name.
+// Throws std::logic_error if there is a metric of that name, the name cannot be one, or not exactly one of the functions is set.
 void add_class_metric(ClassMetric metric);
 
 }  // namespace trainer::task

@@ -55,7 +55,7 @@ class Picture {
   // The picture, once everything that was delayed is computed.
   const ImageView& view();
   // The labels of the picture's pixels, which the functions above move with the pixels, a resize to the nearest pixel as Pillow's; nullptr:
-  // the data set has no masks. What comes from outside of the image has kNoClass.
+  // the data set has no masks. Where the view's window extends beyond the stored labels, there is no class.
   const ImageView* mask() { return mask_ == nullptr ? nullptr : &mask_->view(); }
 
   // The picture in memory that may be written. Copies it unless an earlier computation has left it there. The pointer is valid until the

@@ -67,12 +67,12 @@ void show(const config::Experiment& experiment, const ShowOptions& options) {
   refuse_file_of_run(options.output);
   data::check_image_extension(options.output);
   const auto logger = make_console_logger();
-  const auto data = session::open_samples(experiment, *logger);
-  const auto& dataset = data.train.dataset();
+  const auto [train, validation] = session::open_samples(experiment, *logger);
+  const auto& dataset = train.dataset();
   if (!dataset.info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.component.name));
   refuse_picture_over(dataset, options.output);
-  if (data.validation.exists()) refuse_picture_over(data.validation.dataset(), options.output);
-  data::ShardedSampler sampler(session::make_sampler(experiment, data.train), {});
+  if (validation) refuse_picture_over(validation->dataset(), options.output);
+  data::ShardedSampler sampler(session::make_sampler(experiment, train), {});
   sampler.set_epoch(options.epoch);
   const auto samples = sampler.samples();
   const auto size = static_cast<int64_t>(samples.size());
@@ -104,11 +104,11 @@ size_t check_samples(const char* part, const data::Dataset& dataset, int num_thr
 ExitCode check(const config::Experiment& experiment, int num_threads) {
   install_stop_handlers();
   const auto logger = make_console_logger();
-  const auto data = session::open_samples(experiment, *logger);
-  const auto num_samples = data.train.num_samples + data.validation.num_samples;
+  const auto [train, validation] = session::open_samples(experiment, *logger);
+  const auto num_samples = train.size() + (validation ? validation->size() : 0);
   session::ImageNotes notes;
-  auto num_unreadable = check_samples("training", data.train.dataset(), num_threads, notes, *logger);
-  if (data.validation.exists()) num_unreadable += check_samples("validation", data.validation.dataset(), num_threads, notes, *logger);
+  auto num_unreadable = check_samples("training", train.dataset(), num_threads, notes, *logger);
+  if (validation) num_unreadable += check_samples("validation", validation->dataset(), num_threads, notes, *logger);
   for (const auto& sentence : notes.sentences()) logger->warn("{}", sentence);
   print("{} read, {}\n", counted(num_samples, "sample"),
         num_unreadable == 0 ? "all good" : fmt::format("{} cannot be used", num_unreadable));

@@ -168,22 +168,22 @@ std::string caption_of(const torch::Tensor& target, const std::vector<std::strin
 }  // namespace
 
 std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts) {
-  const auto& info = parts.train.info;
+  const auto& info = parts.train.samples.info();
   if (!info.is_image) return std::nullopt;
   const auto part = engine::rest_of_epoch(parts.plan, /*epoch=*/0);
   const int rank = parts.ranks.world->rank();
   const auto share = parts.share_of(rank, part, /*step=*/0);
   const int64_t batch_size = share.batch_sizes.front();
-  const int64_t count = num_shown(parts.train.pipeline->output_shape(), batch_size);
+  const int64_t count = num_shown(parts.train.pipeline.output_shape(), batch_size);
   // Any image of the batch may be mixed into those that are shown.
-  auto batch = read(experiment, parts.train.dataset(), share.samples.slice(0, parts.batch_mixer ? batch_size : count));
+  auto batch = read(experiment, parts.train.samples.dataset(), share.samples.slice(0, parts.batch_mixer ? batch_size : count));
   if (parts.batch_mixer && batch_size > 0) {
     const auto micro_step = engine::micro_steps_of(parts.plan, part, rank, /*step=*/0).front();
     const auto mixed = parts.batch_mixer->apply(batch.images, batch.targets, micro_step.step, micro_step.stream);
     batch = {mixed.images.slice(0, 0, count), mixed.targets.slice(0, 0, count)};
   }
   const auto images = without_normalisation(batch.images, normalisation_of(experiment)).permute({0, 2, 3, 1}).contiguous();
-  return draw_image_grid(parts.train.pipeline->output_shape(), count, [&](int64_t i, float* out) {
+  return draw_image_grid(parts.train.pipeline.output_shape(), count, [&](int64_t i, float* out) {
     const auto image = images[i];
     std::memcpy(out, image.const_data_ptr<float>(), image.nbytes());
     return info.has_labels() ? caption_of(batch.targets[i], info.class_names) : "";
@@ -241,9 +241,9 @@ report::Pictures read_sample_pictures(const history::RunRecord& run, const std::
     const auto logger = make_quiet_logger();
     const auto experiment = load_experiment(run);
     if (experiment.training.overfit_batches) return {.note = "With training.overfit_batches no wrongly classified images are shown."};
-    const auto data = session::open_samples(experiment, *logger);
-    if (!data.validation.exists()) return {.note = "This experiment does not validate."};
-    const auto& dataset = data.validation.dataset();
+    const auto opened = session::open_samples(experiment, *logger);
+    if (!opened.validation) return {.note = "This experiment does not validate."};
+    const auto& dataset = opened.validation->dataset();
     if (!dataset.info().is_image) return {.note = "The samples of this data set are not images."};
     data::Scratch scratch;
     for (const auto index : samples) {

@@ -129,7 +129,7 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
                                            describe_for_tensorboard(experiment, context.config_text(), session, context.logger()),
                                            &directory.written_files()));
   }
-  const auto& class_names = session.parts().train.info.class_names;
+  const auto& class_names = session.parts().train.samples.info().class_names;
   files->add(reporting::make_evaluation(directory.evaluation_file(), reporting::Validations::kAll, class_names, context.logger()));
   files->add(reporting::make_evaluation(directory.best_evaluation_file(), reporting::Validations::kBest, class_names, context.logger()));
   files->add(reporting::make_summary(directory.summary_file(), class_names));

@@ -48,7 +48,7 @@ reporting::TensorboardRun describe_for_tensorboard(const config::Experiment& exp
   reporting::TensorboardRun run{.config_text = config_text,
                                 .hparams = hparams_of(config_text),
                                 .has_new_config = session.has_new_configuration(),
-                                .class_names = parts.train.info.class_names};
+                                .class_names = parts.train.samples.info().class_names};
   if (session.is_resumed()) return run;
   try {
     run.first_batch = draw_first_batch(experiment, parts);

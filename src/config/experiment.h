@@ -3,16 +3,7 @@
 
 #include "base/keys/key.h"
 #include "config/registries.h"
-#include "config/sections/checkpoint.h"
-#include "config/sections/dataloader.h"
-#include "config/sections/dataset.h"
-#include "config/sections/distributed.h"
-#include "config/sections/logging.h"
-#include "config/sections/model.h"
-#include "config/sections/optimization.h"
-#include "config/sections/runtime.h"
-#include "config/sections/training.h"
-#include "config/sections/validation.h"
+#include "config/sections.h"
 
 namespace trainer::config {
 

@@ -41,11 +41,12 @@ std::string to_yaml_with_origins(Experiment& experiment, const Registries& regis
     const auto before = given.find(line.path);
     const bool is_completed = before == given.end() || before->second != line.text;
     const auto* value = find_value(experiment.tree, line.path);
-    if (value == nullptr) return is_completed ? "from the data set" : "default";
+    const std::string completed = line.path.starts_with("task.") ? "from the loss" : "from the data set";
+    if (value == nullptr) return is_completed ? completed : "default";
     const auto& position = value->position;
     auto origin = position.line == 0 ? position.source : fmt::format("{}:{}", position.source, position.line);
     if (position.line != 0 && is_overridden(*value)) origin += ", command line";
-    return is_completed ? origin + ", from the data set" : origin;
+    return is_completed ? origin + ", " + completed : origin;
   };
   size_t width = 0;
   for (const auto& line : lines) {

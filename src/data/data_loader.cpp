@@ -35,18 +35,12 @@ struct Slot : BatchTensors {
   std::unique_ptr<CopyEvent> copied;
 };
 
-void check_mask(std::span<const uint8_t> labels, int64_t num_classes) {
-  for (const auto label : labels) {
-    if (label < num_classes || label == kNoClass) continue;
-    throw DataError(fmt::format("its mask has a pixel with the label {}, but labels must lie in 0 to {}, or be {} where there is no class",
-                                label, num_classes - 1, kNoClass));
-  }
-}
-
 // `out`: a target of make_batch_tensors(). A mask is there already.
 void write_target(const Target& target, const DatasetInfo& info, const BatchTensors& batch, void* out) {
   if (info.has_masks) {
-    check_mask({static_cast<const uint8_t*>(out), static_cast<size_t>(batch.targets.stride(0))}, info.num_classes);
+    const auto refusal =
+        refusal_of_labels({static_cast<const uint8_t*>(out), static_cast<size_t>(batch.targets.stride(0))}, info.num_classes);
+    if (!refusal.empty()) throw DataError(refusal);
   } else if (info.has_labels()) {
     const auto refusal = refusal_of_label(target, info);
     if (!refusal.empty()) throw DataError(refusal);
@@ -95,13 +89,13 @@ BatchTensors make_batch_tensors(const DatasetInfo& info, const Pipeline& pipelin
 // slots are free, and do not call torch operators.
 class DataLoader::State {
  public:
-  State(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options)
-      : dataset_(dataset), pipeline_(pipeline), options_(options) {
+  State(const Dataset& dataset, Pipeline pipeline, const LoaderOptions& options)
+      : dataset_(dataset), pipeline_(std::move(pipeline)), options_(options) {
     TORCH_CHECK(options.batch_size >= 1 && options.num_workers >= 0 && options.prefetch >= 1, "batch_size ", options.batch_size,
                 ", num_workers ", options.num_workers, ", prefetch ", options.prefetch);
     const int64_t num_slots = (options.num_workers == 0 ? 1 : options.prefetch + 1) + (options.make_copy_event ? 1 : 0);
     for (int64_t i = 0; i < num_slots; ++i) {
-      slots_.emplace_back(make_batch_tensors(dataset.info(), pipeline, options));
+      slots_.emplace_back(make_batch_tensors(dataset.info(), pipeline_, options));
       if (options.make_copy_event) slots_.back().copied = options.make_copy_event();
     }
   }
@@ -267,7 +261,7 @@ class DataLoader::State {
   }
 
   const Dataset& dataset_;
-  const Pipeline& pipeline_;
+  const Pipeline pipeline_;
   const LoaderOptions options_;
   std::vector<Slot> slots_;
   Memory memory_;  // for batches that next() prepares
@@ -292,8 +286,8 @@ class DataLoader::State {
   std::vector<std::thread> threads_;
 };
 
-DataLoader::DataLoader(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options)
-    : state_(std::make_unique<State>(dataset, pipeline, options)) {
+DataLoader::DataLoader(const Dataset& dataset, Pipeline pipeline, const LoaderOptions& options)
+    : state_(std::make_unique<State>(dataset, std::move(pipeline), options)) {
   state_->start_threads();
 }
 DataLoader::~DataLoader() = default;

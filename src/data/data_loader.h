@@ -68,9 +68,9 @@ struct LoaderCounts {
 // Not thread-safe: use it from one thread. It owns its worker threads.
 class DataLoader {
  public:
-  // `dataset` and `pipeline` must outlive the loader. Buffers for prefetch + 1 batches (one without workers), and one more with copy
+  // `dataset` must outlive the loader. Buffers for prefetch + 1 batches (one without workers), and one more with copy
   // events, are allocated here and reused.
-  DataLoader(const Dataset& dataset, const Pipeline& pipeline, const LoaderOptions& options);
+  DataLoader(const Dataset& dataset, Pipeline pipeline, const LoaderOptions& options);
   ~DataLoader();
 
   // Starts an epoch over `samples`, in batches of these sizes: 0 to batch_size, together as many as there are samples. The rest of an

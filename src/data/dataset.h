@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,21 +34,40 @@ inline std::string refusal_of_label(const Target& target, const DatasetInfo& inf
   return info.has_labels() ? refusal_of_label(target.label, info.num_classes) : "";
 }
 
-// Some samples of another data set, which must outlive this object.
+// Why a mask does not fit its image; empty: it does.
+inline std::string refusal_of_size(const ImageView& mask, int height, int width) {
+  if (mask.channels == 1 && mask.height == height && mask.width == width) return "";
+  const auto text = [](int channels, int rows, int columns) {
+    return std::to_string(channels) + " x " + std::to_string(rows) + " x " + std::to_string(columns);
+  };
+  return "the mask has " + text(mask.channels, mask.height, mask.width) + " pixels, and not " + text(1, height, width) +
+         " as the image needs";
+}
+
+// Why no mask can have these labels; empty: it can.
+inline std::string refusal_of_labels(std::span<const uint8_t> labels, int64_t num_classes) {
+  const auto wrong = std::ranges::find_if(labels, [&](uint8_t label) { return label >= num_classes && label != kNoClass; });
+  if (wrong == labels.end()) return "";
+  return "its mask has a pixel with the label " + std::to_string(*wrong) + ", but labels must lie in 0 to " +
+         std::to_string(num_classes - 1) + ", or be " + std::to_string(kNoClass) + " where there is no class";
+}
+
+// Some samples of another data set.
 class Subset : public Dataset {
  public:
-  Subset(const Dataset& dataset, std::vector<int64_t> indices) : dataset_(dataset), indices_(std::move(indices)) {}
-  const DatasetInfo& info() const override { return dataset_.info(); }
+  Subset(std::shared_ptr<const Dataset> dataset, std::vector<int64_t> indices)
+      : dataset_(std::move(dataset)), indices_(std::move(indices)) {}
+  const DatasetInfo& info() const override { return dataset_->info(); }
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
-  Sample read(int64_t index, Scratch& scratch) const override { return dataset_.read(indices_[static_cast<size_t>(index)], scratch); }
-  int64_t label(int64_t index) const override { return dataset_.label(indices_[static_cast<size_t>(index)]); }
-  void check(int64_t index) const override { dataset_.check(indices_[static_cast<size_t>(index)]); }
-  int64_t index_in_files(int64_t index) const override { return dataset_.index_in_files(indices_[static_cast<size_t>(index)]); }
-  std::string name(int64_t index) const override { return dataset_.name(indices_[static_cast<size_t>(index)]); }
-  void prefetch(int64_t index) const override { dataset_.prefetch(indices_[static_cast<size_t>(index)]); }
+  Sample read(int64_t index, Scratch& scratch) const override { return dataset_->read(indices_[static_cast<size_t>(index)], scratch); }
+  int64_t label(int64_t index) const override { return dataset_->label(indices_[static_cast<size_t>(index)]); }
+  void check(int64_t index) const override { dataset_->check(indices_[static_cast<size_t>(index)]); }
+  int64_t index_in_files(int64_t index) const override { return dataset_->index_in_files(indices_[static_cast<size_t>(index)]); }
+  std::string name(int64_t index) const override { return dataset_->name(indices_[static_cast<size_t>(index)]); }
+  void prefetch(int64_t index) const override { dataset_->prefetch(indices_[static_cast<size_t>(index)]); }
 
  private:
-  const Dataset& dataset_;
+  std::shared_ptr<const Dataset> dataset_;
   std::vector<int64_t> indices_;
 };
 

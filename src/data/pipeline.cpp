@@ -80,8 +80,8 @@ void check_color(const ImageTransform& transform, int64_t channels, const std::s
 void check_masks(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {
   if (!info.has_masks || !transform.moves_pixels()) return;
   throw UsageError(
-      fmt::format("transform {}: it moves the pixels of an image, but not their labels in the mask; it can only be applied to data sets "
-                  "without masks",
+      fmt::format("transform {}: it moves the pixels of an image, but not their labels in the mask; remove it, because the data "
+                  "set has masks",
                   name));
 }
 
@@ -168,9 +168,8 @@ struct Pipeline::State {
     std::optional<Picture> mask;
     if (info.has_masks) {
       mask.emplace(sample.target.mask, memory_of_mask(memory));
-      TORCH_CHECK(mask->channels() == 1 && mask->height() == picture.height() && mask->width() == picture.width(), "the mask has ",
-                  mask->channels(), " x ", mask->height(), " x ", mask->width(), " pixels, and not 1 x ", picture.height(), " x ",
-                  picture.width(), " as the image needs");
+      const auto refusal = refusal_of_size(sample.target.mask, picture.height(), picture.width());
+      if (!refusal.empty()) throw DataError(refusal);
       picture.set_mask(*mask);
     }
     SampleRandom random(seeds, which);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "data/samplers/draws.h"
+#include "data/samplers/sampler.h"
 #include "trainer/data.h"
 #include "trainer/error.h"
 
@@ -66,11 +66,7 @@ int64_t end_of_order(data::Shards shards, int64_t num_samples, int world_size, i
   return first;
 }
 
-}  // namespace trainer::data
-
 // The library's sampler for LibTorch's data loaders: trainer/data.h.
-
-namespace trainer::data {
 
 DistributedSampler::DistributedSampler(int64_t num_samples, int rank, int world_size, const DistributedSamplerOptions& options)
     : num_samples_(num_samples), rank_(rank), world_size_(world_size), options_(options) {

@@ -21,9 +21,16 @@ std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scr
   try {
     dataset.check(index);
     const auto sample = dataset.read(index, scratch);
-    if (!sample.encoded.empty()) decode_image(sample.encoded, pixels);
+    const auto image = sample.encoded.empty() ? sample.image : decode_image(sample.encoded, pixels);
     const auto refusal = refusal_of_label(sample.target, dataset.info());
     if (!refusal.empty()) return refusal;
+    if (dataset.info().has_masks) {
+      const auto& mask = sample.target.mask;
+      auto problem = refusal_of_size(mask, image.height, image.width);
+      const auto num_pixels = static_cast<size_t>(mask.height) * static_cast<size_t>(mask.width);
+      if (problem.empty()) problem = refusal_of_labels({mask.pixels, num_pixels}, dataset.info().num_classes);
+      if (!problem.empty()) return problem;
+    }
     if (visit) visit(index, sample);
     return std::nullopt;
   } catch (const std::exception& error) {

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "nn/batch_statistics.h"
+#include "nn/batch_norm.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"
 

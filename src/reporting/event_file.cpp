@@ -13,6 +13,7 @@ namespace trainer::reporting {
 
 using protobuf::append_bytes;
 using protobuf::append_double;
+using protobuf::append_float;
 using protobuf::append_int64;
 
 namespace {
@@ -64,11 +65,6 @@ void EventFile::write(double time, int64_t step, const EventValues& values) {
   append_bytes(event, 5, values.bytes());
   file_.write(make_record(event));
 }
-
-using protobuf::append_bytes;
-using protobuf::append_double;
-using protobuf::append_float;
-using protobuf::append_int64;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "device/cuda_module.h"
 #include "distributed/process_groups.h"
 #include "tests/testing/small_run.h"
-#include "train/engine/copy_event.h"
+#include "train/engine/shared_batches.h"
 #include "train/engine/train_step.h"
 
 namespace trainer {

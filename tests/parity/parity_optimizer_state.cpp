@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
-#include "config/sections/training.h"
+#include "config/sections.h"
 #include "tests/testing/string_output.h"
 #include "tests/unit/optim/golden.h"
 #include "train/optim/ema.h"

@@ -58,7 +58,7 @@ struct SmallRun {
   void leave_ranks() const {
     parts().data_parallel.reset();
     parts().train.batches.reset();
-    parts().validation.batches.reset();
+    if (parts().validation) parts().validation->batches.reset();
     parts().ranks = {};
   }
 };

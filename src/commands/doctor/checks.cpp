@@ -15,7 +15,6 @@
 #include "commands/doctor/measure.h"
 #include "commands/doctor/read_host.h"
 #include "launch/world/host_resources.h"
-#include "launch/world/other_processes.h"
 
 namespace trainer::doctor {
 namespace {

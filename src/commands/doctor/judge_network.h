@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "commands/doctor/finding.h"
-#include "commands/doctor/measurement.h"
+#include "commands/doctor/measure.h"
 
 namespace trainer::doctor {
 

@@ -122,11 +122,8 @@ void adjust_hue(const PixelArray& pixels, double shift) {
   }
 }
 
-}  // namespace trainer::data
-
 // Source: src/PIL/ImageOps.py of Pillow.
 
-namespace trainer::data {
 namespace {
 
 using Histogram = std::array<int64_t, 256>;

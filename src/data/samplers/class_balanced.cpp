@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "data/samplers/draws.h"
+#include "data/samplers/sampler.h"
 #include "trainer/error.h"
 
 namespace trainer::data {

@@ -2,7 +2,7 @@
 // RASampler (vision/references/classification/sampler.py); Hoffer et al., "Augment your batch" (CVPR 2020). An epoch is about as long as
 // the training set, so it has a part of the samples.
 
-#include "data/samplers/draws.h"
+#include "data/samplers/sampler.h"
 
 namespace trainer::data {
 namespace {

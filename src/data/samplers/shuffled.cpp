@@ -1,6 +1,6 @@
 // Each sample once, in the order of torch.utils.data.DistributedSampler (pytorch/torch/utils/data/distributed.py).
 
-#include "data/samplers/draws.h"
+#include "data/samplers/sampler.h"
 
 namespace trainer::data {
 namespace {

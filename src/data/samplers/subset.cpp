@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "data/samplers/draws.h"
+#include "data/samplers/sampler.h"
 #include "trainer/error.h"
 #include "trainer/random.h"
 

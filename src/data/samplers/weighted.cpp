@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "data/samplers/draws.h"
+#include "data/samplers/sampler.h"
 #include "trainer/error.h"
 
 namespace trainer::data {

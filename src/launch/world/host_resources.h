@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "launch/world/rank_env.h"
 
@@ -80,5 +82,14 @@ inline std::string read_system_file(const std::filesystem::path& path) {
   text << stream.rdbuf();
   return std::move(text).str();
 }
+
+// Processes of other runs on this host.
+
+// The numbers of the processes with this process's program name that may use a core of this process, without those in `own`, this process
+// and launchers (`trainer launch`), in ascending order. Finds what `proc` shows: in a container, its own processes.
+std::vector<int64_t> processes_of_other_runs(std::span<const int64_t> own, const std::filesystem::path& proc = "/proc");
+
+// A line for the user about `others`, whose cores the ranks of this host share although each uses `num_threads` threads; empty without any.
+std::string describe_other_runs(const std::vector<int64_t>& others, int num_threads);
 
 }  // namespace trainer::world

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "nn/batch_statistics.h"
+#include "nn/batch_norm.h"
 #include "nn/fused_norm/kernels.h"
 #include "nn/stored_tensor.h"
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "reporting/drawing/font.h"
-
 namespace trainer::drawing {
 namespace {
 

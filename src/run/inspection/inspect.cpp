@@ -62,7 +62,7 @@ class Inspector {
     if (findings.are_consistent({"dataset", "dataloader", "training"}) && findings.are_readable({"model", "seed"})) {
       check_batches(experiment, has_model, findings.are_consistent({"optimizer", "lr_scheduler"}));
     }
-    const bool has_network = has_model && findings.are_consistent({"dataset", "loss", "optimizer", "training", "runtime", "amp",
+    const bool has_network = has_model && findings.are_consistent({"dataset", "task", "loss", "optimizer", "training", "runtime", "amp",
                                                                    "distributed", "dataloader", "validation", "seed"});
     if (has_network) check_network(experiment);
     if (findings.are_consistent({"distributed"})) check_secret(experiment);
@@ -113,12 +113,13 @@ class Inspector {
         return std::make_unique<DescribedDataset>(info, split == data::Split::kTrain ? sizes.train : sizes.validation);
       };
     }
-    const auto data = session::open_samples(experiment, dataset, *logger_, session::num_overfit_samples(experiment, world_size_));
-    Sizes sizes{.samples_per_epoch = session::make_sampler(experiment, data.train)->num_samples(),
-                .num_validation = data.validation.num_samples};
+    const auto [train, validation] =
+        session::open_samples(experiment, dataset, *logger_, session::num_overfit_samples(experiment, world_size_));
+    Sizes sizes{.samples_per_epoch = session::make_sampler(experiment, train)->num_samples(),
+                .num_validation = validation ? validation->size() : 0};
     if (dataset.is_in_memory) {
-      sizes.resident_bytes = data.train.files->size();
-      if (data.validation.files) sizes.resident_bytes += data.validation.files->size();
+      sizes.resident_bytes = train.files().size();
+      if (validation && &validation->files() != &train.files()) sizes.resident_bytes += validation->files().size();
       for (const int64_t length : dataset.info.shape) sizes.resident_bytes *= length;
     }
     return sizes;

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "run/inspection/operation_costs.h"
+#include "run/inspection/layer_table.h"
 
 namespace trainer::inspection {
 namespace {

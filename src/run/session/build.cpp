@@ -15,7 +15,6 @@
 #include "run/session/advice.h"
 #include "run/session/parameter_names.h"
 #include "run/session/split_samples.h"
-#include "train/engine/copy_event.h"
 #include "train/engine/failure_message.h"
 #include "train/engine/parts.h"
 #include "train/engine/shared_batches.h"
@@ -111,17 +110,11 @@ void check_num_classes(const config::Experiment& experiment, const data::Dataset
                               counted(info.num_classes, "class", "classes")));
 }
 
-std::unique_ptr<data::Pipeline> make_pipeline(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info,
-                                              const device::Placement& placement) {
-  const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
-  return std::make_unique<data::Pipeline>(transforms, info, data::BatchLayout{placement.input_dtype, channels_last});
-}
-
-void make_batches(engine::DataSource& source, const std::vector<ComponentConfig>& transforms, int64_t batch_size,
-                  const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger) {
-  const auto& info = source.info;
+engine::DataSource make_source(engine::Samples samples, const std::vector<ComponentConfig>& transforms, int64_t batch_size,
+                               const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,
+                               Logger& logger) {
   const auto& section = experiment.dataset;
-  source.pipeline = make_pipeline(transforms, info, placement);
+  auto pipeline = make_pipeline(transforms, samples.info(), placement);
   data::LoaderOptions options{.batch_size = batch_size,
                               .num_workers = experiment.dataloader.num_workers,
                               .prefetch = experiment.dataloader.prefetch,
@@ -146,24 +139,20 @@ void make_batches(engine::DataSource& source, const std::vector<ComponentConfig>
     of_loader.make_copy_event = {};
   }
   try {
-    if (ranks.reads_data()) source.loader = std::make_unique<data::DataLoader>(source.dataset(), *source.pipeline, of_loader);
+    auto loader = ranks.reads_data() ? std::make_unique<data::DataLoader>(samples.dataset(), pipeline, of_loader) : nullptr;
+    std::unique_ptr<engine::BatchSource> batches;
     if (group) {
-      const auto format = data::make_batch_tensors(info, *source.pipeline, options, torch::kMeta);
-      source.batches = std::make_unique<engine::SharedBatches>(group, section.distribution, format, options, source.loader.get());
+      const auto format = data::make_batch_tensors(samples.info(), pipeline, options, torch::kMeta);
+      batches = std::make_unique<engine::SharedBatches>(group, section.distribution, format, options, loader.get());
     } else {
-      source.batches = std::make_unique<engine::LocalBatches>(*source.loader, ranks.world->rank());
+      batches = std::make_unique<engine::LocalBatches>(*loader, ranks.world->rank());
     }
+    return {std::move(samples), std::move(pipeline), std::move(loader), std::move(batches)};
   } catch (const std::exception& error) {
     if (!engine::is_out_of_memory(error)) throw;
     throw Error(fmt::format("out of memory for {} of batch_size {}; lower dataloader.batch_size or dataloader.prefetch",
                             counted(of_loader.prefetch + 1, "batch", "batches"), options.batch_size));
   }
-}
-
-// For samples of this rank's own files.
-void set_properties(engine::DataSource& source) {
-  source.num_samples = source.dataset().size();
-  source.info = source.dataset().info();
 }
 
 }  // namespace
@@ -289,45 +278,38 @@ SampleSplit split_training_files(const config::Experiment& experiment, const dat
   return indices;
 }
 
-// Trains and validates on `count` of the training samples, chosen by the seed.
-void overfit(const config::Experiment& experiment, int64_t count, std::vector<int64_t> samples, engine::Data& data) {
+// Trains and validates on `count` of these training samples, chosen by the seed.
+std::vector<int64_t> choose_overfit(const config::Experiment& experiment, int64_t count, std::vector<int64_t> samples) {
   count = std::min(count, static_cast<int64_t>(samples.size()));
-  const auto chosen = split_samples(std::move(samples), count, static_cast<uint64_t>(experiment.seed)).first;
-  data.train.subset = std::make_unique<data::Subset>(*data.train.files, chosen);
-  if (!experiment.validation.is_off()) data.validation.subset = std::make_unique<data::Subset>(*data.train.files, chosen);
+  return split_samples(std::move(samples), count, static_cast<uint64_t>(experiment.seed)).first;
 }
 
-engine::Data open_samples_unguarded(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
-                                    const std::optional<int64_t>& num_overfit) {
-  engine::Data data;
-  data.train.files = dataset.open(data::Split::kTrain, logger);
-  const auto& files = *data.train.files;
-  check_num_classes(experiment, files.info());
+OpenedSamples open_samples_unguarded(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
+                                     const std::optional<int64_t>& num_overfit) {
+  const std::shared_ptr<const data::Dataset> files = dataset.open(data::Split::kTrain, logger);
+  check_num_classes(experiment, files->info());
   std::vector<int64_t> held_out, rest;
-  if (holds_out(experiment)) std::tie(held_out, rest) = split_training_files(experiment, files, logger);
+  if (holds_out(experiment)) std::tie(held_out, rest) = split_training_files(experiment, *files, logger);
+  if (num_overfit) rest = choose_overfit(experiment, *num_overfit, holds_out(experiment) ? rest : indices_up_to(files->size()));
+  OpenedSamples samples{.train = holds_out(experiment) || num_overfit ? engine::Samples(files, rest) : engine::Samples(files)};
+  if (experiment.validation.is_off()) return samples;
   if (num_overfit) {
-    overfit(experiment, *num_overfit, holds_out(experiment) ? rest : indices_up_to(files.size()), data);
-    return data;
-  }
-  if (holds_out(experiment)) data.train.subset = std::make_unique<data::Subset>(files, rest);
-  if (experiment.validation.is_off()) return data;
-  if (holds_out(experiment)) {
-    data.validation.subset = std::make_unique<data::Subset>(files, held_out);
+    samples.validation = samples.train;
+  } else if (holds_out(experiment)) {
+    samples.validation.emplace(files, held_out);
   } else {
-    data.validation.files = dataset.open(data::Split::kValidation, logger);
+    samples.validation.emplace(dataset.open(data::Split::kValidation, logger));
   }
-  return data;
+  return samples;
 }
 
-engine::DataSource open_split_unguarded(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split,
-                                        Logger& logger) {
-  engine::DataSource source;
-  source.files = dataset.open(holds_out(experiment) ? data::Split::kTrain : split, logger);
-  check_num_classes(experiment, source.files->info());
-  if (!holds_out(experiment)) return source;
-  const auto [held_out, rest] = split_training_files(experiment, *source.files, logger);
-  source.subset = std::make_unique<data::Subset>(*source.files, split == data::Split::kTrain ? rest : held_out);
-  return source;
+engine::Samples open_split_unguarded(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split,
+                                     Logger& logger) {
+  const std::shared_ptr<const data::Dataset> files = dataset.open(holds_out(experiment) ? data::Split::kTrain : split, logger);
+  check_num_classes(experiment, files->info());
+  if (!holds_out(experiment)) return engine::Samples(files);
+  const auto [held_out, rest] = split_training_files(experiment, *files, logger);
+  return {files, split == data::Split::kTrain ? rest : held_out};
 }
 
 }  // namespace
@@ -338,66 +320,67 @@ std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment,
   return *num_batches * global_batch_size(experiment, world_size);
 }
 
-engine::Data open_samples(const config::Experiment& experiment, Logger& logger) {
+OpenedSamples open_samples(const config::Experiment& experiment, Logger& logger) {
   return open_samples(experiment, datasets::dataset_registry().make(experiment.dataset.component), logger);
 }
 
-engine::Data open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
-                          const std::optional<int64_t>& num_overfit) {
-  auto data = build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
-                              [&] { return open_samples_unguarded(experiment, dataset, logger, num_overfit); });
-  set_properties(data.train);
-  if (data.validation.files || data.validation.subset) set_properties(data.validation);
-  return data;
+OpenedSamples open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
+                           const std::optional<int64_t>& num_overfit) {
+  return build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
+                         [&] { return open_samples_unguarded(experiment, dataset, logger, num_overfit); });
 }
 
-engine::DataSource open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split,
-                              Logger& logger) {
-  auto source = build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
-                                [&] { return open_split_unguarded(experiment, dataset, split, logger); });
-  set_properties(source);
-  return source;
+engine::Samples open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger) {
+  return build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
+                         [&] { return open_split_unguarded(experiment, dataset, split, logger); });
 }
 
-std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train) {
+data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info,
+                             const device::Placement& placement) {
+  const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
+  return {transforms, info, {placement.input_dtype, channels_last}};
+}
+
+std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::Samples& train) {
   return data::sampler_registry().make(experiment.dataloader.sampler, {.dataset = train.dataset(),
-                                                                       .files = *train.files,
+                                                                       .files = train.files(),
                                                                        .seed = static_cast<uint64_t>(experiment.seed),
                                                                        .place_of = [&](const std::string& key) {
                                                                          return experiment.place_of("dataloader.sampler." + key);
                                                                        }});
 }
 
-void add_sampler(const config::Experiment& experiment, const engine::Ranks& ranks, engine::Data& data) {
-  auto sampler = make_sampler(experiment, data.train);
-  data.samples_per_epoch = sampler->num_samples();
-  data.sampler = std::make_unique<data::ShardedSampler>(
-      std::move(sampler),
-      data::ShardOptions{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = experiment.dataloader.shards});
+TrainingSamples make_training_samples(const config::Experiment& experiment, const engine::Ranks& ranks, OpenedSamples samples) {
+  auto sampler = make_sampler(experiment, samples.train);
+  const auto samples_per_epoch = sampler->num_samples();
+  const data::ShardOptions shards{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = experiment.dataloader.shards};
+  return {{std::move(samples)}, std::make_unique<data::ShardedSampler>(std::move(sampler), shards), samples_per_epoch};
 }
 
-void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
-                 engine::Data& data) {
-  data.plan = make_plan(experiment, data.samples_per_epoch, ranks.world->size());
-  data.lr_schedule = make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
-  if (!experiment.dataset.batch_transforms.empty()) {
-    data.batch_mixer = std::make_unique<data::BatchMixer>(experiment.dataset.batch_transforms, data.train.info.num_classes,
-                                                          mix_seed(static_cast<uint64_t>(experiment.seed), kBatchMixStream));
-  }
-  make_batches(data.train, experiment.dataset.train_transforms, std::min(data.plan.batch_size, data.samples_per_epoch), experiment,
-               placement, ranks, logger);
-  if (experiment.validation.is_off()) {
-    // Initial weights that are computed from images need it (engine::fit_model).
-    data.validation.pipeline = make_pipeline(experiment.dataset.validation_transforms, data.train.info, placement);
-  } else {
-    add_validation_batches(experiment, placement, ranks, logger, data.validation);
-  }
+engine::Data make_data(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
+                       TrainingSamples samples) {
+  const auto plan = make_plan(experiment, samples.samples_per_epoch, ranks.world->size());
+  auto lr_schedule = make_lr_schedule(experiment, plan.total_steps, plan.steps_per_epoch);
+  auto train = make_source(std::move(samples.train), experiment.dataset.train_transforms,
+                           std::min(plan.batch_size, samples.samples_per_epoch), experiment, placement, ranks, logger);
+  std::optional<engine::DataSource> validation;
+  if (samples.validation) validation = make_validation_source(experiment, placement, ranks, logger, std::move(*samples.validation));
+  auto mixer = experiment.dataset.batch_transforms.empty()
+                   ? nullptr
+                   : std::make_unique<data::BatchMixer>(experiment.dataset.batch_transforms, train.samples.info().num_classes,
+                                                        mix_seed(static_cast<uint64_t>(experiment.seed), kBatchMixStream));
+  return {.train = std::move(train),
+          .validation = std::move(validation),
+          .sampler = std::move(samples.sampler),
+          .plan = plan,
+          .batch_mixer = std::move(mixer),
+          .lr_schedule = std::move(lr_schedule)};
 }
 
-void add_validation_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,
-                            Logger& logger, engine::DataSource& source) {
-  make_batches(source, experiment.dataset.validation_transforms, std::min(experiment.validation.batch_size, source.num_samples), experiment,
-               placement, ranks, logger);
+engine::DataSource make_validation_source(const config::Experiment& experiment, const device::Placement& placement,
+                                          const engine::Ranks& ranks, Logger& logger, engine::Samples samples) {
+  const auto batch_size = std::min(experiment.validation.batch_size, samples.size());
+  return make_source(std::move(samples), experiment.dataset.validation_transforms, batch_size, experiment, placement, ranks, logger);
 }
 
 }  // namespace trainer::session

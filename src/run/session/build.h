@@ -32,27 +32,41 @@ engine::Network build_network(const config::Experiment& experiment, const device
 // How many images training.overfit_batches leaves for training and for validation, on so many ranks; empty: all. Throws UsageError.
 std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size);
 
-// Opens the samples of training and, unless the experiment does not validate, of validation; nothing else of the result is set. Not
-// collective. Throws UsageError, and DataError naming the file and what to do. `logger` must outlive the data.
-engine::Data open_samples(const config::Experiment& experiment, Logger& logger);
+// The samples of a run.
+struct OpenedSamples {
+  engine::Samples train;
+  std::optional<engine::Samples> validation = {};  // empty if the experiment does not validate
+};
+
+// Not collective. Throws UsageError, and DataError naming the file and what to do. `logger` must outlive the samples.
+OpenedSamples open_samples(const config::Experiment& experiment, Logger& logger);
 // With the data set of the experiment, whose files may lie in another folder. `num_overfit`: as num_overfit_samples() tells.
-engine::Data open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
-                          const std::optional<int64_t>& num_overfit = {});
+OpenedSamples open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
+                           const std::optional<int64_t>& num_overfit = {});
 
 // Opens one of the two alone, without the files that it does not need. Not collective. Throws as open_samples().
-engine::DataSource open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger);
+engine::Samples open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger);
 
 // Makes the sampler of these training samples, which need not outlive it. Not collective. Throws UsageError and DataError.
-std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::DataSource& train);
+std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::Samples& train);
 
-// Adds the sampler of a run, on a rank that reads the data. Not collective. Throws as make_sampler().
-void add_sampler(const config::Experiment& experiment, const engine::Ranks& ranks, engine::Data& data);
-// Adds what depends on the length of an epoch: the plan, the loaders and the batches that they give. Not collective. Throws UsageError.
-// `logger` must outlive the data.
-void add_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
-                 engine::Data& data);
-// Adds only the loader and the batches of samples that are validated on. Not collective. Throws UsageError.
-void add_validation_batches(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,
-                            Logger& logger, engine::DataSource& source);
+// The samples of a training, and the order in which it takes them.
+struct TrainingSamples : OpenedSamples {
+  std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
+  int64_t samples_per_epoch = 0;                  // of the sampler
+};
+
+// On a rank that reads the data. Not collective. Throws as make_sampler().
+TrainingSamples make_training_samples(const config::Experiment& experiment, const engine::Ranks& ranks, OpenedSamples samples);
+// Makes the plan, the loaders and the batches that they give. Not collective. Throws UsageError. `logger` must outlive the data.
+engine::Data make_data(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
+                       TrainingSamples samples);
+// The same of samples that are validated on.
+engine::DataSource make_validation_source(const config::Experiment& experiment, const device::Placement& placement,
+                                          const engine::Ranks& ranks, Logger& logger, engine::Samples samples);
+
+// The transforms of an experiment for samples of such a data set. Throws as data::Pipeline.
+data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info,
+                             const device::Placement& placement);
 
 }  // namespace trainer::session

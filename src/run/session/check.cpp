@@ -200,6 +200,13 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   auto info = dataset.info;
   // Compared once the data set is opened (run/session/build.cpp).
   if (info.num_classes == data::kUnknownClasses && has_model) info.num_classes = model->num_outputs();
+  if (info.has_masks && (!info.is_image || info.num_classes < 1 || info.num_classes > data::kNoClass)) {
+    findings.refuse("dataset.name",
+                    fmt::format("{} gives masks, which need images and 1 to {} classes, but it has {}; use another data set",
+                                experiment.dataset.component.name, int{data::kNoClass},
+                                info.is_image ? counted(info.num_classes, "class", "classes") : "no images"));
+    return;
+  }
   if (info.num_classes == 1)
     findings.warn("dataset.name", fmt::format("{} has one class, so that there is nothing to learn", experiment.dataset.component.name));
   if (const auto text = datasets::describe_look_alikes(info.class_names); !text.empty()) findings.warn("dataset.name", text);

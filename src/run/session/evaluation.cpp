@@ -24,14 +24,15 @@
 namespace trainer::session {
 namespace {
 
-// Only its `validation` is set.
-engine::Data open_data(RankContext& context, const std::optional<EvaluationData>& evaluated, const engine::Network& network) {
+engine::DataSource open_data(RankContext& context, const std::optional<EvaluationData>& evaluated, const engine::Network& network) {
   const auto& experiment = context.experiment();
-  const auto& ranks = context.ranks();
-  engine::Data data;
-  open_together(context, data, [&] { data.validation = open_split(experiment, evaluated->dataset, evaluated->split, context.logger()); });
-  context.barrier().on_all_ranks([&] { add_validation_batches(experiment, network.placement, ranks, context.logger(), data.validation); });
-  return data;
+  auto& logger = context.logger();
+  auto samples =
+      open_together(context, std::function([&] { return open_split(experiment, evaluated->dataset, evaluated->split, logger); }));
+  std::optional<engine::DataSource> source;
+  context.barrier().on_all_ranks(
+      [&] { source.emplace(make_validation_source(experiment, network.placement, context.ranks(), logger, std::move(samples))); });
+  return std::move(*source);
 }
 
 }  // namespace
@@ -49,23 +50,23 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
     if (ranks.reads_data()) evaluated = find_evaluation_data(context.experiment(), file, request);
   });
   if (context.rank() == 0 && !evaluated->note.empty()) context.logger().warn("{}", evaluated->note);
-  auto data = open_data(context, evaluated, network);
-  auto& samples = data.validation;
+  auto source = open_data(context, evaluated, network);
+  const auto& info = source.samples.info();
   context.barrier().on_rank0([&] {
     if (const auto trained = file.class_names(); !trained.empty()) {
-      check_class_names(file.path(), trained, samples.info.class_names, "evaluate data with the classes of its training");
+      check_class_names(file.path(), trained, info.class_names, "evaluate data with the classes of its training");
     }
     return std::string();
   });
   try {
     distributed::StopConsensus stop_consensus(ranks.control);
-    auto measured = engine::evaluate_model(network, ranks, samples, context.experiment().validation.tta,
+    auto measured = engine::evaluate_model(network, ranks, source, context.experiment().validation.tta,
                                            [&] { return stop_consensus.any_requested(stop_signal() != 0); });
     stop_consensus.finish();
     if (!measured) return std::nullopt;
     return EvaluationResult{.measured = std::move(*measured),
-                            .class_names = samples.info.class_names,
-                            .is_image = samples.info.is_image,
+                            .class_names = info.class_names,
+                            .is_image = info.is_image,
                             .is_all = evaluated && evaluated->is_all,
                             .name = evaluated ? evaluated->name : ""};
   } catch (const std::exception& error) {
@@ -136,6 +137,12 @@ DatasetFactory with_classes_of(const NetworkFile& file, DatasetFactory dataset) 
   const auto trained = file.class_names();
   const auto info = dataset.info;
   if (trained.empty() || info.class_names.empty() || info.class_names == trained) return dataset;
+  if (info.has_masks) {
+    throw UsageError(
+        fmt::format("{}: the masks to evaluate have other classes than those of the training ({}); give the same classes in the "
+                    "same order",
+                    file.path(), fmt::join(trained, ", ")));
+  }
   dataset.info.class_names = trained;
   dataset.info.num_classes = static_cast<int64_t>(trained.size());
   dataset.open = [open = dataset.open, info = dataset.info, labels = labels_of(info.class_names, trained, file.path())](

@@ -44,10 +44,12 @@ void ImageNotes::add(int64_t index, const data::Sample& sample) {
 
 std::string ImageNotes::describe(const Image& image) const {
   const auto& [title, dataset] = parts_[image.part];
+  const auto what = fmt::format("{} {}", title, dataset->describe(image.index));
+  if (!dataset->info().has_labels()) return what;
   const auto& names = dataset->info().class_names;
   const auto label = static_cast<size_t>(image.label);
   const auto class_name = label < names.size() ? names[label] : fmt::format("class {}", label);
-  return fmt::format("{} {} ({})", title, dataset->describe(image.index), class_name);
+  return fmt::format("{} ({})", what, class_name);
 }
 
 std::vector<std::string> ImageNotes::sentences() {

@@ -15,7 +15,6 @@
 #include "device/allocators.h"
 #include "distributed/secret.h"
 #include "launch/world/host_resources.h"
-#include "launch/world/other_processes.h"
 #include "launch/world/slurm.h"
 #include "run/session/build.h"
 #include "run/session/check.h"

@@ -9,7 +9,7 @@
 #include "base/crash.h"
 #include "base/exit_status.h"
 #include "base/signal.h"
-#include "config/sections/distributed.h"
+#include "config/sections.h"
 #include "distributed/rendezvous.h"
 #include "launch/world/host_resources.h"
 

@@ -35,7 +35,7 @@ bool prevents_resume(const config::Difference& difference) {
   if (key.starts_with("model.init") || key == "dataloader.sampler.weights") return false;
   return key == "seed" || key == "training.overfit_batches" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") ||
          key == "dataset.name" || key == "dataset.validation_split" || key == "dataset.stratify" || key == "optimizer.name" ||
-         key == "optimizer.groups";
+         key == "optimizer.groups" || key == "task.name";
 }
 
 // The configuration that a run wrote. Keys that an earlier version of this program did not have get the values that mean the same.

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "config/compare.h"
 #include "config/experiment.h"
-#include "config/sections/training.h"
+#include "config/sections.h"
 #include "distributed/rendezvous.h"
 #include "run/run_directory.h"
 #include "trainer/distributed.h"

@@ -75,15 +75,15 @@ void Session::build() {
   barrier.on_all_ranks([&] { open_log(); });
   context_.begin_run(directory_ ? directory_->checkpoint_folder() : "");
   auto data = open_data(network);
-  const auto sample_shape = data.train.pipeline->output_shape();
+  const auto sample_shape = data.train.pipeline.output_shape();
   barrier.on_all_ranks([&] { check_batch_norm_counts(context_.experiment(), network, data.plan, sample_shape); });
   warn_of_plan(data.plan);
-  if (directory_ && context_.ranks().reads_data()) warn_of_images(data.train.dataset(), context_.logger());
+  if (directory_ && context_.ranks().reads_data()) warn_of_images(data.train.samples.dataset(), context_.logger());
   warn_of_autocast(network, sample_shape);
   report_frozen(*network.model);
-  barrier.on_all_ranks([&] { init_weights(*network.model, data); });
+  barrier.on_all_ranks([&] { init_weights(network, data); });
   barrier.on_rank0([&] {
-    const auto& class_names = data.train.info.class_names;
+    const auto& class_names = data.train.samples.info().class_names;
     sampler_digest_ = sampler_digest(context_.experiment());
     if (start_.checkpoint) {
       check_class_names(*start_.checkpoint, class_names);
@@ -157,15 +157,17 @@ data::DatasetFactory Session::place_dataset() {
 }
 
 engine::Data Session::open_data(const engine::Network& network) {
-  engine::Data data;
+  const auto& experiment = context_.experiment();
   const auto& ranks = context_.ranks();
-  open_together(context_, data, [&] {
-    data = open_samples(context_.experiment(), place_dataset(), context_.logger(),
-                        num_overfit_samples(context_.experiment(), ranks.world->size()));
-    add_sampler(context_.experiment(), ranks, data);
-  });
-  context_.barrier().on_all_ranks([&] { add_batches(context_.experiment(), network.placement, ranks, context_.logger(), data); });
-  return data;
+  auto samples = open_together(context_, std::function([&] {
+                                 auto opened = open_samples(experiment, place_dataset(), context_.logger(),
+                                                            num_overfit_samples(experiment, ranks.world->size()));
+                                 return make_training_samples(experiment, ranks, std::move(opened));
+                               }));
+  std::optional<engine::Data> data;
+  context_.barrier().on_all_ranks(
+      [&] { data.emplace(make_data(experiment, network.placement, ranks, context_.logger(), std::move(samples))); });
+  return std::move(*data);
 }
 
 void Session::warn_of_plan(const engine::Plan& plan) const {
@@ -198,10 +200,15 @@ void Session::report_frozen(const models::Model& model) const {
 }
 
 // Only on rank 0; DataParallel sends its model to all ranks.
-void Session::init_weights(models::Model& model, const engine::Data& data) const {
+void Session::init_weights(engine::Network& network, const engine::Data& data) const {
   const auto& section = context_.experiment().model;
+  auto& model = *network.model;
   if (context_.rank() != 0 || !resume_from_.empty()) return;
-  engine::fit_model(model, data);
+  if (model.num_fitted_images() > 0) {
+    const auto& train = data.train.samples;
+    engine::fit_model(model, train.dataset(),
+                      make_pipeline(context_.experiment().dataset.validation_transforms, train.info(), network.placement));
+  }
   if (section.init_from.empty()) return;
   const auto report = engine::init_model(section.init_from, section.init_strict, model);
   context_.logger().info("{}", report.text);
@@ -257,7 +264,7 @@ engine::SaveTargets Session::save_targets() {
     for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
     tree.add("event_files", std::move(sizes));
     tree.add("config", context_.config_text());
-    const auto& info = parts_->train.info;
+    const auto& info = parts_->train.samples.info();
     if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
     if (!sampler_digest_.empty()) tree.add("sampler_digest", sampler_digest_);
     tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));

@@ -69,7 +69,7 @@ class Session {
   void warn_of_plan(const engine::Plan& plan) const;
   void warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const;
   void report_frozen(const models::Model& model) const;
-  void init_weights(models::Model& model, const engine::Data& data) const;
+  void init_weights(engine::Network& network, const engine::Data& data) const;
   void join_ranks(engine::Network network, engine::Data data);
   void open_saver();
   void bring_best(const checkpoint::Store& store) const;

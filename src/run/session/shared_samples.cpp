@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/text.h"
 #include "trainer/error.h"
@@ -13,47 +14,59 @@
 namespace trainer::session {
 namespace {
 
-nlohmann::json to_json(const engine::DataSource& source) {
-  const auto& info = source.info;
-  return {{"num_samples", source.num_samples}, {"shape", info.shape},        {"is_image", info.is_image}, {"num_classes", info.num_classes},
-          {"num_targets", info.num_targets},   {"has_masks", info.has_masks}};
+nlohmann::json to_json(const engine::Samples& samples) {
+  const auto& info = samples.info();
+  return {{"size", samples.size()},          {"shape", info.shape},        {"is_image", info.is_image}, {"num_classes", info.num_classes},
+          {"num_targets", info.num_targets}, {"has_masks", info.has_masks}};
 }
 
-void set_from_json(const nlohmann::json& json, engine::DataSource& source) {
-  source.num_samples = json["num_samples"];
-  source.info = {.shape = json["shape"],
-                 .is_image = json["is_image"],
-                 .num_classes = json["num_classes"],
-                 .num_targets = json["num_targets"],
-                 .has_masks = json["has_masks"]};
+engine::Samples samples_from(const nlohmann::json& json) {
+  return {json["size"],
+          {.shape = json["shape"],
+           .is_image = json["is_image"],
+           .num_classes = json["num_classes"],
+           .num_targets = json["num_targets"],
+           .has_masks = json["has_masks"]}};
 }
 
-std::string describe_samples(const engine::Data& data) {
-  const nlohmann::json json = {
-      {"train", to_json(data.train)}, {"validation", to_json(data.validation)}, {"samples_per_epoch", data.samples_per_epoch}};
-  return json.dump();
+nlohmann::json to_json(const TrainingSamples& samples) {
+  return {{"train", to_json(samples.train)},
+          {"validation", samples.validation ? to_json(*samples.validation) : nlohmann::json()},
+          {"samples_per_epoch", samples.samples_per_epoch}};
 }
 
-void set_samples(const std::string& description, engine::Data& data) {
-  const auto json = nlohmann::json::parse(description);
-  set_from_json(json["train"], data.train);
-  set_from_json(json["validation"], data.validation);
-  data.samples_per_epoch = json["samples_per_epoch"];
+TrainingSamples training_samples_from(const nlohmann::json& json) {
+  TrainingSamples samples{{.train = samples_from(json["train"])}, nullptr, json["samples_per_epoch"]};
+  if (!json["validation"].is_null()) samples.validation = samples_from(json["validation"]);
+  return samples;
+}
+
+// `from_json`: makes the description of what another rank reads.
+template <class Opened>
+Opened open_on_readers(RankContext& context, const std::function<Opened()>& open, Opened (*from_json)(const nlohmann::json&)) {
+  const auto& ranks = context.ranks();
+  std::optional<Opened> opened;
+  for (const bool is_first_of_host : {true, false}) {
+    context.barrier().on_all_ranks([&] {
+      if (ranks.reads_data() && (context.local_rank() == 0) == is_first_of_host) opened = open();
+    });
+  }
+  require_same_data(context.barrier(), ranks, opened ? &*opened : nullptr);
+  if (ranks.reading) {
+    const auto description = ranks.reading->broadcast_bytes(opened ? to_json(*opened).dump() : "");
+    if (!opened) opened = from_json(nlohmann::json::parse(description));
+  }
+  return std::move(*opened);
 }
 
 }  // namespace
 
-void open_together(RankContext& context, engine::Data& data, const std::function<void()>& open) {
-  const auto& ranks = context.ranks();
-  for (const bool is_first_of_host : {true, false}) {
-    context.barrier().on_all_ranks([&] {
-      if (ranks.reads_data() && (context.local_rank() == 0) == is_first_of_host) open();
-    });
-  }
-  require_same_data(context.barrier(), ranks, data);
-  if (!ranks.reading) return;
-  const auto description = ranks.reading->broadcast_bytes(ranks.reads_data() ? describe_samples(data) : "");
-  if (!ranks.reads_data()) set_samples(description, data);
+TrainingSamples open_together(RankContext& context, const std::function<TrainingSamples()>& open) {
+  return open_on_readers<TrainingSamples>(context, open, training_samples_from);
+}
+
+engine::Samples open_together(RankContext& context, const std::function<engine::Samples()>& open) {
+  return open_on_readers<engine::Samples>(context, open, samples_from);
 }
 
 namespace {
@@ -95,9 +108,7 @@ std::string text_at(const Part& part, size_t wanted) {
 const char* item_of(const data::Dataset& files) { return files.info().is_image ? "image" : "sample"; }
 
 // `kind`: "training ".
-void add_parts(const engine::DataSource& source, const std::string& kind, std::vector<Part>& parts) {
-  if (!source.files) return;
-  const auto& files = *source.files;
+void add_parts(const data::Dataset& files, const std::string& kind, std::vector<Part>& parts) {
   const std::string item = item_of(files);
   const auto noun = kind + item;
   const auto another = fmt::format("other {}s", noun);
@@ -124,22 +135,27 @@ void add_parts(const engine::DataSource& source, const std::string& kind, std::v
                        }});
 }
 
-std::vector<Part> parts_of(const engine::Data& data) {
+// Of an evaluation, whose samples can be any.
+std::vector<Part> parts_of(const engine::Samples& samples) {
   std::vector<Part> parts;
-  add_parts(data.train, "training ", parts);
-  // An evaluation opens no training files, and its samples can be any.
-  add_parts(data.validation, data.train.files ? "validation " : "", parts);
-  if (data.sampler) {
-    const std::string item = item_of(*data.train.files);
-    parts.push_back({.noun = "training " + item,
-                     .another = fmt::format("another order of the training {}s", item),
-                     .count = data.samples_per_epoch,
-                     .subject = [](size_t i) { return fmt::format("draw {} of rank 0 in the first epoch", i); },
-                     .list_texts =
-                         [&data, item](const UseText& use) {
-                           for (const auto index : data.sampler->samples_of(0).indices) use(fmt::format("{} {}", item, index));
-                         }});
-  }
+  add_parts(samples.files(), "", parts);
+  return parts;
+}
+
+std::vector<Part> parts_of(const TrainingSamples& samples) {
+  std::vector<Part> parts;
+  const auto& files = samples.train.files();
+  add_parts(files, "training ", parts);
+  if (samples.validation && &samples.validation->files() != &files) add_parts(samples.validation->files(), "validation ", parts);
+  const std::string item = item_of(files);
+  parts.push_back({.noun = "training " + item,
+                   .another = fmt::format("another order of the training {}s", item),
+                   .count = samples.samples_per_epoch,
+                   .subject = [](size_t i) { return fmt::format("draw {} of rank 0 in the first epoch", i); },
+                   .list_texts =
+                       [&samples, item](const UseText& use) {
+                         for (const auto index : samples.sampler->samples_of(0).indices) use(fmt::format("{} {}", item, index));
+                       }});
   return parts;
 }
 
@@ -150,10 +166,9 @@ nlohmann::json summary_of(const Part& part, const std::vector<uint64_t>& digests
 
 class Comparison {
  public:
-  Comparison(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::Data& data)
-      : barrier_(barrier), ranks_(ranks), rank_(ranks.world->rank()) {
-    if (ranks.reads_data()) parts_ = parts_of(data);
-  }
+  // `parts`: none on a rank that does not read the data.
+  Comparison(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, std::vector<Part> parts)
+      : barrier_(barrier), ranks_(ranks), rank_(ranks.world->rank()), parts_(std::move(parts)) {}
 
   void run() {
     std::vector<std::vector<uint64_t>> digests;
@@ -223,8 +238,12 @@ class Comparison {
 
 }  // namespace
 
-void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::Data& data) {
-  if (ranks.world->size() > 1) Comparison(barrier, ranks, data).run();
+void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const TrainingSamples* samples) {
+  if (ranks.world->size() > 1) Comparison(barrier, ranks, samples ? parts_of(*samples) : std::vector<Part>()).run();
+}
+
+void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::Samples* samples) {
+  if (ranks.world->size() > 1) Comparison(barrier, ranks, samples ? parts_of(*samples) : std::vector<Part>()).run();
 }
 
 }  // namespace trainer::session

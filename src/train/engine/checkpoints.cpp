@@ -53,7 +53,7 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   write_run_state(run_, sums, tree);
   tree.add("world_size", parts_.plan.world_size);
   tree.add("global_batch_size", parts_.plan.global_batch_size);
-  tree.add("num_train", parts_.train.num_samples);
+  tree.add("num_train", parts_.train.samples.size());
   target_.complete(tree);
   return tree;
 }
@@ -64,7 +64,7 @@ void Checkpoints::load(const state::View& view) {
     version.fail(fmt::format("is {}, and this program reads {}; use the program that wrote it", version.integer(), kFormatVersion));
   }
   const auto num_train = view.at("num_train");
-  const int64_t size = parts_.train.num_samples;
+  const int64_t size = parts_.train.samples.size();
   if (num_train.integer() != size) {
     num_train.fail(fmt::format("was trained on {} images, but the data set has {}; use the same data set", num_train.integer(), size));
   }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "train/engine/copy_event.h"
+#include "train/engine/shared_batches.h"
 #include "trainer/amp.h"
 
 namespace trainer::engine {
@@ -11,7 +11,7 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
                                                 const std::function<bool()>& should_stop) {
   const auto& placement = network.placement;
   const auto& world = *ranks.world;
-  const int64_t num_samples = source.num_samples;
+  const int64_t num_samples = source.samples.size();
   const int64_t batch_size = source.batches->batch_size();
   const int64_t num_batches = (num_samples + batch_size - 1) / batch_size;
   const auto end_of = [&](int64_t number) { return std::min((number + 1) * batch_size, num_samples); };
@@ -26,7 +26,7 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
   });
 
   ranks.activity->enter(distributed::Phase::kValidation);
-  const auto meter = network.task->make_validation_meter(placement.device, source.info.num_classes, num_batches);
+  const auto meter = network.task->make_validation_meter(placement.device, source.samples.info().num_classes, num_batches);
   const torch::InferenceMode inference;
   network.model->eval();
   bool stopped = should_stop();
@@ -50,7 +50,7 @@ std::optional<Evaluation> evaluate(Parts& parts, task::TestTimeAugmentation tta,
   const auto evaluate_parameters = [&] {
     parts.ranks.activity->enter(distributed::Phase::kValidation);
     parts.data_parallel->sync_buffers();
-    return evaluate_model(parts, parts.ranks, parts.validation, tta, should_stop);
+    return evaluate_model(parts, parts.ranks, *parts.validation, tta, should_stop);
   };
   const auto model = evaluate_parameters();
   if (!model) return std::nullopt;

@@ -29,6 +29,6 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
 InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model);
 
 // Model::fit() with the first training images, transformed like those of validation. Does nothing for a network that needs none.
-void fit_model(models::Model& model, const Data& data);
+void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& validation);
 
 }  // namespace trainer::engine

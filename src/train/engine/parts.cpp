@@ -31,13 +31,13 @@ RankShare Data::share_of(int rank, const EpochPart& part, int64_t step) {
 }
 
 void Data::begin(const EpochPart& part, int64_t step) {
-  epoch_ = part.epoch;
+  loaded_epoch = part.epoch;
   train.batches->start_epoch(part.epoch, [&](int rank) { return share_of(rank, part, step); });
 }
 
 const data::Batch& Data::next() {
   const auto* batch = train.batches->next();
-  if (batch == nullptr) throw std::logic_error(fmt::format("all training batches of epoch {} have been taken", epoch_));
+  if (batch == nullptr) throw std::logic_error(fmt::format("all training batches of epoch {} have been taken", loaded_epoch));
   return *batch;
 }
 

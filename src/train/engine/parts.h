@@ -12,9 +12,9 @@
 #include "distributed/activity.h"
 #include "distributed/data_parallel.h"
 #include "distributed/process_groups.h"
-#include "train/engine/batch_source.h"
 #include "train/engine/options.h"
 #include "train/engine/plan.h"
+#include "train/engine/shared_batches.h"
 #include "train/optim/ema.h"
 #include "train/optim/lr_scheduler.h"
 #include "train/optim/optimizer.h"
@@ -42,32 +42,50 @@ struct Ranks {
 // Collective; without `reading`. `synchronises_statistics`: whether batch statistics need a group, whose connections cost memory on a GPU.
 Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistics = true);
 
-// The samples of training or of validation, and how they become batches. Members refer to those before them.
-struct DataSource {
-  int64_t num_samples = 0;
-  data::DatasetInfo info;
-  std::unique_ptr<data::Pipeline> pipeline;
-  // A rank that does not read the data has neither these three nor the names of the classes.
-  std::unique_ptr<data::Dataset> files;   // as opened; null: `subset` is of the training files
-  std::unique_ptr<data::Dataset> subset;  // the samples to use; null: all of `files`
-  std::unique_ptr<data::DataLoader> loader;
-  std::unique_ptr<BatchSource> batches;
+// The samples of training or of validation.
+class Samples {
+ public:
+  // All samples of `files`, or those at `indices`.
+  explicit Samples(std::shared_ptr<const data::Dataset> files) : size_(files->size()), info_(files->info()), files_(files), used_(files) {}
+  Samples(std::shared_ptr<const data::Dataset> files, std::vector<int64_t> indices)
+      : size_(static_cast<int64_t>(indices.size())),
+        info_(files->info()),
+        files_(files),
+        used_(std::make_shared<data::Subset>(files, std::move(indices))) {}
+  // Those that another rank reads; `info` lacks the names of the classes.
+  Samples(int64_t size, data::DatasetInfo info) : size_(size), info_(std::move(info)) {}
 
-  // Whether it has samples: without validation, that source has none.
-  bool exists() const { return num_samples > 0; }
-  // On a rank that reads.
-  const data::Dataset& dataset() const { return subset ? *subset : *files; }
+  int64_t size() const { return size_; }
+  const data::DatasetInfo& info() const { return info_; }
+  bool are_read_here() const { return files_ != nullptr; }
+  // Where they are read: all samples as they were opened, and those of them to use.
+  const data::Dataset& files() const { return *files_; }
+  const data::Dataset& dataset() const { return *used_; }
+
+ private:
+  int64_t size_;
+  data::DatasetInfo info_;
+  std::shared_ptr<const data::Dataset> files_;
+  std::shared_ptr<const data::Dataset> used_;
+};
+
+// Samples, and how they become batches.
+struct DataSource {
+  Samples samples;
+  data::Pipeline pipeline;
+  std::unique_ptr<data::DataLoader> loader;  // null where another rank reads
+  std::unique_ptr<BatchSource> batches;
 };
 
 // The data of a run, and what depends on its size.
 struct Data {
   DataSource train;
-  DataSource validation;
-  std::unique_ptr<data::ShardedSampler> sampler;  // null on a rank that does not read the data
-  int64_t samples_per_epoch = 0;                  // of the sampler
+  std::optional<DataSource> validation;           // empty if the run does not validate
+  std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
   Plan plan;
   std::unique_ptr<data::BatchMixer> batch_mixer;  // null without dataset.batch_transforms
   optim::LrSchedule lr_schedule;
+  int64_t loaded_epoch = 0;  // of the batches that are loaded
 
   // What a rank takes from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.
   RankShare share_of(int rank, const EpochPart& part, int64_t step);
@@ -76,9 +94,6 @@ struct Data {
   // The next batch, valid until the next call. Throws as BatchSource::next(), and std::logic_error naming the epoch when all batches have
   // been taken.
   const data::Batch& next();
-
- private:
-  int64_t epoch_ = 0;  // of the batches that are loaded
 };
 
 // Model, task and optimizer, which need no data.

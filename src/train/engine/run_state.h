@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "train/engine/batch_source.h"
 #include "train/engine/options.h"
+#include "train/engine/shared_batches.h"
 #include "trainer/events.h"
 #include "trainer/state.h"
 #include "trainer/task.h"

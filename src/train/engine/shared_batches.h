@@ -1,16 +1,66 @@
 #pragma once
 // Batches for a group of ranks whose first rank, the reader, reads and prepares the samples of all (dataset.distribution).
 
+#include <c10/core/Event.h>
+
+#include <chrono>
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "train/engine/batch_source.h"
+#include "data/data_loader.h"
+#include "distributed/activity.h"
 #include "train/engine/options.h"
 #include "trainer/distributed.h"
 
 namespace trainer::engine {
+
+// Where the batches of a rank come from: its own loader, or the loader of another rank.
+
+// What a rank takes in an epoch: its samples in order, and the sizes of the batches that they are divided into.
+struct RankShare {
+  data::SampleList samples;
+  std::vector<int64_t> batch_sizes;
+};
+// The share of a world rank; the same on every rank that calls it.
+using ShareOf = std::function<RankShare(int rank)>;
+
+// start_epoch() and next() are collective over the ranks that share a reader.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  // The rest of an earlier epoch is dropped.
+  virtual void start_epoch(int64_t epoch, const ShareOf& share_of) = 0;
+  // This rank's next batch, valid until the next call of next() or start_epoch(); nullptr after its last one. What
+  // data::DataLoader::next() tells about copy events is true of it too. Throws DataError on the rank that cannot prepare a sample, and
+  // PeerError on the others.
+  virtual const data::Batch* next() = 0;
+  // Of a full batch of this rank.
+  virtual int64_t batch_size() const = 0;
+  // Of its own loader, if it has one; the time is that for which next() has waited for batches, or has prepared them.
+  virtual data::LoaderCounts counts() const = 0;
+};
+
+class LocalBatches final : public BatchSource {
+ public:
+  // `loader`, which must outlive it, gives the batches of world rank `rank`.
+  LocalBatches(data::DataLoader& loader, int rank) : loader_(loader), rank_(rank) {}
+
+  void start_epoch(int64_t epoch, const ShareOf& share_of) override {
+    auto share = share_of(rank_);
+    loader_.start_epoch(epoch, std::move(share.samples), share.batch_sizes);
+  }
+  const data::Batch* next() override { return loader_.next(); }
+  int64_t batch_size() const override { return loader_.batch_size(); }
+  data::LoaderCounts counts() const override { return loader_.counts(); }
+
+ private:
+  data::DataLoader& loader_;
+  int rank_;
+};
 
 // While a rank uses a batch, the next one is sent to it. All buffers are allocated in the constructor.
 class SharedBatches final : public BatchSource {
@@ -71,5 +121,30 @@ class SharedBatches final : public BatchSource {
   std::vector<int64_t> batches_left_;  // of each rank of the group, in the epoch
   std::exception_ptr failure_;         // of the round that has begun
 };
+
+// Of copies on the current stream of a GPU. While it waits, the rank counts as waiting for other ranks: the device may wait for their
+// gradients.
+class DeviceCopyEvent final : public data::CopyEvent {
+ public:
+  // `activity` may be null.
+  DeviceCopyEvent(torch::Device device, std::shared_ptr<distributed::Activity> activity);
+
+  void record() override;
+  void wait() override;
+
+ private:
+  torch::Device device_;
+  std::shared_ptr<distributed::Activity> activity_;
+  c10::Event event_;
+};
+
+// A batch on the device that trains.
+struct DeviceBatch {
+  torch::Tensor images;
+  torch::Tensor targets;
+};
+
+// Enqueues the copies, and records the batch's event.
+DeviceBatch copy_to_device(const data::Batch& batch, torch::Device device);
 
 }  // namespace trainer::engine

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "train/engine/copy_event.h"
 #include "train/engine/parts.h"
+#include "train/engine/shared_batches.h"
 #include "train/engine/training_hook.h"
 #include "trainer/task.h"
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "base/text.h"
+#include "train/task/task.h"
 #include "trainer/error.h"
 #include "trainer/task.h"
 
@@ -42,10 +44,7 @@ reporting::MetricInfo top1_info() { return {.name = "top1", .higher_is_better = 
 std::vector<ClassMetric>& modifiable_class_metrics() {
   static std::vector<ClassMetric> metrics = {
       {.info = top1_info(), .from_confusion = top1},
-      {.info = {.name = "top5", .higher_is_better = true, .format = MetricFormat::kPercent},
-       .min_classes = 5,
-       .min_classes_text = "five classes",
-       .count = count_top5},
+      {.info = {.name = "top5", .higher_is_better = true, .format = MetricFormat::kPercent}, .min_classes = 5, .count = count_top5},
       {.info = {.name = "macro_f1", .higher_is_better = true, .is_detail = true}, .from_confusion = macro_f1},
       {.info = {.name = "calibration_error", .is_detail = true},
        .from_calibration = [](const CalibrationMeter& calibration) { return calibration.expected_error(); }},
@@ -165,8 +164,9 @@ class Classification : public Task {
     }
     for (const auto& metric : class_metrics()) {
       if (setup.monitor != "validation/" + metric.info.name || setup.num_classes >= metric.min_classes) continue;
-      found.push_back({"checkpoint.monitor", fmt::format("{} needs {}, but {} has {}; choose validation/{}", setup.monitor,
-                                                         metric.min_classes_text, setup.dataset, setup.num_classes, default_metric())});
+      found.push_back({"checkpoint.monitor",
+                       fmt::format("{} needs {}, but {} has {}; choose validation/{}", setup.monitor,
+                                   counted(metric.min_classes, "class", "classes"), setup.dataset, setup.num_classes, default_metric())});
     }
     return found;
   }
@@ -177,6 +177,10 @@ class Classification : public Task {
 const std::vector<ClassMetric>& class_metrics() { return modifiable_class_metrics(); }
 
 void add_class_metric(ClassMetric metric) {
+  check_metric_name(metric.info.name);
+  if ((metric.count != nullptr) + (metric.from_confusion != nullptr) + (metric.from_calibration != nullptr) != 1) {
+    throw std::logic_error("metric " + metric.info.name + ": set exactly one of its functions");
+  }
   auto& metrics = modifiable_class_metrics();
   const auto has_name = [&](const ClassMetric& other) { return other.info.name == metric.info.name; };
   if (metric.info.name == loss_info().name || std::ranges::any_of(metrics, has_name)) {

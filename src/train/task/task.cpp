@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
 #include "train/task/classification.h"
 #include "trainer/error.h"
 #include "trainer/task.h"
@@ -46,10 +50,24 @@ std::unique_ptr<ValidationMeter> Task::make_validation_meter(torch::Device devic
   return std::make_unique<ValidationMeter>(device, num_batches);
 }
 
+void check_metric_name(const std::string& name) {
+  const auto is_plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  constexpr std::array kReserved = {"confusion",   "epoch",   "event", "is_best", "lr",
+                                    "num_samples", "seconds", "step",  "time",    "waited_seconds"};
+  if (!name.empty() && std::ranges::all_of(name, is_plain) && std::ranges::find(kReserved, name) == kReserved.end()) return;
+  throw std::logic_error("a metric cannot be called \"" + name + "\"; choose another name of small letters, digits and underscores");
+}
+
 reporting::MetricColumns Task::metrics() const {
   reporting::MetricColumns columns{.train = {loss_info()}, .validation = {loss_info()}};
-  for (const auto& metric : train_metrics()) columns.train.push_back(metric.info);
-  for (const auto& info : validation_metrics()) columns.validation.push_back(info);
+  for (const auto& metric : train_metrics()) {
+    check_metric_name(metric.info.name);
+    columns.train.push_back(metric.info);
+  }
+  for (const auto& info : validation_metrics()) {
+    check_metric_name(info.name);
+    columns.validation.push_back(info);
+  }
   return columns;
 }
 

@@ -19,12 +19,8 @@ std::string default_task(const nn::Loss& loss);
 // The metrics of all tasks, each once. Tables and checkpoints have these columns for every task, empty if the task lacks the metric.
 reporting::MetricColumns all_metrics();
 
-// Test-time augmentation: a network's outputs, averaged over several views of the same images.
-
-// `images`: [N, C, H, W], N may be 0; `forward` returns the outputs [N, K] of such a batch. Returns the mean outputs over the views of
-// `tta`, in float32 where `forward` returns a type of lower precision; for `none` what `forward(images)` returns. Views have the dtype,
-// device and memory format of `images`. Shifted views need H, W >= 2.
-torch::Tensor average_over_views(const torch::Tensor& images, TestTimeAugmentation tta,
-                                 const std::function<torch::Tensor(const torch::Tensor&)>& forward);
+// Throws std::logic_error for a name that a metric cannot have: one with other characters than small letters, digits and underscores, or
+// one that means something else in the files of a run.
+void check_metric_name(const std::string& name);
 
 }  // namespace trainer::task

@@ -25,6 +25,7 @@ Registries completing_registries() {
     dynamic_cast<NetOptions&>(*experiment.model.component.options).num_classes = 3;
     experiment.dataset.validation_split.value = 0.25;
     experiment.dataset.validation_transforms = experiment.dataset.train_transforms;
+    experiment.task.component.name = "regression";
   };
   return registries;
 }
@@ -57,6 +58,8 @@ TEST(Origins, TheDataSetCompletesValues) {
   EXPECT_EQ(origin_of("  validation_split: 0.25"), "# from the data set");
   EXPECT_EQ(origin_of("  validation_split: 0.25", {"dataset.validation_split=auto"}), "# command line, from the data set");
 }
+
+TEST(Origins, TheLossCompletesTheTask) { EXPECT_EQ(origin_of("task:\n  name: regression"), "# from the loss"); }
 
 TEST(Origins, TheTextIsTheResolvedFileWithAlignedComments) {
   const auto registries = completing_registries();

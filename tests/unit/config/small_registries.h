@@ -74,6 +74,7 @@ struct SmallRegistries {
     add<NoOptions>(transforms, "flip");
     add<NoOptions>(batch_transforms, "mix");
     add<NoOptions>(tasks, "classification");
+    add<NoOptions>(tasks, "regression");
     add<NoOptions>(losses, "cross_entropy");
     add<RateOptions>(optimizers, "sgd");
     add<RateOptions>(optimizers, "adamw");

@@ -248,13 +248,13 @@ TEST(DataLoader, MemoryFollowsTheLayout) {
 }
 
 TEST(DataLoader, ASampleIsAnnouncedBeforeTheOneAheadOfItIsRead) {
-  const RecordingImages images(20);
+  const auto images = std::make_shared<RecordingImages>(20);
   const Subset subset(images, {10, 11, 12, 13});
   const auto pipeline = augmenting_pipeline(subset.info());
   DataLoader loader(subset, pipeline, {.batch_size = 3});
   loader.start_epoch(0, {3, 0, 2, 1});
   load_all(loader);
-  EXPECT_EQ(images.calls, (std::vector<std::string>{"prefetch 10", "read 13", "prefetch 12", "read 10", "read 12", "read 11"}));
+  EXPECT_EQ(images->calls, (std::vector<std::string>{"prefetch 10", "read 13", "prefetch 12", "read 10", "read 12", "read 11"}));
 }
 
 TEST(DataLoader, FloatingPointTargets) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "data/data_loader.h"
+#include "data/unreadable_samples.h"
 #include "tests/unit/data/make_pipeline.h"
 #include "trainer/error.h"
 
@@ -105,7 +106,16 @@ TEST(Masks, OfAnotherSizeThanTheImageAreRefused) {
     }
   };
   EXPECT_THAT([&] { load(Smaller(), "[]"); },
-              ThrowsMessage<DataError>(HasSubstr("the mask has 1 x 23 x 36 pixels, and not 1 x 23 x 37 as the image needs")));
+              ThrowsMessage<DataError>("sample 0: the mask has 1 x 23 x 36 pixels, and not 1 x 23 x 37 as the image needs"));
+}
+
+TEST(Masks, AreLookedAtWhenAllSamplesAreChecked) {
+  PixelsAsLabels dataset;
+  const auto problems = [&dataset] { return find_unreadable_samples(dataset, /*num_threads=*/2, [](int64_t) { return true; }); };
+  EXPECT_TRUE(problems().empty());
+  dataset.info_.num_classes = 20;
+  ASSERT_EQ(problems().size(), 16U);
+  EXPECT_THAT(problems()[0].reason, HasSubstr("but labels must lie in 0 to 19, or be 255 where there is no class"));
 }
 
 TEST(Masks, TransformsThatCannotMoveThemAreRefused) {
@@ -115,7 +125,7 @@ TEST(Masks, TransformsThatCannotMoveThemAreRefused) {
     EXPECT_NO_THROW(make_pipeline(yaml, info)) << name;
     info.has_masks = true;
     EXPECT_THAT([&] { make_pipeline(yaml, info); },
-                ThrowsMessage<UsageError>(HasSubstr("it can only be applied to data sets without masks")))
+                ThrowsMessage<UsageError>(HasSubstr("not their labels in the mask; remove it, because the data set has masks")))
         << name;
   }
 }

@@ -59,8 +59,9 @@ TEST(Samplers, RepeatedAugmentationGivesPythonsLists) {
 }
 
 TEST(Samplers, WeightsAreThoseOfTheFilesBeforeAPartIsHeldOut) {
-  const LabelledSamples files(6);
-  const Subset part(files, {1, 3, 4});
+  const auto all = std::make_shared<LabelledSamples>(6);
+  const auto& files = *all;
+  const Subset part(all, {1, 3, 4});
   const WeightsFile file("9\n0\n9\r\n0\n2\n9\n");
   for (const int64_t index : make_sampler(file.weighted(", num_samples: 20"), files, 0, &part)->order(0)) EXPECT_EQ(index, 2);
   EXPECT_EQ(make_sampler(file.weighted(), files, 0, &part)->num_samples(), 3);

@@ -1,7 +1,6 @@
-#include "datasets/zip.h"
-
 #include <stdexcept>
 
+#include "datasets/archive.h"
 #include "tests/unit/datasets/fetch_archive.h"
 
 namespace trainer::datasets::test {

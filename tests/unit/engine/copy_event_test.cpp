@@ -1,8 +1,7 @@
-#include "train/engine/copy_event.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/testing/fake_device.h"
+#include "train/engine/shared_batches.h"
 
 namespace trainer::engine {
 namespace {

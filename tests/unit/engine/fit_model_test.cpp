@@ -34,8 +34,8 @@ TEST(FitModel, UsesTheFirstTrainingImages) {
   auto& parts = run.parts();
   std::vector<torch::Tensor> images;
   data::Scratch scratch;
-  for (int64_t i = 0; i < parts.train.dataset().size(); ++i) {
-    const auto values = parts.train.dataset().read(i, scratch).values;
+  for (int64_t i = 0; i < parts.train.samples.dataset().size(); ++i) {
+    const auto values = parts.train.samples.dataset().read(i, scratch).values;
     images.push_back(torch::tensor(std::vector<float>(values.begin(), values.end())).view({3, 32, 32}));
   }
   const auto fitted = first_layer_of(parts);

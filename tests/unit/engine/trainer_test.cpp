@@ -154,8 +154,8 @@ TEST(Trainer, WithoutClassesTheLossIsMonitored) {
 
 TEST(Trainer, HeldOutPartOfTheTrainingSet) {
   const auto run = train_text(kRandom, {"dataset.validation_split=0.25"});
-  EXPECT_EQ(run.parts().train.dataset().size(), 30);
-  EXPECT_EQ(run.parts().validation.dataset().size(), 10);
+  EXPECT_EQ(run.parts().train.samples.dataset().size(), 30);
+  EXPECT_EQ(run.parts().validation->samples.dataset().size(), 10);
   EXPECT_EQ(run.events.validation[0].num_samples, 10);
   EXPECT_THROW(train_text(kRandom, {"dataset.validation_split=0.001"}), UsageError);
 }
@@ -187,13 +187,13 @@ TEST(Trainer, AveragedParametersAreEvaluatedToo) {
 std::pair<double, double> scores_of_six_views(Parts& parts) {
   const torch::InferenceMode inference;
   parts.model->eval();
-  const int64_t num_samples = parts.validation.dataset().size();
+  const int64_t num_samples = parts.validation->samples.dataset().size();
   std::vector<int64_t> indices(static_cast<size_t>(num_samples));
   std::iota(indices.begin(), indices.end(), 0);
-  parts.validation.loader->start_epoch(0, indices);
+  parts.validation->loader->start_epoch(0, indices);
   double loss = 0;
   int64_t num_right = 0;
-  while (const auto* batch = parts.validation.loader->next()) {
+  while (const auto* batch = parts.validation->loader->next()) {
     const auto padded = at::reflection_pad2d(batch->images, {1, 1, 1, 1});
     std::vector<torch::Tensor> outputs;
     for (const int64_t offset : {0, 1, 1, 2}) {  // the image itself has the weight of two others

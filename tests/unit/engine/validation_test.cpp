@@ -75,7 +75,7 @@ TEST(Validation, Off) {
     EXPECT_TRUE(run.done);
     EXPECT_THAT(run.events.validation, IsEmpty());
     EXPECT_FALSE(run.events.end.final_validation || run.events.end.best_validation);
-    EXPECT_FALSE(run.parts().validation.exists());
+    EXPECT_FALSE(run.parts().validation.has_value());
   }
 }
 
@@ -220,15 +220,15 @@ TEST(OverfitBatches, TrainsAndValidatesOnTheSameImages) {
   const Overrides overrides = {"training={epochs: 60, overfit_batches: 2}", "optimizer={name: sgd, lr: 1}", "seed=7"};
   const auto run = train_text(kFiveSteps, overrides);
   EXPECT_EQ(run.events.start.steps_per_epoch, 2);
-  EXPECT_EQ(run.parts().train.num_samples, 16);
+  EXPECT_EQ(run.parts().train.samples.size(), 16);
   const auto& last = *run.events.end.final_validation;
   EXPECT_EQ(last.num_samples, 16);
   EXPECT_EQ(testing::value_of(last, "top1"), 1);
   EXPECT_LT(testing::loss_of(last), 0.1);
   const auto chosen = [&](const std::string& seed) {
     testing::SmallSession session(kFiveSteps, {overrides[0], seed});
-    const auto& trained = session.parts().train.dataset();
-    const auto& validated = session.parts().validation.dataset();
+    const auto& trained = session.parts().train.samples.dataset();
+    const auto& validated = session.parts().validation->samples.dataset();
     std::vector<int64_t> indices;
     for (int64_t i = 0; i < trained.size(); ++i) {
       indices.push_back(trained.index_in_files(i));
@@ -242,9 +242,9 @@ TEST(OverfitBatches, TrainsAndValidatesOnTheSameImages) {
 
 TEST(OverfitBatches, OfAStepOfAllRanks) {
   testing::SmallSession session(kFiveSteps, {"training.overfit_batches=1", "training.accumulation_steps=2"});
-  EXPECT_EQ(session.parts().train.num_samples, 16);
+  EXPECT_EQ(session.parts().train.samples.size(), 16);
   testing::SmallSession all(kFiveSteps, {"training.overfit_batches=100"});
-  EXPECT_EQ(all.parts().train.num_samples, 40);
+  EXPECT_EQ(all.parts().train.samples.size(), 40);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-#include "run/inspection/operation_costs.h"
-
 #include <gmock/gmock.h>
+
+#include "run/inspection/layer_table.h"
 
 namespace trainer::inspection {
 namespace {

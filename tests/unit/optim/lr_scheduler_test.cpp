@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "config/sections/optimization.h"
+#include "config/sections.h"
 #include "tests/unit/optim/golden.h"
 #include "trainer/error.h"
 

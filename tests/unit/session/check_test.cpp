@@ -145,7 +145,7 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels\ncommand line: model.num_classes: "
        "demo_conv has 100 outputs, but synthetic has 10 classes"},
       {{"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"},
-       "command line: checkpoint.monitor: validation/top5 needs five classes, but synthetic has 4; choose validation/top1"},
+       "command line: checkpoint.monitor: validation/top5 needs 5 classes, but synthetic has 4; choose validation/top1"},
       {{"checkpoint.monitor=validation/top1", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
        "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss"},
       {{"task.name=regression"},

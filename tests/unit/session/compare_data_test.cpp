@@ -70,17 +70,19 @@ std::string compare(const std::vector<Copy>& copies, bool is_evaluation = false)
     engine::Ranks ranks{.world = groups.world()};
     for (size_t i = 0; i < copies.size(); ++i) ranks.infos.push_back({.host = "host-" + std::to_string(i)});
     if (!copies[rank].reads) ranks.reading = groups.world();  // in which only rank 0 reads
-    engine::Data data;
-    data.validation.files = std::make_unique<ListedImages>(copies[rank]);
-    if (!is_evaluation) {
-      auto train = complete();
-      train.is_image = copies[rank].is_image;
-      data.train.files = std::make_unique<ListedImages>(train);
-      data.sampler = std::make_unique<data::ShardedSampler>(std::make_unique<Order>(copies[rank].order), data::ShardOptions{});
-      data.samples_per_epoch = 3;
-    }
+    const engine::Samples samples(std::make_shared<ListedImages>(copies[rank]));
+    auto train = complete();
+    train.is_image = copies[rank].is_image;
+    const TrainingSamples both{{.train = engine::Samples(std::make_shared<ListedImages>(train)), .validation = samples},
+                               std::make_unique<data::ShardedSampler>(std::make_unique<Order>(copies[rank].order), data::ShardOptions{}),
+                               3};
+    const bool reads = ranks.reads_data();
     try {
-      require_same_data(barrier, ranks, data);
+      if (is_evaluation) {
+        require_same_data(barrier, ranks, reads ? &samples : nullptr);
+      } else {
+        require_same_data(barrier, ranks, reads ? &both : nullptr);
+      }
     } catch (const Error& error) {
       const std::lock_guard lock(mutex);
       EXPECT_EQ(error.exit_code(), ExitCode::kData);

@@ -16,13 +16,13 @@ config::Experiment experiment_on(const std::string& dataset) {
   return config::load_text(text, "test.yaml", {}, all_registries());
 }
 
-engine::DataSource open(const config::Experiment& experiment, Split split) {
+engine::Samples open(const config::Experiment& experiment, Split split) {
   return open_split(experiment, datasets::dataset_registry().make(experiment.dataset.component), split, *make_quiet_logger());
 }
 
-std::vector<int64_t> indices_of(const engine::DataSource& source) {
+std::vector<int64_t> indices_of(const engine::Samples& samples) {
   std::vector<int64_t> indices;
-  for (int64_t i = 0; i < source.num_samples; ++i) indices.push_back(source.dataset().index_in_files(i));
+  for (int64_t i = 0; i < samples.size(); ++i) indices.push_back(samples.dataset().index_in_files(i));
   return indices;
 }
 
@@ -32,7 +32,7 @@ TEST(OpenSplit, HasTheSamplesOfTheTraining) {
         std::string("{name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 40, num_validation: 12, validation_split: ") + part +
         "}");
     const auto both = open_samples(experiment, *make_quiet_logger());
-    for (const auto& [split, source] : {std::pair(Split::kTrain, &both.train), std::pair(Split::kValidation, &both.validation)}) {
+    for (const auto& [split, source] : {std::pair(Split::kTrain, &both.train), std::pair(Split::kValidation, &both.validation.value())}) {
       const auto alone = open(experiment, split);
       EXPECT_EQ(indices_of(alone), indices_of(*source));
       EXPECT_EQ(alone.dataset().label(5), source->dataset().label(5));
@@ -67,7 +67,7 @@ TEST(OpenSplit, TheValidationSetNeedsNoTrainingFiles) {
   const testing::TemporaryFolder folder;
   std::filesystem::copy(TRAINER_SOURCE_DIR "/datasets/cifar10_sample/cifar-10-batches-bin/test_batch.bin", folder.path());
   const auto experiment = experiment_on("{name: cifar10, root: " + folder.path().string() + "}");
-  EXPECT_EQ(open(experiment, Split::kValidation).num_samples, 500);
+  EXPECT_EQ(open(experiment, Split::kValidation).size(), 500);
   EXPECT_THROW(open(experiment, Split::kTrain), DataError);
 }
 

@@ -69,11 +69,24 @@ TEST(Task, RefusesALossOfOtherTargets) {
               ThrowsMessage<UsageError>("regression needs a loss of numbers, such as mse; choose one, or leave the task out"));
 }
 
-TEST(Task, AMetricNeedsAnOwnName) {
-  for (const char* name : {"loss", "top5"}) {
-    EXPECT_THAT([&] { add_class_metric({.info = {.name = name}}); },
-                ThrowsMessage<std::logic_error>(std::string("metric ") + name + " is already registered"));
+TEST(Task, RefusesMetricsThatCannotBeMeasured) {
+  const auto refused = [](ClassMetric metric, const std::string& message) {
+    EXPECT_THAT([&] { add_class_metric(metric); }, ThrowsMessage<std::logic_error>(message));
+  };
+  const auto zero = [](const torch::Tensor&) { return 0.0; };
+  for (const std::string name : {"loss", "top5"}) {
+    refused({.info = {.name = name}, .from_confusion = zero}, "metric " + name + " is already registered");
   }
+  for (const std::string name : {"", "top 1", "F1", "confusion", "seconds"}) {
+    refused({.info = {.name = name}, .from_confusion = zero},
+            "a metric cannot be called \"" + name + "\"; choose another name of small letters, digits and underscores");
+  }
+  const std::string one = "metric zero: set exactly one of its functions";
+  refused({.info = {.name = "zero"}}, one);
+  refused({.info = {.name = "zero"},
+           .count = [](const torch::Tensor& outputs, const torch::Tensor&) { return outputs; },
+           .from_confusion = zero},
+          one);
 }
 
 TEST(Task, TheLossIsTheFirstMetric) {
@@ -134,7 +147,7 @@ TEST(Task, NamesTheProblemsOfASetup) {
   setup.monitor = "validation/top5";
   EXPECT_THAT(
       classification->mismatches(setup),
-      ElementsAre(Task::Mismatch{"checkpoint.monitor", "validation/top5 needs five classes, but images has 4; choose validation/top1"}));
+      ElementsAre(Task::Mismatch{"checkpoint.monitor", "validation/top5 needs 5 classes, but images has 4; choose validation/top1"}));
   setup = ten_classes;
   setup.has_masks = true;
   EXPECT_THAT(classification->mismatches(setup),

@@ -1,11 +1,10 @@
-#include "launch/world/other_processes.h"
-
 #include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <array>
 #include <fstream>
 
+#include "launch/world/host_resources.h"
 #include "tests/testing/temporary_folder.h"
 
 namespace trainer::world {

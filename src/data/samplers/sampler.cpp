@@ -1,4 +1,4 @@
-#include "data/samplers/draws.h"
+#include "data/samplers/sampler.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
