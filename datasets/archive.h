@@ -1,6 +1,6 @@
 #pragma once
 // Data sets that are published as one archive, or as a few files. They are downloaded, checked and unpacked, and installed completely or
-// not at all (installation.h, which describes failures too).
+// not at all (download.h, which describes failures too).
 
 #include <cstdint>
 #include <filesystem>

@@ -1,5 +1,5 @@
 #pragma once
-// Image files whose labels are in CSV files (label_table.h). The classes are the labels of the training file: sorted by number if all are
+// Image files whose labels are in CSV files. The classes are the labels of the training file: sorted by number if all are
 // non-negative integers without leading zeros, else by their bytes.
 
 #include <cstdint>

@@ -101,8 +101,8 @@ class Objects {
   std::deque<std::string> texts_;
 };
 
-// The tree of an object, defined in pickle_tree.cpp. Throws PickleError for what a tree cannot represent: an object that contains itself, a
-// function, two equal keys.
+// The tree of an object, defined in pickle_objects.cpp. Throws PickleError for what a tree cannot represent: an object that contains
+// itself, a function, two equal keys.
 state::Tree to_tree(const Objects& objects, ObjectId id, Budget& budget);
 
 // The storages that a pickle program refers to by persistent ids, as torch/serialization.py writes them.

@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <vector>
 
 #include "base/file.h"
@@ -264,7 +266,12 @@ RunDirectory::~RunDirectory() { replace_content(lock_.number(), ""); }
 void RunDirectory::check_lock() const {
   std::error_code ignored;
   if (!std::filesystem::exists(lock_path(), ignored) || is_file_at(lock_.number(), lock_path())) return;
-  const auto holder = read_file(lock_path());
+  // The other run writes who it is once it has the lock.
+  auto holder = read_file(lock_path());
+  for (int i = 0; i < 30 && holder.empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    holder = read_file(lock_path());
+  }
   throw UsageError(
       fmt::format("the run directory {} was removed or lost its lock file, and now belongs to {}; this run ends and writes nothing there; "
                   "choose another --run-dir for each run",

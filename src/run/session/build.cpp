@@ -284,9 +284,17 @@ std::vector<int64_t> choose_overfit(const config::Experiment& experiment, int64_
   return split_samples(std::move(samples), count, static_cast<uint64_t>(experiment.seed)).first;
 }
 
+std::shared_ptr<const data::Dataset> open_files(const config::Experiment& experiment, const data::DatasetFactory& dataset,
+                                                data::Split split, Logger& logger) {
+  auto files = dataset.open(split, logger);
+  if (files->size() > 0) return files;
+  throw DataError(fmt::format("{}: {} has no {} samples; give it some, or use another data set", experiment.place_of("dataset.name"),
+                              experiment.dataset.component.name, split == data::Split::kTrain ? "training" : "validation"));
+}
+
 OpenedSamples open_samples_unguarded(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
                                      const std::optional<int64_t>& num_overfit) {
-  const std::shared_ptr<const data::Dataset> files = dataset.open(data::Split::kTrain, logger);
+  const auto files = open_files(experiment, dataset, data::Split::kTrain, logger);
   check_num_classes(experiment, files->info());
   std::vector<int64_t> held_out, rest;
   if (holds_out(experiment)) std::tie(held_out, rest) = split_training_files(experiment, *files, logger);
@@ -298,14 +306,14 @@ OpenedSamples open_samples_unguarded(const config::Experiment& experiment, const
   } else if (holds_out(experiment)) {
     samples.validation.emplace(files, held_out);
   } else {
-    samples.validation.emplace(dataset.open(data::Split::kValidation, logger));
+    samples.validation.emplace(open_files(experiment, dataset, data::Split::kValidation, logger));
   }
   return samples;
 }
 
 engine::Samples open_split_unguarded(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split,
                                      Logger& logger) {
-  const std::shared_ptr<const data::Dataset> files = dataset.open(holds_out(experiment) ? data::Split::kTrain : split, logger);
+  const auto files = open_files(experiment, dataset, holds_out(experiment) ? data::Split::kTrain : split, logger);
   check_num_classes(experiment, files->info());
   if (!holds_out(experiment)) return engine::Samples(files);
   const auto [held_out, rest] = split_training_files(experiment, *files, logger);

@@ -61,7 +61,7 @@ TrainingSamples make_training_samples(const config::Experiment& experiment, cons
 // Makes the plan, the loaders and the batches that they give. Not collective. Throws UsageError. `logger` must outlive the data.
 engine::Data make_data(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
                        TrainingSamples samples);
-// The same of samples that are validated on.
+// The loader and the batches of samples that are validated on. Not collective. Throws UsageError. `logger` must outlive the source.
 engine::DataSource make_validation_source(const config::Experiment& experiment, const device::Placement& placement,
                                           const engine::Ranks& ranks, Logger& logger, engine::Samples samples);
 

@@ -27,8 +27,7 @@ namespace {
 engine::DataSource open_data(RankContext& context, const std::optional<EvaluationData>& evaluated, const engine::Network& network) {
   const auto& experiment = context.experiment();
   auto& logger = context.logger();
-  auto samples =
-      open_together(context, std::function([&] { return open_split(experiment, evaluated->dataset, evaluated->split, logger); }));
+  auto samples = open_together(context, [&] { return open_split(experiment, evaluated->dataset, evaluated->split, logger); });
   std::optional<engine::DataSource> source;
   context.barrier().on_all_ranks(
       [&] { source.emplace(make_validation_source(experiment, network.placement, context.ranks(), logger, std::move(samples))); });

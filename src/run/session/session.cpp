@@ -159,11 +159,10 @@ data::DatasetFactory Session::place_dataset() {
 engine::Data Session::open_data(const engine::Network& network) {
   const auto& experiment = context_.experiment();
   const auto& ranks = context_.ranks();
-  auto samples = open_together(context_, std::function([&] {
-                                 auto opened = open_samples(experiment, place_dataset(), context_.logger(),
-                                                            num_overfit_samples(experiment, ranks.world->size()));
-                                 return make_training_samples(experiment, ranks, std::move(opened));
-                               }));
+  auto samples = open_together(context_, [&] {
+    auto opened = open_samples(experiment, place_dataset(), context_.logger(), num_overfit_samples(experiment, ranks.world->size()));
+    return make_training_samples(experiment, ranks, std::move(opened));
+  });
   std::optional<engine::Data> data;
   context_.barrier().on_all_ranks(
       [&] { data.emplace(make_data(experiment, network.placement, ranks, context_.logger(), std::move(samples))); });
@@ -204,11 +203,9 @@ void Session::init_weights(engine::Network& network, const engine::Data& data) c
   const auto& section = context_.experiment().model;
   auto& model = *network.model;
   if (context_.rank() != 0 || !resume_from_.empty()) return;
-  if (model.num_fitted_images() > 0) {
-    const auto& train = data.train.samples;
-    engine::fit_model(model, train.dataset(),
-                      make_pipeline(context_.experiment().dataset.validation_transforms, train.info(), network.placement));
-  }
+  const auto& train = data.train.samples;
+  engine::fit_model(model, train.dataset(),
+                    make_pipeline(context_.experiment().dataset.validation_transforms, train.info(), network.placement));
   if (section.init_from.empty()) return;
   const auto report = engine::init_model(section.init_from, section.init_strict, model);
   context_.logger().info("{}", report.text);

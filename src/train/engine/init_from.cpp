@@ -205,17 +205,17 @@ InitReport init_model(const std::string& file, bool strict, torch::nn::Module& m
   return init_model(checkpoint::load(file), file, strict, model);
 }
 
-void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& validation) {
+void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& pipeline) {
   const auto num_images = std::min(model.num_fitted_images(), train.size());
   if (num_images == 0) return;
-  auto shape = validation.output_shape();
+  auto shape = pipeline.output_shape();
   shape.insert(shape.begin(), num_images);
-  const auto layout = validation.layout().channels_last ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous;
-  const auto images = torch::empty(shape, torch::TensorOptions(validation.layout().dtype).memory_format(layout));
+  const auto layout = pipeline.layout().channels_last ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous;
+  const auto images = torch::empty(shape, torch::TensorOptions(pipeline.layout().dtype).memory_format(layout));
   data::Scratch scratch;
   data::PictureMemory memory;
   for (int64_t i = 0; i < num_images; ++i) {
-    validation.write(train.read(i, scratch), {/*seed=*/0, /*number=*/0}, {i}, memory, images[i].data_ptr());
+    pipeline.write(train.read(i, scratch), {/*seed=*/0, /*number=*/0}, {i}, memory, images[i].data_ptr());
   }
   model.fit(images);
 }

@@ -5,7 +5,8 @@
 
 #include <string>
 
-#include "train/engine/parts.h"
+#include "data/pipeline.h"
+#include "trainer/model.h"
 #include "trainer/state.h"
 
 namespace trainer::engine {
@@ -29,6 +30,6 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
 InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model);
 
 // Model::fit() with the first training images, transformed like those of validation. Does nothing for a network that needs none.
-void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& validation);
+void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& pipeline);
 
 }  // namespace trainer::engine

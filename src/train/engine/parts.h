@@ -57,8 +57,7 @@ class Samples {
 
   int64_t size() const { return size_; }
   const data::DatasetInfo& info() const { return info_; }
-  bool are_read_here() const { return files_ != nullptr; }
-  // Where they are read: all samples as they were opened, and those of them to use.
+  // On a rank that reads them: all samples as they were opened, and those of them to use.
   const data::Dataset& files() const { return *files_; }
   const data::Dataset& dataset() const { return *used_; }
 
@@ -69,7 +68,7 @@ class Samples {
   std::shared_ptr<const data::Dataset> used_;
 };
 
-// Samples, and how they become batches.
+// Samples, and how they become batches. Members refer to those before them.
 struct DataSource {
   Samples samples;
   data::Pipeline pipeline;
@@ -85,7 +84,7 @@ struct Data {
   Plan plan;
   std::unique_ptr<data::BatchMixer> batch_mixer;  // null without dataset.batch_transforms
   optim::LrSchedule lr_schedule;
-  int64_t loaded_epoch = 0;  // of the batches that are loaded
+  int64_t loaded_epoch = 0;  // of the batches that begin() has started to load
 
   // What a rank takes from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.
   RankShare share_of(int rank, const EpochPart& part, int64_t step);

@@ -1,5 +1,6 @@
 #pragma once
-// Batches for a group of ranks whose first rank, the reader, reads and prepares the samples of all (dataset.distribution).
+// Where the batches of a rank come from: its own loader, or, in a group of ranks, the loader of the first one, the reader, which reads and
+// prepares the samples of all (dataset.distribution); and their copies on the device.
 
 #include <c10/core/Event.h>
 
@@ -17,8 +18,6 @@
 #include "trainer/distributed.h"
 
 namespace trainer::engine {
-
-// Where the batches of a rank come from: its own loader, or the loader of another rank.
 
 // What a rank takes in an epoch: its samples in order, and the sizes of the batches that they are divided into.
 struct RankShare {

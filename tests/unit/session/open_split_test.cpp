@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "config/load.h"
 #include "run/session/build.h"
@@ -69,6 +69,31 @@ TEST(OpenSplit, TheValidationSetNeedsNoTrainingFiles) {
   const auto experiment = experiment_on("{name: cifar10, root: " + folder.path().string() + "}");
   EXPECT_EQ(open(experiment, Split::kValidation).size(), 500);
   EXPECT_THROW(open(experiment, Split::kTrain), DataError);
+}
+
+// Sets of the data set of a plug-in.
+TEST(OpenSplit, AnEmptySetIsRefused) {
+  struct Numbers : data::Dataset {
+    explicit Numbers(int64_t size) : num_samples(size) {}
+    const data::DatasetInfo& info() const override { return info_; }
+    int64_t size() const override { return num_samples; }
+    data::Sample read(int64_t, data::Scratch&) const override { return {}; }
+
+    int64_t num_samples;
+    data::DatasetInfo info_{.shape = {3, 32, 32}, .num_classes = 10};
+  };
+  const auto experiment = experiment_on("{name: synthetic, shape: [3, 32, 32], num_classes: 10, validation_split: 0}");
+  const auto factory_of = [](int64_t num_train, int64_t num_validation) {
+    return data::DatasetFactory{.info = Numbers(0).info(), .open = [=](Split split, Logger&) {
+                                  return std::make_unique<Numbers>(split == Split::kTrain ? num_train : num_validation);
+                                }};
+  };
+  const std::string begin = "test.yaml:4:17: dataset.name: synthetic has no ";
+  const std::string end = " samples; give it some, or use another data set";
+  EXPECT_THAT([&] { open_samples(experiment, factory_of(5, 0), *make_quiet_logger()); },
+              ::testing::ThrowsMessage<DataError>(begin + "validation" + end));
+  EXPECT_THAT([&] { open_split(experiment, factory_of(0, 5), Split::kTrain, *make_quiet_logger()); },
+              ::testing::ThrowsMessage<DataError>(begin + "training" + end));
 }
 
 }  // namespace
