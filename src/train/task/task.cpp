@@ -8,7 +8,6 @@
 
 #include "train/task/classification.h"
 #include "trainer/error.h"
-#include "trainer/task.h"
 
 namespace trainer::task {
 namespace {

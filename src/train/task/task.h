@@ -1,11 +1,6 @@
 #pragma once
 // The tasks of the program (trainer/task.h), and what they have in common.
 
-#include <torch/torch.h>
-
-#include <functional>
-
-#include "trainer/options.h"
 #include "trainer/task.h"
 
 namespace trainer::task {
