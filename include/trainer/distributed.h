@@ -33,10 +33,19 @@ class ProcessGroup;
 class Work;
 }  // namespace c10d
 
+namespace spdlog {
+class logger;
+}
+
+namespace trainer {
+using Logger = spdlog::logger;
+}
+
 namespace trainer::distributed {
 
 class Activity;
 class DataParallel;
+class ProcessGroups;
 class SharedMemoryGroup;
 class SharedMemorySum;
 
@@ -45,8 +54,8 @@ class SharedMemorySum;
 // current stream) when the function returns. A lost peer or a time-out throws PeerError. Not thread-safe.
 class ProcessGroup {
  public:
-  // A group of only this process, without sockets: its collectives return their input.
-  ProcessGroup();
+  // A group of only this process, without sockets: its collectives return their input. `activity`: for the program.
+  explicit ProcessGroup(std::shared_ptr<Activity> activity = nullptr);
   // `group` has backends for the CPU and the run's device, whose calls wait up to `timeout`. `ranks`: the members' world ranks, ascending.
   // `activity` is updated while this rank waits for others; may be null.
   ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout,
@@ -143,6 +152,11 @@ class Context {
   std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
   // Collective: waits for all ranks, then closes their connections. Without it, the destructor aborts them.
   void shutdown();
+  // Prints on stderr with the time, on rank 0, and warnings and errors of all ranks; what data sets and sinks log with.
+  const std::shared_ptr<Logger>& logger() const;
+  // For the library.
+  ProcessGroups& groups();
+  int num_processes_sharing_cpus() const;
 
  private:
   friend std::unique_ptr<Context> init_process_group(const InitOptions& options);

@@ -109,6 +109,8 @@ class Optimizer {
 
 using OptimizerRegistry = Registry<std::unique_ptr<Optimizer>, std::vector<ParamGroup>>;
 OptimizerRegistry& optimizer_registry();
+// The learning-rate schedules of experiment files.
+const RegistryBase& lr_scheduler_registry();
 
 // torch.optim's state_dict() of a torch::optim::SGD, Adam or AdamW. Shares the memory of its tensors. Throws UsageError for an optimizer of
 // another class.

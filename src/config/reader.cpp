@@ -235,6 +235,22 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   run_checks(component_table.checks(), node, path, problems);
 }
 
+ComponentConfig read_component(const std::string& yaml, const std::string& source, const RegistryBase& registry) {
+  ComponentConfig component;
+  Problems problems;
+  auto node = parse_yaml(yaml, source);
+  if (node.kind == Node::Kind::kScalar) {
+    auto section = Node::map();
+    section.set("name", std::move(node));
+    node = std::move(section);
+  }
+  read_section(
+      node, [&](KeyTable& keys) { keys.add_component("name", component, registry, "", ""); }, registry.product(),
+      problems);
+  problems.throw_if_any();
+  return component;
+}
+
 std::vector<ComponentConfig> read_components(const std::string& yaml, const std::string& source, const RegistryBase& registry) {
   std::vector<ComponentConfig> components;
   Problems problems;

@@ -1,10 +1,7 @@
 #pragma once
 
 #include "config/registries.h"
-#include "device/options.h"
 #include "distributed/supervision/options.h"
-#include "train/engine/options.h"
-#include "train/optim/options.h"
 #include "trainer/component.h"
 #include "trainer/keys.h"
 #include "trainer/options.h"

@@ -77,6 +77,7 @@ Placement choose_placement(const PlacementOptions& options, const HostShare& sha
   // Autocast's own cast of the images is one small kernel; the loader does not write float16.
   placement.input_dtype = float16 ? placement.dtype : placement.autocast_dtype.value_or(placement.dtype);
   if (options.channels_last.value_or(!float64)) placement.memory_format = torch::MemoryFormat::ChannelsLast;
+  placement.network_chooses_format = !options.channels_last;
   placement.convolution = choose_convolution(options, placement);
   placement.fuse = placement.device.is_cpu() && options.fuse;
   placement.num_threads = static_cast<int>(options.num_threads.value_or(share.num_threads));

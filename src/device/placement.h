@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "device/cuda_module.h"
-#include "device/options.h"
+#include "trainer/options.h"
 
 namespace trainer::device {
 
@@ -17,6 +17,7 @@ struct Placement {
   torch::ScalarType dtype = torch::kFloat32;                            // of parameters
   torch::ScalarType input_dtype = torch::kFloat32;                      // of images: autocast's type if autocast is on
   torch::MemoryFormat memory_format = torch::MemoryFormat::Contiguous;  // of images and 4-D parameters
+  bool network_chooses_format = false;                                  // whether the options leave memory_format to the network
   std::optional<torch::ScalarType> autocast_dtype;                      // empty: no autocast
   ConvolutionChoice convolution = ConvolutionChoice::kDirect;           // never kAuto
   bool fuse = false;                                                    // PlacementOptions::fuse

@@ -36,6 +36,9 @@ torch::Device Context::device() const { return state_->device; }
 const std::shared_ptr<ProcessGroup>& Context::world() const { return state_->groups->world(); }
 std::shared_ptr<ProcessGroup> Context::new_group(std::vector<int> ranks) { return state_->groups->new_group(std::move(ranks)); }
 void Context::shutdown() { state_->groups->shutdown(); }
+const std::shared_ptr<Logger>& Context::logger() const { return state_->logger; }
+ProcessGroups& Context::groups() { return *state_->groups; }
+int Context::num_processes_sharing_cpus() const { return state_->meeting.num_sharing_cpus; }
 
 namespace {
 
@@ -88,7 +91,7 @@ std::unique_ptr<Context> init_process_group(const InitOptions& options) {
                                  .ranks = meeting.ranks};
     state->groups = std::make_unique<ProcessGroups>(meeting.group_store, state->rank_env.rank, state->rank_env.world_size, of_groups);
   } else {
-    state->groups = std::make_unique<ProcessGroups>();
+    state->groups = std::make_unique<ProcessGroups>(meeting.ranks.front());
   }
   return std::unique_ptr<Context>(new Context(std::move(state)));
 }

@@ -25,7 +25,7 @@ std::string to_string(const torch::Tensor& tensor, int64_t size) {
 
 }  // namespace
 
-ProcessGroup::ProcessGroup() : ranks_{0} {}
+ProcessGroup::ProcessGroup(std::shared_ptr<Activity> activity) : ranks_{0}, activity_(std::move(activity)) {}
 
 ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout,
                            std::shared_ptr<Activity> activity)

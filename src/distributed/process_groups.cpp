@@ -33,7 +33,9 @@ bool uses_nccl(const GroupOptions& options) {
   return options.cuda != nullptr && options.backend != BackendChoice::kGloo;
 }
 
-ProcessGroups::ProcessGroups() : world_(std::make_shared<ProcessGroup>()) {}
+ProcessGroups::ProcessGroups(RankInfo mine, std::shared_ptr<Activity> activity) : world_(std::make_shared<ProcessGroup>(std::move(activity))) {
+  options_.ranks = {std::move(mine)};
+}
 
 ProcessGroups::ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options)
     : store_(std::move(store)), rank_(rank), options_(std::move(options)) {

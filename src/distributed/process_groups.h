@@ -31,8 +31,8 @@ bool uses_nccl(const GroupOptions& options);
 
 class ProcessGroups {
  public:
-  // For one process, without sockets.
-  ProcessGroups();
+  // For one process, without sockets. `activity`: of this rank; may be null.
+  explicit ProcessGroups(RankInfo mine, std::shared_ptr<Activity> activity = nullptr);
   // Collective over `world_size` processes that share the store (prefixed for this run by the caller). With NCCL, connects the GPUs, which
   // counts as waiting for the other ranks. Throws PeerError.
   ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options);

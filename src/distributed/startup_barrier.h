@@ -3,8 +3,11 @@
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace trainer::distributed {
@@ -32,6 +35,13 @@ class StartupBarrier {
   // Collective: runs `work` on every rank. An Error on any rank is thrown on all ranks, with its text only on rank 0. Other exceptions
   // pass through. Throws LateRank on a rank that has waited too long for another.
   void on_all_ranks(const std::function<void()>& work);
+  // The same for `work` that makes something, which is returned.
+  template <class Make>
+  auto make_on_all_ranks(const Make& make) {
+    std::optional<std::invoke_result_t<Make>> made;
+    on_all_ranks([&] { made.emplace(make()); });
+    return std::move(*made);
+  }
   // As on_all_ranks(); returns the results of `work` of all ranks, by rank.
   std::vector<std::string> gather(const std::function<std::string()>& work);
   // Collective: runs `work` on rank 0 and returns its result on all ranks, or throws its Error as on_all_ranks() does.

@@ -1,9 +1,11 @@
 """examples/own_loop.cpp equals the same loop in Python on the same LibTorch, on two ranks in float64, and each continues the other's file.
+examples/own_trainer.cpp resumes bit for bit on two ranks, in a process of one rank too.
 
 Python's SyncBatchNorm does not support the CPU; the one here normalises by sums over the ranks, which autograd differentiates."""
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +16,7 @@ import torch.distributed as dist
 import torch.distributed.nn
 import torch.multiprocessing
 
-PROGRAM = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "installed" / "build" / "own_loop"
+PROGRAMS = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "installed" / "build"
 RANKS, EPOCHS = 2, 4
 
 
@@ -77,13 +79,21 @@ def train(rank, folder, first, epochs):
     dist.destroy_process_group()
 
 
-class OwnLoopTest(unittest.TestCase):
-    straight = None  # what Python has after all epochs
-
+class ProgramTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+
+    def run_program(self, name, *args, ranks=RANKS):
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--no-python"] if ranks > 1 else []
+        run = subprocess.run([*launcher, PROGRAMS / name, *args], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run
+
+
+class OwnLoopTest(ProgramTest):
+    straight = None  # what Python has after all epochs
 
     def python(self, epochs, first=None):
         (self.folder / "store").unlink(missing_ok=True)
@@ -97,9 +107,7 @@ class OwnLoopTest(unittest.TestCase):
 
     def cpp(self, file, precision="float64", ranks=RANKS):
         """The lines that it prints, and its file."""
-        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--no-python"] if ranks > 1 else []
-        run = subprocess.run([*launcher, PROGRAM, file, precision], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        self.assertEqual(run.returncode, 0, run.stderr)
+        run = self.run_program("own_loop", file, precision, ranks=ranks)
         return [float(line) for line in run.stdout.splitlines()], torch.load(file, weights_only=True)
 
     def assert_near(self, ours, expected):
@@ -129,6 +137,23 @@ class OwnLoopTest(unittest.TestCase):
         for precision in ("bfloat16", "float16"):
             losses, _ = self.cpp(self.folder / f"{precision}.pt", precision)
             self.assertTrue(all(0 < loss < 4 for loss in losses), losses)
+
+
+class OwnTrainerTest(ProgramTest):
+    def test_it_learns_and_resumes_bit_for_bit(self):
+        for ranks in (1, 2):
+            straight, resumed = self.folder / f"straight{ranks}", self.folder / f"resumed{ranks}"
+            printed = self.run_program("own_trainer", straight, ranks=ranks).stderr
+            self.assertEqual(printed.count("epoch 3/3  step 31/31"), 1, "rank 0 alone prints:\n" + printed)
+            self.assertIn("validation/top1  final 100.00%", printed)
+            first, *_, last = sorted(straight.glob("step_*.pt"))
+            resumed.mkdir()
+            shutil.copy(first, resumed / "last.pt")
+            self.run_program("own_trainer", resumed, ranks=ranks)
+            ours, theirs = (torch.load(folder / last.name, weights_only=True) for folder in (resumed, straight))
+            self.assertEqual(list(ours["model"]), list(theirs["model"]))
+            for name, value in ours["model"].items():
+                self.assertTrue(torch.equal(value, theirs["model"][name]), name)
 
 
 if __name__ == "__main__":

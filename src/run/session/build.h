@@ -5,7 +5,7 @@
 #include "config/experiment.h"
 #include "datasets/registry.h"
 #include "device/placement.h"
-#include "train/engine/options.h"
+#include "trainer/options.h"
 #include "train/engine/parts.h"
 
 namespace trainer::session {
@@ -17,10 +17,10 @@ optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t
 int64_t global_batch_size(const config::Experiment& experiment, int world_size);
 engine::Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size);
 
-// That of train/engine/parts.h, as the section dataset asks.
-std::shared_ptr<distributed::ProcessGroup> make_reading_group(const config::Experiment& experiment, distributed::ProcessGroups& groups);
+// Those of train/engine/parts.h. Collective. Throws UsageError that names the key and its place.
+engine::Ranks make_ranks(const config::Experiment& experiment, distributed::ProcessGroups& groups);
 
-engine::TrainerOptions trainer_options(const config::Experiment& experiment);
+engine::LoopOptions loop_options(const config::Experiment& experiment);
 
 // What the sections runtime, amp and dataloader ask for.
 device::PlacementOptions placement_options(const config::Experiment& experiment);
@@ -29,19 +29,16 @@ device::PlacementOptions placement_options(const config::Experiment& experiment)
 // UsageError for layers and parameters that the network does not have (parameter_names.h), and when memory does not suffice.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
 
+// The seed of the random transforms of all samples.
+uint64_t augmentation_seed(const config::Experiment& experiment);
+
 // How many images training.overfit_batches leaves for training and for validation, on so many ranks; empty: all. Throws UsageError.
 std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size);
 
-// The samples of a run.
-struct OpenedSamples {
-  engine::Samples train;
-  std::optional<engine::Samples> validation = {};  // empty if the experiment does not validate
-};
-
 // Not collective. Throws UsageError, and DataError naming the file and what to do. `logger` must outlive the samples.
-OpenedSamples open_samples(const config::Experiment& experiment, Logger& logger);
+engine::OpenedSamples open_samples(const config::Experiment& experiment, Logger& logger);
 // With the data set of the experiment, whose files may lie in another folder. `num_overfit`: as num_overfit_samples() tells.
-OpenedSamples open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
+engine::OpenedSamples open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
                            const std::optional<int64_t>& num_overfit = {});
 
 // Opens one of the two alone, without the files that it does not need. Not collective. Throws as open_samples().
@@ -50,23 +47,14 @@ engine::Samples open_split(const config::Experiment& experiment, const data::Dat
 // Makes the sampler of these training samples, which need not outlive it. Not collective. Throws UsageError and DataError.
 std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::Samples& train);
 
-// The samples of a training, and the order in which it takes them.
-struct TrainingSamples : OpenedSamples {
-  std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
-  int64_t samples_per_epoch = 0;                  // of the sampler
-};
-
 // On a rank that reads the data. Not collective. Throws as make_sampler().
-TrainingSamples make_training_samples(const config::Experiment& experiment, const engine::Ranks& ranks, OpenedSamples samples);
+engine::TrainingSamples make_training_samples(const config::Experiment& experiment, const engine::Ranks& ranks,
+                                              engine::OpenedSamples samples);
 // Makes the plan, the loaders and the batches that they give. Not collective. Throws UsageError. `logger` must outlive the data.
 engine::Data make_data(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
-                       TrainingSamples samples);
+                       engine::TrainingSamples samples);
 // The loader and the batches of samples that are validated on. Not collective. Throws UsageError. `logger` must outlive the source.
 engine::DataSource make_validation_source(const config::Experiment& experiment, const device::Placement& placement,
                                           const engine::Ranks& ranks, Logger& logger, engine::Samples samples);
-
-// The transforms of an experiment for samples of such a data set. Throws as data::Pipeline.
-data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info,
-                             const device::Placement& placement);
 
 }  // namespace trainer::session

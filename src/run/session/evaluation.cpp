@@ -28,10 +28,8 @@ engine::DataSource open_data(RankContext& context, const std::optional<Evaluatio
   const auto& experiment = context.experiment();
   auto& logger = context.logger();
   auto samples = open_together(context, [&] { return open_split(experiment, evaluated->dataset, evaluated->split, logger); });
-  std::optional<engine::DataSource> source;
-  context.barrier().on_all_ranks(
-      [&] { source.emplace(make_validation_source(experiment, network.placement, context.ranks(), logger, std::move(samples))); });
-  return std::move(*source);
+  return context.barrier().make_on_all_ranks(
+      [&] { return make_validation_source(experiment, network.placement, context.ranks(), logger, std::move(samples)); });
 }
 
 }  // namespace
@@ -39,10 +37,10 @@ engine::DataSource open_data(RankContext& context, const std::optional<Evaluatio
 std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request) {
   const auto& ranks = context.ranks();
   context.begin_run("");
-  engine::Network network;
-  context.barrier().on_all_ranks([&] {
-    network = build_network(context.experiment(), context.placement(), ranks);
-    file.load_weights(request.averaged, *network.model);
+  auto network = context.barrier().make_on_all_ranks([&] {
+    auto built = build_network(context.experiment(), context.placement(), ranks);
+    file.load_weights(request.averaged, *built.model);
+    return built;
   });
   std::optional<EvaluationData> evaluated;
   context.barrier().on_all_ranks([&] {

@@ -230,12 +230,9 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
     const auto store = meeting.group_store ? meeting.group_store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
     groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
   } else {
-    groups_ = std::make_unique<distributed::ProcessGroups>();
+    groups_ = std::make_unique<distributed::ProcessGroups>(meeting.ranks.front(), activity);
   }
-  ranks_ = engine::make_ranks(*groups_, experiment_.distributed.sync_batch_norm);
-  ranks_.reading = make_reading_group(experiment_, *groups_);
-  ranks_.activity = activity;
-  ranks_.infos = meeting.ranks;
+  ranks_ = make_ranks(experiment_, *groups_);
   if (!with_nccl) return;
   activity->enter(distributed::Phase::kStartUp);
   logger_->info("NCCL has connected {} in {}", counted(rank_env.world_size, "GPU"),

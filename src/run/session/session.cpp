@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/store.h"
-#include "distributed/shared_memory_group.h"
 #include "run/session/advice.h"
 #include "run/session/build.h"
 #include "run/session/image_notes.h"
@@ -23,8 +22,6 @@ namespace trainer::session {
 namespace {
 
 constexpr const char* kFinished = "finished";
-// Batch normalisation sends two values of 8 bytes for each channel and a count; this is enough for the widest layers.
-constexpr int64_t kStatisticsBytes = 256 * 1024;
 
 std::string environment_json(const std::vector<std::string>& command_line, const device::Placement& placement,
                              const std::vector<distributed::RankInfo>& ranks) {
@@ -67,8 +64,7 @@ Session::Session(RankContext& context, SessionOptions options)
 
 void Session::build() {
   auto& barrier = context_.barrier();
-  engine::Network network;
-  barrier.on_all_ranks([&] { network = build_network(context_.experiment(), context_.placement(), context_.ranks()); });
+  auto network = barrier.make_on_all_ranks([&] { return build_network(context_.experiment(), context_.placement(), context_.ranks()); });
   const auto start = barrier.on_rank0([&] { return open_run_directory(); });
   if (start == kFinished) throw FinishedRun();
   resume_from_ = start;
@@ -93,7 +89,9 @@ void Session::build() {
     begin_run_directory(network.placement, class_names);
     return std::string();
   });
-  join_ranks(std::move(network), std::move(data));
+  const auto& experiment = context_.experiment();
+  parts_ = std::make_unique<engine::Parts>(std::move(network), std::move(data), context_.ranks(), experiment.distributed.data_parallel,
+                                           experiment.training.ema);
   barrier.on_all_ranks([&] { open_saver(); });
 }
 
@@ -163,10 +161,8 @@ engine::Data Session::open_data(const engine::Network& network) {
     auto opened = open_samples(experiment, place_dataset(), context_.logger(), num_overfit_samples(experiment, ranks.world->size()));
     return make_training_samples(experiment, ranks, std::move(opened));
   });
-  std::optional<engine::Data> data;
-  context_.barrier().on_all_ranks(
-      [&] { data.emplace(make_data(experiment, network.placement, ranks, context_.logger(), std::move(samples))); });
-  return std::move(*data);
+  return context_.barrier().make_on_all_ranks(
+      [&] { return make_data(experiment, network.placement, ranks, context_.logger(), std::move(samples)); });
 }
 
 void Session::warn_of_plan(const engine::Plan& plan) const {
@@ -205,23 +201,11 @@ void Session::init_weights(engine::Network& network, const engine::Data& data) c
   if (context_.rank() != 0 || !resume_from_.empty()) return;
   const auto& train = data.train.samples;
   engine::fit_model(model, train.dataset(),
-                    make_pipeline(context_.experiment().dataset.validation_transforms, train.info(), network.placement));
+                    engine::make_pipeline(context_.experiment().dataset.validation_transforms, train.info(), network.placement));
   if (section.init_from.empty()) return;
   const auto report = engine::init_model(section.init_from, section.init_strict, model);
   context_.logger().info("{}", report.text);
   if (!report.warning.empty()) context_.logger().warn("{}: {}", context_.experiment().place_of("model.init_from"), report.warning);
-}
-
-void Session::join_ranks(engine::Network network, engine::Data data) {
-  const auto& experiment = context_.experiment();
-  const auto& ranks = context_.ranks();
-  if (experiment.distributed.sync_batch_norm && network.placement.device.is_cpu()) ranks.batch_norm->share_memory(kStatisticsBytes);
-  auto data_parallel = std::make_unique<distributed::DataParallel>(*network.model, ranks.world, experiment.distributed.data_parallel);
-  auto ema = experiment.training.ema ? std::make_unique<optim::Ema>(*network.model, *experiment.training.ema) : nullptr;
-  // If the gradients of each step are summed in shared memory, the flags of stop requests are too.
-  if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemory::kAlignment);
-  parts_ = std::make_unique<engine::Parts>(
-      engine::Parts{{std::move(network)}, {std::move(data)}, ranks, std::move(data_parallel), std::move(ema)});
 }
 
 void Session::open_saver() {
@@ -251,11 +235,12 @@ void Session::bring_best(const checkpoint::Store& store) const {
   }
 }
 
-engine::SaveTargets Session::save_targets() {
-  engine::SaveTargets save_targets;
-  save_targets.checkpoints.saver = saver_ ? &*saver_ : nullptr;
-  if (!directory_) return save_targets;
-  save_targets.checkpoints.complete = [this](state::Dict& tree) {
+engine::RunCallbacks Session::run_callbacks() {
+  engine::RunCallbacks callbacks;
+  callbacks.advise_on_data = [this](const auto& epoch, int64_t number) { return advice_on_data(epoch, number, context_.experiment()); };
+  callbacks.checkpoints.saver = saver_ ? &*saver_ : nullptr;
+  if (!directory_) return callbacks;
+  callbacks.checkpoints.complete = [this](state::Dict& tree) {
     directory_->check_lock();
     state::Dict sizes;
     for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
@@ -270,14 +255,14 @@ engine::SaveTargets Session::save_targets() {
     tree.add("num_threads", state::List(threads.begin(), threads.end()));
     tree.add("trainer_version", trainer_version());
   };
-  save_targets.non_finite_step = [this](const engine::StepRecord& record) {
+  callbacks.non_finite_step = [this](const engine::StepRecord& record) {
     directory_->check_lock();
     const auto folder = directory_->non_finite_folder() / fmt::format("step_{}", record.step);
     for (const auto& file : engine::step_files(folder)) directory_->written_files().add(file);
     engine::write_step(folder, record, *parts_->model, context_.config_text());
     return folder;
   };
-  return save_targets;
+  return callbacks;
 }
 
 bool Session::has_new_configuration() const {
@@ -287,19 +272,19 @@ bool Session::has_new_configuration() const {
 }
 
 bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks) {
-  engine::Trainer trainer(trainer_options(context_.experiment()), *parts_, reporter, should_stop, save_targets());
-  for (auto* hook : hooks) trainer.add_hook(*hook);
+  engine::TrainingLoop loop(loop_options(context_.experiment()), *parts_, reporter, should_stop, run_callbacks());
+  for (auto* hook : hooks) loop.add_hook(*hook);
   std::optional<engine::Histograms> histograms;
   const auto& every_epochs = context_.experiment().logging.histograms_every_epochs;
   if (every_epochs && context_.rank() == 0) {
-    trainer.add_hook(histograms.emplace(*parts_, trainer.part(), *every_epochs, reporter));
+    loop.add_hook(histograms.emplace(*parts_, loop.part(), *every_epochs, reporter));
   }
   if (is_resumed()) {
     const auto checkpoint = broadcast(resume_from_, std::move(start_.checkpoint), *context_.ranks().world);
-    context_.barrier().on_all_ranks([&] { trainer.resume(checkpoint.tree, checkpoint.file.string()); });
+    context_.barrier().on_all_ranks([&] { loop.resume(checkpoint.tree, checkpoint.file.string()); });
   }
   try {
-    const bool is_done = trainer.run();
+    const bool is_done = loop.run();
     if (is_done && staged_) staged_->remove(context_.logger());
     return is_done;
   } catch (const std::exception& error) {

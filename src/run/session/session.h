@@ -13,7 +13,7 @@
 #include "run/run_directory.h"
 #include "run/session/rank_context.h"
 #include "run/session/resume.h"
-#include "train/engine/trainer.h"
+#include "train/engine/training_loop.h"
 
 namespace trainer::session {
 
@@ -53,7 +53,7 @@ class Session {
   bool has_new_configuration() const;
 
   // Collective: trains to the end and returns true, or until asked to stop and returns false. `reporter` receives this rank's events;
-  // `hooks` are called at each step. Throws the errors of engine::Trainer.
+  // `hooks` are called at each step. Throws the errors of engine::TrainingLoop.
   bool train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks = {});
 
  private:
@@ -70,10 +70,9 @@ class Session {
   void warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const;
   void report_frozen(const models::Model& model) const;
   void init_weights(engine::Network& network, const engine::Data& data) const;
-  void join_ranks(engine::Network network, engine::Data data);
   void open_saver();
   void bring_best(const checkpoint::Store& store) const;
-  engine::SaveTargets save_targets();
+  engine::RunCallbacks run_callbacks();
 
   RankContext& context_;
   SessionOptions options_;

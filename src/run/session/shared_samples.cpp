@@ -29,14 +29,14 @@ engine::Samples samples_from(const nlohmann::json& json) {
            .has_masks = json["has_masks"]}};
 }
 
-nlohmann::json to_json(const TrainingSamples& samples) {
+nlohmann::json to_json(const engine::TrainingSamples& samples) {
   return {{"train", to_json(samples.train)},
           {"validation", samples.validation ? to_json(*samples.validation) : nlohmann::json()},
           {"samples_per_epoch", samples.samples_per_epoch}};
 }
 
-TrainingSamples training_samples_from(const nlohmann::json& json) {
-  TrainingSamples samples{{.train = samples_from(json["train"])}, nullptr, json["samples_per_epoch"]};
+engine::TrainingSamples training_samples_from(const nlohmann::json& json) {
+  engine::TrainingSamples samples{{.train = samples_from(json["train"])}, nullptr, json["samples_per_epoch"]};
   if (!json["validation"].is_null()) samples.validation = samples_from(json["validation"]);
   return samples;
 }
@@ -61,8 +61,8 @@ Opened open_on_readers(RankContext& context, const std::function<Opened()>& open
 
 }  // namespace
 
-TrainingSamples open_together(RankContext& context, const std::function<TrainingSamples()>& open) {
-  return open_on_readers<TrainingSamples>(context, open, training_samples_from);
+engine::TrainingSamples open_together(RankContext& context, const std::function<engine::TrainingSamples()>& open) {
+  return open_on_readers<engine::TrainingSamples>(context, open, training_samples_from);
 }
 
 engine::Samples open_together(RankContext& context, const std::function<engine::Samples()>& open) {
@@ -142,7 +142,7 @@ std::vector<Part> parts_of(const engine::Samples& samples) {
   return parts;
 }
 
-std::vector<Part> parts_of(const TrainingSamples& samples) {
+std::vector<Part> parts_of(const engine::TrainingSamples& samples) {
   std::vector<Part> parts;
   const auto& files = samples.train.files();
   add_parts(files, "training ", parts);
@@ -238,7 +238,7 @@ class Comparison {
 
 }  // namespace
 
-void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const TrainingSamples* samples) {
+void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::TrainingSamples* samples) {
   if (ranks.world->size() > 1) Comparison(barrier, ranks, samples ? parts_of(*samples) : std::vector<Part>()).run();
 }
 

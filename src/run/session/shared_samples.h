@@ -13,7 +13,7 @@ namespace trainer::session {
 // Collective: calls `open`, which opens samples, on each rank that reads them, first on one rank of each host, which downloads and copies
 // what is missing. Tells the other ranks the number and the shape of the samples, without the names of the classes, which only rank 0
 // needs. Throws the errors of `open`, and those of require_same_data().
-TrainingSamples open_together(RankContext& context, const std::function<TrainingSamples()>& open);
+engine::TrainingSamples open_together(RankContext& context, const std::function<engine::TrainingSamples()>& open);
 // The same of an evaluation, which opens one set alone.
 engine::Samples open_together(RankContext& context, const std::function<engine::Samples()>& open);
 
@@ -23,7 +23,7 @@ engine::Samples open_together(RankContext& context, const std::function<engine::
 // of each of them (Dataset::list), and the order of the first epoch, in which a sampler may use a file of the host. Throws DataError that
 // names the first rank that differs from rank 0, its host and an example of the difference.
 // `samples`: null on a rank that does not read them.
-void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const TrainingSamples* samples);
+void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::TrainingSamples* samples);
 void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::Samples* samples);
 
 }  // namespace trainer::session

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "train/engine/parts.h"
 #include "trainer/random.h"
 
 namespace trainer::session {
@@ -15,7 +16,7 @@ struct ClassShare {
 };
 
 std::vector<int64_t> shuffled(std::vector<int64_t> all, uint64_t seed) {
-  CounterRandom random(seed, kSplitStream);
+  CounterRandom random(seed, engine::kSplitStream);
   for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.next_below(static_cast<uint32_t>(i))]);
   return all;
 }

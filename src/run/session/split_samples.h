@@ -5,9 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "config/experiment.h"
-#include "trainer/random.h"
-
 namespace trainer::session {
 
 // Two ascending lists of the elements of `all`: `count` of them, chosen by the seed, and the others.
@@ -19,13 +16,5 @@ SampleSplit split_samples(std::vector<int64_t> all, int64_t count, uint64_t seed
 SampleSplit split_by_class(const std::vector<int64_t>& labels, int64_t count, uint64_t seed);
 
 std::vector<int64_t> indices_up_to(int64_t size);
-
-// Independent streams of random numbers from the seed of the configuration.
-enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream, kBatchMixStream };
-
-// The seed of the random transforms of all samples.
-inline uint64_t augmentation_seed(const config::Experiment& experiment) {
-  return mix_seed(static_cast<uint64_t>(experiment.seed), kAugmentStream);
-}
 
 }  // namespace trainer::session

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "train/engine/options.h"
+#include "trainer/options.h"
 #include "train/engine/parts.h"
 #include "train/engine/step_record.h"
 #include "train/engine/train_step.h"

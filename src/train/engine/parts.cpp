@@ -7,17 +7,112 @@
 #include <stdexcept>
 
 #include "base/option_error.h"
+#include "base/text.h"
+#include "distributed/shared_memory_group.h"
+#include "nn/layers.h"
+#include "nn/sync_batch_norm.h"
+#include "train/engine/failure_message.h"
+#include "trainer/error.h"
+#include "trainer/nn.h"
+#include "trainer/random.h"
 
 namespace trainer::engine {
 
-Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistics) {
+namespace {
+
+// Batch normalisation sends two values of 8 bytes for each channel and a count; this is enough for the widest layers.
+constexpr int64_t kStatisticsBytes = 256 * 1024;
+
+// Collective over all ranks: the group of this rank. Null if it reads its own samples: with Distribution::kLocal, or alone in its group.
+std::shared_ptr<distributed::ProcessGroup> make_reading_group(const RankOptions& options, distributed::ProcessGroups& groups) {
+  if (options.distribution == Distribution::kLocal) return nullptr;
+  std::shared_ptr<distributed::ProcessGroup> mine;
+  for (const auto& ranks : reading_groups(options.group_size, groups.ranks())) {
+    if (ranks.size() == 1) continue;
+    if (auto group = groups.new_cpu_group(ranks)) mine = std::move(group);
+  }
+  return mine;
+}
+
+}  // namespace
+
+Ranks make_ranks(distributed::ProcessGroups& groups, const RankOptions& options) {
   std::vector<int> all(static_cast<size_t>(groups.world()->size()));
   std::iota(all.begin(), all.end(), 0);
   Ranks ranks{.world = groups.world(), .infos = groups.ranks()};
   if (const auto& activity = groups.world()->activity()) ranks.activity = activity;
-  if (synchronises_statistics) ranks.batch_norm = groups.new_group(all);
+  if (options.synchronises_statistics) ranks.batch_norm = groups.new_group(all);
   ranks.control = groups.new_cpu_group(all);
+  ranks.reading = make_reading_group(options, groups);
   return ranks;
+}
+
+data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info,
+                             const device::Placement& placement) {
+  const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
+  return {transforms, info, {placement.input_dtype, channels_last}};
+}
+
+DataSource::DataSource(Samples those, const SourceOptions& options, const device::Placement& placement, const Ranks& ranks)
+    : samples(std::move(those)), pipeline(make_pipeline(options.transforms, samples.info(), placement)) {
+  data::LoaderOptions of_batches{.batch_size = options.batch_size,
+                                 .num_workers = options.loading.num_workers,
+                                 .prefetch = options.loading.prefetch,
+                                 .pin_memory = placement.pin_memory,
+                                 .target_dtype = placement.dtype,
+                                 .seed = mix_seed(options.seed, kAugmentStream),
+                                 .report_left_out = options.report_left_out};
+  // From other memory, the driver copies before it returns.
+  if (placement.device.is_cuda() && placement.pin_memory) {
+    of_batches.make_copy_event = [device = placement.device, activity = ranks.activity] {
+      return std::make_unique<DeviceCopyEvent>(device, activity);
+    };
+  }
+  const auto& group = ranks.reading;
+  auto of_loader = of_batches;
+  if (group) {
+    of_loader.prefetch *= group->size();
+    // Its batches are copied into the messages that are sent.
+    of_loader.pin_memory = false;
+    of_loader.make_copy_event = {};
+  }
+  try {
+    if (ranks.reads_data()) loader = std::make_unique<data::DataLoader>(samples.dataset(), pipeline, of_loader);
+    if (group) {
+      const auto format = data::make_batch_tensors(samples.info(), pipeline, of_batches, torch::kMeta);
+      batches = std::make_unique<SharedBatches>(group, options.distribution, format, of_batches, loader.get());
+    } else {
+      batches = std::make_unique<LocalBatches>(*loader, ranks.world->rank());
+    }
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    throw Error(fmt::format("out of memory for {} of batch_size {}; lower dataloader.batch_size or dataloader.prefetch",
+                            counted(of_loader.prefetch + 1, "batch", "batches"), of_batches.batch_size));
+  }
+}
+
+namespace {
+
+SourceOptions with_batch_size(SourceOptions options, int64_t batch_size) {
+  options.batch_size = batch_size;
+  return options;
+}
+
+}  // namespace
+
+Data::Data(TrainingSamples those, const DataOptions& options, const MakeLrSchedule& make_lr_schedule, const device::Placement& placement,
+           const Ranks& ranks)
+    : plan(make_plan(options.plan, those.samples_per_epoch, ranks.world->size())),
+      lr_schedule(make_lr_schedule(plan.total_steps, plan.steps_per_epoch)),
+      train(std::move(those.train), with_batch_size(options.train, std::min(plan.batch_size, those.samples_per_epoch)), placement, ranks),
+      sampler(std::move(those.sampler)) {
+  if (those.validation) {
+    const auto batch_size = std::min(options.validation.batch_size, those.validation->size());
+    validation.emplace(std::move(*those.validation), with_batch_size(options.validation, batch_size), placement, ranks);
+  }
+  if (options.batch_transforms.empty()) return;
+  batch_mixer = std::make_unique<data::BatchMixer>(options.batch_transforms, train.samples.info().num_classes,
+                                                   mix_seed(options.train.seed, kBatchMixStream));
 }
 
 RankShare Data::share_of(int rank, const EpochPart& part, int64_t step) {
@@ -39,6 +134,68 @@ const data::Batch& Data::next() {
   const auto* batch = train.batches->next();
   if (batch == nullptr) throw std::logic_error(fmt::format("all training batches of epoch {} have been taken", loaded_epoch));
   return *batch;
+}
+
+namespace {
+
+std::shared_ptr<models::Model> build_model(const MakeModel& make_model, const at::Generator& dropout_generator,
+                                           const NetworkOptions& options, const Ranks& ranks) {
+  const auto seed = mix_seed(options.seed, kInitStream);
+  // What LibTorch's own layers draw from, if the network has some.
+  torch::manual_seed(seed);
+  auto model = make_model({.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
+                           .dropout_generator = dropout_generator,
+                           .norm = options.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm) : nn::local_batch_norm()});
+  if (options.sync_batch_norm) nn::convert_sync_batch_norm(*model, ranks.batch_norm);
+  return model;
+}
+
+device::Placement placement_for(const models::Model& model, device::Placement placement) {
+  if (!placement.network_chooses_format || model.prefers_channels_last()) return placement;
+  placement.memory_format = torch::MemoryFormat::Contiguous;
+  placement.convolution = device::ConvolutionChoice::kDirect;
+  return placement;
+}
+
+void place_model(models::Model& model, const device::Placement& placement) {
+  using device::ConvolutionChoice;
+  model.to(placement.device, placement.dtype);
+  // As in Python's Module.to(), but not in LibTorch's, the counters of batches stay integers.
+  for (const auto& module : model.modules()) {
+    if (!nn::is_libtorch_batch_norm(*module)) continue;
+    for (auto& buffer : module->named_buffers(/*recurse=*/false)) {
+      if (buffer.key() == "num_batches_tracked") buffer.value().set_data(buffer.value().to(torch::kLong));
+    }
+  }
+  for (auto& parameter : model.parameters()) {
+    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(placement.memory_format));
+  }
+  if (placement.fuse) nn::use_fused_norm(model);
+  if (placement.convolution == ConvolutionChoice::kWinograd2) nn::use_winograd(model, nn::convolution::Tile::k2);
+  if (placement.convolution == ConvolutionChoice::kWinograd4) nn::use_winograd(model, nn::convolution::Tile::k4);
+}
+
+}  // namespace
+
+Network::Network(const MakeModel& make_model, std::unique_ptr<task::Task> that, const MakeOptimizer& make_optimizer,
+                 const NetworkOptions& options, const device::Placement& of_run, const Ranks& ranks)
+    : dropout_generator(at::globalContext().defaultGenerator(of_run.device).clone()),
+      model(build_model(make_model, dropout_generator, options, ranks)),
+      task(std::move(that)) {
+  placement = placement_for(*model, of_run);
+  place_model(*model, placement);
+  optimizer = make_optimizer(*model);
+  if (placement.autocast_dtype == torch::kFloat16) grad_scaler.emplace(options.grad_scaler, placement.device);
+}
+
+Parts::Parts(Network network, Data data, Ranks those, const distributed::DataParallelOptions& options,
+             const std::optional<optim::EmaOptions>& ema_options)
+    : Network(std::move(network)), Data(std::move(data)), ranks(std::move(those)) {
+  if (placement.device.is_cpu() && ranks.batch_norm != ranks.world) ranks.batch_norm->share_memory(kStatisticsBytes);
+  data_parallel = std::make_unique<distributed::DataParallel>(*model, ranks.world, options);
+  if (ema_options) ema = std::make_unique<optim::Ema>(*model, *ema_options);
+  // If the gradients of each step are summed in shared memory, the flags of stop requests are too.
+  if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemory::kAlignment);
 }
 
 double lr_at(const Parts& parts, const EpochPart& part, int64_t step) {
@@ -67,17 +224,6 @@ std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group
     }
   }
   return groups;
-}
-
-std::shared_ptr<distributed::ProcessGroup> make_reading_group(Distribution distribution, const std::optional<int64_t>& group_size,
-                                                              distributed::ProcessGroups& groups) {
-  if (distribution == Distribution::kLocal) return nullptr;
-  std::shared_ptr<distributed::ProcessGroup> mine;
-  for (const auto& ranks : reading_groups(group_size, groups.ranks())) {
-    if (ranks.size() == 1) continue;
-    if (auto group = groups.new_cpu_group(ranks)) mine = std::move(group);
-  }
-  return mine;
 }
 
 }  // namespace trainer::engine

@@ -1,8 +1,12 @@
 #pragma once
 // Everything that a run trains with; built from a configuration by src/run/session.
 
+#include <torch/torch.h>
+
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "data/batch_transforms/batch_mixer.h"
@@ -12,7 +16,6 @@
 #include "distributed/activity.h"
 #include "distributed/data_parallel.h"
 #include "distributed/process_groups.h"
-#include "train/engine/options.h"
 #include "train/engine/plan.h"
 #include "train/engine/shared_batches.h"
 #include "train/optim/ema.h"
@@ -20,6 +23,7 @@
 #include "train/optim/optimizer.h"
 #include "trainer/amp.h"
 #include "trainer/model.h"
+#include "trainer/options.h"
 #include "trainer/task.h"
 
 namespace trainer::engine {
@@ -39,8 +43,21 @@ struct Ranks {
 
   bool reads_data() const { return !reading || reading->rank() == 0; }
 };
-// Collective; without `reading`. `synchronises_statistics`: whether batch statistics need a group, whose connections cost memory on a GPU.
-Ranks make_ranks(distributed::ProcessGroups& groups, bool synchronises_statistics = true);
+
+struct RankOptions {
+  bool synchronises_statistics = true;  // whether batch statistics need a group, whose connections cost memory on a GPU
+  Distribution distribution = Distribution::kLocal;
+  std::optional<int64_t> group_size = {};  // of consecutive ranks in which one reads for all; not set: those of each host
+};
+// Collective. `groups` must live as long as what is made here. Throws OptionError if `group_size` does not divide the number of ranks.
+Ranks make_ranks(distributed::ProcessGroups& groups, const RankOptions& options = {});
+
+// The groups in which one rank reads the data for all: each rank of the run is in one; groups and their ranks are ascending, and the first
+// rank of a group reads. `ranks`: of the run, by rank. Throws as make_ranks().
+std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group_size, const std::vector<distributed::RankInfo>& ranks);
+
+// Streams of random numbers, so that they are independent of each other: the argument of mix_seed() beside the seed of the run.
+enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream, kBatchMixStream };
 
 // The samples of training or of validation.
 class Samples {
@@ -68,23 +85,66 @@ class Samples {
   std::shared_ptr<const data::Dataset> used_;
 };
 
+// The samples of a run.
+struct OpenedSamples {
+  Samples train;
+  std::optional<Samples> validation = {};  // empty if the run does not validate
+};
+
+// The samples of a training, and the order in which it takes them.
+struct TrainingSamples : OpenedSamples {
+  std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
+  int64_t samples_per_epoch = 0;                  // of the sampler
+};
+
+// How samples become batches.
+struct SourceOptions {
+  std::vector<ComponentConfig> transforms = {};
+  int64_t batch_size = 1;
+  data::LoadingOptions loading = {};
+  uint64_t seed = 0;  // of the run
+  Distribution distribution = Distribution::kLocal;
+  std::function<void(const std::string& text)> report_left_out = {};  // as in data::LoaderOptions
+};
+
+// Those of a pipeline for samples that the network of this placement gets. Throws as data::Pipeline.
+data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info,
+                             const device::Placement& placement);
+
 // Samples, and how they become batches. Members refer to those before them.
 struct DataSource {
+  // Not collective. Throws UsageError for transforms that the samples cannot have, and Error when memory does not suffice.
+  DataSource(Samples samples, const SourceOptions& options, const device::Placement& placement, const Ranks& ranks);
+
   Samples samples;
   data::Pipeline pipeline;
   std::unique_ptr<data::DataLoader> loader;  // null where another rank reads
   std::unique_ptr<BatchSource> batches;
 };
 
+struct DataOptions {
+  PlanOptions plan = {};
+  SourceOptions train = {};       // without the batch size, which follows from the plan
+  SourceOptions validation = {};  // the batch size: at most
+  std::vector<ComponentConfig> batch_transforms = {};
+};
+
+// The arguments of the schedule that a run makes.
+using MakeLrSchedule = std::function<optim::LrSchedule(int64_t total_steps, int64_t steps_per_epoch)>;
+
 // The data of a run, and what depends on its size.
 struct Data {
+  // Not collective. Throws as make_plan(), as `make_lr_schedule` and as DataSource.
+  Data(TrainingSamples samples, const DataOptions& options, const MakeLrSchedule& make_lr_schedule, const device::Placement& placement,
+       const Ranks& ranks);
+
+  Plan plan;
+  optim::LrSchedule lr_schedule;
   DataSource train;
   std::optional<DataSource> validation;           // empty if the run does not validate
   std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
-  Plan plan;
-  std::unique_ptr<data::BatchMixer> batch_mixer;  // null without dataset.batch_transforms
-  optim::LrSchedule lr_schedule;
-  int64_t loaded_epoch = 0;  // of the batches that begin() has started to load
+  std::unique_ptr<data::BatchMixer> batch_mixer;  // null without batch transforms
+  int64_t loaded_epoch = 0;                       // of the batches that begin() has started to load
 
   // What a rank takes from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.
   RankShare share_of(int rank, const EpochPart& part, int64_t step);
@@ -95,9 +155,24 @@ struct Data {
   const data::Batch& next();
 };
 
+struct NetworkOptions {
+  uint64_t seed = 0;  // of the run
+  bool sync_batch_norm = true;
+  amp::GradScalerOptions grad_scaler = {};
+};
+
+// Make a network on the CPU, and the optimizer of the network once it is on its device.
+using MakeModel = std::function<std::shared_ptr<models::Model>(const models::BuildContext& context)>;
+using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(models::Model& model)>;
+
 // Model, task and optimizer, which need no data.
 struct Network {
-  device::Placement placement;  // of the run; the memory format is the one that the network prefers if the configuration says `auto`
+  // Not collective. Batch statistics are those of all ranks if the options say so, also in layers of LibTorch. Throws what the functions
+  // throw.
+  Network(const MakeModel& make_model, std::unique_ptr<task::Task> task, const MakeOptimizer& make_optimizer, const NetworkOptions& options,
+          const device::Placement& placement, const Ranks& ranks);
+
+  device::Placement placement;  // of the run, in the memory format that the network prefers if the run leaves that to it
   at::Generator dropout_generator;
   std::shared_ptr<models::Model> model;  // on the placement's device
   std::unique_ptr<task::Task> task;
@@ -106,23 +181,16 @@ struct Network {
 };
 
 struct Parts : Network, Data {
+  // Collective: sends the weights of the first rank to all.
+  Parts(Network network, Data data, Ranks ranks, const distributed::DataParallelOptions& options,
+        const std::optional<optim::EmaOptions>& ema_options);
+
   Ranks ranks;
   std::unique_ptr<distributed::DataParallel> data_parallel;  // of the model
-  std::unique_ptr<optim::Ema> ema;                           // null without training.ema
+  std::unique_ptr<optim::Ema> ema;                           // null without one
 };
 
 // The learning rate of step `step` of `part`.
 double lr_at(const Parts& parts, const EpochPart& part, int64_t step);
-
-// The groups of ranks in which one rank reads the data for all (dataset.distribution).
-
-// Each rank of the run is in one group; groups and their ranks are ascending, and the first rank of a group reads. `ranks`: of the run, by
-// rank. `group_size`: of consecutive ranks; not set: those of each host. Throws OptionError if it does not divide their number.
-std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group_size, const std::vector<distributed::RankInfo>& ranks);
-
-// Collective over all ranks: the group of this rank. Null if it reads its own samples: with Distribution::kLocal, or alone in its
-// group.
-std::shared_ptr<distributed::ProcessGroup> make_reading_group(Distribution distribution, const std::optional<int64_t>& group_size,
-                                                              distributed::ProcessGroups& groups);
 
 }  // namespace trainer::engine

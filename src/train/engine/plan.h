@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "train/engine/options.h"
+#include "trainer/options.h"
 
 namespace trainer::engine {
 

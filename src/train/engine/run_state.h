@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "train/engine/options.h"
+#include "trainer/options.h"
 #include "train/engine/shared_batches.h"
 #include "trainer/events.h"
 #include "trainer/state.h"

@@ -14,7 +14,7 @@
 
 #include "data/data_loader.h"
 #include "distributed/activity.h"
-#include "train/engine/options.h"
+#include "trainer/options.h"
 #include "trainer/distributed.h"
 
 namespace trainer::engine {

@@ -13,7 +13,7 @@
 
 namespace trainer::engine {
 
-Validations::Validations(const TrainerOptions& options, Parts& parts, RunState& run, reporting::Sink& reporter,
+Validations::Validations(const LoopOptions& options, Parts& parts, RunState& run, reporting::Sink& reporter,
                          std::function<bool()> stop_agreed)
     : options_(options.validation),
       early_stopping_(options.early_stopping),

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "train/engine/options.h"
+#include "trainer/options.h"
 #include "train/engine/parts.h"
 #include "train/engine/run_state.h"
 #include "trainer/events.h"
@@ -16,7 +16,7 @@ namespace trainer::engine {
 class Validations {
  public:
   // All arguments must outlive it. `stop_agreed`: collective; whether any rank has been asked to stop.
-  Validations(const TrainerOptions& options, Parts& parts, RunState& run, reporting::Sink& reporter, std::function<bool()> stop_agreed);
+  Validations(const LoopOptions& options, Parts& parts, RunState& run, reporting::Sink& reporter, std::function<bool()> stop_agreed);
 
   // The metric that chooses the best validation.
   const reporting::MetricInfo& monitored() const { return monitored_; }

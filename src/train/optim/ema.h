@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "train/optim/options.h"
+#include "trainer/options.h"
 #include "trainer/state.h"
 
 namespace trainer::optim {

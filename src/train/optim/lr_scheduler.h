@@ -17,8 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "train/optim/options.h"
+#include "trainer/options.h"
 #include "trainer/keys.h"
+#include "trainer/optim.h"
 #include "trainer/state.h"
 
 namespace trainer::optim {
@@ -69,8 +70,6 @@ struct LrSchedule {
 
   double operator()(int64_t step) const { return factor(step) * (plateau ? plateau->factor() : 1); }
 };
-
-const RegistryBase& lr_scheduler_registry();
 
 // What a schedule of the registry needs of a run.
 struct LrScheduleTraits {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "train/optim/options.h"
+#include "trainer/options.h"
 #include "trainer/optim.h"
 
 namespace torch::nn {

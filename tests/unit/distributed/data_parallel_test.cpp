@@ -312,7 +312,7 @@ TEST(DataParallel, AModelWithoutTrainedParameters) {
 
 TEST(DataParallel, OneProcessDoesNothing) {
   Network network(1);
-  ProcessGroups groups;
+  ProcessGroups groups(this_process());
   DataParallel parallel(network, groups.world(), {});
   backward_of_part(parallel, network, 0, 1);
   EXPECT_TRUE(network.first.equal(Network(1).first));
@@ -340,7 +340,7 @@ TEST(StopConsensus, AllStopOneCallLater) {
     EXPECT_TRUE(agreement.any_requested(false));
     EXPECT_TRUE(agreement.any_requested(false));
   });
-  ProcessGroups single;
+  ProcessGroups single(this_process());
   StopConsensus agreement(single.world());
   EXPECT_FALSE(agreement.any_requested(false));
   EXPECT_TRUE(agreement.any_requested(true));

@@ -54,7 +54,7 @@ TEST(ProcessGroup, BytesOfUnequalLength) {
 }
 
 TEST(ProcessGroup, OneProcessNeedsNoSockets) {
-  ProcessGroups groups;
+  ProcessGroups groups(this_process());
   const auto& world = *groups.world();
   EXPECT_EQ(world.rank(), 0);
   EXPECT_EQ(world.size(), 1);

@@ -48,8 +48,7 @@ testing::SmallRun run_of_rank0(int world_size, const std::string& text, const Se
   testing::SmallRun first;
   testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
     const auto experiment = testing::SmallSession::load(text, settings);
-    auto ranks = make_ranks(groups);
-    ranks.reading = session::make_reading_group(experiment, groups);
+    const auto ranks = session::make_ranks(experiment, groups);
     auto run = testing::train(experiment, max_steps, ranks, folder);
     EXPECT_EQ(run.parts().train.loader != nullptr, ranks.reads_data());
     run.leave_ranks();

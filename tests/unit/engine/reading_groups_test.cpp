@@ -41,12 +41,13 @@ TEST(ReadingGroups, OfASizeThatDoesNotDivideTheRanksAreRefused) {
 
 TEST(ReadingGroups, ARankAloneReadsForItself) {
   trainer::testing::run_ranks(3, [](distributed::ProcessGroups& groups) {
-    EXPECT_EQ(make_reading_group(Distribution::kLocal, {}, groups), nullptr);
-    const auto group = make_reading_group(Distribution::kScatter, 3, groups);
-    EXPECT_EQ(group->ranks(), (std::vector{0, 1, 2}));
+    EXPECT_EQ(make_ranks(groups).reading, nullptr);
+    const auto ranks = make_ranks(groups, {.distribution = Distribution::kScatter, .group_size = 3});
+    EXPECT_EQ(ranks.reading->ranks(), (std::vector{0, 1, 2}));
   });
-  trainer::testing::run_ranks(
-      1, [](distributed::ProcessGroups& groups) { EXPECT_EQ(make_reading_group(Distribution::kScatter, {}, groups), nullptr); });
+  trainer::testing::run_ranks(1, [](distributed::ProcessGroups& groups) {
+    EXPECT_EQ(make_ranks(groups, {.distribution = Distribution::kScatter}).reading, nullptr);
+  });
 }
 
 }  // namespace

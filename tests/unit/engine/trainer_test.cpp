@@ -1,4 +1,4 @@
-#include "train/engine/trainer.h"
+#include "train/engine/training_loop.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

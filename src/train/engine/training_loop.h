@@ -7,7 +7,7 @@
 #include "distributed/supervision/straggler.h"
 #include "train/engine/checkpoints.h"
 #include "train/engine/non_finite.h"
-#include "train/engine/options.h"
+#include "trainer/options.h"
 #include "train/engine/parts.h"
 #include "train/engine/run_state.h"
 #include "train/engine/train_step.h"
@@ -17,18 +17,19 @@
 
 namespace trainer::engine {
 
-// Where a run saves, on the rank that writes; each may be empty.
-struct SaveTargets {
+// What surrounds the training, on the rank that writes; each may be empty.
+struct RunCallbacks {
   Checkpoints::Target checkpoints = {};
   NonFiniteSteps::Save non_finite_step = {};
+  // What to advise after an epoch (`number`, from 0) that waited for data, as a warning; empty text: nothing.
+  std::function<std::string(const Interval& epoch, int64_t number)> advise_on_data = {};
 };
 
-class Trainer {
+class TrainingLoop {
  public:
   // `parts` and `reporter` must outlive it. `should_stop` is called at every step and validation batch; if it returns true on
   // any rank, all ranks stop.
-  Trainer(TrainerOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
-          SaveTargets save_targets = {});
+  TrainingLoop(LoopOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop, RunCallbacks callbacks = {});
 
   // To be called before run(), on each rank with the same tree: resumes from this checkpoint, which was read from `file`. Throws
   // CheckpointError.
@@ -37,7 +38,7 @@ class Trainer {
   // What is trained now, of which epoch.
   const EpochPart& part() const { return part_; }
 
-  // To be called before run(): calls `hook`, which must outlive the trainer, at each step, after the hooks that were added before.
+  // To be called before run(): calls `hook`, which must outlive the loop, at each step, after the hooks that were added before.
   void add_hook(TrainingHook& hook) { hooks_.push_back(&hook); }
 
   // Collective. Trains to the end and returns true, or until asked to stop and returns false; saves the run in both cases. Throws Error
@@ -76,7 +77,7 @@ class Trainer {
   void report_failure(const std::string& message);
   void finish(const std::string& reason, const std::string& message);
 
-  const TrainerOptions options_;
+  const LoopOptions options_;
   Parts& parts_;
   reporting::Sink& reporter_;
   std::function<bool()> should_stop_;
@@ -93,6 +94,7 @@ class Trainer {
   double lr_ = 0;                                                     // of the latest step
   std::optional<supervision::StragglerDetector> straggler_detector_;  // with several ranks
   IntervalClock clock_;
+  std::function<std::string(const Interval& epoch, int64_t number)> advise_on_data_;
   bool has_advised_ = false;
 };
 

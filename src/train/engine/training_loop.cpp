@@ -1,4 +1,4 @@
-#include "train/engine/trainer.h"
+#include "train/engine/training_loop.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 
 namespace trainer::engine {
 
-Trainer::Trainer(TrainerOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
-                 SaveTargets save_targets)
+TrainingLoop::TrainingLoop(LoopOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
+                 RunCallbacks callbacks)
     : options_(std::move(options)),
       parts_(parts),
       reporter_(reporter),
@@ -21,12 +21,13 @@ Trainer::Trainer(TrainerOptions options, Parts& parts, reporting::Sink& reporter
       stop_consensus_(parts.ranks.control),
       meter_(parts.task->make_train_meter(parts.placement.device)),
       train_step_(parts, options_.seed, options_.max_grad_norm, meter_),
-      non_finite_steps_(options_.on_non_finite, parts, train_step_, std::move(save_targets.non_finite_step)),
+      non_finite_steps_(options_.on_non_finite, parts, train_step_, std::move(callbacks.non_finite_step)),
       validations_(options_, parts, run_, reporter, [this] { return stop_agreed(); }),
-      checkpoints_(parts, run_, meter_, reporter, std::move(save_targets.checkpoints)),
-      clock_(*parts.train.batches) {}
+      checkpoints_(parts, run_, meter_, reporter, std::move(callbacks.checkpoints)),
+      clock_(*parts.train.batches),
+      advise_on_data_(std::move(callbacks.advise_on_data)) {}
 
-void Trainer::resume(const state::Tree& checkpoint, const std::string& file) {
+void TrainingLoop::resume(const state::Tree& checkpoint, const std::string& file) {
   checkpoints_.load(state::View(checkpoint, file));
   resume_ = {.checkpoint = file, .epoch = run_.progress.epoch, .step = run_.progress.step};
   const auto own = checkpoints_.own_file(file);
@@ -40,7 +41,7 @@ void Trainer::resume(const state::Tree& checkpoint, const std::string& file) {
                              .seconds = kUnknown};
 }
 
-bool Trainer::run() {
+bool TrainingLoop::run() {
   std::string message;
   bool has_ended = false;
   try {
@@ -71,7 +72,7 @@ bool Trainer::run() {
   throw Error(message);
 }
 
-void Trainer::end_together(const std::string& reason, const std::string& message) {
+void TrainingLoop::end_together(const std::string& reason, const std::string& message) {
   const auto& ranks = parts_.ranks;
   const bool is_first = ranks.world->rank() == 0;
   std::string problem;
@@ -93,7 +94,7 @@ void Trainer::end_together(const std::string& reason, const std::string& message
   if (!is_first) finish(reason, message);
 }
 
-void Trainer::report_failure(const std::string& message) {
+void TrainingLoop::report_failure(const std::string& message) {
   try {
     finish("failed", message);
   } catch (const std::exception&) {
@@ -101,7 +102,7 @@ void Trainer::report_failure(const std::string& message) {
   }
 }
 
-void Trainer::start() {
+void TrainingLoop::start() {
   int64_t num_parameters = 0;
   for (const auto& parameter : parts_.model->parameters()) num_parameters += parameter.numel();
   const auto& plan = parts_.plan;
@@ -123,7 +124,7 @@ void Trainer::start() {
   parts_.model->train();
 }
 
-bool Trainer::run_epochs() {
+bool TrainingLoop::run_epochs() {
   start();
   while (!has_trained_all() && !validations_.end_training()) {
     if (run_epoch()) continue;
@@ -133,14 +134,14 @@ bool Trainer::run_epochs() {
   return true;
 }
 
-bool Trainer::has_trained_all() const {
+bool TrainingLoop::has_trained_all() const {
   const auto& plan = parts_.plan;
   const auto& progress = run_.progress;
   if (plan.num_epochs) return progress.epoch >= *plan.num_epochs;
   return progress.step > plan.total_steps || (progress.step == plan.total_steps && !validations_.is_missing_at_end());
 }
 
-bool Trainer::run_epoch() {
+bool TrainingLoop::run_epoch() {
   auto& progress = run_.progress;
   part_ = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
   const int64_t number = progress.epoch + 1;
@@ -163,9 +164,9 @@ bool Trainer::run_epoch() {
   return is_last || !stop_agreed();
 }
 
-bool Trainer::stop_agreed() { return stop_consensus_.any_requested(should_stop_()); }
+bool TrainingLoop::stop_agreed() { return stop_consensus_.any_requested(should_stop_()); }
 
-bool Trainer::train() {
+bool TrainingLoop::train() {
   auto& progress = run_.progress;
   const int64_t end_step = part_.first_step + part_.num_steps;
   const int64_t steps_per_epoch = part_.first_step_in_epoch + part_.num_steps;
@@ -198,7 +199,7 @@ bool Trainer::train() {
   return true;
 }
 
-bool Trainer::validate_within_epoch() {
+bool TrainingLoop::validate_within_epoch() {
   if (!validations_.is_due_within(part_)) return true;
   close_interval();
   if (!validations_.validate(part_, /*is_within_epoch=*/true)) return false;
@@ -207,7 +208,7 @@ bool Trainer::validate_within_epoch() {
   return true;
 }
 
-void Trainer::take_step(int64_t step) {
+void TrainingLoop::take_step(int64_t step) {
   lr_ = lr_at(parts_, part_, step);
   const auto next_batch = [&]() -> const data::Batch& {
     parts_.ranks.activity->enter(distributed::Phase::kLoading, step);
@@ -218,25 +219,25 @@ void Trainer::take_step(int64_t step) {
   train_step_.run(micro_steps_of(parts_.plan, part_, parts_.ranks.world->rank(), step), next_batch, lr_, hooks_);
 }
 
-void Trainer::check_finite() {
+void TrainingLoop::check_finite() {
   // On a GPU this waits for the device, which may wait for the sums of other ranks.
   const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
   const auto skipped = non_finite_steps_.check(part_, run_.progress.step - 1);
   if (!skipped.empty()) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = skipped});
 }
 
-void Trainer::close_interval() {
+void TrainingLoop::close_interval() {
   if (!clock_.has_steps(run_.progress.step)) return;
   if (!non_finite_steps_.checks_each_step()) check_finite();
   clock_.read(run_.open);
 }
 
-void Trainer::save(bool is_best) {
+void TrainingLoop::save(bool is_best) {
   close_interval();
   checkpoints_.save(is_best);
 }
 
-void Trainer::log_interval() {
+void TrainingLoop::log_interval() {
   const auto& plan = parts_.plan;
   const int64_t step = run_.progress.step;
   Interval interval{.measured = meter_.read(*parts_.ranks.world)};
@@ -269,7 +270,7 @@ void Trainer::log_interval() {
   if (warning) reporter_.on_warning({.epoch = part_.epoch, .step = step, .message = *warning});
 }
 
-void Trainer::report_epoch() {
+void TrainingLoop::report_epoch() {
   const auto& epoch = run_.epoch;
   reporter_.on_epoch({.epoch = part_.epoch,
                       .num_epochs = part_.num_epochs,
@@ -282,14 +283,14 @@ void Trainer::report_epoch() {
 }
 
 // Once, because the next epochs will be alike.
-void Trainer::advise_on_data() {
-  if (has_advised_ || parts_.ranks.world->rank() != 0 || !options_.advise_on_data) return;
-  const auto advice = options_.advise_on_data(run_.epoch, part_.epoch);
+void TrainingLoop::advise_on_data() {
+  if (has_advised_ || parts_.ranks.world->rank() != 0 || !advise_on_data_) return;
+  const auto advice = advise_on_data_(run_.epoch, part_.epoch);
   has_advised_ = !advice.empty();
   if (has_advised_) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = advice});
 }
 
-void Trainer::finish(const std::string& reason, const std::string& message) {
+void TrainingLoop::finish(const std::string& reason, const std::string& message) {
   const auto& whole = run_.whole;
   const auto& final_validation = run_.last_validation;
   reporter_.on_end({.reason = reason,

@@ -1,0 +1,64 @@
+// A network and images of one's own in the training loop of `trainer`. Saves in FOLDER; continues from its newest checkpoint.
+//   torchrun --nproc-per-node 2 --no-python ./own_trainer FOLDER [EPOCHS]
+#include <torch/torch.h>
+#include <trainer/trainer.h>
+
+#include <iostream>
+
+namespace data = trainer::data;
+namespace models = trainer::models;
+
+constexpr int kSide = 24, kClasses = 4;
+
+struct NetShape : models::ModelOptions {
+  std::vector<int64_t> input_shape() const override { return {1, kSide, kSide}; }
+  int64_t num_outputs() const override { return kClasses; }
+};
+
+// Layers of LibTorch. Those of trainer/nn.h are faster on a CPU.
+struct Net : models::Model {
+  Net() : Model(NetShape()) { register_module("layers", layers); }
+  torch::Tensor forward(const torch::Tensor& x) override { return layers->forward(x).flatten(1); }
+  torch::nn::Sequential layers{torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 16, 3).stride(2)), torch::nn::BatchNorm2d(16), torch::nn::ReLU(),
+                               torch::nn::Conv2d(16, kClasses, 3), torch::nn::AdaptiveAvgPool2d(1)};
+};
+
+// Grey images of stripes in four widths, which are the classes.
+class Stripes : public data::Dataset {
+ public:
+  explicit Stripes(int64_t size) : size_(size) {}
+  const data::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return size_; }
+  // Loader threads call this at the same time, each with a scratch of its own.
+  data::Sample read(int64_t index, data::Scratch& scratch) const override {
+    const int64_t label = index % kClasses;
+    scratch.bytes.clear();
+    for (int64_t pixel = 0; pixel < kSide * kSide; ++pixel) scratch.bytes.push_back((pixel + index) / (label + 1) % 2 == 0 ? 0 : 255);
+    return {.image = data::ImageView::whole(scratch.bytes.data(), 1, kSide, kSide), .target = {.label = label}};
+  }
+
+ private:
+  data::DatasetInfo info_{.shape = {1, kSide, kSide}, .num_classes = kClasses};
+  int64_t size_;
+};
+
+int main(int argc, char** argv) try {
+  if (argc < 2) return std::cerr << "usage: own_trainer FOLDER [EPOCHS]\n", 2;
+  const std::filesystem::path folder = argv[1];
+  const auto run = trainer::distributed::init_process_group();
+  trainer::TrainerParts parts{
+      .model = [](const auto&) { return std::make_shared<Net>(); },
+      .task = trainer::make(trainer::task::task_registry(), "classification", trainer::make(trainer::nn::loss_registry(), "cross_entropy")),
+      .optimizer = [](auto groups) { return trainer::make(trainer::optim::optimizer_registry(), "{name: adamw, lr: 0.01}", groups); },
+      .train = std::make_shared<Stripes>(1000),
+      .validation = std::make_shared<Stripes>(200),
+      .train_transforms = trainer::read_components(data::transform_registry(), "[random_crop: {size: 24, padding: 2}, random_vertical_flip]"),
+      .lr_schedule = trainer::read_component(trainer::optim::lr_scheduler_registry(), "cosine")};
+  trainer::Trainer training(*run, std::move(parts),
+                            {.plan = {.global_batch_size = 32, .epochs = argc > 2 ? std::stoll(argv[2]) : 3}, .checkpoint_folder = folder});
+  if (std::filesystem::exists(folder / "last.pt")) training.resume(folder / "last.pt");
+  training.run();
+  run->shutdown();
+} catch (const std::exception& error) {
+  return std::cerr << "error: " << error.what() << "\n", 1;
+}

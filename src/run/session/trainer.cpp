@@ -1,0 +1,161 @@
+#include "trainer/trainer.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "checkpoint/saver.h"
+#include "checkpoint/store.h"
+#include "config/reader.h"
+#include "data/samplers/sampler.h"
+#include "data/sharded_sampler.h"
+#include "device/cuda_module.h"
+#include "device/placement.h"
+#include "launch/world/host_resources.h"
+#include "reporting/sinks.h"
+#include "run/session/resume.h"
+#include "train/engine/init_from.h"
+#include "train/engine/parts.h"
+#include "train/engine/training_loop.h"
+#include "train/optim/lr_scheduler.h"
+#include "train/optim/optimizer.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
+
+namespace trainer {
+
+ComponentConfig read_component(const RegistryBase& registry, const std::string& yaml) {
+  return config::read_component(yaml, "text", registry);
+}
+
+std::vector<ComponentConfig> read_components(const RegistryBase& registry, const std::string& yaml) {
+  return config::read_components(yaml, "text", registry);
+}
+
+namespace {
+
+device::Placement choose_placement(distributed::Context& context, device::PlacementOptions options) {
+  const bool is_cuda = context.device().is_cuda();
+  options.device = is_cuda ? device::DeviceChoice::kCuda : device::DeviceChoice::kCpu;
+  const device::HostShare share{.num_threads = world::default_compute_threads(context.num_processes_sharing_cpus()).count,
+                                .local_rank = is_cuda ? context.device().index() : 0};
+  const auto placement = device::choose_placement(options, share, is_cuda ? device::open_cuda_module() : device::CudaAccess());
+  device::apply_placement(placement, options);
+  return placement;
+}
+
+engine::Network make_network(const TrainerParts& parts, std::unique_ptr<task::Task> task, const TrainerOptions& options,
+                             const device::Placement& placement, const engine::Ranks& ranks) {
+  const auto make_optimizer = [&](const models::Model& model) {
+    return parts.optimizer(optim::group_parameters(model, options.decay_norm_and_bias, options.groups));
+  };
+  return {parts.model,
+          std::move(task),
+          make_optimizer,
+          {.seed = options.loop.seed, .sync_batch_norm = options.sync_batch_norm, .grad_scaler = options.grad_scaler},
+          placement,
+          ranks};
+}
+
+engine::TrainingSamples take_samples(const TrainerParts& parts, const TrainerOptions& options, const engine::Ranks& ranks) {
+  const auto& sampler_of = data::sampler_registry();
+  auto sampler =
+      sampler_of.make(sampler_of.configure("shuffled"), {.dataset = *parts.train, .files = *parts.train, .seed = options.loop.seed});
+  const auto samples_per_epoch = sampler->num_samples();
+  const data::ShardOptions shards{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = options.plan.shards};
+  engine::OpenedSamples samples{.train = engine::Samples(parts.train)};
+  if (parts.validation && !options.loop.validation.is_off()) samples.validation.emplace(parts.validation);
+  return {{std::move(samples)}, std::make_unique<data::ShardedSampler>(std::move(sampler), shards), samples_per_epoch};
+}
+
+engine::Data make_data(const TrainerParts& parts, const TrainerOptions& options, const device::Placement& placement,
+                       const engine::Ranks& ranks) {
+  const auto source = [&](const std::vector<ComponentConfig>& transforms) {
+    return engine::SourceOptions{.transforms = transforms,
+                                 .batch_size = options.loop.validation.batch_size,
+                                 .loading = options.loading,
+                                 .seed = options.loop.seed};
+  };
+  const auto make_lr_schedule = [&](int64_t total_steps, int64_t steps_per_epoch) {
+    return optim::make_lr_schedule(parts.lr_schedule, options.warmup, total_steps, steps_per_epoch);
+  };
+  return {take_samples(parts, options, ranks),
+          {.plan = options.plan, .train = source(parts.train_transforms), .validation = source(parts.validation_transforms)},
+          make_lr_schedule,
+          placement,
+          ranks};
+}
+
+void require_parts(const TrainerParts& parts, const TrainerOptions& options) {
+  const auto require = [](bool is_there, const char* what) {
+    if (!is_there) throw UsageError(std::string("a Trainer needs ") + what);
+  };
+  require(static_cast<bool>(parts.model), "TrainerParts::model");
+  require(parts.task != nullptr, "TrainerParts::task");
+  require(static_cast<bool>(parts.optimizer), "TrainerParts::optimizer");
+  require(parts.train != nullptr && parts.train->size() > 0, "TrainerParts::train with at least one sample");
+  require(!parts.validation || parts.validation->size() > 0, "samples in TrainerParts::validation, or none at all (null)");
+  require(options.plan.epochs.has_value() != options.plan.steps.has_value(), "either PlanOptions::epochs or PlanOptions::steps");
+}
+
+engine::Parts assemble(distributed::Context& context, TrainerParts& parts, const TrainerOptions& options) {
+  require_parts(parts, options);
+  const auto placement = choose_placement(context, options.placement);
+  const auto ranks = engine::make_ranks(context.groups(), {.synchronises_statistics = options.sync_batch_norm});
+  auto network = make_network(parts, std::move(parts.task), options, placement, ranks);
+  auto data = make_data(parts, options, network.placement, ranks);
+  const auto& samples = data.train.samples;
+  if (context.rank() == 0) {
+    engine::fit_model(*network.model, samples.dataset(),
+                      engine::make_pipeline(parts.validation_transforms, samples.info(), network.placement));
+  }
+  return {std::move(network), std::move(data), ranks, options.data_parallel, options.ema};
+}
+
+}  // namespace
+
+struct Trainer::State {
+  State(distributed::Context& of_run, TrainerParts components, const TrainerOptions& chosen)
+      : context(of_run), options(chosen), parts(assemble(of_run, components, options)) {
+    if (!parts.validation) options.loop.validation = {.every_epochs = {}};
+    if (context.rank() != 0) return;
+    reporter.add(reporting::make_console(*context.logger(), {}));
+    for (auto& sink : components.sinks) reporter.add(std::move(sink));
+    if (options.checkpoint_folder.empty()) return;
+    saver.emplace(checkpoint::Store(options.checkpoint_folder, options.keep_last), parts.placement.pin_memory);
+  }
+
+  distributed::Context& context;
+  TrainerOptions options;
+  engine::Parts parts;
+  reporting::Reporter reporter;
+  std::optional<checkpoint::Saver> saver;
+  std::optional<session::Checkpoint> start;
+};
+
+Trainer::Trainer(distributed::Context& context, TrainerParts parts, const TrainerOptions& options)
+    : state_(std::make_unique<State>(context, std::move(parts), options)) {}
+
+Trainer::~Trainer() = default;
+
+models::Model& Trainer::model() { return *state_->parts.model; }
+
+void Trainer::resume(const std::filesystem::path& checkpoint) {
+  std::optional<session::Checkpoint> mine;
+  if (state_->context.rank() == 0) mine = {checkpoint, checkpoint::load(checkpoint)};
+  state_->start = session::broadcast(checkpoint, std::move(mine), *state_->context.world());
+}
+
+bool Trainer::run(const std::function<bool()>& should_stop) {
+  const auto& info = state_->parts.train.samples.info();
+  engine::RunCallbacks callbacks;
+  callbacks.checkpoints.saver = state_->saver ? &*state_->saver : nullptr;
+  callbacks.checkpoints.complete = [&info](state::Dict& tree) {
+    if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
+    tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
+  };
+  engine::TrainingLoop loop(state_->options.loop, state_->parts, state_->reporter, should_stop, std::move(callbacks));
+  if (state_->start) loop.resume(state_->start->tree, state_->start->file.string());
+  return loop.run();
+}
+
+}  // namespace trainer

@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "tests/testing/small_run.h"
+#include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
+#include "trainer/trainer.h"
+
+namespace trainer::session {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// The same training, as an experiment file and in code.
+std::string text() {
+  return fmt::format(
+      "experiment: images\n"
+      "model: {{name: resnet20}}\n"
+      "dataset:\n"
+      "  name: cifar10\n"
+      "  root: {}/datasets/cifar10_sample\n"
+      "  train_transforms: [random_crop: {{size: 32, padding: 4}}, random_horizontal_flip]\n"
+      "  validation_transforms: []\n"
+      "dataloader: {{batch_size: 32, num_workers: 2}}\n"
+      "loss: {{name: cross_entropy, label_smoothing: 0.1}}\n"
+      "optimizer: {{name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 0.001, decay_norm_and_bias: false}}\n"
+      "lr_scheduler: {{name: cosine, warmup_steps: 3}}\n"
+      "training: {{steps: 20, max_grad_norm: 1, ema: {{decay: 0.9}}}}\n"
+      "validation: {{batch_size: 50}}\n"
+      "logging: {{every_steps: 2}}\n",
+      TRAINER_SOURCE_DIR);
+}
+
+distributed::Context& context() {
+  static const auto alone = distributed::init_process_group({.device = torch::kCPU});
+  return *alone;
+}
+
+std::shared_ptr<const data::Dataset> open(data::Split split) {
+  const auto files = fmt::format("{{name: cifar10, root: {}/datasets/cifar10_sample}}", TRAINER_SOURCE_DIR);
+  return make(datasets::dataset_registry(), files).open(split, *context().logger());
+}
+
+// Passes on what it is told.
+class Forwarding : public reporting::Sink {
+ public:
+  explicit Forwarding(testing::Recorder& events) : events_(events) {}
+  void on_train(const reporting::TrainEvent& event) override { events_.on_train(event); }
+  void on_validation(const reporting::ValidationEvent& event) override { events_.on_validation(event); }
+  void on_end(const reporting::EndEvent& event) override { events_.on_end(event); }
+
+ private:
+  testing::Recorder& events_;
+};
+
+TrainerParts parts_of(testing::Recorder& events) {
+  TrainerParts parts{
+      .model = [](const models::BuildContext& build) { return make(models::model_registry(), "resnet20", build); },
+      .task = make(task::task_registry(), "classification", make(nn::loss_registry(), "{name: cross_entropy, label_smoothing: 0.1}")),
+      .optimizer =
+          [](std::vector<optim::ParamGroup> groups) {
+            return make(optim::optimizer_registry(), "{name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 0.001}", std::move(groups));
+          },
+      .train = open(data::Split::kTrain),
+      .validation = open(data::Split::kValidation),
+      .train_transforms = read_components(data::transform_registry(), "[random_crop: {size: 32, padding: 4}, random_horizontal_flip]"),
+      .lr_schedule = read_component(optim::lr_scheduler_registry(), "cosine")};
+  parts.sinks.push_back(std::make_unique<Forwarding>(events));
+  return parts;
+}
+
+TrainerOptions options() {
+  return {.plan = {.batch_size = 32, .steps = 20},
+          .loop = {.max_grad_norm = 1, .validation = {.batch_size = 50}, .log_every_steps = 2},
+          .loading = {.num_workers = 2},
+          .placement = {.num_threads = 2},
+          .decay_norm_and_bias = false,
+          .warmup = {.steps = 3},
+          .ema = optim::EmaOptions{.decay = 0.9}};
+}
+
+std::vector<torch::Tensor> state_of(const models::Model& model) {
+  auto state = model.parameters();
+  const auto buffers = model.buffers();
+  state.insert(state.end(), buffers.begin(), buffers.end());
+  return state;
+}
+
+TEST(TrainerOfParts, IsBitwiseEqualToAnExperimentFile) {
+  const auto of_file = testing::train_text(text());
+  testing::Recorder events;
+  Trainer trainer(context(), parts_of(events), options());
+  EXPECT_TRUE(trainer.run());
+  EXPECT_TRUE(testing::bitwise_equal(testing::state_of(of_file.parts()), state_of(trainer.model())));
+  ASSERT_EQ(events.train.size(), of_file.events.train.size());
+  for (size_t i = 0; i < events.train.size(); ++i) EXPECT_EQ(testing::loss_of(events.train[i]), testing::loss_of(of_file.events.train[i]));
+  ASSERT_EQ(events.validation.size(), 1U);
+  EXPECT_EQ(testing::value_of(events.validation[0], "top1"), testing::value_of(of_file.events.validation[0], "top1"));
+  EXPECT_EQ(testing::ema_value_of(events.validation[0], "loss"), testing::ema_value_of(of_file.events.validation[0], "loss"));
+}
+
+TEST(TrainerOfParts, ResumesBitForBit) {
+  testing::Recorder events;
+  Trainer straight(context(), parts_of(events), options());
+  straight.run();
+
+  const testing::TemporaryFolder folder;
+  auto saved = options();
+  saved.checkpoint_folder = folder.path();
+  int64_t asked = 0;
+  Trainer first(context(), parts_of(events), saved);
+  EXPECT_FALSE(first.run([&] { return asked++ == 3; }));
+  Trainer second(context(), parts_of(events), saved);
+  second.resume(folder.path() / "last.pt");
+  EXPECT_TRUE(second.run());
+  EXPECT_TRUE(testing::bitwise_equal(state_of(straight.model()), state_of(second.model())));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "best.pt"));
+}
+
+TEST(TrainerOfParts, NeedsNoValidation) {
+  testing::Recorder events;
+  auto parts = parts_of(events);
+  parts.validation = nullptr;
+  EXPECT_TRUE(Trainer(context(), std::move(parts), options()).run());
+  EXPECT_TRUE(events.validation.empty());
+  EXPECT_EQ(events.end.reason, "done");
+}
+
+TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
+  testing::Recorder events;
+  const auto refused = [&](const std::string& message, const std::function<void(TrainerParts&, TrainerOptions&)>& change) {
+    const auto construct = [&] {
+      auto parts = parts_of(events);
+      auto chosen = options();
+      change(parts, chosen);
+      Trainer(context(), std::move(parts), chosen);
+    };
+    EXPECT_THAT(construct, ThrowsMessage<UsageError>(HasSubstr(message)));
+  };
+  refused("a Trainer needs TrainerParts::model", [](auto& parts, auto&) { parts.model = {}; });
+  refused("a Trainer needs TrainerParts::task", [](auto& parts, auto&) { parts.task = nullptr; });
+  refused("a Trainer needs TrainerParts::optimizer", [](auto& parts, auto&) { parts.optimizer = {}; });
+  refused("a Trainer needs TrainerParts::train with at least one sample", [](auto& parts, auto&) { parts.train = nullptr; });
+  refused("either PlanOptions::epochs or PlanOptions::steps", [](auto&, auto& chosen) { chosen.plan.epochs = 5; });
+  refused("batch_size: 2000 training images are fewer than one batch of 2001", [](auto&, auto& chosen) { chosen.plan.batch_size = 2001; });
+  const auto text_refused = [](const std::string& yaml, const std::string& message) {
+    EXPECT_THAT([&] { read_component(optim::lr_scheduler_registry(), yaml); }, ThrowsMessage<UsageError>(HasSubstr(message)));
+  };
+  text_refused("{name: cosin}", "text:1:8: lr_scheduler.name: \"cosin\" is not one of");
+  text_refused("{name: cosine, gamma: 2}", "lr_scheduler.gamma: not a key of cosine, but of step");
+  text_refused("cosin", "did you mean \"cosine\"?");
+}
+
+}  // namespace
+}  // namespace trainer::session
